@@ -77,7 +77,7 @@ def column_names(
 ) -> list[str]:
     """Returns names of columns, with the keys of nested records joined by dots; [] for None.
 
-    `called` is what the error calls them.
+    `called` is the noun for the expected items in the error about `columns`.
 
     Raises:
         TypeError: If `columns` is a single str, bytes or not iterable, and for a name that is not a

@@ -166,7 +166,7 @@ def dataset(
         path: Path of its folder or file.
         mode: As for `Dataset`.
         identity: Boot ID of the host, device, inode and creation time of the opened file or folder.
-        rows: Number of rows of the data set when its first view was created; None if it has none.
+        rows: Number of rows of the data set when its first view was created; None without views.
         steps: Name and arguments of each view, in order.
         maps: Function and `batched` of each `map`, in order.
         framework: The framework of its tensors.

@@ -100,7 +100,7 @@ class _Bar:
 
 
 def _columns() -> int | None:
-    """Current width of the terminal less one column; None if it is unknown or no terminal."""
+    """Width of the terminal less one column; None if it is unknown, or there is no terminal."""
     try:
         columns = os.get_terminal_size(sys.stderr.fileno()).columns
     except (OSError, ValueError, AttributeError):

@@ -62,7 +62,7 @@ class Ranks:
     def run(
         self, call: str, work: Callable[[], T], send: Callable[[T], Any] = lambda result: None
     ) -> tuple[T, list[Any]]:
-        """Runs `work` on every rank; if it fails on one, it fails on all of them.
+        """Runs `work` on every rank. If it fails on one rank, all ranks raise an error.
 
         Args:
             call: Name of the call, which must be the same on all ranks.
@@ -176,7 +176,8 @@ def join(owner: str, count: int, group: Any = None) -> list[Ranks]:
     size = distributed.get_world_size(group)
     if size < 1:
         raise ValueError(
-            f"{owner}: process group: expected one with this process, found one without it"
+            f"{owner}: process group: expected a group that contains this process, found one "
+            "that does not"
         )
     if size == 1:
         return [alone() for _ in range(count)]

@@ -174,11 +174,12 @@ class Mismatch:
 class LoadReport(_Report):
     """The result of `load_into`, by dotted name. It has no truth value: use `ok`.
 
-    `RestoreResult.report` is one too.
+    `RestoreResult.report` is a LoadReport, too.
 
     Attributes:
-        loaded: Tensors that were loaded. The report of an optimizer has other values and options
-            of groups as well, `RestoreResult.report` also names of whole entries.
+        loaded: Tensors that were loaded. For an optimizer, also other values of its state, and the
+            options of its groups. In `RestoreResult.report`, also the names of entries that are not
+            modules.
         missing: In the target, but not in the source.
         unexpected: In the source, but not in the target.
         mismatched: In both, but not loaded, because they do not fit, for example in shape or dtype.
@@ -267,9 +268,10 @@ class Change:
 
     Attributes:
         key: Its dotted name; ``""`` for the root.
-        kind: ``"values"``, ``"dtype"`` or ``"shape"`` of two tensors, ``"json"``, ``"node"`` (kind,
-            batch size, class, ..., or in one tree only, with entries that both trees have),
-            ``"type"`` (a tensor in one, a value in the other).
+        kind: ``"values"``, ``"dtype"`` or ``"shape"``: the difference of two tensors. ``"json"``:
+            two JSON values differ. ``"node"``: two nodes differ in kind, batch size, class, ...; or
+            only one tree has the node, although both have entries in it. ``"type"``: one tree has a
+            tensor, the other a JSON value.
         max_abs: Greatest ``|a - b|`` of tensors of one shape; infinite if one of two values is NaN
             or infinite, and the other differs. This attribute and the next two are NaN if they were
             not computed.

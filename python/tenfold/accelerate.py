@@ -82,7 +82,7 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
         accelerator: The accelerator that prepared the objects to save, or registered them.
         output_dir: A folder for this checkpoint only. An existing checkpoint, also one of
             `Accelerator.save_state`, is replaced atomically (by two renames if the file system
-            cannot exchange two names); files that neither of them saves are kept. With
+            cannot exchange two names); files that neither function saves are kept. With
             ``automatic_checkpoint_naming`` it is ignored: the folder is the next one in
             ``checkpoints/`` of the project, and checkpoints beyond ``total_limit`` are removed
             after the new one exists.
@@ -120,11 +120,12 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
 
 
 def load_state(accelerator: Any, input_dir: PathLike | None = None, *, strict: bool = True) -> Path:
-    """Loads what `save_state`, or `Accelerator.save_state`, saved.
+    """Loads what `save_state` saved, or what `Accelerator.save_state` saved except samplers.
 
     The main process (with ``save_on_each_node``, one process of each node) compares the checksums
-    of `save_state`, and each process opens all files, before the first object is loaded. If one of
-    the processes fails in this, all raise an error; each later error is raised in its process only.
+    of `save_state`, and each process opens its files, before the first object is loaded. If one of
+    the processes fails in these two steps, all raise an error; any other error is raised in its
+    process only.
     No pickle is executed.
 
     Args:
@@ -185,15 +186,17 @@ def staged_by_all(
 ) -> Iterator[Path]:
     """A folder that all processes fill, and that replaces `path` at the end.
 
-    If one of the processes fails, all raise an error.
+    If one of the processes fails, all raise an error, unless `is_collective` is set and it fails
+    while it fills the folder.
 
     Args:
         path: The same in all processes.
         writes: True in the process that creates and publishes the folder: one for each file system
             that is to have it.
         own_names: As for `Staging.publish`.
-        is_collective: True if the processes fill the folder by collective operations. An error of
-            that is raised in its process at once, because others may wait in such an operation.
+        is_collective: True if the processes fill the folder by collective operations. An error
+            while the folder is filled is then raised in its process at once and not in the others,
+            because these may wait in such an operation.
     """
     (token,) = broadcast_object_list([new_token()])
     staging: Staging | None = None
@@ -224,7 +227,7 @@ def staged_by_all(
 
 
 def on_all(function: Callable[[], Result]) -> Result:
-    """Calls `function` in every process. If it raises in one of them, all of them raise."""
+    """Calls `function` in every process. If it raises in one, all raise, as in `raise_on_all`."""
     results: list[Result] = []
     error: Exception | None = None
     try:
@@ -236,10 +239,11 @@ def on_all(function: Callable[[], Result]) -> Result:
 
 
 def raise_on_all(error: Exception | None) -> None:
-    """Raises an error in every process if one of them passes one. Waits for all processes.
+    """Raises an error in every process if one of them passes an error. Waits for all processes.
 
-    That process raises its own error, the others one that names the process, of the same class, a
-    base class or RuntimeError. On XLA, where objects cannot be gathered, the others do not raise.
+    The failed process raises its own error. The others raise an error of the same class, a base
+    class or RuntimeError, which names the failed process; on XLA, where objects cannot be gathered,
+    they do not raise.
     """
     state = PartialState()
     if state.distributed_type == DistributedType.XLA:

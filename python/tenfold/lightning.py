@@ -138,7 +138,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         map_location: Any = None,
         weights_only: bool | None = None,
     ) -> dict[str, Any]:
-        """Compares the checksums of a checkpoint, and loads it over mapped files.
+        """Compares the checksums of a checkpoint, and loads it as `tenfold.load` does.
 
         Args:
             path: A checkpoint in any format that tenfold reads, those of Lightning included.

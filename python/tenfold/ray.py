@@ -76,7 +76,7 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
         return int(self._projected()._native.num_bytes())
 
     def supports_projection_pushdown(self) -> bool:
-        """True: unused columns are not read."""
+        """True: unused columns are not read, except the first one if no column is used."""
         return True
 
     def _projected(self) -> Dataset:
@@ -94,7 +94,7 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
         per_task_row_limit: int | None = None,
         data_context: Any = None,
     ) -> list[ReadTask]:
-        """Splits the rows into at most `parallelism` ranges; more if these would be too large.
+        """Splits the rows into `parallelism` or fewer ranges, or more if they would be too large.
 
         Args:
             parallelism: The number of tasks that Ray requests.
@@ -148,10 +148,10 @@ def _blocks_of(view: Dataset, has_columns: bool) -> list[pa.Table]:
 class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
     """Writes blocks as parts of a data set, for `ray.data.Dataset.write_datasink`.
 
-    Each task writes one part into a temporary folder inside that of the data set; the driver
-    commits the parts of the tasks that succeeded, in the order of the tasks, in one step. The
-    job removes the parts of failed and repeated tasks; the next `commit_parts` removes those of
-    killed jobs and of failed commits.
+    Each task writes one part into a temporary folder inside the folder of the data set; the
+    driver commits the parts of the tasks that succeeded, in the order of the tasks, in one step.
+    The job removes the parts of failed and repeated tasks; the next `commit_parts` removes the
+    parts of killed jobs and of failed commits.
 
     Args:
         path: Folder of the data set, to which all nodes need access. If it is a data set of parts,

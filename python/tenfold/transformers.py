@@ -46,8 +46,9 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
     `train` compares the checksums of the checkpoint that it resumes from, and
     ``load_best_model_at_end`` those of the best one. ``resume_from_checkpoint=True`` takes the
     highest undamaged step, with a warning for each skipped one. A Trainer without this class saves
-    no checksums: the files of its checkpoints are not compared, and True skips those without a
-    ``trainer_state.json``. After each save, ``save_total_limit`` removes older checkpoints, each
+    no checksums: the files of its checkpoints are not compared, and ``resume_from_checkpoint=True``
+    skips those without ``trainer_state.json``. If ``save_total_limit`` is set, each save removes
+    the oldest checkpoints beyond the limit, but not the newest and the best one, each
     atomically.
 
     Several processes need one file system for all of them, or ``save_on_each_node``.

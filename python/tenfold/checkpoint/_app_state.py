@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def check_names(app_state: Any) -> None:
-    """Checks that `app_state` is a dict with str keys and at most one RngState.
+    """Checks that `app_state` is a dict with str keys and at most one RngState or RNGState.
 
     Raises:
         TypeError: For another type, or a name that is not a str.
         ValueError: For a name with an unpaired surrogate.
-        RuntimeError: If there is more than one RngState.
+        RuntimeError: If there is more than one RngState or RNGState.
     """
     if not isinstance(app_state, dict):
         raise TypeError(f"app_state: expected a dict, found {type(app_state).__name__}")
@@ -111,8 +111,8 @@ def is_damage(error: Exception, folder: str = "") -> bool:
 class Restoring:
     """Loads entries of a step into the objects of a program.
 
-    The constructor compares names, tensors of modules and groups of optimizers; nothing changes
-    until `apply`.
+    The constructor compares names, tensors of modules (except modules with load hooks, see
+    `_has_load_hooks`) and groups of optimizers; nothing changes until `apply`.
 
     Args:
         node: The engine's node of the step, or of the selected part of it.
@@ -124,8 +124,8 @@ class Restoring:
         rename: Maps saved names of a module's tensors to its own names.
         rank: Rank of this process.
         lacking: Entries of single ranks that this rank did not save; `node` has those of rank 0.
-        copy: Returns a node with the entry of that name in memory; with ``compares`` each block is
-            compared with its checksum.
+        copy: Function of the name of an entry that returns a node with the entry in memory; with
+            ``compares`` each block is compared with its checksum.
         copied_first: Entries that `read` copies into memory, comparing their checksums.
         compares_later: Compare the checksums of each entry when it is loaded, not before.
         place: By entry, for objects with DTensors: a function that converts the saved state to one
@@ -135,8 +135,8 @@ class Restoring:
         KeyError: If `strict` and entries are missing or unexpected, or are `lacking` and not random
             states.
         ValueError: If `strict` and tensors of a module are missing, unexpected or of another dtype
-            or shape; the message lists up to 20 of each. Also if the entry of a module is not a
-            dict, or groups of an optimizer have other sizes.
+            or shape; the message lists up to 20 of each. Also if the entry of a module or optimizer
+            is not a dict, or groups of an optimizer have other sizes.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class Restoring:
                 that were loaded before it.
             OSError: ENOENT or ESTALE, if another process removed the step.
             RuntimeError: If an object raises an error after others were loaded; the message names
-                those. An error of the first object is raised unchanged.
+                the loaded ones. An error of the first object is raised unchanged.
         """
         for name in self._names:
             try:

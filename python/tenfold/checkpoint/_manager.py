@@ -84,10 +84,10 @@ class CheckpointManager:
             together are not linked.
         per_rank: In a process group of several ranks: names or globs of entries that each rank
             saves and restores separately, like `RngState`.
-        verify: The checks of `restore`. ``"full"``: every checksum, before an object changes.
-            ``"structure"``: files, sizes and the checksums of metadata, and all bytes of entries
-            other than safetensors and memmap. False: nothing. ``"auto"``: as ``"full"`` for steps
-            below 8 GB and objects with DTensors; for others as ``"structure"`` first, and the
+        verify: The checks of `restore`. ``"full"`` or True: every checksum, before an object
+            changes. ``"structure"``: files, sizes and the checksums of metadata, and all bytes of
+            entries other than safetensors and memmap. False: nothing. ``"auto"``: as ``"full"`` for
+            steps below 8 GB and objects with DTensors; for others as ``"structure"`` first, and the
             checksum of each block as it is copied for an object.
         on_error: ``"raise"``: a failed save raises its error; after a save in the background, the
             next call that waits for it (`save`, `restore`, `wait`, `close`, ...) raises it.
@@ -277,7 +277,8 @@ class CheckpointManager:
             ValueError: If `step` is negative, or the ranks of a process group differ in step,
                 names, dtypes or shapes. Also if a key cannot be stored, such as one that is too
                 long for the name of a file; the message names it. No step has been written.
-            RuntimeError: If there is more than one `RngState`, or a rank does not take part.
+            RuntimeError: If there is more than one `RngState`, or a rank does not take part; with
+                ``async_save="overlap"``, for a call within `lock`, unless ``block=True``.
             OSError: If a system call failed, the disk is too full, or another process or manager
                 writes into the directory.
 
@@ -429,7 +430,8 @@ class CheckpointManager:
         """Loads a step; later saves continue its lineage, unless it is from another `path`.
 
         Names, dtypes and shapes of the tensors of modules are compared before the first object
-        changes; checksums as `verify` selects.
+        changes, except for modules with load hooks or their own loading methods, whose
+        ``load_state_dict()`` checks them. `verify` selects the checksums that are compared.
 
         Args:
             app_state: As for `save`. Objects are restored by ``load_state_dict()``; tensors and
@@ -463,7 +465,7 @@ class CheckpointManager:
             OSError: If a system call failed; for `discard_later`, if another process writes into
                 the directory.
             RuntimeError: If an object raises an error after others were loaded; the message names
-                these.
+                the loaded ones.
 
         Example:
             >>> manager.restore({"model": model}, keys="model").step

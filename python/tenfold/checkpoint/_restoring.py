@@ -92,7 +92,7 @@ class RestorePlan:
         app_state: dict[str, Any] | None,
         ranks: Ranks,
     ) -> tuple[int, Any, str | None]:
-        """Opens and checks a candidate that rank 0 has chosen, except for what is checked later.
+        """Opens a candidate that rank 0 has chosen, and makes the checks that precede `compare`.
 
         Returns:
             Its index, or -1 if this rank has not listed the step; the opened step; and a

@@ -23,7 +23,8 @@ class RestoreResult:
         step: The step that was restored; None if the directory has no step and `missing_ok` is set.
         path: Its folder, or None.
         report: The loaded, missing, unexpected and mismatched names: dotted names of tensors of
-            modules, and names of other or missing entries. Empty without an `app_state`.
+            modules, and names of whole entries that are not modules, or are missing or unexpected.
+            Empty without an `app_state`.
         skipped: Newer steps that are damaged, newest first, with the problem.
         metadata: As returned by `CheckpointManager.metadata`; empty if there is no step.
         state: The entries, mapped from their files, if no `app_state` was given.

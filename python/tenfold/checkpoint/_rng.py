@@ -57,6 +57,8 @@ class RngState(RNGState):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Sets the state of every generator that `state_dict` has.
 
+        A library or CUDA device that is missing in this process is skipped with a warning.
+
         Args:
             state_dict: The result of `state_dict`, or ``{"rng_state": tensor}`` of an `RNGState`.
 

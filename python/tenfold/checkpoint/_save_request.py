@@ -74,7 +74,7 @@ def write_step(native: Any, ranks: Ranks, request: SaveRequest, stage: Callable[
         path: str = native.save(request.step, stage()[0], *arguments, None)
         return path
     trees: Trees = (None, None, None)
-    save: Any = None  # of rank 0
+    save: Any = None  # stays None on ranks other than 0
 
     def begin() -> dict[str, Any]:
         nonlocal trees, save

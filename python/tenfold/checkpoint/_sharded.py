@@ -54,7 +54,7 @@ def whole_states(states: dict[str, Any]) -> dict[str, Any]:
 
 
 def outlines_of(states: dict[str, Any]) -> dict[str, Any]:
-    """The states; in those with DTensors, placeholders without data replace the tensors."""
+    """The states. In a state with DTensors, placeholders without data replace the tensors."""
     return {
         name: _mapped(state, _outline) if has_dtensors(state) else state
         for name, state in states.items()
@@ -96,7 +96,7 @@ class ShardedEntries:
         found: list[Any] = []
         outline = _mapped(state, lambda tensor: _outline(tensor, found))
         left = next((tensor for tensor in tensors_in(outline) if is_dtensor(tensor[1])), None)
-        # The numbers are those of the tensors in the engine's tree of this outline.
+        # A box refers to its tensor by the position in the leaves of this tree.
         leaves = [] if left else _core.tree({name: outline}, where).leaves()
         if [shape for _, _, shape in leaves] != [tuple(tensor.shape) for tensor in found]:
             raise UnsupportedError(
@@ -149,7 +149,7 @@ def templates_of(app_state: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def sharded_like(state: Any, template: Any) -> Any:
-    """Copies a saved state. Where `template` has a DTensor, the copy is a DTensor.
+    """Copies a saved state. Tensors become DTensors where `template` has one of the same shape.
 
     Args:
         state: Nested containers; tensors are mapped from the file. For a DTensor of the same shape,
@@ -180,7 +180,7 @@ def sharded_like(state: Any, template: Any) -> Any:
 
 
 def _optimizer_template(optimizer: Any, state: Any) -> Any:
-    """Maps each saved tensor of an optimizer to its current tensor, or else to its parameter.
+    """Maps each saved tensor of an optimizer to the current tensor, or else to the parameter.
 
     The template has no ``step``, which is not sharded.
     """

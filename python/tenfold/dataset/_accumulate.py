@@ -87,7 +87,7 @@ def accumulate(loader: Iterable[Any], steps: int) -> Iterator[Window]:
 
     Raises:
         TypeError: If steps is not an int.
-        ValueError: If steps is below 1, or a batch has neither a tensor nor a list of strings.
+        ValueError: If steps is below 1, or a batch has nothing by which its rows can be counted.
     """
     return _windows(loader, integer("accumulate: steps", steps, 1))
 

@@ -279,7 +279,7 @@ class Growing(Closing):
         if self._mode == "r+":
             return
         raise UnsupportedError(
-            f'data set: {what}: expected one opened with mode "r+", found mode "{self._mode}"; '
+            f'data set: {what}: expected a data set opened with mode "r+", found "{self._mode}"; '
             'Dataset(path, mode="r+")'
         )
 
@@ -335,7 +335,8 @@ class Columns:
 
         Raises:
             ValueError: If a column of a mapping is unknown, has two values or is neither one row
-                nor a batch, or if the columns differ in that or in the number of rows.
+                nor a batch; if one column is a row and another a batch; or if columns differ in the
+                number of rows.
         """
         if not _is_mapping(rows):
             return len(rows) if isinstance(rows, (list, tuple)) else 0

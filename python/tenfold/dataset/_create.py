@@ -49,10 +49,10 @@ def create(
         path: A path that does not exist.
         schema: A `Schema`, the path of its JSON document, or a dict: column name -> dtype,
             ``(dtype, shape of a row)``, `Column`, or a dict of its members, as `Column.to_dict`
-            returns it; a dict of such is a nested record. A dtype is torch's, numpy's, its name in
-            either, a type (float, int, bool, str, bytes), ``"string"`` or ``"bytes"``. A str in a
-            dict is always a dtype. A dict of values without any str, or a TensorDict, is an example
-            row.
+            returns it; a dict of columns is a nested record. A dtype is torch's, numpy's, its name
+            in either, a type (float, int, bool, str, bytes), ``"string"`` or ``"bytes"``. A str in
+            a dict is always a dtype. A dict of values without any str, or a TensorDict, is an
+            example row.
         num_rows: Number of initial rows, which are zeros. Their disk space is reserved if the file
             system supports it, so that writing them does not raise SIGBUS on a full disk.
         capacity: Capacity of a circular buffer in rows: when it is full, each write overwrites the

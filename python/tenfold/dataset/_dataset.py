@@ -77,8 +77,9 @@ class _Joined(NamedTuple):
 class Dataset(Growing):
     """The rows of a tree whose tensors share their first dimension, in any supported format.
 
-    No row is read before it is accessed: a data set may be larger than memory. Tensors that cannot
-    be mapped, such as deflated entries of archives, are read into memory by this call.
+    Rows of mapped tensors are read when they are accessed, so a data set may be larger than memory.
+    Tensors that cannot be mapped, such as deflated entries of archives, are read into memory by the
+    constructor.
 
     >>> ds = tenfold.Dataset("flights")
     >>> len(ds), ds.columns
@@ -103,9 +104,9 @@ class Dataset(Growing):
 
     Args:
         source: A path, a TensorDict, or a dict of tensors.
-        mode: For a path. ``"r"`` or ``"c"``: the files never change. ``"r+"``: rows of a folder can
-            be appended (`append`) and overwritten in place (``ds[i] = row``); mapped columns
-            ``ds["x"]`` are shared mappings.
+        mode: For a path. ``"r"`` or ``"c"``: this object never changes the files. ``"r+"``: rows of
+            a folder can be appended (`append`) and overwritten in place (``ds[i] = row``); mapped
+            columns ``ds["x"]`` are shared mappings.
         transform: The same as ``.map(transform)``.
         framework: ``"torch"`` or ``"numpy"``, as for `tenfold.load`. Determined once; views and
             pickles keep it.

@@ -1,4 +1,4 @@
-"""Converts indices to row numbers by numpy's rules."""
+"""Converts indices of one dimension, such as ints, slices, lists and masks, to row numbers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
 
 
 def _is_bool(value: Any) -> bool:
-    """True for a bool, and for one of numpy or torch without dimensions."""
+    """True for a bool of Python or numpy, and for a bool array or tensor without dimensions."""
     return isinstance(value, bool) or (
         getattr(value, "shape", None) == () and _dtype_of(value) == "bool"
     )

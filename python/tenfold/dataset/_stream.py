@@ -85,9 +85,9 @@ class IterableDataset(_Base):
             text files as for `ingest`: ``.jsonl``, ``.json``, ``.csv`` or ``.tsv``, also as
             ``.gz``, ``.zst``, ``.bz2``, ``.xz`` or in a ``.zip``, globs, or a list of them.
         columns: Names of some columns; None: all.
-        shuffle: A data set is read in the exact shuffled order of `BatchLoader`. For text
-            files, the order of the files is shuffled, and their rows pass through a shuffle buffer:
-            1,024 rows unless `shuffle_buffer` is given.
+        shuffle: A data set is read in the shuffled order of a `BatchLoader` with the same seed and
+            without `shuffle_block`. For text files, the order of the files is shuffled, and their
+            rows pass through a shuffle buffer: 1,024 rows unless `shuffle_buffer` is given.
         shuffle_buffer: Number of rows that are read, shuffled and returned at a time. A data set
             with `shuffle` ignores it.
         seed: Seed of the shuffle.
@@ -201,8 +201,9 @@ class IterableDataset(_Base):
         self._generation = 0
         self._loads = 0
         self._workers = Workers()
-        # In a worker: the epoch, and how many of its rows this worker returned. Then, after
-        # `load_state_dict`: the epoch of the next iteration, and how many rows that skips.
+        # `_in_worker_at`, in a worker: the epoch, and the number of its rows that this worker has
+        # returned. `_skipped`, after `load_state_dict` in a worker: the epoch of the next
+        # iteration, and the number of rows that this iteration skips.
         self._in_worker_at = 0, 0
         self._skipped: tuple[int, int] | None = None
         self._begin_generation()

@@ -7,8 +7,8 @@
 
 In the default layout, all ranks write into one ``.safetensors`` file, the shards of an index, or
 one folder, which replaces the previous version when it is complete. It does not depend on the
-number of ranks: `tenfold.open` reads it as any other, safetensors and transformers read such files,
-and any number of ranks can load it with any sharding.
+number of ranks: `tenfold.open` reads it like any other checkpoint, safetensors and transformers
+read ``.safetensors`` files, and any number of ranks can load it with any sharding.
 """
 
 from __future__ import annotations

@@ -266,8 +266,8 @@ class LoadPlanner(DefaultLoadPlanner):
     """torch's DefaultLoadPlanner, but assigns values to existing keys, which need not be str.
 
     For an empty dict, nothing is loaded. From a `StorageReader`, entries in `reads` and
-    `values` are loaded directly: the plan has torch's items only for other entries. Its
-    `planner_data` has the box of each directly loaded entry; None: all of it.
+    `values` are loaded directly: the plan has torch's items only for other entries. The plan's
+    `planner_data` has the box of each directly loaded entry, or None for a whole entry.
 
     Attributes:
         reads: For each tensor that is read directly: the stored tensor, the index in it where the

@@ -384,8 +384,8 @@ def without_duplicates(plans: list[Items], to_lowest_rank: bool) -> list[Items]:
 
     Args:
         plans: The items of each rank.
-        to_lowest_rank: The lowest rank that has such an item writes it. If false, the one of them
-            to which the fewest bytes are assigned so far.
+        to_lowest_rank: The lowest of the ranks that have an item writes it. If false, the rank
+            among them to which the fewest bytes are assigned so far.
 
     Raises:
         ValueError: If items of two ranks have the same name and offsets, but other properties

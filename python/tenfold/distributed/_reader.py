@@ -81,7 +81,7 @@ class StorageReader(HasPath, _StorageReader):
     def __init__(self, path: PathLike | None = None, *, verify: bool = False) -> None:
         self.path = None if path is None else os.fspath(path)
         self.verify: bool = boolean("storage reader: verify", verify)
-        # The tensors, the entries by name, and whether it is a single value, which has no name.
+        # The tensors, the entries by name, and whether the checkpoint is a single unnamed value.
         self._opened: tuple[_core.Boxes, Stored, bool] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -254,12 +254,12 @@ def _checks_of(plans: list[LoadPlan], stored: Stored) -> list[list[Check]]:
 
 
 def _tensors_in(value: Any) -> Iterator[StoredTensor]:
-    """The tensors of a value: itself, or those in containers."""
+    """The tensors of a value: the value itself, or the tensors in its nested containers."""
     return (part for part in _parts_of(value) if isinstance(part, StoredTensor))
 
 
 def _parts_of(value: Any) -> Iterator[Any]:
-    """The tensors and plain values of a value: itself, or those in containers."""
+    """The tensors and plain values in nested containers; a value without containers itself."""
     if isinstance(value, (dict, list, tuple)):
         for item in value.values() if isinstance(value, dict) else value:
             yield from _parts_of(item)
@@ -298,7 +298,7 @@ def _metadata_of(stored: Stored) -> dict[str, Any]:
 
 
 class _Reads:
-    """Parts of tensors that are read together, thousands in one call."""
+    """Parts of tensors that are read together, up to 16,384 in one call."""
 
     def __init__(self, boxes: _core.Boxes) -> None:
         self._boxes = boxes

@@ -154,7 +154,7 @@ def load(
 
 
 def _with_states(state_dict: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The items with the states of objects in their place, and the keys of these objects."""
+    """The items, with objects replaced by their states, and the keys of these objects."""
     # In the same order on all ranks, because state_dict() may be collective.
     stateful = sorted((key for key, value in state_dict.items() if _is_stateful(value)), key=str)
     return {**state_dict, **{key: state_dict[key].state_dict() for key in stateful}}, stateful

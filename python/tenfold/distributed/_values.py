@@ -43,7 +43,7 @@ def is_opaque(value: Any, *, with_tensors: bool) -> bool:
 
     Args:
         value: Anything but a tensor.
-        with_tensors: True if a value that contains tensors must be, too.
+        with_tensors: True if a value that contains tensors must also be stored as a pickle.
     """
     try:
         return has_tensors("", value) and with_tensors

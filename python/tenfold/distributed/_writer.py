@@ -45,7 +45,8 @@ LAYOUTS = ("plain", "shards", "torch")
 _BATCH_TENSORS = 16_384
 _BATCH_BYTES = 256 << 20
 # Bytes reserved in the header for a value that is unknown when the layout of files is planned, as
-# those of torch's planners are. Most values are numbers. If they do not fit, the data are moved.
+# the values of torch's planners are. Most values are numbers. If the values do not fit, the data of
+# the tensors are moved.
 _VALUE_BYTES = 256
 # A rank other than the coordinator sends a value whose pickle has more bytes only if the
 # coordinator lacks it: most values are equal on all ranks, and all copies would arrive at once.
@@ -73,7 +74,7 @@ class _Save:
         self.path = path
         self.writer: _core.ShardedWriter | None = None
         self.names: list[str] = []
-        self.leaves: list[tuple[tuple[str | int, ...], Any]] = []  # of these names
+        self.leaves: list[tuple[tuple[str | int, ...], Any]] = []  # in the order of `names`
         self.containers: dict[Any, Any] = {}
         self.tree: _core.Node | None = None  # None in place of values that are still unknown
         self.unknown: dict[str, int] = {}  # by name: the index in `leaves` of an unknown value
@@ -94,11 +95,12 @@ class StorageWriter(HasPath, _StorageWriter):
 
     The coordinator creates one ``.safetensors`` file, the shards of an index, or one folder of
     memory-mapped files, next to `path` and reserves the space; every rank writes its shards into
-    it. When all ranks have written, checksummed and synced their shards, the coordinator replaces
-    `path` by one rename. So `path` has the complete old version or the complete new one at any
-    moment, also if a rank dies or runs out of space. (If the file system cannot exchange two names,
-    a folder is replaced by two renames. After a crash between them, the next open, load or save
-    restores the old version.) The next save removes the leftovers of a failed one.
+    it. When all ranks have written their shards (and, with `checksums` and `durable`, computed the
+    checksums and synced the files), the coordinator replaces `path` by one rename. So `path` has
+    the complete old version or the complete new one at any moment, also if a rank dies or runs out
+    of space. (If the file system cannot exchange two names, a folder is replaced by two renames.
+    After a crash between them, the next open, load or save restores the old version.) The next save
+    removes the leftovers of a failed one.
 
     The checkpoint is a tree as `tenfold.save` writes it: `tenfold.open`, `load`, `verify`, `diff`
     and `convert` read it, a ``.safetensors`` file is read by safetensors and transformers, and

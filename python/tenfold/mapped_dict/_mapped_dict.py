@@ -116,7 +116,7 @@ class MappedDict(_Native):
             ValueError: For keys of two types (the message names both), a duplicate key, and values
                 that cannot be stored together: None, values of different forms, scalars of
                 different types (int and float may be mixed), tensors whose shapes differ beyond the
-                first dimension, dtypes that `ingest` does not promote to a common one, and those
+                first dimension, dtypes that `ingest` does not promote to a common one, and values
                 that `ingest` would convert to strings, such as lists of ints and strs.
             KeyError: If a data set has no column `key`.
             TypeError: For a key that is not hashable.
@@ -448,7 +448,7 @@ class MappedDict(_Native):
     def _require_writer(self, what: str) -> None:
         if self._mode != "r+":
             raise UnsupportedError(
-                f'dictionary: {what}: expected one opened with mode "r+", found mode '
+                f'dictionary: {what}: expected a dictionary opened with mode "r+", found mode '
                 f'"{self._mode}"; MappedDict(path, mode="r+")'
             )
 

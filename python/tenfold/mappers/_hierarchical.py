@@ -57,8 +57,8 @@ class HierarchicalStateMapper(StateMapper):
 
     For a state without a value, the default of the deepest level on its path that has a default is
     returned. If a value is a mapper, it gets the rest of the path, unconverted: one component as it
-    is, several as a tuple. For ``("arm", (0.5, 1.0))``, the mapper at "arm" gets ``(0.5, 1.0)``. It
-    is one state, also if it is a list or a tensor.
+    is, several as a tuple. For ``("arm", (0.5, 1.0))``, the mapper at "arm" gets ``(0.5, 1.0)``.
+    The rest of a path is one state of that mapper, also if it is a list or a tensor.
 
     Args:
         hierarchy: Nested dicts. Later changes of the dicts have no effect; tensors may share memory
@@ -126,7 +126,8 @@ class HierarchicalStateMapper(StateMapper):
         """The values of states: `found` are rows of a table, JSON, or the states for a mapper."""
         if table == MAPPER:
             with self._below(mapper):
-                # Of a single state, the mapper would take a list, or a tensor, for a batch.
+                # `found` is a list even for one state: the mapper would take a state that is a list
+                # or a tensor for a batch.
                 return self._mappers[mapper](found)
         return found if table == TEXT else _rows.take(self._tables[table], found)
 

@@ -110,8 +110,8 @@ class ModuleStateMapper(StateMapper):
         name, arguments = config.get("factory"), config.get("config")
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise CorruptFileError(
-                "state_mapper: config: expected the name of a factory and an object, found "
-                f"{name!r} and {type(arguments).__name__}"
+                'state_mapper: config: expected a string "factory" and a JSON object "config", '
+                f"found {name!r} and {type(arguments).__name__}"
             )
         mapper = cls(name, arguments)
         load_into(mapper.module, tensors)

@@ -121,7 +121,7 @@ def joined(parts: list[tuple[list[int], Any]], length: int) -> Any:
 
 
 def row_like(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """A row of that dtype: `value`, or filled with it if it is a single number."""
+    """A row of dtype `dtype`: a copy of `value`, or filled with it if it is a single number."""
     torch = arrays.torch_or_none()
     if torch is None:
         row = _held_by_numpy(value, arrays.dtype_name(dtype))

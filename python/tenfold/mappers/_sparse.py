@@ -107,7 +107,7 @@ class SparseStateMapper(StateMapper):
         if self._keys is None:
             raise UnsupportedError(
                 "state mapper: it has no path and its states are on disk, so it cannot be pickled: "
-                "expected one that was saved or loaded, found neither; save it first"
+                "expected a mapper that was saved or loaded, found neither; save it first"
             )
         return SparseStateMapper, (self._keys, self.matrix, self._native.fallback)
 

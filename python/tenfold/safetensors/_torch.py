@@ -25,8 +25,8 @@ def save_file(
         tensors: Dense, contiguous torch tensors by name, none of which overlap in memory.
         filename: The path. An existing file is replaced when the new one is complete and durable.
         metadata: Strings to store in ``__metadata__``. tenfold adds its checksums. Values of the
-            keys ``tensordict`` and ``tenfold`` must describe a tree of these tensors, as those that
-            `safe_open.metadata` returns do.
+            keys ``tensordict`` and ``tenfold`` must describe a tree of these tensors, like the
+            values that `safe_open.metadata` returns.
 
     Raises:
         ValueError: If `tensors` is not a dict of tensors, a tensor is sparse, nested or not

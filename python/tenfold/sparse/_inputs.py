@@ -390,7 +390,7 @@ class Growing(Closing):
 
         The matrix must be csr, in a folder, and opened with mode ``"r+"``; one process at a time
         appends. If an error is raised, nothing is appended. After a crash the matrix has the rows
-        from before or after the append; after a power failure it has at least those of the last
+        from before or after the append; after a power failure at least the rows of the last
         `flush` or `close`.
 
         >>> with tenfold.SparseMatrix("ratings", mode="r+") as m:

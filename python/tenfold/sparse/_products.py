@@ -60,7 +60,7 @@ def total(matrix: SparseMatrix, axis: int | None) -> Any:
 
 def _entries(matrix: SparseMatrix, framework: Name, count: int) -> Iterator[tuple[Any, Any, Any]]:
     """Yields checked rows, columns and values, of at most `count` entries at a time."""
-    # Offsets that are not in order would assign entries to wrong rows of the matrix.
+    # `_parts` checks all offsets: if they did not ascend, entries would be added to wrong rows.
     parts = matrix._parts(framework)
     kit = _kit(parts[-1])
     for begin in range(0, matrix.nnz, count):

@@ -63,7 +63,7 @@ class SparseMatrix(Rows, Growing):
     Args:
         source: A path, in any format that supports sparse tensors; or the node of a sparse tensor
             in a tree that `tenfold.open` returned.
-        mode: ``"r"`` or ``"c"``: the file never changes. ``"r+"``: rows can be appended
+        mode: ``"r"`` or ``"c"``: this object never changes the file. ``"r+"``: rows can be appended
             (`append_rows`).
         framework: ``"torch"`` or ``"numpy"``, as for `tenfold.load`; with numpy, sparse rows are
             scipy matrices. Determined once; pickles keep it.

@@ -189,8 +189,9 @@ def streams_of_files(
 ) -> list[Stream]:
     """One stream of record batches per group of columns; each reads all files, in sequence.
 
-    Errors of the other files are raised while the streams are read; among them is a ValueError for
-    a file whose columns differ from those of the first.
+    This call opens the first file and, for Parquet, reads the footer of the largest. Errors of
+    other files are raised while the streams are read: for example, a ValueError for a file whose
+    columns differ from those of the first.
 
     Raises:
         CorruptFileError: If pyarrow cannot read the first or the largest file.

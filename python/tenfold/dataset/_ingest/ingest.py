@@ -66,8 +66,8 @@ def ingest(
             iterable of dicts, a `Dataset` or a view of one, a map-style data set of torch, a dict
             of columns or of npy files, a tensor or array (the column ``"value"``) or a tuple of
             them (the columns ``"0"``, ``"1"``, ...), a TensorDict, a table of pandas, polars or
-            pyarrow, or a Hugging Face data set. A bool tensor ``"<column>.valid"`` is the validity
-            of a column.
+            pyarrow (a LazyFrame is collected in memory), or a Hugging Face data set. A bool tensor
+            ``"<column>.valid"`` is the validity of a column.
         path: Target folder. An existing saved tree is replaced when the new data set is complete.
         schema: The columns and their types: a `Schema`, the path of one as JSON, or a dict from
             column to ``dtype``, ``(dtype, shape)``, ``{"dtype", "shape", "ragged", "nullable",
@@ -86,8 +86,8 @@ def ingest(
             neither this argument nor such a line names it, a header with more semicolons, tabs,
             ``|`` or commas than separators is an error.
         on_error: Handling of rows that are malformed or do not fit: ``"raise"`` an error;
-            ``"skip"`` them, with one warning; ``"collect"`` them in ``ds.bad_rows``. With the last
-            two, a Python row is bad if it conflicts with the types of the rows before it.
+            ``"skip"`` them, with one warning; ``"collect"`` them in ``ds.bad_rows``. Unless errors
+            are raised, a Python row is bad if it conflicts with the types of the rows before it.
         batch_rows: Greatest number of rows that each thread converts at a time. None: some MiB of
             rows.
         num_threads: Threads that parse text files; the number as for `tenfold.save`. With 1,

@@ -16,7 +16,7 @@ class IngestOptions(NamedTuple):
     Attributes:
         files: The files with the rows, in order; empty for other sources.
         first_rows: For each of `files` whose rows are passed to the engine, the number of rows in
-            the files before it. From these the engine finds the file of a bad row.
+            the files before it. By these numbers the engine finds the file of a bad row.
     """
 
     path: str | None

@@ -81,7 +81,7 @@ class ParquetFooter:
         """Groups of columns to decode together; [None], all of them, if names cannot select them.
 
         Requested columns come first, then the others, each in the order of the file. No group has
-        both, so that the others are not decoded.
+        requested and other columns, so that the other columns are not decoded.
         """
         names = self._schema.names
         # pyarrow interprets a name with dots as a path, so such names cannot be selected; nor can
@@ -159,7 +159,7 @@ class ParquetFooter:
 
 
 def _wanted(names: list[str], options: IngestOptions) -> list[str]:
-    """The requested columns, and records that contain requested columns."""
+    """The requested columns, and records that contain them; all columns if none are requested."""
     if options.columns:
         return [
             name

@@ -144,7 +144,7 @@ class TextStream:
         Args:
             numbers: Ascending; must continue beyond the last record.
             shuffle: Read the files in shuffled order.
-            buffer: If greater than 1, shuffle the records of each `buffer` consecutive ones; then
+            buffer: If greater than 1, shuffle each block of `buffer` consecutive records; then
                 the numbers are positions in the shuffled order.
             seed: Seed of both shuffles.
             epoch: Epoch of both shuffles.
