@@ -59,7 +59,7 @@ struct CommitState {
 struct CommitPage {
   std::uint64_t capacity = 0;  ///< 0: no circular buffer
   std::uint64_t process = 0;
-  bool in_place = false;  ///< rows may have been written in place
+  bool in_place = false;               ///< rows may have been written in place
   CommitState live;                    ///< the newest valid commit record
   std::optional<CommitState> durable;  ///< circular buffers only
 };
