@@ -350,6 +350,7 @@ void DictHandle::renew() {
   std::construct_at(&paging_);
   is_closed_ = mode_ == Mode::write_through;
   if (!path_) return;
+  std::construct_at(&dataset_, *path_);
   std::construct_at(&state_);
   state_ = open_state();
   is_behind_ = false;
