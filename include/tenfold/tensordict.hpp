@@ -283,7 +283,8 @@ class TENFOLD_API TensorDict {
   /// also in nested nodes. Unbatched leaves and JSON values are kept; a NonTensorStack gives its
   /// item of that row. A lazy stack along dimension 0 gives its node of that row. Throws
   /// Error(invalid_argument) if the node has no batch dimension, the index is out of range, or an
-  /// entry has another number of rows, and Error(unsupported) for a sparse or jagged tensor.
+  /// entry has another number of rows, and Error(unsupported) for a sparse or jagged tensor or an
+  /// opaque node.
   TensorDict select_row(std::int64_t index) const;
   /// Rows [begin, end), as select_row().
   TensorDict narrow_rows(std::int64_t begin, std::int64_t end) const;

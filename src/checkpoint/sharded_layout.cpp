@@ -16,6 +16,7 @@
 #include "core/tree/leaf_source.hpp"
 #include "core/tree/node.hpp"
 #include "core/tree/outline_leaf.hpp"
+#include "formats/folder/checksums.hpp"
 #include "formats/folder/inventory.hpp"
 #include "formats/folder/plan.hpp"
 #include "formats/folder/writer.hpp"
@@ -308,7 +309,7 @@ class FolderLayout final : public ShardedLayout {
       // FolderReplacement syncs the root.
       for (std::size_t i = 1; i < plan.folders.size(); ++i) open_folder(plan, i).sync();
     }
-    replacement_->publish(options_.durable);
+    folder::publish_folder(*replacement_, options_.durable);
   }
 
  private:

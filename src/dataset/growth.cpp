@@ -251,8 +251,11 @@ std::int64_t FolderGrowth::append(const Batch& rows) {
   folder_.require_writable("append");
   start();
   check_rows(schema_, rows, folder_.path().string());
-  if (rows.num_rows() == 0) return known_size();
   folder::GrowingFolder& writer = *folder_.writer();
+  if (rows.num_rows() == 0) {
+    writer.check_here();
+    return known_size();
+  }
   std::vector<std::int64_t> lengths;
   for (std::size_t i = 0; i < roles_.size(); ++i) {
     const std::uint64_t row_bytes = roles_[i].row_bytes;

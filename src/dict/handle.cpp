@@ -102,6 +102,8 @@ void DictWriter::sync_index() const { os::sync_mapping(index_->buffer(), index_f
 /// finds another boot ID ignores this index, and builds one in memory from the rows.
 void DictWriter::begin() {
   if (is_begun_) return;
+  // Throws if the writer's lock was released, because close() failed only after that.
+  dataset_.append(dataset_.rows(0, 0));
   drop_checksums();
   index_->set_word(DictWord::writer, dict_boot());
   sync_index();
@@ -348,6 +350,7 @@ void DictHandle::renew() {
   std::construct_at(&paging_);
   is_closed_ = mode_ == Mode::write_through;
   if (!path_) return;
+  std::construct_at(&dataset_, *path_);
   std::construct_at(&state_);
   state_ = open_state();
   is_behind_ = false;

@@ -68,7 +68,7 @@ void write_memmap(const TensorDict& tree, const Path& path, const MemmapOptions&
   formats::FolderReplacement replacement(path, folder::written_bytes(plan, request),
                                          folder::foreign_in);
   folder::write_plan(plan, replacement.folder(), request);
-  replacement.publish(options.durable);
+  folder::publish_folder(replacement, options.durable);
 }
 
 namespace {

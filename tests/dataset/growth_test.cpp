@@ -711,6 +711,32 @@ TEST(Growth, AFailedSyncAfterTheCloseIsRepeatedByTheNextClose) {
   EXPECT_TRUE(verify(folder / "rows").ok());
 }
 
+TEST(Growth, OpeningToWriteWhileAnotherWriterClosesWorks) {
+  for (const bool in_place : {false, true}) {
+    for (int when = 1;; ++when) {
+      SCOPED_TRACE(when);
+      const test::TemporaryFolder folder;
+      const Path path = folder / "rows";
+      Dataset ds = numbers_at(path);
+      ds.append(test::numbers(3));
+      ds.flush();
+      const Path commit = path / "%commit";
+      std::filesystem::copy_file(commit, folder / "page");
+      ds.close();
+      std::filesystem::rename(folder / "page", commit);
+      const test::BeforeLookup remove("%commit", when, [&] { std::filesystem::remove(commit); });
+      if (in_place) {
+        EXPECT_EQ(open(path, {.mode = Mode::write_through}).batch_size(), Shape{3});
+      } else {
+        EXPECT_EQ(Dataset(path, Mode::write_through).append(test::numbers(1, 3)), 4);
+      }
+      if (remove.has_acted()) continue;
+      EXPECT_GT(when, 1);
+      break;
+    }
+  }
+}
+
 TEST(Growth, ClosingADeletedFolderNamesTheFolder) {
   const test::TemporaryFolder folder;
   Dataset ds = numbers_at(folder / "rows");

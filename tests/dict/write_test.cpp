@@ -331,6 +331,40 @@ TEST(MappedDictWrite, ContinuesAfterAnErrorWhileItsIndexWasReplaced) {
   EXPECT_GT(num_refused, 2);
 }
 
+TEST(MappedDictWrite, WritesNothingAfterACloseThatReleasedItsLock) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 10);
+  MappedDict dict(folder / "d", Mode::write_through);
+  dict.assign(Words(1, 3).keys(), pairs(300, 1));
+  {
+    bool is_removed = false;
+    const test::WatchChanges fail_sync([&](const os::Change& change) {
+      if (is_removed && change.kind == os::Change::Kind::sync_directory) {
+        throw Error::io(EIO, "d", "cannot sync");
+      }
+      is_removed |= change.kind == os::Change::Kind::remove_file && change.name == "%commit";
+    });
+    expect_error(ErrorCode::io, "cannot sync", [&] { dict.close(); });
+  }
+  MappedDict other(folder / "d", Mode::write_through);
+  other.assign(Words(1, 4).keys(), pairs(400, 1));
+  const auto expect_refused = [&](const std::function<void()>& write) {
+    int num_changes = 0;
+    const test::WatchChanges count([&](const os::Change&) { ++num_changes; });
+    expect_error(ErrorCode::unsupported, "close it again", write);
+    EXPECT_EQ(num_changes, 0);
+  };
+  expect_refused([&] { dict.assign(Words(1, 3).keys(), pairs(301, 1)); });
+  expect_refused([&] { dict.extend(Words(1, 10).keys(), pairs(10, 1)); });
+  dict.close();
+  other.extend(Words(1, 10).keys(), pairs(11, 1));
+  other.close();
+  expect_whole(folder / "d");
+  EXPECT_EQ(pair_at(dict, "key3"), 300);
+  EXPECT_EQ(pair_at(dict, "key4"), 400);
+  EXPECT_EQ(pair_at(dict, "key10"), 11);
+}
+
 TEST(MappedDictWrite, RepairsAfterACrashedWriter) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 10);

@@ -441,6 +441,12 @@ TEST_F(Memmap, ChangesLeaveNoWrongChecksumInTheEnclosingTrees) {
       [&] { add_memmap_node(rows, "n", {4}); },
       [&] { add_memmap_leaf(path_, {.key = "q", .shape = {4}}); },
       [&] { write_memmap_value(rows / "s", {Value("other")}); },
+      [&] { write_memmap(two_rows({"a"}, ""), rows); },
+      [&] { save(two_rows({"a"}, ""), rows, {.overwrite = true}); },
+      [&] {
+        pack_memmap(rows, path_.string() + ".tdz");
+        unpack_memmap(path_.string() + ".tdz", rows);
+      },
       [&] { write_memmap(two_rows({"a"}, ""), rows, {.in_place = true}); },
   };
   for (std::size_t i = 0; i < changes.size(); ++i) {

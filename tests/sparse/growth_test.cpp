@@ -123,6 +123,27 @@ TEST(SparseGrowth, OpeningWhileAWriterBeginsOrClosesShowsCompleteRows) {
   }
 }
 
+TEST(SparseGrowth, VerifyReportsAProblemOnceIfNotesChangeDuringARead) {
+  for (int when = 1;; ++when) {
+    SCOPED_TRACE(when);
+    const TemporaryFolder folder;
+    const Path path = folder / "m";
+    rows_of(0, 5).save(path);
+    std::filesystem::remove(path / "%checksums");
+    std::string notes = read_bytes(path / "%notes.json");
+    notes.insert(1, R"("unbatched": ["x"], )");
+    write_bytes(path / "%notes.json", notes);
+    const BeforeLookup change("meta.json", when,
+                              [&] { write_bytes(path / "%notes.json", notes.insert(1, " ")); });
+    const VerifyReport report = verify(path);
+    ASSERT_EQ(report.problems.size(), 1U);
+    EXPECT_EQ(report.problems[0].part, "unbatched tensors");
+    if (change.has_acted()) continue;
+    EXPECT_GT(when, 1);
+    break;
+  }
+}
+
 TEST(SparseGrowth, IgnoresACommitFileThatCountsMoreRowsThanAreThere) {
   for (const DType index_dtype : {DType::int32, DType::int64}) {
     const TemporaryFolder folder;

@@ -115,4 +115,10 @@ void drop_checksums_above(const os::Path& path) {
   drop_lines_above(path, [](std::string_view) { return true; });
 }
 
+void publish_folder(FolderReplacement& replacement, bool durable) {
+  const bool may_be_node = replacement.parent().entry_info(std::string(kMetaName)).has_value();
+  if (may_be_node) drop_checksums_above(replacement.path());
+  replacement.publish(durable);
+}
+
 }  // namespace tenfold::detail::formats::folder

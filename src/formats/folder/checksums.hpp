@@ -10,6 +10,10 @@
 #include "os/fs/file.hpp"
 #include "os/fs/lease.hpp"
 
+namespace tenfold::detail::formats {
+class FolderReplacement;
+}  // namespace tenfold::detail::formats
+
 namespace tenfold::detail::formats::folder {
 
 /// The `%checksums` of a folder, locked against other writers until publish() or close().
@@ -49,6 +53,9 @@ void drop_checksums(const os::Directory& folder, const os::Path& path,
                     const ConcernsFile& concerns);
 /// The same for all files of the folder, in the enclosing saved trees only.
 void drop_checksums_above(const os::Path& path);
+/// Calls replacement.publish(), and before it drop_checksums_above(), because the folder may be a
+/// node of a saved tree.
+void publish_folder(FolderReplacement& replacement, bool durable);
 
 /// Calls drop_checksums() for all tensors, because they are about to be written through mappings,
 /// and announce_writes_in_place(). Also throws Error(io) (EACCES) like refuse_shared_files(), with

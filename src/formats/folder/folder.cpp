@@ -47,7 +47,7 @@ void write_folder(const TensorDict& tree, const Path& path, const WriteRequest& 
   warn_of_unloadable(plan, path);
   FolderReplacement replacement(path, written_bytes(plan, request), foreign_in);
   write_plan(plan, replacement.folder(), request);
-  replacement.publish(request.durable);
+  publish_folder(replacement, request.durable);
 }
 
 }  // namespace

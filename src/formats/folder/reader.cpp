@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -617,6 +618,7 @@ struct Root {
 Root read_root(const std::shared_ptr<Folder>& folder, Mode mode, std::vector<Problem>* problems) {
   const std::string notes_name(kNotesName);
   const std::string notes_where = folder->display() + "/" + notes_name;
+  const std::size_t num_earlier = problems == nullptr ? 0 : problems->size();
   for (int num_reads = 1;; ++num_reads) {
     // Read `%commit` first: if the writer closes in between, the notes and meta.json have at least
     // its rows.
@@ -628,6 +630,11 @@ Root read_root(const std::shared_ptr<Folder>& folder, Mode mode, std::vector<Pro
     const auto note = notes.nodes.find(std::string_view());
     const bool counts_rows = note != notes.nodes.end() && !note->second.layout.empty();
     NodePlace place{std::make_shared<Store>(mode, std::move(notes), notes_where), folder, {}};
+    // Each repetition of the read finds the same problems.
+    if (problems != nullptr) {
+      problems->erase(problems->begin() + static_cast<std::ptrdiff_t>(num_earlier),
+                      problems->end());
+    }
     place.store->collect_problems(problems);
     if (page) take_page(*page, *place.store);
     TensorDict::Item item = read_node(place);

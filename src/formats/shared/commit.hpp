@@ -180,6 +180,9 @@ class FolderReplacement {
   os::Directory& folder() noexcept { return folder_; }
   /// The temporary name of folder(), in the same parent folder.
   const std::string& hidden_name() const noexcept { return sibling_->name(); }
+  const os::Directory& parent() const noexcept { return parent_; }
+  /// The path to replace, without a link at its end.
+  Path path() const { return parent_.display_of(name_); }
   void publish(bool durable);
   /// Returns false, and replaces nothing, if something is at the path.
   bool publish_if_absent(bool durable);

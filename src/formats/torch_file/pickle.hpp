@@ -50,7 +50,8 @@ class Pickle {
   bool is_global(std::uint32_t id, std::string_view module, std::string_view name) const {
     return graph_.is_global(id, module, name);
   }
-  // As the functions of the graph. Throw Error(corrupt), naming `subject`.
+  // As the functions of the graph. Throw Error(corrupt), naming `subject`; lengths() throws
+  // Error(unsupported) for more than 64.
   Shape lengths(std::uint32_t id, std::string_view subject) const;
   std::uint64_t natural(std::uint32_t id, std::string_view subject) const;
 

@@ -11,7 +11,8 @@ namespace tenfold::detail::formats::torch_file {
 
 /// Returns the extended scalar that a call creates: bytes, bytearray, complex, torch.Size,
 /// torch.device or a layout. Returns nullopt for another call, and for bytes or a bytearray of
-/// other arguments, such as bytearray(5). Throws Error(corrupt) for other invalid arguments.
+/// other arguments, such as bytearray(5). Throws Error(corrupt) for other invalid arguments, and
+/// Error(unsupported) for a torch.Size of more than 64 lengths.
 std::optional<Value::Special> special_value(const Pickle& pickle, std::uint32_t id,
                                             const Pickle::Call& call);
 

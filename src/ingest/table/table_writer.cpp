@@ -24,6 +24,7 @@
 #include "base/text.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "dataset/leaf_names.hpp"
+#include "formats/folder/checksums.hpp"
 #include "formats/folder/inventory.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/plan.hpp"
@@ -802,7 +803,7 @@ void TableWriter::commit() {
   std::vector<formats::ChecksumLine> lines;
   state.write_texts(plan, lines);
   if (state.options.durable) state.sync_files(plan);
-  state.replacement.publish(state.options.durable);
+  formats::folder::publish_folder(state.replacement, state.options.durable);
   state.committed = true;
 }
 

@@ -150,11 +150,9 @@ File File::open_read_at(const Directory& directory, const std::string& name) {
 }
 
 File File::open_read_write_at(const Directory& directory, const std::string& name) {
-  require_component(name, directory.display());
-  std::string display = directory.display_of(name);
-  const OpenedFile opened = open_regular(directory.fd(), name, O_RDWR | O_NOFOLLOW, display);
-  if (opened.fd < 0) throw_system_error(errno, display, "cannot be opened for writing");
-  return File(opened.fd, std::move(display), opened.info);
+  File file = try_open_read_write_at(directory, name);
+  if (file.valid()) return file;
+  throw_system_error(ENOENT, directory.display_of(name), "cannot be opened for writing");
 }
 
 File File::try_open_read_at(const Directory& directory, const std::string& name) {
@@ -164,6 +162,15 @@ File File::try_open_read_at(const Directory& directory, const std::string& name)
   if (opened.fd >= 0) return File(opened.fd, std::move(display), opened.info);
   if (errno == ENOENT) return File();
   throw_system_error(errno, display, "cannot be opened");
+}
+
+File File::try_open_read_write_at(const Directory& directory, const std::string& name) {
+  require_component(name, directory.display());
+  std::string display = directory.display_of(name);
+  const OpenedFile opened = open_regular(directory.fd(), name, O_RDWR | O_NOFOLLOW, display);
+  if (opened.fd >= 0) return File(opened.fd, std::move(display), opened.info);
+  if (errno == ENOENT) return File();
+  throw_system_error(errno, display, "cannot be opened for writing");
 }
 
 File File::in_memory(std::string display) {

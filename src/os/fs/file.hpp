@@ -75,8 +75,9 @@ class File {
   /// Opens an entry of a folder: one component. Throws Error(corrupt) if it is a symlink.
   static File open_read_at(const Directory& directory, const std::string& name);
   static File open_read_write_at(const Directory& directory, const std::string& name);
-  /// Like open_read_at, but returns an invalid File if there is no such entry.
+  /// Like these, but return an invalid File if there is no such entry.
   static File try_open_read_at(const Directory& directory, const std::string& name);
+  static File try_open_read_write_at(const Directory& directory, const std::string& name);
   /// Creates a file, which must not exist. The permissions are those of `mode` that the umask
   /// allows.
   static File create_at(const Directory& directory, const std::string& name,

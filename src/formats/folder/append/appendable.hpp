@@ -58,7 +58,9 @@ class AppendableFolder {
   /// the rows for reading, and releases the lock of lock(): afterwards, saves may replace the
   /// folder. If the folder was moved or deleted, does the same, but throws Error(io) (ESTALE): its
   /// rows are committed, but its metadata may not be written. If the writer throws any other error,
-  /// everything stays open. If `reopen` throws, the lock is released nevertheless.
+  /// everything stays open; if the writer has released its lock already, as GrowingFolder::close()
+  /// describes, only close() is possible then. If `reopen` throws, the lock is released
+  /// nevertheless.
   void close(const std::function<void()>& reopen);
   /// For a forked child, if a thread of the parent was using this object at the fork: drops the
   /// lock and the writer, without destroying them. A folder that was open for writing is closed.

@@ -78,12 +78,11 @@ void create_page(const Path& path, const os::Directory& root) {
 
 CommitFile::CommitFile(const Path& path, const os::Directory& root) {
   for (int attempt = 0; attempt < kMaxRenameAttempts; ++attempt) {
-    const auto found = root.entry_info(kCommitFile);
-    if (!found) {
+    os::File file = os::File::try_open_read_write_at(root, kCommitFile);
+    if (!file.valid()) {
       create_page(path, root);
       continue;
     }
-    os::File file = os::File::open_read_write_at(root, kCommitFile);
     auto lock = os::WriterLock::try_acquire(root, kCommitFile, file);
     if (!lock) {
       // A reader that checks for a writer holds the lock for a moment.
@@ -156,8 +155,8 @@ void create_ring_page(os::Directory& folder, std::uint64_t capacity) {
 }
 
 bool announce_writes_in_place(const os::Directory& folder) {
-  if (!folder.entry_info(kCommitFile)) return false;
-  os::File file = os::File::open_read_write_at(folder, kCommitFile);
+  os::File file = os::File::try_open_read_write_at(folder, kCommitFile);
+  if (!file.valid()) return false;
   const std::array<std::uint64_t, 1> flag = {1};
   file.write_at(kInPlaceOffset, std::as_bytes(std::span(flag)));
   return true;

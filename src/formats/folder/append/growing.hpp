@@ -63,6 +63,9 @@ class GrowingFolder {
   std::uint64_t capacity() const noexcept { return commit_.capacity(); }
   std::uint64_t size_bytes(std::size_t leaf) const { return leaves_[leaf].leaf.size_bytes; }
 
+  /// Throws unless rows can be added: Error(unsupported) in a forked child and after close(),
+  /// Error(io) if another writer took over, or the folder was moved or deleted then.
+  void check_here() const;
   /// Appends `num_rows` rows: one run of bytes for each leaf, in the order of the leaves. Appends
   /// nothing on failure: throws Error(io), or Error(unsupported) in a forked child. Rows of more
   /// than os::kUncheckedBytes are not written at all if they cannot fit on the disk.
@@ -85,7 +88,6 @@ class GrowingFolder {
     bool is_dirty = false;           ///< written since the last flush
   };
 
-  void check_here() const;
   /// Throws Error(io) (ESTALE) unless the path still names the opened folder. Metadata is replaced
   /// by path, and must not be written to another folder.
   void check_in_place() const;

@@ -56,7 +56,7 @@ class Archive : public std::enable_shared_from_this<Archive> {
   /// True if `path` is a folder entry, or contains an entry.
   bool has_folder(std::string_view path) const;
 
-  /// True if every entry "*.memmap" can be mapped. Tensors named "%clash-<n>" are not considered.
+  /// True if the file of every tensor (is_leaf_file()) can be mapped.
   bool is_one_mapping() const noexcept { return is_one_mapping_; }
 
   /// Returns the first `size_bytes` bytes of an entry, mapped or in memory. In mode write_through,

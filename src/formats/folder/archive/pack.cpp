@@ -21,6 +21,7 @@
 #include "formats/folder/append/commit_page.hpp"
 #include "formats/folder/archive/archive.hpp"
 #include "formats/folder/archive/writer.hpp"
+#include "formats/folder/checksums.hpp"
 #include "formats/folder/files.hpp"
 #include "formats/folder/inventory.hpp"
 #include "formats/folder/keys.hpp"
@@ -262,7 +263,7 @@ void unpack_archive(const Path& path, const Path& folder, const WriteRequest& re
   }
   FolderReplacement replacement(folder, new_bytes, foreign_in);
   Unpacker(*archive, replacement.folder(), request).run();
-  replacement.publish(request.durable);
+  publish_folder(replacement, request.durable);
 }
 
 }  // namespace tenfold::detail::formats::folder

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -125,13 +126,16 @@ class ArchiveVerifier {
     return blocks;
   }
 
-  /// True if each checksum of the entry begins where one of its blocks does.
+  /// True if each checksum of the entry begins where one of its blocks does, and no two at the same
+  /// one.
   bool has_blocks(const codecs::ZipEntry& entry) const {
     const auto lines = lines_.find(entry.name);
     if (lines == lines_.end()) return true;
+    std::unordered_set<std::uint64_t> offsets;
     return std::ranges::all_of(lines->second, [&](const ChecksumLine& line) {
-      return line.offset_bytes == 0 ||
-             (line.offset_bytes % kBlockBytes == 0 && line.offset_bytes < entry.size_bytes);
+      const bool begins_block = line.offset_bytes == 0 || (line.offset_bytes % kBlockBytes == 0 &&
+                                                           line.offset_bytes < entry.size_bytes);
+      return begins_block && offsets.insert(line.offset_bytes).second;
     });
   }
 

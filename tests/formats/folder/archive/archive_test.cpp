@@ -358,6 +358,11 @@ TEST_P(MemmapArchiveChecksums, OfEveryRangeOfAnEntryAreChecked) {
   EXPECT_THAT(problem({first, long_line}), HasSubstr("401 bytes at offset 600 differs"));
   EXPECT_THAT(problem({first, long_line}), HasSubstr("found a block of another size"));
   EXPECT_THAT(problem({first, middle}), HasSubstr("200 bytes at offset 300 differs"));
+  ChecksumLine again = first;
+  again.checksum ^= 1;
+  EXPECT_THAT(problem({first, again}), HasSubstr("600 bytes at offset 0 differs"));
+  const ChecksumLine whole = line_of("a.memmap", bytes, 0, 1000);
+  EXPECT_THAT(problem({whole, again}), HasSubstr("600 bytes at offset 0 differs"));
   ChecksumLine beyond = line_of("a.memmap", bytes, 0, 8);
   beyond.offset_bytes = base::kChecksumBlockBytes;
   EXPECT_THAT(problem({line_of("a.memmap", bytes, 0, 1000), beyond}),
