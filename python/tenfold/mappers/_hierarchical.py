@@ -116,7 +116,7 @@ class HierarchicalStateMapper(StateMapper):
         return self._values(*self._native.find_one(states, self._path))[0]
 
     def generate(self, states: list[Any]) -> Any:
-        groups = self._native.groups(states, self._path)
+        groups = self._native.groups(list(states), self._path)
         parts = [(places, self._values(*group)) for places, *group in groups]
         if not parts:
             return self._native.no_rows()

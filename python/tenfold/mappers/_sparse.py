@@ -76,7 +76,7 @@ class SparseStateMapper(StateMapper):
 
     def generate(self, states: list[Any]) -> Any:
         with using(self.matrix._framework):
-            return self._native.rows(states, self._path)
+            return self._native.rows(list(states), self._path)
 
     def key(self, state: Any) -> Hashable:
         try:
