@@ -126,6 +126,7 @@ def test_large_integers_of_numpy_and_enums_are_exact_states(tmp_path, folder):
         ((float("nan"), 1), ValueError, "NaN"),
         ((1, {2}), TypeError, "found set"),
         ((b"a",), TypeError, "found bytes"),
+        ((10**5000,), tenfold.UnsupportedError, "^state: .*digits"),
     ],
 )
 def test_errors_name_unsupported_states(tmp_path, folder, state, error, what):
