@@ -156,7 +156,8 @@ def _matrix_of(matrix: Any) -> SparseMatrix:
 
 def _keys_of(keys: Any) -> Keys:
     if isinstance(keys, MappedDict):
-        return keys._path
+        path: str = keys._path
+        return path
     if isinstance(keys, dict):
         return dict(keys)
     if arrays.is_array(keys):
