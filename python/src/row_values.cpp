@@ -3,6 +3,7 @@
 #include <complex>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -120,8 +121,10 @@ nb::object known_value(nb::handle value) {
   return known;
 }
 
-/// Adds a list inside `depth` lists, and its items.
-void add_list_types(ListTypes& types, PyObject* list, std::size_t depth) {
+/// Adds a list inside `depth` lists, and its items. `refused`: the first item that add_item()
+/// refuses.
+void add_list_types(ListTypes& types, PyObject* list, std::size_t depth,
+                    std::optional<BadValue>& refused) {
   check_depth(depth);
   const std::size_t length = sequence_size(list);
   for (std::size_t i = 0; i < length && i < sequence_size(list); ++i) {
@@ -129,13 +132,14 @@ void add_list_types(ListTypes& types, PyObject* list, std::size_t depth) {
     if (PyDict_Check(item.ptr())) {
       types.add_object();
     } else if (is_sequence(item.ptr())) {
-      add_list_types(types, item.ptr(), depth + 1);
+      add_list_types(types, item.ptr(), depth + 1, refused);
     } else {
       const RowType type = row_type_of(item);
       const bool is_array = type.form == RowForm::list;
-      if (!types.add_item(depth + 1, type, is_array ? array_from(item).value().shape()[0] : 0)) {
-        throw BadValue{"", "expected values of one type in a list, found " + types.type().text() +
-                               " and " + found_text(item)};
+      const std::int64_t count = is_array ? array_from(item).value().shape()[0] : 0;
+      if (!types.add_item(depth + 1, type, count) && !refused) {
+        refused = BadValue{"", "expected values of one type in a list, found " +
+                                   types.type().text() + " and " + found_text(item)};
       }
     }
   }
@@ -337,7 +341,9 @@ RowType row_type_of(nb::handle value) {
   if (PyBytes_Check(raw) || PyByteArray_Check(raw)) return RowType::text(ColumnKind::bytes);
   if (is_sequence(raw)) {
     ListTypes types;
-    add_list_types(types, raw, 0);
+    std::optional<BadValue> refused;
+    add_list_types(types, raw, 0, refused);
+    if (refused && !types.is_uneven()) throw *std::move(refused);
     return types.type();
   }
   if (const auto time = time_from(known)) {

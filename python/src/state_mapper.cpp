@@ -152,7 +152,13 @@ Value state_from(nb::handle state, std::size_t depth = 0) {
   }
   if (!PyFloat_Check(raw)) {
     const nb::object whole = nb::steal(PyNumber_Index(raw));
-    if (whole.is_valid()) return *typed_key(whole);
+    if (whole.is_valid()) {
+      try {
+        return *typed_key(whole);
+      } catch (const Error&) {  // too many digits
+        throw base::unsupported().part("state").problem(long_integer(std::nullopt));
+      }
+    }
     if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw nb::python_error();
     PyErr_Clear();  // not an integer, such as a tensor of floats
   }

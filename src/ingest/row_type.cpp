@@ -212,9 +212,9 @@ bool ListTypes::add_item(std::size_t depth, RowType item, std::int64_t length) {
   const bool is_null = item.form == RowForm::none;
   const auto joined = join(item_type(), item);
   add_items(depth + lengths.size(), is_null ? kNull : 0);
-  if (!joined && !is_uneven_) return false;
+  if (!joined) return false;
   kinds_ |= item.kinds;
-  if (joined && joined->kinds == 0) others_ = *joined;
+  if (joined->kinds == 0) others_ = *joined;
   for (const std::int64_t each : lengths) add_list(depth++, each);
   return true;
 }

@@ -90,10 +90,13 @@ class ListTypes {
     if (depth_of_items_ != depth) is_uneven_ = true;
   }
   /// Adds an item of any type. `length`: of an item that is an array, which has the form of a list.
-  /// Returns false if no type holds this item and those before.
+  /// Returns false, and ignores the type of the item, if no type holds it and those before. This is
+  /// an error unless is_uneven().
   bool add_item(std::size_t depth, RowType item, std::int64_t length = 0);
   /// Adds an item that is an object.
   void add_object() noexcept { is_uneven_ = true; }
+  /// True if there are objects, or both lists and scalars, which only JSON can hold.
+  bool is_uneven() const noexcept { return is_uneven_; }
   /// Adds the lists of `later`, whose items were added by their kinds.
   void merge(const ListTypes& later);
 
@@ -116,7 +119,7 @@ class ListTypes {
   ScalarKinds kinds_ = 0;           ///< kinds of the items, if they can be promoted
   RowType others_{};                ///< type of the items, if they cannot
   std::size_t depth_of_items_ = 0;  ///< nesting depth of items, from 1; 0: no item was seen
-  bool is_uneven_ = false;          ///< there are objects, or both lists and scalars
+  bool is_uneven_ = false;
 };
 
 }  // namespace tenfold

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <tuple>
 #include <unordered_set>
 #include <utility>
 
@@ -38,10 +39,22 @@ const std::vector<Value>& config_list(const MapperHead& head, std::string_view k
   throw head.corrupt("config").part(key).expected("a list").found("no list");
 }
 
-/// Converts a tensor to a number or nested lists of numbers. A tensor without elements becomes one
-/// empty list: a file of a few bytes may give it 2^40 rows.
+/// True if nested lists of this shape would contain very many empty lists.
+bool has_many_empty_lists(const Shape& shape) {
+  constexpr std::int64_t kMaxEmptyLists = std::int64_t{1} << 16;
+  std::int64_t count = 1;
+  for (const std::int64_t length : shape) {
+    if (length == 0) return false;
+    if (length > kMaxEmptyLists / count) break;
+    count *= length;
+  }
+  return std::ranges::find(shape, 0) != shape.end();
+}
+
+/// Converts a tensor to a number or nested lists of numbers. A tensor with very many rows without
+/// elements becomes one empty list: a file of a few bytes may give it 2^40 rows.
 Value value_of_tensor(const Tensor& tensor) {
-  if (tensor.numel() == 0) return Value::List{};
+  if (has_many_empty_lists(tensor.shape())) return Value::List{};
   if (tensor.ndim() > 0) {
     Value::List list;
     for (std::int64_t i = 0; i < tensor.shape()[0]; ++i) {
@@ -88,18 +101,20 @@ void StatePath::add_other() {
 }
 
 std::vector<PlaceGroup> groups_of(std::span<const StatePlace> places) {
-  std::vector<PlaceGroup> groups;
-  std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> numbers;
+  std::map<std::pair<std::int64_t, std::int64_t>, PlaceGroup> groups;
   for (std::size_t i = 0; i < places.size(); ++i) {
     const StatePlace& place = places[i];
     const std::int64_t mapper = place.table == kMapperTable ? place.row : 0;
-    const auto [found, is_new] = numbers.try_emplace({place.table, mapper}, groups.size());
-    if (is_new) groups.push_back({place.table, mapper, {}, {}});
-    PlaceGroup& group = groups[found->second];
+    PlaceGroup& group = groups[{place.table, mapper}];
     group.positions.push_back(i);
     group.rows.push_back(place.row);
   }
-  return groups;
+  std::vector<PlaceGroup> sorted;
+  for (auto& [key, group] : groups) {
+    std::tie(group.table, group.mapper) = key;
+    sorted.push_back(std::move(group));
+  }
+  return sorted;
 }
 
 Hierarchy::Hierarchy(const MapperHead& head, const TensorDict& tensors)

@@ -45,7 +45,8 @@ struct PlaceGroup {
   std::vector<std::size_t> positions;  ///< in the batch
   std::vector<std::int64_t> rows;
 };
-/// Groups the values of a batch, in the order of their first ones.
+/// Groups the values of a batch. The order of the groups, in which their dtypes are promoted, does
+/// not depend on that of the batch.
 std::vector<PlaceGroup> groups_of(std::span<const StatePlace> places);
 
 /// Values of one dtype and shape.

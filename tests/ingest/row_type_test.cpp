@@ -53,6 +53,18 @@ TEST(ListTypes, ItemsThatNoTypeHoldsAreRefused) {
   ASSERT_TRUE(types.add_item(1, RowType::text(ColumnKind::bytes)));
 }
 
+TEST(ListTypes, ItemsThatNoTypeHoldsAreRefusedInAnyOrder) {
+  for (const bool is_list_first : {false, true}) {
+    ListTypes types;
+    if (is_list_first) types.add_items(2, kInteger);
+    EXPECT_TRUE(types.add_item(1, RowType::integer(std::int64_t{1})));
+    EXPECT_FALSE(types.add_item(1, RowType::scalar(DType::float32)));
+    if (!is_list_first) types.add_items(2, kInteger);
+    EXPECT_TRUE(types.is_uneven());
+    EXPECT_EQ(types.type().form, RowForm::json);
+  }
+}
+
 TEST(ListTypes, ListsOfOneLengthAreAShape) {
   ListTypes types;
   types.add_items(2, kInteger);

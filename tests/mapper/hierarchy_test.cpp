@@ -95,14 +95,14 @@ TEST(PlaceGroups, AreTheRowsOfATableOrTheStatesOfAMapper) {
                                           {1, 4}, {kMapperTable, 0}, {kMapperTable, 1}};
   const std::vector<PlaceGroup> groups = groups_of(places);
   ASSERT_EQ(groups.size(), 4U);
-  EXPECT_EQ(groups[0].table, 1);
-  EXPECT_THAT(groups[0].positions, ElementsAre(0U, 3U));
-  EXPECT_THAT(groups[0].rows, ElementsAre(5, 4));
+  EXPECT_EQ(groups[0].mapper, 0);
   EXPECT_EQ(groups[1].table, kMapperTable);
   EXPECT_EQ(groups[1].mapper, 1);
   EXPECT_THAT(groups[1].positions, ElementsAre(1U, 5U));
   EXPECT_THAT(groups[2].positions, ElementsAre(2U));
-  EXPECT_EQ(groups[3].mapper, 0);
+  EXPECT_EQ(groups[3].table, 1);
+  EXPECT_THAT(groups[3].positions, ElementsAre(0U, 3U));
+  EXPECT_THAT(groups[3].rows, ElementsAre(5, 4));
   EXPECT_TRUE(groups_of({}).empty());
 }
 

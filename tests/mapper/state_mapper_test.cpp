@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -331,6 +332,18 @@ TEST(StateMapper, TensorsWithoutElementsMayHaveManyRows) {
   EXPECT_EQ(text_of(folder / "again.json"), text);
 }
 
+TEST(StateMapper, ValuesOfFewRowsWithoutElementsAreListsOfEmptyLists) {
+  const auto json_of = [](Shape shape) {
+    const Tensor tensor = Tensor::zeros(DType::float32, std::move(shape));
+    const StateMapper mapper = StateMapper::hierarchical(TensorDict::dict({{"x", tensor}}));
+    return to_json(mapper.value("x"));
+  };
+  EXPECT_EQ(json_of({0}), "[]");
+  EXPECT_EQ(json_of({2, 0}), "[[], []]");
+  EXPECT_EQ(json_of({2, 1, 0, 1 << 20}), "[[[]], [[]]]");
+  EXPECT_EQ(json_of({1 << 9, 1 << 8, 0}), "[]");
+}
+
 TEST(StateMapper, KeepsIntegersOfAllSizesInJson) {
   const test::TemporaryFolder folder;
   TensorDict levels = TensorDict::dict({{"u", Tensor::from({std::uint64_t{0}, ~std::uint64_t{0}})},
@@ -609,6 +622,18 @@ TEST(StateMapper, AnEmptyBatchHasTheDtypeOfTheOnlyTableOrFloat64) {
   const StateMapper levels = StateMapper::open(kData / "levels.tdz");
   EXPECT_EQ(levels.rows({}).shape(), (Shape{0}));
   EXPECT_EQ(levels.rows({}).dtype(), DType::float64);
+}
+
+TEST(StateMapper, TheDtypeOfABatchDoesNotDependOnItsOrder) {
+  const StateMapper mapper =
+      StateMapper::hierarchical(TensorDict::dict({{"a", Tensor::zeros(DType::float32, {1})},
+                                                  {"b", Tensor::zeros(DType::int64, {1})},
+                                                  {"c", Tensor::zeros(DType::uint16, {1})}}));
+  std::vector<std::string> states = {"a", "b", "c"};
+  do {
+    const Tensor rows = mapper.rows(std::vector<Value>(states.begin(), states.end()));
+    EXPECT_EQ(rows.dtype(), DType::float32);
+  } while (std::ranges::next_permutation(states).found);
 }
 
 TEST(StateMapper, RefusesABatchOfValuesOfSeveralShapes) {

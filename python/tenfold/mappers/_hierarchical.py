@@ -234,7 +234,7 @@ class HierarchicalStateMapper(StateMapper):
         tree = _core.tree({"config": config, "tensors": tensors}, "state mapper")
         native = _core.Hierarchy.open(tree)
         places = zip(_mapper_trees(tensors), native.mapper_paths, strict=True)
-        mappers = [mapper_of(mapper, f'"{path}"') for mapper, path in places]
+        mappers = [mapper_of(mapper, shown(path)) for mapper, path in places]
         return cls._of(native, mappers)
 
     def _by_value(self) -> tuple[Any, ...]:

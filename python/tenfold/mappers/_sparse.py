@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from tenfold import _core
 from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
-from tenfold._interop.frameworks import using
+from tenfold._interop.frameworks import decided, using
 from tenfold._public import set_module
 from tenfold.mapped_dict import MappedDict
 from tenfold.mappers import _rows
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
     from typing import Any
 
-    Keys = list[Any] | dict[Any, Any] | MappedDict
+    # A str is the path of a MappedDict.
+    Keys = list[Any] | dict[Any, Any] | str
 
 
 @set_module("tenfold")
@@ -48,7 +49,7 @@ class SparseStateMapper(StateMapper):
             dict from states to row numbers; or a `MappedDict` without superseded rows, whose keys
             are the states, in the order of the matrix rows.
         matrix: A `SparseMatrix`, its path, or a sparse matrix of scipy or torch. Reading rows is
-            fast in layout csr.
+            fast in layout csr. Rows that are appended later are not included.
         default: The row of unknown states, ``[dim]``, or a number that fills it; None: unknown
             states raise a KeyError.
 
@@ -61,11 +62,20 @@ class SparseStateMapper(StateMapper):
     """
 
     def __init__(self, keys: Any, matrix: Any, default: Any = None) -> None:
-        self.matrix: SparseMatrix = _matrix_of(matrix)
+        matrix = _matrix_of(matrix)
         self._keys: Keys | None = _keys_of(keys)  # for pickling
-        shape = (self.matrix.shape[1],)
-        row = None if default is None else _rows.row_like(default, shape, self.matrix.dtype)
-        self._native = _native_of(self._keys, self.matrix, row)
+        self._matrix_path: str | None = matrix._path
+        self._framework = matrix._framework
+        shape = (matrix.shape[1],)
+        row = None if default is None else _rows.row_like(default, shape, matrix.dtype)
+        self._native = _native_of(self._keys, matrix, row)
+
+    @property
+    def matrix(self) -> SparseMatrix:
+        """The matrix as of when the mapper was created: rows appended later are not included."""
+        made = SparseMatrix._of_native(self._native.matrix)
+        made._path, made._framework = self._matrix_path, self._framework
+        return made
 
     def __len__(self) -> int:
         """The number of states."""
@@ -75,7 +85,7 @@ class SparseStateMapper(StateMapper):
         return state in self._native
 
     def generate(self, states: list[Any]) -> Any:
-        with using(self.matrix._framework):
+        with using(self._framework):
             return self._native.rows(list(states), self._path)
 
     def key(self, state: Any) -> Hashable:
@@ -84,7 +94,8 @@ class SparseStateMapper(StateMapper):
         except TypeError:
             _ = state in self._native  # raises an error that names the state, unless it is valid
             raise
-        return state  # type: ignore[no-any-return]
+        # Equal to an int in Python, but another state.
+        return (float, repr(state)) if _has_large_float(state) else state
 
     # --- saving ---
 
@@ -99,8 +110,8 @@ class SparseStateMapper(StateMapper):
         made: SparseStateMapper = object.__new__(cls)
         tree = _core.tree({"config": config, "tensors": tensors}, "state mapper")
         made._native = _core.SparseMapper.open(tree)
-        made.matrix = SparseMatrix._of_native(made._native.matrix)
-        made._keys = None
+        made._keys = made._matrix_path = None
+        made._framework = decided()
         return made
 
     def _by_value(self) -> tuple[Any, ...]:
@@ -109,12 +120,27 @@ class SparseStateMapper(StateMapper):
                 "state mapper: it has no path and its states are on disk, so it cannot be pickled: "
                 "expected a mapper that was saved or loaded, found neither; save it first"
             )
-        return SparseStateMapper, (self._keys, self.matrix, self._native.fallback)
+        keys = MappedDict(self._keys) if isinstance(self._keys, str) else self._keys
+        return SparseStateMapper, (keys, self.matrix, self._native.fallback)
 
     def __repr__(self) -> str:
         where = f"{self._path!r}, " if self._path is not None else ""
         default = "" if self._native.fallback is None else ", with a default"
         return f"SparseStateMapper({where}{len(self):,} states{default}, {self.matrix!r})"
+
+
+def _has_large_float(state: Any) -> bool:
+    """True if a float in the state has a magnitude of 2^63 or more."""
+    left = [state]
+    while left:
+        part = left.pop()
+        if isinstance(part, tuple):
+            left.extend(part)
+            continue
+        is_float = hasattr(part, "is_integer") and not hasattr(part, "__index__")
+        if is_float and abs(part) >= 2**63:
+            return True
+    return False
 
 
 def _matrix_of(matrix: Any) -> SparseMatrix:
@@ -130,7 +156,8 @@ def _matrix_of(matrix: Any) -> SparseMatrix:
 
 def _keys_of(keys: Any) -> Keys:
     if isinstance(keys, MappedDict):
-        return keys
+        path: str = keys._path
+        return path
     if isinstance(keys, dict):
         return dict(keys)
     if arrays.is_array(keys):
@@ -151,8 +178,8 @@ def _keys_of(keys: Any) -> Keys:
 
 
 def _native_of(keys: Keys, matrix: SparseMatrix, default: Any) -> _core.SparseMapper:
-    if isinstance(keys, MappedDict):
-        return _core.SparseMapper.of_dict(keys._path, matrix._native, default)
+    if isinstance(keys, str):
+        return _core.SparseMapper.of_dict(keys, matrix._native, default)
     rows = _row_numbers(keys, matrix.shape[0]) if isinstance(keys, dict) else None
     return _core.SparseMapper.of_states(list(keys), rows, matrix._native, default)
 

@@ -73,7 +73,7 @@ def from_struct_array(
         if field.dtype.names is not None:
             value = dense().from_struct_array(field, device=device)
         elif field.dtype.kind in "US":
-            value = NonTensorStack.from_list(field.tolist())
+            value = NonTensorStack.from_list(field.tolist()) if field.ndim else field.item()
         else:
             # torch views no memory of another byte order, and no negative strides.
             if not field.dtype.isnative:

@@ -829,17 +829,17 @@ class LazyStackedTensorDict(TensorDictBase):
     def _run(
         self, plan: Any, others: Any, above: Any, batch_size: Any, device: Any, names: Any
     ) -> Any:
-        """`apply` to each member and the corresponding parts of the others."""
+        """`apply` to each member and the corresponding parts of the others.
+
+        A new batch size refers to the stacked tensors.
+        """
+        if batch_size is not None and not plan.inplace:
+            return plan.run(self._dense(), others, above, batch_size, device, names)
         parts = [_unbound(other, self) for other in others]
-        inner = None
-        if batch_size is not None:
-            if self.stack_dim >= len(batch_size):
-                return plan.run(self._dense(), others, above, batch_size, device, names)
-            inner = (*batch_size[: self.stack_dim], *batch_size[self.stack_dim + 1 :])
         results = []
         for i, node in enumerate(self._nodes()):
             theirs = [part[i] for part in parts]
-            results.append(node._run(plan, theirs, above, inner, device, NOTHING))
+            results.append(node._run(plan, theirs, above, None, device, NOTHING))
         if all(result is None for result in results):
             return None
         if plan.inplace:
@@ -847,7 +847,7 @@ class LazyStackedTensorDict(TensorDictBase):
         members = []
         for member, result in zip(self.tensordicts, results, strict=True):
             if result is None:  # keeps the member, emptied, so that the number of rows is the same
-                result = node_of(member).empty(batch_size=inner, device=device)
+                result = node_of(member).empty(device=device)
             members.append(rewrapped(member, result))
         made = type(self)._of(members, self.stack_dim, self._dim_name)
         if names is not NOTHING:

@@ -410,11 +410,13 @@ class ArrowIngest {
       } else {
         source.num_elements += end - begin;
       }
-      for (std::int64_t i = begin; origins.is_kept() && i < end; ++i) {
-        const bool is_null = next_null != read.null_items.end() && *next_null == i;
-        if (is_null) ++next_null;
-        if (!is_dropped) origins.push(is_null ? Origins::Kind::null : Origins::Kind::same);
+      for (; next_null != read.null_items.end() && *next_null < end; ++next_null) {
+        if (is_dropped) continue;
+        origins.push_same(*next_null - begin);
+        origins.push(Origins::Kind::null);
+        begin = *next_null + 1;
       }
+      if (!is_dropped && origins.is_kept()) origins.push_same(end - begin);
       begin = end;
     }
   }

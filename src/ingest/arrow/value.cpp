@@ -63,8 +63,10 @@ Value map_value(const ArrowSlice& slice, std::int64_t i, OtherBytes* other_bytes
   const ArrowSlice values = entries.field(1);
   std::vector<std::pair<Value, Value>> members;
   for (std::int64_t k = 0; k < entries.size; ++k) {
-    Value key = arrow_value(keys, k, other_bytes);
-    members.emplace_back(std::move(key), arrow_value(values, k, other_bytes));
+    auto& [key, value] = members.emplace_back();
+    if (!entries.is_valid(k)) continue;  // its key and value are unchecked
+    key = arrow_value(keys, k, other_bytes);
+    value = arrow_value(values, k, other_bytes);
   }
   if (has_unique_texts(members)) {
     Value::Object object;

@@ -33,6 +33,11 @@ void Origins::push(Kind kind) {
       static_cast<std::uint8_t>((bits & ~(3u << shift)) | (static_cast<unsigned>(kind) << shift));
 }
 
+void Origins::push_same(std::int64_t count) {
+  for (; count > 0 && size_ % 4 != 0; --count) push(Kind::same);
+  resize(size_ + count);
+}
+
 void Origins::resize(std::int64_t count) {
   size_ = count;
   bits_.resize(static_cast<std::size_t>((count + 3) / 4));

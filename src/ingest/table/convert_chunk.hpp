@@ -29,6 +29,8 @@ class Origins {
   void begin(std::int64_t count, Kind kind);
   bool is_kept() const noexcept { return kept_; }
   void push(Kind kind);
+  /// Appends `count` elements of kind `same`.
+  void push_same(std::int64_t count);
   /// Marks elements that were not promoted before as `kind`, when the column is promoted.
   void become(Kind kind);
   void resize(std::int64_t count);

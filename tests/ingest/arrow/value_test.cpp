@@ -115,6 +115,20 @@ TEST(ArrowValue, AMapOfDistinctTextKeysIsAnObject) {
   EXPECT_EQ(json_of(map), "{\"a\": 1, \"b\": 2}\n[[\"c\", 3], [\"c\", 4]]\n{}");
 }
 
+TEST(ArrowValue, ANullEntryOfAMapHasANullKeyAndValue) {
+  ArrowNode words("u");
+  words.pointer().buffer(std::vector<std::int32_t>{0, 1}).text("a").rows(1);
+  ArrowNode key("c", "key");
+  key.pointer().buffer(std::vector<std::int8_t>{0, 99}).rows(2).dictionary(words);
+  ArrowNode value("c", "value");
+  value.pointer().buffer(std::vector<std::int8_t>{0, -99}).rows(2).dictionary(words);
+  ArrowNode pair("+s", "entries");
+  pair.buffer(std::vector<std::uint8_t>{0b01}).rows(2, 0, 1).child(key).child(value);
+  ArrowNode map("+m");
+  map.pointer().buffer(std::vector<std::int32_t>{0, 1, 2}).rows(2).child(pair);
+  EXPECT_EQ(json_of(map), "{\"a\": \"a\"}\n[[null, null]]");
+}
+
 TEST(ArrowValue, AMapOfManyTextKeysIsAnObject) {
   constexpr std::int32_t kKeys = 300'000;  // comparing all pairs would take minutes
   std::vector<std::int32_t> ends = {0};

@@ -82,6 +82,18 @@ TEST(ConvertChunk, NestedShapesBecomeNestedJson) {
             "[[1, 2], [3, 4]]");
 }
 
+TEST(Origins, RunsAreAppendedAtAnyPosition) {
+  for (const std::int64_t count : {0, 1, 2, 3, 4, 5, 9}) {
+    Origins origins;
+    origins.begin(2, Origins::Kind::integer);
+    origins.push_same(count);
+    origins.push(Origins::Kind::null);
+    EXPECT_EQ(origins.at(1), Origins::Kind::integer);
+    for (std::int64_t i = 0; i < count; ++i) EXPECT_EQ(origins.at(2 + i), Origins::Kind::same);
+    EXPECT_EQ(origins.at(2 + count), Origins::Kind::null);
+  }
+}
+
 TEST(ConvertChunk, OriginsOfSeveralBlocksAreConsecutive) {
   Origins origins;
   origins.begin(1, Origins::Kind::integer);

@@ -251,6 +251,18 @@ def test_arrays_ragged_in_two_dimensions_are_refused_with_their_shapes(tmp_path,
     assert ds["id"].tolist() == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([[1], 2, np.float32(3)], "[[1], 2, 3.0]"),
+        ([2, np.float32(3), [1]], "[2, 3.0, [1]]"),
+        ([2, np.float32(3), {"y": 1}], '[2, 3.0, {"y": 1}]'),
+    ],
+)
+def test_lists_of_lists_and_scalars_are_json_in_any_order(tmp_path, values, text):
+    assert ingest(tmp_path, [{"x": values}])["x"] == [text]
+
+
 def test_an_array_after_lists_of_several_shapes_is_refused(tmp_path):
     rows = [{"x": [[1], [2, 3]]}, {"x": np.zeros((1, 2))}]
     message = r'row 1, column "x": expected a list.*JSON text, found an array of shape \[1, 2\]'

@@ -247,6 +247,14 @@ def test_default_mapper_receives_the_path_below_its_level():
         mapper("top/low/a")
 
 
+@pytest.mark.parametrize("key", ["a\0b", "a\ud800b"])
+def test_a_mapper_may_be_nested_under_any_key(tmp_path, key):
+    net = tenfold.ModuleStateMapper("test.hierarchical_linear")
+    tenfold.HierarchicalStateMapper({key: net}).save(tmp_path / "mapper")
+    loaded = tenfold.StateMapper.load(tmp_path / "mapper")
+    assert type(loaded.hierarchy[key]) is tenfold.ModuleStateMapper
+
+
 def test_gradients_flow_through_a_nested_mapper():
     net = tenfold.ModuleStateMapper("test.hierarchical_linear")
     mapper = tenfold.HierarchicalStateMapper({"net": net, "row": torch.zeros(3)})

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import gc
 import pickle
+import weakref
 
 import pytest
 
@@ -124,6 +126,7 @@ def test_large_integers_of_numpy_and_enums_are_exact_states(tmp_path, folder):
         ((float("nan"), 1), ValueError, "NaN"),
         ((1, {2}), TypeError, "found set"),
         ((b"a",), TypeError, "found bytes"),
+        ((10**5000,), tenfold.UnsupportedError, "^state: .*digits"),
     ],
 )
 def test_errors_name_unsupported_states(tmp_path, folder, state, error, what):
@@ -202,6 +205,33 @@ def test_a_mapper_over_a_mapped_dict_is_pickled_as_its_arguments(tmp_path):
     assert made([b"y", b"z"]).equal(torch.stack([dense_of(2)[1], torch.full((5,), 7.0)]))
 
 
+def test_a_mapped_dict_is_neither_kept_open_nor_opened_for_writing(tmp_path):
+    words = tenfold.MappedDict.build([("a", 0), ("b", 0)], tmp_path / "words")
+    words = tenfold.MappedDict(tmp_path / "words", mode="r+")
+    alive = weakref.ref(words)
+    mapper = tenfold.SparseStateMapper(words, matrix_of(dense_of(2)))
+    del words
+    gc.collect()
+    assert alive() is None
+    pickled = pickle.dumps(mapper)
+    assert b"r+" not in pickled
+    assert pickle.loads(pickled)("b").equal(dense_of(2)[1])
+
+
+@pytest.mark.parametrize("change", ["append_rows", "refresh"])
+def test_the_matrix_is_that_of_the_construction(tmp_path, change):
+    matrix_of(dense_of(2)).save(tmp_path / "matrix")
+    writer = tenfold.SparseMatrix(tmp_path / "matrix", mode="r+")
+    matrix = writer if change == "append_rows" else tenfold.SparseMatrix(tmp_path / "matrix")
+    mapper = tenfold.SparseStateMapper(["a", "b"], matrix)
+    writer.append_rows(matrix_of(dense_of(3)))
+    matrix.refresh()
+    assert matrix.shape == (5, 5)
+    assert mapper.matrix.shape == (2, 5)
+    assert saved(mapper, tmp_path / "mapper").matrix.shape == (2, 5)
+    assert pickle.loads(pickle.dumps(mapper))("b").equal(dense_of(2)[1])
+
+
 def test_an_error_of_a_state_is_not_replaced():
     class Broken:
         def __index__(self):
@@ -236,6 +266,16 @@ def test_a_large_float_equals_no_int(tmp_path):
     for each in (mapper, saved(mapper, tmp_path / "mapper")):
         assert 2.0**70 in each
         assert 2**70 not in each
+
+
+@pytest.mark.parametrize("shape", [lambda state: state, lambda state: (state, ("a",))])
+@pytest.mark.parametrize("large", [2.0**70, np.float32(2.0**70)])
+def test_a_cached_row_of_a_large_int_is_not_that_of_the_equal_float(shape, large):
+    mapper = tenfold.SparseStateMapper([shape(2**70), shape(large)], matrix_of(dense_of(2)))
+    mapper = mapper.cached(1 << 20)
+    states = [shape(2**70), shape(large), shape(2**70), shape(large)]
+    assert mapper(states).equal(dense_of(2)[[0, 1, 0, 1]])
+    assert (mapper.hits, mapper.misses) == (2, 2)
 
 
 def test_scipy_and_torch_matrices_and_paths_are_accepted(tmp_path):

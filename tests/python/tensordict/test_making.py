@@ -65,6 +65,13 @@ def test_structured_arrays_round_trip(array):
     assert (found == array).all()
 
 
+def test_text_of_a_structured_scalar_is_a_value():
+    array = np.array(("abc", 1.0), [("s", "U3"), ("x", "f4")])
+    td = TensorDict.from_struct_array(array)
+    assert td["s"] == "abc"
+    assert td.to_struct_array() == array
+
+
 def test_tensors_of_a_structured_array_share_its_memory():
     array = ARRAYS["fields"].copy()
     td = TensorDict.from_struct_array(array)

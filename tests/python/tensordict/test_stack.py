@@ -114,6 +114,15 @@ def test_functions_of_a_tree_are_applied_to_the_members_of_its_stacks(change, ex
     assert made[0, 1].get("x", torch.zeros(0)).tolist() == second
 
 
+@pytest.mark.parametrize("batch_size", [[1, 4, 2], [1, 4], [1], []])
+def test_a_new_batch_size_of_a_function_is_that_of_the_stacked_tensors(batch_size):
+    stack = tenfold.lazy_stack([TensorDict({"x": torch.ones(4, 3)}, [4])] * 2, 1)
+    made = stack.apply(lambda x: x[None], batch_size=batch_size)
+    assert type(made) is TensorDict
+    assert made.batch_size == tuple(batch_size)
+    assert made["x"].shape == (1, 4, 2, 3)
+
+
 def test_lazy_stack_supports_shape_operations_and_indexing():
     members = [TensorDict({"x": torch.arange(4) + 10 * i}, [4]) for i in range(3)]
     stack = tenfold.lazy_stack(members, 1)

@@ -63,6 +63,13 @@ def test_update_merges_nodes():
     assert td.keys(True, True) == ["a", ("b", "c"), ("b", "d"), ("n", "x")]
 
 
+@pytest.mark.parametrize("method", ["update", "update_"])
+def test_a_tree_may_be_updated_by_itself_and_other_entries(method):
+    td = tree()
+    getattr(td, method)(td, a=torch.ones(2, 3))
+    assert td["a"].sum() == 6
+
+
 def test_keys_to_update_limits_the_update():
     td = tree().update(tree().apply(lambda x: x + 5), keys_to_update=[("b", "c")])
     assert td["a"].sum() == 0

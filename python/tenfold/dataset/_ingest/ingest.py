@@ -74,7 +74,8 @@ def ingest(
             "unit"}`` or, for a nested record, a dict of columns. Other columns of the data are
             omitted and listed in the report.
         columns: Only these, in this order, by (dotted) names; the name of a record selects all of
-            its columns.
+            its columns. A column ``"a.b"`` takes precedence over column b of a record a; of Python
+            rows, both are stored.
         format: The format of all files, regardless of their names: ``"jsonl"`` (or ``"ndjson"``),
             ``"json"``, ``"csv"``, ``"tsv"``, ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``.
             None: that of each file, by the suffix for text files, by the first bytes or the suffix

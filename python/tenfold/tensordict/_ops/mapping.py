@@ -371,7 +371,9 @@ def update(
     more: dict[str, Any],
 ) -> T:
     if input_dict_or_td is td:
-        return td
+        if not more:
+            return td
+        input_dict_or_td = {}
     if not inplace and not ignore_lock:
         check_unlocked(td)
     if update_batch_size and node_of(input_dict_or_td) is not None:
@@ -456,7 +458,7 @@ def update_(
     more: dict[str, Any],
 ) -> T:
     if input_dict_or_td is td:
-        return td
+        input_dict_or_td = {}
     wanted = None if keys_to_update is None else _paths(keys_to_update)
     for key, value in _pairs(input_dict_or_td, more):
         path = path_of(key)

@@ -275,18 +275,13 @@ def test_a_reduction_of_all_tensors_together_includes_unbatched_ones(build, call
     assert_same_outcome(build, call)
 
 
-# If a batch size is given, tensordict applies the function to the stacked tensors of a stack, and
-# returns a dense TensorDict. tenfold applies it to the tensors of the members.
-NEW_DIMENSION = [("nested_stacked_td", "apply_names")]
-
-
 # If a batch size is given and the function takes nodes, tensordict returns a dense TensorDict for a
 # stack, and keeps the dimension names of the root.
 NODES = [(kind, "apply_call_on_nested") for kind in ("nested_stacked_td", "td_with_names")]
 UNLOCKED = [(kind, "where_a_number") for kind in BY_CHANCE]
 
 
-@over(KINDS, MAPPED, skip=NEW_DIMENSION + NODES + UNLOCKED)
+@over(KINDS, MAPPED, skip=NODES + UNLOCKED)
 def test_apply_functions_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
