@@ -113,8 +113,8 @@ void check_zip_entry(const ZipInput& input, const ZipEntry& entry, const UsePiec
 /// nullopt for a valid name.
 std::optional<std::string_view> zip_name_fault(std::string_view name) noexcept;
 
-/// Returns the CRC-32 (as in zip and gzip) of `bytes`. To compute it piece by piece, pass the CRC-32
-/// of the preceding pieces as `before`.
+/// Returns the CRC-32 (as in zip and gzip) of `bytes`. To compute it piece by piece, pass the
+/// CRC-32 of the preceding pieces as `before`.
 std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t before = 0) noexcept;
 
 /// Returns the CRC-32 of two consecutive runs of bytes, from the CRC-32 of each and the size of the
