@@ -39,7 +39,7 @@ namespace {
 
 /// Copies of fewer bytes are allocated on the heap. Larger ones get pages of their own.
 constexpr std::uint64_t kSmallCopyBytes = std::uint64_t{1} << 20;
-/// Bytes per read. The start of a larger piece would leave the CPU cache before it is hashed.
+/// Bytes per read. A larger piece would be evicted from the CPU cache before it is hashed.
 constexpr std::uint64_t kCopyPieceBytes = std::uint64_t{1} << 20;
 
 /// The stored checksums of an entry's tensors.

@@ -31,7 +31,7 @@ struct UnreadableStep {
   Error problem;          ///< file_not_found if the document is missing
 };
 
-/// A snapshot of the steps of a directory, in ascending order without duplicates.
+/// The steps that a directory contained when it was read, in ascending order without duplicates.
 class Listing {
  public:
   explicit Listing(std::vector<Step> steps, std::vector<UnreadableStep> unreadable = {})
@@ -43,8 +43,8 @@ class Listing {
   const Step* find(std::int64_t number) const noexcept;
   /// Returns the invalid folder that has the name of step `number`, or null.
   const UnreadableStep* find_unreadable(std::int64_t number) const noexcept;
-  /// Returns the step with the highest seq, or null if there is none. The line of
-  /// this step is the current line (see CheckpointManager).
+  /// Returns the step with the highest seq, or null if there is none. The line of this step is the
+  /// current line (see CheckpointManager).
   const Step* newest_save() const noexcept;
   bool is_on_line(const Step& step) const noexcept;
   /// Returns the highest step of the current line, or null if there is none.
@@ -71,9 +71,9 @@ struct HiddenName {
 std::optional<HiddenName> parse_hidden_name(std::string_view name);
 
 /// Reads the steps of a directory. Reads the document of a known step again only if its file has
-/// changed. Warns once of each entry that has the name of a step but is not a valid step or is a
-/// duplicate. Renames steps that a crashed save left under a hidden name, if this process may.
-/// Thread-safe.
+/// changed. Warns of each entry that has the name of a step but is not a valid step or is a
+/// duplicate, without repeating a message. Renames steps that a crashed save left under a hidden
+/// name, if this process has the permission. Thread-safe.
 class DirectoryReader {
  public:
   explicit DirectoryReader(Path directory) : directory_(std::move(directory)) {}

@@ -31,8 +31,8 @@ bool is_finite(const Value& value);
 std::string write_document(const CheckpointInfo& info);
 
 /// Parses a document, but does not compare its checksum. Throws Error(unsupported) for a newer
-/// version. Throws Error(corrupt) otherwise, naming the member if the text is JSON in valid
-/// Unicode.
+/// version. Throws Error(corrupt) for any other invalid document, naming the member if the text is
+/// JSON in valid Unicode.
 CheckpointInfo parse_document(std::string_view text, const std::string& where);
 
 /// Throws Error(corrupt) if the document has a checksum that does not match.

@@ -427,8 +427,8 @@ class Parser {
     }
   }
 
-  /// Folds consecutive line breaks within quotes: a single one becomes a space; of n line breaks, n
-  /// - 1 remain.
+  /// Folds consecutive line breaks within quotes: a single one becomes a space; of several,
+  /// only the first is removed.
   void fold(std::string& out, std::size_t indent) {
     while (!out.empty() && out.back() == ' ' && out.size() > kept_) out.pop_back();
     std::size_t breaks = 0;

@@ -250,8 +250,8 @@ class Bench {
     return static_cast<double>(total_of(ranges)) / std::max(seconds.count(), 1e-9);
   }
 
-  /// Measures files and leaves alternately, and takes the best of each, because caches below the
-  /// page cache (of a host or a controller) favour the measurement that runs later.
+  /// Measures files and leaves alternately, and keeps the best result of each. Otherwise, caches
+  /// below the page cache (of a host or a controller) would favour what is measured later.
   void measure(BenchPart& part, const std::vector<BenchRange>& ranges,
                const std::vector<BenchRange>& places) {
     if (ranges.empty()) return;

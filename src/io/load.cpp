@@ -163,8 +163,8 @@ TensorDict load_once(const Path& path, const LoadOptions& options) {
         "node of its arguments",
         MetaTensors::allowed);
   }
-  // In mode write_through, the result must keep the leaves of the file, so that flush() finds their
-  // sources. Holding the tree makes mapped() work on a copy.
+  // In mode write_through, return the tree with the leaves of the file, so that flush() finds their
+  // sources. Because `kept` is another owner of the nodes, mapped() works on a copy of the tree.
   const TensorDict kept = options.mode == Mode::write_through ? tree : TensorDict();
   const TensorDict loaded = mapped(std::move(tree), options);
   check_all_sparse_indices(loaded, path.string());

@@ -284,7 +284,7 @@ std::byte* address(const Tensor& to, std::uint64_t element) {
   return to.mutable_raw_data() + element * to.itemsize();
 }
 
-/// Reads to a scratch buffer, casts if needed, and scatters the elements.
+/// Reads to a scratch buffer, casts if needed, and scatters the elements if the target is strided.
 void copy_through_scratch(const Range& range) {
   const Leaf& from = range.copy->from;
   const Tensor& to = range.copy->to;

@@ -151,7 +151,7 @@ class PickleState {
     known = stack_.back();
   }
 
-  // Stack. Values below the innermost mark cannot be reached.
+  // Stack. Opcodes cannot access values below the topmost mark.
   std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   void push(std::uint32_t id) { stack_.push_back(id); }
   void require(std::size_t count) const {

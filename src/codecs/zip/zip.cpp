@@ -33,7 +33,7 @@ namespace {
 constexpr std::uint64_t kMaxGapBytes = 4096;
 constexpr std::uint64_t kWindowBytes = 65536;
 /// Size that the extra fields of most entries do not exceed: the zip64 field, and padding that
-/// aligns the entry's bytes to 64.
+/// aligns the entry's bytes to a multiple of 64.
 constexpr std::uint64_t kUsualExtraBytes = 96;
 
 /// Uses a random seed, so that a hostile file cannot contain names that all collide.
