@@ -37,9 +37,9 @@ using namespace detail;
 
 namespace {
 
-/// Copies of fewer bytes are allocated on the heap, others in pages of their own.
+/// Copies of fewer bytes are allocated on the heap. Larger ones get pages of their own.
 constexpr std::uint64_t kSmallCopyBytes = std::uint64_t{1} << 20;
-/// Bytes per read. Larger pieces are evicted from the CPU cache before they are hashed.
+/// Bytes per read. A larger piece would be evicted from the CPU cache before it is hashed.
 constexpr std::uint64_t kCopyPieceBytes = std::uint64_t{1} << 20;
 
 /// The stored checksums of an entry's tensors.
@@ -48,8 +48,8 @@ struct StoredChecksums {
   bool has_boxes = false;  ///< some checksums are of the boxes of several processes
 };
 
-/// Reads the checksums of safetensors and memmap, the formats whose tensors fingerprint() does not
-/// read.
+/// Reads the block checksums of an entry in the format safetensors or memmap. For other formats,
+/// returns none: fingerprint() hashes all of their bytes.
 StoredChecksums checksums_of(const Path& path, const std::string& format) {
   StoredChecksums stored;
   if (format == "safetensors") {
@@ -65,7 +65,8 @@ StoredChecksums checksums_of(const Path& path, const std::string& format) {
         os::File::open_read_at(root, name).read_all(formats::kMaxChecksumsBytes);
     std::map<std::string, std::uint64_t> last;  // bytes of the last block of each file
     for (formats::ChecksumLine& line : formats::parse_checksums(text, root.display_of(name))) {
-      // A whole file is checksummed in equal blocks, and only its last block may be shorter.
+      // If one process wrote a file, only its last block may be shorter than the others. A block
+      // after a shorter one shows that several processes wrote boxes of the file.
       std::uint64_t& last_bytes =
           last.try_emplace(line.path, base::kChecksumBlockBytes).first->second;
       const bool follows_short_block = last_bytes != base::kChecksumBlockBytes;

@@ -30,8 +30,8 @@ bool is_same(const os::FileInfo& a, const os::FileInfo& b) {
   return a.same_file(b) && a.modified_ns == b.modified_ns && a.size_bytes == b.size_bytes;
 }
 
-/// Restores the names of steps that a crashed save left under a hidden name. Without
-/// RENAME_EXCHANGE, a save needs two renames, and may crash between them.
+/// Restores the names of steps that a crashed save left under a hidden name. If the file system
+/// lacks RENAME_EXCHANGE, a save needs two renames, and may crash between them.
 void recover_steps(const Path& path, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const auto hidden = parse_hidden_name(name);
@@ -136,7 +136,8 @@ std::optional<Listing> DirectoryReader::try_list() {
     if (!step_of_folder_name(name)) continue;
     std::optional<Step> step = read(directory, name, unreadable);
     if (!step) {
-      // The writer removes old steps after it has published a new one, which `names` may lack.
+      // If the step was removed after it was listed, `names` may also lack the newer step that the
+      // writer published before the removal.
       was_removed = was_removed || !directory.entry_info(name);
       continue;
     }
@@ -178,7 +179,7 @@ std::optional<Step> DirectoryReader::read(const os::Directory& directory, const 
     }
     const auto document = folder.entry_info(std::string(kDocumentName));
     if (!document) {
-      // The document of a step that was removed since it was listed may be deleted already.
+      // If the step was removed after it was listed, its document may have been deleted first.
       if (!directory.entry_info(name)) return std::nullopt;
       return is_none(
           base::file_not_found(display).problem("is not a step: it has no ", kDocumentName),

@@ -24,14 +24,14 @@ struct Step {
   os::FileInfo document;  ///< identifies checkpoint.json: saving the step again changes it
 };
 
-/// A folder with the name of a step that is not a step, because its document is missing, damaged,
+/// A folder that has the name of a step but is not a valid step: its document is missing, damaged,
 /// not readable, of another step, or of a newer version.
 struct UnreadableStep {
   std::int64_t step = 0;  ///< the number in the name of the folder
   Error problem;          ///< file_not_found if the document is missing
 };
 
-/// A snapshot of the steps of a directory, in ascending order without duplicates.
+/// The steps that a directory contained when it was read, in ascending order without duplicates.
 class Listing {
  public:
   explicit Listing(std::vector<Step> steps, std::vector<UnreadableStep> unreadable = {})
@@ -41,9 +41,10 @@ class Listing {
   /// In ascending order.
   const std::vector<UnreadableStep>& unreadable() const noexcept { return unreadable_; }
   const Step* find(std::int64_t number) const noexcept;
-  /// Returns a folder with the name of that step that is not a step, or null.
+  /// Returns the invalid folder that has the name of step `number`, or null.
   const UnreadableStep* find_unreadable(std::int64_t number) const noexcept;
-  /// Returns the step with the highest seq, or null if there is none. Its line is the current one.
+  /// Returns the step with the highest seq, or null if there is none. The line of this step is the
+  /// current line (see CheckpointManager).
   const Step* newest_save() const noexcept;
   bool is_on_line(const Step& step) const noexcept;
   /// Returns the highest step of the current line, or null if there is none.
@@ -69,22 +70,22 @@ struct HiddenName {
 };
 std::optional<HiddenName> parse_hidden_name(std::string_view name);
 
-/// Reads the steps of a directory. Reads the document of a step that is already known again only if
-/// its file has changed. Warns of each entry with the name of a step that is not a step or is a
-/// duplicate; repeats no message. Renames steps that a crashed save left under a hidden name, if
-/// this process may. Thread-safe.
+/// Reads the steps of a directory. Reads the document of a known step again only if its file has
+/// changed. Warns of each entry that has the name of a step but is not a valid step or is a
+/// duplicate, without repeating a message. Renames steps that a crashed save left under a hidden
+/// name, if this process has the permission. Thread-safe.
 class DirectoryReader {
  public:
   explicit DirectoryReader(Path directory) : directory_(std::move(directory)) {}
 
-  /// Returns an empty listing if the directory does not exist. Reads the directory again if a step
-  /// was removed during the call; throws Error(io) (ESTALE) after os::kMaxReads attempts.
+  /// Returns an empty listing if the directory does not exist. Starts again if a step was removed
+  /// during the call. Throws Error(io) (ESTALE) after os::kMaxReads attempts.
   Listing list();
 
  private:
   /// Returns nullopt if a step was removed during the call.
   std::optional<Listing> try_list();
-  /// Returns nullopt if the folder is not a step, or no longer exists.
+  /// Returns nullopt if the folder is not a valid step or no longer exists.
   std::optional<Step> read(const os::Directory& directory, const std::string& name,
                            std::vector<UnreadableStep>& unreadable);
   void warn_once(const std::string& key, const std::string& message);

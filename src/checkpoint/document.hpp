@@ -25,13 +25,14 @@ bool is_json(const Value& value);
 /// must be true for the value.
 bool is_finite(const Value& value);
 
-/// Returns the text of `checkpoint.json`: JSON, one member per line and one entry per line, strict
-/// if is_finite() holds for `extra` and `versions`. The last member is the checksum of the text
-/// before it.
+/// Returns the text of `checkpoint.json`, with one member or entry per line. It is strict JSON if
+/// is_finite() holds for `extra` and `versions`. The last member is the checksum of the text before
+/// it.
 std::string write_document(const CheckpointInfo& info);
 
-/// Parses a document, but does not compare its checksum. Throws Error(corrupt), naming the member
-/// unless the text is not JSON or not Unicode, and Error(unsupported) for a newer version.
+/// Parses a document, but does not compare its checksum. Throws Error(unsupported) for a newer
+/// version. Throws Error(corrupt) for any other invalid document, naming the member if the text is
+/// JSON in valid Unicode.
 CheckpointInfo parse_document(std::string_view text, const std::string& where);
 
 /// Throws Error(corrupt) if the document has a checksum that does not match.
@@ -41,7 +42,7 @@ inline constexpr std::size_t kMaxEntryPathBytes = 255;
 /// Returns true if `path` may name an entry directly in the folder of a step or of a rank.
 bool is_entry_path(std::string_view path) noexcept;
 
-/// The folder of a step that holds the entries of single ranks.
+/// The folder, within a step's folder, of the entries that belong to a single rank each.
 inline constexpr std::string_view kRanksName = "ranks";
 /// "ranks/3/", within a step's folder.
 std::string rank_folder(std::int64_t rank);

@@ -106,14 +106,16 @@ class ZstdDecoder final : public StreamDecoder {
     }
     if (ZSTD_getErrorCode(left) == ZSTD_error_memory_allocation) throw std::bad_alloc();
     if (ZSTD_isError(left) != 0U) fail(where_, "zstd", ZSTD_getErrorName(left));
-    // If the call made no progress, its result is only a hint for the size of the next input.
+    // A result of 0 means that the frame is complete. If the call made no progress, however, the
+    // result is only a hint for the size of the next input.
     if (in.pos > 0 || out.pos > 0) is_whole_ = left == 0;
     return {in.pos, out.pos};
   }
   bool is_whole() const noexcept override { return is_whole_; }
 
  private:
-  /// Limit of the window that the file declares, as in the zstd program. Level 22 needs it.
+  /// Log2 of the largest window that a file may declare, as in the zstd program. Files of level 22
+  /// declare a window of this size.
   static constexpr int kMaxWindowLog = 27;
 
   base::Where where_;
@@ -217,7 +219,7 @@ class XzDecoder final : public StreamDecoder {
 
  private:
   /// Limit of the decoder's memory, most of which is the dictionary that the file declares. Files
-  /// of xz -9 need 65 MiB.
+  /// that xz -9 wrote need 65 MiB.
   static constexpr std::uint64_t kMaxMemoryBytes = std::uint64_t{256} << 20;
 
   void begin() {

@@ -17,8 +17,8 @@
 namespace tenfold::codecs {
 namespace {
 
-/// Maximum nesting depth: far more than manifests need, and little enough for the C++ stack, which
-/// the recursive parser uses.
+/// Maximum nesting depth: far more than manifests need, but few enough levels for the C++ stack,
+/// because the parser is recursive.
 constexpr std::size_t kMaxYamlDepth = 100;
 
 using base::is_digit;
@@ -65,8 +65,8 @@ class Parser {
     while (!at_end() && text_[at_] == ' ') ++at_;
   }
 
-  /// Skips spaces, line breaks, and the marker of the document's end. Returns false if nothing
-  /// follows them.
+  /// Skips spaces, line breaks and the marker "..." of the document's end. Returns false at the end
+  /// of the text.
   bool next_line() {
     while (true) {
       skip_spaces();
@@ -84,7 +84,7 @@ class Parser {
     }
   }
 
-  /// Called after a value or an explicit key: throws if anything else follows on its line.
+  /// Throws if anything but spaces follows on this line. Called after a value or an explicit key.
   void finish_line() {
     skip_spaces();
     if (!line_ends()) fail("the end of the line", found());
@@ -123,7 +123,8 @@ class Parser {
 
   bool is_dash() const noexcept { return peek() == '-' && (peek(1) == ' ' || is_break(peek(1))); }
 
-  /// Parses a node that starts here. Its continuation lines are indented by at least `indent`.
+  /// Parses the node that starts at the current position. If it is a scalar, its continuation lines
+  /// must be indented by at least `indent`.
   void block(std::size_t indent) {
     const Deeper deeper(*this);
     if (is_dash()) {
@@ -166,7 +167,7 @@ class Parser {
         value(indent + 1);
         continue;
       }
-      // The items of a list may have the same indentation as their key.
+      // The dashes of a list may have the same indentation as the key of the list.
       const std::size_t before = at_;
       const std::size_t before_line = line_start_;
       if (next_line() && column() == indent && is_dash()) {
@@ -198,7 +199,7 @@ class Parser {
 
   bool starts_explicit_key() const noexcept { return peek() == '?' && peek(1) == ' '; }
 
-  /// True if a key with its colon, or "? " and a key, starts here.
+  /// True if a mapping starts here: with a key and its colon, or with "? " before an explicit key.
   bool starts_mapping() const {
     if (starts_explicit_key()) return true;
     if (peek() == '[' || peek() == '{') return false;
@@ -331,13 +332,13 @@ class Parser {
   }
 
   void check_plain_start() const {
-    // Characters that cannot start a plain scalar, or that start a feature which is refused.
+    // Refuse characters that cannot start a plain scalar, or that start an unsupported feature.
     if (std::string_view("&*!|>%@`#,]}\t").find(peek()) != std::string_view::npos) {
       fail("a plain or quoted value, without anchor, alias, tag or comment", found());
     }
   }
 
-  /// Parses a plain scalar. Continuation lines are indented by at least `indent`.
+  /// Parses a plain scalar. Its continuation lines must be indented by at least `indent`.
   std::string plain(std::size_t indent) {
     check_plain_start();
     std::string out;
@@ -426,8 +427,8 @@ class Parser {
     }
   }
 
-  /// Folds line breaks within quotes: a single one becomes a space, and of several, all but the
-  /// first are kept.
+  /// Folds consecutive line breaks within quotes: a single one becomes a space; of several,
+  /// only the first is removed.
   void fold(std::string& out, std::size_t indent) {
     while (!out.empty() && out.back() == ' ' && out.size() > kept_) out.pop_back();
     std::size_t breaks = 0;
@@ -482,7 +483,8 @@ class Parser {
   std::size_t kept_ = 0;  ///< in a quoted string: blanks before this position are not trimmed
 };
 
-/// Replaces the line breaks CR LF and CR by LF. dump() writes a CR of a string as an escape.
+/// Replaces the line breaks CR LF and CR by LF. This changes no CR of a PyYAML string, because
+/// `yaml.dump` writes it as an escape.
 std::string with_plain_breaks(std::string_view text) {
   std::string out;
   out.reserve(text.size());

@@ -43,7 +43,8 @@ struct BenchRange {
 using ReadPiece =
     std::function<void(std::size_t source, std::uint64_t begin, std::span<std::byte> into)>;
 
-/// Splits the sources, in order, into ranges for tasks, up to `max_bytes`.
+/// Splits the sources, in order, into ranges of up to kBytesReadPerTask. Stops when the ranges have
+/// `max_bytes` in total.
 std::vector<BenchRange> ranges_of(const std::vector<std::uint64_t>& sizes,
                                   std::uint64_t max_bytes) {
   std::vector<BenchRange> ranges;
@@ -115,7 +116,7 @@ class Files {
   void add_file(os::File file) {
     if (files_.size() < kMaxFiles) files_.push_back(std::move(file));
   }
-  /// Adds the shards of the index at `path`, which is open already.
+  /// Adds the shards of the index at `path`. The index itself is already in `files_`.
   void add_shards(const Path& path) {
     using namespace detail::formats;
     const std::string text = files_.front().read_all(kMaxHubIndexBytes);
@@ -174,7 +175,8 @@ class Bench {
   }
 
  private:
-  /// Reads from a newly opened tree, without cached mappings or copies.
+  /// Opens the tree again, so that it has no cached mappings or copies, and returns a function that
+  /// reads from its leaves.
   ReadPiece reader_of_leaves() const {
     std::vector<Leaf> leaves;
     for (NamedLeaf& named : tensors_of(open(path_))) leaves.push_back(std::move(named.leaf));
@@ -182,7 +184,8 @@ class Bench {
                                         std::span<std::byte> into) { leaves[i].read(begin, into); };
   }
 
-  /// Random rows of the largest tensor with two or more rows; long rows up to kBytesPerRead.
+  /// Returns random rows of the largest tensor that has at least two rows. Cuts rows that are
+  /// longer than kBytesPerRead to that size.
   std::vector<BenchRange> rows_of(const std::vector<std::uint64_t>& sizes) const {
     const std::vector<NamedLeaf> leaves = tensors_of(open(path_));
     std::optional<std::size_t> largest;
@@ -204,8 +207,8 @@ class Bench {
     return rows;
   }
 
-  /// As many random ranges as `rows` in the largest file, of the same sizes unless the file is
-  /// smaller.
+  /// Returns, for each of `rows`, a random range of the same size in the largest file, or the whole
+  /// file if that is smaller.
   static std::vector<BenchRange> places_in_files(const std::vector<std::uint64_t>& sizes,
                                                  const std::vector<BenchRange>& rows) {
     if (sizes.empty()) return {};
@@ -247,8 +250,8 @@ class Bench {
     return static_cast<double>(total_of(ranges)) / std::max(seconds.count(), 1e-9);
   }
 
-  /// Measures files and leaves alternately, and takes the best of each, because caches below the
-  /// page cache (of a host or a controller) favour the measurement that runs later.
+  /// Measures files and leaves alternately, and keeps the best result of each. Otherwise, caches
+  /// below the page cache (of a host or a controller) would favour what is measured later.
   void measure(BenchPart& part, const std::vector<BenchRange>& ranges,
                const std::vector<BenchRange>& places) {
     if (ranges.empty()) return;
@@ -267,8 +270,9 @@ class Bench {
     }
   }
 
-  /// One round with cold pages. Drops pages after metadata was read, because every program reads
-  /// metadata before it reads tensors.
+  /// Drops the files from the page cache and measures one round, or measures nothing if pages stay
+  /// cached. The caller has read the metadata before, as every program does before it reads
+  /// tensors.
   void cold_round(double& best, const std::vector<BenchRange>& ranges, const ReadPiece& read) {
     if (files_.drop_from_page_cache()) best = std::fmax(best, round(ranges, read));
   }

@@ -14,18 +14,19 @@ namespace tenfold {
 /// Whether tensors on the meta device are allowed. No file format can store them.
 enum class MetaTensors : std::uint8_t { refused, allowed };
 
-/// If the tree has an opaque node (other than a tensor on the meta device, if `meta` allows these),
-/// throws Error(unsupported) with the key of the first one and the reason. The message starts with
+/// Throws Error(unsupported) with the key and the reason for the first opaque node of the tree, if
+/// it has one. Accepts tensors on the meta device if `meta` allows them. The message starts with
 /// `where` and ends with `remedy`.
 void refuse_opaque(const TensorDict& tree, const std::string& where, const std::string& remedy,
                    MetaTensors meta = MetaTensors::refused);
 
-/// Throws what Leaf::read() throws if the last element of a leaf of at least 1 GiB cannot be read.
-/// Call it before planning work by the size of a leaf, because a file can declare any size.
+/// Reads the last element of a stored leaf of at least 1 GiB, and throws what Leaf::read() throws
+/// if that fails. Call it before planning work by the size of a leaf, because a file can declare
+/// any size.
 void require_whole(const Leaf& leaf);
 
 /// Throws Error(unsupported), naming the key, for nodes that no file can store (opaque) or that
-/// this format cannot store (sparse, a bare root); also throws like require_whole().
+/// `format` cannot store (sparse, a bare root). Also throws what require_whole() throws for a leaf.
 void check_supported(const TensorDict& tree, const detail::formats::Format& format,
                      const std::string& where);
 
@@ -34,7 +35,7 @@ void check_supported(const TensorDict& tree, const detail::formats::Format& form
 void refuse_shard_size(const detail::formats::Format& format, const Path& target,
                        std::uint64_t shard_size_bytes);
 
-/// Calls `work`, and adds `path` to an Error(unsupported) from it that names no file.
+/// Calls `work`. If it throws an Error(unsupported) that has no path, adds `path` to the error.
 void with_path(const Path& path, const std::function<void()>& work);
 
 }  // namespace tenfold

@@ -67,7 +67,7 @@ class CastSource : public LeafSource {
   StoredRange identity(const Leaf&) override {
     StoredRange inner = stored_range(inner_);
     if (inner == StoredRange{}) return {};
-    // Only casts of the same bytes between the same two dtypes share their bytes.
+    // Two casts are aliases only if they cast the same bytes between the same two dtypes.
     const std::uint64_t dtypes =
         static_cast<std::uint64_t>(inner_.dtype()) << 32 | static_cast<std::uint64_t>(dtype_);
     return {.part = dtypes, .pieces = {std::move(inner)}};
@@ -164,7 +164,8 @@ TensorDict only_tensor(const TensorDict& tree) {
 ConvertReport convert_tree(TensorDict tree, const std::string& source,
                            const formats::Format& format, const Path& target,
                            const ConvertOptions& options) {
-  // torch.load would trust these indices, and read out of bounds if they exceed the shape.
+  // torch.load would trust the indices of sparse tensors, and read out of bounds if an index
+  // exceeds the shape.
   check_all_sparse_indices(tree, source);
   tree = rename_leaves(with_bare_key(tree), options.rename);
   if (format.bare_roots == formats::BareRoots::all) tree = only_tensor(tree);
@@ -172,7 +173,7 @@ ConvertReport convert_tree(TensorDict tree, const std::string& source,
   refuse_opaque(tree, source, "; exclude= leaves it out");
   check_supported(tree, format, target.string());
   with_path(target, [&] { format.check(tree); });
-  // Count before writing: `target` may be the source, whose leaves cannot be read after it was
+  // Count before writing: `target` may be the source, whose leaves cannot be read once it is
   // replaced.
   ConvertReport report;
   for (const NamedLeaf& named : tensors_of(tree)) {

@@ -10,8 +10,8 @@ namespace tenfold {
 /// Numbers per element: 2 for float4_e2m1fn_x2, else 1.
 std::size_t doubles_per_element(DType dtype) noexcept;
 
-/// Converts the elements to double, at the start of `values`, which must be large enough; returns
-/// that range. Complex numbers become their magnitudes.
+/// Converts the elements to double, and writes the results to the start of `values`, which must be
+/// large enough. Returns the written part. Complex numbers become their magnitudes.
 std::span<double> to_doubles(DType dtype, std::span<const std::byte> bytes,
                              std::span<double> values);
 

@@ -91,8 +91,9 @@ std::vector<const formats::safetensors::Plan::Tensor*> ordered(
   return order;
 }
 
-/// The user's metadata without the checksums of another file. A structure document in it must match
-/// these tensors, because readers apply it; otherwise the file would be unreadable.
+/// Returns the user's metadata without checksums, which belong to another file. Throws if it
+/// contains a structure document that does not match these tensors: readers apply such a document,
+/// so the file would be unreadable.
 FlatMetadata checked_metadata(const std::vector<const formats::safetensors::Plan::Tensor*>& order,
                               FlatMetadata metadata, const std::string& where) {
   using namespace formats::safetensors;

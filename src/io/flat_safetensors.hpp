@@ -29,21 +29,21 @@ struct FlatSafetensors {
 /// Opens one file lazily. Throws like open().
 FlatSafetensors open_flat_safetensors(const Path& path);
 
-/// The same for a whole file in memory; each tensor gets its own memory. Throws Error(corrupt) if
-/// the bytes are not a safetensors file.
+/// Like open_flat_safetensors(), but for a whole file in memory. Each tensor gets its own memory.
+/// Throws Error(corrupt) if the bytes are not a safetensors file.
 FlatSafetensors read_flat_safetensors(std::span<const std::byte> bytes, std::string_view where);
 
-/// Saves the tensors of `tree`, which has no nodes and no values, under their keys, with this
-/// metadata. Checksums in `metadata` are omitted; if options.checksums is set, new ones are added.
-/// Aliases are stored as separate copies. Atomic, like save(). options.format is ignored. Throws
-/// Error(unsupported), naming the key, for entries that the format cannot store, and
-/// Error(invalid_argument) if `metadata` describes a tree of other tensors ("tensordict",
-/// "tenfold"), before anything is written. Throws Error(io) with errno EEXIST if `path` exists and
-/// options.overwrite is false.
+/// Saves the tensors of `tree` under their keys, with `metadata`. `tree` must have no child nodes
+/// and no JSON values. Omits checksums in `metadata`; adds new ones if options.checksums is set.
+/// Stores aliases as separate copies. Atomic, like save(). Ignores options.format. Before anything
+/// is written, throws Error(unsupported), naming the key, for entries that the format cannot store,
+/// and Error(invalid_argument) if the keys "tensordict" or "tenfold" of `metadata` describe a tree
+/// of other tensors. Throws Error(io) with errno EEXIST if `path` exists and options.overwrite is
+/// false.
 void save_flat_safetensors(const TensorDict& tree, const FlatMetadata& metadata, const Path& path,
                            const SaveOptions& options);
 
-/// The bytes that save_flat_safetensors() writes without checksums.
+/// Returns the bytes that save_flat_safetensors() writes if options.checksums is false.
 std::vector<std::byte> flat_safetensors_bytes(const TensorDict& tree, const FlatMetadata& metadata);
 
 }  // namespace tenfold

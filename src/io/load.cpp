@@ -47,8 +47,8 @@ void require_intact(const formats::Format& format, const Path& path, const LoadO
   throw formats::error_of(report);
 }
 
-/// Collects pointers to the tensors of a tree, in order. The tree must be owned by this call, and
-/// not lazy.
+/// Collects pointers to the tensors of a tree, in order. The caller must be the only owner of the
+/// nodes, because it changes the tensors in place. No entry may be lazy.
 void collect(const TensorDict& tree, std::vector<Leaf*>& leaves) {
   for (Node::Entry& entry : node_of(tree)->entries) {
     if (auto* leaf = std::get_if<Leaf>(&entry.slot)) {
@@ -73,8 +73,8 @@ Tensor copy_on_heap(const Leaf& leaf) {
   return {tensor.dtype(), tensor.shape(), std::move(buffer)};
 }
 
-/// True if each source maps all of its tensors at once, and no entry is lazy. Then mapping them on
-/// several threads is not faster. If true, adds the size of the tensors to `total_bytes`.
+/// True if each source maps all of its tensors at once, and no entry is lazy. Several threads would
+/// not map such a tree faster. If true, adds the size of the tensors to `total_bytes`.
 bool is_one_mapping(const TensorDict& tree, std::uint64_t& total_bytes) {
   for (const Node::Entry& entry : node_of(tree)->entries) {
     if (const auto* leaf = std::get_if<Leaf>(&entry.slot)) {
@@ -89,7 +89,7 @@ bool is_one_mapping(const TensorDict& tree, std::uint64_t& total_bytes) {
   return true;
 }
 
-/// Copies the bytes of each alias. The first leaf over the same bytes keeps them.
+/// Gives each alias its own copy of the bytes, except for the first leaf over these bytes.
 void untie(const std::vector<Leaf*>& leaves) {
   const auto first = alias_targets(leaves, [](const Leaf* l) -> const Leaf& { return *l; });
   for (std::size_t i = 0; i < leaves.size(); ++i) {
@@ -163,8 +163,8 @@ TensorDict load_once(const Path& path, const LoadOptions& options) {
         "node of its arguments",
         MetaTensors::allowed);
   }
-  // In mode write_through, the result must keep the leaves of the file, so that flush() finds their
-  // sources. Holding the tree makes mapped() work on a copy.
+  // In mode write_through, return the tree with the leaves of the file, so that flush() finds their
+  // sources. Because `kept` is another owner of the nodes, mapped() works on a copy of the tree.
   const TensorDict kept = options.mode == Mode::write_through ? tree : TensorDict();
   const TensorDict loaded = mapped(std::move(tree), options);
   check_all_sparse_indices(loaded, path.string());

@@ -33,7 +33,8 @@ namespace {
 
 /// Maximum number of names in one list of a message.
 constexpr std::size_t kNamesShown = 20;
-/// Maximum number of components of a prefix. Without a limit, a name of many dots would take long.
+/// Maximum number of dotted components in a prefix that is tried. Without a limit, names with many
+/// dots would take long.
 constexpr std::size_t kMaxPrefixParts = 16;
 
 using Names = std::vector<std::string>;
@@ -80,7 +81,7 @@ bool fits(const Leaf& target, const Leaf& source, bool cast) {
          (target.dtype() == source.dtype() || (cast && can_cast(source.dtype(), target.dtype())));
 }
 
-/// A prefix of names, and the number of names that match without it.
+/// A prefix of names, and the number of names that match after its removal.
 struct Prefix {
   std::string text;
   std::size_t num_matches = 0;
@@ -158,7 +159,7 @@ std::string mismatches_of(const LoadReport& report) {
 }
 
 /// True if the tensor is expanded: a stride of 0 makes several indices refer to the same element.
-/// Other overlaps, as of as_strided(), are not detected.
+/// Does not detect other overlaps, which as_strided() can create.
 bool overlaps_itself(const Tensor& tensor) {
   for (std::size_t dim = 0; dim < tensor.shape().size(); ++dim) {
     if (tensor.shape()[dim] > 1 && tensor.strides()[dim] == 0) return true;
@@ -193,8 +194,8 @@ struct LeafCopy {
 /// Indices in a list of copies.
 using Wave = std::vector<std::size_t>;
 
-/// The bytes from the first element of a target to its last. It may contain bytes of other targets
-/// in between.
+/// The bytes from the first element of a target to its last, which may include bytes of other
+/// targets.
 struct Extent {
   std::uintptr_t begin;
   std::uintptr_t end;
@@ -217,7 +218,8 @@ std::vector<Extent> sorted_extents(const std::vector<LeafCopy>& copies) {
   return extents;
 }
 
-/// The copies of a group in order, without those that a later copy to the same elements overwrites.
+/// Returns the copies of a group in order. Omits each copy for which a later one writes to exactly
+/// the same elements.
 Wave without_overwritten(const std::vector<LeafCopy>& copies, Wave group) {
   std::ranges::sort(group, std::greater<>());
   std::set<std::tuple<const std::byte*, std::size_t, Shape, Shape>> seen;
@@ -229,10 +231,10 @@ Wave without_overwritten(const std::vector<LeafCopy>& copies, Wave group) {
   return group;
 }
 
-/// Groups copies into waves, so that the result is the same as copying sequentially: copies of one
-/// wave write disjoint bytes, and each wave waits for the previous one. Among copies to exactly the
-/// same elements (tied parameters), only the last is kept. Copies without elements are in no wave.
-/// Usually there is a single wave.
+/// Groups copies into waves, so that the result is the same as copying sequentially: the copies of
+/// one wave write to disjoint bytes, and each wave starts after the previous one has ended. If
+/// several copies write to exactly the same elements (tied parameters), only the last one is kept.
+/// Copies without elements are in no wave. Usually there is a single wave.
 std::vector<Wave> write_order(const std::vector<LeafCopy>& copies) {
   const std::vector<Extent> extents = sorted_extents(copies);
   std::vector<Wave> waves;
@@ -282,7 +284,7 @@ std::byte* address(const Tensor& to, std::uint64_t element) {
   return to.mutable_raw_data() + element * to.itemsize();
 }
 
-/// Reads to a scratch buffer, casts if needed, and scatters the elements.
+/// Reads to a scratch buffer, casts if needed, and scatters the elements if the target is strided.
 void copy_through_scratch(const Range& range) {
   const Leaf& from = range.copy->from;
   const Tensor& to = range.copy->to;
@@ -318,9 +320,10 @@ void copy_range(const Range& range) {
                         std::span(address(to, range.begin), size_bytes));
 }
 
-/// Copies in parallel, directly from the file if the leaf is on disk. Dtypes may differ. If targets
-/// share bytes, the result is the same as copying sequentially. Extra memory for casts and strided
-/// targets: at most two buffers of 1 MiB per thread.
+/// Copies in parallel. Reads leaves on disk directly into their targets, except if the target is
+/// strided or has another dtype. If targets share bytes, the result is the same as copying
+/// sequentially. Extra memory for casts and strided targets: at most two buffers of 1 MiB per
+/// thread.
 void copy_leaves(const std::vector<LeafCopy>& copies, int num_threads, Monitor* monitor) {
   const std::vector<Wave> waves = write_order(copies);
   std::uint64_t total_bytes = 0;
@@ -341,14 +344,14 @@ void copy_leaves(const std::vector<LeafCopy>& copies, int num_threads, Monitor* 
   progress.finish();
 }
 
-/// The source's leaf for the target's leaf at that position.
+/// The position of a leaf in the target, and the source's leaf to copy to it.
 struct Match {
   std::size_t position;
   const Leaf* from;
 };
 
-/// The copies in the target's order, which determines the result if two of its tensors share
-/// memory.
+/// Returns the copies in the order of the target's tensors, which determines the result if two of
+/// these share memory.
 std::vector<LeafCopy> copies_of(std::vector<Match> matches, const NamedTensors& into) {
   std::ranges::sort(matches, {}, &Match::position);
   std::vector<LeafCopy> copies;

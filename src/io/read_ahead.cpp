@@ -52,8 +52,9 @@ void ReadAhead::start() && {
                           // Keeps the pages mapped during this iteration.
                           const auto owner = ahead->owners_[piece.owner].lock();
                           if (!owner) return;
-                          // Only populate cached pages. For missing pages, populate() would wait
-                          // with its own requests, which interleave with those for later pages.
+                          // Populate only cached pages. For missing pages, populate() would send
+                          // its own requests and wait for them, interleaved with the requests for
+                          // later pages.
                           if (os::is_resident(piece.bytes)) {
                             os::populate(piece.bytes);
                           } else {

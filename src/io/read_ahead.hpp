@@ -21,8 +21,8 @@ namespace tenfold {
 /// first piece is cached. Nothing is copied: `pread` to a buffer would also bring pages into the
 /// page cache, but take several times as much CPU time.
 ///
-/// A hint: errors are reported by the later access. Leaves whose last tensor was destroyed are
-/// skipped.
+/// Prefetching is only a hint. It reports no errors; the later access does. Leaves whose last
+/// tensor was destroyed are skipped.
 class ReadAhead {
  public:
   /// False for little data, which causes few faults; for more than half of the available memory,

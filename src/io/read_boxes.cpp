@@ -26,9 +26,10 @@ namespace {
 
 namespace formats = detail::formats;
 
-/// Runs of fewer bytes are copied from a mapping of the file, unless the box is a single run.
+/// A box whose contiguous runs have fewer bytes is copied from a mapping of the file, not read with
+/// pread, unless it is a single run.
 constexpr std::uint64_t kReadRunBytes = std::uint64_t{64} << 10;
-/// A task gets further boxes until their total size exceeds this.
+/// Boxes are added to a task until their total size exceeds this.
 constexpr std::uint64_t kBoxBatchBytes = std::uint64_t{4} << 20;
 /// Size of the buffer for copies to a destination that is not contiguous.
 constexpr std::size_t kBoxPieceBytes = std::size_t{1} << 20;

@@ -31,9 +31,9 @@ struct Unknown {
 };
 constexpr std::array<Unknown, 1> kUnsupported = {{{"pickle", ".pkl"}}};
 
-/// Number of entries that are examined in a folder of unknown format, to describe it.
+/// Maximum number of entries to examine in a folder of unknown format, to describe the folder.
 constexpr std::size_t kMaxNames = 100'000;
-/// Number of entries that are compared with the name of a missing one.
+/// Maximum number of entries to compare with the name of a missing file or folder.
 constexpr std::size_t kMaxNearNames = 1'000;
 
 Error unknown_format(const formats::FileHead& head) {
@@ -56,7 +56,7 @@ const formats::Format* format_by_suffix(const Path& path) {
   return nullptr;
 }
 
-/// The known suffix of which the suffix of `file_name` is probably a misspelling; empty if it
+/// Returns the known suffix that the suffix of `file_name` probably misspells, or nullopt if it
 /// resembles none.
 std::optional<std::string> intended_suffix(const std::string& file_name) {
   std::string suffix = Path(file_name).extension().string();
@@ -89,7 +89,7 @@ bool has_suffix_of(const std::string& file_name, std::span<const std::string_vie
                              [&](std::string_view suffix) { return file_name.ends_with(suffix); });
 }
 
-/// The remedy for an error about a missing `path`; empty if none is known.
+/// Returns the remedy for the error about a missing `path`, or an empty string if none is known.
 std::string remedy_for_missing(const Path& path) {
   const std::string text = path.string();
   if (text.find("://") != std::string::npos) {
@@ -174,9 +174,9 @@ bool is_damaged_folder(const os::Directory& folder) {
                      [](const std::string& name) { return name.ends_with(".memmap"); });
 }
 
-/// True if the file may be a damaged file of the format of its suffix. A pickle is a file of
-/// torch.save only if it starts like the files of torch before 1.6. A ".bin" file must begin like a
-/// file of torch.save, because many programs use that suffix for other files.
+/// True if the file may be a damaged file of `format`, which its suffix determines. A pickle is a
+/// file of torch.save only if it starts like the files of torch before 1.6. A ".bin" file must
+/// start like a file of torch.save, because many programs use that suffix for other files.
 bool may_be_of(const formats::Format& format, const formats::FileHead& head) {
   if (&format != &formats::torch_file::kFormat) return true;
   const std::string_view text = head.head().substr(0, 3);
@@ -199,7 +199,7 @@ std::optional<Error> mistaken_download(const formats::FileHead& head) {
   if (text.starts_with("<!doctype html") || text.starts_with("<html")) {
     return unknown_format(head)
         .found("an HTML page instead of the file")
-        .remedy("download it again, signed in where that is needed");
+        .remedy("download the file again; sign in first if the server requires it");
   }
   return std::nullopt;
 }
@@ -228,8 +228,8 @@ void require_known(std::string_view name) {
 
 const formats::Format& format_by_name(std::string_view name) {
   require_known(name);
-  // If several rows have one name, the last is the main form: of "safetensors" and "pt", the single
-  // file rather than the index.
+  // If several formats have the same name, the last one is the main form: for "safetensors" and
+  // "pt", the single file, not the index of shards.
   const auto row =
       std::find_if(formats::all().rbegin(), formats::all().rend(),
                    [&](const formats::Format* format) { return format->name == name; });
@@ -252,7 +252,7 @@ const formats::Format& format_for_saving(const Path& path, std::string_view name
         .problem("this version cannot write it")
         .expected("one of ", formats::names(true))
         .found("the suffix ", base::quote(unknown.suffix))
-        .remedy("the format \"memmap\", if requested, writes a folder of that name");
+        .remedy("to write a memory-mapped folder of that name, request the format \"memmap\"");
   }
   if (const auto intended = intended_suffix(file_name)) {
     warn(path.string() + ": suffix " + base::quote(path.extension().string()) +
@@ -282,8 +282,8 @@ FoundFormat format_of_content(const Path& path, std::string_view name) {
   if (head.is_file()) {
     if (const auto mistake = mistaken_download(head)) throw *mistake;
   }
-  // The content matches no format. If name or suffix determine one, its error message is the most
-  // helpful.
+  // The content matches no format. If the name or the suffix determines one, opening the path in
+  // this format gives the most helpful error message.
   if (!name.empty()) return found(format_for_saving(path, name));
   if (head.is_folder()) {
     if (is_damaged_folder(head.folder())) return found(formats::folder::kFormat);

@@ -6,13 +6,14 @@
 
 namespace tenfold {
 
-/// The format with that name. Throws an error that lists the names: Error(unsupported) for
-/// "pickle", Error(invalid_argument) for others.
+/// Returns the format called `name`. For an unknown name, throws an error that lists the names:
+/// Error(unsupported) for "pickle", Error(invalid_argument) for any other.
 const detail::formats::Format& format_by_name(std::string_view name);
 
-/// The format in which to save: `name` or, if that is empty, the format of the suffix of `path`.
-/// Without a known suffix, the memory-mapped folder; warns if the suffix resembles a known one or
-/// is that of another program. Throws like format_by_name(), and Error(unsupported) for ".pkl".
+/// Returns the format in which to save: the one called `name` or, if that is empty, the one with
+/// the suffix of `path`. Without a known suffix, returns the memory-mapped folder, and warns if the
+/// suffix resembles a known one or is usual for other programs. Throws like format_by_name(), and
+/// Error(unsupported) if `name` is empty and the suffix is ".pkl".
 const detail::formats::Format& format_for_saving(const Path& path, std::string_view name);
 
 /// The content of a path, and its format.
@@ -23,14 +24,15 @@ struct FoundFormat {
   TensorDict open(Mode mode) const { return format->open(head, {.mode = mode}); }
 };
 
-/// problem() of the error for files and folders of an unknown format.
+/// The text after the path in the error for files and folders of an unknown format.
 inline constexpr std::string_view kUnknownFormat = "not a known format";
 
-/// The format of a path: `name` or, if that is empty, the format that its content has. If the
-/// content has none, the format of the suffix, or the memory-mapped folder for a damaged one: their
-/// own error messages are the most helpful. Throws like format_by_name(), Error(file_not_found),
-/// Error(io), Error(unsupported) listing the formats that can be read, and Error(corrupt) for a
-/// FIFO, socket or device.
+/// Returns the format of a path: the one called `name` or, if that is empty, the one that the
+/// content matches. If the content matches none, returns the format of the suffix or, for a folder
+/// that seems to be a damaged memory-mapped folder, that format: opening the path then gives the
+/// most helpful error message. Throws like format_by_name(), Error(file_not_found), Error(io),
+/// Error(unsupported) listing the formats that can be read, and Error(corrupt) for a FIFO, socket
+/// or device.
 FoundFormat format_of_content(const Path& path, std::string_view name);
 
 }  // namespace tenfold

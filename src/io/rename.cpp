@@ -63,8 +63,8 @@ struct Renamer {
         .expected("an unused name");
   }
 
-  /// The node that contains the entry at `path`. Creates missing nodes. `source`: the old name of
-  /// the entry, for messages.
+  /// Returns the node that contains the entry at `path`, and creates missing nodes. `source` is the
+  /// old name of the entry, for messages.
   TensorDict parent_of(const KeyPath& path, const std::string& source) {
     TensorDict node = root;
     KeyPath at;
@@ -81,9 +81,9 @@ struct Renamer {
     return node;
   }
 
-  /// The NodeInfo of a new node: that of the source's node at `path`. If the source has no node
-  /// there: an ordered dict if the root is one, a TensorDict with the root's batch size if the root
-  /// is one, otherwise a dict.
+  /// Returns the NodeInfo of a new node: that of the source's node at `path`. If the source has no
+  /// node there, the new node is an ordered dict if the root is one, a TensorDict with the root's
+  /// batch size if the root is one, and otherwise a dict.
   NodeInfo info_for(const KeyPath& path) const {
     if (const auto known = infos.find(path); known != infos.end()) {
       NodeInfo info = known->second;
@@ -115,7 +115,8 @@ struct Renamer {
       clash_below(name, target, node->second, ", which is a node: it will contain the source's ");
     }
     const auto [entry, is_new] = names.emplace(dotted(target), name);
-    // Keys with dots can give two entries one name, which is no clash unless one is renamed.
+    // Keys may contain dots, so two entries can have the same dotted name. That is an error only if
+    // at least one of them was renamed.
     const bool are_unchanged = new_name == name && entry->second == name;
     if (!is_new && !are_unchanged) clash(entry->second, name, target);
     taken.emplace(target, name);

@@ -21,8 +21,8 @@ class Pruner {
  public:
   Pruner(Selector& keys, Selector& exclude) : keys_(keys), exclude_(exclude) {}
 
-  /// The selected part of `node`. `inside`: a key names the node or an ancestor, or no keys are
-  /// given.
+  /// Returns the selected part of `node`. `inside`: whether a key names the node or an ancestor, or
+  /// no keys are given.
   TensorDict prune(const TensorDict& node, bool inside) {
     const Depth depth(levels_);
     TensorDict kept = empty_like(node);
@@ -69,7 +69,7 @@ class Pruner {
   std::size_t levels_ = 0;        ///< of nodes that are being pruned
 };
 
-/// Throws if the tree is a bare root, because its value has no key to select.
+/// Throws if the tree is a bare root, because its value has no key that could be selected.
 void refuse_bare(const TensorDict& tree, const std::string& found) {
   if (!is_bare(tree)) return;
   throw base::key_not_found(tree.where())
@@ -102,7 +102,8 @@ TensorDict select(const TensorDict& tree, const Keys& keys, const Keys& exclude)
   TensorDict kept = Pruner(selector, excluder).prune(tree, !keys.given());
   for (Selector* names : {&selector, &excluder}) {
     if (names->all_hit()) continue;
-    // Entries outside the keys, and entries below an excluded one, were not visited yet.
+    // Also visit the entries that prune() skipped: those that no key selects, and those inside an
+    // excluded node.
     KeyPath path;
     std::size_t levels = 0;
     visit_names(tree, path, levels, *names);

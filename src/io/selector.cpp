@@ -37,8 +37,8 @@ bool Selector::names(const KeyPath& path, const std::string& name) {
   bool found = false;
   if (const auto exact = by_name_.find(name); exact != by_name_.end()) {
     for (const std::size_t i : exact->second) {
-      // A string matches any way to split the dotted name into keys; a path with several keys must
-      // match exactly.
+      // A key that is a single string matches however the path splits the dotted name into keys. A
+      // key that is a path of several keys must equal the path.
       if (keys_[i].size() == 1 || keys_[i] == path) found = hit_[i] = true;
     }
   }

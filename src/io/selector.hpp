@@ -20,7 +20,7 @@ class Selector {
   bool names(const KeyPath& path, const std::string& name);
 
   /// True if a key names the entry at `path` or an ancestor. Records only the keys that name the
-  /// first such node.
+  /// topmost of these nodes.
   bool selects_or_contains(const KeyPath& path);
 
   /// True if a key may name a descendant of the node with that dotted name.

@@ -13,9 +13,9 @@
 namespace tenfold {
 namespace {
 
-/// Returns the child node at position `at`; nullopt for a tensor or value, and for a lazy entry
-/// that turns out to be unsupported when it is read here, such as an array of strings in an
-/// archive.
+/// Returns the child node at position `at`. Returns nullopt for a tensor or JSON value, and for a
+/// lazy entry that turns out to be unsupported when it is read here, such as an array of strings in
+/// an archive.
 std::optional<TensorDict> child_at(Node& node, std::size_t at) {
   try {
     if (node.leaf_at(at) != nullptr) return std::nullopt;  // without a copy

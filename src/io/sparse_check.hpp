@@ -7,7 +7,7 @@
 namespace tenfold {
 
 /// Reads the indices of every sparse tensor of the tree, and checks them by check_sparse_indices().
-/// Throws Error(corrupt) that starts with `where` and names the key.
+/// Throws an Error(corrupt) whose message starts with `where` and names the key.
 void check_all_sparse_indices(const TensorDict& tree, const std::string& where);
 
 }  // namespace tenfold

@@ -21,13 +21,13 @@ constexpr std::uint64_t kStatElementsPerRead = std::uint64_t{1} << 16;
 /// Number of elements that are converted to double at a time: their doubles fit into the L1 cache.
 constexpr std::uint64_t kElementsPerDescription = 2048;
 
-/// If the largest magnitude of a block is outside this range, its sums need the range of long
-/// double.
+/// If the largest magnitude of a block is outside this range, the sums of the block need the range
+/// of long double.
 constexpr double kLargeForMoments = 1e140;
 constexpr double kSmallForMoments = 1e-140;
 
 /// Statistics of some values. merge() combines two of them accurately (Chan et al. 1979). Sums of
-/// squares can exceed the range of double.
+/// squares are long double, because they can exceed the range of double.
 struct Partial {
   std::uint64_t count = 0;
   double min = std::numeric_limits<double>::infinity();

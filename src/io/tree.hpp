@@ -12,26 +12,27 @@ namespace tenfold {
 /// (Node::keep).
 TensorDict empty_like(const TensorDict& node);
 
-/// The properties of a plain dict that replaces a node with `info`: keeps only schema and metadata,
-/// which a root may have.
+/// Returns the properties of the plain dict that replaces a node with `info`. Keeps only schema and
+/// metadata, which a root may have.
 NodeInfo dict_info(const NodeInfo& info);
 
 /// Repairs the kind of a node whose entries were changed. A list, tuple or lazy stack whose keys
-/// are no longer "0" to "n - 1" becomes a dict whose integer keys are int, an incomplete sparse
-/// tensor a dict. Other nodes keep their kind. Removes typed keys without an entry.
+/// are no longer "0" to "n - 1" becomes a dict, in which keys that are integers have the type int.
+/// A sparse tensor that lacks a component becomes a dict. Other nodes keep their kind. Also removes
+/// typed keys without an entry.
 void fix_kind(TensorDict& node);
 
 /// The same tree with each tensor replaced by `change(tensor)`.
 TensorDict map_leaves(const TensorDict& tree, const std::function<Leaf(const Leaf&)>& change);
-/// The same, but changes nodes without other owners in place.
+/// Like the overload above, but changes nodes that have no other owner in place.
 TensorDict map_leaves(TensorDict&& tree, const std::function<Leaf(const Leaf&)>& change);
 
-/// The same leaf with another tensor in memory, which must have the same shape.
+/// The same leaf with another tensor in memory, which must have the shape of the leaf.
 Leaf with_tensor(const Leaf& leaf, Tensor tensor);
 /// The same leaf over its contiguous bytes in `buffer`.
 Leaf with_bytes(const Leaf& leaf, Buffer buffer);
 
-/// True for the same shape; for nested tensors, the same sizes of each component.
+/// True if both have the same shape or, for nested tensors, components of the same sizes.
 bool same_shape(const Leaf& a, const Leaf& b);
 
 /// A tensor and its path.

@@ -21,10 +21,11 @@ namespace tenfold::codecs {
 
 using enum PickleKind;
 
-/// The pickle machine, as Python's pickletools documents it, but it creates nodes instead of
-/// importing and calling. It accepts what Python's unpickler accepts, except for what read_pickle()
-/// refuses as unsupported, and for some input that no pickler writes, such as several values at
-/// STOP, items set in a list, or items appended to a bytearray.
+/// Executes the opcodes of a pickle as Python's pickletools documents them, but creates nodes where
+/// Python would import a name or call a function. Accepts every pickle that Python's unpickler
+/// accepts, except for those that read_pickle() refuses as unsupported and some that no pickler
+/// writes: for example, with several values on the stack at STOP, items set in a list, or items
+/// appended to a bytearray.
 class PickleMachine : private PickleState {
  public:
   using PickleState::PickleState;
@@ -85,7 +86,8 @@ bool PickleMachine::step() {
   return true;
 }
 
-/// Executes the opcodes that make up nearly all of a checkpoint.
+/// Executes `opcode` if it is one of those that make up nearly all of a checkpoint's pickle.
+/// Otherwise returns false.
 bool PickleMachine::step_frequent(unsigned char opcode) {
   switch (opcode) {
     case '(':
@@ -235,7 +237,7 @@ void PickleMachine::push_long_line() {
   push_decimal(digits, written, "decimal digits and an L");
 }
 
-/// Pushes the integer of `digits`. `written`: the line, for messages.
+/// Pushes the integer with the decimal digits `digits`. Messages quote the whole line, `written`.
 void PickleMachine::push_decimal(std::string_view digits, std::string_view written,
                                  std::string_view expected) {
   if (digits.size() > 2 * limits_.max_integer_bytes) {
@@ -472,15 +474,16 @@ void PickleMachine::push_stack_global() {
   push_global(graph_.nodes[parts[0]].text, graph_.nodes[parts[1]].text);
 }
 
-/// Creates a call node from a callable, a tuple of arguments and, with three items, a dict of
-/// keyword arguments.
+/// Pushes a call node. `items`: a callable, a tuple of arguments and, optionally, a dict of keyword
+/// arguments.
 void PickleMachine::push_object(PickleKind kind, std::span<const std::uint32_t> items) {
   if (graph_.nodes.kind(items[1]) != tuple) wrong("arguments of a call", "a tuple", items[1]);
   if (items.size() > 2 && graph_.nodes.kind(items[2]) != dict) {
     wrong("named arguments of a call", "a dict", items[2]);
   }
   const PickleKind callable = graph_.nodes.kind(items[0]);
-  // Old files of torch.save call persistent IDs that stand for classes of modules.
+  // In files of old torch versions, a persistent ID may stand for the class of a module, which the
+  // pickle then calls.
   const bool is_named = callable == global || callable == extension || callable == persistent;
   if (!is_named && !is_object(items[0])) {
     wrong("not callable", "a global, extension code, persistent id or object", items[0]);

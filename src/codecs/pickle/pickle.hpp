@@ -16,7 +16,7 @@
 
 namespace tenfold::codecs {
 
-/// A change of a reduce, newobj or instance node after its creation.
+/// An operation that changes an object (a reduce, newobj or instance node) after its creation.
 struct PickleChange {
   enum class Kind : std::uint8_t { append, set_item, add, state };
   Kind kind = Kind::state;
@@ -25,9 +25,10 @@ struct PickleChange {
   std::uint32_t value = 0;
 };
 
-/// A graph, not a tree: a shared object is one node, and lists, dicts and objects may contain
-/// themselves. Strings point into `owned`, or into the bytes that were read, which must outlive the
-/// graph. None, True, False and the integers 0 to 255 are one node each, however often they occur.
+/// The nodes of a pickle. They form a graph, not a tree: an object that is referenced twice is one
+/// node, and lists, dicts and objects may contain themselves. Strings point into `owned` or into
+/// the input bytes, which must outlive the graph. None, True, False and the integers 0 to 255 are
+/// one node each, however often they occur.
 struct PickleGraph {
   PickleGraph() = default;
   PickleGraph(PickleGraph&&) = default;
@@ -39,8 +40,8 @@ struct PickleGraph {
   PickleNodes nodes;
   std::vector<PickleChange> changes;  ///< in the order of the pickle
   std::uint32_t root = 0;
-  /// Up to and including STOP; another pickle may follow. From read_pickle_prefix(), up to the
-  /// error if there was one.
+  /// Number of bytes up to and including STOP; another pickle may follow. If read_pickle_prefix()
+  /// stopped at an error, the number of bytes read until then.
   std::uint64_t size_bytes = 0;
   std::deque<std::string> owned;  ///< strings that had to be decoded
   IdArena ids;                    ///< the items of all nodes
@@ -50,8 +51,9 @@ struct PickleGraph {
   std::string describe(std::uint32_t id) const;
   bool is_global(std::uint32_t id, std::string_view module, std::string_view name) const;
 
-  /// The error of a node, which natural() and lengths() complete and throw; for more than 64
-  /// lengths, with the code unsupported.
+  /// Creates the error that natural() and lengths() complete and throw if the node has another type
+  /// or value than they require. For more than 64 lengths, lengths() changes its code to
+  /// unsupported.
   using Fault = std::function<Error()>;
   /// Returns the value of a non-negative integer of at most 63 bits.
   std::uint64_t natural(std::uint32_t id, const Fault& fault) const;
@@ -61,22 +63,23 @@ struct PickleGraph {
 
 struct PickleLimits {
   std::size_t max_nodes = 20'000'000;  ///< also limits the memo's entries and the changes
-  /// Limits the nesting of nodes, and that of containers under construction. Cycles are not
-  /// followed: inside itself, a node counts as one without items. In a graph with cycles, some
-  /// paths may be longer than the limit, so recursive readers need their own.
+  /// Maximum nesting depth of nodes, and maximum number of marks on the stack. When the depth is
+  /// measured, a node inside itself counts as empty. In a graph with cycles, some paths may still
+  /// be longer than the limit, so recursive readers need a limit of their own.
   std::size_t max_depth = 1000;
   std::size_t max_integer_bytes = 1024;  ///< of a single integer
 };
 
-/// Reads the pickle at the start of `bytes`. `where` names the pickle in messages. Never recurses.
-/// Throws Error(corrupt) "<where>: <what>: expected ..., found ... at byte N". Throws
-/// Error(unsupported) for a protocol above 5, for out-of-band buffers, for BUILD of a value that is
-/// not an object, and for a pickle that exceeds `limits`.
+/// Reads the pickle at the start of `bytes`, without recursion. `where` names the pickle in
+/// messages. Throws Error(corrupt) "<where>: <what>: expected ..., found ... at byte N" for an
+/// invalid pickle. Throws Error(unsupported) for a protocol above 5, for out-of-band buffers, for
+/// BUILD of a value that is not an object, and for a pickle that exceeds `limits`.
 PickleGraph read_pickle(std::string_view bytes, const base::Where& where,
                         const PickleLimits& limits = {});
 
-/// Like read_pickle(), but on an Error stores its message in `problem` and returns the nodes made
-/// until then, with a meaningless `root`: a program that unpickles `bytes` may execute all of them.
+/// Like read_pickle(), but if that throws an Error, stores its message in `problem` and returns the
+/// nodes created before the error, with a meaningless `root`. A program that unpickles `bytes` may
+/// execute these nodes before it detects the error.
 PickleGraph read_pickle_prefix(std::string_view bytes, const base::Where& where,
                                std::string& problem, const PickleLimits& limits = {});
 

@@ -23,13 +23,13 @@
 
 namespace tenfold::codecs {
 
-/// Throws Error(unsupported) if the longest path from the root has more than max_depth nodes. May
-/// miss longer paths in a graph with cycles.
+/// Throws Error(unsupported) if a path from the root has more than max_depth nodes. In a graph with
+/// cycles, may not detect all such paths.
 void require_pickle_depth(const PickleGraph& graph, const base::Where& where,
                           const PickleLimits& limits);
 
-/// The state of the machine: the bytes, the stack with its marks, the memo and the nodes created so
-/// far.
+/// The state of PickleMachine: the input bytes, the stack with its marks, the memo, and the nodes
+/// created so far.
 class PickleState {
  public:
   PickleState(std::string_view bytes, const base::Where& where, const PickleLimits& limits)
@@ -79,7 +79,8 @@ class PickleState {
     }
     return value;
   }
-  /// Reads a size or extension code of 4 bytes, which is signed in Python. Refuses a negative one.
+  /// Reads a size or extension code of 4 bytes. Python reads it as a signed integer, so a negative
+  /// value is refused.
   std::uint64_t size_of_int32() {
     const std::uint64_t size = unsigned_of(4);
     if (size > 0x7fffffff) corrupt("a size or extension code is negative", "at least 0", "less");
@@ -94,7 +95,7 @@ class PickleState {
   }
 
   // Nodes.
-  /// Pushes the id of the node that is added next.
+  /// Pushes the ID of the next node. The caller must then add this node to the graph.
   void push_next() {
     if (graph_.nodes.size() >= limits_.max_nodes) {
       unsupported("too many values", fmt::format("at most {}", limits_.max_nodes), "more");
@@ -150,7 +151,7 @@ class PickleState {
     known = stack_.back();
   }
 
-  // Stack. Values below the innermost mark cannot be reached.
+  // Stack. Opcodes cannot access values below the topmost mark.
   std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   void push(std::uint32_t id) { stack_.push_back(id); }
   void require(std::size_t count) const {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t kBillion = 1'000'000'000;
 
-/// Returns the decimal digits of a magnitude in little-endian 32-bit words.
+/// Returns the decimal digits of a non-negative integer, given as 32-bit words, the lowest first.
 std::string decimal(std::vector<std::uint32_t> words) {
   std::string digits;
   while (!words.empty()) {
@@ -58,8 +58,8 @@ std::optional<std::uint32_t> hexadecimal(std::string_view text, std::size_t coun
   return value;
 }
 
-/// Decodes the escape at the start of `rest` (after its backslash), appends the result and removes
-/// the escape from `rest`. Returns false if it is invalid.
+/// Decodes an escape sequence. `rest` starts after its backslash. Appends the result to `into` and
+/// removes the sequence from `rest`. Returns false if the sequence is invalid.
 bool unescape(std::string_view& rest, std::string& into) {
   constexpr std::string_view kLetters = "\\'\"abfnrtv";
   constexpr std::string_view kMeanings = "\\'\"\a\b\f\n\r\t\v";
@@ -103,7 +103,7 @@ PickleInteger pickle_integer(std::string_view bytes) {
     }
     return {static_cast<std::int64_t>(value), {}};
   }
-  // The magnitude of a negative number: the two's complement.
+  // The magnitude of a negative number is the two's complement of its bytes.
   std::vector<std::uint32_t> words((bytes.size() + 3) / 4);
   std::uint32_t carry = negative ? 1 : 0;
   for (std::size_t i = 0; i < words.size() * 4; ++i) {
@@ -170,7 +170,8 @@ std::optional<std::string> pickle_raw_unicode(std::string_view text) {
   while (!text.empty()) {
     const bool escape = text.size() > 1 && text[0] == '\\' && (text[1] == 'u' || text[1] == 'U');
     if (!escape) {
-      // A backslash that starts no escape is literal, and so is a second one after it.
+      // A backslash that does not start an escape is literal. If a second one follows it directly,
+      // that is literal too, even before a "u".
       const std::size_t count = text.starts_with("\\\\") ? 2 : 1;
       for (std::size_t i = 0; i < count; ++i) {
         append_utf8(value, static_cast<unsigned char>(text[i]));

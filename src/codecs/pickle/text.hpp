@@ -7,7 +7,8 @@
 
 namespace tenfold::codecs {
 
-// Encodings of numbers and strings in pickles. An invalid one gives nullopt instead of an error.
+// Decoders of numbers and strings in pickles. Those that return an optional return nullopt for
+// invalid input; none throws an Error.
 
 /// An integer of any size: its value if int64 holds it, its decimal digits otherwise.
 struct PickleInteger {

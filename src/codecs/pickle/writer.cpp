@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::size_t kMaxLongBytes = 255;
 
-/// Encodes decimal digits as the shortest little-endian two's complement; nullopt if it exceeds the
-/// maximum size of LONG1.
+/// Encodes a decimal integer as the shortest little-endian two's complement. Returns nullopt if the
+/// result exceeds the maximum size of LONG1.
 std::optional<std::string> long_bytes(std::string_view digits) {
   const bool negative = digits.starts_with('-');
   if (negative) digits.remove_prefix(1);

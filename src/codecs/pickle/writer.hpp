@@ -9,8 +9,9 @@
 namespace tenfold::codecs {
 
 /// Writes a pickle of protocol 2, using only opcodes that torch.load(weights_only=True) accepts.
-/// Calls push values on the machine's stack; containers begin before their items and end after
-/// them. The caller must make sure that the calls form one value.
+/// Each call writes opcodes that push or change values on the unpickler's stack. A container is
+/// written as its begin call, its items and its end call. The caller must make sure that exactly
+/// one value remains on the stack.
 class PickleWriter {
  public:
   PickleWriter();
@@ -19,12 +20,14 @@ class PickleWriter {
   void boolean(bool value) { put(value ? '\x88' : '\x89'); }
   void integer(std::int64_t value);
   /// Writes an integer, given as decimal digits with an optional '-'. If it takes more than 255
-  /// bytes, writes nothing and returns false: torch accepts no opcode for larger ones.
+  /// bytes, writes nothing and returns false: torch.load(weights_only=True) accepts no opcode for
+  /// larger integers.
   bool big_integer(std::string_view digits);
   void number(double value);
   /// Writes WTF-8 of less than 4 GiB: lone surrogates are written as Python writes them.
   void text(std::string_view value);
-  /// Writes a frequent string once; repetitions refer to it by the memo.
+  /// Writes a string that may occur often: the first time in full, later as a reference to the
+  /// memo.
   void known_text(std::string_view value);
 
   void begin_list() { put("](", 2); }
@@ -37,16 +40,16 @@ class PickleWriter {
   void begin_ordered_dict();
   void end_ordered_dict() { put('u'); }
 
-  /// Writes a class or function by name; repetitions refer to it by the memo.
+  /// Writes a class or function by name: the first time in full, later as a reference to the memo.
   void global(std::string_view module, std::string_view name);
-  /// Calls the value below the topmost tuple with that tuple as arguments.
+  /// Writes a call: the topmost value is the tuple of arguments, the value below it the callable.
   void call() { put('R'); }
-  /// Makes an object of the topmost class, without arguments.
+  /// Replaces the topmost value, a class, by a new object of this class, created without arguments.
   void new_object() { put(")\x81", 2); }
   /// Sets the topmost value, such as a dict of attributes, as the state of the object below it
   /// (BUILD).
   void set_attributes() { put('b'); }
-  /// Makes the topmost value the persistent ID of something outside the pickle.
+  /// Replaces the topmost value, a persistent ID, by the object outside the pickle that it names.
   void persistent() { put('Q'); }
 
   /// Stores the topmost value in the memo and returns its slot. push() pushes that value again.

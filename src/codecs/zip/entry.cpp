@@ -16,7 +16,7 @@
 #include "codecs/zip/entry_start.hpp"
 #include "codecs/zip/zip.hpp"
 
-// The bytes of one entry: read, inflated, and compared with their CRC-32.
+// Reads and inflates the bytes of one entry, and compares them with the entry's CRC-32.
 
 namespace tenfold::codecs {
 namespace {
@@ -75,7 +75,8 @@ void read_unchecked(const ZipInput& input, const ZipEntry& entry, std::span<std:
   }
 }
 
-/// Throws if all deflated bytes gave another number of bytes than declared, or are not complete.
+/// Throws if the number of inflated bytes differs from the declared size, or if the deflated data
+/// is truncated.
 void require_whole(const ZipInput& input, const ZipEntry& entry, std::uint64_t num_made,
                    const StreamDecoder& decoder) {
   if (num_made != entry.size_bytes) {
@@ -92,7 +93,7 @@ void require_whole(const ZipInput& input, const ZipEntry& entry, std::uint64_t n
   }
 }
 
-/// Inflates in chunks, because a small file can expand to more than memory.
+/// Inflates in chunks, because a small entry can expand to more than the available memory.
 void check_inflating(const ZipInput& input, const ZipEntry& entry, const UsePiece& use) {
   const auto decoder = deflate_decoder(input.where.at("entry " + base::quote(entry.name)));
   std::vector<std::byte> deflated(kChunkBytes);
@@ -161,8 +162,9 @@ std::vector<std::byte> read_zip_entry_start(const ZipInput& input, const ZipEntr
     if (wanted > 0) input.read(entry.data_offset, start);
     return start;
   }
-  // Not libdeflate: it needs all deflated bytes at once, and omits a match or a stored block that
-  // does not fit. The byte more than wanted shows data beyond the declared size.
+  // Use zlib here: libdeflate needs all deflated bytes at once, and writes no part of a match or
+  // stored block that does not fit into the output. The extra output byte detects data beyond the
+  // declared size.
   start.resize(wanted + 1);
   const auto decoder = deflate_decoder(input.where.at("entry " + base::quote(entry.name)));
   std::vector<std::byte> deflated(
@@ -183,7 +185,7 @@ std::vector<std::byte> read_zip_entry_start(const ZipInput& input, const ZipEntr
     waiting = waiting.subspan(step.consumed);
     num_made += step.produced;
   }
-  // Otherwise there is more of the entry, which is not checked.
+  // If bytes of the entry remain, its size cannot be checked.
   const bool is_end = num_made < start.size() || wanted == entry.size_bytes;
   if (is_end) require_whole(input, entry, num_made, *decoder);
   start.resize(wanted);
@@ -199,8 +201,8 @@ void require_crc32(const ZipInput& input, const ZipEntry& entry, std::uint32_t f
 }
 
 void check_zip_entry(const ZipInput& input, const ZipEntry& entry, const UsePiece& use) {
-  // Entries of up to 64 MiB, deflated and inflated, are inflated in one call, which is twice as
-  // fast.
+  // Inflate a deflated entry in one call, which is twice as fast, if neither its stored nor its
+  // inflated size exceeds 64 MiB.
   constexpr std::uint64_t kMaxBytesAtOnce = std::uint64_t{64} << 20U;
   if (entry.method == ZipMethod::deflated) {
     if (std::max(entry.size_bytes, entry.stored_bytes) > kMaxBytesAtOnce) {

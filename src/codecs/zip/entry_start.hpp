@@ -9,9 +9,9 @@ namespace tenfold::codecs {
 
 inline constexpr std::size_t kMaxZipStartBytes = std::size_t{64} << 10U;
 
-/// Reads the first `max_bytes` of the entry, or all bytes if there are fewer; at most
-/// kMaxZipStartBytes. Reads only the start of a large deflated entry, and does not check the
-/// CRC-32. Throws Error(corrupt).
+/// Returns the first `max_bytes` bytes of the entry, or all bytes if there are fewer, but at most
+/// kMaxZipStartBytes. Reads only the start of a large entry. Does not check the CRC-32. Throws
+/// Error(corrupt) if the entry cannot be inflated.
 std::vector<std::byte> read_zip_entry_start(const ZipInput& input, const ZipEntry& entry,
                                             std::size_t max_bytes);
 

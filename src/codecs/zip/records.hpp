@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
-// Internal to the codec: the records of a zip archive (PKWARE's APPNOTE 6.3), for reader and
-// writer.
+// Internal to the codec: the records of a zip archive (PKWARE's APPNOTE 6.3), for the reader
+// and the writer.
 
 namespace tenfold::codecs {
 

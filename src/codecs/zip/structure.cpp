@@ -25,7 +25,8 @@ class StructureHash {
  public:
   explicit StructureHash(const ZipInput& input) : input_(input) {}
 
-  /// Adds the bytes [begin, end). `crcs` are the offsets of CRC-32s in them, ascending.
+  /// Adds the bytes [begin, end) of the archive. `crcs`: the offsets of the CRC-32s in this range
+  /// within the archive, in ascending order.
   void add(std::uint64_t begin, std::uint64_t end, std::span<const std::uint64_t> crcs) {
     while (begin < end) {
       const auto count =

@@ -6,11 +6,12 @@
 
 #include "codecs/zip/zip.hpp"
 
-// The checksum of an archive's structure: of all bytes that are not entry data, and so not covered
-// by a CRC-32. It is stored in the archive comment, which zip readers ignore.
+// The checksum of an archive's structure covers all bytes outside the entries' data, which is
+// covered by the CRC-32s. It is stored in the archive comment, which zip readers ignore and which
+// the checksum does not cover.
 //
-// The CRC-32s in the headers are hashed as zeros: they are checked against the entries' bytes, and
-// writes to a shared mapping (`r+`) change them. The comment itself is not included.
+// The CRC-32s in the headers are hashed as zeros, because writes to a shared mapping (`r+`) change
+// them. They are checked against the entries' bytes instead.
 
 namespace tenfold::codecs {
 
@@ -19,14 +20,14 @@ inline constexpr std::uint64_t kZipStructureCommentBytes = 29;
 /// Returns the archive comment for a checksum: `tenfold_xxh3 <16 hexadecimal digits>`.
 std::string zip_structure_comment(std::uint64_t checksum);
 
-/// Returns the XXH3 of the structure, which is read from `input`. The local headers of `directory`
-/// must have been read.
+/// Returns the XXH3 of the structure, which is read from `input`. The local headers of the entries
+/// in `directory` must have been read before.
 std::uint64_t zip_structure_checksum(const ZipInput& input, const ZipDirectory& directory);
 
-/// Returns the correct comment if the archive's comment is one of tenfold and wrong: the comment or
-/// the structure is damaged. A comment is one of tenfold if it has the same length as the correct
-/// one, and the same first word or digits. Returns nullopt if the comment is correct or not one of
-/// tenfold.
+/// Returns the correct comment if the archive has a wrong one from tenfold, which means that the
+/// comment or the structure is damaged. Returns nullopt if the comment is correct or not from
+/// tenfold. A comment is from tenfold if it has the length of the correct comment and either its
+/// first word or its digits.
 std::optional<std::string> corrected_zip_comment(const ZipInput& input,
                                                  const ZipDirectory& directory);
 

@@ -125,7 +125,8 @@ std::string central_header(const ZipItem& item, std::uint64_t header_offset) {
       .take();
 }
 
-/// The records after a directory of `bytes` bytes at `offset`, without the archive comment.
+/// Returns the end records that follow a directory of `bytes` bytes at `offset`, without the
+/// archive comment.
 std::string end_records(std::uint64_t entries, std::uint64_t bytes, std::uint64_t offset) {
   Record record;
   const bool wide = entries >= kFull16 || bytes >= kFull32 || offset >= kFull32;

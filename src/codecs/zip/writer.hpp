@@ -23,8 +23,8 @@ struct ZipItem {
 
 inline constexpr std::uint32_t kMaxZipAlignment = 1U << 15U;
 
-/// The layout of an archive. The place of an item does not depend on later items, so its bytes can
-/// be written before the next item is added.
+/// The layout of an archive. The position of an item does not depend on later items, so its bytes
+/// can be written before the next item is added.
 ///
 ///   local header, bytes of item 0      the headers have true sizes and CRCs, so no descriptors
 ///   local header, bytes of item 1      follow; padding in their extra fields aligns the bytes

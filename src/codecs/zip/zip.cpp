@@ -22,20 +22,21 @@
 #include "base/text.hpp"
 #include "codecs/zip/records.hpp"
 
-// The directory of a zip archive, read from its end: end records, central headers, local headers.
-// entry.cpp reads the entries.
+// Reads the directory of a zip archive: the end records at the end of the file, then the central
+// headers, then the local headers. entry.cpp reads the bytes of entries.
 
 namespace tenfold::codecs {
 namespace {
 
-/// Local headers at most this far apart are read in one call: small entries need no call each, and
-/// the bytes of large entries are not read.
+/// Maximum gap between local headers that are read in one call. So small entries need no call each,
+/// and the bytes of large entries are not read.
 constexpr std::uint64_t kMaxGapBytes = 4096;
 constexpr std::uint64_t kWindowBytes = 65536;
-/// Maximum size of the extra fields of most entries: zip64's, and padding to a multiple of 64.
+/// Size that the extra fields of most entries do not exceed: the zip64 field, and padding that
+/// aligns the entry's bytes to a multiple of 64.
 constexpr std::uint64_t kUsualExtraBytes = 96;
 
-/// Names come from files: without a random seed, a hostile file could make all of them collide.
+/// Uses a random seed, so that a hostile file cannot contain names that all collide.
 std::uint64_t hash_of(std::string_view name) {
   return base::xxh3_seeded(std::as_bytes(std::span(name)), base::hash_seed());
 }
@@ -180,7 +181,8 @@ ZipEnd ZipDirectoryReader::read_end() const {
                   " bytes")
         .found(end.entries, " in ", end.directory_bytes);
   }
-  // Bytes that precede the archive would shift its parts, and make the offsets ambiguous.
+  // Refuse other bytes before the archive: they would shift its parts, so that offsets would be
+  // ambiguous.
   if (!base::range_fits(end.directory_offset, end.directory_bytes, end.directory_end) ||
       end.directory_offset + end.directory_bytes != end.directory_end) {
     throw corrupt()
@@ -196,8 +198,8 @@ void ZipDirectoryReader::read_zip64_end(ZipEnd& end, std::uint64_t record_at) co
   const std::string locator = record_at < kZip64LocatorBytes
                                   ? std::string()
                                   : bytes_at(record_at - kZip64LocatorBytes, kZip64LocatorBytes);
-  // Without a zip64 locator, the greatest values (65,535 entries, 0xffffffff bytes) are the true
-  // ones.
+  // Without a zip64 locator, the maximum values in the end record (65,535 entries, 0xffffffff
+  // bytes) are true values. With one, they refer to the zip64 end record.
   if (locator.empty() || little(locator, 0, 4) != kZip64LocatorSignature) return;
   const std::uint64_t at = little(locator, 8, 8);
   if (little(locator, 4, 4) != 0 || little(locator, 16, 4) > 1) {
@@ -263,7 +265,8 @@ ZipDirectory ZipDirectoryReader::read_central_headers() {
 }
 
 std::string ZipDirectoryReader::directory_text(const ZipEnd& end) const {
-  // A header takes at least 46 bytes, so this limits the allocation by the size of the file.
+  // A central header takes at least 46 bytes, so this check limits the memory that is allocated for
+  // entries by the size of the file.
   if (end.entries > end.directory_bytes / kCentralBytes) {
     throw corrupt()
         .part("directory")
@@ -483,8 +486,8 @@ void ZipDirectoryReader::read_local_header(ZipEntry& entry, std::uint64_t limit)
   read_local(entry);
 }
 
-/// Returns those of the bytes [offset, offset + size) that are before the limit. They are valid
-/// until the next call. `offset` must not exceed the limit.
+/// Returns the part of the bytes [offset, offset + size) that is before `limit_`, which `offset`
+/// must not exceed. The result is valid until the next call.
 std::string_view ZipDirectoryReader::near_headers(std::uint64_t offset, std::size_t size) {
   const bool inside =
       offset >= window_at_ && base::range_fits(offset - window_at_, size, window_.size());
@@ -502,8 +505,8 @@ std::string_view ZipDirectoryReader::near_headers(std::uint64_t offset, std::siz
   return window_.substr(static_cast<std::size_t>(offset - window_at_), size);
 }
 
-/// Reuses the memory and does not zero it first: most of a file of small entries passes
-/// through it.
+/// Reads a window of the file. Reuses its memory without zeroing it first, because most bytes of a
+/// file of small entries pass through the window.
 void ZipDirectoryReader::read_window(std::uint64_t offset, std::size_t size) {
   if (size > window_capacity_) {
     window_capacity_ = std::max<std::size_t>(size, kWindowBytes + kMaxGapBytes);
@@ -522,7 +525,8 @@ void ZipDirectoryReader::read_local(ZipEntry& entry) {
         .expected(kLocalBytes, " bytes before byte ", limit_)
         .found("byte ", entry.header_offset);
   }
-  // The name nearly always equals that of the directory, so read header and name at once.
+  // The name in the local header nearly always equals the name in the directory, so read both the
+  // header and the name at once.
   const std::uint64_t wanted =
       std::min<std::uint64_t>(kLocalBytes + entry.name.size(), limit_ - entry.header_offset);
   const std::string_view local =
@@ -601,8 +605,8 @@ void ZipDirectoryReader::compare_local_sizes(const ZipEntry& entry, std::string_
   agree("size", entry.size_bytes, size);
 }
 
-/// Returns the size of the data descriptor after the entry's bytes. It has an optional signature,
-/// and sizes of 32 or 64 bits; the format does not declare which.
+/// Returns the size of the data descriptor after the entry's bytes. A descriptor may have a
+/// signature, and its sizes have 32 or 64 bits; the format does not declare which.
 std::uint64_t ZipDirectoryReader::descriptor_bytes(const ZipEntry& entry, std::uint64_t next) {
   const std::uint64_t offset = entry.data_offset + entry.stored_bytes;
   const std::string_view text =

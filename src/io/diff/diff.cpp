@@ -162,10 +162,10 @@ class Descent {
   std::string place_;
 };
 
-/// Describes the first difference of two unequal values without OrderedDicts, whose short_json()
-/// may be equal. Returns its dotted name and value in both, and its type if JSON does not
-/// distinguish it: "layers.900: 7" and "layers.900: 8", "tuple [1]" and "list [1]", "b: 2" and
-/// "b: nothing".
+/// Describes the first difference between two unequal values, whose short_json() may be equal. The
+/// values must not contain OrderedDicts. Returns one description for each value: the dotted name
+/// and what is there, with its type if JSON does not distinguish the two types. Examples:
+/// "layers.900: 7" and "layers.900: 8", "tuple [1]" and "list [1]", "b: 2" and "b: nothing".
 JsonDifference json_difference(const Value& a, const Value& b) { return Descent().compare(a, b); }
 
 constexpr std::size_t kUnmatched = static_cast<std::size_t>(-1);
@@ -186,8 +186,9 @@ struct Place {
   bool is_unread = false;
 };
 
-/// True for a node whose content is not loaded: a persistent id outside of a tensor in a pickle
-/// (usually a storage), or an entry of a bundle that is refused and is not a regular file.
+/// True for a node whose content is not loaded: a persistent ID in a pickle that is not part of a
+/// tensor (usually a storage), or an entry of a bundle that tenfold cannot read and that is not a
+/// regular file.
 bool is_unread(const TensorDict& node) {
   const NodeInfo& info = node.info();
   return (info.kind == NodeKind::opaque && info.class_name == "persistent id") ||
@@ -248,8 +249,9 @@ class Side {
   std::vector<Place> places;
 
  private:
-  /// Converts containers of JSON values, in any format, to one JSON value. Returns nothing, and
-  /// fills the lists, for other nodes.
+  /// Returns a node below the root as one JSON value if it is a container of JSON values only. So
+  /// the result does not depend on whether the format stores a container as a node or as one value.
+  /// For other nodes, returns nullopt and adds the node and its entries to the lists.
   std::optional<Value> visit(const TensorDict& node) {
     if (path_.size() > kMaxDepth) {
       throw base::invalid_argument()
@@ -314,8 +316,8 @@ class Side {
   KeyPath path_;
 };
 
-/// Matches entries by path first, so that a key with dots is not matched with a nested key of the
-/// same dotted name if there is an exact match.
+/// Matches entries by path first, and the remaining ones by dotted name. So a key with dots matches
+/// a nested entry of the same dotted name only if neither has an exact match.
 void match(Side& a, Side& b) {
   std::map<KeyPath, std::size_t> by_path;
   for (std::size_t j = 0; j < b.entries.size(); ++j) by_path.emplace(b.entries[j].path, j);
@@ -343,9 +345,10 @@ bool starts_with(const KeyPath& path, const KeyPath& start) {
   return path.size() >= start.size() && std::equal(start.begin(), start.end(), path.begin());
 }
 
-/// Compares nodes. Reports nodes that are in both trees and differ or are not read, and the topmost
-/// nodes that exist in only one tree although the other tree has their entries (for example under a
-/// flat name). A node without entries is treated as an entry.
+/// Compares nodes. Reports a node that is in both trees as changed if it differs or is not read.
+/// Reports a node that is in only one tree as changed if the other tree has some of its entries
+/// (for example under flat names), but not the missing nodes below it. If such a node has no
+/// entries, it is reported as an added or removed entry.
 class NodeComparison {
  public:
   explicit NodeComparison(DiffReport& report) : report_(report) {}
@@ -404,8 +407,9 @@ bool is_same_json(NonTensor a, NonTensor b) {
   return a == b;
 }
 
-/// The change if two entries differ in type, shape or JSON value. Empty for equal JSON values, and
-/// if only dtypes and values of tensors are left to compare.
+/// Returns the change if two entries differ in type, shape or JSON value. Returns nullopt for equal
+/// JSON values, and for two tensors of the same shape, whose dtypes and values compare_values()
+/// compares.
 std::optional<Change> plain_change(const Entry& a, const Entry& b) {
   Change change;
   change.key = dotted(a.path);
@@ -446,7 +450,7 @@ void require_tolerance(const char* argument, double value) {
       .found(to_json(Value(value)));
 }
 
-/// Compares the entries of both trees; changes are in the order of `a`.
+/// Compares the entries of both trees. Reports changes in the order of the entries of `a`.
 void compare_entries(const Side& a, const Side& b, const DiffOptions& options, DiffReport& report) {
   std::vector<LeafPair> pairs;
   std::vector<std::size_t> pair_of(a.entries.size(), kUnmatched);

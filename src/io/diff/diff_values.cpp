@@ -30,13 +30,13 @@ constexpr std::uint64_t kElementsPerTask = std::uint64_t{1} << 20;
 constexpr std::uint64_t kElementsPerRead = std::uint64_t{1} << 15;
 constexpr std::size_t kBlockElements = 1024;  ///< elements compared at a time: doubles stay in L1
 
-/// Squares of larger (or smaller) doubles may overflow (or underflow), so their sums need long
-/// double.
+/// The squares of doubles above the first limit may overflow, and those below the second may
+/// underflow, so their sums need long double.
 constexpr double kLargeForSquares = 1e140;
 constexpr double kSmallForSquares = 1e-140;
 
-/// Statistics of a run of values. The sums of squares are long double, because double lacks the
-/// range.
+/// Statistics of a run of pairs of values. The sums of squares are long double, because they can
+/// exceed the range of double.
 struct Sums {
   std::uint64_t num_different = 0;
   double max_abs = 0;
@@ -60,8 +60,8 @@ struct Sums {
 struct Tolerance {
   double rtol = 0;
   double atol = 0;
-  /// Compares the magnitude of a difference with the tolerance for `b`, which is NaN if `rtol` is
-  /// infinite and `b` is 0.
+  /// True if a difference of that magnitude is within the tolerance for `b`. If `rtol` is infinite
+  /// and `b` is 0, the tolerance is NaN, and only a difference of 0 is allowed.
   bool allows(double difference, double b) const noexcept {
     return difference == 0 || difference <= atol + rtol * std::abs(b);
   }
@@ -116,7 +116,9 @@ struct Piece {
   }
 };
 
-/// Handles a pair in which a number is not finite: excludes both numbers from the statistics.
+/// Handles two numbers that are not both finite. Sets `same` to whether they are equal or both NaN;
+/// if not, the statistics become infinite. Sets the numbers and the difference to 0, which excludes
+/// them from the sums.
 void compare_non_finite(double& a, double& b, double& difference, bool& same, Sums& sums) {
   same = (std::isnan(a) && std::isnan(b)) || a == b;
   if (!same) sums.infinite = true;
@@ -127,8 +129,8 @@ void compare_non_finite(double& a, double& b, double& difference, bool& same, Su
 /// but would link a symbol of glibc 2.35, so that the library would not load with an older glibc.
 double magnitude_of(double real, double imag) { return std::abs(std::complex<double>(real, imag)); }
 
-/// Compares the numbers of a chunk. A complex number is stored as two consecutive numbers, and
-/// compared by the magnitude of the difference.
+/// Compares the numbers of a chunk. A complex number is stored as two consecutive doubles, and the
+/// magnitude of the complex difference is compared with the tolerance.
 void compare_numbers(Piece& piece, bool are_complex, const Tolerance& tolerance, Sums& sums) {
   const std::size_t step = are_complex ? 2 : 1;
   for (std::size_t i = 0; i < piece.a.size(); i += step) {
@@ -155,7 +157,7 @@ void compare_numbers(Piece& piece, bool are_complex, const Tolerance& tolerance,
   piece.add_to(sums);
 }
 
-/// Compares integers of one type exactly, which doubles would not.
+/// Compares integers of one type exactly. Doubles cannot represent all 64-bit integers.
 template <class T>
 void compare_integers(std::span<const std::byte> a_bytes, std::span<const std::byte> b_bytes,
                       Piece& piece, const Tolerance& tolerance, Sums& sums) {
@@ -180,7 +182,8 @@ void compare_integers(std::span<const std::byte> a_bytes, std::span<const std::b
   piece.add_to(sums);
 }
 
-/// Converts `bytes` to numbers, two for a complex one. `values` must have space for all.
+/// Converts the elements in `bytes` to doubles: two per element if `as_complex`, the real and the
+/// imaginary part. `values` must have space for all of them.
 void numbers_of(DType dtype, bool as_complex, std::span<const std::byte> bytes,
                 std::span<double> values) {
   if (as_complex) {
@@ -235,7 +238,8 @@ std::uint64_t bytes_of(const std::vector<LeafPair>& pairs, std::span<const Task>
   return total;
 }
 
-/// Calls `use` with pieces of the same elements of both tensors, until `use` returns false.
+/// Reads the elements of `task` from both tensors piece by piece. Calls `use` with the bytes of
+/// both pieces, until `use` returns false.
 template <class Use>
 void for_each_piece_of_both(const LeafPair& pair, const Task& task, const Use& use) {
   const std::size_t item_a = itemsize(pair.a.dtype());
@@ -263,7 +267,8 @@ bool bytes_agree(const LeafPair& pair, const Task& task) {
   return agree;
 }
 
-/// The pairs among `chosen` whose bytes differ. The tensors of each chosen pair have one dtype.
+/// Returns the pairs among `chosen` whose bytes differ. Both tensors of a chosen pair must have the
+/// same dtype.
 std::vector<std::size_t> differing_pairs(const std::vector<LeafPair>& pairs,
                                          const std::vector<std::size_t>& chosen,
                                          const DiffOptions& options) {
@@ -317,7 +322,8 @@ PairDifference difference_of(const Sums& sums) {
   difference.max_abs = sums.max_abs;
   const long double norm_a = std::sqrt(sums.squares_a);
   const long double norm_b = std::sqrt(sums.squares_b);
-  // If all values of `a` are zero, the relative difference is infinite, or zero if `b` equals `a`.
+  // If all values of `a` are zero, the relative difference is 0 if those of `b` are too, and
+  // infinite otherwise.
   difference.rel_l2 = sums.squares_difference == 0
                           ? 0
                           : static_cast<double>(std::sqrt(sums.squares_difference) / norm_a);
@@ -328,7 +334,8 @@ PairDifference difference_of(const Sums& sums) {
   return difference;
 }
 
-/// False for float4_e2m1fn_x2 against another dtype, because the number of values differs.
+/// False if exactly one dtype is float4_e2m1fn_x2, which stores two values per element: the tensors
+/// then have different numbers of values.
 bool has_figures(const LeafPair& pair) {
   const bool packed_a = pair.a.dtype() == DType::float4_e2m1fn_x2;
   const bool packed_b = pair.b.dtype() == DType::float4_e2m1fn_x2;

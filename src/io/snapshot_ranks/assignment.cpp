@@ -101,7 +101,7 @@ class Assigner {
     }
   }
 
-  /// Checks that the boxes cover each element exactly once, as readers of shards require.
+  /// Throws unless the boxes cover each element exactly once, as readers of shards require.
   void require_cover(const std::string& path, const ShardedCandidate& tensor,
                      const Holders& holders) const {
     std::vector<TensorPiece> pieces;
@@ -117,8 +117,8 @@ class Assigner {
     }
   }
 
-  /// A unit of work: a chunk, or an entry without chunks, together with all entries over the same
-  /// bytes.
+  /// A unit of work for one rank: a chunk or an entry without chunks, together with all entries
+  /// that share its bytes.
   struct Unit {
     std::uint64_t size = 0;
     std::size_t piece = 0;
@@ -155,7 +155,8 @@ class Assigner {
     }
   }
 
-  /// Adds the bytes of entries that are marked as replicated, but not on all ranks.
+  /// Adds to the load of each rank the entries that it marked as replicated but that are missing on
+  /// other ranks, because the rank writes them itself.
   void add_unshared() {
     for (const Outline& outline : outlines_) {
       std::unordered_set<std::string_view> groups;

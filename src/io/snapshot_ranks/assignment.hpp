@@ -20,9 +20,9 @@ struct Shared {
 
 /// Assigns each chunk of an entry that is replicated on all ranks to the rank with the fewest bytes
 /// so far, and each box that several ranks have to the one of them with the fewest bytes. Entries
-/// with the same bytes go to one rank. Throws Error(invalid_argument) if replicated entries of one
-/// path differ in their Candidate::description or the sizes of their chunks, if shards of one path
-/// do not belong to one tensor, or if the boxes of a tensor overlap or do not cover it.
+/// that share bytes go to one rank. Throws Error(invalid_argument) if the replicated entries at one
+/// path have different Candidate::description or different sizes of chunks, if the shards at one
+/// path do not belong to one tensor, or if the boxes of a tensor overlap or do not cover it.
 Shared share_work(const std::string& where, const std::vector<Outline>& outlines);
 
 }  // namespace tenfold::detail::snapshot_ranks

@@ -98,8 +98,8 @@ class Merger {
   }
 
  private:
-  /// Throws for an entry of which the receipts lack parts. `writers`: the ranks whose receipts
-  /// should have them.
+  /// Throws because the receipts lack the entry at `path` or a part of it. `writers`: the ranks
+  /// whose receipts should contain it.
   [[noreturn]] void fail(const std::string& path, std::vector<std::int64_t> writers) const {
     std::ranges::sort(writers);
     const auto repeated = std::ranges::unique(writers);
@@ -145,8 +145,9 @@ class Merger {
     }
   }
 
-  /// Adds the notes of one rank. Paths in the notes begin with the rank, so they are unique. The
-  /// metadata belongs to the tree of all ranks: the first rank that has a key decides.
+  /// Adds the notes document of one rank. Paths in the document begin with the rank, so they are
+  /// unique. Metadata has no paths, because it belongs to the tree of all ranks: for each key, the
+  /// value of the first rank that has the key is used.
   void add_notes(Value notes, const std::string& where) {
     auto* document = std::get_if<Value::Object>(&notes.data());
     if (document == nullptr) return;
@@ -169,12 +170,12 @@ class Merger {
     }
   }
 
-  /// Returns `known`, a member of the notes of earlier ranks, as `Type`. Throws Error(corrupt) if
-  /// it is of another type.
+  /// Returns `known`, a member of the merged notes of earlier ranks, as `Type`. Throws
+  /// Error(corrupt) if it has another type.
   template <class Type>
   static Type& same_type(Value& known, const std::string& where) {
     if (auto* held = std::get_if<Type>(&known.data())) return *held;
-    throw base::corrupt(where).part("notes").expected("members of one type on all ranks");
+    throw base::corrupt(where).part("notes").expected("members of the same type on all ranks");
   }
 
   using Members = std::vector<std::pair<std::string, Value>>;

@@ -24,7 +24,7 @@ struct Receipt {
   std::string notes;      ///< as in `%notes.json`; may be empty
 
   std::string to_text() const;
-  /// Parses to_text(). Throws Error(invalid_argument) for any other string.
+  /// Parses the result of to_text(). Throws Error(invalid_argument) for any other string.
   static Receipt parse(std::string_view text);
 };
 

@@ -19,7 +19,7 @@
 
 namespace tenfold::detail::snapshot_ranks {
 
-/// Throws the Error(invalid_argument) for a string that is not a message of that kind.
+/// Throws the Error(invalid_argument) for a string that is not a message of `kind`.
 [[noreturn]] inline void refuse_message(std::string_view kind) {
   throw base::invalid_argument()
       .part(kind)
@@ -27,8 +27,9 @@ namespace tenfold::detail::snapshot_ranks {
       .found("another string");
 }
 
-/// Parses `text`, checks that it is a message of that kind, and returns read(its object). Throws
-/// the error of refuse_message() if a step fails, also if `read` throws an Error.
+/// Parses `text`, checks that it is a message of `kind`, calls `read` with the object and returns
+/// the result. If any of these steps throws an Error, `read` included, throws the error of
+/// refuse_message() instead.
 template <class Read>
 auto read_message(std::string_view kind, std::string_view text, const Read& read) {
   try {
@@ -42,7 +43,7 @@ auto read_message(std::string_view kind, std::string_view text, const Read& read
   refuse_message(kind);
 }
 
-/// Decodes a string in base64. Throws Error(corrupt) for any other value.
+/// Decodes a base64 string. Throws Error(corrupt) for any other value.
 inline std::string decoded(const ValueReader& reader) {
   std::optional<std::string> bytes = base::from_base64(reader.text());
   if (!bytes) reader.fail("base64");

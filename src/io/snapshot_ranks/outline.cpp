@@ -27,7 +27,7 @@ std::string range_text(const TensorEntry& entry) {
   return entry.location + " " + std::to_string(entry.byte_range->first);
 }
 
-/// Quotes a string for a message. Adds the digest of a long one, which is cut.
+/// Quotes a string. Cuts a long one and adds its digest, so that different strings stay different.
 std::string quote_all(const std::string& text) {
   constexpr std::size_t kUncutBytes = 200;
   std::string quoted = base::quote(text, kUncutBytes);
@@ -35,7 +35,7 @@ std::string quote_all(const std::string& text) {
   return quoted + " of digest " + base::hex16(base::xxh3(std::as_bytes(std::span(text))));
 }
 
-/// Makes the outline of a rank from a plan that includes the entries of other ranks.
+/// Makes the outline of a rank from its plan, which includes entries that other ranks may write.
 class Outliner {
  public:
   Outliner(const Plan& plan, const TensorDict& tree, const PlannedRank& rank) {
@@ -80,7 +80,7 @@ class Outliner {
         break;
       case EntryType::object: {
         const DataFile& file = *files_.at(entry.tensor.location);
-        // The first record is the pickle: all but the bytes of tensors.
+        // The first record is the pickle, which contains everything except the bytes of tensors.
         made.description =
             entry.obj_type + " of digest " +
             base::hex16(base::xxh3(std::as_bytes(std::span(file.object.front().head))));

@@ -9,7 +9,8 @@
 
 #include "formats/snapshot/plan.hpp"
 
-// The description of a rank's part of a snapshot, exchanged before anything is written.
+// The description of a rank's part of a snapshot. The ranks send it to the coordinator before
+// anything is written.
 
 namespace tenfold::detail::snapshot_ranks {
 
@@ -39,7 +40,7 @@ struct ShardedCandidate {
   std::uint64_t bytes_of(const Box& box) const { return nbytes_of(dtype, box.sizes); }
 };
 
-/// The entries of one rank: its message to the coordinator, which assigns the shared ones.
+/// The entries of one rank, as it sends them to the coordinator, which assigns shared entries.
 struct Outline {
   std::int64_t rank = 0;
   std::int64_t world_size = 1;
@@ -52,7 +53,7 @@ struct Outline {
   static Outline parse(std::string_view text);
 };
 
-/// Returns the outline of `rank`. `plan` includes the entries that other ranks will write.
+/// Returns the outline of `rank`. `plan` must include the entries that other ranks may write.
 Outline outline_of(const formats::snapshot::Plan& plan, const TensorDict& tree,
                    const formats::snapshot::PlannedRank& rank);
 
