@@ -78,7 +78,7 @@ struct Format {
   /// torch.save, checks only the suffix.
   bool (*probe)(const FileHead& head);
   TensorDict (*open_tree)(const FileHead& head, const OpenRequest& request);
-  /// Null for a format that can only be read, as is write_tree.
+  /// Null if the format can only be read. Then write_tree is null, too.
   void (*check_tree)(const TensorDict& tree);
   void (*write_tree)(const TensorDict& tree, const Path& path, const WriteRequest& request);
   VerifyReport (*verify)(const Path& path, const VerifyRequest& request);

@@ -184,7 +184,7 @@ void Planner::add_node(const TensorDict& node, std::size_t folder, const std::st
   } else if (kind == NodeKind::lazy_stack) {
     add_lazy_stack(node, folder, path);
   } else {
-    // The shapes of the components of a sparse tensor do not begin with the batch size of the
+    // The shapes of the components of a sparse tensor need not begin with the batch size of the
     // enclosing node. tensordict would refuse them, so they are stored as unbatched tensors.
     add_tensordict(node, folder, path, under_batch && kind == NodeKind::sparse);
   }

@@ -18,8 +18,8 @@ std::optional<std::int64_t> rows_counted(const NodeMeta& meta);
 
 /// Sets the lengths of the tensors of the sparse matrix that `meta` describes to those of a matrix
 /// with `rows` rows. The row offsets in `folder` determine the number of elements. Returns false,
-/// and changes nothing, if `meta` does not describe a sparse matrix that grows or has more rows, or
-/// if there are too few row offsets.
+/// and changes nothing, if `meta` describes no sparse matrix with row offsets, if it has more than
+/// `rows` rows, or if the file has too few row offsets.
 bool count_sparse_rows(NodeMeta& meta, std::int64_t rows, Folder& folder);
 
 }  // namespace tenfold::detail::formats::folder

@@ -334,8 +334,8 @@ class MetaEdit {
   const NodeMeta& meta() const noexcept { return meta_; }
   os::Directory& directory() noexcept { return directory_; }
 
-  /// Throws Error(invalid_argument) for a key that cannot be added to this node. `stem`: the
-  /// encoded or unencoded key, the name of the entry's folder or of its file without the suffix.
+  /// Throws Error(invalid_argument) for a key that cannot be added to this node. `stem` is the name
+  /// of the entry's folder, or of its file without the suffix: the encoded or unencoded key.
   void check_new(std::string_view key, const std::string& stem, bool is_node,
                  bool is_nested) const {
     std::vector<std::string> files = file_names(stem, is_node, is_nested);

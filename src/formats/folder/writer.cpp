@@ -112,8 +112,8 @@ class Writer {
     }
   }
 
-  /// Creates hard links to files of the earlier version that have the bytes of planned leaves,
-  /// which need not be written then.
+  /// Creates a hard link to the file of a leaf in the earlier version, instead of writing the file,
+  /// if the leaf has the same bytes there.
   void link_unchanged_files(const EarlierVersion& earlier) {
     os::Directory old_root = os::Directory::try_open_at(earlier.folder, earlier.name);
     // If the earlier version is open in mode r+, writes to it would also change the linked files of
@@ -177,7 +177,7 @@ class Writer {
     return files;
   }
 
-  /// Returns the lines of `%checksums`, or none if it cannot be read. Without them, all files are
+  /// Returns the lines of `%checksums`, or none if it cannot be read. Without lines, all files are
   /// written.
   static std::vector<ChecksumLine> read_checksums(const os::Directory& root) {
     const std::string name(kChecksumsName);

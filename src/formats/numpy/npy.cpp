@@ -84,8 +84,8 @@ class NpySource final : public LeafSource {
     return bytes_;
   }
   void read(const Leaf&, std::uint64_t offset_bytes, std::span<std::byte> into) override {
-    // After a private mapping is made, it is the content of the tensor, including the program's
-    // writes.
+    // In mode copy_on_write, the bytes in memory include writes of the program, which the file does
+    // not have.
     if (mode_ == Mode::copy_on_write && is_mapped_) {
       std::memcpy(into.data(), bytes().data() + offset_bytes, into.size());
       return;

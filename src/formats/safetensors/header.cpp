@@ -147,12 +147,12 @@ std::size_t compact_entries_at(std::string_view text) noexcept {
   return std::string_view::npos;
 }
 
-/// Appends the tensors of `text` to `header` if the reference would format each exactly as in
-/// `text`, as `"name":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}` without a blank or an
-/// escape, and only "}" and blanks follow. Returns false otherwise, and for names that are not
-/// ASCII or the dtype F4. Then `header` must be discarded: the general parser accepts more, and
-/// reports errors. This takes a quarter of the time of the general parser. The reference and
-/// tenfold write all files with plain ASCII names and without F4 in this form.
+/// Appends the tensors of `text` to `header` if each has the form in which the reference writes it,
+/// `"name":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}` without a blank or an escape, and only
+/// "}" and blanks follow. Returns false otherwise, and for names that are not ASCII or the dtype
+/// F4. Then `header` must be discarded: the general parser accepts more, and reports errors. This
+/// takes a quarter of the time of the general parser. The reference and tenfold write all files
+/// with plain ASCII names and without F4 in this form.
 bool parse_compact_entries(std::string_view text, Header& header) {
   Cursor cursor(text);
   do {

@@ -68,8 +68,8 @@ class TiedTensors {
 
  private:
   std::unordered_map<StoredRange, std::size_t> first_;
-  /// Maps the number of the first tensor with some bytes to all tensors with these bytes. Has no
-  /// entry before a second leaf has the bytes.
+  /// Maps the number of the first tensor with some bytes to the numbers of all tensors with the
+  /// same bytes. Has no entry before there is a second one.
   std::unordered_map<std::size_t, std::vector<std::size_t>> others_;
 };
 
@@ -93,8 +93,9 @@ std::vector<std::size_t> deduplicated(const std::vector<std::string>& keys,
   return kept;
 }
 
-/// Plans a flat dict of batched tensors as a plain file. Returns nullopt for any other tree, if a
-/// key is "__metadata__", and if the key of an alias is a reserved member.
+/// Plans a dict of tensors, none of which is unbatched, as a plain file without a structure
+/// document. Returns nullopt for any other tree, if a key is "__metadata__", and if the key of an
+/// alias is a reserved member.
 std::optional<Plan> plan_flat(const TensorDict& tree) {
   const NodeKind kind = tree.kind();
   if (kind != NodeKind::dict && kind != NodeKind::ordered_dict) return std::nullopt;

@@ -19,7 +19,8 @@ namespace tenfold::detail::formats::safetensors {
 inline constexpr std::string_view kStructureMember = "tensordict";
 inline constexpr std::string_view kNotesMember = "tenfold";
 inline constexpr std::string_view kChecksumsMember = "tenfold_xxh3";
-/// Replaces "tenfold_xxh3" in the files of a save by several processes (formats/shared/boxes.hpp).
+/// Used instead of "tenfold_xxh3" in the files of a save by several processes
+/// (formats/shared/boxes.hpp).
 inline constexpr std::string_view kBoxesMember = "tenfold_boxes";
 /// Order of the keys of the saved dict, if it differs from the order in a flat file: for each key,
 /// in the order of the dict, its index in a list of names. The list has the names of the tensors in
