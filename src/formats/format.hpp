@@ -25,8 +25,9 @@ struct WriteRequest {
   int num_threads = 0;
   std::uint64_t shard_size_bytes = 0;
   Monitor* monitor = nullptr;
-  /// An earlier version: files that are equal by their checksums become hard links to its files.
-  /// Needs `checksums`. Formats that cannot compare before writing ignore it and write everything.
+  /// An earlier version of the saved data. A file whose checksums equal those in the earlier
+  /// version becomes a hard link to the file there. Needs `checksums`. Formats that cannot compare
+  /// before writing ignore this and write everything.
   const EarlierVersion* earlier = nullptr;
 };
 
@@ -41,13 +42,14 @@ struct VerifyRequest {
   Monitor* monitor = nullptr;
   const VerifyFilter* filter = nullptr;  ///< check only what is loaded; null: everything
 
-  /// True if the bytes at `where` (in the form of LeafSource::where()) are not loaded.
+  /// True if the filter excludes the bytes at `where` (in the form of LeafSource::where()).
   bool skips(const std::string& where) const { return filter != nullptr && filter->skips(where); }
-  /// True if the bytes [begin, end) of the leaf at `where` are not loaded.
+  /// True if the filter excludes the bytes [begin, end) of the leaf at `where`.
   bool skips(const std::string& where, std::uint64_t begin, std::uint64_t end) const {
     return filter != nullptr && filter->skips(where, begin, end);
   }
-  /// skips() for the bytes of one leaf; empty without a filter.
+  /// Returns skips() as a function of `begin` and `end` for the leaf at `where`; an empty function
+  /// without a filter.
   std::function<bool(std::uint64_t, std::uint64_t)> skips_of(const std::string& where) const {
     if (filter == nullptr) return {};
     return [chosen = filter, where](std::uint64_t begin, std::uint64_t end) {
@@ -56,8 +58,8 @@ struct VerifyRequest {
   }
 };
 
-/// Whether a format can store a bare root (NodeInfo::is_bare), a single tensor or value. some: bare
-/// roots and other trees; all: only bare roots.
+/// The kinds of roots that a format can store. A bare root (NodeInfo::is_bare) is a single tensor
+/// or value. none: no bare roots; some: bare roots and other trees; all: only bare roots.
 enum class BareRoots : std::uint8_t { none, some, all };
 
 /// A format: its properties and functions.
@@ -71,11 +73,12 @@ struct Format {
   bool is_writable_in_place = false;  ///< supports Mode::write_through
   bool holds_zeros = false;           ///< supports WriteRequest::zeros
 
-  /// True if the path has this format. Checks the content; in a folder, the names of files, and in
-  /// some formats also a small document; for an index of files of torch.save, only the suffix.
+  /// Returns true if the path has this format. Checks the content of a file. For a folder, checks
+  /// the names of its files and, for some formats, a small document. For an index of files of
+  /// torch.save, checks only the suffix.
   bool (*probe)(const FileHead& head);
   TensorDict (*open_tree)(const FileHead& head, const OpenRequest& request);
-  /// Null, like write_tree, for a format that can only be read.
+  /// Null if the format can only be read. Then write_tree is null, too.
   void (*check_tree)(const TensorDict& tree);
   void (*write_tree)(const TensorDict& tree, const Path& path, const WriteRequest& request);
   VerifyReport (*verify)(const Path& path, const VerifyRequest& request);
@@ -87,15 +90,15 @@ struct Format {
   /// format cannot store, and Error(unsupported) if the format can only be read. write() checks the
   /// same before it writes anything.
   void check(const TensorDict& tree) const;
-  /// Replaces `path`, as FileReplacement and FolderReplacement do: atomically, but a folder with
-  /// two renames if the file system cannot exchange names. Throws like check(), and
+  /// Replaces `path` atomically, as FileReplacement and FolderReplacement do. If the file system
+  /// cannot exchange two names, replacing a folder takes two renames. Throws like check(), and
   /// Error(unsupported) if the request asks for zeros and the format does not support them.
   void write(const TensorDict& tree, const Path& path, const WriteRequest& request) const;
 };
 
 /// All formats, in the order of detection.
 std::span<const Format* const> all() noexcept;
-/// The names of all formats, or only of those that are written, quoted: for messages.
+/// Returns the quoted names of all formats, or only of those that can be written, for messages.
 std::string names(bool are_written = false);
 
 namespace bundle {

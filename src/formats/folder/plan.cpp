@@ -29,14 +29,15 @@ bool has_other_keys(const Value& value) {
   return object != nullptr && (object->int_keys || !object->typed_keys.empty());
 }
 
-/// True for a value that tensordict would pickle. A torch.Size counts as JSON: it becomes a list.
+/// True for a value that tensordict would pickle. False for a torch.Size, which tensordict stores
+/// as a list in JSON.
 bool is_pickled(const Value& value) {
   const auto* special = value.get_if<Value::Special>();
   return special != nullptr && special->type != Value::Special::Type::size;
 }
 
-/// Returns the common class of all elements of a stack, or "". tensordict stores a stack with a
-/// common class as one tensorclass around a lazy stack.
+/// Returns the tensorclass that all elements of a stack have in common, or "" if there is none.
+/// tensordict stores a stack with a common class as one tensorclass around a lazy stack.
 std::string common_class(const TensorDict& stack) {
   std::string common;
   bool first = true;
@@ -50,9 +51,9 @@ std::string common_class(const TensorDict& stack) {
   return common;
 }
 
-/// Keeps only the notes without which keys or nodes would be lost. Does not keep aliases, nor the
-/// notes of values in which all keys are strings: tensordict itself writes a file for each alias,
-/// and lists for tuples.
+/// Keeps only the notes without which keys or the kinds of nodes would be lost. Removes aliases,
+/// and the notes of values in which all keys are strings: tensordict, too, writes one file for each
+/// alias, and stores a tuple as a list.
 void keep_needed(Notes& notes) {
   notes.aliases.clear();
   std::erase_if(notes.values, [](const auto& entry) {
@@ -166,8 +167,8 @@ class Planner {
   std::unordered_map<std::string, std::size_t> leaf_files_;  ///< note path -> index of its file
 };
 
-/// `under_batch`: the enclosing node has batch dimensions. tensordict requires that the shapes of
-/// tensors in `node` begin with these, too.
+/// `under_batch`: true if the enclosing node has batch dimensions. tensordict requires that the
+/// shapes of the tensors in `node` begin with the lengths of these dimensions, too.
 void Planner::add_node(const TensorDict& node, std::size_t folder, const std::string& path,
                        bool under_batch) {
   const std::size_t depth = depth_;
@@ -183,8 +184,8 @@ void Planner::add_node(const TensorDict& node, std::size_t folder, const std::st
   } else if (kind == NodeKind::lazy_stack) {
     add_lazy_stack(node, folder, path);
   } else {
-    // The components of a sparse tensor have their own lengths, which tensordict would refuse in a
-    // node with batch dimensions.
+    // The shapes of the components of a sparse tensor need not begin with the batch size of the
+    // enclosing node. tensordict would refuse them, so they are stored as unbatched tensors.
     add_tensordict(node, folder, path, under_batch && kind == NodeKind::sparse);
   }
   depth_ = depth;
@@ -231,8 +232,8 @@ void Planner::add_value(const NonTensor& value, std::size_t folder, const std::s
   if (!with_notes_ && find_in(value.value, has_other_keys) != nullptr) {
     refuse(key_part(path), "a dict whose keys are not all str");
   }
-  // With all notes, `%notes.json` stores the type of such a value. Otherwise the files must equal
-  // those of tensordict, which would contain a pickle.
+  // With NotesUse::all, `%notes.json` stores the type of a value that is not JSON. Otherwise the
+  // files must equal those of tensordict, and tensordict would write a pickle.
   const Value* pickled =
       options_.notes == NotesUse::all ? nullptr : find_in(value.value, is_pickled);
   if (pickled != nullptr) {
@@ -293,13 +294,14 @@ std::vector<Planner::Entry> Planner::entries_of(const TensorDict& node, const st
   return entries;
 }
 
-/// Renames entries whose names clash, or are tenfold's own. If two clash, the entry of the less
-/// common type gets another name: a nested tensor (which has two files) rather than a node or a
-/// JSON value, and these rather than another tensor.
+/// Renames entries whose file names clash with each other or with names that tenfold uses. If two
+/// entries clash, a nested tensor (which has two files) is renamed rather than a node or a JSON
+/// value, and a node or a JSON value rather than another tensor: the rarer type is renamed.
 void Planner::name_entries(std::vector<Entry>& entries, const std::string& path) {
   std::unordered_set<std::string> taken = {std::string(kMetaName)};
   taken.reserve(2 * entries.size());
-  // Readers first look for the encoded name, so it must not be the file of another entry.
+  // Readers look for the encoded name of a key first, so no other entry may have a file of that
+  // name.
   for (const Entry& entry : entries) {
     const std::string encoded = encode_key(entry.key);
     if (entry.name == encoded) continue;
@@ -342,8 +344,8 @@ void Planner::name_entries(std::vector<Entry>& entries, const std::string& path)
   }
 }
 
-/// Adds to the notes what meta.json cannot express about the entries. Throws if there is anything
-/// to add and notes are disabled, and for a nested tensor with a reserved key.
+/// Adds what meta.json cannot express about the entries to the notes. Throws if there is anything
+/// to add but notes are disabled, or if a nested tensor has a reserved key.
 void Planner::note_names(const std::vector<Entry>& entries, const std::string& path) {
   for (const Entry& entry : entries) {
     const bool reserved = is_reserved_key(entry.key);
@@ -362,7 +364,7 @@ void Planner::note_names(const std::vector<Entry>& entries, const std::string& p
           .problem("a nested tensor")
           .expected("another key")
           .found("one that tensordict's metadata uses itself")
-          .remedy("rename it");
+          .remedy("rename the key");
     }
     notes_.leaves[child] = {entry.leaf()->dtype(), entry.leaf()->shape()};
   }
@@ -416,7 +418,7 @@ void Planner::add_tensordict(const TensorDict& node, std::size_t folder, const s
         .expected(
             "another key in a node with dimension names, which tensordict's metadata stores under "
             "this key")
-        .remedy("rename it");
+        .remedy("rename the key");
   }
   std::vector<Entry> entries = entries_of(node, path, false, unbatched_parts);
   name_entries(entries, path);

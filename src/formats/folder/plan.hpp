@@ -36,7 +36,8 @@ struct Plan {
   std::uint64_t leaf_bytes = 0;        ///< total size of the leaves, without aliases
   std::string unloadable_by_upstream;  ///< path of a leaf whose dtype tensordict cannot load, or ""
 
-  /// Returns the path within the tree, as in checksums: "model/encoder.weight.memmap".
+  /// Returns the path of the file relative to the root folder, as in `%checksums`:
+  /// "model/encoder.weight.memmap".
   std::string path_of(const File& file) const;
 };
 
@@ -55,8 +56,9 @@ struct PlanOptions {
 
 /// Plans a tree. Throws Error(invalid_argument) for keys that are not UTF-8 or whose file names are
 /// too long or need encoding (without `robust_names`), and for malformed stacks. Throws
-/// Error(unsupported) for entries that cannot be stored. Visits every node. Reads no tensor, except
-/// the sizes of nested ones, and aliases that are stored in separate files, to compare their bytes.
+/// Error(unsupported) for entries that cannot be stored. Visits every node. Reads no tensor except
+/// the sizes of nested tensors and, to compare their bytes, aliases that are stored in separate
+/// files.
 Plan plan_tree(const TensorDict& tree, const PlanOptions& options = {});
 
 }  // namespace tenfold::detail::formats::folder

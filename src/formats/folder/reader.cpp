@@ -98,8 +98,8 @@ class NodeBuilder {
 
   void add_all(NodeMeta& meta) {
     node_.entries.reserve(meta.entries.size());
-    // A key that is hidden by a member `shape`, `device` or `_type` has the position of that
-    // member.
+    // meta.json cannot list an entry with the key `shape`, `device` or `_type`, because it has a
+    // member of this name itself. Such an entry gets the position of that member.
     for (std::size_t i = 0; i <= meta.entries.size(); ++i) {
       for (const auto& [key, position] : meta.reserved) {
         if (position == i) add_hidden(key);
@@ -202,9 +202,9 @@ class NodeBuilder {
     }
   }
 
-  /// Increases the lengths of tensors to those of their files: elements of ragged rows may have
-  /// been appended after the folder's meta.json was written. The offsets of the rows determine
-  /// which elements are used.
+  /// Increases the length of each tensor to that of its file: elements of ragged rows may have been
+  /// appended after the folder's meta.json was written. The row offsets determine which elements
+  /// are used.
   void take_whole_files(Folder& folder, NodeMeta& meta) const {
     for (MetaEntry& entry : meta.entries) {
       if (entry.is_node || entry.is_nested || entry.shape.empty() || entry.problem) continue;
@@ -241,17 +241,17 @@ void set_rows(NodeMeta& meta, std::int64_t rows) {
   }
 }
 
-/// Sets the number of rows of a node below the root to that of the root: includes rows appended
-/// after its meta.json was written, and excludes rows that the root does not have, because a flush
-/// was interrupted.
+/// Sets the number of rows of a node below the root to that of the root. This includes rows that
+/// were appended after the node's meta.json was written, and excludes rows that the root lacks
+/// because a flush was interrupted.
 void take_rows_of_root(const NodePlace& place, NodeMeta& meta) {
   const auto& rows = place.store->root_rows();
   if (!rows || meta.batch_size.empty()) return;
   if (place.store->live_rows() || meta.batch_size[0] > *rows) set_rows(meta, *rows);
 }
 
-/// Sets the number of rows of the root. Returns false, and changes nothing, if meta.json counts
-/// more rows or none, or if a sparse matrix has too few row offsets.
+/// Sets the number of rows of the root to `rows`. Returns false, and changes nothing, if meta.json
+/// has more rows or no row count, or if a sparse matrix has too few row offsets.
 bool take_counted_rows(const NodePlace& place, NodeMeta& meta, std::int64_t rows) {
   if (count_sparse_rows(meta, rows, *place.folder)) return true;
   if (meta.batch_size.empty() || meta.batch_size[0] > rows) return false;
@@ -259,8 +259,8 @@ bool take_counted_rows(const NodePlace& place, NodeMeta& meta, std::int64_t rows
   return true;
 }
 
-/// Includes rows that were appended after meta.json was written. For the root, also stores its
-/// number of rows, which nodes below take (take_rows_of_root()).
+/// Updates `meta` to include rows that were appended after meta.json was written. For the root,
+/// also stores its number of rows, which take_rows_of_root() applies to the nodes below.
 void take_live_rows(const NodePlace& place, NodeMeta& meta) {
   if (!place.note_path.empty()) return take_rows_of_root(place, meta);
   std::optional<std::int64_t> rows = place.store->live_rows();
@@ -288,8 +288,8 @@ std::shared_ptr<Node> new_node(const NodePlace& place) {
   return node;
 }
 
-/// Sorts the entries of a list or tuple by key, which is their position: a tool that rewrote the
-/// folder may have moved nodes after tensors.
+/// Sorts the entries of a list or tuple by key. The key of an entry is its position, but a tool
+/// that rewrote the folder may have stored the nodes after the tensors.
 void sort_positions(std::vector<Node::Entry>& entries) {
   std::vector<std::pair<std::uint64_t, std::size_t>> order;
   for (const Node::Entry& entry : entries) {
@@ -307,8 +307,8 @@ void sort_positions(std::vector<Node::Entry>& entries) {
   entries = std::move(sorted);
 }
 
-/// Includes rows that were appended to a sparse matrix. Its shape in the notes is only updated when
-/// its writer closes it.
+/// Includes rows that were appended to a sparse matrix. The writer updates the matrix's shape in
+/// the notes only when it closes the folder.
 void take_sparse_rows(Node& node) {
   if (node.info.layout != "sparse_csr" || node.info.dense_shape.size() != 2) return;
   const std::size_t ends = node.find(kRowEnds);
@@ -336,24 +336,27 @@ void apply_container(const NodePlace& place, Node& node) {
   if (place.note_path.empty() && place.store->grows()) take_sparse_rows(node);
   if (node.info.kind == NodeKind::sparse) {
     sort_sparse_parts(node);
-    // In a node with a batch size, the components are stored as unbatched tensors. A sparse tensor
-    // has no batch size, so its components are plain.
+    // If the enclosing node has a batch size, the components are stored as unbatched tensors
+    // (Planner::add_node()). The sparse tensor itself has no batch size, so its components are
+    // loaded as ordinary tensors.
     for (Node::Entry& entry : node.entries) {
       if (auto* leaf = std::get_if<Leaf>(&entry.slot)) leaf->mark_unbatched(false);
     }
   }
-  // The containers in the notes, such as a dict, have no device.
+  // A container of another kind, such as a dict, has no device.
   if (node.info.kind != NodeKind::tensordict) node.info.device.clear();
 }
 
 bool fits_batch(const MetaEntry& entry, const Shape& batch) {
   if (!entry.is_nested) return starts_with(entry.shape, batch);
-  // The shape of a nested tensor is that of its sizes, so only its first length can be compared.
+  // For a nested tensor, meta.json has the shape of the table of its components' sizes. Only the
+  // first length, the number of components, can be compared with the batch size.
   return batch.empty() || starts_with(entry.shape, {batch.front()});
 }
 
-/// Refuses a batch size if the node has tensors and it fits none of them. Some tensors may have
-/// other shapes: tensordict up to 0.14 saves an UnbatchedTensor like any other.
+/// Throws Error(corrupt) if the node has tensors and none of their shapes begins with the batch
+/// size. A single shape that does is sufficient, because tensordict up to 0.14 saves an
+/// UnbatchedTensor like any other tensor.
 void require_batch_of_tensors(const NodePlace& place, const NodeMeta& meta) {
   const MetaEntry* other = nullptr;
   for (const MetaEntry& entry : meta.entries) {
@@ -379,8 +382,9 @@ void require_device(const NodePlace& place, const std::string& device) {
       .found(base::quote(device));
 }
 
-/// Builds the node of a TensorDict's meta.json, with what the notes add: hidden entries, unbatched
-/// leaves, the original container. A node with a `class_name` becomes a tensorclass.
+/// Builds the node that the meta.json of a TensorDict describes. Adds what only the notes store:
+/// entries that meta.json cannot list, unbatched leaves and the original container. If `class_name`
+/// is not empty, the node becomes a tensorclass.
 TensorDict build_tensordict(const NodePlace& place, NodeMeta meta, const std::string& class_name) {
   auto node = new_node(place);
   take_live_rows(place, meta);
@@ -399,8 +403,8 @@ TensorDict build_tensordict(const NodePlace& place, NodeMeta meta, const std::st
   return tensordict_of(std::move(node));
 }
 
-/// Builds the stack of the folders "0", "1", ... up to the first missing one: their number is not
-/// stored.
+/// Builds a lazy stack of the folders "0", "1", ... up to the first missing one, because the length
+/// of the stack is not stored.
 TensorDict build_lazy_stack(const NodePlace& place, const NodeMeta& meta,
                             const std::string& class_name) {
   auto node = new_node(place);
@@ -413,7 +417,7 @@ TensorDict build_lazy_stack(const NodePlace& place, const NodeMeta& meta,
     node->entries.push_back(
         {name, std::make_shared<FolderItem>(place, name, name, class_name, meta.stack_dim)});
   }
-  // A concurrent replacement may already have removed the last folders.
+  // A save that replaced the tree may already have removed some of its folders.
   if (place.folder->was_replaced()) place.folder->throw_replaced();
   // Load the first entry now, so that a stack_dim that is too large is refused at once.
   if (meta.stack_dim > 0 && !node->entries.empty()) static_cast<void>(node->item(0));
@@ -464,7 +468,7 @@ NonTensor read_non_tensor(const NodePlace& place, const std::string& text) {
   return result;
 }
 
-/// Reads the layout of tensordict before 0.4: the items are folders, as in a lazy stack.
+/// Reads a NonTensorStack of tensordict before 0.4: each item is a folder, as in a lazy stack.
 Value::List read_stack_folders(const NodePlace& place) {
   Value::List list;
   for (std::uint64_t i = 0;; ++i) {
@@ -510,8 +514,8 @@ NonTensor read_non_tensor_stack(const NodePlace& place, const std::string& text,
   return result;
 }
 
-/// Reads a tensorclass. A stack of tensorclasses is stored as one tensorclass around a lazy stack:
-/// then returns a lazy stack of nodes of that class.
+/// Reads a tensorclass. If it contains a lazy stack, returns a lazy stack of nodes of that class,
+/// because a stack of tensorclasses is stored as one tensorclass around a lazy stack.
 TensorDict read_tensorclass(const NodePlace& place, const std::string& text, const NodeMeta& meta,
                             std::shared_ptr<Folder> inner_folder) {
   const NodePlace inner{place.store, std::move(inner_folder), place.note_path};
@@ -604,8 +608,9 @@ void take_page(const CommitPage& page, Store& store) {
   if (const CommitState* state = state_now(page)) {
     store.set_live_rows(static_cast<std::int64_t>(state->num_rows));
   }
-  // Slots of a circular buffer may change during a read. Readers check the commit page again
-  // afterwards. Small leaves must be mapped too, because a copy would become stale.
+  // In a circular buffer, rows may be overwritten during a read, so readers check the commit page
+  // again after it. Small leaves must be mapped too, because copies in the arena would become
+  // stale.
   if (page.capacity > 0) store.arena().close();
 }
 
@@ -620,8 +625,8 @@ Root read_root(const std::shared_ptr<Folder>& folder, Mode mode, std::vector<Pro
   const std::string notes_where = folder->display() + "/" + notes_name;
   const std::size_t num_earlier = problems == nullptr ? 0 : problems->size();
   for (int num_reads = 1;; ++num_reads) {
-    // Read `%commit` first: if the writer closes in between, the notes and meta.json have at least
-    // its rows.
+    // Read `%commit` first: if the writer closes the folder after that, the notes and meta.json
+    // have at least as many rows as `%commit` had.
     std::optional<CommitPage> page;
     if (folder->may_grow()) page = read_commit_page(*folder);
     Notes notes;
@@ -638,8 +643,8 @@ Root read_root(const std::shared_ptr<Folder>& folder, Mode mode, std::vector<Pro
     place.store->collect_problems(problems);
     if (page) take_page(*page, *place.store);
     TensorDict::Item item = read_node(place);
-    // The notes of a sparse matrix count its rows, as meta.json does. Without a `%commit`, read
-    // both again if a writer began in between.
+    // For a sparse matrix, both the notes and meta.json store the number of rows. If there was no
+    // `%commit`, a writer may have begun between the two reads: then read both again.
     if (!counts_rows || page || !folder->may_grow() || num_reads == os::kMaxReads ||
         (!folder->file_info(std::string(kCommitName)) &&
          folder->read_text(notes_name, kMaxMetaBytes) == text)) {

@@ -22,24 +22,24 @@ struct NodePlace {
 /// Returns the path of the node's meta.json, for messages.
 std::string meta_where(const NodePlace& place);
 
-/// Reads the node or JSON value in one folder. Reads its meta.json and those of its sub-folders
-/// `%values` and `_tensordict`. Child nodes are lazy, except the first element of a stack with a
-/// `stack_dim` above 0, and the items of a NonTensorStack that are folders. Lists no folder, and
-/// reads no tensor except one row offset of a sparse matrix that grows. `class_name`: the class of
-/// a tensorclass that a folder above stores, for the folder `_tensordict` of one and for the
-/// elements of a stack.
+/// Reads the node or JSON value in one folder. Reads the meta.json of the folder and of its
+/// sub-folders `%values` and `_tensordict`. Child nodes are lazy, except the first element of a
+/// stack with a `stack_dim` above 0, and the items of a NonTensorStack that are folders. Lists no
+/// folder, and reads no tensor except one row offset of a sparse matrix that grows. `class_name`:
+/// the name of the tensorclass if a folder above stores it, as for a folder `_tensordict` and for
+/// the elements of a stack of tensorclasses; otherwise empty.
 TensorDict::Item read_node(const NodePlace& place, const std::string& class_name = {});
 
 /// Opens the tree with the root `folder`: reads its `%notes.json`, its `%commit` and the root node
-/// (read_node()). If `problems` is given, Store::report_ignored() appends to it, during the whole
-/// lifetime of the tree, instead of warning.
+/// (read_node()). If `problems` is given, Store::report_ignored() appends to it instead of warning,
+/// so it must outlive the tree.
 TensorDict open_tree(std::shared_ptr<Folder> folder, Mode mode,
                      std::vector<Problem>* problems = nullptr);
 
 /// Opens the tree in `folder`, which was opened at `path`. If the path is replaced, the tree never
 /// reads the new folder; entries that were not read before may throw Error(io) (ESTALE). If
-/// `folder` holds the lock of mode write_through, it is held as long as any part of the tree is
-/// alive.
+/// `folder` holds the lock of mode write_through, the lock is held as long as any part of the tree
+/// is alive.
 TensorDict open_tree(os::Directory folder, const Path& path, Mode mode,
                      std::vector<Problem>* problems = nullptr);
 

@@ -16,9 +16,10 @@ inline constexpr std::string_view kRowEnds = "crow_indices";
 /// one less than the number of row offsets of a sparse matrix. Returns nullopt for other nodes.
 std::optional<std::int64_t> rows_counted(const NodeMeta& meta);
 
-/// Sets the lengths of the tensors in `meta`, that of a sparse matrix, to `rows` rows and their
-/// entries, according to the row offsets in `folder`. Returns false, and changes nothing, if `meta`
-/// is not that of such a matrix or counts more rows, or if there are fewer offsets.
+/// Sets the lengths of the tensors of the sparse matrix that `meta` describes to those of a matrix
+/// with `rows` rows. The row offsets in `folder` determine the number of elements. Returns false,
+/// and changes nothing, if `meta` describes no sparse matrix with row offsets, if it has more than
+/// `rows` rows, or if the file has too few row offsets.
 bool count_sparse_rows(NodeMeta& meta, std::int64_t rows, Folder& folder);
 
 }  // namespace tenfold::detail::formats::folder

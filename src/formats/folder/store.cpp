@@ -33,7 +33,7 @@ void Store::index_notes() {
   }
   for (const auto& [path, name] : notes_.files) {
     auto place = split_path(path);
-    // tenfold never writes other names, and a name must not lead out of the folder.
+    // tenfold writes no other names. Any other name could lead out of the folder.
     if (!place || (!is_clash_name(name) && name != encode_key(place->second))) {
       warn(notes_where_.text() + ": file of " + base::quote(path) +
            ": expected \"%clash-<n>\", found " + base::quote(name) + "; ignored");

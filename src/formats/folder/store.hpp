@@ -30,9 +30,9 @@ struct NodeNotes {
   std::vector<std::string> unbatched;                           ///< keys of tensors in `%values`
 };
 
-/// Leaves that the notes list as aliases of one tensor. Hard links of one file share its mapping. A
-/// copy of the tree may have separate files instead, which share a mapping if their bytes are equal
-/// and the mode is not write_through.
+/// Leaves that the notes list as aliases of one tensor. If their files are hard links of one file,
+/// the leaves share one mapping. In a copy of the tree, the files may be separate: then the leaves
+/// share a mapping if the bytes are equal and the mode is not write_through.
 struct AliasGroup {
   std::mutex mutex;
   bool started = false;
@@ -42,8 +42,9 @@ struct AliasGroup {
   Buffer buffer;  ///< its bytes, once mapped
 };
 
-/// State shared by all nodes of one opened tree. Once the root is read, only its caches and the
-/// list of problems change; thread-safe then, except report_ignored() with a list.
+/// State shared by all nodes of one opened tree. After the root is read, only the caches and the
+/// list of problems change, and all functions are thread-safe, except report_ignored() with such a
+/// list.
 class Store {
  public:
   Store(Mode mode, Notes notes, base::Where notes_where);
@@ -54,14 +55,15 @@ class Store {
   const base::Where& notes_where() const noexcept { return notes_where_; }
   Arena& arena() noexcept { return arena_; }
 
-  /// Number of rows of the root at opening if `%commit` has it; empty if meta.json has it.
+  /// Number of rows of the root in `%commit` at opening; empty if the number in meta.json applies.
   const std::optional<std::int64_t>& live_rows() const noexcept { return live_rows_; }
   void set_live_rows(std::int64_t rows) noexcept { live_rows_ = rows; }
-  /// Number of rows of the root if grows() and the root has a batch size, once its meta.json is
-  /// read. Nodes below with a batch size take it (take_rows_of_root() in reader.cpp).
+  /// Number of rows of the root. Set when the root's meta.json is read, if grows() and the root has
+  /// a batch size. take_rows_of_root() in reader.cpp applies it to nodes below that have a batch
+  /// size.
   const std::optional<std::int64_t>& root_rows() const noexcept { return root_rows_; }
   void set_root_rows(std::int64_t rows) noexcept { root_rows_ = rows; }
-  /// True if the root has a `%commit`: rows are being added to it, its writer crashed, or it is a
+  /// True if the root has a `%commit`: a writer is appending rows or has crashed, or the tree is a
   /// circular buffer.
   bool grows() const noexcept { return grows_; }
   void set_grows() noexcept { grows_ = true; }
@@ -69,8 +71,8 @@ class Store {
   /// Returns the notes of the node at that path, or null.
   const NodeNotes* node_notes(const std::string& path) const;
 
-  /// Reports something in the folder that is ignored: in `problems` if verify() passed a list, else
-  /// as a warning.
+  /// Reports data in the folder that is ignored: appends to the list of collect_problems() if there
+  /// is one, and warns otherwise.
   void report_ignored(const std::string& path, const std::string& part, const std::string& what);
   void collect_problems(std::vector<Problem>* problems) noexcept { problems_ = problems; }
 
@@ -78,7 +80,8 @@ class Store {
   /// Returns the alias group of the leaf at that path, or null.
   AliasGroup* alias_group(const std::string& path) const;
 
-  /// Returns the bytes of a file with several hard links. Calls `make` only for the first of them.
+  /// Returns the mapped bytes of `range` in a file with several hard links. Only the first call for
+  /// a range calls `make`.
   template <class Make>
   Buffer linked(const StoredRange& range, const Make& make) {
     const std::lock_guard lock(links_mutex_);

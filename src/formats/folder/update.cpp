@@ -70,7 +70,7 @@ class Folders {
   Folders(const Plan& plan, const Path& path, bool in_place) : plan_(plan) {
     os::Parent parent = os::open_parent(os::resolve_link(path), true);
     root_ = enter(parent.directory, parent.name);
-    // The row count of `%commit` would stay, and apply to the new tensors.
+    // Refuse a folder with a `%commit`: its row count would remain, and apply to the new tensors.
     if (in_place) refuse_growing(root_);
     for (std::size_t i = 1; i < plan.folders.size(); ++i) {
       os::Directory above = at(plan.folders[i].parent);
@@ -177,7 +177,8 @@ class Updater {
     return depth;
   }
 
-  /// Throws unless there is space for the new files while the old ones still exist.
+  /// Throws unless there is space for the new files in addition to the old ones. Writing in place,
+  /// or zeros, needs no check.
   void require_free_space(std::span<const std::size_t> numbers) const {
     if (request_.in_place || request_.zeros) return;
     std::uint64_t new_bytes = 0;
@@ -273,7 +274,7 @@ class Updater {
 
 std::string key_part(std::string_view key) { return "key " + base::quote(key); }
 
-/// Returns the key of the entry of the node `path` that is stored in a folder `name`.
+/// Returns the key of the entry that the node at the note path `path` stores in a folder `name`.
 std::string key_of(const Notes& notes, const std::string& path, const std::string& name) {
   for (const auto& [entry, file] : notes.files) {
     const auto keys = keys_of_note_path(entry);
@@ -283,8 +284,9 @@ std::string key_of(const Notes& notes, const std::string& path, const std::strin
   return decode_key(name).value_or(name);
 }
 
-/// The notes of the tree of which `folder` is a node, and the note path of that node. The root of
-/// the tree is the nearest folder with notes: `folder` itself or one above it. Empty without notes.
+/// Returns the notes of the tree that contains the node in `folder`, and the note path of this
+/// node. The root of the tree is the nearest folder with notes: `folder` itself or one above it.
+/// Returns empty notes and an empty path if there is none.
 std::pair<Notes, std::string> notes_about(const Path& folder) {
   std::vector<std::string> names;  // from `folder` up to the root
   Path at = os::absolute(folder);
@@ -306,7 +308,7 @@ std::pair<Notes, std::string> notes_about(const Path& folder) {
   return {};
 }
 
-/// The meta.json of one node, locked against other writers in this process and others.
+/// The meta.json of one node, locked against other writers in this and other processes.
 class MetaEdit {
  public:
   explicit MetaEdit(const Path& folder)
@@ -332,8 +334,8 @@ class MetaEdit {
   const NodeMeta& meta() const noexcept { return meta_; }
   os::Directory& directory() noexcept { return directory_; }
 
-  /// Throws Error(invalid_argument) for a key that cannot be added to this node. `stem` is the
-  /// encoded or unencoded key.
+  /// Throws Error(invalid_argument) for a key that cannot be added to this node. `stem` is the name
+  /// of the entry's folder, or of its file without the suffix: the encoded or unencoded key.
   void check_new(std::string_view key, const std::string& stem, bool is_node,
                  bool is_nested) const {
     std::vector<std::string> files = file_names(stem, is_node, is_nested);
@@ -362,21 +364,21 @@ class MetaEdit {
         throw base::invalid_argument(where)
             .problem("its file has the same name as that of ", key_part(entry.key))
             .expected("another name")
-            .remedy("save the whole tree again, which keeps both");
+            .remedy("save the whole tree again, which can store both keys");
       }
     }
     if (is_own || is_temporary) {
       throw base::invalid_argument(where)
           .problem("its file has a name that tenfold uses itself")
           .expected("another name")
-          .remedy(is_temporary ? "save the whole tree again, which keeps it"
+          .remedy(is_temporary ? "save the whole tree again, which can store this key"
                                : "the option robust_key encodes it");
     }
     if (is_reserved_key(key)) {
       throw base::invalid_argument(where)
           .problem("tensordict's metadata uses this key itself")
-          .expected("another one")
-          .remedy("save the whole tree again, which keeps it");
+          .expected("another key")
+          .remedy("save the whole tree again, which can store this key");
     }
     if (longest > kMaxNameBytes) {
       throw base::invalid_argument(where)
@@ -386,7 +388,7 @@ class MetaEdit {
     }
   }
 
-  /// Adds `"key": entry` as the last member; the others stay unchanged, byte for byte.
+  /// Adds `"key": entry` as the last member; the text of the other members stays unchanged.
   void add(std::string_view key, const Value::Object& entry) {
     const std::size_t brace = text_.rfind('}');
     const std::string member = to_json(Value(std::string(key))) + ": " + to_json(Value(entry));
@@ -407,14 +409,16 @@ class MetaEdit {
     return name.size() <= kMaxNameBytes && directory_.entry_info(name).has_value();
   }
 
-  /// True for the key of an unbatched tensor, which is in the notes and in `%values`.
+  /// True if the node has an unbatched tensor with this key. The notes and the meta.json in
+  /// `%values` list such tensors; this meta.json does not.
   bool is_unbatched(std::string_view key) const {
     if (!exists(std::string(kValuesName))) return false;
     const auto [notes, path] = notes_about(path_.parent_path());
     return std::ranges::find(notes.unbatched, note_path_child(path, key)) != notes.unbatched.end();
   }
 
-  /// The names by which readers look for an entry. The unencoded ones only count if they are used.
+  /// Returns the file names by which readers look for an entry. Those of the unencoded key are only
+  /// included if readers use them.
   std::vector<std::string> taken_by(const MetaEntry& entry) const {
     std::vector<std::string> taken =
         file_names(encode_key(entry.key), entry.is_node, entry.is_nested);
@@ -485,12 +489,13 @@ Notes::ValueNote note_of(const Path& folder) {
   return found == notes.values.end() ? Notes::ValueNote() : found->second;
 }
 
-/// The notes are not rewritten, so throws Error(unsupported) for a value that needs other ones.
+/// Throws Error(unsupported) unless the note of the old value in `folder` is also right for
+/// `value`, because notes are not rewritten.
 void require_same_note(const Path& folder, const Value& value) {
   const auto refuse = [&] {
     return base::unsupported(folder.string())
         .problem("a value cannot be changed in place")
-        .remedy("save the whole tree again, which keeps it");
+        .remedy("save the whole tree again, which can store the new value");
   };
   const auto is_special = [](const Value& part) { return part.is<Value::Special>(); };
   if (const Value* special = find_in(value, is_special)) {
@@ -500,7 +505,7 @@ void require_same_note(const Path& folder, const Value& value) {
   collect_value_note("", value, made);
   const Notes::ValueNote& note = made.values[""];
   const Notes::ValueNote old = note_of(folder);
-  // Without a note, a tuple is stored as a list, as memmap() stores it.
+  // If the old value has no note, a tuple is stored as a list, as memmap() stores it.
   const bool needs_note = !note.int_keys.empty() || !note.typed_keys.empty();
   if (old == note || (old.empty() && !needs_note)) return;
   throw refuse()

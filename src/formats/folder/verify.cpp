@@ -75,9 +75,9 @@ void check_tree(std::shared_ptr<Folder> root, const VerifyRequest& request, Veri
 
 VerifyReport verify_folder(const Path& path, const VerifyRequest& request) {
   const os::Directory root = os::Directory::open(path);
-  // Changes when a writer begins to append, which creates %commit, when it flushes, which replaces
-  // the checksums if there are any, and when it closes, which removes %commit. If it changed, the
-  // bytes read may belong to different versions.
+  // The version changes when a writer begins to append (which creates %commit), flushes (which
+  // replaces the checksums if there are any), or closes the folder (which removes %commit). If it
+  // changed during the check, the bytes read may belong to different versions.
   struct Version {
     bool is_growing;
     std::uint64_t checksums_inode;

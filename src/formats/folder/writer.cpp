@@ -29,22 +29,23 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// Files of larger leaves are written by write_leaves(), whose threads share their blocks. Any
-/// other file is written by one thread.
+/// The file of a leaf that is larger than this is written by write_leaves(), whose threads write
+/// blocks of one file concurrently. Any other file is written by one thread.
 constexpr std::uint64_t kSmallBytes = std::uint64_t{1} << 20;
-/// A small file is written by one call, which gives it the largest folios in the page cache.
+/// Large enough to write a small file with one call. The page cache then uses the largest folios.
 constexpr std::size_t kScratchBytes = kSmallBytes;
-/// Number of small files that one thread takes at a time. Few, to balance the load of the threads.
+/// Number of small files that one thread takes at a time. A small number balances the load of the
+/// threads.
 constexpr std::size_t kRunFiles = 32;
-/// Threads that sync files. With many threads, many small files are synced far sooner than
-/// sequentially (docs/performance/saving.md); the threads hardly use a core.
+/// Number of threads that sync files. Many threads sync many small files much faster than one
+/// thread (docs/performance/saving.md), and use almost no CPU time.
 constexpr int kSyncThreads = 32;
 constexpr std::size_t kSyncRunFiles = 8;
 /// Maximum number of large files that are written at once.
 constexpr std::size_t kOpenLeaves = 64;
 
-/// Opens folders of the plan. The path from the root to the current one stays open, because the
-/// files are in depth-first order.
+/// Opens folders of the plan. Keeps the path from the root to the last opened folder open, because
+/// the files are in depth-first order.
 class FolderChain {
  public:
   FolderChain(const Plan& plan, os::Directory& root) : plan_(plan), root_(root) {}
@@ -111,10 +112,12 @@ class Writer {
     }
   }
 
-  /// Links the files of leaves that are equal in the earlier version, instead of writing them.
+  /// Creates a hard link to the file of a leaf in the earlier version, instead of writing the file,
+  /// if the leaf has the same bytes there.
   void link_unchanged_files(const EarlierVersion& earlier) {
     os::Directory old_root = os::Directory::try_open_at(earlier.folder, earlier.name);
-    // If the old folder is open in mode r+, writes to it would change the new version, too.
+    // If the earlier version is open in mode r+, writes to it would also change the linked files of
+    // the new version.
     if (!old_root.valid() || old_root.try_lock_exclusive() == os::LockResult::held) return;
     auto stored = stored_checksums(old_root);
     std::vector<LeafComparison> compared;
@@ -174,7 +177,8 @@ class Writer {
     return files;
   }
 
-  /// Returns no lines if they cannot be read. Then all files are written.
+  /// Returns the lines of `%checksums`, or none if it cannot be read. Without lines, all files are
+  /// written.
   static std::vector<ChecksumLine> read_checksums(const os::Directory& root) {
     const std::string name(kChecksumsName);
     try {
@@ -200,7 +204,8 @@ class Writer {
     }
   }
 
-  /// Calls work(chain, index) for the indices below `count`, in runs, on `num_threads` threads.
+  /// Calls work(chain, index) for each index below `count` on `num_threads` threads. One task
+  /// handles `run_length` consecutive indices.
   template <class Work>
   void for_runs(std::size_t count, int num_threads, std::size_t run_length, const Work& work) {
     const std::size_t num_runs = (count + run_length - 1) / run_length;
@@ -229,8 +234,8 @@ class Writer {
     }
   }
 
-  /// Called when the file is complete. If it is to be durable, starts writeback while others are
-  /// written; otherwise closes it.
+  /// Called when a file is complete. In a durable save, starts its writeback, which continues while
+  /// other files are written; otherwise closes it.
   void written(os::File& file) const {
     if (request_.durable) {
       file.start_writeback();
@@ -240,7 +245,7 @@ class Writer {
   }
 
   /// A file must be synced through the descriptor that wrote it: the kernel guarantees to report a
-  /// writeback error only to descriptors that were open at the time.
+  /// writeback error only to descriptors that were open when the error occurred.
   void keep_open(std::vector<os::File> files) {
     if (request_.durable) std::move(files.begin(), files.end(), std::back_inserter(open_));
   }
@@ -277,7 +282,7 @@ class Writer {
   }
 
   static std::span<std::byte> scratch_for(const Plan::File& file) {
-    // Leaves in memory are usually passed on without a copy; the buffer is one per thread.
+    // One buffer per thread. The bytes of a leaf in memory are usually passed on without a copy.
     thread_local std::vector<std::byte> scratch;
     const auto wanted =
         static_cast<std::size_t>(std::min<std::uint64_t>(file.size_bytes, kScratchBytes));
@@ -311,7 +316,7 @@ class Writer {
     keep_open(std::move(files));
   }
 
-  /// Creates aliases as hard links of one file, or as copies where there are no hard links.
+  /// Creates aliases as hard links of one file, or as copies if hard links cannot be made.
   void link_aliases() {
     for (const std::size_t number : aliases_) {
       const Plan::File& file = plan_.files[number];

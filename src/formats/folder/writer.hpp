@@ -14,11 +14,13 @@ namespace tenfold::detail::formats::folder {
 /// leaves is not limited.
 void write_plan(const Plan& plan, os::Directory& root, const WriteRequest& request);
 
-/// Warns, naming a tensor, if tensordict cannot load it from a folder.
+/// Warns if tensordict cannot load a tensor of the plan from a folder. The warning names one such
+/// tensor.
 void warn_of_unloadable(const Plan& plan, const Path& path);
 
-/// Returns the size of the tensors that write_plan() writes or reserves, without aliases. A lower
-/// bound: 0 if it writes holes, although it writes the sizes of nested tensors.
+/// Returns the total size of the tensors that write_plan() writes or reserves space for, without
+/// aliases. Returns 0 for zeros without reserved space, although write_plan() then still writes the
+/// sizes of nested tensors.
 std::uint64_t written_bytes(const Plan& plan, const WriteRequest& request) noexcept;
 
 }  // namespace tenfold::detail::formats::folder

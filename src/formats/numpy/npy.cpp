@@ -49,14 +49,15 @@ OpenedNpy open_npy(os::File file) {
   return {std::move(file), std::move(array)};
 }
 
-/// The array of a file. The file stays open, so that replacing the path does not affect it.
+/// The array in one file. The file stays open, so that replacing the path does not affect the
+/// array.
 class NpySource final : public LeafSource {
  public:
   NpySource(OpenedNpy opened, Mode mode) : opened_(std::move(opened)), mode_(mode) {}
 
   Buffer map(const Leaf&) override { return bytes(); }
-  /// The stored bytes: mapped, or if the header's length makes them unaligned, read into memory.
-  /// Throws Error(unsupported) for unaligned bytes in mode write_through.
+  /// Returns the stored bytes. They are mapped, or read into memory if the length of the header
+  /// makes them unaligned. Throws Error(unsupported) for unaligned bytes in mode write_through.
   const Buffer& bytes() {
     std::call_once(mapped_, [this] {
       const NpyArray& array = opened_.array;
@@ -74,7 +75,7 @@ class NpySource final : public LeafSource {
             .problem("is not aligned for a shared mapping")
             .expected("an offset that is a multiple of ", itemsize(array.dtype), " bytes")
             .found(array.data_offset_bytes)
-            .remedy("save it again, which aligns it");
+            .remedy("save the array again, which aligns its data");
       }
       bytes_ = Buffer::allocate(static_cast<std::size_t>(array.nbytes));
       opened_.file.read_at(array.data_offset_bytes, bytes_.mutable_bytes());
@@ -83,7 +84,8 @@ class NpySource final : public LeafSource {
     return bytes_;
   }
   void read(const Leaf&, std::uint64_t offset_bytes, std::span<std::byte> into) override {
-    // The content is the private copy, including the program's writes.
+    // In mode copy_on_write, the bytes in memory include writes of the program, which the file does
+    // not have.
     if (mode_ == Mode::copy_on_write && is_mapped_) {
       std::memcpy(into.data(), bytes().data() + offset_bytes, into.size());
       return;
@@ -107,9 +109,9 @@ class NpySource final : public LeafSource {
   std::atomic<bool> is_mapped_ = false;  ///< bytes_ is set, and does not change any more
 };
 
-/// Creates the leaf. Stored leaves are in C order, so an array in Fortran order becomes a strided
-/// view of the mapping, which is therefore created here. Elements are read only if they are
-/// unaligned.
+/// Creates the leaf. A stored_leaf() is in C order, so an array in Fortran order becomes a strided
+/// view. Its mapping must therefore be created here; if its elements are unaligned, they are read
+/// into memory instead.
 Leaf leaf_of(const std::shared_ptr<NpySource>& source) {
   const NpyArray& array = source->array();
   if (!array.fortran_order) return stored_leaf(array.dtype, array.shape, source, 0);
@@ -136,7 +138,8 @@ TensorDict open(const FileHead& head, const OpenRequest& request) {
   return tree;
 }
 
-/// The tensor of a bare root. Throws Error(unsupported) for other trees.
+/// Returns the tensor of a bare root. Throws Error(unsupported) for other trees, and like
+/// npy_leaf_of_root().
 Leaf only_leaf(const TensorDict& tree) {
   check_npy_root(tree.info());
   if (!is_bare(tree)) {
@@ -165,7 +168,8 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
   progress.finish();
 }
 
-/// NumPy files have no checksums: checks only the header, and that the size of the file matches it.
+/// Checks only the header, and whether the size of the file matches it, because NumPy files have no
+/// checksums.
 VerifyReport verify(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   Progress progress(request.monitor, 0, path.filename().string());

@@ -130,7 +130,7 @@ NpyArray parse_npy_array(std::string_view head, std::uint64_t total_bytes,
         .problem("bytes after the array")
         .expected(array.nbytes, " bytes")
         .found(data_bytes)
-        .remedy("several arrays in one file can only be read by NumPy");
+        .remedy("if the file has several arrays, only NumPy can read it");
   }
   array.fortran_order = header.fortran_order && header.shape.size() > 1 && array.nbytes > 0;
   array.shape = std::move(header.shape);

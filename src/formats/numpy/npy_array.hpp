@@ -15,11 +15,13 @@ namespace tenfold::detail::formats::numpy {
 
 // NumPy arrays as tensors: shared by files of one array (.npy) and of several (.npz).
 
-/// Returns NumPy's name of a dtype in little-endian order ("<f4", "|b1"); nullopt if it has none.
+/// Returns NumPy's name of a dtype in little-endian order ("<f4", "|b1"); nullopt if NumPy has no
+/// such dtype.
 std::optional<std::string_view> npy_descr(DType dtype) noexcept;
 
-/// Returns the dtype with that name. One-byte elements may have any byte order. Returns nullopt for
-/// other big-endian elements, and for types without a torch dtype.
+/// Returns the dtype that NumPy calls `descr`. For one-byte elements, the name may have any byte
+/// order. Returns nullopt for other elements in big-endian order, and for types without a torch
+/// dtype.
 std::optional<DType> dtype_of_npy_descr(std::string_view descr) noexcept;
 
 /// An array whose header matches the size of its bytes.
@@ -31,10 +33,11 @@ struct NpyArray {
   std::uint64_t nbytes = 0;
 };
 
-/// Parses the header of an array of `total_bytes` bytes, including the header; `head` contains at
-/// least the header, unless the file is truncated. `where` names the array. Throws Error(corrupt),
-/// and Error(unsupported) for an unknown version, for bytes after the array and for arrays that
-/// cannot be tensors: objects, structures, strings, big-endian elements.
+/// Parses the header of an array. `total_bytes` is the size of the header and the elements; `head`
+/// contains at least the header, unless the file is truncated. `where` names the array. Throws
+/// Error(corrupt) for a damaged or truncated array. Throws Error(unsupported) for an unknown
+/// version, for bytes after the array and for arrays that cannot be tensors: objects, structures,
+/// strings, big-endian elements.
 NpyArray parse_npy_array(std::string_view head, std::uint64_t total_bytes,
                          const base::Where& where);
 
@@ -48,11 +51,13 @@ std::string npy_head_of(const Leaf& leaf);
 /// store.
 void check_npy_leaf(const std::string& subject, const Leaf& leaf);
 
-/// The tensor of a bare root. Throws Error(unsupported) for a JSON value, and as check_npy_leaf().
+/// Returns the tensor of the bare root `root`. Throws Error(unsupported) for a JSON value, and like
+/// check_npy_leaf().
 Leaf npy_leaf_of_root(const TensorDict::Item& root);
 
 /// Throws Error(unsupported) for properties of the root that NumPy files cannot store: any kind
-/// except dict and tensordict, which are loaded as dicts; a batch size, names, a schema, metadata.
+/// except dict and tensordict (a tensordict is loaded as a dict), a batch size, names, a schema,
+/// metadata.
 void check_npy_root(const NodeInfo& info);
 
 }  // namespace tenfold::detail::formats::numpy

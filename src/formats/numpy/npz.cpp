@@ -1,7 +1,8 @@
 // Several NumPy files in one zip archive, as numpy.savez writes them: a dict of tensors. A key is a
 // member's name without ".npy", including folders of the archive ("a/b"). A bare root is the member
-// "arr_0.npy", as in numpy.savez, and is marked by the comment of that member. Members are written
-// stored, not deflated, with their elements aligned to 64 bytes, so that they can be mapped.
+// "arr_0.npy", as in numpy.savez, and is marked by the comment of that member. tenfold writes
+// members without compression ("stored") and aligns their elements to 64 bytes, so that they can be
+// mapped.
 
 #include <array>
 #include <cstddef>
@@ -56,8 +57,9 @@ class NpzSource final : public LeafSource, public std::enable_shared_from_this<N
   /// The key of a member: "a/b" for "a/b.npy".
   static std::string key_of(const codecs::ZipEntry& entry);
 
-  /// Reads the header of a member. Returns a tensor, or an entry that throws Error(unsupported)
-  /// when it is accessed. Throws Error(corrupt) for a damaged header.
+  /// Reads the header of a member. Returns a tensor or, for an array that cannot be a tensor, an
+  /// entry that throws Error(unsupported) when it is accessed. Throws Error(corrupt) for a damaged
+  /// header.
   Node::Slot slot(std::size_t member);
 
   Buffer map(const Leaf& leaf) override;
@@ -324,7 +326,7 @@ std::vector<ZipArchiveEntry> members_of(const TensorDict& tree) {
           .problem("shared storage cannot be stored")
           .expected("a tensor with its own memory")
           .found("that of key ", base::quote(keys[first]))
-          .remedy("store a copy of it, or use another format");
+          .remedy("store a copy of the tensor, or use another format");
     }
     keys.push_back(key);
     members.push_back({member_name(key), npy_head_of(*leaf), *leaf, kAlignment});
@@ -351,8 +353,9 @@ void count_array(const Node::Slot& slot, VerifyReport& report) {
   report.num_bytes += std::get<Leaf>(slot).nbytes();
 }
 
-/// Checks the archive's structure, the CRC-32 of every selected member, and that its header matches
-/// its size. A member that cannot be a tensor, such as an array of strings, is no damage.
+/// Checks the archive's structure, the CRC-32 of every selected member, and whether the header of
+/// each such member matches its size. Reports no problem for a member that cannot be a tensor, such
+/// as an array of strings.
 VerifyReport verify_npz(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   Progress progress(request.monitor, os::file_info(path).size_bytes, path.filename().string());
@@ -362,8 +365,8 @@ VerifyReport verify_npz(const Path& path, const VerifyRequest& request) {
     const auto position = [&](const codecs::ZipEntry& entry) {
       return static_cast<std::size_t>(&entry - entries.data());
     };
-    // Not skips(), which is false for members that are not tensors: such a member is no problem if
-    // it was not selected. Not wants(), which is false for mapped arrays in Fortran order.
+    // VerifyFilter::skips() would not skip an unselected member that is not a tensor. wants() would
+    // omit mapped arrays in Fortran order. So compare the keys with those that are selected.
     const auto is_wanted = [&](const codecs::ZipEntry& entry) {
       return request.filter == nullptr ||
              has_key(request.filter->selected(), NpzSource::key_of(entry));

@@ -29,10 +29,10 @@
 
 // Folders that torch.distributed.checkpoint's HuggingFaceStorageWriter writes with
 // save_distributed=True: `shard-<rank + 1>-model-<i>-of-<n>.safetensors`. Each file has the boxes
-// of tensors that one rank held and, in `__metadata__["DCP_SHARDING_INFO"]`, their offsets in the
-// tensors: `{"w": {"saved_offsets": [2, 0]}}`. torch writes no list of the files, so all of them
-// are read. If the folder has a manifest of tenfold for this layout (shared/dcp_manifest.hpp), only
-// its files are read.
+// (rectangular parts) of tensors that one rank held and, in `__metadata__["DCP_SHARDING_INFO"]`,
+// the offsets of these boxes in the tensors: `{"w": {"saved_offsets": [2, 0]}}`. torch writes no
+// list of the files, so all files with such a name are read. If the folder has a manifest of
+// tenfold for this layout (shared/dcp_manifest.hpp), only the files that it names are read.
 
 namespace tenfold::detail::formats::safetensors {
 namespace {
@@ -51,7 +51,8 @@ bool probe_dcp(const FileHead& head) {
                               has_manifest(head.folder(), kShardsLayout));
 }
 
-/// Opens the shards that the manifest names, in its order. Throws Error(corrupt) if one is missing.
+/// Opens the shards that the manifest names, in the order of the manifest. Throws Error(corrupt) if
+/// one is missing.
 std::vector<OpenedFile> open_listed_shards(const os::Directory& folder, const Manifest& manifest) {
   std::vector<OpenedFile> shards;
   for (const std::string& name : manifest.files) {
@@ -95,8 +96,9 @@ class ShardingInfo {
     }
   }
 
-  /// Returns the offsets of the box of a tensor with `rank` dimensions. In a file without this
-  /// metadata, every tensor is complete. Throws Error(corrupt) if it has no valid offsets.
+  /// Returns the offsets of the box that this file has of a tensor with `rank` dimensions. Returns
+  /// zeros if the file has no metadata "DCP_SHARDING_INFO": then all its tensors are complete.
+  /// Throws Error(corrupt) if the metadata has no valid offsets for the tensor.
   Shape offsets(std::string_view name, std::size_t rank) const {
     if (value_.is_null()) return Shape(rank, 0);
     const auto* tensors = value_.get_if<Value::Object>();
@@ -191,7 +193,7 @@ TensorDict tree_of(const std::vector<OpenedFile>& shards, const std::string& whe
   auto node = std::make_shared<Node>();
   node->info.kind = NodeKind::dict;
   node->where = where;
-  // Each file has its own order, and none is that of the saved state dict: sort by name.
+  // No file stores the order of the saved state dict, so sort by name.
   std::ranges::sort(all.tensors, {},
                     [](const auto& named) -> const std::string& { return named.first; });
   for (auto& [name, tensor] : all.tensors) {

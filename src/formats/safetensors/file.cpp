@@ -79,7 +79,7 @@ void write_file(os::File& file, const std::vector<const Plan::Tensor*>& tensors,
   }
   write_leaves(writes, xxh3_if(request.checksums), request.num_threads, progress, request.durable);
   if (request.checksums) {
-    // The header is complete except for the digits, whose space is reserved.
+    // The header is complete except for the digits of the checksums, for which it reserves space.
     std::vector<std::uint64_t> blocks;
     for (const LeafWrite& write : writes) {
       blocks.insert(blocks.end(), write.block_checksums.begin(), write.block_checksums.end());
@@ -121,7 +121,8 @@ bool is_saved_as(const os::File& saved, const FilePlan& file, int num_threads, P
 
 namespace {
 
-/// Returns the header as a document to check. Its checksums are in `text`, the value of `member`.
+/// Returns the header as a document to check. `text` is the value of `member` in its metadata,
+/// which contains the checksums.
 ChecksummedDocument document_of(const OpenedFile& opened, std::string_view member,
                                 std::string_view text) {
   const os::File& file = opened.source->file();
@@ -143,7 +144,7 @@ base::Where place_of(const OpenedFile& opened, std::uint32_t entry) {
 }
 
 /// Converts the boxes of one tensor from elements to bytes. Reports a problem and returns nullopt
-/// if one is empty or not inside the tensor.
+/// if a box is empty or not inside the tensor.
 std::optional<std::vector<BoxSum>> boxes_of(const OpenedFile& opened, std::uint32_t number,
                                             const std::vector<StoredBox>& stored,
                                             VerifyReport& report) {
@@ -168,8 +169,8 @@ std::optional<std::vector<BoxSum>> boxes_of(const OpenedFile& opened, std::uint3
   return boxes;
 }
 
-/// The part of plan_verification() for checksums of boxes, the metadata `text`. Reports a text that
-/// does not fit the tensors.
+/// Does the part of plan_verification() for checksums of boxes, which the metadata value `text`
+/// lists. Reports a problem if `text` does not fit the tensors.
 void plan_boxes(const OpenedFile& opened, std::string_view text, const VerifyRequest& request,
                 VerifyReport& report, std::vector<BoxedTensor>& tensors) {
   const Header& header = *opened.header;
@@ -180,7 +181,7 @@ void plan_boxes(const OpenedFile& opened, std::string_view text, const VerifyReq
         base::corrupt({document.path, document.member_part})
             .problem("does not fit the tensors")
             .expected("the boxes of ", header.entries.size(), " tensors")
-            .found(stored ? "those of " + std::to_string(stored->size()) : "another text")
+            .found(stored ? "those of " + std::to_string(stored->size()) : "a text of another form")
             .remedy("another tool may have changed the file")));
     return;
   }
@@ -201,8 +202,8 @@ void plan_boxes(const OpenedFile& opened, std::string_view text, const VerifyReq
 }
 
 /// Returns the checksums of all blocks in file order; nullopt if the file has none, or if their
-/// number does not fit the tensors. Reports the latter, and a header that does not match its
-/// checksum.
+/// number does not fit the tensors. Reports a problem if the number does not fit, or if the header
+/// does not match its checksum.
 std::optional<std::vector<std::uint64_t>> checksums_of(const OpenedFile& opened,
                                                        VerifyReport& report) {
   const Header& header = *opened.header;

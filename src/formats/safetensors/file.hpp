@@ -23,13 +23,13 @@ struct FilePlan {
   Plan plan;
   std::vector<const Plan::Tensor*> tensors;  ///< in file order
 };
-/// Plans one file for the tree. `notes` is that of make_plan(); if false, the order of the keys is
-/// omitted too. Throws like make_plan().
+/// Plans one file for the tree. `notes` is passed to make_plan(); if false, the order of the keys
+/// is omitted, too. Throws like make_plan().
 FilePlan plan_file(const TensorDict& tree, bool notes);
 
 /// Writes a whole file: a header with `metadata`, then `tensors` in the given order. With
-/// checksums, the header gets the additional member "tenfold_xxh3" (json_checksums.hpp), whose
-/// document is the whole header including its length.
+/// checksums, adds the member "tenfold_xxh3" (json_checksums.hpp) to the metadata. The document
+/// that it covers is the whole header, including the eight bytes of its length.
 void write_file(os::File& file, const std::vector<const Plan::Tensor*>& tensors, Metadata metadata,
                 const WriteRequest& request, Progress& progress);
 
@@ -44,19 +44,21 @@ void pad_header(std::string& header, std::uint64_t size_bytes);
 /// Returns the value of "tenfold_xxh3" for these tensors, with zeros as digits.
 std::string blank_checksums(const std::vector<const Plan::Tensor*>& tensors);
 
-/// True if `saved` equals the file that write_file() would write with checksums, judged by its
-/// header and the checksums in it. Hashes the new tensors up to the first block that differs.
+/// True if `saved` equals the file that write_file() would write with checksums. Compares the
+/// header and the checksums in it, and reads no tensor in `saved`. Hashes the new tensors up to the
+/// first block that differs.
 bool is_saved_as(const os::File& saved, const FilePlan& file, int num_threads, Progress& progress);
 
 /// Returns the block checksums of a file's tensors; none if the file has none, or if their number
-/// does not fit the tensors. Adds a problem to the report in the second case, and if the header
-/// does not match its checksum.
+/// does not fit the tensors. Adds a problem to the report if the number does not fit, or if the
+/// header does not match its checksum.
 ChecksumsByLeaf tensor_checksums(const OpenedFile& opened, VerifyReport& report);
 
 /// Verifies the files that `open` returns: counts their leaves, bytes and checksums, and compares
-/// headers, blocks and boxes with their checksums. `open` may add problems. Blocks and boxes that
-/// cannot be read are reported as by check_blocks(). Any other Error(corrupt) or Error(unsupported)
-/// becomes a problem, of `path` if it names no file; all other errors are thrown.
+/// headers, blocks and boxes with their checksums. `open` may add problems to the report. Blocks
+/// and boxes that cannot be read are reported as by check_blocks(). Any other Error(corrupt) or
+/// Error(unsupported) becomes a problem; its path is `path` if the error names no file. All other
+/// errors are thrown.
 VerifyReport verify_file(const Path& path, const VerifyRequest& request,
                          const std::function<std::vector<OpenedFile>(VerifyReport&)>& open);
 

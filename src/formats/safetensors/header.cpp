@@ -69,7 +69,8 @@ class Cursor {
     return true;
   }
 
-  /// Parses an ASCII string without escapes and control characters, after its opening quote.
+  /// Parses the rest of a string after its opening quote. Returns nullopt if the string has
+  /// escapes, control characters or characters that are not ASCII.
   std::optional<std::string_view> plain_string() noexcept {
     const std::size_t size = rest_.find('"');
     if (size == std::string_view::npos) return std::nullopt;
@@ -146,12 +147,11 @@ std::size_t compact_entries_at(std::string_view text) noexcept {
   return std::string_view::npos;
 }
 
-/// Appends the tensors of `text` to `header` if each is formatted exactly as the reference does,
+/// Appends the tensors of `text` to `header` if each has the form in which the reference writes it,
 /// `"name":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}` without a blank or an escape, and only
-/// "}" and blanks follow. Otherwise, and for names that are not ASCII and dtype F4, returns false.
-/// Then `header` must be discarded: the general parser accepts more, and reports errors.
-///
-/// Takes a quarter of the time of the general parser. The reference and tenfold write all files
+/// "}" and blanks follow. Returns false otherwise, and for names that are not ASCII or the dtype
+/// F4. Then `header` must be discarded: the general parser accepts more, and reports errors. This
+/// takes a quarter of the time of the general parser. The reference and tenfold write all files
 /// with plain ASCII names and without F4 in this form.
 bool parse_compact_entries(std::string_view text, Header& header) {
   Cursor cursor(text);
@@ -573,8 +573,8 @@ Header empty_header(std::size_t text_bytes, std::uint64_t data_bytes) {
   Header header;
   header.data_offset = kLengthBytes + text_bytes;
   header.data_bytes = data_bytes;
-  // An entry usually takes about 80 characters. If they take at least 64 on average, one allocation
-  // is sufficient.
+  // An entry usually takes about 80 characters. If the average is at least 64, one allocation is
+  // sufficient.
   const std::size_t expected_entries = text_bytes / 64 + 1;
   header.entries.reserve(expected_entries);
   header.shapes.reserve(expected_entries * 2);

@@ -51,7 +51,7 @@ struct Header {
   std::uint32_t find(std::string_view name) const;
   /// Returns the value of a `__metadata__` member, or null.
   const std::string* metadata_value(std::string_view key) const;
-  /// Returns the indices of `entries` in the order of their bytes.
+  /// Returns the indices of `entries` in the order of the tensors' bytes in the file.
   std::vector<std::uint32_t> file_order() const;
 };
 

@@ -46,9 +46,9 @@ class TiedTensors {
  public:
   explicit TiedTensors(std::size_t expected = 0) { first_.reserve(expected); }
 
-  /// Returns the number of an earlier leaf that is the same tensor; otherwise `number`, and adds
-  /// this leaf under it unless no other leaf can be the same tensor. `leaf_of(number)` returns an
-  /// added leaf.
+  /// Returns the number of an earlier leaf that is the same tensor. If there is none, returns
+  /// `number`, and adds this leaf under it if it has a stored_range(). `leaf_of(n)` returns the
+  /// leaf that was added as `n`.
   template <class LeafOf>
   std::size_t add(const Leaf& leaf, std::size_t number, const LeafOf& leaf_of) {
     const StoredRange bytes = stored_range(leaf);
@@ -68,7 +68,8 @@ class TiedTensors {
 
  private:
   std::unordered_map<StoredRange, std::size_t> first_;
-  /// By a number in first_: the tensors over its bytes. Filled when a second leaf has these bytes.
+  /// Maps the number of the first tensor with some bytes to the numbers of all tensors with the
+  /// same bytes. Has no entry before there is a second one.
   std::unordered_map<std::size_t, std::vector<std::size_t>> others_;
 };
 
@@ -92,8 +93,9 @@ std::vector<std::size_t> deduplicated(const std::vector<std::string>& keys,
   return kept;
 }
 
-/// Plans a flat dict of batched tensors as a plain file. Returns nullopt for any other tree, if a
-/// key is "__metadata__", and if the key of an alias is a reserved member.
+/// Plans a dict of tensors, none of which is unbatched, as a plain file without a structure
+/// document. Returns nullopt for any other tree, if a key is "__metadata__", and if the key of an
+/// alias is a reserved member.
 std::optional<Plan> plan_flat(const TensorDict& tree) {
   const NodeKind kind = tree.kind();
   if (kind != NodeKind::dict && kind != NodeKind::ordered_dict) return std::nullopt;
@@ -256,8 +258,8 @@ class StructurePlanner {
     json_.end_object();
   }
 
-  /// Writes the entries of a lazy stack as one level. `stack` is null for nested levels, which
-  /// tensordict stacks too.
+  /// Writes the entries of a lazy stack as one level. `stack` is null for the nodes within the
+  /// entries, which tensordict stacks too.
   void stacked_level(const std::vector<TensorDict>& parts, std::int64_t dim, const NodeInfo* stack,
                      const std::string& prefix) {
     const NodeInfo& info = parts.front().info();
@@ -316,7 +318,7 @@ class StructurePlanner {
       if (!error.part().empty() || !error.path().empty()) throw;
       throw Error(error)
           .within("key ", base::quote(name))
-          .remedy("save as a folder, which nests deeper");
+          .remedy("save as a folder, which supports deeper nesting");
     }
   }
 
@@ -384,9 +386,10 @@ class StructurePlanner {
 
 }  // namespace
 
-/// Adds the user's `__metadata__`. Throws Error(invalid_argument) for a reserved key or that of an
-/// alias, unless the plan already has it with the same value, and in a flat file for a member that
-/// readers take for an alias: its value is the name of a tensor, and its key is none.
+/// Adds the user's `__metadata__`. Throws Error(invalid_argument) for a key that is reserved or the
+/// key of an alias, unless the plan already has it with the same value. For a flat file, also
+/// throws for a member that readers would take for an alias: its value is the name of a tensor, but
+/// its key is not.
 void add_metadata(Plan& plan, const std::map<std::string, std::string>& metadata) {
   std::unordered_set<std::string_view> names;
   for (const Plan::Tensor& tensor : plan.tensors) names.insert(tensor.name);
@@ -420,8 +423,8 @@ Plan make_plan(const TensorDict& tree, bool notes) {
   plan.metadata.insert_or_assign(std::string(kFormatMember), "pt");
   add_metadata(plan, tree.info().metadata);
   if (!notes) return plan;
-  // Omit notes of leaves, which the structure document or the members for aliases describe, and the
-  // kind dict, the default of a plain file.
+  // Omit the notes of leaves, because the structure document or the members for aliases describe
+  // them. Omit the kind dict, because it is the default of a plain file.
   Notes collected = collect_notes(tree, false);
   collected.schema = tree.info().schema;
   const auto root = collected.nodes.find("");
@@ -455,7 +458,8 @@ void add_order(Plan& plan, const std::vector<std::string_view>& stored_names) {
   for (const std::string_view name : stored_names) positions.emplace(name, positions.size());
   for (const auto& [dropped, kept] : plan.metadata) {
     const auto tensor = positions.find(kept);
-    // A text that names an alias is metadata of the user: aliases name tensors only.
+    // If the value is the name of an alias, the user added the member: the member of an alias names
+    // a tensor.
     const bool is_alias = !is_reserved_member(dropped) && tensor != positions.end() &&
                           tensor->second < stored_names.size();
     if (is_alias) positions.emplace(dropped, positions.size());

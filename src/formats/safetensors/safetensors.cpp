@@ -13,7 +13,7 @@
 #include "formats/shared/commit.hpp"
 
 // The format of a single safetensors file. The parts of this folder:
-//   header       parse, validate and write the header
+//   header       parses, validates and writes the header
 //   plan         converts a tree to tensors, names and metadata
 //   tree         converts header and structure document to a tree of lazy leaves
 //   stack        lazy stacks, which are stored as stacked tensors
@@ -57,8 +57,9 @@ void check(const TensorDict& tree) {
   header_of(file.tensors, metadata);
 }
 
-/// Makes `path` a hard link to the file of the earlier version, if that equals the file to write.
-/// Returns false if it differs or is missing, if `path` exists or if the link cannot be made.
+/// Makes `path` a hard link to the file of the earlier version, if this file equals the file to
+/// write. Returns false if it differs or is missing, if `path` exists or if the link cannot be
+/// made.
 bool link_earlier(const FilePlan& file, const Path& path, const WriteRequest& request,
                   Progress& progress) {
   const EarlierVersion& earlier = *request.earlier;

@@ -71,7 +71,7 @@ ShardTransaction::ShardTransaction(os::Directory& folder, std::string index_name
   try {
     old_shards_ = present_shards_();
   } catch (const Error&) {
-    // An index that cannot be read does not name any shards to remove.
+    // If the index cannot be read, no old shards are removed.
   }
 }
 
@@ -83,7 +83,7 @@ ShardTransaction::~ShardTransaction() {
     remove_all(new_shards_);
     if (has_list_) folder_.remove_file(list_name_);
   } catch (...) {
-    // The next save with slot 0 removes the files in the list.
+    // The next save that holds slot 0 of the index removes the files in the list.
   }
 }
 
@@ -95,15 +95,16 @@ bool ShardTransaction::may_be_named() const {
   });
 }
 
-/// Removes what crashed saves left. Files that cannot be removed do not fail this save; the next
-/// one tries again.
+/// Removes the shards and lists that crashed saves left. If a file cannot be removed, this save
+/// continues, and the next one tries again.
 void ShardTransaction::remove_abandoned() {
   for (const std::string& name : folder_.list()) {
     if (!name.starts_with(hidden_name(index_name_, "shards-"))) continue;
     try {
       for (int slot = 0; slot < kMaxSiblings; ++slot) {
         if (!name.starts_with(list_prefix(index_name_, slot))) continue;
-        // Held during the removal: the writer is dead, and no other can start in its slot.
+        // If the lease can be acquired, the writer has ended. While this save holds it, no other
+        // writer can start in the slot.
         std::optional<os::Lease> lease;
         const bool is_own = slot == index_.slot();
         if (!is_own) lease = try_lease_slot(folder_, index_name_, slot);
@@ -115,8 +116,8 @@ void ShardTransaction::remove_abandoned() {
   }
 }
 
-/// Removes a list and the shards in it that the index does not name. Requires the slot of the
-/// list's writer, so that no index can start to name these shards.
+/// Removes a list and the shards in it that the index does not name. The caller must hold the slot
+/// of the list's writer, so that no save can publish an index that names these shards.
 void ShardTransaction::clean_up(const std::string& list_name) {
   const std::vector<std::string> present = present_shards_();
   const os::File list = os::File::try_open_read_at(folder_, list_name);

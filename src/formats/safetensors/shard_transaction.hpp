@@ -17,17 +17,17 @@ namespace tenfold::detail::formats::safetensors {
 /// The index is the commit point: a shard is only valid once an index names it. So new shards get
 /// unused names, and the old ones are kept until the new index is in place. The names are
 /// `<stem>-00001-of-00002.safetensors` if the writer holds slot 0 of the index (see Sibling), which
-/// excludes other writers from these names. Otherwise, or if they are taken, the names contain
-/// eight hexadecimal digits (<id>), a hash of the time, a counter and the process ID. The stem,
-/// with these digits, is replaced by its hash if a name would be too long for the file system.
-/// Shards for tensors in values have the part `-values` after the numbers; before them, it could
-/// belong to the stem of another index.
+/// excludes other writers from these names. The stem is the name of the index without its suffix.
+/// If the writer holds another slot, or if such a file exists, the names contain eight hexadecimal
+/// digits (<id>) after the stem, a hash of the time, a counter and the process ID. The stem, with
+/// these digits, is replaced by its hash if a name would be too long for the file system. The names
+/// of shards for tensors in values have the part `-values` after the numbers: before the numbers,
+/// it could belong to the stem of another index.
 ///
 /// A crashed save may leave shards: new ones whose index was never written, or old ones that were
-/// not removed. They are listed in a file `.<index>.tenfold-shards-<slot>-<id>`, one file name
-/// per line, written before the first shard. The holder of slot 0 removes the lists of dead
-/// writers, and the files that they name and the index does not name. It removes no other
-/// leftovers.
+/// not removed. They are listed in a file `.<index>.tenfold-shards-<slot>-<id>`, one file name per
+/// line, written before the first shard. The holder of slot 0 removes the lists of dead writers,
+/// and the files in these lists that the index does not name. It removes no other leftovers.
 class ShardTransaction {
  public:
   /// `folder` contains the index `index_name`, which `index` replaces. `present_shards` returns the
@@ -38,12 +38,12 @@ class ShardTransaction {
                    std::function<std::vector<std::string>()> present_shards);
   ShardTransaction(const ShardTransaction&) = delete;
   ShardTransaction& operator=(const ShardTransaction&) = delete;
-  /// Removes the new shards and the list, except in a forked child or after a lost lease. After
-  /// about_to_commit(), keeps them too if the index names one of the shards or cannot be read.
+  /// Removes the new shards and the list. Keeps them in a forked child, after a lost lease and,
+  /// after about_to_commit(), if the index names one of the new shards or cannot be read.
   ~ShardTransaction();
 
-  /// Returns unused names for that many shards, and adds them to the list. `part`: follows the
-  /// numbers in the names; each call needs a different one.
+  /// Returns unused names for `count` shards, and adds them to the list. `part` is inserted after
+  /// the numbers in the names, and must differ between calls.
   std::vector<std::string> name_shards(std::size_t count, bool durable,
                                        const std::string& part = "");
   /// Creates a shard, with the permissions of the old index if there is one.
@@ -53,8 +53,8 @@ class ShardTransaction {
   /// index is in place.
   void about_to_commit() noexcept { committing_ = true; }
 
-  /// Sets the shards of the index that was replaced. They may differ from those at the start if
-  /// another save replaced the index in between.
+  /// Sets the shards of the index that was replaced. They differ from those that the constructor
+  /// found if another save replaced the index in between.
   void set_old_shards(std::vector<std::string> names) { old_shards_ = std::move(names); }
 
   /// Call after the new index is in place: removes the old shards and the list, and warns if that

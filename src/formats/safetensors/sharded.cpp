@@ -30,7 +30,7 @@ namespace tenfold::detail::formats::safetensors {
 namespace {
 
 constexpr std::array<std::string_view, 1> kShardedSuffixes = {".safetensors.index.json"};
-/// The default of huggingface_hub's save_torch_state_dict(): 5 GB, decimal.
+/// The default shard size of huggingface_hub's save_torch_state_dict(): 5 GB, decimal.
 constexpr std::uint64_t kDefaultShardBytes = 5'000'000'000;
 
 bool probe_index(const FileHead& head) {
@@ -41,7 +41,7 @@ bool probe_index(const FileHead& head) {
   return head.file().read_all(kMaxHubIndexBytes).find("\"weight_map\"") != std::string::npos;
 }
 
-/// An index with all its shards open, so that replacing them does not affect it.
+/// An index and all its shards, opened, so that replacing these files does not affect what is read.
 struct OpenedShards {
   os::File index_file;
   std::string index_text;
@@ -209,7 +209,7 @@ void IndexReplacement::add_value_shards(std::size_t count) {
 }
 
 void IndexReplacement::publish(const ShardedPlan& plan, bool checksums) {
-  // The names of shards must be durable before the index is.
+  // The directory entries of the shards must be durable before the index is.
   if (durable_) parent_.directory.sync();
   HubIndex named = plan.index;
   named.shards = names_;
@@ -217,8 +217,8 @@ void IndexReplacement::publish(const ShardedPlan& plan, bool checksums) {
   index_->file().write_at(0, std::as_bytes(std::span(text)));
   shards_->about_to_commit();
   index_->publish(durable_, [this](const os::File& old) {
-    // Another save may have replaced the index first. If the replaced index cannot be read, no
-    // shards are removed.
+    // The replaced index may be that of another save, published after this save began. If it cannot
+    // be read, no shards are removed.
     shards_->set_old_shards({});
     shards_->set_old_shards(shards_of_index(old));
   });
@@ -243,9 +243,9 @@ void write_index(const TensorDict& tree, const Path& path, const WriteRequest& r
   progress.finish();
 }
 
-/// Compares the index with its checksum. open() misses the checksum if the name "metadata" is
-/// damaged, so this searches the text. A value outside of "metadata" must have the form of a
-/// checksum, because a tensor may be called "tenfold_xxh3".
+/// Compares the index with its checksum. parse_hub_index() finds no checksum if the key "metadata"
+/// is damaged, so this searches the text. Outside of "metadata", a value only counts if it has the
+/// form of a checksum, because a tensor may be called "tenfold_xxh3".
 void check_index(const OpenedShards& opened, VerifyReport& report) {
   const std::string_view text = opened.index_text;
   const std::size_t at = find_checksums(text);

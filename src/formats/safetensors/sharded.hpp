@@ -32,9 +32,9 @@ struct ShardedPlan {
   std::uint64_t total_bytes = 0;
 };
 
-/// Fills shards in the order of the tree, each up to the size limit; 0 means 5 GB. A larger tensor
-/// gets its own shard. Tensors for which `is_last` is true, if it is given, are in further shards
-/// after the others. Throws like make_plan().
+/// Distributes the tensors to shards in the order of the tree, and fills each shard up to
+/// `shard_size_bytes` (0: 5 GB). A larger tensor gets its own shard. If `is_last` is given, tensors
+/// for which it returns true are in further shards after the others. Throws like make_plan().
 ShardedPlan plan_shards(const TensorDict& tree, bool notes, std::uint64_t shard_size_bytes,
                         const std::function<bool(const Leaf&)>& is_last = nullptr);
 
@@ -45,8 +45,9 @@ Metadata shard_metadata();
 /// index that names them. Without publish() the destructor removes the new shards.
 class IndexReplacement {
  public:
-  /// Chooses the names of the shards, and writes the list that names them. Throws like
-  /// FileReplacement, and Error(unsupported) if `path` is not the name of an index.
+  /// Chooses the names of the shards, and writes them to a list for the removal of leftovers
+  /// (ShardTransaction). Throws like FileReplacement, and Error(unsupported) if `path` is not the
+  /// name of an index.
   IndexReplacement(const Path& path, const ShardedPlan& plan, bool durable);
 
   /// The folder of the index and its shards.
@@ -62,7 +63,7 @@ class IndexReplacement {
   /// them to names(). Call at most once.
   void add_value_shards(std::size_t count);
 
-  /// Call when all shards are written, and durable if the save is. Writes the index of `plan`,
+  /// Call when all shards are written and, for a durable save, synced. Writes the index of `plan`,
   /// which has one shard for each of names(), and puts it in place.
   void publish(const ShardedPlan& plan, bool checksums);
 

@@ -18,7 +18,8 @@ namespace {
 /// Shorter runs of contiguous bytes are read together in larger reads, and then copied.
 constexpr std::uint64_t kDirectReadBytes = std::uint64_t{32} << 10;
 constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 20;
-/// Runs at a larger distance are read one by one: a window would have fewer than 16 of them.
+/// Runs whose starts are further apart are read one by one, because a window would contain fewer
+/// than 16 of them.
 constexpr std::uint64_t kMaxWindowStride = kWindowBytes / 16;
 
 std::uint64_t bytes_from(const Leaf& leaf, std::size_t first_dim) {
@@ -168,7 +169,8 @@ class StackSource final : public LeafSource {
   std::vector<Leaf> parts(const Leaf&) const override { return parts_; }
 
  private:
-  /// Copies the part of the run at `at` that is inside [begin, begin + into.size()).
+  /// Copies the part of the run at offset `at` that is inside [begin, begin + into.size()) to
+  /// `into`.
   void copy_run(const std::byte* run, std::uint64_t at, std::uint64_t begin,
                 std::span<std::byte> into) const {
     const std::uint64_t from = std::max(at, begin);

@@ -8,15 +8,15 @@
 
 namespace tenfold::detail::formats::safetensors {
 
-// As in tensordict, a lazy stack whose entries can be stacked is stored with each of its tensors
-// stacked along the stack's dimension. These functions convert between the stacked tensor and those
-// of the entries, in both directions.
+// A lazy stack whose entries can be stacked is stored as in tensordict: the tensors that its
+// entries have under one key are stored as one tensor, stacked along the dimension of the lazy
+// stack. These functions convert between the stacked tensor and the tensors of the entries.
 
 /// Dimensions of a tensor, each with the index to select.
 using FixedDims = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
-/// Returns the part of `dense` (a leaf on disk) at these indices, without these dimensions. At
-/// least one dimension is given. The dimensions are ascending, and the indices in range.
+/// Returns the part of `dense` (a leaf on disk) at the indices in `fixed`, without the dimensions
+/// in `fixed`, which is not empty. The dimensions are ascending, and the indices in range.
 Leaf slice_leaf(const Leaf& dense, const FixedDims& fixed);
 
 /// Stacks the tensors of `parts` along a new dimension `dim`. `parts` is not empty, and all tensors

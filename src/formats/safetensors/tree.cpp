@@ -456,8 +456,8 @@ class StructureHandler final : public codecs::JsonHandler {
   bool has_version_ = false;
 };
 
-/// Parses the document. Throws Error(corrupt) if it is invalid, and Error(unsupported) for another
-/// version. `where` names the file and the member of `__metadata__`.
+/// Parses the document. Throws Error(corrupt) if it is invalid, and Error(unsupported) for an
+/// unknown version. `where` names the file and the member of `__metadata__`.
 std::unique_ptr<StructureLevel> parse_structure(std::string_view text, const base::Where& where) {
   StructureHandler handler(where);
   codecs::parse_json(text, where, handler);
@@ -502,7 +502,7 @@ void apply_notes_to(const Notes& notes, std::string_view path, Node& node,
   apply_node_note(notes, path, keys_of(node), node.info, notes_where);
 }
 
-/// Parses "2 0 1" as a permutation of [0, count). Returns nullopt if the text is none.
+/// Parses "2 0 1" as a permutation of [0, count). Returns nullopt if the text is not a permutation.
 std::optional<std::vector<std::size_t>> parse_order(std::string_view text, std::size_t count) {
   std::vector<std::size_t> order;
   std::vector<bool> seen(count);
@@ -521,8 +521,8 @@ std::optional<std::vector<std::size_t>> parse_order(std::string_view text, std::
   return order;
 }
 
-/// True if this member of the metadata of a flat file restores a name that was dropped because its
-/// tensor is stored under another one, `text` (safetensors' save_model).
+/// True if a metadata member of a flat file describes an alias, as safetensors' save_model does:
+/// the tensor with the name `key` is stored under the name `text`.
 bool is_alias(const TensorEntries& tensors, std::string_view key, std::string_view text) {
   return !is_reserved_member(key) && tensors.find(text) != KeyIndex::kNone &&
          tensors.find(key) == KeyIndex::kNone;
@@ -745,8 +745,8 @@ class TreeBuilder {
     return slice_leaf(leaf, fixed);
   }
 
-  /// Adds tensors that another tool added to the file, but not to the structure. A lazy stack has
-  /// no place for them.
+  /// Adds tensors that another tool added to the file, but not to the structure, and warns. Only
+  /// warns if the root is a lazy stack, which has no place for them.
   void add_unused(Node& node) {
     const bool is_stack = node.info.kind == NodeKind::lazy_stack;
     std::string first;
@@ -777,7 +777,8 @@ class TreeBuilder {
          "; another tool may have changed the file");
   }
 
-  /// Appends an entry to a node whose index is complete. Returns false if it has the key already.
+  /// Appends an entry to a node whose index is complete. Returns false if the node already had an
+  /// entry with this key.
   static bool append(Node& node, const std::string& key, Node::Slot item) {
     node.entries.push_back({key, std::move(item)});
     const auto position = static_cast<std::uint32_t>(node.entries.size() - 1);

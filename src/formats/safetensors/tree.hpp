@@ -19,12 +19,12 @@ namespace tenfold::detail::formats::safetensors {
 inline constexpr std::string_view kStructureMember = "tensordict";
 inline constexpr std::string_view kNotesMember = "tenfold";
 inline constexpr std::string_view kChecksumsMember = "tenfold_xxh3";
-/// Instead of "tenfold_xxh3" in the files of a save by several processes, see
-/// formats/shared/boxes.hpp.
+/// Used instead of "tenfold_xxh3" in the files of a save by several processes
+/// (formats/shared/boxes.hpp).
 inline constexpr std::string_view kBoxesMember = "tenfold_boxes";
-/// In a flat file whose order differs from that of the saved dict: for each key of the dict, in
-/// order, the index of its name in a list. The list has the tensors in the header (of shards: in
-/// the weight map), then the names of aliases in byte order.
+/// Order of the keys of the saved dict, if it differs from the order in a flat file: for each key,
+/// in the order of the dict, its index in a list of names. The list has the names of the tensors in
+/// the order of the header (for shards: of the weight map), then the aliases in byte order.
 inline constexpr std::string_view kOrderMember = "tenfold_order";
 inline constexpr std::string_view kFormatMember = "format";
 inline constexpr std::string_view kTotalSizeMember = "total_size";
@@ -54,10 +54,10 @@ struct TensorEntries {
   Leaf leaf(std::size_t row) const;
 };
 
-/// Builds the tree that `metadata` describes, or a flat one without a structure document. `where`
-/// names the file. Throws Error(corrupt) if the description is invalid or does not match the
-/// tensors, and Error(unsupported) for an unknown version of it, a newer version of the notes, or
-/// too many entries of lazy stacks.
+/// Builds the tree that the structure document in `metadata` describes, or a flat dict if there is
+/// none. `where` names the file. Throws Error(corrupt) if the document is invalid or does not match
+/// the tensors. Throws Error(unsupported) for an unknown version of the document, a newer version
+/// of the notes, or too many entries of lazy stacks.
 TensorDict build_tree(TensorEntries tensors, const Metadata& metadata, const std::string& where);
 
 /// A tree converted for writing.
@@ -73,9 +73,9 @@ struct Plan {
 };
 
 /// Converts a tree. Throws Error(unsupported), naming the key, for an entry that safetensors cannot
-/// store, and Error(invalid_argument) for metadata of the user that would be misread, or whose key
-/// tenfold uses, for strings that are not UTF-8, and like collect_notes(). Without `notes`, the
-/// member kNotesMember is omitted.
+/// store. Throws Error(invalid_argument) for strings that are not UTF-8, and for metadata of the
+/// user that would be misread or whose key tenfold uses. Also throws like collect_notes(). Without
+/// `notes`, the member kNotesMember is omitted.
 Plan make_plan(const TensorDict& tree, bool notes);
 
 /// Returns the indices of `tensors` in the order of the reference: by order_of_dtype(), then name.

@@ -109,7 +109,7 @@ std::optional<ByteBox> byte_box(std::span<const std::int64_t> shape, std::uint64
   std::vector<std::uint64_t> lengths = unsigned_of(shape);
   std::vector<std::uint64_t> offsets = unsigned_of(box.offsets);
   std::vector<std::uint64_t> sizes = unsigned_of(box.sizes);
-  // The bytes of an element are an innermost dimension that is always complete.
+  // The bytes of an element form an innermost dimension that is always complete.
   lengths.push_back(itemsize);
   offsets.push_back(0);
   sizes.push_back(itemsize);
@@ -172,8 +172,8 @@ std::vector<Box> split_box(std::span<const std::int64_t> shape, std::uint64_t it
                            const Box& box) {
   if (std::ranges::find(box.sizes, 0) != box.sizes.end()) return {};
   if (shape.empty()) return {box};
-  // The outermost dimension whose rows fit a block; one index is selected in each dimension around
-  // it.
+  // `cut`: the outermost dimension of which one row fits a block. Each part has a single index in
+  // every dimension outside of it.
   std::size_t cut = shape.size() - 1;
   std::uint64_t row_bytes = itemsize;
   while (cut > 0) {
@@ -215,7 +215,7 @@ struct Band {
   std::span<const BoxSum> boxes;
 };
 
-/// The bytes of one box, hashed as they are read; those of a small box when it is complete.
+/// Hashes the bytes of one box as they are read. Keeps those of a small box until it is complete.
 class OpenBox {
  public:
   explicit OpenBox(const BoxSum& sum) : sum_(&sum), runs_(sum.box) {}
@@ -277,8 +277,8 @@ std::string box_text(const ByteBox& box) {
          numbers_text(box.shape) + "]";
 }
 
-/// Reads a band sequentially and hashes its boxes. Their runs must cover every byte exactly once.
-/// Returns the first problem, or nullopt.
+/// Reads a band sequentially and hashes its boxes. The runs of the boxes must cover every byte
+/// exactly once. Returns the first problem, or nullopt.
 std::optional<Problem> check_band(const Band& band, Progress& progress) {
   const BoxedTensor& tensor = *band.tensor;
   const base::Where where(tensor.file->display(), tensor.part);
@@ -326,14 +326,15 @@ std::optional<Problem> check_band(const Band& band, Progress& progress) {
     }
     open.pop_back();
   }
-  // Other boxes have runs that overlap the ones that were read.
+  // A box that is not complete has runs that overlap runs that were read.
   if (!open.empty()) return not_in_one_box(open.front()->runs().begin());
   if (next != band.boxes.end()) return not_in_one_box(next->box.begin());
   return std::nullopt;
 }
 
 /// Sorts the boxes of a tensor and splits the tensor into bands. Returns false if a box exceeds the
-/// tensor, if their sizes do not add up to its size, or if the bands do not cover it.
+/// tensor, if the sizes of the boxes do not add up to the size of the tensor, or if the boxes
+/// leave a gap.
 bool bands_of(BoxedTensor& tensor, std::vector<Band>& bands) {
   std::ranges::sort(tensor.boxes, {}, [](const BoxSum& sum) { return sum.box.begin(); });
   std::uint64_t covered = 0;
@@ -476,7 +477,8 @@ std::string blank_boxes_text(const std::vector<std::vector<Box>>& tensors,
 
 namespace {
 
-/// Returns the text before the next `separator`, and removes both from `text`.
+/// Returns the text before the next `separator`, or the whole text without one, and removes it and
+/// the separator from `text`.
 std::string_view take_until(std::string_view& text, char separator) {
   const std::size_t at = text.find(separator);
   const std::string_view taken = text.substr(0, at);

@@ -16,11 +16,12 @@
 
 namespace tenfold::detail::formats {
 
-// Checksums of boxes. When several processes write a tensor, a 16 MiB block may contain bytes of
-// several of them. So each checksum covers a box of one process, whose bytes are hashed in
-// row-major order. In `%checksums`, a box whose bytes are contiguous has the line of a block.
+// Checksums of boxes, the rectangular parts of a tensor that one process writes. When several
+// processes write a tensor, a 16 MiB block may contain bytes from several processes. So each
+// checksum covers a box, whose bytes are hashed in row-major order. In `%checksums`, a box whose
+// bytes are contiguous is listed like a block.
 
-/// A box of a tensor, in elements: `sizes` from `offsets`, one number per dimension.
+/// A box of a tensor, in elements. `offsets` and `sizes` have one number per dimension.
 struct Box {
   Shape offsets;
   Shape sizes;
@@ -45,7 +46,8 @@ struct ByteBox {
 /// than the tensor, is empty or not inside it, or if the tensor's size does not fit 63 bits.
 std::optional<ByteBox> byte_box(std::span<const std::int64_t> shape, std::uint64_t itemsize,
                                 const Box& box);
-/// Like above, for an array of bytes. Also returns nullopt if it has no dimension.
+/// Like the function above, for an array of bytes. Also returns nullopt if the array has no
+/// dimension.
 std::optional<ByteBox> byte_box(const std::vector<std::uint64_t>& shape,
                                 const std::vector<std::uint64_t>& offsets,
                                 const std::vector<std::uint64_t>& sizes);
@@ -99,11 +101,12 @@ struct BoxedTensor {
   std::function<bool(std::uint64_t begin, std::uint64_t end)> skips = {};
 };
 
-/// Checks tensors in parallel, each split into ranges whose borders no box crosses. A range is read
-/// once, sequentially, up to its first problem, with a hash state, or the bytes of a small box, for
-/// each box that is not complete yet. Ranges that the tensor skips are not read. Boxes that
-/// overlap, or do not cover all bytes, are a problem of the tensor. Returns the problems, in the
-/// order of the tensors. Throws an error for which is_problem_of_files() is false.
+/// Checks tensors in parallel, each split into ranges whose borders no box crosses. Each range is
+/// read once, sequentially, up to its first problem. Memory contains a hash state, or the bytes of
+/// a small box, for each box of the range that is not complete yet. Ranges that the tensor skips
+/// are not read. Boxes that overlap, or do not cover all bytes, are a problem of the tensor.
+/// Returns the problems, in the order of the tensors. Throws an error for which
+/// is_problem_of_files() is false.
 std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threads,
                                  Progress& progress);
 
@@ -125,8 +128,8 @@ struct StoredBox {
 /// blank_boxes_text().
 std::optional<std::vector<std::vector<StoredBox>>> parse_boxes_text(std::string_view text);
 
-/// Fills the checksums of all boxes, in order, into the digits of the text at `text_at` of
-/// `document`, and then the checksum of the document.
+/// Writes the checksums of all boxes, in order, over the digits of the boxes in the text at
+/// `text_at` of `document`. Then writes the checksum of the document.
 void fill_boxes(std::string& document, std::size_t text_at,
                 std::span<const std::uint64_t> checksums);
 

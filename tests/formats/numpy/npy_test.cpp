@@ -179,7 +179,7 @@ TEST(Npy, RefusesModeWriteThroughForUnalignedElements) {
         message_of([&] { static_cast<void>(leaf.tensor()); }, ErrorCode::unsupported),
         path.string() +
             ": data: is not aligned for a shared mapping: expected an offset that is a multiple "
-            "of 4 bytes, found 67; save it again, which aligns it");
+            "of 4 bytes, found 67; save the array again, which aligns its data");
     EXPECT_EQ(read_bytes(leaf), bytes_of(path).substr(67)) << "they can be read";
     tree.flush();
   }

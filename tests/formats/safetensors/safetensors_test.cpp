@@ -426,7 +426,8 @@ TEST(Safetensors, TreesNestAsDeepAsTheStructureDocumentCanBeRead) {
   values.set("v", list);
   EXPECT_EQ(text_of(reopened(values, folder)), text_of(values));
   values.set("v", Value(Value::List{{list}}));
-  EXPECT_EQ(refused(values), "key \"v\": " + problem + "; save as a folder, which nests deeper");
+  EXPECT_EQ(refused(values),
+            "key \"v\": " + problem + "; save as a folder, which supports deeper nesting");
 }
 
 TEST(Safetensors, RefusesZerosAndModeWriteThrough) {
