@@ -201,7 +201,7 @@ void Source::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::b
   find(leaf).read(offset_bytes, into);
 }
 
-/// An item is one tensor: all names of the item have the same identity.
+/// An item contains one tensor, so all leaves of an item have the same identity.
 StoredRange Source::identity(const Leaf& leaf) {
   return {.device = StoredRange::kThisProcess,
           .inode = reinterpret_cast<std::uintptr_t>(this),
