@@ -24,8 +24,8 @@ struct Reading {
 };
 
 /// Determines how an entry can be read. The content determines the format, except that a file
-/// "*.json" is JSON unless it is an index ("*.index.json"). If the content is in no known format, an
-/// index is read as JSON, and a file "*.pkl" as a pickle if it begins like one. Throws
+/// "*.json" is JSON unless it is an index ("*.index.json"). If the content is in no known format,
+/// an index is read as JSON, and a file "*.pkl" as a pickle if it begins like one. Throws
 /// Error(file_not_found) if the entry was removed, and what Folder::path_of() and
 /// format_of_content() throw, except Error(unsupported).
 Reading reading_of(const Folder& folder, const std::string& name);
@@ -36,8 +36,8 @@ Reading reading_of(const Folder& folder, const std::string& name);
 TensorDict open_folder(const Path& path, const OpenRequest& request, std::size_t level);
 
 /// Reads an entry: a file or folder of a known format, a JSON file, or a pickle, which is parsed
-/// but not executed. Returns a node of kind opaque (NodeInfo::is_refused()) for any other entry, and
-/// for data that is not supported. Throws Error(corrupt) for damaged data.
+/// but not executed. Returns a node of kind opaque (NodeInfo::is_refused()) for any other entry,
+/// and for data that is not supported. Throws Error(corrupt) for damaged data.
 TensorDict::Item read_entry(const std::shared_ptr<const Folder>& folder, const std::string& name,
                             const Reading& reading, const OpenRequest& request, std::size_t level);
 

@@ -38,10 +38,10 @@ struct Entry {
 bool is_bundle(const os::Directory& folder);
 
 /// Lists the entries, sorted by name. A suffix ".json", ".pkl" or of a format is removed from the
-/// name to get the key, unless the rest is also the name, or the rest of the name, of another entry.
-/// Names that are not UTF-8 are escaped. Skips hidden files and folders, and shards that an index
-/// lists. Throws Error(unsupported) if the folder has more than kMaxEntries files and folders,
-/// including the skipped ones.
+/// name to get the key, unless the rest is also the name, or the rest of the name, of another
+/// entry. Names that are not UTF-8 are escaped. Skips hidden files and folders, and shards that an
+/// index lists. Throws Error(unsupported) if the folder has more than kMaxEntries files and
+/// folders, including the skipped ones.
 std::vector<Entry> list_entries(const os::Directory& folder);
 
 /// Maximum number of files and folders directly in a bundle.

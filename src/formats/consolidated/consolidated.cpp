@@ -371,8 +371,8 @@ class DocumentWriter {
     return info.kind == NodeKind::tensordict || info.kind == NodeKind::tensorclass;
   }
 
-  /// Returns the "cls" of a node. Without notes, it is "TensorDict" for a root that is a tensorclass,
-  /// because tensordict does not store that class.
+  /// Returns the "cls" of a node. Without notes, it is "TensorDict" for a root that is a
+  /// tensorclass, because tensordict does not store that class.
   std::string_view class_of(const NodeInfo& info, bool is_root) const {
     if (info.kind == NodeKind::lazy_stack) return "LazyStackedTensorDict";
     const bool kept = info.kind == NodeKind::tensorclass && (options_.notes || !is_root);
@@ -671,8 +671,8 @@ std::vector<BlockCheck> blocks_of(const ConsolidatedSource& source) {
   return blocks;
 }
 
-/// Returns the checksums at the end of a document that tenfold wrote. Returns "" if the document has
-/// no checksums at its end, as a document of tensordict.
+/// Returns the checksums at the end of a document that tenfold wrote. Returns "" if there are none,
+/// as in a document that tensordict wrote.
 std::string_view trailing_checksums(std::string_view document) {
   constexpr std::string_view kEnd = "\"}]}";
   const std::size_t begin = find_last_checksums(document);
@@ -713,8 +713,8 @@ void verify_blocks(const OpenedFile& opened, const Path& path, const VerifyReque
   progress.finish();
 }
 
-/// If the file has no checksums, as a file of tensordict, checks only that the document is valid and
-/// that the ranges of its tensors are within the file.
+/// If the file has no checksums (tensordict writes none), checks only that the document is valid
+/// and that the ranges of its tensors are within the file.
 VerifyReport verify(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   try {

@@ -29,7 +29,8 @@ inline constexpr std::uint64_t kMaxRepeatedBytes = std::uint64_t{64} << 20;
 /// 0.1.0. Dimensions that not all elements have then remain lists inside the values. Subtracts the
 /// size of the copies from `budget_bytes`, which starts at kMaxRepeatedBytes. Returns an error,
 /// without a path: Error(unsupported) if the copies exceed the budget; Error(corrupt) if an element
-/// has fewer than `dim` dimensions, or if two elements differ in length in a dimension before `dim`.
+/// has fewer than `dim` dimensions, or if two elements differ in length in a dimension before
+/// `dim`.
 std::optional<Error> stack_values(std::vector<StackedValues> elements, std::size_t dim,
                                   std::uint64_t& budget_bytes, StackedValues& result);
 

@@ -27,11 +27,10 @@
 #include "os/fs/file.hpp"
 #include "os/thread/thread_pool.hpp"
 
-// Folders of torch.distributed.checkpoint. The metadata is a pickle, `.metadata`, or one
-// `__<rank>.metadata` of each rank; it is read as data and never executed (metadata.hpp). Each file
-// `__<rank>_<n>.distcp` contains several files of torch.save, possibly compressed
-// (leaf_source.hpp). checkpoint/ writes such folders, with an additional manifest
-// (shared/dcp_manifest.hpp).
+// Folders of torch.distributed.checkpoint. The metadata is one pickle `.metadata`, or one pickle
+// `__<rank>.metadata` for each rank. These are read as data and never executed (metadata.hpp). Each
+// file `__<rank>_<n>.distcp` contains files of torch.save, possibly compressed (leaf_source.hpp).
+// checkpoint/ writes such folders, with an additional manifest (shared/dcp_manifest.hpp).
 
 namespace tenfold::detail::formats::dcp {
 namespace {

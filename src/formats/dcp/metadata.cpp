@@ -191,8 +191,8 @@ class MetadataReader {
     return item;
   }
 
-  /// True if the only extension is torch's ZStandard, in any version 1 or 1.x. No other extension is
-  /// supported.
+  /// True if the only extension is torch's ZStandard, in any version 1 or 1.x. No other extension
+  /// is supported.
   bool is_zstd(std::uint32_t id) const {
     const PickleNode list = at(id);
     if (list.items.size() != 1 || at(list.items[0]).kind != PickleKind::text) return false;

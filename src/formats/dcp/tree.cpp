@@ -39,8 +39,8 @@ struct Branch {
   std::vector<std::uint32_t> children = {};
 };
 
-/// All branches, and the files that contain their tensors and objects. Shared by the lazy entries of
-/// the tree.
+/// All branches, and the files that contain their tensors and objects. Shared by the lazy entries
+/// of the tree.
 class Plan : public std::enable_shared_from_this<Plan> {
  public:
   Plan(Metadata metadata, std::shared_ptr<Files> files, std::string where)

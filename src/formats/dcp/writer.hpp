@@ -39,8 +39,8 @@ class ItemFile {
   std::uint64_t size_bytes_ = 0;
 };
 
-/// Returns the bytes of `.metadata`: a pickle of torch's Metadata that parse_metadata() and torch can
-/// read. The item of a chunk without elements has size 0, and is not listed in `storage_data`.
+/// Returns the bytes of `.metadata`: a pickle of torch's Metadata that parse_metadata() and torch
+/// can read. The item of a chunk without elements has size 0, and is not listed in `storage_data`.
 std::string write_metadata(const Metadata& metadata);
 
 }  // namespace tenfold::detail::formats::dcp

@@ -61,9 +61,9 @@ bool same_rows(const Leaf& a, const Leaf& b) {
          std::equal(left.raw_data(), left.raw_data() + left.nbytes(), right.raw_data());
 }
 
-/// Returns the file name of an entry: the encoded key and the suffix. If `may_be_raw`, returns the
-/// unencoded key and the suffix, as written by tensordict before 0.14, if a file of that name
-/// exists, none of the encoded name does, and no other key of the node encodes to that name.
+/// Returns the name of the file or folder of an entry: the encoded key and the suffix. With
+/// `may_be_raw`, returns the unencoded key and the suffix, as tensordict before 0.14 wrote it, if
+/// that name exists, the encoded one does not, and no other key of the node encodes to that name.
 std::string name_in(const os::Directory& folder, const NodeMeta& meta, const std::string& key,
                     std::string_view suffix, bool may_be_raw) {
   const auto exists = [&](const std::string& name) {
@@ -92,8 +92,8 @@ class Appender {
   /// `path`: the keys of the node, joined by "."; `notes_path`: the note path of the node.
   void visit(const os::Directory& directory, const Path& folder, const TensorDict& rows,
              const std::string& path, const std::string& notes_path);
-  /// Throws if the disk has no space for the new rows. Does not check if they have at most
-  /// os::kUncheckedBytes bytes.
+  /// Throws if the disk has no space for the new rows. Rows of at most os::kUncheckedBytes bytes are
+  /// not checked.
   void require_free_space() const;
   void run();
 
@@ -238,8 +238,8 @@ void Appender::visit_leaf(const os::Directory& directory, const std::string& fil
 }
 
 /// Returns true if an earlier leaf has the same file, and the same rows to append. Tensors whose
-/// files are hard links share their bytes, so appending to one appends to all. Throws if the file is
-/// the same but the rows differ.
+/// files are hard links share their bytes, so appending to one appends to all. Throws if the file
+/// is the same but the rows differ.
 bool Appender::is_linked_to_another(const os::FileInfo& file, const AppendedLeaf& leaf,
                                     const base::Where& where) {
   for (const LinkedLeaf& other : linked_) {
@@ -453,9 +453,9 @@ void append_rows(const Path& path, const TensorDict& rows) {
   }
   if (notes.schema && !notes.unbatched.empty()) {
     throw base::unsupported(path)
-        .problem("rows cannot be appended to its files alone")
+        .problem("append_memmap cannot append rows to this data set")
         .expected("columns with rows of fixed size")
-        .found("a data set with texts or ragged rows")
+        .found("a data set with strings or ragged rows")
         .remedy("append to it as a data set");
   }
   const Shape& batch = rows.info().batch_size;

@@ -21,8 +21,7 @@ class CommitFile {
   /// Locks the file; creates it atomically and durably if it is missing. Recovers what a crashed
   /// writer committed if the boot ID is the same. After a reboot, commits may have been lost: the
   /// number of rows is then that of meta.json, or that of the durable record of a circular buffer.
-  /// Throws
-  /// Error(io) (EBUSY) if another writer, in this process or another, holds the lock,
+  /// Throws Error(io) (EBUSY) if another writer, in this process or another, holds the lock,
   /// Error(corrupt) for an invalid page, and Error(invalid_argument) if meta.json has no number of
   /// rows (rows_counted()).
   CommitFile(const Path& path, const os::Directory& root);
@@ -66,7 +65,7 @@ void create_ring_page(os::Directory& folder, std::uint64_t capacity);
 /// when it writes `%checksums`. Call before writing rows in place.
 bool announce_writes_in_place(const os::Directory& folder);
 
-/// True while a CommitFile is locked, by this process or another.
+/// True while a CommitFile of this process or another has locked the folder's commit page.
 bool has_writer(const os::Directory& folder);
 
 /// Throws Error(unsupported) if the folder has a `%commit`: a change or copy of its metadata would

@@ -27,8 +27,8 @@ namespace tenfold::detail::formats::folder {
 namespace {
 
 /// Before durable rows of a circular buffer are overwritten, their slots are marked as busy in the
-/// durable record. Each mark costs a sync, so it includes 1/16 of all slots in addition to the slots
-/// of the current write.
+/// durable record. Each mark costs a sync, so it includes 1/16 of all slots in addition to the
+/// slots of the current write.
 constexpr std::uint64_t kReservedParts = 16;
 
 const std::string kMetaFile(kMetaName);
@@ -57,8 +57,8 @@ GrowingFolder::GrowingFolder(const Path& path, os::Directory root, CommitFile co
   open_files();
   begin_checksums();
   // A writer that crashed may have left committed rows that are not durable and that meta.json does
-  // not count. Before close() removes the commit page, flush() must write their number to meta.json.
-  // A circular buffer keeps its page.
+  // not count. Before close() removes the commit page, flush() must write their number to
+  // meta.json. A circular buffer keeps its page.
   if (capacity() > 0) return;
   is_dirty_ = true;
   for (OpenLeaf& open : leaves_) open.is_dirty = open.file.valid();
@@ -418,8 +418,8 @@ void GrowingFolder::close() {
   if (capacity() == 0) root_.sync();
 }
 
-/// Does all of close() except for making the removal of `%commit` durable. Once `%commit` is removed,
-/// another process may add rows.
+/// Does all of close() except for making the removal of `%commit` durable. Once `%commit` is
+/// removed, another process may add rows.
 void GrowingFolder::finish() {
   flush();
   check_here();  // flush() may have been stopped for longer than the lease's time-out

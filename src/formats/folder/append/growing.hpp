@@ -54,7 +54,7 @@ class GrowingFolder {
   GrowingFolder& operator=(const GrowingFolder&) = delete;
   ~GrowingFolder();
 
-  /// Makes close() replace the text of the notes by the result of `edit`, which is called with it.
+  /// Makes close() call `edit` with the text of the notes, and replace that text by the result.
   void edit_notes(std::function<std::string(const std::string&)> edit) {
     edit_notes_ = std::move(edit);
   }
@@ -74,7 +74,8 @@ class GrowingFolder {
   /// Calls flush(), replaces the notes (edit_notes()), and brings the folder into the state of a
   /// saved tree: restores the checksums of metadata and removes `%commit`. A circular buffer keeps
   /// its `%commit`. If close() throws only because the removal could not be made durable, the next
-  /// close() only repeats the sync, and append(), write_ring() and flush() throw Error(unsupported).
+  /// close() only repeats the sync, and append(), write_ring() and flush() throw
+  /// Error(unsupported).
   void close();
 
  private:

@@ -11,7 +11,8 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// Same as tensordict and torch: sufficient for every dtype, and no two tensors share a cache line.
+/// Alignment of stored tensors in bytes, as in tensordict and torch: sufficient for every dtype,
+/// and no two tensors share a cache line.
 inline constexpr std::uint32_t kArchiveAlignment = 64;
 
 /// Replaces the file at `path` by an archive of the files of a plan, in tensordict's order: in each
