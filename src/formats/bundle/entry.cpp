@@ -35,7 +35,8 @@ Reading refused(std::string problem) {
   return {Reading::Way::refused, nullptr, std::move(problem)};
 }
 
-/// Removes the list of supported formats, which does not help here, from the registry's error.
+/// Returns the error of the registry without the list of supported formats, which does not help
+/// here.
 Error without_formats(const Error& error) {
   if (error.problem() != kUnknownFormat) return error;
   return Error(error).expected("tensors or values");

@@ -96,7 +96,8 @@ std::size_t depth_of(const Value& value) {
   return deepest + 1;
 }
 
-/// An entry of a node: a tensor's key, dtype and shape, and the stored tensor that has its bytes.
+/// A tensor of a node: its key, dtype and shape, and the index of the stored tensor that has its
+/// bytes. Tensors that share storage have the same index.
 struct Placed {
   std::string key;
   std::size_t tensor = 0;  ///< index in Plan::tensors
@@ -166,8 +167,8 @@ class Placer {
   }
 
  private:
-  /// The document nests up to 4 levels deeper than the tree: the root, a group of entries, an
-  /// entry, and its shape.
+  /// Throws if the document would nest too deep. It nests up to 4 levels deeper than the tree: the
+  /// root, a group of entries, an entry, and its shape.
   static void check_depth(const std::string& path, std::size_t depth, std::size_t value_depth) {
     constexpr std::size_t kMost = codecs::kMaxJsonDepth - 4;
     if (depth + value_depth <= kMost) return;

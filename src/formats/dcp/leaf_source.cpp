@@ -156,7 +156,8 @@ Leaf Source::add(const std::shared_ptr<Source>& source, DType dtype, Shape shape
   return stored_leaf(dtype, std::move(shape), source, found->second);
 }
 
-/// Returns the tensor in the leaf's item. Throws unless it matches the metadata.
+/// Returns the tensor in the leaf's item. Throws Error(corrupt) if the item contains no tensor, or
+/// if its dtype or shape differs from the metadata.
 const Leaf& Source::find(const Leaf& leaf) {
   Stored& stored_tensor = stored(leaf);
   std::call_once(stored_tensor.looked, [&] {

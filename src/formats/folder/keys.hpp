@@ -46,8 +46,8 @@ std::string entry_name(std::string_view key, bool is_leaf, bool robust, std::str
 /// ".memmap", which in Python has no suffix, so tensordict appends to it.
 std::string sizes_name(const std::string& stem);
 
-/// Returns the name of a node's folder, or the names of a tensor's files, the longest last. `stem`
-/// is the encoded or unencoded key.
+/// Returns the name of a node's folder, or the names of a tensor's files, the longest name last.
+/// `stem` is the encoded or unencoded key.
 std::vector<std::string> file_names(const std::string& stem, bool is_node, bool is_nested);
 
 /// Returns "%clash-<n>", the name of an entry whose usual name is already taken in its folder.

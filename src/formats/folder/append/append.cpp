@@ -92,8 +92,8 @@ class Appender {
   /// `path`: the keys of the node, joined by "."; `notes_path`: the note path of the node.
   void visit(const os::Directory& directory, const Path& folder, const TensorDict& rows,
              const std::string& path, const std::string& notes_path);
-  /// Throws if the disk has no space for the new rows. Rows of at most os::kUncheckedBytes bytes are
-  /// not checked.
+  /// Throws if the disk has no space for the new rows. Rows of at most os::kUncheckedBytes bytes
+  /// are not checked.
   void require_free_space() const;
   void run();
 

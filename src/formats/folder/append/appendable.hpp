@@ -53,7 +53,7 @@ class AppendableFolder {
   GrowingFolder* writer() const noexcept { return writer_.get(); }
   /// Takes the lock against other writers, calls `leaves` to get the tensors to append to, and
   /// creates the writer. `is_exact` is true if the folder had no `%commit`, as after a save or
-  /// close(): then no elements follow the rows in the files.
+  /// close(): then the files contain nothing after the rows.
   void start(const std::function<std::vector<GrowingLeaf>(bool is_exact)>& leaves);
   void flush();
   /// Closes the writer, which releases its lock against other writers. Calls `reopen`, which opens

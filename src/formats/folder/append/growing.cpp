@@ -393,8 +393,8 @@ void GrowingFolder::flush() {
     write_checksums(false);
     metadata_waits_ = true;
   }
-  // Other folders may count more rows than the root: readers accept that because of `%commit`,
-  // which is durable from the start.
+  // After a crash between these writes, nodes may count more rows than the root. Readers accept
+  // this because of `%commit`, which is durable from the start.
   for (const std::string& folder : folders) write_meta(folder);
   write_meta("");
   is_dirty_ = false;

@@ -12,8 +12,8 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// The checksums of a file that is appended to. The checksums of whole blocks are final; the hash
-/// of the last block is continued.
+/// The checksums of a file that is appended to. The checksums of whole blocks are final. Appended
+/// bytes continue the hash of the last block.
 class LeafSums {
  public:
   /// `%checksums` covers the first `covered_bytes` of `file`, whose committed size is `size_bytes`.

@@ -40,8 +40,9 @@ enum class MetaKind : std::uint8_t {
   unknown,           ///< a user's class: a tensorclass, or a subclass of TensorDict
 };
 
-/// A parsed meta.json. All members are validated, except the syntax of `device`, and `stack_dim` of
-/// nodes that are no stacks. Not checked: whether shapes begin with the batch size.
+/// A parsed meta.json. parse_meta() checks neither the syntax of `device`, nor `stack_dim` of nodes
+/// that are not stacks, nor whether shapes begin with the batch size. It ignores `_format_version`,
+/// `_class`, `_names`, and `is_nested` of a tensor, if their type is wrong.
 struct NodeMeta {
   MetaKind kind = MetaKind::tensordict;
   std::string type;  ///< `_type`, as str(cls); `_class` if there is none
