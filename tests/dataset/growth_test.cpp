@@ -610,7 +610,7 @@ TEST(Growth, WritesNothingIfAnotherProcessTookOverTheLeaseOfItsLock) {
     test::take_over(path / ".%commit.tenfold-lock");
     for (const auto& change : std::vector<std::function<void()>>{
              [&] { ds.append(test::numbers(1, 2)); }, [&] { ds.flush(); }, [&] { ds.close(); }}) {
-      expect_error(ErrorCode::io, "another one took over", change);
+      expect_error(ErrorCode::io, "another process, which took over", change);
     }
     EXPECT_THAT(ids_of(Dataset(path)), ElementsAre(0, 1));
   }
@@ -640,7 +640,7 @@ TEST(Growth, LeavesTheCommitPageOfAProcessThatTookOverTheLeaseDuringAFlush) {
       if (change.kind != os::Change::Kind::sync_file || std::exchange(is_lost, true)) return;
       test::take_over(path / ".%commit.tenfold-lock");
     });
-    expect_error(ErrorCode::io, "another one took over", [&] { ds.close(); });
+    expect_error(ErrorCode::io, "another process, which took over", [&] { ds.close(); });
   }
   EXPECT_TRUE(is_lost);
   EXPECT_TRUE(std::filesystem::exists(path / "%commit"));

@@ -83,7 +83,7 @@ void GrowingFolder::check_here() const {
   check_in_place();  // the lease of a folder that was removed is gone, too
   throw Error::io(EBUSY, path_.string())
       .expected("this process to be the writer")
-      .found("another writer, which took over while this process was stopped for too long")
+      .found("another process, which took over while this one was stopped for too long")
       .remedy("open it again");
 }
 
