@@ -97,7 +97,7 @@ std::size_t depth_of(const Value& value) {
 }
 
 /// A tensor of a node: its key, dtype and shape, and the index of the stored tensor that has its
-/// bytes. Tensors that share storage have the same index.
+/// bytes. With notes, tensors that share storage have the same index if the alignment permits it.
 struct Placed {
   std::string key;
   std::size_t tensor = 0;  ///< index in Plan::tensors
