@@ -610,7 +610,7 @@ TEST(Growth, WritesNothingIfAnotherProcessTookOverTheLeaseOfItsLock) {
     test::take_over(path / ".%commit.tenfold-lock");
     for (const auto& change : std::vector<std::function<void()>>{
              [&] { ds.append(test::numbers(1, 2)); }, [&] { ds.flush(); }, [&] { ds.close(); }}) {
-      expect_error(ErrorCode::io, "another one took over", change);
+      expect_error(ErrorCode::io, "another process, which took over", change);
     }
     EXPECT_THAT(ids_of(Dataset(path)), ElementsAre(0, 1));
   }
@@ -640,7 +640,7 @@ TEST(Growth, LeavesTheCommitPageOfAProcessThatTookOverTheLeaseDuringAFlush) {
       if (change.kind != os::Change::Kind::sync_file || std::exchange(is_lost, true)) return;
       test::take_over(path / ".%commit.tenfold-lock");
     });
-    expect_error(ErrorCode::io, "another one took over", [&] { ds.close(); });
+    expect_error(ErrorCode::io, "another process, which took over", [&] { ds.close(); });
   }
   EXPECT_TRUE(is_lost);
   EXPECT_TRUE(std::filesystem::exists(path / "%commit"));
@@ -843,7 +843,7 @@ TEST(Growth, TextsCannotBeAppendedAsATreeOfTensors) {
   info.batch_size = {2};
   TensorDict rows(info);
   rows.set("name.end", Tensor::from<std::int64_t>({4, 5}));
-  expect_error(ErrorCode::unsupported, "found a data set with texts or ragged rows",
+  expect_error(ErrorCode::unsupported, "found a data set with strings or ragged rows",
                [&] { append_memmap(path, rows); });
   EXPECT_EQ(Dataset(path).size(), 0);
 }

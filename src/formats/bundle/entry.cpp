@@ -35,13 +35,15 @@ Reading refused(std::string problem) {
   return {Reading::Way::refused, nullptr, std::move(problem)};
 }
 
-/// Removes the list of supported formats, which does not help here, from the registry's error.
+/// Returns the error of the registry without the list of supported formats, which does not help
+/// here.
 Error without_formats(const Error& error) {
   if (error.problem() != kUnknownFormat) return error;
   return Error(error).expected("tensors or values");
 }
 
-/// Describes an entry; follows a link of the Hugging Face cache. Returns nothing if there is none.
+/// Describes an entry, or the target of its link if that is one of the Hugging Face cache. Returns
+/// nullopt if the folder has no such entry.
 std::optional<os::FileInfo> info_of(const Folder& folder, const std::string& name) {
   auto info = folder.directory().entry_info(name);
   if (!info || !info->is_symlink || !is_cache_link(folder.directory(), name)) return info;
@@ -57,8 +59,8 @@ os::File open_file(const Folder& folder, const std::string& name) {
   return file;
 }
 
-/// The bytes of a file that cannot be read in a known format. The file is open only while it is
-/// read or mapped. Thread-safe.
+/// The bytes of a file that cannot be read in a known format. The file is open only during calls of
+/// map() and read(). Thread-safe.
 class RawFile final : public LeafSource {
  public:
   RawFile(std::shared_ptr<const Folder> folder, std::string name)
@@ -90,7 +92,8 @@ bool begins_as_pickle(const os::File& file) {
   return file.read_some_at(0, first) == 1 && first[0] == std::byte{0x80};
 }
 
-/// The node for an entry that cannot be read: the reason, and the bytes of a regular file.
+/// Returns the node for an entry that cannot be read. It has the reason and, if the entry is a
+/// regular file, the bytes.
 TensorDict refused_node(const std::shared_ptr<const Folder>& folder, const std::string& name,
                         std::string problem) {
   NodeInfo info;

@@ -12,7 +12,7 @@
 
 namespace tenfold::detail::formats::bundle {
 
-/// Maximum nesting of trainers' folders (DeepSpeed's are inside transformers').
+/// Maximum depth of nested bundles: transformers' Trainer puts DeepSpeed's folder into its own.
 inline constexpr std::size_t kMaxLevels = 3;
 
 /// How an entry can be read.
@@ -23,20 +23,21 @@ struct Reading {
   std::string problem{};  ///< if refused, the reason: "<what>: expected ..., found ..."
 };
 
-/// Determines how an entry can be read: by its content, but a JSON file that is not an index by the
-/// suffix of its name, and a pickle by suffix and first byte. Throws Error(file_not_found) if the
-/// entry was removed, and what Folder::path_of() and format_of_content() throw, except
-/// Error(unsupported).
+/// Determines how an entry can be read. The content determines the format, except that a file
+/// "*.json" is JSON unless it is an index ("*.index.json"). If the content is in no known format,
+/// an index is read as JSON, and a file "*.pkl" as a pickle if it begins like one. Throws
+/// Error(file_not_found) if the entry was removed, and what Folder::path_of() and
+/// format_of_content() throw, except Error(unsupported).
 Reading reading_of(const Folder& folder, const std::string& name);
 
-/// Opens the folder as a tree. `level` is the number of bundles around it, up to the one that the
-/// user opened. Throws Error(unsupported) from level kMaxLevels on, and what Folder's constructor
-/// and list_entries() throw.
+/// Opens the folder as a tree. `level` is 0 for the bundle that the user opened, 1 for a bundle in
+/// that one, and so on. Throws Error(unsupported) if `level` is kMaxLevels or more, and what
+/// Folder's constructor and list_entries() throw.
 TensorDict open_folder(const Path& path, const OpenRequest& request, std::size_t level);
 
-/// Reads an entry: a file or folder of a known format, a JSON file, or a pickle, which is not
-/// executed. Returns a node of kind opaque (NodeInfo::is_refused()) for any other entry, and for
-/// data that is not supported. Throws Error(corrupt) for damaged data.
+/// Reads an entry: a file or folder of a known format, a JSON file, or a pickle, which is parsed
+/// but not executed. Returns a node of kind opaque (NodeInfo::is_refused()) for any other entry,
+/// and for data that is not supported. Throws Error(corrupt) for damaged data.
 TensorDict::Item read_entry(const std::shared_ptr<const Folder>& folder, const std::string& name,
                             const Reading& reading, const OpenRequest& request, std::size_t level);
 

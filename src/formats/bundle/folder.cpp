@@ -52,8 +52,8 @@ bool is_marker(std::string_view name) {
                              [&](std::string_view start) { return has_ends(name, start, ".pt"); });
 }
 
-/// Length of the longest suffix of a format, ".json" or ".pkl" at the end of a name; 0 if there is
-/// none.
+/// Returns the length of the longest suffix of a name that is ".json", ".pkl" or the suffix of a
+/// format, and is not the whole name. Returns 0 if there is none.
 std::size_t suffix_bytes(std::string_view name) {
   std::size_t most = 0;
   const auto count = [&](std::string_view suffix) {
@@ -65,8 +65,8 @@ std::size_t suffix_bytes(std::string_view name) {
   return most;
 }
 
-/// Returns the shards listed by the index files among `names`. A damaged index is skipped, so its
-/// shards become entries.
+/// Returns the shards that the index files among `names` list. Skips a damaged index, whose shards
+/// then become entries.
 std::unordered_set<std::string> shards_in(const os::Directory& folder,
                                           const std::vector<std::string>& names) {
   std::unordered_set<std::string> shards;
@@ -84,7 +84,7 @@ std::unordered_set<std::string> shards_in(const os::Directory& folder,
   return shards;
 }
 
-/// Converts a file name to a key, which must be UTF-8: escapes names that are not.
+/// Returns the key for a file name. Keys must be UTF-8, so a name that is not UTF-8 is escaped.
 std::string key_text(std::string_view name) {
   if (base::is_utf8(name)) return std::string(name);
   const std::string quoted = base::quote(name, 4 * name.size());

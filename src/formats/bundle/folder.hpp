@@ -17,8 +17,8 @@ class Folder {
 
   const os::Directory& directory() const noexcept { return directory_; }
   /// Returns the path of an entry, for opening and for messages. It begins with the folder's path
-  /// as the user gave it, or as an absolute path if the process has changed its working directory
-  /// since. Throws Error(io) (ESTALE) if the path does not name this folder any more.
+  /// as passed to the constructor, or made absolute if the working directory of the process has
+  /// changed after that. Throws Error(io) (ESTALE) if the path no longer names this folder.
   os::Path path_of(const std::string& name) const;
 
  private:
@@ -37,10 +37,11 @@ struct Entry {
 /// True if the folder contains files that only trainers write.
 bool is_bundle(const os::Directory& folder);
 
-/// Lists the entries, sorted by name. The key is the name without its suffix, if that is ".json",
-/// ".pkl" or the suffix of a format and the rest is unique, else the whole name. Names that are not
-/// UTF-8 are escaped. Skips hidden files and folders, and shards listed by an index. Throws
-/// Error(unsupported) for more than kMaxEntries, including these.
+/// Lists the entries, sorted by name. A suffix ".json", ".pkl" or of a format is removed from the
+/// name to get the key, unless the rest is also the name, or the rest of the name, of another
+/// entry. Names that are not UTF-8 are escaped. Skips hidden files and folders, and shards that an
+/// index lists. Throws Error(unsupported) if the folder has more than kMaxEntries files and
+/// folders, including the skipped ones.
 std::vector<Entry> list_entries(const os::Directory& folder);
 
 /// Maximum number of files and folders directly in a bundle.

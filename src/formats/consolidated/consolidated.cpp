@@ -1,9 +1,10 @@
 // The file that tensordict's `consolidate(filename)` writes: the bytes of all tensors, a JSON
 // document with their locations, and the length of the document in 8 bytes. This source file
-// opens, writes and verifies such files. The others:
+// opens, writes and verifies such files. The other source files:
 //   tree          parses the document to a tree of lazy leaves
-//   value_stacks  the values of a NonTensorStack, as nested lists
-//   sidecar       additions of tenfold in a member that tensordict ignores
+//   value_stacks  converts between the values of a NonTensorStack and nested lists
+//   sidecar       reads and writes the additions of tenfold, in a member of the document that
+//                 tensordict ignores
 
 #include <algorithm>
 #include <array>
@@ -66,8 +67,8 @@ struct Plan {
 };
 
 struct PlanOptions {
-  /// Include notes, order and shared storage. If false (and `checksums`, too), write what
-  /// tensordict's `consolidate` writes, byte for byte, with the two exceptions that the public
+  /// Include notes, order and shared storage. If this and `checksums` are false, the file is byte
+  /// for byte what tensordict's `consolidate` writes, with the two exceptions that the public
   /// consolidate() lists.
   bool notes = true;
   bool checksums = true;
@@ -95,7 +96,8 @@ std::size_t depth_of(const Value& value) {
   return deepest + 1;
 }
 
-/// An entry of a node: a tensor's key, dtype and shape, and the stored tensor that has its bytes.
+/// A tensor of a node: its key, dtype and shape, and the index of the stored tensor that has its
+/// bytes. With notes, tensors that share storage have the same index if the alignment permits it.
 struct Placed {
   std::string key;
   std::size_t tensor = 0;  ///< index in Plan::tensors
@@ -107,7 +109,7 @@ struct Placed {
 struct Level;
 using Child = std::variant<Level, NonTensor>;
 
-/// A node, with its entries in the three groups of the document.
+/// A node. Its entries are in the three groups of the document: values, tensors and nodes.
 struct Level {
   const NodeInfo* info = nullptr;
   TensorDict node;  ///< keeps `info` alive
@@ -116,7 +118,7 @@ struct Level {
   std::vector<std::pair<std::string, Child>> nodes;
 };
 
-/// Assigns locations to the tensors of a tree, depth first, in the order of its keys.
+/// Assigns locations to the tensors of a tree, depth first, in the order of the entries.
 class Placer {
  public:
   Placer(bool notes, Plan& plan, Sidecar& extra) : notes_(notes), plan_(plan), extra_(extra) {}
@@ -165,8 +167,8 @@ class Placer {
   }
 
  private:
-  /// The document nests up to 4 levels deeper than the tree: the root, a group of entries, an
-  /// entry, and its shape.
+  /// Throws if the document would nest too deep. It nests up to 4 levels deeper than the tree: the
+  /// root, a group of entries, an entry, and its shape.
   static void check_depth(const std::string& path, std::size_t depth, std::size_t value_depth) {
     constexpr std::size_t kMost = codecs::kMaxJsonDepth - 4;
     if (depth + value_depth <= kMost) return;
@@ -370,7 +372,8 @@ class DocumentWriter {
     return info.kind == NodeKind::tensordict || info.kind == NodeKind::tensorclass;
   }
 
-  /// tensordict does not store the class of a root that is a tensorclass.
+  /// Returns the "cls" of a node. Without notes, it is "TensorDict" for a root that is a
+  /// tensorclass, because tensordict does not store that class.
   std::string_view class_of(const NodeInfo& info, bool is_root) const {
     if (info.kind == NodeKind::lazy_stack) return "LazyStackedTensorDict";
     const bool kept = info.kind == NodeKind::tensorclass && (options_.notes || !is_root);
@@ -411,8 +414,8 @@ class DocumentWriter {
 
   /// Writes a NonTensorStack: a node whose entries, the elements along dimension `dim`, are values
   /// or stacks of values. The first `levels` levels of lists become stacks, so that all values have
-  /// the same number of batch dimensions. Lists that cannot be split along `dim` are written along
-  /// dimension 0.
+  /// the same number of batch dimensions. If the lists cannot be split along `dim`, the entries are
+  /// the elements along dimension 0.
   void value_stack(const Value& stack, std::size_t levels, std::int64_t dim, const Shape& batch,
                    const NodeInfo& node) {
     auto elements = static_cast<std::size_t>(dim) < levels
@@ -482,11 +485,14 @@ void refuse_described_values(const NodeInfo& root) {
   }
 }
 
-/// Plans a file. Throws Error(unsupported), naming the key, for an entry that tensordict could not
-/// read back, or that needs notes if `options.notes` is false, and for a document that is too long.
-/// Throws Error(invalid_argument) for a tree that nests too deep or contains itself, for a stack of
-/// JSON values that is not a list, and like collect_notes(). Throws Error(corrupt) for a jagged
-/// tensor with invalid offsets or lengths.
+/// Plans a file. Throws:
+///   Error(unsupported)       an entry that tensordict could not read back; an entry, schema or
+///                            metadata that need notes if `options.notes` is false; a document that
+///                            is too long
+///   Error(invalid_argument)  a tree that nests too deep or contains itself; a stack of JSON values
+///                            that is not a list; an invalid NodeInfo
+///   Error(corrupt)           a jagged tensor with invalid offsets or lengths
+/// and what collect_notes() throws. Errors about an entry name the key.
 Plan make_plan(const TensorDict& tree, const PlanOptions& options) {
   Plan plan;
   Sidecar extra;
@@ -517,11 +523,11 @@ Plan make_plan(const TensorDict& tree, const PlanOptions& options) {
 }
 
 constexpr std::uint64_t kLengthBytes = 8;
-/// Maximum gap in bytes: padding to a multiple of 8, and alignment of a dtype with 16 bytes per
-/// element.
+/// Maximum gap between two tensors in bytes: padding to a multiple of 8, then alignment to at most
+/// 16 bytes, the largest size of an element.
 constexpr std::size_t kMaxGapBytes = 16;
 
-/// The location of the document, from the length at the end of the file.
+/// The location of the document, computed from the length at the end of the file.
 struct Document {
   std::uint64_t offset_bytes = 0;
   std::uint64_t size_bytes = 0;
@@ -666,8 +672,8 @@ std::vector<BlockCheck> blocks_of(const ConsolidatedSource& source) {
   return blocks;
 }
 
-/// Returns the checksums at the end of a document of tenfold. Returns "" if the document ends
-/// otherwise, as those of tensordict do.
+/// Returns the checksums at the end of a document that tenfold wrote. Returns "" if there are none,
+/// as in a document that tensordict wrote.
 std::string_view trailing_checksums(std::string_view document) {
   constexpr std::string_view kEnd = "\"}]}";
   const std::size_t begin = find_last_checksums(document);
@@ -678,8 +684,8 @@ std::string_view trailing_checksums(std::string_view document) {
 
 void verify_blocks(const OpenedFile& opened, const Path& path, const VerifyRequest& request,
                    VerifyReport& report) {
-  // If the mark "tenfold" before the checksums is damaged, open() ignores them. Find them by their
-  // position.
+  // If the mark "tenfold" before the checksums is damaged, open() ignores the checksums. Find them
+  // by their position.
   const std::string_view text = opened.extra.checksums.empty()
                                     ? trailing_checksums(opened.document)
                                     : std::string_view(opened.extra.checksums);
@@ -708,8 +714,8 @@ void verify_blocks(const OpenedFile& opened, const Path& path, const VerifyReque
   progress.finish();
 }
 
-/// tensordict writes no checksums. In its files, only the document is checked, and that its ranges
-/// are within the file.
+/// If the file has no checksums (tensordict writes none), checks only that the document is valid
+/// and that the ranges of its tensors are within the file.
 VerifyReport verify(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   try {

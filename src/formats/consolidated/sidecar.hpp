@@ -20,8 +20,8 @@ namespace tenfold::detail::formats::consolidated {
 ///   "size": ["tenfold", {"notes": "{...}", "order": {"a/b": [2, 0, 1]}, "tenfold_xxh3": "..."}]
 ///
 /// The document lists the values of a node, then its tensors, then its nodes. If the original order
-/// was different, `order` lists, for each entry in the original order, its index in the document.
-/// Empty members are omitted.
+/// of the entries was different, `order` lists, for each entry in the original order, its position
+/// in the order of the document. Empty members are omitted.
 struct Sidecar {
   Notes notes;
   base::Where notes_where;                                             ///< for messages

@@ -139,7 +139,7 @@ class TreeBuilder {
     const Object& about = member<Object>(object, path, "cls_metadata", "an object");
     if (is_tensorclass(cls) && about.find("batch_size") == nullptr &&
         about.find("stack_dim") != nullptr) {
-      // Written by tensordict 0.15.3, which cannot read it either.
+      // tensordict 0.15.3 writes such a node, but cannot read it, either.
       throw fail_unsupported(path)
           .problem("a tensorclass around a lazy stack cannot be opened")
           .expected("\"batch_size\"")
@@ -414,7 +414,7 @@ class TreeBuilder {
         .found(base::quote(key));
   }
 
-  /// Returns a value of a NonTensorStack, which all rows of its batch share.
+  /// Returns one entry of a NonTensorStack: a value, which all rows of its batch share.
   StackedValues shared_value(const Value& item, const std::string& path) const {
     const Value& data = data_of(item, path);
     const Value& batch_size = as<List>(item, path, "its item", "an array").items[1];
@@ -422,8 +422,8 @@ class TreeBuilder {
             shape(as<List>(batch_size, path, "batch_size", "an array"), path, "batch_size")};
   }
 
-  /// Returns the values of a NonTensorStack. Its entries are values and stacks of values, which the
-  /// document groups: the values first.
+  /// Returns the values of a NonTensorStack. Its entries are values and stacks of values. The
+  /// document lists the values before the stacks; the keys are the positions in the NonTensorStack.
   StackedValues stacked_values(const Object& object, const std::string& path) {
     std::vector<std::pair<std::string, const Value*>> values;
     std::vector<std::pair<std::string, const Value*>> stacks;

@@ -33,10 +33,10 @@ inline constexpr std::string_view kJaggedValues = "<NJT_VALUES>";
 inline constexpr std::string_view kJaggedLengths = "<NJT_LENGTHS>";
 inline constexpr std::string_view kJaggedOffsets = "<NJT_OFFSETS>";
 
-/// True for the members that describe a node itself: no node inside it can have such a key.
+/// True for the names of members that describe a node itself: no child node can have such a key.
 bool is_reserved_member(std::string_view key) noexcept;
 
-/// True for a "cls" that readers take as a tensorclass: "<class 'module.Class'>".
+/// True if the value of "cls" names a tensorclass: "<class 'module.Class'>".
 bool is_tensorclass(std::string_view cls) noexcept;
 
 /// The tree in the JSON document of a consolidated file. A node has this form:
@@ -58,8 +58,8 @@ struct Tree {
 };
 
 /// Builds the tree of the document `json`. `leaves` receives the location of each tensor: a range
-/// within `data_bytes` that has the size of its tensor and padding, and is equal to or disjoint
-/// from every other. `where` names the file. Throws Error(corrupt) for an invalid document, and
+/// within `data_bytes` that has the size of the tensor and its padding. Two ranges are equal or
+/// disjoint. `where` names the file. Throws Error(corrupt) for an invalid document, and
 /// Error(unsupported) for unknown classes and dtypes, a NonTensorStack as the root, a tensorclass
 /// around a lazy stack, a value that too many rows of a stack share (kMaxRepeatedBytes), and notes
 /// of a newer version. Errors about a node name it.

@@ -25,8 +25,8 @@ std::uint64_t size_bytes_of(const Value& value) {
   return bytes;
 }
 
-/// Replaces each value below `depth` levels of lists by a list of `count` copies of it. Returns
-/// false if the copies do not fit the budget.
+/// Replaces each value below `depth` levels of lists by a list of `count` copies of the value, and
+/// subtracts their size from `budget_bytes`. Returns false if they need more.
 bool repeat(Value& value, std::size_t depth, std::uint64_t count, std::uint64_t& budget_bytes) {
   if (depth > 0) {
     auto& items = std::get<List>(value.data()).items;

@@ -27,10 +27,10 @@
 #include "os/fs/file.hpp"
 #include "os/thread/thread_pool.hpp"
 
-// Folders of torch.distributed.checkpoint: `.metadata` or a `__<rank>.metadata` of each rank,
-// pickles that are read as data (metadata.hpp), and `__<rank>_<n>.distcp` files, each of which
-// contains files of torch.save, possibly compressed (leaf_source.hpp). checkpoint/ writes such
-// folders, with an additional manifest (shared/dcp_manifest.hpp).
+// Folders of torch.distributed.checkpoint. The metadata is one pickle `.metadata`, or one pickle
+// `__<rank>.metadata` for each rank. These are read as data and never executed (metadata.hpp). Each
+// file `__<rank>_<n>.distcp` contains files of torch.save, possibly compressed (leaf_source.hpp).
+// checkpoint/ writes such folders, with an additional manifest (shared/dcp_manifest.hpp).
 
 namespace tenfold::detail::formats::dcp {
 namespace {
@@ -83,8 +83,8 @@ bool probe(const FileHead& head) {
   return folder.entry_info(kMetadata) || folder.entry_info("__0.metadata");
 }
 
-/// Builds the tree as the manifest describes it, if there is one for this layout; else as torch's
-/// metadata describes it.
+/// Builds the tree that the manifest describes, if there is a manifest for torch's layout, else the
+/// tree that torch's metadata describes.
 TensorDict tree_of(const Metadata& metadata, const std::optional<Manifest>& manifest,
                    const std::shared_ptr<Files>& files, const std::string& where) {
   if (manifest && manifest->layout == kTorchLayout) {
@@ -118,8 +118,8 @@ std::vector<NamedItem> items_of(const Metadata& metadata) {
   return items;
 }
 
-/// Compares the CRC-32 of each record of the item, and the checksum of its structure if it has one.
-/// Returns the number of records.
+/// Verifies the CRC-32 of each record of the item, and the checksum of the structure of its zip
+/// archive, if there is one. Returns the number of records.
 std::uint64_t check_item(Files& files, const Item& item) {
   const FilePart place = files.place(item);
   const std::shared_ptr<const os::File> file = place.file();  // stays open
@@ -130,8 +130,8 @@ std::uint64_t check_item(Files& files, const Item& item) {
   return directory.entries.size();
 }
 
-/// Reads a byte of every item of the tensor that the request does not skip. This compares the
-/// item's dtype and shape with the metadata.
+/// Reads one byte of each item of the tensor, except items that the request skips. Reading from an
+/// item compares its dtype and shape with the metadata.
 void check_leaf(const Leaf& leaf, const VerifyRequest& request) {
   std::array<std::byte, 1> first{};
   const std::vector<Leaf> parts = source_of(leaf)->parts(leaf);

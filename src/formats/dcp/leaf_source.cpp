@@ -156,7 +156,8 @@ Leaf Source::add(const std::shared_ptr<Source>& source, DType dtype, Shape shape
   return stored_leaf(dtype, std::move(shape), source, found->second);
 }
 
-/// Returns the tensor in the leaf's item. Throws unless it matches the metadata.
+/// Returns the tensor in the leaf's item. Throws Error(corrupt) if the item contains no tensor, or
+/// if its dtype or shape differs from the metadata.
 const Leaf& Source::find(const Leaf& leaf) {
   Stored& stored_tensor = stored(leaf);
   std::call_once(stored_tensor.looked, [&] {
@@ -201,7 +202,7 @@ void Source::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::b
   find(leaf).read(offset_bytes, into);
 }
 
-/// An item is one tensor: all names of the item have the same identity.
+/// An item contains one tensor, so all leaves of an item have the same identity.
 StoredRange Source::identity(const Leaf& leaf) {
   return {.device = StoredRange::kThisProcess,
           .inode = reinterpret_cast<std::uintptr_t>(this),

@@ -22,26 +22,26 @@
 
 namespace tenfold::detail::formats::dcp {
 
-/// The data files of a folder, each opened at its first use. Only the kMaxOpen last opened ones
-/// stay open, so that a checkpoint of any number of ranks needs few descriptors. A file that is
-/// reopened must still be the same one. Thread-safe.
+/// The data files of a folder, each opened at its first use. Only the kMaxOpen most recently opened
+/// files stay open, so that a checkpoint of any number of ranks needs few descriptors. If a file
+/// was replaced, opening it again fails. Thread-safe.
 class Files : public std::enable_shared_from_this<Files> {
  public:
   static constexpr std::size_t kMaxOpen = 64;
-  /// Number of decompressed items that are cached: an item is read in several pieces, and should be
-  /// decompressed only once.
+  /// Number of decompressed items that are cached, so that an item that is read in several pieces
+  /// is usually decompressed only once.
   static constexpr std::size_t kMaxDecompressed = 8;
 
   Files(os::Directory folder, std::vector<std::string> names);
 
-  /// Opens the file of an item, and checks that it contains the item. Throws Error(corrupt) if it
-  /// is missing or too short, and Error(io) if it was replaced since its first opening.
+  /// Opens the file of an item, and checks that it contains the item. Throws Error(corrupt) if the
+  /// file is missing or too short, and Error(io) if it was replaced after it was first opened.
   std::shared_ptr<const os::File> open(const Item& item);
 
-  /// Returns the readable bytes of an item: in its file, or decompressed in memory. Decompresses a
-  /// compressed item: throws like open() and zstd_decoder(), and Error(corrupt) for a stream that
-  /// is too large. For an item that is not compressed, opens no file: `file` of the result throws
-  /// like open().
+  /// Returns the location of the uncompressed bytes of an item. They are in its file, or, if the
+  /// item is compressed, in a decompressed copy in memory. For a compressed item, throws like
+  /// open() and zstd_decoder(), and Error(corrupt) if the stream is too large or truncated. For
+  /// other items, opens no file before `file` of the result is called, which throws like open().
   FilePart place(const Item& item);
   /// "ckpt/__0_0.distcp: item at byte 43".
   base::Where where(const Item& item) const;
@@ -78,8 +78,8 @@ class Files : public std::enable_shared_from_this<Files> {
   Recent recent_streams_{kMaxDecompressed};
 };
 
-/// The chunks of the tensors in one folder, each in its own item. The location of the bytes in the
-/// item is read at the first access.
+/// Leaves for the chunks of the tensors in one folder. A chunk is stored as one item. Where its
+/// bytes begin in the item is read at the first access.
 class Source final : public LeafSource {
  public:
   explicit Source(std::shared_ptr<Files> files) : files_(std::move(files)) {}

@@ -33,7 +33,7 @@ constexpr std::array<std::string_view, 5> kModules = {
 constexpr std::uint64_t kMaxObjectBytes = std::uint64_t{1} << 30;
 /// Maximum decompressed size of an item beyond the tensor's bytes: the pickle and the headers.
 constexpr std::uint64_t kMaxOverheadBytes = std::uint64_t{1} << 20;
-/// Maximum ratio of Zstandard: a block of 4 bytes can repeat one byte for 128 KiB.
+/// Maximum compression ratio of Zstandard: a block of 4 bytes can repeat one byte for 128 KiB.
 constexpr std::uint64_t kMaxZstdRatio = 32'768;
 
 std::string index_text(std::string_view name, const Shape& offsets) {
@@ -92,8 +92,8 @@ class MetadataReader {
            std::ranges::find(kModules, type.text) != kModules.end();
   }
 
-  /// Returns the value of an attribute, or nullopt if the object does not have it. The last of
-  /// several equal keys counts, as in Python.
+  /// Returns the value of an attribute, or nullopt if the object does not have it. If the state has
+  /// the name several times, the last one counts, as in Python.
   std::optional<std::uint32_t> optional_field(std::uint32_t object, std::string_view name) const {
     const auto state = state_of_.find(object);
     if (state == state_of_.end()) return std::nullopt;
@@ -148,8 +148,8 @@ class MetadataReader {
 
   // --- content ---
 
-  /// Reads the locations of items, by MetadataIndex. The last of several equal keys counts, as in
-  /// Python.
+  /// Reads `storage_data`: a dict from the MetadataIndex of each item to its location. The last of
+  /// several equal keys counts, as in Python.
   void read_storage(std::uint32_t id) {
     for_each_pair(id, "storage_data", [&](std::uint32_t key, std::uint32_t value) {
       name_.clear();
@@ -181,7 +181,7 @@ class MetadataReader {
             .problem("stored through an extension")
             .expected("plain bytes or \"stream.zstd/1\"")
             .found(transform_names(*transforms))
-            .remedy("save it again without extensions");
+            .remedy("save the checkpoint again without extensions");
       }
       item.most_bytes = kMaxObjectBytes;
     }
@@ -191,7 +191,8 @@ class MetadataReader {
     return item;
   }
 
-  /// True for any version 1 of torch's ZStandard; other compressions are not supported.
+  /// True if the only extension is torch's ZStandard, in any version 1 or 1.x. No other extension
+  /// is supported.
   bool is_zstd(std::uint32_t id) const {
     const PickleNode list = at(id);
     if (list.items.size() != 1 || at(list.items[0]).kind != PickleKind::text) return false;
@@ -222,8 +223,8 @@ class MetadataReader {
     return found->second;
   }
 
-  /// Reads the path of each flattened name, the last of several. A name without a path is a key of
-  /// the root.
+  /// Reads `planner_data`: a dict from each flattened name to its path. The last of several equal
+  /// names counts. An entry whose name has no path is a child of the root.
   void read_planner(std::optional<std::uint32_t> id) {
     if (!id || at(*id).kind != PickleKind::dict) return;
     for_each_pair(*id, "planner_data", [&](std::uint32_t key, std::uint32_t value) {

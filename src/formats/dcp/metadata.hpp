@@ -16,16 +16,17 @@
 namespace tenfold::detail::formats::dcp {
 
 // The content of `.metadata` in a folder of torch.distributed.checkpoint: the tensors and objects,
-// how tensors are split, and the location of each piece. parse_metadata() does not check that the
-// chunks cover their tensors, that the paths are consistent, or anything that requires reading the
-// other files.
+// the chunks of each tensor, and the location of each item. parse_metadata() does not check that
+// the chunks cover their tensors, that the paths are consistent, or anything that requires reading
+// the other files.
 
-/// A byte range in a file of the folder: a complete file of torch.save, possibly compressed.
+/// A byte range in a file of the folder. It contains a complete file of torch.save, possibly
+/// compressed.
 struct Item {
   std::uint32_t file = 0;  ///< index in Metadata::files
   std::uint64_t begin = 0;
   std::uint64_t size_bytes = 0;
-  /// For a Zstandard stream, its maximum decompressed size; 0: not compressed.
+  /// The maximum decompressed size of a Zstandard stream; 0 if the item is not compressed.
   std::uint64_t most_bytes = 0;
   bool is_compressed() const noexcept { return most_bytes != 0; }
 };
@@ -43,7 +44,7 @@ struct TensorEntry {
   std::vector<Chunk> chunks;
 };
 
-/// A key of the saved state dict, or an index in a list of it.
+/// A component of a path in the saved state dict: a key of a dict, or an index of a list.
 struct Key {
   std::string text;  ///< for an index, decimal digits
   bool is_index = false;

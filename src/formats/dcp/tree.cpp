@@ -39,8 +39,8 @@ struct Branch {
   std::vector<std::uint32_t> children = {};
 };
 
-/// All locations, and the files of their tensors and objects. Shared by the lazy entries of the
-/// tree.
+/// All branches, and the files that contain their tensors and objects. Shared by the lazy entries
+/// of the tree.
 class Plan : public std::enable_shared_from_this<Plan> {
  public:
   Plan(Metadata metadata, std::shared_ptr<Files> files, std::string where)
@@ -76,7 +76,8 @@ class Plan : public std::enable_shared_from_this<Plan> {
     });
   }
 
-  /// Reads a subtree without tensors: a JSON value if all its objects are JSON.
+  /// Reads a branch without tensors: an object, or a container of objects. Returns a container as
+  /// one JSON value if all its objects are JSON, else as a node.
   TensorDict::Item read(std::uint32_t id);
 
  private:
@@ -143,8 +144,8 @@ class Plan : public std::enable_shared_from_this<Plan> {
     return info;
   }
 
-  /// Calls `use` with the key and location of each child; the location is empty for missing items
-  /// of a list.
+  /// Calls `use` with the key of each child and its index in `branches_`, which is nullopt for a
+  /// missing item of a list.
   template <class Use>
   void for_each_child(const Branch& branch, const Use& use) const {
     std::uint64_t next = 0;

@@ -20,8 +20,8 @@ TensorDict build_tree(Metadata metadata, const std::shared_ptr<Files>& files,
                       const std::string& where);
 
 /// Builds the tree that the manifest describes. The metadata determines how tensors are assembled.
-/// Throws like manifest_tree() and AssembledSource::assemble(), and Error(corrupt) if the two
-/// contradict each other.
+/// Throws like manifest_tree() and AssembledSource::assemble(), and Error(corrupt) if the manifest
+/// and the metadata contradict each other.
 TensorDict build_tree(Metadata metadata, const Manifest& manifest,
                       const std::shared_ptr<Files>& files, const std::string& where);
 

@@ -22,9 +22,10 @@ class ItemFile {
   explicit ItemFile(const Value& value);
 
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
-  /// The offset of the tensor's bytes; for a value, the size of head().
+  /// The offset of the tensor's bytes in the item; for a value, the size of head().
   std::uint64_t data_offset() const noexcept { return data_offset_; }
-  /// Return the bytes before and after the tensor's bytes, whose CRC-32 is `crc32`.
+  /// Return the bytes before and after the tensor's bytes. `crc32` is the CRC-32 of the tensor's
+  /// bytes.
   std::string head(std::uint32_t crc32) const;
   std::string tail(std::uint32_t crc32) const;
 
@@ -39,9 +40,8 @@ class ItemFile {
   std::uint64_t size_bytes_ = 0;
 };
 
-/// Returns the bytes of `.metadata`: a pickle of torch's Metadata, as parse_metadata() and torch
-/// read it. A chunk without elements has an item without bytes, which gets no entry in
-/// `storage_data`.
+/// Returns the bytes of `.metadata`: a pickle of torch's Metadata that parse_metadata() and torch
+/// can read. The item of a chunk without elements has size 0, and is not listed in `storage_data`.
 std::string write_metadata(const Metadata& metadata);
 
 }  // namespace tenfold::detail::formats::dcp

@@ -9,9 +9,10 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// Memory for small leaves, many in one block. Mapping each would cost a system call, a page and
-/// one of the 65,530 maps that a process may have by default. A block is freed with its last leaf,
-/// the newest one not before the arena. Thread-safe, except close().
+/// Memory for small leaves, many in one block. Mapping each leaf would cost a system call, a page
+/// and one of the 65,530 maps that a process may have by default. A block is freed when all its
+/// leaves are destroyed; the newest block is not freed before the arena is destroyed, too.
+/// Thread-safe, except close().
 class Arena {
  public:
   /// Larger leaves are mapped instead.
@@ -24,7 +25,7 @@ class Arena {
   }
   void close() noexcept { is_open_ = false; }
 
-  /// Allocates `size_bytes` uninitialised bytes (at most kMaxPieceBytes), aligned to 64.
+  /// Allocates `size_bytes` uninitialised bytes (at most kMaxPieceBytes), aligned to 64 bytes.
   Buffer allocate(std::size_t size_bytes);
 
  private:

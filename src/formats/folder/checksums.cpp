@@ -24,7 +24,7 @@ namespace {
 constexpr int kMaxEditAttempts = 10'000;
 constexpr std::chrono::milliseconds kPause{1};
 
-/// Throws unless the path still names the folder: files of another one must not be replaced.
+/// Throws unless the path still names the folder, so that no file of another folder is replaced.
 void require_at(const os::Directory& folder, const os::Path& path) {
   if (folder.is_at(path)) return;
   throw Error::io(ESTALE, path.string())
@@ -33,8 +33,8 @@ void require_at(const os::Directory& folder, const os::Path& path) {
       .remedy("open it where it is now");
 }
 
-/// Removes the lines of files below `prefix` from the folder's `%checksums`. `concerns` gets the
-/// rest of the path.
+/// Removes lines from the folder's `%checksums`: those of files whose path begins with `prefix`, if
+/// `concerns` returns true for the rest of the path.
 void drop_lines(const os::Directory& folder, const os::Path& path, std::string_view prefix,
                 const ConcernsFile& concerns) {
   ChecksumsEdit edit(folder, path);
@@ -48,7 +48,8 @@ void drop_lines(const os::Directory& folder, const os::Path& path, std::string_v
   edit.publish(lines);
 }
 
-/// The same for the `%checksums` of the saved trees of which the folder is a node.
+/// Removes the lines of the folder's files for which `concerns` returns true from the `%checksums`
+/// of the saved trees that contain the folder as a node.
 void drop_lines_above(const os::Path& path, const ConcernsFile& concerns) {
   os::Path node = os::canonical(path);
   std::string prefix;
@@ -101,7 +102,8 @@ void drop_leaf_checksums(const os::Directory& folder, const os::Path& path) {
   announce_writes_in_place(folder);
   const auto is_tensor = [](std::string_view file) { return !is_metadata(file); };
   drop_checksums(folder, path, is_tensor);
-  // A writer that adds rows may have begun since, and have written the lines again.
+  // After the first check for a commit page, a process may have begun to add rows, and have written
+  // the lines again.
   if (announce_writes_in_place(folder)) drop_lines(folder, path, "", is_tensor);
 }
 

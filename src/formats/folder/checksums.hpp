@@ -45,21 +45,22 @@ class ChecksumsEdit {
 /// Returns true for the path of a file, relative to a folder, that is about to change.
 using ConcernsFile = std::function<bool(std::string_view path)>;
 
-/// Removes the lines of these files of the folder at `path` from its `%checksums`, and from those
-/// of the enclosing saved trees: if the folder is a node, their `%checksums` have its lines. Each
-/// is replaced atomically and durably. Throws Error(io): (ESTALE) if the folder was moved or
+/// Removes the lines of the files for which `concerns` returns true from the `%checksums` of the
+/// folder at `path`, and from those of the saved trees that contain the folder as a node. Replaces
+/// each `%checksums` atomically and durably. Throws Error(io): (ESTALE) if the folder was moved or
 /// replaced, (EBUSY) like ChecksumsEdit.
 void drop_checksums(const os::Directory& folder, const os::Path& path,
                     const ConcernsFile& concerns);
-/// The same for all files of the folder, in the enclosing saved trees only.
+/// Removes the lines of all files of the folder at `path` from the `%checksums` of the saved trees
+/// that contain the folder as a node, but not from its own `%checksums`.
 void drop_checksums_above(const os::Path& path);
 /// Calls replacement.publish(), and before it drop_checksums_above(), because the folder may be a
 /// node of a saved tree.
 void publish_folder(FolderReplacement& replacement, bool durable);
 
-/// Calls drop_checksums() for all tensors, because they are about to be written through mappings,
-/// and announce_writes_in_place(). Also throws Error(io) (EACCES) like refuse_shared_files(), with
-/// all files unchanged.
+/// Calls announce_writes_in_place(), and drop_checksums() for the files of all tensors, because
+/// they are about to be written through mappings. Before that, throws Error(io) (EACCES) like
+/// refuse_shared_files().
 void drop_leaf_checksums(const os::Directory& folder, const os::Path& path);
 
 }  // namespace tenfold::detail::formats::folder

@@ -45,23 +45,25 @@ class StoredFile {
   virtual const std::string& display() const noexcept = 0;
   /// The information at the time when the file was opened.
   virtual const StoredInfo& info() const noexcept = 0;
-  /// The current size: another process may have truncated the file.
+  /// The current size of a file of the file system, which another process may have truncated; for
+  /// an entry of an archive, the size when the archive was opened.
   virtual std::uint64_t size_bytes_now() const = 0;
 
-  /// Fills `into` from `offset_bytes`, or up to the end of the file. Returns the number of bytes
-  /// read.
+  /// Reads from `offset_bytes` on, until `into` is full or the file ends. Returns the number of
+  /// bytes read.
   virtual std::size_t read_some_at(std::uint64_t offset_bytes, std::span<std::byte> into) const = 0;
-  /// Fills `into`. Throws Error(corrupt) if the file is too short.
+  /// Fills `into` with the bytes from `offset_bytes` on. Throws Error(corrupt) if the file is too
+  /// short.
   virtual void read_at(std::uint64_t offset_bytes, std::span<std::byte> into) const = 0;
 
   /// Throws Error(unsupported) if reading the first `size_bytes` bytes would take much more than
   /// `size_bytes` of memory.
   virtual void check_cost(std::uint64_t /*size_bytes*/) const {}
 
-  /// Returns the first `size_bytes` bytes, which must exist, mapped according to `mode`. In other
-  /// modes than write_through, few bytes may be copied to `arena`, and an archive's entry that
-  /// cannot be mapped is read into memory. Throws Error(unsupported) if the file does not support
-  /// write_through.
+  /// Returns the first `size_bytes` bytes, which must exist, mapped according to `mode`. If `mode`
+  /// is not write_through, a file of the file system is copied to `arena` if Arena::takes() the
+  /// size, and an entry of an archive that cannot be mapped is read into memory. Throws
+  /// Error(unsupported) if the file does not support write_through.
   virtual Buffer map(std::uint64_t size_bytes, Mode mode, Arena& arena) const = 0;
 };
 
@@ -71,7 +73,8 @@ struct MappedPart {
   std::string display;
 };
 
-/// A folder of an opened tree. If its path is replaced, it remains the old folder. Thread-safe.
+/// A folder of an opened tree. If another folder or archive replaces the tree at its path, this
+/// object still refers to the old one. Thread-safe.
 class Folder {
  public:
   /// Maximum depth of a folder below the root of the tree.
@@ -104,12 +107,13 @@ class Folder {
   /// True for the root of a tree that may have a `%commit`.
   virtual bool may_grow() const noexcept { return false; }
 
-  /// True if the tensors of the tree are in one mapping: in an archive, if its entries can be
+  /// True if all tensors of the tree are in one mapping: in an archive whose tensors can all be
   /// mapped (Archive::is_one_mapping()).
   virtual bool is_one_mapping() const noexcept { return false; }
 
-  /// Makes writes through `mapped`, mappings of files of this folder, durable. An archive instead
-  /// does this for all its entries that this object opened for writing, and updates their CRC-32s.
+  /// Makes writes through `mapped`, mappings of files of this folder, durable. In an archive,
+  /// ignores `mapped`. Instead makes all entries that this object opened for writing durable, and
+  /// updates their CRC-32s.
   virtual void flush(const std::vector<MappedPart>& mapped, Monitor* monitor) = 0;
 
   /// True if the tree's path no longer names the root that was opened, or if this folder was

@@ -12,9 +12,9 @@
 namespace tenfold::detail::formats::folder {
 
 /// A folder of the file system. The root stays open. A folder below it is opened on demand,
-/// relative to its parent. Only the last kMaxOpen opened stay open, so that a tree of any size
-/// needs few descriptors. A reopened folder must still be the same one (device and inode), else
-/// throw_replaced(). Thread-safe.
+/// relative to its parent. Only the kMaxOpen most recently opened folders stay open, so that a tree
+/// of any size needs few descriptors. If a folder was replaced (device or inode differ), opening it
+/// again calls throw_replaced(). Thread-safe.
 class FolderHandle final : public Folder, public std::enable_shared_from_this<FolderHandle> {
  public:
   /// Maximum number of open folders below the root.
@@ -26,7 +26,7 @@ class FolderHandle final : public Folder, public std::enable_shared_from_this<Fo
 
   /// Returns the open folder; opens it again if it was closed.
   std::shared_ptr<const os::Directory> directory();
-  /// Returns the names of the folders from the root: "camera/lens", or "" for the root.
+  /// Returns the path relative to the root: "camera/lens", or "" for the root.
   std::string path_below_root() const;
 
   const std::string& display() const noexcept override { return display_; }

@@ -13,11 +13,12 @@ namespace tenfold::detail::formats::folder {
 /// True for temporary names of tenfold or tensordict, which may remain after a crash.
 bool is_leftover(std::string_view name);
 
-/// The same, but false for the name of an entry of `folder`: tensordict does not prevent these.
+/// Like is_leftover(), but false if the metadata of `folder` names an entry with this file name: a
+/// key of tensordict may look like a temporary name.
 bool is_leftover_in(const os::Directory& folder, const std::string& name, bool is_folder);
 
-/// True for the names of tenfold's own files and folders that begin with "%". No encoded key has
-/// one, but with `robust_names` off a key itself may.
+/// True for the names of tenfold's own files and folders that begin with "%". No encoded key is
+/// such a name. An unencoded key (without `robust_names`) may be.
 bool is_own_name(std::string_view name);
 
 /// All files and folders of a saved tree, by relative path.

@@ -17,7 +17,7 @@ inline constexpr std::string_view kSizesSuffix = ".shape.memmap";
 inline constexpr std::string_view kMetaName = "meta.json";
 inline constexpr std::string_view kNotesName = "%notes.json";
 inline constexpr std::string_view kValuesName = "%values";
-/// In the root of a data set: rows that could not be ingested.
+/// The file in the root of a data set with the rows that could not be ingested.
 inline constexpr std::string_view kBadRowsName = "bad_rows.jsonl";
 inline constexpr std::string_view kInnerName = "_tensordict";
 inline constexpr std::string_view kPickleName = "other.pickle";
@@ -35,17 +35,19 @@ bool is_safe_raw_leaf(std::string_view key) noexcept;
 /// The same for the folder of a node, whose name has no suffix: "", "." and ".." are refused, too.
 bool is_safe_raw_node(std::string_view key) noexcept;
 
-/// Returns the name of a node's folder, or that of a leaf's files without their suffix: the encoded
-/// key if `robust`, otherwise the key itself. Throws Error(invalid_argument) if that is no safe
-/// name; `parent`: the note path of the node of the key, for the message.
+/// Returns the name of a node's folder, or the name of a leaf's files without the suffix: the
+/// encoded key if `robust`, otherwise the key itself. Throws Error(invalid_argument) if the key
+/// itself is not a safe name. `parent` is the note path of the node that has the key, for the
+/// message.
 std::string entry_name(std::string_view key, bool is_leaf, bool robust, std::string_view parent);
 
 /// Returns the name of the file with the sizes of a nested tensor. tensordict replaces the suffix
-/// of the other file's name; ".memmap", that of an unencoded empty key, has none.
+/// ".memmap" of the data file by ".shape.memmap". If the unencoded key is empty, the data file is
+/// ".memmap", which in Python has no suffix, so tensordict appends to it.
 std::string sizes_name(const std::string& stem);
 
-/// Returns the name of a node's folder, or the names of a tensor's files, the longest last. `stem`
-/// is the encoded or unencoded key.
+/// Returns the name of a node's folder, or the names of a tensor's files, the longest name last.
+/// `stem` is the encoded or unencoded key.
 std::vector<std::string> file_names(const std::string& stem, bool is_node, bool is_nested);
 
 /// Returns "%clash-<n>", the name of an entry whose usual name is already taken in its folder.

@@ -56,9 +56,9 @@ bool same_content(const StoredFile& file, std::span<const std::byte> bytes) {
   return true;
 }
 
-/// Returns the number of elements of a nested tensor with these sizes (int64 `[n, k]`): the sum of
-/// the rows' products. Returns nullopt if a length is negative, or if a product or the sum does not
-/// fit 63 bits.
+/// Returns the number of elements of a nested tensor with these sizes (int64 `[n, k]`, one row for
+/// each component): the sum of the products of the rows. Returns nullopt if a length is negative,
+/// or if a product or the sum does not fit 63 bits.
 std::optional<std::uint64_t> nested_numel(const Tensor& sizes) {
   constexpr std::uint64_t kMax = std::numeric_limits<std::int64_t>::max();
   const auto components = static_cast<std::uint64_t>(sizes.shape()[0]);
@@ -139,7 +139,7 @@ std::optional<StoredInfo> FolderSource::info_of(const std::string& name) const {
 }
 
 /// True if the file that is named by the unencoded key may be opened and belongs to this leaf: the
-/// name is safe, and no other leaf of the folder has it as its encoded name.
+/// name is safe, and is not the encoded name of another leaf of the folder.
 bool FolderSource::may_use_raw_name(const std::string& key) {
   if (!is_safe_raw_leaf(key)) return false;
   const auto other = decode_key(key);
@@ -160,8 +160,8 @@ std::unique_ptr<StoredFile> FolderSource::open_file(std::uint64_t position, std:
   if (!clashed || suffix != kLeafSuffix) name += suffix;
   auto file = try_open(name, for_writing);
   if (!file && base_name != key && !clashed && may_use_raw_name(key)) {
-    // Files written before tensordict 0.14, or with robust_key=False, are named by the unencoded
-    // key.
+    // Files that tensordict wrote before version 0.14, or with robust_key=False, are named by the
+    // unencoded key.
     const bool is_sizes = suffix == kSizesSuffix;
     file = try_open(is_sizes ? sizes_name(key) : key + std::string(suffix), for_writing);
   }
@@ -276,9 +276,9 @@ Buffer FolderSource::load(const Leaf& leaf, std::uint64_t size_bytes) {
 }
 
 /// True if the leaf shares the bytes of its alias group, whose mutex must be held. The first leaf
-/// for which this is called represents the group; if its source is gone before the group has bytes,
-/// the next leaf does. The bytes of a leaf in another file are compared once; in mode write_through
-/// it never joins the group.
+/// for which this is called represents the group. If the source of that leaf is destroyed before
+/// the group has bytes, the next leaf represents the group. A leaf in a different file joins the
+/// group if its bytes are equal, which is checked once; in mode write_through it never joins.
 bool FolderSource::joins_group(Record& record, std::uint64_t position, const StoredFile& file,
                                std::uint64_t size_bytes) {
   AliasGroup& group = *record.group;
@@ -319,7 +319,8 @@ void FolderSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<
         .found(into.size(), " bytes at offset ", offset_bytes);
   }
   if (into.empty()) return;
-  // The leaf's content is the private copy, including the program's writes.
+  // In mode copy_on_write, the content of a mapped leaf is the private copy, with the writes of the
+  // program.
   if (store_->mode() == Mode::copy_on_write) {
     if (const Buffer buffer = cached(position_of(leaf)); buffer.size_bytes() > 0) {
       std::memcpy(into.data(), buffer.data() + offset_bytes, into.size());

@@ -18,7 +18,7 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// The leaves of one folder, in one file each (two for a nested tensor, none for an empty one).
+/// The leaves of one folder. Each has one file (a nested tensor two, a tensor of 0 bytes none).
 /// position_of(leaf) is the result of add(). The first map() of a leaf opens its file, checks
 /// the size, reads or maps the bytes, and closes it. Thread-safe once all leaves are added.
 class FolderSource final : public LeafSource, public std::enable_shared_from_this<FolderSource> {
@@ -41,7 +41,7 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
   std::uint64_t check(const Leaf& leaf);
 
   const std::shared_ptr<Folder>& folder() const noexcept { return folder_; }
-  /// The name of the leaf's file: the existing one, else the one it would get.
+  /// The name of the leaf's file, or, if there is no file, the name for it.
   std::string file_of(const Leaf& leaf);
 
  private:

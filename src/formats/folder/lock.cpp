@@ -49,8 +49,8 @@ WriteThroughLock lock_for_writing_through(const Path& path) {
       lock.above.push_back(node->duplicate());
     }
     if (!locked) break;
-    // If the folder or a parent was replaced between open and lock, this is the old folder, which
-    // is about to be removed.
+    // If the folder or a parent was replaced between open and lock, the lock is on the old folder,
+    // which is about to be removed.
     if (os::exists(path) && os::file_info(path).same_file(lock.folder.info())) return lock;
   }
   throw Error::io(EBUSY, path.string())

@@ -18,8 +18,8 @@ struct WriteThroughLock {
   void release() noexcept;
 };
 
-/// Locks the folder at `path` and those parents. Throws Error(io) (EBUSY) if one of them is being
-/// replaced.
+/// Locks the folder at `path` and its parents that are nodes of a tree. Throws Error(io) (EBUSY) if
+/// one of these folders is being replaced.
 WriteThroughLock lock_for_writing_through(const Path& path);
 
 }  // namespace tenfold::detail::formats::folder

@@ -44,7 +44,7 @@ struct AppendedLeaf {
   Leaf rows;
   std::uint64_t old_bytes = 0;   ///< where the rows are written
   std::uint64_t kept_bytes = 0;  ///< that meta.json counts: more than `old_bytes` if an append
-                                 ///< crashed before it changed the root
+                                 ///< crashed before it replaced the root's meta.json
 };
 
 /// A tensor whose file has several hard links, so that other tensors may share it.
@@ -61,9 +61,9 @@ bool same_rows(const Leaf& a, const Leaf& b) {
          std::equal(left.raw_data(), left.raw_data() + left.nbytes(), right.raw_data());
 }
 
-/// Returns the name of an entry: the encoded key and the suffix. Returns the unencoded key and the
-/// suffix, as tensordict before 0.14 wrote it, if `may_be_raw`, only that name exists and no other
-/// key of the node encodes to it.
+/// Returns the name of the file or folder of an entry: the encoded key and the suffix. With
+/// `may_be_raw`, returns the unencoded key and the suffix, as tensordict before 0.14 wrote it, if
+/// that name exists, the encoded one does not, and no other key of the node encodes to that name.
 std::string name_in(const os::Directory& folder, const NodeMeta& meta, const std::string& key,
                     std::string_view suffix, bool may_be_raw) {
   const auto exists = [&](const std::string& name) {
@@ -89,10 +89,11 @@ class Appender {
  public:
   Appender(std::int64_t num_rows, Notes notes) : num_rows_(num_rows), notes_(std::move(notes)) {}
 
-  /// `path`: the keys, joined by "."; `notes_path`: the same as a note path.
+  /// `path`: the keys of the node, joined by "."; `notes_path`: the note path of the node.
   void visit(const os::Directory& directory, const Path& folder, const TensorDict& rows,
              const std::string& path, const std::string& notes_path);
-  /// Throws if the disk has no space for the new rows. Does not check up to os::kUncheckedBytes.
+  /// Throws if the disk has no space for the new rows. Rows of at most os::kUncheckedBytes bytes
+  /// are not checked.
   void require_free_space() const;
   void run();
 
@@ -130,7 +131,8 @@ std::string Appender::name_of(const os::Directory& directory, const NodeMeta& me
   return name_in(directory, meta, entry.key, kLeafSuffix, is_safe_raw_leaf(entry.key));
 }
 
-/// The rows may have the unbatched tensors of the saved tree, which all rows share.
+/// Throws unless the rows have the keys of the saved node. The rows may also have the node's
+/// unbatched tensors, which all rows share and which stay as they are.
 void Appender::check_keys(const NodeMeta& meta, const TensorDict& rows,
                           const std::string& notes_path, const base::Where& where) const {
   for (const MetaEntry& entry : meta.entries) {
@@ -161,9 +163,9 @@ void Appender::check_keys(const NodeMeta& meta, const TensorDict& rows,
   }
 }
 
-/// Throws if the node has an entry whose key is a member of meta.json itself. The length of such a
-/// tensor is only in the notes, which are not replaced together with meta.json. Such a child node
-/// is not among the entries of meta.json.
+/// Throws if the node has an entry whose key is the name of a member that meta.json uses itself
+/// ("shape", "device", "_type"), because meta.json cannot list such an entry. The length of such a
+/// tensor is only in the notes, which are not replaced together with meta.json.
 void Appender::refuse_hidden_keys(const NodeMeta& meta, const std::string& notes_path,
                                   const base::Where& where) const {
   for (const auto& [key, position] : meta.reserved) {
@@ -192,7 +194,7 @@ void Appender::visit_leaf(const os::Directory& directory, const std::string& fil
         .part("shape of the saved tensor")
         .expected("at least one dimension")
         .found("[]")
-        .remedy("save it with one element for each row");
+        .remedy("save the tensor with one element for each row");
   }
   if (saved.front() != meta.batch_size.front()) {
     throw base::invalid_argument(where)
@@ -235,9 +237,9 @@ void Appender::visit_leaf(const os::Directory& directory, const std::string& fil
   leaves_.push_back(std::move(leaf));
 }
 
-/// True if the same rows are already to be appended to this file under another key. Tensors that
-/// are hard links of one file share it, so appending to one appends to all. Throws if the rows
-/// differ.
+/// Returns true if an earlier leaf has the same file, and the same rows to append. Tensors whose
+/// files are hard links share their bytes, so appending to one appends to all. Throws if the file
+/// is the same but the rows differ.
 bool Appender::is_linked_to_another(const os::FileInfo& file, const AppendedLeaf& leaf,
                                     const base::Where& where) {
   for (const LinkedLeaf& other : linked_) {
@@ -451,9 +453,9 @@ void append_rows(const Path& path, const TensorDict& rows) {
   }
   if (notes.schema && !notes.unbatched.empty()) {
     throw base::unsupported(path)
-        .problem("rows cannot be appended to its files alone")
+        .problem("append_memmap cannot append rows to this data set")
         .expected("columns with rows of fixed size")
-        .found("a data set with texts or ragged rows")
+        .found("a data set with strings or ragged rows")
         .remedy("append to it as a data set");
   }
   const Shape& batch = rows.info().batch_size;

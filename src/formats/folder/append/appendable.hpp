@@ -15,12 +15,13 @@
 
 namespace tenfold::detail::formats::folder {
 
-// The part of this format that folders of rows (data sets, dictionaries, sparse matrices) use.
+// The functions of this format for folders to which rows are added: data sets, dictionaries and
+// sparse matrices.
 
 /// Returns the folder of a leaf that is a file of the file system; null for leaves in memory, in
 /// archives and in other formats.
 std::shared_ptr<FolderHandle> folder_of(const Leaf& leaf);
-/// Returns the name of the leaf's file in that folder: the existing one, else the one it would get.
+/// Returns the name of the leaf's file in that folder, or, if there is no file, the name for it.
 std::string file_of(const Leaf& leaf);
 
 /// A path with rows, opened for reading or appending. Rows can be appended if the path is a folder
@@ -29,7 +30,8 @@ std::string file_of(const Leaf& leaf);
 /// Thread safety: none; one thread at a time.
 class AppendableFolder {
  public:
-  /// `content` is what the path holds, for messages: "a data set". It must outlive this object.
+  /// `content` is what the path contains, for messages: "a data set". The string must outlive this
+  /// object.
   AppendableFolder(const Path& path, Mode mode, std::string_view content);
 
   const Path& path() const noexcept { return path_; }  ///< absolute
@@ -37,7 +39,7 @@ class AppendableFolder {
   bool is_closed() const noexcept { return is_closed_; }
   /// True if the path is open for writing.
   bool is_writable() const noexcept { return mode_ == Mode::write_through && !is_closed_; }
-  /// Locks a folder that is opened for writing: no save replaces it until close().
+  /// Locks the folder, which must be opened for writing, so that no save replaces it until close().
   void lock() { lock_ = lock_for_writing_through(path_); }
   /// The folder; invalid before lock() and after close().
   const os::Directory& directory() const noexcept { return lock_.folder; }
@@ -51,16 +53,16 @@ class AppendableFolder {
   GrowingFolder* writer() const noexcept { return writer_.get(); }
   /// Takes the lock against other writers, calls `leaves` to get the tensors to append to, and
   /// creates the writer. `is_exact` is true if the folder had no `%commit`, as after a save or
-  /// close(): then no elements follow the rows in the files.
+  /// close(): then the files contain nothing after the rows.
   void start(const std::function<std::vector<GrowingLeaf>(bool is_exact)>& leaves);
   void flush();
   /// Closes the writer, which releases its lock against other writers. Calls `reopen`, which opens
   /// the rows for reading, and releases the lock of lock(): afterwards, saves may replace the
-  /// folder. If the folder was moved or deleted, does the same, but throws Error(io) (ESTALE): its
-  /// rows are committed, but its metadata may not be written. If the writer throws any other error,
-  /// everything stays open; if the writer has released its lock already, as GrowingFolder::close()
-  /// describes, only close() is possible then. If `reopen` throws, the lock is released
-  /// nevertheless.
+  /// folder. If the folder was moved or deleted, does all this, then throws Error(io) (ESTALE): the
+  /// rows are committed, but the metadata may not have been written. If the writer throws any other
+  /// error, everything stays open; if the writer has released its lock already, as
+  /// GrowingFolder::close() describes, only close() is possible then. If `reopen` throws, the lock
+  /// is released nevertheless.
   void close(const std::function<void()>& reopen);
   /// For a forked child, if a thread of the parent was using this object at the fork: drops the
   /// lock and the writer, without destroying them. A folder that was open for writing is closed.

@@ -112,7 +112,7 @@ void CommitFile::take_over(std::uint64_t num_rows) {
   } else {
     state.num_rows = state.written = num_rows;
   }
-  // meta.json has more rows only if another tool has written it since.
+  // meta.json counts more rows than the last commit only if another tool has replaced it.
   if (page_.capacity == 0 && state.num_rows < num_rows) state.num_rows = state.written = num_rows;
   const std::array<std::uint64_t, 1> process = {os::process_id()};
   file_.write_at(kProcessOffset, std::as_bytes(std::span(process)));
@@ -170,7 +170,7 @@ bool has_writer(const os::Directory& folder) {
 void refuse_growing(const os::Directory& folder) {
   const os::File file = os::File::try_open_read_at(folder, kCommitFile);
   if (!file.valid()) return;
-  // Only the writer of a circular buffer keeps the file when it is closed.
+  // Closing the writer of a circular buffer keeps the file; closing any other writer removes it.
   const bool is_ring = read_page(file).capacity > 0;
   throw base::unsupported(folder.display())
       .problem(is_ring ? "a circular buffer" : "a data set that grows")

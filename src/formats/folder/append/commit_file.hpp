@@ -19,9 +19,9 @@ namespace tenfold::detail::formats::folder {
 class CommitFile {
  public:
   /// Locks the file; creates it atomically and durably if it is missing. Recovers what a crashed
-  /// writer committed if the boot ID is the same. After a reboot commits may have been lost, so the
-  /// number of rows is then that of meta.json, or of a circular buffer's durable state. Throws
-  /// Error(io) (EBUSY) if another writer, in this process or another, holds the lock,
+  /// writer committed if the boot ID is the same. After a reboot, commits may have been lost: the
+  /// number of rows is then that of meta.json, or that of the durable record of a circular buffer.
+  /// Throws Error(io) (EBUSY) if another writer, in this process or another, holds the lock,
   /// Error(corrupt) for an invalid page, and Error(invalid_argument) if meta.json has no number of
   /// rows (rows_counted()).
   CommitFile(const Path& path, const os::Directory& root);
@@ -32,12 +32,12 @@ class CommitFile {
   std::uint64_t capacity() const noexcept { return page_.capacity; }
   const std::string& display() const noexcept { return file_.display(); }
 
-  /// False after release(), or if another process took over the lock, which is a lease if the file
-  /// system has no flock.
+  /// False after release(), or if another process took over the lock. A lock can be taken over only
+  /// on file systems without flock, where it is a lease.
   bool is_locked() const { return lock_ && lock_->is_held(); }
   /// Publishes `next` to all readers; sets its sequence number and boot ID.
   void publish(CommitState next);
-  /// Circular buffers: abandons an unfinished write, and makes the sequence number even.
+  /// Circular buffers: ends an unfinished write as failed by making the sequence number even.
   void rest();
   /// Circular buffers: makes `next` the state after a power failure.
   void publish_durable(CommitState next);
@@ -60,16 +60,16 @@ class CommitFile {
 /// Creates the commit page of an empty circular buffer, in a folder that is not published yet.
 void create_ring_page(os::Directory& folder, std::uint64_t capacity);
 
-/// Sets the flag of writes in place in the commit page, if the folder has one; returns false if it
-/// has none. The process that adds rows and checksums then drops the checksums. Call before writing
-/// rows in place.
+/// Sets the flag in the commit page that rows may have been written in place. Returns false if the
+/// folder has no commit page. The process that adds rows then removes the checksums of the tensors
+/// when it writes `%checksums`. Call before writing rows in place.
 bool announce_writes_in_place(const os::Directory& folder);
 
-/// True while a CommitFile is locked, by this process or another.
+/// True while a CommitFile of this process or another has locked the folder's commit page.
 bool has_writer(const os::Directory& folder);
 
 /// Throws Error(unsupported) if the folder has a `%commit`: a change or copy of its metadata would
-/// have to include the rows that `%commit` counts. Throws Error(corrupt) if that is damaged.
+/// have to include the rows that `%commit` counts. Throws Error(corrupt) if `%commit` is damaged.
 void refuse_growing(const os::Directory& folder);
 
 }  // namespace tenfold::detail::formats::folder

@@ -18,14 +18,15 @@ constexpr std::size_t kChecksumBytes = 8;
 constexpr std::uint64_t kMaxRows = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kHeaderBytes = 32;
 
-/// For a page of the wrong size or with an invalid header: it may be that of a circular buffer.
+/// Returns an error for a page of the wrong size or with an invalid header. Whether the page is
+/// that of a circular buffer is then unknown.
 Error fail(const std::string& where) {
   return base::corrupt(where).remedy(
       "to go back to the rows of the last flush, remove the file (not of a circular buffer)");
 }
 
-/// For a page with a valid header. Without it, the rows of a circular buffer are the slots that
-/// meta.json counts, those of the last flush, in the order of the slots.
+/// Returns an error for a page with a valid header. If the page of a circular buffer is removed,
+/// the slots that meta.json counted at the last flush become the rows, in the order of the slots.
 Error fail(const std::string& where, std::uint64_t capacity) {
   return base::corrupt(where).remedy(
       capacity == 0 ? "to go back to the rows of the last flush, remove the file"
@@ -68,7 +69,7 @@ std::optional<CommitState> parse_slot(std::span<const std::byte> page, std::size
   return state;
 }
 
-/// Returns the newer valid one of the two commit records at `offset`.
+/// Returns the newest valid one of the two commit records at `offset`, or nullopt if none is valid.
 std::optional<CommitState> newest(std::span<const std::byte> page, std::size_t offset) {
   const auto first = parse_slot(page, offset);
   const auto second = parse_slot(page, offset + kSlotBytes);

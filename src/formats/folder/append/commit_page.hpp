@@ -13,9 +13,9 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// The commit page of a folder to which rows are added: the current number of rows. After a power
-/// failure, the number at the last flush is valid: that of meta.json, or of a circular buffer's
-/// durable record.
+/// The file name of the commit page, which has the current number of rows of a folder to which rows
+/// are added. After a power failure, the number at the last flush is valid instead: the one in
+/// meta.json, or in the durable record of a circular buffer.
 inline constexpr std::string_view kCommitName = "%commit";
 
 /// One page, written in place. All numbers are little-endian, 64 bits:
@@ -40,8 +40,8 @@ inline constexpr std::size_t kInPlaceOffset = 520;
 /// A commit record.
 struct CommitState {
   /// Circular buffers: a seqlock, odd during a write. Busy rows with an even sequence number are
-  /// lost: their write failed, or their writer crashed. In durable records and in other data sets,
-  /// a counter.
+  /// lost: their write failed, or their writer crashed. In durable records, and in folders that are
+  /// not circular buffers, a counter of the records.
   std::uint64_t sequence = 0;
   os::BootId boot{};
   std::uint64_t num_rows = 0;
@@ -49,8 +49,8 @@ struct CommitState {
   /// capacity`.
   std::uint64_t written = 0;
   /// Circular buffers: slots [busy_begin, busy_begin + busy_rows), modulo capacity, that are being
-  /// overwritten, or were when the write failed or its process crashed. Readers skip them. In
-  /// durable records: slots that may have been overwritten since.
+  /// overwritten, or whose overwriting failed or was interrupted by a crash. Readers skip them. In
+  /// durable records: slots that may have been overwritten after the flush.
   std::uint64_t busy_begin = 0;
   std::uint64_t busy_rows = 0;
   bool operator==(const CommitState&) const = default;
@@ -68,7 +68,7 @@ std::array<std::byte, kSlotBytes> encode_slot(const CommitState& state);
 /// Encodes a whole page. Circular buffers need `durable`.
 CommitBytes encode_page(const CommitPage& page);
 
-/// Throws Error(corrupt), naming `where`, for a file of another size than that of a page.
+/// Throws Error(corrupt), naming `where`, unless the size is kCommitPageBytes.
 void check_commit_size(std::uint64_t size_bytes, const std::string& where);
 
 /// Parses and validates a page. In the result, a circular buffer has num_rows == min(written,
@@ -76,11 +76,12 @@ void check_commit_size(std::uint64_t size_bytes, const std::string& where);
 /// size, header or state, or if neither of two alternating records is valid.
 CommitPage parse_commit_page(std::span<const std::byte> bytes, const std::string& where);
 
-/// Reads the page of a folder. Returns nullopt if it has none. Throws like parse_commit_page().
+/// Reads the commit page of a folder. Returns nullopt if there is none. Throws like
+/// parse_commit_page().
 std::optional<CommitPage> read_commit_page(Folder& folder);
 
 /// Returns the valid state: the live record if it was written during this boot, else the durable
-/// record of a circular buffer. Returns null if there is none: meta.json has the number of rows.
+/// record of a circular buffer. Otherwise returns null: meta.json has the number of rows.
 const CommitState* state_now(const CommitPage& page);
 
 /// Returns the number of committed rows, or nullopt if meta.json has the number.

@@ -27,7 +27,8 @@ namespace tenfold::detail::formats::folder {
 namespace {
 
 /// Before durable rows of a circular buffer are overwritten, their slots are marked as busy in the
-/// durable record. Each mark costs a sync, so it includes another 1/16 of all slots.
+/// durable record. Each mark costs a sync, so it includes 1/16 of all slots in addition to the
+/// slots of the current write.
 constexpr std::uint64_t kReservedParts = 16;
 
 const std::string kMetaFile(kMetaName);
@@ -56,7 +57,8 @@ GrowingFolder::GrowingFolder(const Path& path, os::Directory root, CommitFile co
   open_files();
   begin_checksums();
   // A writer that crashed may have left committed rows that are not durable and that meta.json does
-  // not count. close() removes the commit page that counts them; a circular buffer keeps its page.
+  // not count. Before close() removes the commit page, flush() must write their number to
+  // meta.json. A circular buffer keeps its page.
   if (capacity() > 0) return;
   is_dirty_ = true;
   for (OpenLeaf& open : leaves_) open.is_dirty = open.file.valid();
@@ -81,7 +83,7 @@ void GrowingFolder::check_here() const {
   check_in_place();  // the lease of a folder that was removed is gone, too
   throw Error::io(EBUSY, path_.string())
       .expected("this process to be the writer")
-      .found("that it no longer is: it was stopped for so long that another one took over")
+      .found("another process, which took over while this one was stopped for too long")
       .remedy("open it again");
 }
 
@@ -391,8 +393,8 @@ void GrowingFolder::flush() {
     write_checksums(false);
     metadata_waits_ = true;
   }
-  // Other folders may count more rows than the root: readers accept that because of `%commit`,
-  // which is durable from the start.
+  // After a crash between these writes, nodes may count more rows than the root. Readers accept
+  // this because of `%commit`, which is durable from the start.
   for (const std::string& folder : folders) write_meta(folder);
   write_meta("");
   is_dirty_ = false;
@@ -416,7 +418,8 @@ void GrowingFolder::close() {
   if (capacity() == 0) root_.sync();
 }
 
-/// All of close() up to the removal of `%commit`, from which on another process may add rows.
+/// Does all of close() except for making the removal of `%commit` durable. Once `%commit` is
+/// removed, another process may add rows.
 void GrowingFolder::finish() {
   flush();
   check_here();  // flush() may have been stopped for longer than the lease's time-out

@@ -41,20 +41,20 @@ struct GrowingLeaf {
 /// flush(): makes leaves durable, then the durable record of a circular buffer or `%checksums`,
 /// then meta.json of `%values` and of the nodes, and last that of the root. Replaces `%checksums`
 /// and each meta.json atomically. After a power failure, the rows of the last flush are valid, or
-/// those of the one in progress. Nodes may then count more rows than the root; readers ignore these
-/// while there is a `%commit`.
+/// those of the one in progress. Nodes may then count more rows than the root; readers ignore the
+/// rows beyond those of the root while there is a `%commit`.
 ///
 /// Thread safety: none; one thread at a time.
 class GrowingFolder {
  public:
-  /// Holds the lock of `commit`. `leaves` must have as many rows as `commit`.
+  /// Takes over `commit`, and with it the lock. `leaves` must have as many rows as `commit` counts.
   GrowingFolder(const Path& path, os::Directory root, CommitFile commit,
                 std::vector<GrowingLeaf> leaves);
   GrowingFolder(const GrowingFolder&) = delete;
   GrowingFolder& operator=(const GrowingFolder&) = delete;
   ~GrowingFolder();
 
-  /// close() replaces the text of the notes by the result of `edit`.
+  /// Makes close() call `edit` with the text of the notes, and replace that text by the result.
   void edit_notes(std::function<std::string(const std::string&)> edit) {
     edit_notes_ = std::move(edit);
   }
@@ -76,8 +76,9 @@ class GrowingFolder {
   void flush();
   /// Calls flush(), replaces the notes (edit_notes()), and brings the folder into the state of a
   /// saved tree: restores the checksums of metadata and removes `%commit`. A circular buffer keeps
-  /// its `%commit`. If it throws only because the removal could not be made durable, the next call
-  /// repeats that, and other calls throw Error(unsupported).
+  /// its `%commit`. If close() throws only because the removal could not be made durable, the next
+  /// close() only repeats the sync, and append(), write_ring() and flush() throw
+  /// Error(unsupported).
   void close();
 
  private:

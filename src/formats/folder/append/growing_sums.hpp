@@ -12,8 +12,8 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// The checksums of a file that is appended to. The checksums of whole blocks are final; the hash
-/// of the last block is continued.
+/// The checksums of a file that is appended to. The checksums of whole blocks are final. Appended
+/// bytes continue the hash of the last block.
 class LeafSums {
  public:
   /// `%checksums` covers the first `covered_bytes` of `file`, whose committed size is `size_bytes`.
@@ -36,12 +36,12 @@ class LeafSums {
   base::BlockSums sums_;        ///< of the bytes after these
 };
 
-/// Returns the number of bytes that the lines of a file cover from its start, block by block
-/// without a gap. Returns nullopt for other lines: with a gap, a box, or a short block before the
-/// last.
+/// Returns the number of bytes that the lines of a file cover from its start, block by block.
+/// Returns nullopt if the lines leave a gap, if one is for a box, or if a block before the last is
+/// short.
 std::optional<std::uint64_t> covered_bytes(const std::vector<ChecksumLine>& lines);
 
-/// Reads the file, and adds lines with the checksums of its current content.
+/// Reads the file, and adds the checksums of its current content to `lines`.
 void add_lines_of(const os::File& file, const std::string& path, std::vector<ChecksumLine>& lines);
 
 }  // namespace tenfold::detail::formats::folder

@@ -76,7 +76,8 @@ void Archive::index_folders() {
   for (std::size_t i = 0; i < entries().size(); ++i) {
     const std::string_view name = entries()[i].name;
     if (is_leaf_file(name) && !zip_.can_map(entries()[i])) is_one_mapping_ = false;
-    // Add all parent folders. Most entries are in the same folder as the previous one.
+    // Add all parent folders. Most entries are in the same folder as the previous entry, whose
+    // parents are already added.
     std::size_t slash = name.rfind('/');
     if (slash == std::string_view::npos || name.substr(0, slash) == last) continue;
     last = name.substr(0, slash);

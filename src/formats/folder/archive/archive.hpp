@@ -27,13 +27,13 @@ struct RefreshOptions {
 };
 
 /// A `.tdz`: a zip archive whose entries are the files of a memory-mapped folder, under their
-/// relative paths. Stored and aligned entries are mapped in place, through one mapping of the file;
-/// map() reads others into memory, or refuses them in mode write_through. Thread-safe.
+/// relative paths. Stored and aligned entries are mapped in place, through one mapping of the file.
+/// map() reads any other entry into memory, or refuses it in mode write_through. Thread-safe.
 ///
-/// In mode write_through it holds a shared lock on the file, if the file system has locks. Writes
+/// In mode write_through, holds a shared lock on the file, if the file system has locks. Writes
 /// through the mapping make the CRC-32 of the entry stale. refresh() updates it, and so does the
-/// destructor, which runs after all mapped tensors are destroyed. After a crash before that, the
-/// archive is intact except for the CRC-32s of the changed entries. verify() reports them, and
+/// destructor, which runs after all mapped tensors are destroyed. If the process crashes before,
+/// the archive is intact except for the CRC-32s of the changed entries: verify() reports them, and
 /// refresh_archive_checksums() updates them.
 class Archive : public std::enable_shared_from_this<Archive> {
  public:
@@ -56,7 +56,7 @@ class Archive : public std::enable_shared_from_this<Archive> {
   /// True if `path` is a folder entry, or contains an entry.
   bool has_folder(std::string_view path) const;
 
-  /// True if the file of every tensor (is_leaf_file()) can be mapped.
+  /// True if the entries of all tensors (is_leaf_file()) can be mapped.
   bool is_one_mapping() const noexcept { return is_one_mapping_; }
 
   /// Returns the first `size_bytes` bytes of an entry, mapped or in memory. In mode write_through,

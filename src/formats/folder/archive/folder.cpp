@@ -38,7 +38,8 @@ class EntryFile final : public StoredFile {
         .remedy("the archive may be truncated");
   }
   void check_cost(std::uint64_t size_bytes) const override {
-    // The entry is inflated as a whole. map() keeps all of it in memory as long as the tensor.
+    // The entry is inflated as a whole, and map() keeps all its bytes in memory until the tensor is
+    // destroyed.
     const std::uint64_t most = kSpareBytes + std::min(size_bytes, entry().size_bytes) * 2;
     if (entry().method == codecs::ZipMethod::stored || entry().size_bytes <= most) return;
     throw base::unsupported(display_)

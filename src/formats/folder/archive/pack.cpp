@@ -125,7 +125,7 @@ class Lister {
   std::vector<ZipArchiveEntry> entries_;
 };
 
-/// Throws if the archive is inside the folder, because it would be packed too.
+/// Throws if the archive is inside the folder, because the archive would be packed, too.
 void refuse_inside(const Path& folder, const Path& archive) {
   if (os::path_within(folder, archive).empty()) return;
   throw base::invalid_argument(archive.string())
@@ -257,8 +257,8 @@ void unpack_archive(const Path& path, const Path& folder, const WriteRequest& re
   const std::shared_ptr<Archive> archive = Archive::open(path, Mode::read);
   std::uint64_t new_bytes = 0;
   for (const codecs::ZipEntry& entry : archive->entries()) {
-    // Only stored entries count. The declared sizes of deflated entries are not trusted before they
-    // are inflated.
+    // Count only stored entries: the declared size of a deflated entry is not trusted before the
+    // entry is inflated.
     if (entry.method == codecs::ZipMethod::stored) new_bytes += entry.size_bytes;
   }
   FolderReplacement replacement(folder, new_bytes, foreign_in);

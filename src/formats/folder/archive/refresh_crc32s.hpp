@@ -8,10 +8,11 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// Computes the CRC-32s of stored entries, and writes those that changed to the local and then to
-/// the central header. A crash in between leaves different CRC-32s, which verify() reports and the
-/// next refresh of the entry fixes. Holes are not read. Thread-safe: while the bytes do not change,
-/// concurrent calls write the same values.
+/// Computes the CRC-32s of stored entries, and writes each one that changed to the local and then
+/// to the central header of the entry. A crash in between leaves different CRC-32s in the two
+/// headers: verify() reports this, and the next refresh of the entry repairs it. Holes of the file
+/// are not read. Thread-safe: while the bytes do not change, concurrent calls write the same
+/// values.
 void refresh_crc32s(os::File& file, const Archive& archive, std::span<const std::size_t> entries,
                     const RefreshOptions& options);
 

@@ -35,15 +35,15 @@ namespace {
 constexpr std::uint64_t kBlockBytes = base::kChecksumBlockBytes;
 constexpr std::size_t kCheckedPieceBytes = std::size_t{1} << 20;
 
-/// A block of a stored entry, or a whole entry, if it is deflated or empty, or has checksums of
-/// other ranges than blocks.
+/// A block of a stored entry; or a whole entry that is empty, deflated, or has a checksum in
+/// `%checksums` for a range that does not begin at the start of a block.
 struct Block {
   std::size_t entry = 0;
   std::uint64_t begin = 0;
   std::uint64_t size_bytes = 0;
   std::uint32_t crc32 = 0;
-  /// It could not be read or inflated, does not match `%checksums`, or, for a whole entry, its
-  /// CRC-32 differs.
+  /// Set if the block could not be read or inflated, if it does not match `%checksums`, or if
+  /// `is_whole` and the CRC-32 of the entry differs.
   std::optional<Problem> problem;
   bool is_whole = false;
 };
@@ -126,8 +126,8 @@ class ArchiveVerifier {
     return blocks;
   }
 
-  /// True if each checksum of the entry begins where one of its blocks does, and no two at the same
-  /// one.
+  /// True if each checksum of the entry in `%checksums` begins at the start of a block, and no two
+  /// begin at the same one.
   bool has_blocks(const codecs::ZipEntry& entry) const {
     const auto lines = lines_.find(entry.name);
     if (lines == lines_.end()) return true;
@@ -231,8 +231,9 @@ class ArchiveVerifier {
                                    .remedy("the file is damaged or was changed"));
   }
 
-  /// Reports the problems of one entry's blocks; if there are none, compares its CRC-32, combined
-  /// from those of the blocks. Returns the index of the next entry's first block.
+  /// Reports the problems of the blocks of one entry, the first of which is `blocks[first]`. If
+  /// there are none, combines the CRC-32s of the blocks and compares the result with the CRC-32s in
+  /// the headers of the entry. Returns the index of the first block of the next entry.
   std::size_t check_block_run(std::vector<Block>& blocks, std::size_t first) {
     const codecs::ZipEntry& entry = archive_->entries()[blocks[first].entry];
     std::uint32_t crc = 0;

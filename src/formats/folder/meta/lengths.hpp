@@ -16,10 +16,10 @@ struct LeafLength {
   std::uint64_t length = 0;
 };
 
-/// Returns the text of a meta.json with these lengths of tensors. `batch`, if given, becomes the
-/// first length of the batch size. `where` names the file. Throws Error(corrupt) if the text is not
-/// JSON, if a tensor has no entry, or if its shape or the batch size has no first length: another
-/// tool has written the file since it was opened.
+/// Returns the text of a meta.json in which the first dimension of these tensors is changed to
+/// these lengths, and that of the batch size to `batch`, if given. `where` names the file. Throws
+/// Error(corrupt) if another tool has changed the file: if it is not JSON, if it lacks a tensor, or
+/// if the shape of a tensor, or the batch size with `batch`, has no dimensions.
 std::string with_lengths(std::string_view text, const std::string& where,
                          std::span<const LeafLength> lengths, std::optional<std::uint64_t> batch);
 

@@ -40,8 +40,9 @@ enum class MetaKind : std::uint8_t {
   unknown,           ///< a user's class: a tensorclass, or a subclass of TensorDict
 };
 
-/// A parsed meta.json. All members are validated, except the syntax of `device`, and `stack_dim` of
-/// nodes that are no stacks. Not checked: whether shapes begin with the batch size.
+/// A parsed meta.json. parse_meta() checks neither the syntax of `device`, nor `stack_dim` of nodes
+/// that are not stacks, nor whether shapes begin with the batch size. It ignores `_format_version`,
+/// `_class`, `_names`, and `is_nested` of a tensor, if their type is wrong.
 struct NodeMeta {
   MetaKind kind = MetaKind::tensordict;
   std::string type;  ///< `_type`, as str(cls); `_class` if there is none
@@ -52,8 +53,8 @@ struct NodeMeta {
   std::int64_t stack_dim = 0;  ///< for stacks
   std::optional<std::string> stack_dim_name;
   std::vector<MetaEntry> entries;  ///< in order; also of kinds that do not use them
-  /// The members `shape`, `device`, `_type` in order, each with the number of entries before it: a
-  /// key of that name has this position.
+  /// The members `shape`, `device`, `_type` in order, each with the number of entries before it. If
+  /// the node has an entry whose key is such a name, this number is the position of that entry.
   std::vector<std::pair<std::string_view, std::size_t>> reserved;
 };
 
@@ -66,14 +67,15 @@ NodeMeta parse_meta(std::string_view text, const std::string& where);
 /// invalid.
 void check_leaf_size(MetaEntry& entry);
 
-/// Returns the members of a NonTensorData, NonTensorStack or tensorclass, except `_type`.
+/// Returns the members in the meta.json of a NonTensorData, NonTensorStack or tensorclass, except
+/// `_type`.
 Value::Object parse_fields(std::string_view text, const std::string& where);
 
 /// Returns Python's __name__ of a class: "MyData" for "<class 'module.MyData'>".
 std::string_view short_class_name(std::string_view type) noexcept;
 
-/// A member of a TensorDict's meta.json: a key, or the position of a key that the member `shape`,
-/// `device` or `_type` hides.
+/// A member of a TensorDict's meta.json: an entry; or, if `key` is `shape`, `device` or `_type`,
+/// the metadata of that name at the position of the entry that it hides.
 struct MetaMember {
   std::string_view key;
   std::string_view node_type;  ///< class name of a node or value; empty for a tensor

@@ -377,7 +377,7 @@ void MetaHandler::check_stack_dim() const {
   const bool is_lazy = meta_.kind == MetaKind::lazy_stack;
   if (!is_lazy && meta_.kind != MetaKind::non_tensor_stack) return;
   if (!stack_dim_found_.empty()) {
-    // tensordict does not read it in a NonTensorStack with `data`.
+    // It may be missing: tensordict does not read `stack_dim` of a NonTensorStack with `data`.
     if (!is_lazy && stack_dim_found_ == "none") return;
     throw base::corrupt(where_).part("stack_dim").expected("an integer").found(stack_dim_found_);
   }

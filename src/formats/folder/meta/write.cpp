@@ -11,8 +11,9 @@ namespace {
 using codecs::JsonStyle;
 using codecs::JsonWriter;
 
-/// Writes the node's own member of a reserved name. A Python dict keeps the position of a key that
-/// is assigned again, so a key of that name determines the position.
+/// Writes the metadata of the node that has this reserved name. If the node has an entry whose key
+/// is that name, the member is at the position of the entry: tensordict assigns the metadata to the
+/// same key of a Python dict, which keeps the position of a key that is assigned again.
 void write_reserved(JsonWriter& json, std::string_view key, const NodeInfo& info) {
   if (key == "shape") {
     json.member(key, info.batch_size);
