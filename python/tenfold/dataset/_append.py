@@ -489,7 +489,7 @@ def _validity(keys: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _unmasked(value: Any, column: Column) -> Any:
-    """Converts a masked numpy array to values and None; returns other values unchanged."""
+    """Converts a masked numpy array, the value of a row or batch, to a value with nulls."""
     if not has_mask(value):
         return value
     return unmasked_row(value) if value.ndim <= _row_depth(column) else unmasked_rows(value)

@@ -518,7 +518,9 @@ class Dataset(Growing):
             ['cost', 'origin']
         """
         if self._maps:
-            raise ValueError("rename: expected a data set without map(), found one with it; rename before map()")
+            raise ValueError(
+                "rename: expected a data set without map(), found one with it; rename before map()"
+            )
         if not isinstance(names, Mapping):
             raise TypeError(f"rename: names must be a dict, got {type(names).__name__}")
         pairs = []

@@ -34,7 +34,7 @@ def test_a_tuple_of_columns_is_a_table(tmp_path: Path) -> None:
     assert ds.columns == ["0", "1", "2"]
     assert ds[1]["1"] == 1
     assert ds[2]["2"] == "c"
-    with pytest.raises(ValueError, match="expected 3 rows as '0', found 2"):
+    with pytest.raises(ValueError, match="expected 3 rows, as in column '0', found 2"):
         tenfold.ingest((torch.rand(3), torch.rand(2)), tmp_path / "d")
 
 
