@@ -362,7 +362,7 @@ class CheckpointManager:
 
         Returns:
             Estimate: Bytes of each entry and of all entries, free bytes of the disk, and bytes that
-                pruning would free.
+            pruning would free.
 
         Raises:
             UnsupportedError: If an entry cannot be stored; the message names its key.
@@ -633,7 +633,7 @@ class CheckpointManager:
             progress: As for `tenfold.save`.
 
         Returns:
-            VerifyReport: The damage, including that of `checkpoint.json`, which raises no error.
+            VerifyReport: Lists all damage, also of `checkpoint.json`; damage raises no error.
 
         Raises:
             KeyError: If there is no such step.
@@ -733,7 +733,7 @@ class CheckpointManager:
         self._native.remove(integer("delete: step", step, 0))
 
     def prune(self) -> list[int]:
-        """Removes the steps that no rule keeps, as each save does; returns their numbers."""
+        """Removes the steps that no rule keeps, as each save does. Returns their numbers."""
         self._writer.wait()
         return self._native.prune()
 

@@ -96,7 +96,7 @@ def load_derived(target: RNGState, state: dict[str, Any], rank: int) -> None:
     Args:
         target: The object to restore. For an `RNGState`, only the generators of torch are seeded.
         state: The state that rank 0 saved.
-        rank: Rank of this process. Each rank gets other random numbers, and gets the same ones at
+        rank: Rank of this process. Each rank gets different random numbers, which are the same at
             each restore.
     """
     digest = hashlib.sha256(b"rank %d" % rank)

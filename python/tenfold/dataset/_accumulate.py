@@ -71,10 +71,10 @@ def accumulate(loader: Iterable[Any], steps: int) -> Iterator[Window]:
     Under ``torch.distributed`` gradients are averaged over the ranks. The weight is therefore the
     number of rows of the batch, times the world size, divided by the number of rows that all ranks
     have in the window. Each window needs one all-reduce, so all ranks need the same number of
-    windows. A batch without rows has weight 0, and its mean loss is NaN. Use ``loss =
-    criterion(...) * weight if weight else sum(p.sum() for p in model.parameters()) * 0`` (with
-    DistributedDataParallel, whose forward must run: ``model(batch["x"]).sum() * 0``), or a loader
-    with ``drop_last=True``.
+    windows. A batch without rows has weight 0, and its mean loss is NaN. For such batches, use a
+    loader with ``drop_last=True``, or ``loss = criterion(...) * weight if weight else
+    sum(p.sum() for p in model.parameters()) * 0`` (with DistributedDataParallel, whose forward must
+    run: ``model(batch["x"]).sum() * 0``).
 
     Args:
         loader: A `BatchLoader`, or any iterable of batches: dicts, tuples or tensors. The number of

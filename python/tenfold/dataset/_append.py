@@ -59,9 +59,9 @@ class Growing(Closing):
     def append(self, rows: Any) -> int:
         """Appends rows; in a full circular buffer, overwrites the oldest ones.
 
-        The rows are one commit: readers that open or refresh the data set afterwards see all of
-        them. The rows survive a crash of this process, and after `flush` or `close` also a power
-        failure. One process appends at a time.
+        The rows become visible together, in one commit: readers that open or refresh the data set
+        afterwards see all of them. The rows survive a crash of this process, and after `flush` or
+        `close` also a power failure. Only one process can append at a time.
 
         >>> ds.append({"x": torch.rand(3), "name": "Ann"})                          # a row
         >>> ds.append({"x": torch.rand(256, 3), "name": ["Ann"] * 256})             # a batch
@@ -69,10 +69,11 @@ class Growing(Closing):
 
         Args:
             rows: One row, a batch, or a list of row dicts. A row is a dict or TensorDict whose
-                values have the row shapes of the columns; in a batch, all values have an additional
-                leading dimension, of the same length. A ragged value is ``[length, *shape]`` in a
-                row; in a batch a list, a jagged ``torch.nested`` tensor, or ``{"values",
-                "offsets"}``. In a nullable column, None or a missing key is a missing value.
+                values have the row shapes of the columns. In a batch, all values have an additional
+                leading dimension of the same length. A ragged value is ``[length, *shape]`` in a
+                row; in a batch it is a list, a jagged ``torch.nested`` tensor, or a dict
+                ``{"values", "offsets"}``. In a nullable column, None or a missing key is a missing
+                value.
 
         Returns:
             int: the new ``len(self)``.

@@ -236,7 +236,7 @@ def _refuse_csv_options(where: str, source: Any, na_values: list[str], separator
     for name, value in (("na_values", na_values), ("separator", separator)):
         if value:
             raise ValueError(
-                f"{where}: {name}: expected it with CSV or TSV files only, found a source of "
+                f"{where}: {name}: expected only with CSV or TSV files, found a source of "
                 f"type {type(source).__name__}"
             )
 

@@ -151,7 +151,7 @@ def _run(
     if format is not None:
         call = "infer_schema" if options.path is None else "ingest"
         raise ValueError(
-            f"{call}: format: expected it with files only, found a {type(source).__name__}"
+            f"{call}: format: expected only with files, found a {type(source).__name__}"
         )
     if isinstance(source, Dataset):
         return tables.run_dataset(source, options)

@@ -109,9 +109,7 @@ def run_columns(
         if num_rows is None:
             num_rows, first = length, keys
         elif length != num_rows:
-            expected = f"{num_rows} rows" + (
-                f", as in column {'.'.join(first)!r}" if first else ""
-            )
+            expected = f"{num_rows} rows" + (f", as in column {'.'.join(first)!r}" if first else "")
             raise ValueError(
                 f"{options.where}: column {'.'.join(keys)!r}: all columns of a table must have the "
                 f"same number of rows: expected {expected}, found {length}"
