@@ -12,8 +12,9 @@
 #include "io/sample_trees.hpp"
 #include "support/temporary_folder.hpp"
 
-// load() with the option verify compares only the checksums of the loaded entries. Sparse tensors
-// with invalid indices are refused with and without it.
+// load() with the option verify compares the checksums of the loaded entries. Damage of other
+// entries is not reported, unless they are packed into the same file of a snapshot. Sparse tensors
+// with invalid indices are refused with and without the option.
 
 namespace tenfold {
 namespace {

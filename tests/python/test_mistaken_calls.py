@@ -279,7 +279,7 @@ ROWS: dict[str, Case] = {
     "columns of different lengths": (
         lambda: tenfold.ingest({"a": [1, 2, 3], "b": [1, 2]}, "x"),
         ValueError,
-        "column 'b': .*: expected 3 rows as 'a', found 2",
+        "column 'b': .*: expected 3 rows, as in column 'a', found 2",
     ),
     "rows that are no dicts": (
         lambda: tenfold.ingest([1, 2], "x"),

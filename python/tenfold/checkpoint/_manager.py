@@ -1,4 +1,4 @@
-"""`CheckpointManager`: the steps of a training in one directory."""
+"""`CheckpointManager`: the checkpoints of a training, one folder per step."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class CheckpointManager:
         retries: int = 0,
         durable: bool = True,
     ) -> None:
-        # Create the groups before anything can raise on one rank alone.
+        # Create the groups before anything can raise an error on only some ranks.
         self._ranks, self._writing_ranks = groups = join("checkpoint manager", 2)
         options = {
             name: value
@@ -219,11 +219,11 @@ class CheckpointManager:
     # --- saving ---
 
     def should_save(self, step: int) -> bool:
-        """True if a save is due by `every_steps` or `every_seconds`.
+        """True if a save is due according to `every_steps` or `every_seconds`.
 
         A save is due if a multiple of `every_steps` was reached or skipped since the last save or
         restore, or if `every_seconds` have passed since then. With `every_seconds`, all ranks of a
-        process group must call this equally often, and get the same result.
+        process group must call this method the same number of times; all get the same result.
 
         Args:
             step: The number of the step that the training has just finished.
@@ -240,7 +240,7 @@ class CheckpointManager:
             PosixPath('/data/run/step_00000501')
         """
         due = self._native.should_save(integer("should_save: step", step, 0))
-        # The clocks of ranks differ, so the ranks must agree on times, but not on step numbers.
+        # All ranks pass the same step number, but their clocks differ, so they share the decision.
         return self._ranks.any(due) if self._is_timed else due
 
     def save(
@@ -256,13 +256,14 @@ class CheckpointManager:
         """Saves a step, then removes the steps that no rule keeps.
 
         Args:
-            step: Its number. An existing step is replaced, with a warning.
+            step: The number of the step. An existing step is replaced, with a warning.
             app_state: By name, objects with ``state_dict()`` and
                 ``load_state_dict()`` (modules, optimizers, schedulers, scalers, loaders,
                 `RngState`), tensors, and plain values in any nesting.
-            metrics: Numbers by name; `best` names the one by which the best steps are chosen.
+            metrics: Numbers by name. The option `best` of the manager names the metric by which
+                the best steps are chosen.
             extra: A JSON value that `metadata` returns.
-            force: No warning if the step exists.
+            force: If true, replace an existing step without a warning.
             block: True: return when the step is written, even if `async_save` is set.
 
         Returns:
@@ -272,13 +273,14 @@ class CheckpointManager:
         Raises:
             UnsupportedError: If an entry cannot be stored (the message names its key), or `extra`
                 is not JSON. No step has been written.
-            TypeError: If an argument has another type: `app_state` is not a dict with str keys, or
-                a metric is not a number. No step has been written.
+            TypeError: If an argument has the wrong type: for example, `app_state` is not a dict
+                with str keys, or a metric is not a number. No step has been written.
             ValueError: If `step` is negative, or the ranks of a process group differ in step,
                 names, dtypes or shapes. Also if a key cannot be stored, such as one that is too
                 long for the name of a file; the message names it. No step has been written.
-            RuntimeError: If there is more than one `RngState`, or a rank does not take part; with
-                ``async_save="overlap"``, for a call within `lock`, unless ``block=True``.
+            RuntimeError: If there is more than one `RngState`, or a rank does not call `save`. With
+                ``async_save="overlap"``, also if `save` is called in a ``with manager.lock()``
+                block, unless ``block=True``.
             OSError: If a system call failed, the disk is too full, or another process or manager
                 writes into the directory.
 
@@ -303,7 +305,7 @@ class CheckpointManager:
                 ]
                 for number in range(len(messages[0]["sharded"]))
             ]
-        # From here on an error may occur only in calls that all ranks make, which raise it on all.
+        # From here on, errors may occur only in collective calls, which raise them on all ranks.
         handle = SaveHandle(request.step, request.path)
         if request.live is not None:
             self._save_overlapped(handle, request, request.live)
@@ -338,8 +340,10 @@ class CheckpointManager:
         Raises:
             KeyError: If there is no such step.
             TypeError: If a metric is not a number.
-            CorruptFileError: If ``checkpoint.json`` of the step is damaged; it does not change.
-            OSError: If a system call failed, or another process sets metrics of the step for 10 s.
+            CorruptFileError: If ``checkpoint.json`` of the step is damaged; the file is not
+                changed.
+            OSError: If a system call failed, or other processes that set metrics of the step hold
+                its lock for 10 s.
 
         Example:
             >>> manager.set_metrics(500, {"accuracy": 0.93})
@@ -375,8 +379,9 @@ class CheckpointManager:
     def lock(self) -> contextlib.AbstractContextManager[Any]:
         """Returns a context manager in which the optimizer may step.
 
-        With ``async_save="overlap"``, a save holds the lock while it copies tensors, and a call of
-        `save` in the ``with`` block raises RuntimeError, unless ``block=True``.
+        With ``async_save="overlap"``, a save holds the lock while it copies tensors, so that the
+        optimizer does not change them. A call of `save` in the ``with`` block then raises
+        RuntimeError, unless ``block=True``.
 
         Example:
             >>> with manager.lock():
@@ -395,7 +400,7 @@ class CheckpointManager:
                 when a signal arrives in the ``with`` block.
 
         Raises:
-            ValueError: If the context manager is entered in another thread than the main one.
+            ValueError: If the ``with`` block is entered outside of the main thread.
 
         Example:
             >>> with manager.preemption() as stop:
@@ -491,7 +496,7 @@ class CheckpointManager:
                 return result
         raise OSError(
             errno.ESTALE,
-            f"its steps were removed {_core.MAX_READS} times while they were read; hold() one",
+            f"steps were removed {_core.MAX_READS} times during the read; protect one by hold()",
             str(self.directory),
         )
 
@@ -502,9 +507,11 @@ class CheckpointManager:
         changed: list[str],
         may_differ: bool,
     ) -> RestoreResult | None:
-        """Restores one of the steps that `begin` lists; None if one was removed or replaced.
+        """Restores one of the steps that `begin` lists.
 
-        With `may_differ`, also None if the ranks list different steps, as while another job saves.
+        Returns None, so that the caller lists the steps again, if a listed step was removed or
+        replaced. With `may_differ`, also returns None if the ranks list different steps, which
+        happens while another job saves.
         """
         ranks = self._ranks
         plan, messages = ranks.run("restore", begin, lambda plan: plan.candidates)
@@ -528,8 +535,8 @@ class CheckpointManager:
                     if may_differ:
                         return None
                     raise FileNotFoundError(
-                        f"{self.directory}: expected step {number}, which rank 0 has, on all "
-                        "ranks, found none on some; all ranks must use the same shared directory"
+                        f"{self.directory}: expected step {number} on all ranks, found it on rank "
+                        "0, but not on all others; all ranks must use the same shared directory"
                     )
                 problems = [problem for _, problem in answers]
                 result = None
@@ -549,13 +556,15 @@ class CheckpointManager:
         except CorruptFileError as error:
             if not changed:
                 raise
-            raise CorruptFileError(f"{error}; entries loaded before: {changed}") from None
+            raise CorruptFileError(
+                f"{error}; entries loaded before the damage was found: {changed}"
+            ) from None
         raise AssertionError("steps.fail() raises")
 
     # --- the directory ---
 
     def latest_step(self) -> int | None:
-        """The highest step of the current lineage, which is that of the newest save, or None."""
+        """The highest step of the current lineage (of the newest save); None without steps."""
         return self._native.latest_step()
 
     def all_steps(self) -> list[int]:
@@ -563,7 +572,7 @@ class CheckpointManager:
         return self._native.all_steps()
 
     def best_step(self) -> int | None:
-        """The best of all steps by the metric `best`; of equal ones, the one saved last.
+        """The best of all steps by the metric `best`; among equal ones, the one saved last.
 
         Returns:
             int | None: The step; None if no step has a finite value of the metric.
@@ -574,7 +583,7 @@ class CheckpointManager:
         return self._native.best_step()
 
     def status(self) -> list[StepStatus]:
-        """Every step, ascending, with the rules that keep it."""
+        """All steps, ascending, each with the rules that keep it."""
         return [
             StepStatus(step, Path(path), seq, on_line, held, tuple(rules))
             for step, path, seq, on_line, held, rules in self._native.status()
@@ -617,18 +626,18 @@ class CheckpointManager:
         return Path(self._native.path(integer("path: step", step, 0)))
 
     def verify(self, step: int, *, progress: Progress = None) -> VerifyReport:
-        """Compares every checksum of a step.
+        """Checks the files, sizes and checksums of a step.
 
         Args:
             step: An existing step.
             progress: As for `tenfold.save`.
 
         Returns:
-            VerifyReport: Damage is reported, not raised, also of its `checkpoint.json`.
+            VerifyReport: Lists all damage, also of `checkpoint.json`; damage raises no error.
 
         Raises:
             KeyError: If there is no such step.
-            UnsupportedError: If its `checkpoint.json` is of a newer version.
+            UnsupportedError: If `checkpoint.json` of the step has a newer format version.
 
         Example:
             >>> manager.verify(500).ok
@@ -643,11 +652,11 @@ class CheckpointManager:
         """Yields the newest step, then each new one, for a job that evaluates checkpoints.
 
         Args:
-            after: Begin with the first step that was saved after this one, instead of the newest.
+            after: Begin with the first step that was saved after this step, not with the newest.
             timeout: End after this many seconds without a new step. None: never.
 
         Yields:
-            int: The numbers, in the order of the saves.
+            int: Numbers of steps, in the order of the saves.
 
         Raises:
             TypeError, ValueError: If an argument is invalid; raised when the iteration starts.
@@ -682,7 +691,7 @@ class CheckpointManager:
 
     @contextlib.contextmanager
     def hold(self, step: int) -> Iterator[Path]:
-        """Keeps a step from being pruned or deleted, also by other processes and hosts.
+        """Protects a step in a ``with`` block: no process or host can prune or delete it.
 
         Args:
             step: An existing step.
@@ -794,17 +803,16 @@ class CheckpointManager:
         return Path(self._native.import_step(os.fspath(path), number, more_of(None)))
 
     def wait(self) -> None:
-        """Waits for the save in flight and for removals.
+        """Waits until the current save is done and the files of removed steps are deleted.
 
         Raises:
-            Exception: The exception of a save in the background, unless failures are warnings;
-                raised once.
+            Exception: The error of a save in the background, once. Not with ``on_error="warn"``.
         """
         self._writer.wait()
         self._native.wait()
 
     def close(self) -> None:
-        """Waits like `wait`, then releases the lease, so that another process may write."""
+        """Waits as `wait` does, then releases the directory, so that another process may save."""
         try:
             self._writer.wait()
         finally:
@@ -823,7 +831,7 @@ class CheckpointManager:
             self._warned_of_memory = True
             warnings.warn(
                 f"{self.directory}: not enough memory for a copy of the state: the training "
-                "waits until it is written",
+                "waits until the state is written",
                 stacklevel=3,
             )
 
@@ -844,7 +852,7 @@ class CheckpointManager:
         if self._async == "overlap" and not block:
             self._lock.require_outside()
         self._writer.wait()
-        # Here, because the program may call should_save() before a thread starts the save.
+        # Not in the thread that writes: the program may call should_save() before it starts.
         self._native.begin_save(number)
         more = more_of(extra)
         states = states_of(app_state)
@@ -995,7 +1003,7 @@ class CheckpointManager:
         )
 
     def _save_overlapped(self, handle: SaveHandle, request: SaveRequest, live: LiveTensors) -> None:
-        # Acquire the lock here, so that no optimizer steps before the thread has run and unlocked.
+        # Acquire the lock here, so that no optimizer steps before the thread releases the lock.
         self._lock.acquire()
         is_locked = True
         copies: list[Trees] = []

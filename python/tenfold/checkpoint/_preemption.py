@@ -1,4 +1,4 @@
-"""Signals that request a training to save and stop."""
+"""Signals that ask a training to save and stop."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Preemption:
     Later signals go to the previous handler only, so that by default a second SIGTERM terminates
     the process.
 
-    In a process group the flag becomes true on all ranks when one of them receives a signal. There
-    ``bool()`` is an all-reduce of one number until it is true, so all ranks must call it equally
-    often.
+    In a process group the flag becomes true on all ranks when one of them receives a signal. Until
+    the flag is true, each ``bool(flag)`` is an all-reduce of one number, so all ranks must make the
+    same number of these calls.
 
     Attributes:
         signal: The number of the first signal that this process received, or None.
@@ -46,8 +46,8 @@ class Preemption:
     def __enter__(self) -> Preemption:
         if threading.current_thread() is not threading.main_thread():
             raise ValueError(
-                "preemption: expected the main thread, in which Python handles signals, found "
-                f"{threading.current_thread().name!r}"
+                "preemption: expected a call in the main thread, in which Python handles signals, "
+                f"found thread {threading.current_thread().name!r}"
             )
         try:
             for number in self._signals:
@@ -67,7 +67,7 @@ class Preemption:
 
     def _put_back(self) -> None:
         for number, handler in self._before.items():
-            # None: the handler was not set from Python, so that Python cannot restore it.
+            # None: the handler was not set by Python, which therefore cannot restore it.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._before.clear()
 

@@ -1,4 +1,4 @@
-"""Replicated entries and entries of single ranks; checks that the ranks agree on them."""
+"""Replicated and per-rank entries of a save; checks that the ranks agree on them."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ def patterns_of(per_rank: str | Iterable[str] | None) -> tuple[str, ...]:
 
 
 def is_per_rank(name: str, value: Any, patterns: tuple[str, ...]) -> bool:
-    """True for RNGState and RngState, and for names that match one of the patterns."""
+    """True if each rank saves the entry: a random state, or a name that matches a pattern."""
     return isinstance(value, RNGState) or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 class Described:
-    """The message of a rank to the others about its state, as a JSON value.
+    """Describes the state of this rank in a message to the other ranks, a JSON value.
 
     Args:
-        app_state: Names and objects.
-        states: The state of each.
-        patterns: Names and globs of the entries of single ranks.
+        app_state: Objects by name.
+        states: The state of each object.
+        patterns: Names and globs of the per-rank entries.
         step: The number of the step.
-        with_bytes: Compare the bytes of parameters as well.
-        sharded: The entries of which each rank has parts.
+        with_bytes: Add checksums of the bytes of parameters.
+        sharded: The entries with DTensors, of which each rank has parts.
 
     Raises:
-        UnsupportedError: If an entry of single ranks has parts of DTensors.
+        UnsupportedError: If a per-rank entry contains a DTensor.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class Comparison:
         Args:
             messages: `Described.message` of each rank.
             where: The directory.
-            warns: This rank emits the warnings.
+            warns: True on the rank that emits the warnings.
 
         Raises:
             ValueError: If steps, names, dtypes, shapes or positions of a BatchLoader differ; the
-                message names the ranks. Other differences of values are warnings.
+                message names the ranks. For other values that differ, a warning is emitted.
         """
         self.is_first = False
         require_equal("save: step", [message["step"] for message in messages])
@@ -122,15 +122,15 @@ class Comparison:
             if ranks:
                 raise ValueError(
                     f'entry "{name}": expected the same keys, dtypes and shapes on all ranks, '
-                    f"found others on {ranks_text(ranks)} than on rank 0; "
-                    f'per_rank=["{name}"] saves that of each rank'
+                    f"found differences between rank 0 and {ranks_text(ranks)}; "
+                    f'per_rank=["{name}"] saves the entry of each rank'
                 )
             ranks = [rank for rank, digest in enumerate(other) if digest[1] != values]
             if ranks and name in first["loaders"]:
                 raise ValueError(
                     f'entry "{name}": expected a BatchLoader at the same position on all ranks, '
-                    f"found another state on {ranks_text(ranks)} than on rank 0; all ranks must "
-                    "make the same number of steps"
+                    f"found different states on rank 0 and {ranks_text(ranks)}; all ranks must "
+                    "read the same number of batches"
                 )
             if ranks and warns:
                 self._warn(where, name, "values", ranks)
@@ -152,7 +152,7 @@ class Comparison:
 
 
 def ranks_text(ranks: Sequence[int]) -> str:
-    """Ranks for a message: ``rank 1``, ``ranks 1, 2``."""
+    """Numbers of ranks in a message: ``rank 1`` or ``ranks 1, 2``."""
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
 
 
@@ -162,9 +162,9 @@ def _is_loader(value: Any) -> bool:
 
 
 def _shape_of(state: Any) -> Any:
-    """The same containers; placeholders without data replace tensors outside of CPU memory.
+    """Copies containers, and replaces tensors outside of CPU memory by placeholders without data.
 
-    The engine would copy these tensors to the CPU.
+    The engine would copy the tensors themselves to the CPU.
     """
     if isinstance(state, dict):
         return {key: _shape_of(value) for key, value in state.items()}
@@ -177,9 +177,9 @@ def _shape_of(state: Any) -> Any:
 
 
 def _parameter_digests(app_state: dict[str, Any], states: dict[str, Any]) -> dict[str, str]:
-    """A digest of the parameters of each module, without DTensors.
+    """Checksums of the parameters of each module, except DTensors.
 
-    Buffers are not included, because they may differ (unsynchronized batch norm).
+    Buffers are not included, because they may differ between ranks (unsynchronized batch norm).
     """
     chosen: dict[str, Any] = {}
     for name, state in states.items():

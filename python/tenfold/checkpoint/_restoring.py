@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from tenfold._io.files import Keys
     from tenfold._ranks import Ranks
 
-# Size in bytes. With verify="auto", every checksum of a smaller step is compared before an object
-# changes; to read entries that are not modules only once, copies of them stay in memory until they
-# are loaded. That would take too much memory for a larger step, whose blocks are compared while
-# each object is loaded.
+# Size of a step in bytes. With verify="auto", every checksum of a smaller step is compared before
+# an object changes. Entries that are not modules are then loaded from copies in memory, so that
+# they are read only once. These copies would take too much memory for a larger step, so the
+# checksum of each block of such a step is compared while objects are loaded.
 FULL_CHECK_BYTES = 8_000_000_000
 
 
@@ -34,16 +34,16 @@ class RestorePlan:
 
     Attributes:
         steps: The engine's candidates; None if there is no step and `missing_ok` is set.
-        place: Another run's directory or step, or None.
+        place: The argument `path` of `restore`: the directory or a step of another run, or None.
         keys: The argument of `restore`.
         exclude: The argument of `restore`.
         rename: The argument of `restore` as a function of names, or None.
         strict: The argument of `restore`.
         check: The checks before a step is restored: "auto", "full", "structure" or "none".
-        discard_later: Remove the steps after the restored one.
+        discard_later: Remove the steps with higher numbers than the restored one.
         templates: The result of `templates_of`.
-        warning: Which entries of ranks are not restored as they were saved, because another number
-            of ranks saved the compared step; or None.
+        warning: The warning about per-rank entries that are not restored as they were saved,
+            because another number of ranks saved the compared step; None if there are none.
     """
 
     steps: Any
@@ -59,19 +59,20 @@ class RestorePlan:
 
     @property
     def candidates(self) -> list[tuple[int, int, int]] | None:
-        """Step, seq and bytes of each candidate, the preferred one first."""
+        """Step, seq and size in bytes of each candidate, the preferred one first."""
         return None if self.steps is None else self.steps.candidates()
 
     def _compares_later(self, num_bytes: int) -> bool:
-        """True if the blocks of a step of that size are compared while objects are loaded."""
-        # A rank copies only its parts of sharded entries, not whole blocks.
+        """True if checksums of a step of this size are compared while objects are loaded."""
+        # Not for objects with DTensors: a rank copies only its parts of them, not the whole blocks
+        # that the checksums are of.
         return self.check == "auto" and num_bytes >= FULL_CHECK_BYTES and not self.templates
 
     def _copied_first(self, num_bytes: int, app_state: dict[str, Any] | None) -> list[str]:
         """Entries that are copied into memory and verified before an object changes.
 
-        Modules are not among them: their tensors are compared in place and then read directly into
-        the memory of the module.
+        Modules are not among them: the checksums of their tensors are compared without a copy, and
+        the tensors are then read directly into the memory of the module.
         """
         is_part = self.keys is not None or self.exclude is not None
         if self._compares_later(num_bytes) or app_state is None or is_part:
@@ -92,11 +93,11 @@ class RestorePlan:
         app_state: dict[str, Any] | None,
         ranks: Ranks,
     ) -> tuple[int, Any, str | None]:
-        """Opens a candidate that rank 0 has chosen, and makes the checks that precede `compare`.
+        """Opens a candidate that rank 0 has chosen, and does the checks before `compare`.
 
         Returns:
-            Its index, or -1 if this rank has not listed the step; the opened step; and a
-            description of the damage, if any.
+            The index of the candidate, or -1 if this rank has not listed the step; the opened step;
+            and a description of the damage, if any.
         """
         known = [candidate[:2] for candidate in self.candidates or ()]
         if (step, seq) not in known:
@@ -124,9 +125,9 @@ class RestorePlan:
         """Compares a step with the objects without changing them, and copies entries into memory.
 
         Returns:
-            A `Restoring` that loads the state into the objects (None without objects); the state
-            (None with objects); the text of ``checkpoint.json``; and None. If the step is damaged:
-            None, None, "" and a description of the damage.
+            A `Restoring` that loads the state into the objects, or None without an `app_state`; the
+            state, or None with an `app_state`; the text of ``checkpoint.json``; and None. If the
+            step is damaged: None, None, "" and a description of the damage.
         """
         try:
             document = Path(found.path, "checkpoint.json").read_text(encoding="utf-8")

@@ -21,11 +21,11 @@ class RestoreResult:
 
     Attributes:
         step: The step that was restored; None if the directory has no step and `missing_ok` is set.
-        path: Its folder, or None.
+        path: The folder of the step, or None.
         report: The loaded, missing, unexpected and mismatched names: dotted names of tensors of
             modules, and names of whole entries that are not modules, or are missing or unexpected.
             Empty without an `app_state`.
-        skipped: Newer steps that are damaged, newest first, with the problem.
+        skipped: Newer steps that are damaged, as pairs of step and problem, newest first.
         metadata: As returned by `CheckpointManager.metadata`; empty if there is no step.
         state: The entries, mapped from their files, if no `app_state` was given.
     """
@@ -39,7 +39,7 @@ class RestoreResult:
 
     def __int__(self) -> int:
         if self.step is None:
-            raise ValueError("restore: expected a restored step, found none in the directory")
+            raise ValueError("restore: expected a restored step, found a directory without steps")
         return self.step
 
 
@@ -51,7 +51,7 @@ class Estimate:
     Attributes:
         entries: Bytes of the tensors of each entry, or of its JSON file. Tensors of an entry that
             share storage count once.
-        num_bytes: Their sum.
+        num_bytes: Sum of `entries`.
         free_bytes: Free space of the file system; 0 if unknown.
         prunable_bytes: Size of the steps that no rule keeps now.
     """
@@ -68,9 +68,9 @@ class StepStatus:
     """A step and the rules that keep it.
 
     Attributes:
-        step: Its number.
-        path: Its folder.
-        seq: The number of the save in the directory.
+        step: The number of the step.
+        path: The folder of the step.
+        seq: The number of the save that wrote the step; each save in the directory increases it.
         on_line: True if it belongs to the current lineage: the run of the newest save and the runs
             that this run continued.
         held: True if a process holds it (`CheckpointManager.hold`).

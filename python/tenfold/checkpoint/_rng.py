@@ -32,13 +32,14 @@ class RngState(RNGState):
     """
 
     def state_dict(self) -> dict[str, Any]:
-        """``{"python": ..., "numpy": ..., "torch": ..., "cuda": [...]}``: tensors and values.
+        """The states: ``{"python": ..., "numpy": ..., "torch": ..., "cuda": [...]}``.
 
         Returns:
-            ``"python"`` and ``"numpy"`` hold the words of their generators as int64 ``[625]`` and
-            ``[624]``, ``"torch"`` and each of ``"cuda"`` uint8 of one dimension. If numpy has
-            another generator than MT19937 (``numpy.random.set_bit_generator``), ``"numpy"`` holds
-            the dict of ``numpy.random.get_state(legacy=False)``, with lists for arrays.
+            ``"python"`` is a dict with the words of the generator as int64 ``[625]``, ``"numpy"``
+            one with int64 ``[624]``. ``"torch"`` and each item of ``"cuda"`` are uint8 tensors of
+            one dimension. If numpy uses another generator than MT19937
+            (``numpy.random.set_bit_generator``), ``"numpy"`` is the dict of
+            ``numpy.random.get_state(legacy=False)``, with arrays as lists.
         """
         version, words, gauss = random.getstate()
         state: dict[str, Any] = {
@@ -55,9 +56,10 @@ class RngState(RNGState):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Sets the state of every generator that `state_dict` has.
+        """Sets every generator of which `state_dict` has the state.
 
-        A library or CUDA device that is missing in this process is skipped with a warning.
+        A library that is not installed, or a CUDA device that is missing, is skipped with a
+        warning.
 
         Args:
             state_dict: The result of `state_dict`, or ``{"rng_state": tensor}`` of an `RNGState`.
@@ -81,7 +83,7 @@ class RngState(RNGState):
             words = tuple(int(word) for word in python["words"].tolist())
             random.setstate((python["version"], words, python["gauss"]))
         else:
-            _warn("python", "the step has none, because a C++ program saved it")
+            _warn("python", "the step has no state of Python, because a C++ program saved it")
         if "numpy" in state_dict:
             set_numpy(state_dict["numpy"])
         if "torch" in state_dict:
@@ -92,9 +94,10 @@ def load_derived(target: RNGState, state: dict[str, Any], rank: int) -> None:
     """Seeds the generators of a rank that did not exist when the state was saved.
 
     Args:
-        target: The entry, whose generators are seeded.
+        target: The object to restore. For an `RNGState`, only the generators of torch are seeded.
         state: The state that rank 0 saved.
-        rank: Rank of this process. Ranks get different random numbers, the same at each restore.
+        rank: Rank of this process. Each rank gets different random numbers, which are the same at
+            each restore.
     """
     digest = hashlib.sha256(b"rank %d" % rank)
     for part in (state.get("python"), state.get("numpy")):
@@ -142,14 +145,14 @@ def _numpy_state(numpy: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """The same value with ints, floats and lists for numpy's."""
+    """Converts numpy scalars and arrays in nested dicts to ints, floats and lists."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return value.tolist() if hasattr(value, "tolist") else value
 
 
 def set_numpy(saved: dict[str, Any]) -> None:
-    """Sets the state ``"numpy"`` of an `RngState`."""
+    """Sets the generator of numpy to the saved state; warns if numpy is not installed."""
     try:
         numpy = numpy_module()
     except ImportError:
@@ -172,7 +175,10 @@ def set_numpy(saved: dict[str, Any]) -> None:
 
 
 def set_torch(saved: dict[str, Any]) -> None:
-    """Sets the states ``"torch"`` and, where these devices exist, ``"cuda"`` of an `RngState`."""
+    """Sets the generators of torch to the saved states: the CPU generator and each CUDA device.
+
+    Warns if torch is not installed, or a device is missing.
+    """
     torch = arrays.import_torch()
     if torch is None:
         _warn("torch", "it is not installed")
@@ -183,7 +189,7 @@ def set_torch(saved: dict[str, Any]) -> None:
     if len(devices) > present:
         _warn(
             f"cuda from device {present}",
-            f"{len(devices)} devices were saved, {present} are available",
+            f"the states of {len(devices)} devices were saved, {present} devices are available",
         )
     for device, state in list(enumerate(devices))[:present]:
         torch.cuda.set_rng_state(state, device)

@@ -1,4 +1,4 @@
-"""How a save writes its entries: by one process, or by all ranks."""
+"""Writes the entries of a save, by one process or by all ranks."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ if TYPE_CHECKING:
     from tenfold._ranks import Ranks
     from tenfold.checkpoint._live_tensors import LiveTensors
 
-    # The engine's trees that this process writes, each a tree or None: the replicated entries, the
-    # entries of this rank, and its parts of sharded entries.
+    # The trees of the engine that this process writes, each a tree or None: the replicated entries,
+    # the per-rank entries of this rank, and the parts of sharded entries that this rank has.
     Trees = tuple[Any, Any, Any]
 
 
 @dataclass
 class SaveRequest:
-    """A checked save request, with its state as trees over the tensors of the training.
+    """The checked arguments of a save, and the state as trees that share the program's tensors.
 
     Attributes:
-        step: Its number.
+        step: The number of the step.
         path: Final path of the step's folder.
-        metrics: By name.
-        more: The engine's node with the other members of the document.
-        force: No warning if the step exists.
-        constant: Entries that may be unchanged since the last save, without a warning.
+        metrics: Numbers by name.
+        more: Further members of ``checkpoint.json``, as a node of the engine.
+        force: If true, replace an existing step without a warning.
+        constant: Entries that cause no warning if they are unchanged since the last save.
         trees: The trees that this process writes.
-        live: Tensors that are copied later, or None.
-        has_own: Each rank has separate entries.
+        live: With ``async_save="overlap"``: the tensors that are copied in the background. Else
+            None.
+        has_own: True if there are per-rank entries.
         message: The message to the other ranks.
-        num_bytes_of_ranks: Size of the entries of single ranks, together.
-        outlines: On rank 0: tree with dtypes and shapes of the sharded entries. None if there are
-            none, and on other ranks.
+        num_bytes_of_ranks: Total size of the per-rank entries of all ranks.
+        outlines: On rank 0: a tree with dtypes and shapes of the sharded entries. None on other
+            ranks, and if there are no sharded entries.
         boxes: For each sharded entry: number of the tensor, offsets, sizes and rank of each part.
     """
 
@@ -61,9 +62,9 @@ def write_step(native: Any, ranks: Ranks, request: SaveRequest, stage: Callable[
 
     Args:
         native: The engine's manager.
-        ranks: The ranks. The call is collective: if one fails to write, no step is published, and
-            all raise.
-        request: The save.
+        ranks: The ranks, all of which call this function. If one fails to write, no step is
+            published, and all raise an error.
+        request: The arguments and the state of the save.
         stage: Returns the trees that are written.
 
     Returns:
@@ -125,5 +126,5 @@ def write_step(native: Any, ranks: Ranks, request: SaveRequest, stage: Callable[
         # folder is removed.
         save = None
         trees = (None, None, None)
-    # Another host may have mounted the directory at another path.
+    # Rank 0 may be on another host, which has mounted the directory at another path.
     return str(Path(native.directory()) / Path(published[0]).name)

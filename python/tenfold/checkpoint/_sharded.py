@@ -31,7 +31,8 @@ def whole_states(states: dict[str, Any]) -> dict[str, Any]:
     """Replaces each DTensor by its local part, which in a single process is the whole tensor.
 
     Raises:
-        UnsupportedError: For a DTensor of which this process has only a part; the message names it.
+        UnsupportedError: For a DTensor of which this process has only a part; the message has its
+            name.
     """
 
     def whole(tensor: Any) -> Any:
@@ -47,14 +48,14 @@ def whole_states(states: dict[str, Any]) -> dict[str, Any]:
     for name, tensor in tensors_in(found):
         if is_dtensor(tensor):
             raise UnsupportedError(
-                f'tensor "{name}": expected a whole tensor, found a DTensor of {tensor.device_mesh}'
-                ", of which this process has a part, and no process group of several ranks"
+                f'tensor "{name}": expected a whole tensor, or a process group of several ranks, '
+                f"found a DTensor of {tensor.device_mesh}, of which this process has only a part"
             )
     return found
 
 
 def outlines_of(states: dict[str, Any]) -> dict[str, Any]:
-    """The states. In a state with DTensors, placeholders without data replace the tensors."""
+    """Copies the states; in states with DTensors, replaces tensors by placeholders without data."""
     return {
         name: _mapped(state, _outline) if has_dtensors(state) else state
         for name, state in states.items()
@@ -70,13 +71,14 @@ class ShardedEntries:
         where: The step's folder.
 
     Attributes:
-        outlines: By sharded entry: the state, with placeholders without data in place of tensors.
-        parts: By sharded entry: tensors by names, in the order of `boxes`.
-        boxes: By sharded entry: the box of each part.
-        live: By sharded entry and name: the training's tensor that the part belongs to.
+        outlines: For each sharded entry: the state, with placeholders without data for tensors.
+        parts: For each sharded entry: the parts by the names of their tensors, in the order of
+            `boxes`.
+        boxes: For each sharded entry: the position of each part in its tensor.
+        live: For each sharded entry: by name, the tensor of the program that contains the part.
 
     Raises:
-        UnsupportedError: If several processes cannot write an entry; the message names it.
+        UnsupportedError: For an entry that several processes cannot write; the message names it.
     """
 
     def __init__(self, states: dict[str, Any], rank: int, where: str) -> None:
@@ -127,7 +129,7 @@ class ShardedEntries:
 
 
 def templates_of(app_state: dict[str, Any] | None) -> dict[str, Any]:
-    """By entry: the state of each object with DTensors; for an optimizer, the optimizer itself."""
+    """By entry: the state of each object with DTensors, or the object if it is an optimizer."""
     if app_state is None:
         return {}
     distributed = sys.modules.get("torch.distributed")
@@ -180,9 +182,10 @@ def sharded_like(state: Any, template: Any) -> Any:
 
 
 def _optimizer_template(optimizer: Any, state: Any) -> Any:
-    """Maps each saved tensor of an optimizer to the current tensor, or else to the parameter.
+    """A template for the saved state of an optimizer.
 
-    The template has no ``step``, which is not sharded.
+    It contains the current tensors of the optimizer, or the parameter for a tensor that the
+    optimizer has not yet created. It does not contain ``step``, which is not sharded.
     """
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     saved = [number for group in state["param_groups"] for number in group["params"]]
@@ -218,13 +221,13 @@ def _box_of(tensor: Any, name: str) -> tuple[list[int], list[int]] | None:
     if any(placement.is_partial() for placement in tensor.placements):
         raise UnsupportedError(
             f'tensor "{name}": expected placements of Shard and Replicate, found '
-            f"{tensor.placements}; redistribute() it"
+            f"{tensor.placements}; call its redistribute()"
         )
     boxes = local_boxes(tensor)
     if len(boxes) != 1:
         raise UnsupportedError(
             f'tensor "{name}": expected one part on each rank, found {len(boxes)}; '
-            "tenfold.distributed.save saves it"
+            "tenfold.distributed.save can save it"
         )
     offsets, sizes = boxes[0]
     return list(offsets), list(sizes)
@@ -245,7 +248,7 @@ def _outline(tensor: Any, found: list[Any] | None = None) -> Any:
 
 
 def _mapped(state: Any, replace: Callable[[Any], Any]) -> Any:
-    """The same containers, with ``replace(tensor)`` in place of each tensor."""
+    """Copies nested containers, and replaces each tensor by ``replace(tensor)``."""
     if isinstance(state, dict):
         items = ((key, _mapped(value, replace)) for key, value in state.items())
         return OrderedDict(items) if isinstance(state, OrderedDict) else dict(items)

@@ -1,4 +1,4 @@
-"""Rows of trees of tensors: data sets larger than memory, and batches of them.
+"""Data sets: the rows of trees of tensors, which may be larger than memory; and batches.
 
 >>> ds = tenfold.Dataset("flights")
 >>> for batch in tenfold.BatchLoader(ds, batch_size=256, shuffle=True):

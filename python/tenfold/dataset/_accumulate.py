@@ -19,7 +19,7 @@ class Weighted(NamedTuple):
 
     Attributes:
         batch: As the loader returned it.
-        weight: Factor for its mean loss.
+        weight: Factor for the mean loss of the batch.
     """
 
     batch: Any
@@ -58,9 +58,9 @@ class Window:
 def accumulate(loader: Iterable[Any], steps: int) -> Iterator[Window]:
     """Groups the batches of a loader into windows, one for each optimizer step.
 
-    The weight of a batch is its number of rows divided by that of its window. So the summed
-    gradients of the weighted mean losses equal the gradient of the mean loss of the window's rows,
-    also for the last, shorter batch and the last, shorter window.
+    The weight of a batch is its number of rows divided by the number of rows of its window. So the
+    summed gradients of the weighted mean losses equal the gradient of the mean loss over all rows
+    of the window, also for a shorter last batch or last window.
 
     >>> for window in tenfold.accumulate(loader, steps=4):
     ...     for batch, weight in window:
@@ -68,12 +68,13 @@ def accumulate(loader: Iterable[Any], steps: int) -> Iterator[Window]:
     ...     optimizer.step()
     ...     optimizer.zero_grad()
 
-    Under ``torch.distributed`` gradients are averaged over the ranks, so the weight is the batch's
-    rows times the world size divided by the window's rows of all ranks. Each window takes one
-    all-reduce, so all ranks need the same number of windows. A rank without rows in a
-    batch gets weight 0: use ``loss = criterion(...) * weight if weight else
-    sum(p.sum() for p in model.parameters()) * 0`` (under DistributedDataParallel, whose forward
-    must run: ``model(batch["x"]).sum() * 0``), or a loader with ``drop_last=True``.
+    Under ``torch.distributed`` gradients are averaged over the ranks. The weight is therefore the
+    number of rows of the batch, times the world size, divided by the number of rows that all ranks
+    have in the window. Each window needs one all-reduce, so all ranks need the same number of
+    windows. A batch without rows has weight 0, and its mean loss is NaN. For such batches, use a
+    loader with ``drop_last=True``, or ``loss = criterion(...) * weight if weight else
+    sum(p.sum() for p in model.parameters()) * 0`` (with DistributedDataParallel, whose forward must
+    run: ``model(batch["x"]).sum() * 0``).
 
     Args:
         loader: A `BatchLoader`, or any iterable of batches: dicts, tuples or tensors. The number of
@@ -87,7 +88,7 @@ def accumulate(loader: Iterable[Any], steps: int) -> Iterator[Window]:
 
     Raises:
         TypeError: If steps is not an int.
-        ValueError: If steps is below 1, or a batch has nothing by which its rows can be counted.
+        ValueError: If steps is below 1, or a batch has no tensor or list whose rows can be counted.
     """
     return _windows(loader, integer("accumulate: steps", steps, 1))
 
@@ -142,14 +143,14 @@ def _first_length(value: Any, is_column: bool = False, accepts_empty: bool = Fal
 
 
 def _is_text(value: Any) -> bool:
-    """True for a str or bytes, and for a list of these, the value of one row."""
+    """True for a value of one row: a str or bytes, or a list of these."""
     if isinstance(value, list):
         return all(map(_is_text, value))
     return isinstance(value, (str, bytes))
 
 
 def _rows_of_all_ranks(rows: int) -> float:
-    """The mean number of rows of a rank, by which the rows of a batch are divided."""
+    """The divisor of the weights: the number of rows in the window, averaged over the ranks."""
     import sys
 
     torch = sys.modules.get("torch")

@@ -1,4 +1,4 @@
-"""Appending to and changing the rows of a data set."""
+"""Appends rows to a data set, and overwrites its rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Stored = tuple[int, Any, Any, Any]
 
 
-# Maximum rows, and approximate bytes, that `extend` collects for one commit, which copies them.
+# Maximum rows, and approximate bytes, of single rows that `extend` collects for one commit.
 _BATCH_ROWS = 4096
 _BATCH_BYTES = 8 << 20
 
@@ -59,20 +59,21 @@ class Growing(Closing):
     def append(self, rows: Any) -> int:
         """Appends rows; in a full circular buffer, overwrites the oldest ones.
 
-        The rows are one commit: readers that open or refresh the data set afterwards see all of
-        them. The rows survive a crash of this process, and after `flush` or `close` also a power
-        failure. One process appends at a time.
+        The rows become visible together, in one commit: readers that open or refresh the data set
+        afterwards see all of them. The rows survive a crash of this process, and after `flush` or
+        `close` also a power failure. Only one process can append at a time.
 
         >>> ds.append({"x": torch.rand(3), "name": "Ann"})                          # a row
         >>> ds.append({"x": torch.rand(256, 3), "name": ["Ann"] * 256})             # a batch
         >>> ds.append([{"x": [1, 2, 3], "name": "Ann"}, {"x": [4, 5, 6], "name": "Bob"}])
 
         Args:
-            rows: A dict or TensorDict whose values have the columns' row shapes (one row) or one
-                more leading dimension, equal in all (a batch); or a list of row dicts. A ragged
-                value is ``[length, *shape]`` in a row; in a batch a list, a jagged ``torch.nested``
-                tensor, or ``{"values", "offsets"}``. In a nullable column, None or a missing key
-                is a missing value.
+            rows: One row, a batch, or a list of row dicts. A row is a dict or TensorDict whose
+                values have the row shapes of the columns. In a batch, all values have an additional
+                leading dimension of the same length. A ragged value is ``[length, *shape]`` in a
+                row; in a batch it is a list, a jagged ``torch.nested`` tensor, or a dict
+                ``{"values", "offsets"}``. In a nullable column, None or a missing key is a missing
+                value.
 
         Returns:
             int: the new ``len(self)``.
@@ -91,7 +92,7 @@ class Growing(Closing):
         return self._append(rows, 0)
 
     def _append(self, rows: Any, first_row: int) -> int:
-        """Appends rows; errors number the rows of a list from `first_row`."""
+        """Appends rows; error messages number the rows of a list from `first_row`."""
         with self._named():
             size, columns, _ = self._columns().take(rows)
             return int(self._native.append(size, columns, first_row))
@@ -107,7 +108,7 @@ class Growing(Closing):
             raise ValueError(f"{self._path}: {error}") from None
 
     def write(self, rows: Any) -> int:
-        """The same as `append`.
+        """Appends rows; the same as `append`.
 
         Args:
             rows: As for `append`.
@@ -128,8 +129,8 @@ class Growing(Closing):
     def extend(self, rows: Iterable[Any]) -> int:
         """Appends the items of an iterable.
 
-        Consecutive rows share a commit, of up to 4,096 rows or about 8 MiB. A batch, or a list of
-        row dicts, is one commit.
+        Consecutive items that are single rows share a commit, of up to 4,096 rows or about 8 MiB.
+        An item that is a batch or a list of row dicts is one commit.
 
         Args:
             rows: An iterable of the arguments that `append` accepts.
@@ -174,7 +175,7 @@ class Growing(Closing):
     def __setitem__(self, index: Any, rows: Any) -> None:
         """Overwrites rows in place in the file; several processes may write disjoint rows.
 
-        This is not atomic: a reader may see, and a crash may leave, a row half written. Afterwards
+        This is not atomic: a reader may see, and a crash may leave, half-written rows. Afterwards
         the tensors of the data set have no checksums. Columns missing from a dict or TensorDict, or
         from all dicts of a list, do not change.
 
@@ -182,15 +183,15 @@ class Growing(Closing):
         >>> ds[[1, 2]] = {"x": torch.zeros(2, 3), "y": [0, 1]}
 
         Args:
-            index: An int, if `rows` is a row. A slice, list, tensor or array, if `rows` is a batch,
-                or one row that is written to all positions.
-            rows: As for `append`; the dicts of a list have the same columns.
+            index: An int, if `rows` is one row. A slice, list, tensor or array, if `rows` is a
+                batch, a list, or one row that is written to all positions.
+            rows: As for `append`; all dicts of a list must have the same columns.
 
         Raises:
             IndexError: For an index out of range, a mask of another length, or a tuple.
             TypeError: For an index or rows of another type.
-            ValueError: For values that do not fit, another number of rows, or a column that only
-                some dicts of a list have.
+            ValueError: For values that do not fit, a number of rows other than the number of
+                indices, or a column that only some dicts of a list have.
             UnsupportedError: For string and ragged columns; on a view, a read-only or closed data
                 set, or a data set of parts.
         """
@@ -201,7 +202,7 @@ class Growing(Closing):
         if isinstance(positions, int):
             if not single:
                 raise ValueError(
-                    f"data set: expected one row for one index, found a batch of {size}"
+                    f"data set: expected one row for one index, found a batch of {size} rows"
                 )
             numbers: Any = [positions]
         elif isinstance(positions, slice):
@@ -231,9 +232,9 @@ class Growing(Closing):
         nothing on a view or a read-only data set.
 
         Raises:
-            OSError: If a system call failed; ESTALE if the folder was moved: then the lock is
-                released, and the appended rows are in the moved folder, but its meta.json does not
-                count them yet.
+            OSError: If a system call failed. With ESTALE, the folder was moved: the lock is
+                released, and the moved folder contains the appended rows, but its meta.json does
+                not count them yet.
         """
         if self._mode == "r+" and not self._steps and not self._maps:
             self._native.close()
@@ -258,7 +259,7 @@ class Growing(Closing):
 
     @property
     def cursor(self) -> int:
-        """The slot of the next row in a circular buffer; ``len(self)`` otherwise and on views."""
+        """The next position to write in a circular buffer; ``len(self)`` otherwise and on views."""
         return int(self._native.cursor())
 
     def _columns(self) -> Columns:
@@ -270,8 +271,8 @@ class Growing(Closing):
         if not self._steps and not self._maps:
             return
         raise UnsupportedError(
-            f"data set: {what}: expected an opened data set, found a view of one; use the data "
-            "set of the view"
+            f"data set: {what}: expected an opened data set, found a view; use the data set that "
+            "the view was made from"
         )
 
     def _require_writer(self, what: str) -> None:
@@ -295,7 +296,7 @@ class Columns:
         self.leaves = dict(_leaves(schema, ()))
         self._has_nullable = any(column.nullable for column in self.leaves.values())
         self._records = {keys[:depth] for keys in self.leaves for depth in range(1, len(keys))}
-        # Maps the keys of a value in a row, or its dotted name, to those of a column or validity.
+        # Maps the keys or the dotted name of a value in a row to the keys of a column or validity.
         self._known = {keys: keys for keys in self.leaves}
         for column in self.leaves:
             for keys in (column, _validity(column)):
@@ -306,8 +307,7 @@ class Columns:
         """Prepares one row, a batch, or a list of row dicts for the engine.
 
         Args:
-            rows: A mapping (dict, TensorDict) of values with the columns' row shapes, or with one
-                more leading dimension, equal in all; or a list of mappings, one per row.
+            rows: As for `Growing.append`. A row or batch is a mapping (dict, TensorDict).
             some: Columns may be missing in a mapping, or in all mappings of a list.
 
         Returns:
@@ -316,8 +316,9 @@ class Columns:
         Raises:
             TypeError: For another type of `rows`.
             ValueError: For a column that is unknown, has two values, is neither a row nor a batch,
-                or has another number of rows. With `some`, also for a column that only some
-                mappings of a list have. Without it, the engine checks most lists later.
+                or has a different number of rows from other columns. With `some`, also for a column
+                that only some mappings of a list have. Without `some`, most lists are not checked
+                here, but by the engine.
         """
         if _is_mapping(rows):
             return self._of_mapping(self._flat(rows, ()), some)
@@ -344,7 +345,7 @@ class Columns:
         return None if single else size
 
     def _flat(self, rows: Any, inside: tuple[str, ...]) -> dict[tuple[str, ...], Any]:
-        """The values of columns and their validity by their keys."""
+        """The values of columns, and of their validity, by keys."""
         flat: dict[tuple[str, ...], Any] = {}
         for key in rows.keys():  # noqa: SIM118 - a TensorDict iterates over its rows
             keys, value = (*inside, key), rows[key]
@@ -372,7 +373,7 @@ class Columns:
         stored: list[Stored] = []
         for index, (keys, column) in enumerate(self.leaves.items()):
             value, flags = values.get(keys), _validity(keys)
-            # If there is a column with the name of the validity, the value is that column's.
+            # If a column has the name of the validity, the value belongs to that column.
             valid = None if flags in self.leaves else values.get(flags)
             if value is None:
                 if keys in values or not some:
@@ -386,8 +387,8 @@ class Columns:
     def _of_rows(self, rows: Iterable[Any], some: bool) -> tuple[Stored, ...]:
         """The rows as columns.
 
-        A key that a row lacks is a missing value; with `some`, a column that no row has is left
-        out, and one that only some rows have is an error.
+        A key that a row lacks is a missing value. With `some`, however, a column that no row has is
+        omitted, and a column that only some rows have is an error.
         """
         flat: list[dict[tuple[str, ...], Any]] = []
         try:
@@ -400,14 +401,14 @@ class Columns:
             lacking = [number for number, row in enumerate(flat) if keys not in row]
             if some and lacking and len(lacking) < len(flat):
                 raise ValueError(
-                    f'row {lacking[0]}, column "{".".join(keys)}": expected a value, as other rows '
-                    "have, found none; None is a missing value"
+                    f'row {lacking[0]}, column "{".".join(keys)}": expected a value, because other '
+                    "rows have one, found none; use None for a missing value"
                 )
             if some and lacking:
                 continue
             values = [row.get(keys) for row in flat]
             valid = None
-            # If there is a column with the name of the validity, the value is that column's.
+            # If a column has the name of the validity, the value belongs to that column.
             if flags not in self.leaves and any(flags in row for row in flat):
                 valid = [
                     value is not None and bool(row.get(flags, not _is_nan(value)))
@@ -433,13 +434,13 @@ class Columns:
                 sizes[name] = _num_rows(value, column)
             else:
                 raise ValueError(
-                    f'column "{name}": expected a value of {base} dimensions, which is one row, or '
-                    f"of {base + 1}, which is a batch, found {depth}"
+                    f'column "{name}": expected {base} dimensions for one row, or {base + 1} for a '
+                    f"batch, found {depth}"
                 )
         if rows and sizes:
             raise ValueError(
-                f'columns "{rows[0]}" and "{next(iter(sizes))}": expected one row, or a batch, in '
-                "both, found a value of one row in the first and a batch in the second"
+                f'columns "{rows[0]}" and "{next(iter(sizes))}": expected one row in both or a '
+                "batch in both, found one row in the first and a batch in the second"
             )
         if not sizes:
             return True, 1
@@ -466,7 +467,7 @@ def _is_mapping(value: Any) -> bool:
 
 
 def _num_rows(batch: Any, column: Column) -> int:
-    """The number of rows of a batch, whose ragged rows may be values and offsets."""
+    """The number of rows of a batch. Ragged rows may be given as values and offsets."""
     is_split = column.ragged and _is_mapping(batch)
     return len(batch["offsets"]) - 1 if is_split else len(batch)
 
@@ -489,7 +490,7 @@ def _validity(keys: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _unmasked(value: Any, column: Column) -> Any:
-    """Converts a masked numpy array, of a row or a batch, as `unmasked_row` does."""
+    """Converts a masked numpy array, the value of a row or batch, to a value with nulls."""
     if not has_mask(value):
         return value
     return unmasked_row(value) if value.ndim <= _row_depth(column) else unmasked_rows(value)
@@ -525,7 +526,7 @@ def _one(value: Any) -> Any:
 
 
 def _split(value: Any, column: Column) -> tuple[Any, Any]:
-    """The values of a batch, and the offsets if they are ragged rows in one array, else None."""
+    """The values of a batch, and the offsets of ragged rows in one array; otherwise None."""
     if getattr(value, "is_nested", False):
         if value.lengths() is not None or getattr(value, "_ragged_idx", 1) != 1:
             return list(value.unbind()), None

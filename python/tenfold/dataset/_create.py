@@ -48,17 +48,16 @@ def create(
     Args:
         path: A path that does not exist.
         schema: A `Schema`, the path of its JSON document, or a dict: column name -> dtype,
-            ``(dtype, shape of a row)``, `Column`, or a dict of its members, as `Column.to_dict`
-            returns it; a dict of columns is a nested record. A dtype is torch's, numpy's, its name
-            in either, a type (float, int, bool, str, bytes), ``"string"`` or ``"bytes"``. A str in
-            a dict is always a dtype. A dict of values without any str, or a TensorDict, is an
-            example row.
+            ``(dtype, shape of a row)``, `Column`, or a dict as `Column.to_dict` returns it; a dict
+            of columns is a nested record. A dtype is a dtype of torch or numpy, the name of one, a
+            Python type (float, int, bool, str, bytes), ``"string"`` or ``"bytes"``. A str in a dict
+            is always a dtype. A dict of values without any str, or a TensorDict, is an example row.
         num_rows: Number of initial rows, which are zeros. Their disk space is reserved if the file
             system supports it, so that writing them does not raise SIGBUS on a full disk.
         capacity: Capacity of a circular buffer in rows: when it is full, each write overwrites the
             oldest rows. Without `num_rows` and `capacity` the data set is empty.
-        example: One row, instead of `schema`: a dict or TensorDict of values, whose dtypes and
-            shapes become those of the columns.
+        example: One row, instead of `schema`: a dict or TensorDict of values. The columns get the
+            dtypes and shapes of the values.
 
     Returns:
         Dataset: opened with mode ``"r+"``.
@@ -68,13 +67,13 @@ def create(
         OSError: If a system call failed, or there is no space for `num_rows`.
         TypeError: If `num_rows` or `capacity` is not an int.
         ValueError: For an invalid schema or dtype; if `num_rows` is negative or `capacity` below 1;
-            if both `num_rows` and `capacity` are given; if
-            both or neither of `schema` and `example` are given.
+            if both `num_rows` and `capacity` are given; if both or neither of `schema` and
+            `example` are given.
         UnsupportedError: For a circular buffer with string or ragged columns.
     """
     if num_rows is not None and capacity is not None:
         raise ValueError(
-            "create: num_rows and capacity: expected one of them, found both; a circular "
+            "create: num_rows and capacity: expected at most one, found both; a circular "
             "buffer is initially empty"
         )
     num_rows = integer_or_zero("create: num_rows", num_rows)

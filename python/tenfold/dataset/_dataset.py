@@ -67,7 +67,7 @@ class _Map:
 
 
 class _Joined(NamedTuple):
-    """The arguments of `concat` (`weights` is None) or `mix`, to repeat the call elsewhere."""
+    """The arguments of `concat` (`weights` is None) or `mix`, to repeat the call after a pickle."""
 
     datasets: tuple[Dataset, ...]
     weights: tuple[float, ...] | None
@@ -147,7 +147,7 @@ class Dataset(Growing):
             mode = "r"
         self._mode = mode
         self._joined: _Joined | None = None
-        # The views applied to the opened data set, and its number of rows before the first of them.
+        # The calls that made this view of the opened data set, and its number of rows before them.
         self._steps: tuple[tuple[str, Any], ...] = ()
         self._rows: int | None = None
         self._maps: tuple[_Map, ...] = ()
@@ -202,7 +202,7 @@ class Dataset(Growing):
     def _title(self) -> str:
         where = f"{self._path!r}, " if self._path else ""
         rows = "1 row" if len(self) == 1 else f"{len(self):,} rows"
-        # The functions of map() may be slow or fail, so the table shows the rows before them.
+        # The functions of map() may be slow or fail, so the table shows the rows before map().
         maps = f", before {len(self._maps)} map()" if self._maps else ""
         return f"Dataset({where}{rows}{maps})"
 
@@ -339,7 +339,7 @@ class Dataset(Growing):
     # --- views ---
 
     def _with_framework(self, framework: Name) -> Dataset:
-        """A view of the same rows that returns arrays of that framework."""
+        """A view of the same rows that returns arrays of `framework`."""
         if framework == self._framework:
             return self
         view = object.__new__(type(self))
@@ -380,7 +380,9 @@ class Dataset(Growing):
         return self._view(("range", (begin, max(begin, stop))))
 
     def select(self, columns: Iterable[str | tuple[str, ...]]) -> Dataset:
-        """Selects columns, in this order; ``"<column>.valid"`` is a nullable column's validity.
+        """Returns the selected columns, in the given order.
+
+        ``"<column>.valid"`` selects the validity of a nullable column.
 
         Args:
             columns: Names of columns or records; ``("camera", "gain")`` or ``"camera.gain"`` in a
@@ -390,7 +392,7 @@ class Dataset(Growing):
             Dataset: A view.
 
         Raises:
-            KeyError: For a column that is not there.
+            KeyError: For a column that does not exist.
             TypeError: For a str instead of a list, or names of another type.
             ValueError: For a column that is selected twice.
 
@@ -415,8 +417,8 @@ class Dataset(Growing):
             Dataset: A view of the selected rows.
 
         Raises:
-            IndexError: For a row that is not there, a mask of another length, a tuple, or indices
-                of several dimensions.
+            IndexError: For an index out of range, a mask of another length, a tuple, or indices of
+                several dimensions.
             TypeError: For an int, or indices of another type.
 
         Example:
@@ -425,7 +427,7 @@ class Dataset(Growing):
         """
         positions = positions_of(indices, len(self), what="take: indices")
         if isinstance(positions, int):
-            raise TypeError("take: expected several indices, found an int")
+            raise TypeError("take: indices: expected a list, tensor, array or slice, found an int")
         if isinstance(positions, slice):
             return self.range(positions.start, positions.stop)
         if positions.shape is not None:
@@ -438,7 +440,7 @@ class Dataset(Growing):
         """Returns the rows where `mask` is true.
 
         Args:
-            mask: bool ``[len(self)]``, or a function that returns the mask of a batch dict.
+            mask: bool ``[len(self)]``, or a function that maps a batch dict to a mask of its rows.
                 `filter` calls the function for batches of consecutive rows before it returns.
 
         Returns:
@@ -474,7 +476,7 @@ class Dataset(Growing):
 
         Raises:
             TypeError: If `sizes` is not a list of numbers, or `seed` not an int.
-            ValueError: If `sizes` have another sum, one is negative, or `seed` is out of range.
+            ValueError: If `sizes` have the wrong sum, one is negative, or `seed` is out of range.
 
         Example:
             >>> train, test = ds.split([0.9, 0.1], seed=7)
@@ -506,18 +508,19 @@ class Dataset(Growing):
             Dataset: A view.
 
         Raises:
-            KeyError: If there is no column or record of an old name.
+            KeyError: If an old name is neither a column nor a record.
             TypeError: If `names` is not a mapping, or a name is neither a str nor a tuple of str.
-            ValueError: If two columns, or a column and a record, would have the same name, a new
-                name is empty or has a key that is not a str, or the rows are mapped: call `rename`
-                before `map`.
+            ValueError: If two columns, or a column and a record, would have the same name; if a new
+                name is empty or has a key that is not a str; if `map` was called before `rename`.
 
         Example:
             >>> ds.rename({"price": "cost"}).columns
             ['cost', 'origin']
         """
         if self._maps:
-            raise ValueError("rename: the rows are mapped by functions; rename before map()")
+            raise ValueError(
+                "rename: expected a data set without map(), found one with it; rename before map()"
+            )
         if not isinstance(names, Mapping):
             raise TypeError(f"rename: names must be a dict, got {type(names).__name__}")
         pairs = []
@@ -600,7 +603,8 @@ class Dataset(Growing):
             batched: `function` maps batch dicts to batch dicts with the same number of rows.
 
         Returns:
-            Dataset: A view. ``len`` and other views, except `filter` by a function, do not call it.
+            Dataset: A view. ``len`` and the creation of other views, except by `filter` with a
+                function, do not call `function`.
 
         Raises:
             TypeError: If `function` is not callable.
@@ -637,10 +641,11 @@ class Dataset(Growing):
         Args:
             path: Target path. It may be the path that this data set was opened from.
             format: As for `tenfold.save`. None: the suffix of `path` selects it; without a known
-                one, a folder. Other formats need a temporary folder next to `path`.
+                suffix, a folder is written. For other formats than a folder, the rows are first
+                written to a temporary folder next to `path`.
             overwrite: If false, an existing `path` is an error.
             durable: fsync before returning.
-            num_threads: Accepted as by `tenfold.save`, but has no effect.
+            num_threads: Has no effect; accepted because `tenfold.save` has it.
             progress: As for `tenfold.save`.
 
         Returns:
@@ -673,9 +678,9 @@ class Dataset(Growing):
         """Exports the rows to a consumer of Arrow's C stream interface.
 
         pyarrow, pandas, polars and DuckDB call it to read a data set, in batches of up to 65,536
-        rows. If the rows are contiguous in one folder or file, and not
-        in a circular buffer, the arrays point into the mapped file and keep it mapped; otherwise
-        rows are copied, batch by batch. Bools, validity and offsets are always copied. Strings are
+        rows. If the rows are contiguous in one folder or file, and not in a circular buffer, the
+        arrays point into the mapped file and keep it mapped. Otherwise the rows are copied, batch
+        by batch. Bools, validity and offsets are always copied. Strings are
         large_string, bytes large_binary, ragged rows large_list, rows of a fixed shape
         fixed_size_list, nested records structs; missing values are nulls.
 
@@ -701,7 +706,7 @@ class Dataset(Growing):
 
         Raises:
             ImportError: If pyarrow is not installed.
-            UnsupportedError: As `__arrow_c_stream__`.
+            UnsupportedError: As for `__arrow_c_stream__`.
 
         Example:
             >>> ds.head(1000).to_arrow().num_rows
@@ -717,7 +722,7 @@ class Dataset(Growing):
 
         Raises:
             ImportError: If pandas or pyarrow is not installed.
-            UnsupportedError: As `__arrow_c_stream__`.
+            UnsupportedError: As for `__arrow_c_stream__`.
 
         Example:
             >>> ds.select(["price"]).to_pandas().mean()
@@ -732,8 +737,8 @@ class Dataset(Growing):
             return _pickle.joined_dataset, (*self._joined, self._steps, maps, self._framework)
         if self._path is None:
             raise UnsupportedError(
-                "data set: it has no path to send to another process: expected one that was opened "
-                "from a path, found one over a tree in memory; save it first"
+                "data set: it cannot be pickled: expected a data set that was opened from a path, "
+                "found one over a tree in memory; save it first"
             )
         identity = self._native.identity()
         return _pickle.dataset, (
@@ -761,8 +766,9 @@ def reopened(
     A view does not include rows that were appended after it was created.
 
     Raises:
-        OSError: ESTALE, if the path was replaced. On another host, or after a restart, only if it
-            has fewer rows than the view needs.
+        OSError: ESTALE, if the path was replaced since the data set was opened. On another host, or
+            after a restart of the host, this is raised only if the new data set has fewer rows than
+            the view needs.
     """
     dataset = Dataset(path, mode, framework=framework)
     found: Any = dataset._native.identity()
@@ -812,7 +818,7 @@ def concat(datasets: Iterable[Dataset]) -> Dataset:
     """Concatenates data sets, without copying rows.
 
     Args:
-        datasets: Data sets of the same columns; views too.
+        datasets: Data sets or views with the same columns.
 
     Returns:
         Dataset: A view of all rows. Its pickle contains the data sets.
@@ -835,13 +841,12 @@ def concat(datasets: Iterable[Dataset]) -> Dataset:
 def mix(datasets: Iterable[Dataset], weights: Sequence[float]) -> Dataset:
     """Interleaves the rows of several data sets, each in its own order.
 
-    In every prefix of the result, the number of rows of each source differs by at most one from its
-    share. Shares without a common denominator up to 65,536 are first rounded to multiples of
-    1/65,536.
-    The result ends when the first source is exhausted.
+    In every prefix of the result, the number of rows of each source differs from its share of the
+    prefix by at most one. Shares without a common denominator up to 65,536 are first rounded to
+    multiples of 1/65,536. The result ends when a source has no row left for its next turn.
 
     Args:
-        datasets: Data sets of the same columns; views too.
+        datasets: Data sets or views with the same columns.
         weights: Shares of the sources, one for each, 0 or more; they need not sum to 1. At least
             one must be positive.
 
@@ -865,7 +870,7 @@ def mix(datasets: Iterable[Dataset], weights: Sequence[float]) -> Dataset:
 def _parts(where: str, datasets: Iterable[Dataset]) -> tuple[Dataset, ...]:
     if isinstance(datasets, (Dataset, str)) or not isinstance(datasets, Iterable):
         raise TypeError(
-            f"{where}: expected a list of data sets, found one {type(datasets).__name__}"
+            f"{where}: expected a list of data sets, found a single {type(datasets).__name__}"
         )
     parts = tuple(datasets)
     for part in parts:
@@ -881,8 +886,8 @@ def _join(native: Any, parts: _Joined) -> Dataset:
     maps = {dataset._maps for dataset in parts.datasets}
     if len(maps) > 1:
         raise ValueError(
-            "data set: the parts are mapped by different functions: expected one map() after "
-            "concat or mix, found others before"
+            "concat or mix: expected data sets with the same functions of map(), found different "
+            "ones; call map() on the result instead"
         )
     joined = object.__new__(Dataset)
     joined._native = native
@@ -900,7 +905,7 @@ def _join(native: Any, parts: _Joined) -> Dataset:
 
 
 def _fixed(dataset: Dataset) -> Dataset:
-    """A view of the current rows, if rows may be appended to the data set later."""
+    """A view of the current rows, if rows may be appended later; otherwise `dataset`."""
     is_fixed = dataset._steps or dataset._joined is not None or dataset._path is None
     return dataset if is_fixed else dataset.range(0, len(dataset))
 
@@ -952,7 +957,7 @@ def _reshaped(value: Any, shape: tuple[int, ...]) -> Any:
     if is_jagged(value) or not hasattr(value, "reshape"):
         raise UnsupportedError(
             f"data set: strings or ragged rows in a batch of shape {shape}: expected indices of "
-            f"one dimension, found {len(shape)}"
+            f"one dimension, found {len(shape)} dimensions"
         )
     return value.reshape(*shape, *value.shape[1:])
 

@@ -1,4 +1,4 @@
-"""Converts indices of one dimension, such as ints, slices, lists and masks, to row numbers."""
+"""Converts indices of rows, such as ints, slices, lists, arrays and masks, to row numbers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ class Indices:
     """Row indices.
 
     Attributes:
-        values: A list of ints, or int64 of one dimension (torch, or any object with the buffer
-            protocol).
+        values: A list of ints, or a one-dimensional int64 tensor, array or buffer.
         shape: Shape of the batch, if the index had several dimensions; otherwise None.
     """
 
@@ -44,7 +43,7 @@ def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
         what: Name of the indexed object in messages.
 
     Raises:
-        IndexError: If int64 does not hold an int, a mask has another length, or the index is a
+        IndexError: If an int does not fit into int64, a mask has another length, or the index is a
             tuple.
         TypeError: For an index of another type.
     """
@@ -93,7 +92,7 @@ def _position_of(index: Any, size: int, what: str) -> int:
 
 
 def _of_64_bits(position: int, size: int, what: str) -> int:
-    """Checks that int64 holds `position`, because the bindings accept no larger index."""
+    """Checks that `position` fits into int64, because the bindings accept no larger index."""
     if not -(2**63) <= position < 2**63:
         raise _too_large(size, what)
     return position
@@ -123,7 +122,7 @@ def positions_where(mask: Any, size: int) -> Indices:
 
 
 def _plain(index: Any) -> Any:
-    """Converts a Series or Index to its array; returns tensors and arrays unchanged."""
+    """Converts a Series or Index of pandas to an array; returns tensors and arrays unchanged."""
     return index.to_numpy() if hasattr(index, "to_numpy") else index
 
 

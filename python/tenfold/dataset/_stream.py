@@ -483,7 +483,7 @@ def _check_source(source: Any, format: str | None, separator: str | None) -> Non
     for name, value in (("format", format), ("separator", separator)):
         if value is not None:
             raise ValueError(
-                f"iterable dataset: {name}: expected it with text files only, found a "
+                f"iterable dataset: {name}: expected only with text files, found a "
                 f"{type(source).__name__}"
             )
     if isinstance(source, (list, tuple)) and source and all(map(is_path, source)):

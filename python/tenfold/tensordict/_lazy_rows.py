@@ -77,8 +77,9 @@ def split(stack: Stack, split_size: Any, dim: int = 0) -> tuple[Stack, ...]:
 def _refuse_ragged(stack: Any, at: int, what: str) -> None:
     if stack._batch_size[at] == -1:
         raise RuntimeError(
-            f"{what}: expected a dimension of one length, found dimension {at} of batch_size "
-            f"{list(stack._batch_size)}, in which the members differ"
+            f"{what}: expected a dimension that has the same length in all stacked tensordicts, "
+            f"found dimension {at} of batch_size {list(stack._batch_size)}, where -1 means that "
+            "the lengths differ"
         )
 
 

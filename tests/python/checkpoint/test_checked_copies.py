@@ -129,7 +129,8 @@ def test_restore_error_names_the_objects_already_changed(large, tmp_path):
     state = objects()
     with pytest.raises(
         tenfold.CorruptFileError,
-        match=r"last\.safetensors.*checksum.*entries loaded before: \['first', 'model'\]",
+        match=r"last\.safetensors.*checksum.*"
+        r"entries loaded before the damage was found: \['first', 'model'\]",
     ):
         manager.restore(state, step=2)
     assert state["first"].value == 2.0

@@ -297,7 +297,7 @@ def test_floats_next_to_tensors_keep_their_precision(tmp_path: Path) -> None:
         ({"x": [1.0, 2.0], "id": 1.5}, r'column "id": expected int64, found 1\.5'),
         ({"x": [1.0, 2.0], "id": "one"}, r'column "id": expected int64'),
         ({"x": [1.0, 2.0], "id": 2**63}, r'column "id": expected int64, found 9223372036854775808'),
-        ({"x": torch.rand(2, 2), "id": 1}, r'columns "id" and "x": expected one row, or a batch'),
+        ({"x": torch.rand(2, 2), "id": 1}, r'columns "id" and "x": expected one row in both'),
         ({"x": torch.rand(2, 2), "id": [1]}, r'column "id": expected 2 rows.*found 1'),
         ({"x": torch.rand(2, 2, 2), "id": 1}, r"found 3"),
         ([{"x": [1, 2], "id": 1}, {"x": [1, 2]}], r'row 1, column "id": expected int64, found no'),

@@ -34,7 +34,7 @@ def test_a_tuple_of_columns_is_a_table(tmp_path: Path) -> None:
     assert ds.columns == ["0", "1", "2"]
     assert ds[1]["1"] == 1
     assert ds[2]["2"] == "c"
-    with pytest.raises(ValueError, match="expected 3 rows as '0', found 2"):
+    with pytest.raises(ValueError, match="expected 3 rows, as in column '0', found 2"):
         tenfold.ingest((torch.rand(3), torch.rand(2)), tmp_path / "d")
 
 
@@ -88,7 +88,7 @@ def test_na_values_are_refused_for_sources_other_than_csv(tmp_path: Path) -> Non
     (tmp_path / "x.jsonl").write_text('{"x": 1}\n')
     with pytest.raises(ValueError, match=r"x\.jsonl: na_values: expected CSV or TSV files"):
         tenfold.ingest(tmp_path / "x.jsonl", tmp_path / "d", na_values=["NA"])
-    with pytest.raises(ValueError, match="na_values: expected it with CSV or TSV files only"):
+    with pytest.raises(ValueError, match="na_values: expected only with CSV or TSV files"):
         tenfold.ingest([{"x": 1}], tmp_path / "d", na_values=["NA"])
     with pytest.raises(TypeError, match="na_values: expected a list of strings, found 'NA'"):
         tenfold.ingest(tmp_path / "x.jsonl", tmp_path / "d", na_values="NA")
@@ -100,7 +100,7 @@ def test_errors_of_sources_name_call_column_and_files(tmp_path: Path) -> None:
         np.save(tmp_path / name, np.ones(2))
     with pytest.raises(ValueError, match=r"\*\.npy: column 'x': expected one npy file.*, found 2"):
         tenfold.ingest({"x": tmp_path / "*.npy"}, tmp_path / "d")
-    with pytest.raises(ValueError, match=r"^infer_schema: format: expected it with files only"):
+    with pytest.raises(ValueError, match=r"^infer_schema: format: expected only with files"):
         tenfold.infer_schema([{"x": 1}], format="parquet")
     for files in ([tmp_path / "a.npy"], [str(tmp_path / "a.npy")]):
         with pytest.raises(tenfold.UnsupportedError, match=r"expected text files.*a\.npy"):
@@ -148,9 +148,9 @@ def test_separator_is_refused_for_other_sources_and_if_invalid(tmp_path: Path) -
     (tmp_path / "x.csv").write_text("x\n1\n")
     with pytest.raises(ValueError, match=r"x\.jsonl: separator: expected CSV or TSV files"):
         tenfold.ingest(tmp_path / "x.jsonl", tmp_path / "d", separator=";")
-    with pytest.raises(ValueError, match="separator: expected it with CSV or TSV files only"):
+    with pytest.raises(ValueError, match="separator: expected only with CSV or TSV files"):
         tenfold.ingest([{"x": 1}], tmp_path / "d", separator=";")
-    with pytest.raises(ValueError, match="separator: expected it with text files only"):
+    with pytest.raises(ValueError, match="separator: expected only with text files"):
         tenfold.IterableDataset(Dataset({"x": torch.zeros(2)}), separator=";")
     for wrong in ("", "ab", "a", "\n", "é"):
         with pytest.raises(ValueError, match="separator: expected one"):
@@ -206,7 +206,7 @@ def test_infer_schema_accepts_na_values(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"x": 1}\n')
     with pytest.raises(ValueError, match=r"x\.jsonl: na_values: expected CSV or TSV files"):
         tenfold.infer_schema(tmp_path / "x.jsonl", na_values=["NA"])
-    with pytest.raises(ValueError, match="infer_schema: na_values: expected it with CSV or TSV"):
+    with pytest.raises(ValueError, match="infer_schema: na_values: expected only with CSV or TSV"):
         tenfold.infer_schema([{"x": 1}], na_values=["NA"])
     with pytest.raises((TypeError, ValueError), match="infer_schema: na_values"):
         tenfold.infer_schema(tmp_path / "x.csv", na_values=[1])

@@ -52,7 +52,7 @@ def test_strided_and_large_columns_are_ingested_unchanged(tmp_path):
 
 
 def test_columns_of_unequal_length_are_refused_with_both_lengths(tmp_path):
-    with pytest.raises(ValueError, match=r"'b'.*expected 3 rows as 'a', found 2"):
+    with pytest.raises(ValueError, match=r"'b'.*expected 3 rows, as in column 'a', found 2"):
         tenfold.ingest({"a": [1, 2, 3], "b": torch.ones(2)}, tmp_path / "ds")
 
 

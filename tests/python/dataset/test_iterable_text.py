@@ -183,7 +183,7 @@ def test_an_invalid_format_or_missing_file_is_an_error(tmp_path: Path) -> None:
     for call in (IterableDataset, tenfold.infer_schema):
         with pytest.raises(ValueError, match=r"format: expected 'jsonl', .*, found 'lines'"):
             call(path, format="lines")
-    message = r"format: expected it with .*files only, found a list"
+    message = r"format: expected only with .*files, found a list"
     for call in (IterableDataset, tenfold.infer_schema):
         with pytest.raises(ValueError, match=message):
             call([{"id": 1}], format="jsonl")

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     class Stream(NamedTuple):
         """An object with ``__arrow_c_stream__``.
 
-        ``total_bytes`` is an estimate of its size, and ``num_rows`` a lower bound of the number of
-        its rows; each is 0 if unknown.
+        ``total_bytes`` is an estimate of the size of the stream, and ``num_rows`` a lower bound of
+        the number of rows; each is 0 if unknown.
         """
 
         batches: Any
@@ -49,17 +49,17 @@ _BATCH_BYTES = 16 << 20
 
 
 def files_of(source: str | os.PathLike[str]) -> list[str]:
-    """Returns the file of that name, or the sorted matches of a glob.
+    """Returns the file that `source` names, or the sorted matches of a glob.
 
     Raises:
-        FileNotFoundError: If there is no such file.
+        FileNotFoundError: If the file does not exist, or the glob matches none.
     """
     files: list[str] = _core.find_files([source])
     return files
 
 
 def kind_of(file: str) -> str:
-    """``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``, by content, else by suffix.
+    """Detects ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``, by content, else by suffix.
 
     Raises:
         UnsupportedError: For any other file.
@@ -85,9 +85,8 @@ def kind_of(file: str) -> str:
     suffix = os.path.splitext(file)[1].lower()
     if suffix not in _SUFFIXES:
         raise UnsupportedError(
-            f"{file}: expected JSON lines, CSV, Parquet, Arrow, npy or npz, found a file of "
-            f'another format, by its first bytes and its suffix {suffix!r}; format="jsonl", for '
-            "instance, selects one"
+            f"{file}: expected JSON lines, CSV, Parquet, Arrow, npy or npz, found another format "
+            f'(first bytes and suffix {suffix!r}); format="jsonl", for example, selects a format'
         )
     return _SUFFIXES[suffix]
 
@@ -143,7 +142,7 @@ def _pandas_stream(frame: Any) -> Stream:
         )
     if not all(isinstance(name, str) for name in frame.columns):
         raise ValueError(
-            "DataFrame: expected names of columns that are str, found "
+            "DataFrame: expected column names of type str, found "
             f"{next(name for name in frame.columns if not isinstance(name, str))!r}"
         )
     try:
@@ -157,11 +156,11 @@ def _pandas_stream(frame: Any) -> Stream:
 
 
 def _hugging_face_stream(source: Any) -> Stream | None:
-    """Record batches of a Dataset of the package datasets; None for its iterable classes."""
+    """Record batches of a Dataset of Hugging Face; None for an IterableDataset."""
     if isinstance(source, dict):
         raise ValueError(
             f"{type(source).__name__}: expected one split, found {', '.join(map(repr, source))}; "
-            f"choose it: source[{next(iter(source), 'train')!r}]"
+            f"pass one of them: source[{next(iter(source), 'train')!r}]"
         )
     if not hasattr(source, "with_format") or not hasattr(source, "num_rows"):
         return None
@@ -195,7 +194,8 @@ def streams_of_files(
 
     Raises:
         CorruptFileError: If pyarrow cannot read the first or the largest file.
-        UnsupportedError: If pyarrow is not installed, or does not support a type in one of them.
+        UnsupportedError: If pyarrow is not installed, or does not support a type in one of these
+            two files.
     """
     pa = pyarrow(files[0])
     sizes = [os.path.getsize(file) for file in files]
@@ -231,7 +231,7 @@ def _stream_of_files(
     total_bytes: int,
     first_rows: list[int],
 ) -> Stream:
-    """Streams the files in sequence; sets `first_rows`, as in `IngestOptions`, while it reads."""
+    """Streams the files in sequence. Sets `IngestOptions.first_rows` while they are read."""
     first = _guarded(pa, files[0], partial(open_file, files[0]))
 
     def all_batches() -> Iterator[Any]:
@@ -253,7 +253,7 @@ def _stream_of_files(
                     yield batch.cast(first.schema)
                 except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
                     raise ValueError(
-                        f"{file}: schema: expected the types of {files[0]}, found: {error}"
+                        f"{file}: schema: expected the types of {files[0]}, found others: {error}"
                     ) from None
 
     reader = pa.RecordBatchReader.from_batches(first.schema.remove_metadata(), all_batches())
@@ -279,7 +279,7 @@ def _guarded_batches(pa: Any, file: str, batches: Iterator[Any]) -> Iterator[Any
 
 
 def _unread(file: str, error: Exception) -> UnsupportedError:
-    return UnsupportedError(f"{file}: expected types that pyarrow reads, found another: {error}")
+    return UnsupportedError(f"{file}: expected types that pyarrow can read, found another: {error}")
 
 
 def _open_arrow(pa: Any, file: str) -> OpenedFile:
@@ -306,7 +306,7 @@ def run_files(
     """Passes the record batches of files to the engine.
 
     If columns are decoded in groups, the rows to omit are known only when all groups have been
-    read. If there are any, all groups are read again.
+    read. If there are rows to omit, all groups are then read again.
     """
     streams = streams_of_files(files, kind, options, num_threads)
     again = []
@@ -325,7 +325,8 @@ def run(
     Args:
         streams: Streams, each with some of the columns.
         options: Options of the call of `ingest`.
-        again: The same streams, opened a second time, if rows may be omitted from several of them.
+        again: The same streams, opened a second time; needed only if there are several streams and
+            rows may be omitted.
     """
     raised: list[BaseException] = []
     batches = [_watched(stream.batches, raised) for stream in streams]

@@ -14,7 +14,7 @@ _MANIFEST = "%parts.json"
 
 
 def bad_rows_of(path: str | None) -> list[dict[str, Any]]:
-    """The rows in `bad_rows.jsonl` of a data set or its parts; empty if there is no such file."""
+    """The rows in `bad_rows.jsonl` of a data set or its parts; empty without such a file."""
     rows = []
     for folder in _folders_of(path) if path else []:
         file = os.path.join(folder, _BAD_ROWS)

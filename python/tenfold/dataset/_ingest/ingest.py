@@ -130,7 +130,7 @@ def ingest(
     names = column_names("ingest: columns", columns)
     wanted = None if schema is None else as_schema(schema)
     if wanted is not None and not wanted:
-        raise ValueError("ingest: schema: expected a column or more, found none")
+        raise ValueError("ingest: schema: expected at least one column, found none")
     on_error = text("ingest: on_error", on_error)  # type: ignore[assignment]
     rows_per_batch = integer_or_zero("ingest: batch_rows", batch_rows)
     threads = integer_or_zero("ingest: num_threads", num_threads, INT32_MAX)
@@ -142,7 +142,7 @@ def ingest(
     if part is not None:
         if wanted is None:
             raise ValueError(
-                "ingest: part: expected a schema, because all parts must have the same; found none"
+                "ingest: part: expected a schema, which must be equal for all parts, found none"
             )
         source, path = part_of(source, path, part)
         if not source:
@@ -207,9 +207,9 @@ def infer_schema(
         Schema: The columns; `ingest` takes it as ``schema``.
 
     Raises:
-        ValueError: For an iterator, for `na_values` and `separator` if no file is CSV or TSV, for a
-            header with duplicates or one that seems to have another separator, or for values that
-            do not fit one column.
+        ValueError: For an iterator; for `na_values` or `separator` if no file is CSV or TSV; for a
+            CSV header with duplicate names, or one that seems to have another separator; or for
+            values of a column that no common type fits.
         CorruptFileError: For a damaged file. Malformed rows of text files are ignored.
         FileNotFoundError: For a missing source.
         IsADirectoryError, UnsupportedError: As for `ingest`.
@@ -237,13 +237,13 @@ def _refuse_csv_options(where: str, source: Any, na_values: list[str], separator
     for name, value in (("na_values", na_values), ("separator", separator)):
         if value:
             raise ValueError(
-                f"{where}: {name}: expected it with CSV or TSV files only, found a source of "
+                f"{where}: {name}: expected only with CSV or TSV files, found a source of "
                 f"type {type(source).__name__}"
             )
 
 
 def _opened(path: PathLike, report: Mapping[str, Any], on_error: str) -> Dataset:
-    """The written data set with its report. Warns of the rows that were skipped."""
+    """Opens the written data set, and adds the report. Warns of rows that were skipped."""
     num_bad_rows = report["num_bad_rows"]
     if num_bad_rows and on_error == "skip":
         rows = "1 row" if num_bad_rows == 1 else f"{num_bad_rows} rows"

@@ -1,4 +1,4 @@
-"""The options of `ingest`, as the engine takes them."""
+"""The options of `ingest`, as they are passed to the engine."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class IngestOptions(NamedTuple):
 
     Attributes:
         files: The files with the rows, in order; empty for other sources.
-        first_rows: For each of `files` whose rows are passed to the engine, the number of rows in
-            the files before it. By these numbers the engine finds the file of a bad row.
+        first_rows: For each of `files` that has been opened so far, the number of rows in the files
+            before it. From these numbers the engine determines which file a bad row is in.
     """
 
     path: str | None

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from tenfold.dataset._ingest.options import IngestOptions
 
-# Memory in bytes for decoding one column whose pages have the usual size, and maximum for a group
-# of several columns.
+# Memory in bytes for decoding: estimated maximum of one column (whose pages have the usual size),
+# and maximum of a group of several columns.
 _COLUMN_BYTES = 3 << 20
 _GROUP_BYTES = 32 << 20
-# Buffers in bytes for reading from the file: for all columns together, and minimum for each.
+# Size in bytes of read buffers: total of all columns, and minimum of each.
 _READ_BYTES = 4 << 20
 _LEAST_READ_BYTES = 64 << 10
 # Maximum rows, and approximate bytes, of a record batch.
@@ -54,7 +54,8 @@ class _Size(NamedTuple):
     Attributes:
         stored: Uncompressed size in the file.
         decoding: Memory that decoding needs.
-        is_shared: True if the strings are dictionary-encoded: repeated strings are stored once.
+        is_shared: True if strings are dictionary-encoded, so that `stored` counts repeated ones
+            once.
     """
 
     stored: int = 0
@@ -63,7 +64,7 @@ class _Size(NamedTuple):
 
 
 class ParquetFooter:
-    """The footer of a file. All groups of columns share it, because it is large for a wide file.
+    """The footer of a file: the schema, the row groups, and the sizes of columns.
 
     Raises:
         ArrowInvalid: For a file that is not a Parquet file.
@@ -78,10 +79,11 @@ class ParquetFooter:
         self._sizes = _sizes(self._metadata)
 
     def groups(self, options: IngestOptions) -> list[list[str] | None]:
-        """Groups of columns to decode together; [None], all of them, if names cannot select them.
+        """Groups of columns to decode together; ``[None]`` is one group of all columns.
 
-        Requested columns come first, then the others, each in the order of the file. No group has
-        requested and other columns, so that the other columns are not decoded.
+        The latter is returned if columns cannot be selected by name. Groups of requested columns
+        come first, then groups of others, each in the order of the file. No group has both
+        requested and other columns, so that the others need not be decoded.
         """
         names = self._schema.names
         # pyarrow interprets a name with dots as a path, so such names cannot be selected; nor can
@@ -159,7 +161,7 @@ class ParquetFooter:
 
 
 def _wanted(names: list[str], options: IngestOptions) -> list[str]:
-    """The requested columns, and records that contain them; all columns if none are requested."""
+    """The requested columns, and records that contain them; all if there is no request."""
     if options.columns:
         return [
             name
@@ -182,7 +184,7 @@ def _has_categories(kind: Any, is_nested: bool = False) -> bool:
 
 
 def _sizes(metadata: Any) -> dict[str, _Size]:
-    """Sizes of each column, by the name of its field in the schema."""
+    """The size of each top-level column, by name."""
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     if not groups:
         return {}

@@ -39,9 +39,11 @@ def save_rows(
         ingest_source(rows, target, progress=progress, overwrite=overwrite, durable=durable)
         return target
     if not overwrite and exists(target):
-        raise FileExistsError(f"{target}: expected nothing, found a file or folder")
+        raise FileExistsError(
+            f"{target}: expected a path that does not exist, found a file or folder"
+        )
     # Write a temporary folder first: the number of rows and the lengths of ragged columns are known
-    # only after all rows were written.
+    # only after all rows are written.
     parent = target.absolute().parent
     parent.mkdir(parents=True, exist_ok=True)
     folder = tempfile.mkdtemp(prefix=f".{target.name}.rows-", dir=parent)

@@ -50,15 +50,15 @@ def ingest_source(
             npz files (a path, a glob, a list).
         path: Target folder. An existing saved tree is replaced.
         schema: A `Schema`: the requested columns and their types. None: inferred.
-        columns: Names of columns or records; only these.
+        columns: Names of the columns or records to ingest. None: all.
         format: ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``; None: by content,
             else by suffix.
-        on_error: ``"raise"``, ``"skip"`` or ``"collect"`` rows that do not fit.
+        on_error: What to do with rows that do not fit: ``"raise"``, ``"skip"`` or ``"collect"``.
         batch_rows: Maximum number of rows that are converted at a time.
-        num_threads: 1: Parquet files are decoded without further threads. Other values: with
-            pyarrow's threads.
+        num_threads: If 1, Parquet files are decoded without additional threads. Otherwise, with
+            the threads of pyarrow.
         progress: As for `tenfold.save`.
-        overwrite: If false, an existing `path` is a FileExistsError.
+        overwrite: If false, an existing `path` raises FileExistsError.
         durable: fsync before returning.
 
     Returns:
@@ -69,8 +69,8 @@ def ingest_source(
         ValueError: For a row that does not fit, columns of different lengths, files of several
             kinds, or a `format` for a source other than files.
         CorruptFileError: For damaged files.
-        UnsupportedError: For a source, or a type in it, that a data set cannot store, and for a
-            source that needs pyarrow if it is not installed.
+        UnsupportedError: For a source, or a type in it, that a data set cannot store; and for a
+            source that needs pyarrow, if pyarrow is not installed.
         KeyError: For one of `columns` that the source does not have.
         FileNotFoundError: For a missing file.
         IsADirectoryError: For a source that is a folder.
@@ -95,7 +95,7 @@ def ingest_source(
 def infer_source_schema(
     source: Any, *, format: str | None = None, num_threads: int | None = None
 ) -> Schema:
-    """The schema that `ingest_source` would infer from the whole source.
+    """Infers the schema that `ingest_source` would infer from the whole source.
 
     Raises:
         ValueError: For an iterator, a generator or a reader, because it can be read only once.
@@ -151,7 +151,7 @@ def _run(
     if format is not None:
         call = "infer_schema" if options.path is None else "ingest"
         raise ValueError(
-            f"{call}: format: expected it with files only, found a {type(source).__name__}"
+            f"{call}: format: expected only with files, found a {type(source).__name__}"
         )
     if isinstance(source, Dataset):
         return tables.run_dataset(source, options)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # Maximum rows, and approximate bytes, of the columns that are passed to the engine at a time.
 _PIECE_ROWS = 65_536
 _PIECE_BYTES = 16 << 20
-# Minimum number of items of a list, if it has as many, that are sampled to estimate their size.
+# Minimum number of items that are sampled to estimate the size of a list; all, if it has fewer.
 _SAMPLE_ROWS = 256
 
 
@@ -69,7 +69,7 @@ def run_dataset(source: Any, options: IngestOptions) -> dict[str, Any]:
     if source._maps:
         return run_rows(source, options)
     leaves = dict(source.schema._leaves())
-    # In float columns, NaN may be a value or a missing value, so pass the validity as well.
+    # NaN in a float column may be a value or a missing value, so pass the validity as well.
     flags = [
         f"{name}.valid"
         for name, column in leaves.items()
@@ -89,7 +89,7 @@ def run_mapping(source: Mapping[Any, Any], options: IngestOptions) -> dict[str, 
             files = arrow.files_of(value)
             if len(files) > 1:
                 raise ValueError(
-                    f"{os.fspath(value)}: column {name!r}: expected one npy file for a column, "
+                    f"{os.fspath(value)}: column {name!r}: expected one npy file per column, "
                     f"found {len(files)}"
                 )
             arrays[name] = _open_npy(files[0])
@@ -109,7 +109,7 @@ def run_columns(
         if num_rows is None:
             num_rows, first = length, keys
         elif length != num_rows:
-            expected = f"{num_rows} rows" + (f" as {'.'.join(first)!r}" if first else "")
+            expected = f"{num_rows} rows" + (f", as in column {'.'.join(first)!r}" if first else "")
             raise ValueError(
                 f"{options.where}: column {'.'.join(keys)!r}: all columns of a table must have the "
                 f"same number of rows: expected {expected}, found {length}"
@@ -139,7 +139,7 @@ def run_columns(
 def _add_columns(
     ingest: Any, piece: dict[Any, Any], begin: int, end: int, total: int, options: IngestOptions
 ) -> bool:
-    """False if all rows must be added one by one: for records, or to omit those that do not fit."""
+    """Adds rows. Returns False if all must be added one by one: to omit some, or for records."""
     try:
         return bool(ingest.add_columns(piece, begin, end, total))
     except ValueError:
@@ -151,7 +151,7 @@ def _add_columns(
 def _flatten(columns: Mapping[Any, Any], keys: tuple[str, ...], flat: dict[Any, Any]) -> None:
     for name, values in columns.items():
         if not isinstance(name, str):
-            raise ValueError(f"table: expected names of columns that are str, found {name!r}")
+            raise ValueError(f"table: expected column names of type str, found {name!r}")
         if isinstance(values, Mapping):
             _flatten(values, (*keys, name), flat)
         elif row_values.is_tensordict(values):
@@ -177,7 +177,7 @@ class _Nullable:
 
 
 def _take_validity(flat: dict[tuple[str, ...], Any], options: IngestOptions) -> None:
-    """Converts columns ``"<column>.valid"``, as in batches of data sets, to nulls of the column."""
+    """Replaces columns ``"<column>.valid"``, which batches may have, by nulls in the column."""
     names = None
     if options.schema is not None:
         names = frozenset(name for name, _ in Schema.from_json(options.schema)._leaves())
@@ -285,8 +285,8 @@ def columns_of_tensordict(source: Any) -> tuple[dict[str, Any], int]:
     batch_size = tuple(source.batch_size)
     if not batch_size:
         raise ValueError(
-            "TensorDict: batch_size: a data set has a row for each index of its first batch "
-            "dimension: expected [N], found []"
+            "TensorDict: batch_size: expected at least one dimension, which becomes the rows, "
+            "found []"
         )
     columns: dict[str, Any] = {}
     for key in source.keys():  # noqa: SIM118
@@ -314,13 +314,13 @@ def _open_npy(file: str) -> Any:
 def _refused_array(file: str, error: Exception) -> Exception:
     if "bject" in str(error) or "pickle" in str(error):
         return UnsupportedError(
-            f"{file}: dtype: expected numbers or text, found objects, which numpy pickles"
+            f"{file}: dtype: expected numbers or strings, found objects, which numpy pickles"
         )
     return CorruptFileError(f"{file}: it cannot be read: {error}")
 
 
 def run_arrays(files: list[str], kind: str, options: IngestOptions) -> dict[str, Any]:
-    """Ingests an npz file, an array of structured dtype, or npy files as the rows of one column."""
+    """Ingests an npz file, one npy file of structured dtype, or npy files as one column."""
     import zipfile
 
     np = numpy_module()
@@ -337,7 +337,9 @@ def run_arrays(files: list[str], kind: str, options: IngestOptions) -> dict[str,
     parts = [_open_npy(file) for file in files]
     if parts[0].dtype.names is not None:
         if len(files) > 1:
-            raise ValueError(f"{files[1]}: expected one file of a structured dtype, found several")
+            raise ValueError(
+                f"{files[1]}: expected one npy file of structured dtype, found several"
+            )
         return run_columns(fields_of(parts[0]), None, options)
     name = os.path.splitext(os.path.basename(files[0]))[0]
     if len(files) == 1:
@@ -345,12 +347,12 @@ def run_arrays(files: list[str], kind: str, options: IngestOptions) -> dict[str,
     for file, array in zip(files, parts, strict=True):
         if array.ndim == 0 or array.shape[1:] != parts[0].shape[1:]:
             raise ValueError(
-                f"{file}: shape of a row: expected {list(parts[0].shape[1:])} as in {files[0]}, "
+                f"{file}: shape of a row: expected {list(parts[0].shape[1:])}, as in {files[0]}, "
                 f"found {list(array.shape[1:])}"
             )
         if array.dtype != parts[0].dtype:
             raise ValueError(
-                f"{file}: dtype: expected {parts[0].dtype} as in {files[0]}, found {array.dtype}"
+                f"{file}: dtype: expected {parts[0].dtype}, as in {files[0]}, found {array.dtype}"
             )
     options.first_rows[1:] = accumulate(len(array) for array in parts[:-1])
     ingest = _rows_ingest(options)
@@ -370,7 +372,7 @@ def run_arrays(files: list[str], kind: str, options: IngestOptions) -> dict[str,
 
 
 def fields_of(array: Any) -> dict[str, Any]:
-    """The fields of an array of a structured dtype."""
+    """The fields of an array of structured dtype, as columns and records."""
     fields = {}
     for name in array.dtype.names:
         values = array[name]

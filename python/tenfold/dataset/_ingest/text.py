@@ -1,4 +1,4 @@
-"""JSON, CSV and TSV files: arguments that name them, and their rows without `ingest`."""
+"""Reads rows of JSON, CSV and TSV files without `ingest`; checks arguments for such files."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
     OnError = Literal["raise", "skip", "collect"]
 
-# Rows per chunk: enough to make the cost of one call of torch per column negligible.
+# Rows per chunk: so many that the cost of one torch call per column and chunk is negligible.
 _CHUNK_ROWS = 256
 _PACKED = (".gz", ".zst", ".bz2", ".xz", ".zip")
 TEXT_FORMATS = ("jsonl", "ndjson", "json", "csv", "tsv")
 
 
 def text_files(source: Any, format: str | None = None) -> list[PathLike] | None:
-    """Returns the paths if any of them is a text file, which the engine reads, else None.
+    """Returns the paths of `source` if any is a text file, which the engine reads; else None.
 
     Args:
         source: Anything.
@@ -52,7 +52,7 @@ def checked_format(where: str, format: Any, known: tuple[str, ...]) -> str | Non
     """Checks that the format is one of `known`, or None.
 
     Raises:
-        ValueError: For another format.
+        ValueError: For a format that is not known.
     """
     if format is None or (isinstance(format, str) and format in known):
         return format
@@ -64,8 +64,8 @@ def checked_separator(where: str, separator: Any) -> str:
     """Checks the separator of CSV fields and returns it; "" for None.
 
     Raises:
-        TypeError: For another type.
-        ValueError: For an empty string; the engine checks other strings.
+        TypeError: If it is not a str.
+        ValueError: If it is empty; the engine checks other strings.
     """
     if separator is None:
         return ""
@@ -90,7 +90,7 @@ def _is_text(file: PathLike) -> bool:
 
 
 class TextStream:
-    """The rows of text files, numbered through all of them.
+    """The rows of several text files, numbered consecutively across all files.
 
     Args:
         files: Paths of text files.
@@ -98,7 +98,7 @@ class TextStream:
         on_error: Handling of bad rows.
         format: Format of all files, one of `TEXT_FORMATS`; None: by their names.
         framework: The framework of tensors in rows; None: determined for each chunk.
-        separator: The character between CSV fields; "" if `ingest` would get None.
+        separator: The character between CSV fields; "" selects the default, as None in `ingest`.
 
     Attributes:
         num_records: Number of records of all files; None until a pass has reached the end.
@@ -139,10 +139,10 @@ class TextStream:
     ) -> Iterator[tuple[int, Any]]:
         """Yields the records with the given numbers, as ``(place, row)``.
 
-        The place is the position in the requested numbers, from 1, including those of bad rows.
+        ``place`` counts the requested records from 1, including bad ones.
 
         Args:
-            numbers: Ascending; must continue beyond the last record.
+            numbers: Numbers of records, ascending; must continue beyond the last record.
             shuffle: Read the files in shuffled order.
             buffer: If greater than 1, shuffle each block of `buffer` consecutive records; then
                 the numbers are positions in the shuffled order.
@@ -178,7 +178,7 @@ class TextStream:
                     batch, kept, bad = stream.rows(chunk, self._on_error == "raise", jagged)
                 made = samples_of(batch, len(kept))
                 yield from zip([place + index for index in kept], made, strict=True)
-                # Return the rows before a bad row, before reporting it.
+                # Raise the error of a bad row only after the rows before it are yielded.
                 self._refuse(bad)
                 skipped += len(bad)
                 place += len(chunk)
