@@ -55,7 +55,8 @@ void copy_found(const FixedRows& into, std::span<const std::int64_t> rows, std::
 
 /// Looks up keys of one type. Each step runs for a group of keys before the next step, so that the
 /// memory that a step prefetches has arrived when the next step reads it. Prefetches go to L2,
-/// which allows the necessary number of outstanding lines; for key-by-key lookups, L1 was faster.
+/// which allows more outstanding cache lines than L1; L1 was faster only when keys were looked up
+/// one at a time.
 template <class Key>
 class Search {
  public:

@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t kPageBytes = 4096;
 
 /// The number of ranges of a batch that are sampled to check whether prefetching is necessary.
-/// Prefetching a cached page takes as long as some lookups in cached memory.
+/// Prefetching a page that is already cached takes as long as several lookups in cached memory.
 constexpr std::size_t kSampledRanges = 16;
 
 /// A sample of `all`, evenly spaced.
