@@ -13,8 +13,8 @@ namespace tenfold::codecs {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-/// Number of digits for which numpy.save leaves room in the length of the growing axis, so that a
-/// longer array's header fits the same place.
+/// Number of digits that numpy.save reserves for the length of the axis that may grow, so that the
+/// header of a longer array takes as many bytes.
 constexpr std::size_t kGrowthDigits = 21;
 constexpr std::size_t kMaxDepth = 32;
 
@@ -170,7 +170,7 @@ class HeaderParser {
       return;
     }
     // A structured dtype: a list of fields, or a tuple of a dtype and a shape. Callers refuse it
-    // with a message that quotes it, so only its extent is parsed.
+    // with a message that quotes it, so only its end must be found.
     if (first != '[' && first != '(') fail("a string, list or tuple");
     const std::size_t begin = at_;
     skip(0);

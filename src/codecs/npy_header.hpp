@@ -30,18 +30,19 @@ struct NpyHeader {
 inline constexpr std::string_view kNpyMagic = "\x93NUMPY";
 /// Enough bytes to read the length of the header.
 inline constexpr std::size_t kNpyPrefixBytes = 12;
-/// Maximum length of a header, as its prefix gives it. NumPy's default limit is 10,000 bytes.
+/// Maximum header length that the prefix of a file may give. NumPy's default limit is 10,000 bytes.
 inline constexpr std::uint64_t kMaxNpyHeaderBytes = std::uint64_t{1} << 20;
 
-/// Returns the offset of the elements. `prefix`: the first kNpyPrefixBytes of a file, or the whole
-/// file. Throws Error(corrupt) if this is not a NumPy file, the prefix is too short or the header
-/// is longer than the limit, and Error(unsupported) for an unknown version.
+/// Returns the offset of the elements. `prefix`: at least the first kNpyPrefixBytes of a file, or
+/// the whole file if it is shorter. Throws Error(corrupt) if this is not a NumPy file, the prefix
+/// is too short or the header is longer than kMaxNpyHeaderBytes, and Error(unsupported) for an
+/// unknown version.
 std::uint64_t npy_data_offset(std::string_view prefix, const base::Where& where);
 
 /// Parses the header from the first bytes of a file, which must include the whole header. No length
 /// in the resulting shape is negative, but their product may overflow. Throws the errors of
-/// npy_data_offset(), and Error(corrupt) "<where>: header: <what>: expected ..., found ..."; for an
-/// error of syntax, "at byte N" follows.
+/// npy_data_offset(), and Error(corrupt) "<where>: header: <what>: expected ..., found ...", which
+/// ends in "at byte N" for a syntax error.
 NpyHeader parse_npy_header(std::string_view bytes, const base::Where& where);
 
 /// Formats the header as numpy.save writes it, byte for byte: version 1.0 if it is short enough,

@@ -47,7 +47,7 @@ class Parts {
     if (++num_waiting_ >= most_in_memory_ && folder_ != nullptr) spill();
   }
 
-  /// Returns the entries of a partition, sorted, and removes them.
+  /// Removes the entries of a partition, and returns them sorted by hash and row.
   std::vector<Entry> take(std::size_t number) {
     Part& part = parts_[number];
     std::size_t count = part.waiting.size();
@@ -138,8 +138,8 @@ class Build {
         num_home_(num_home),
         parts_(options.spill, options.most_in_memory) {}
 
-  /// Writes the index to `sink`. Returns false, after a part of it, if an entry would be too far
-  /// from its home bucket.
+  /// Writes the index to `sink`. Returns false if an entry would be too far from its home bucket;
+  /// then `sink` has received only a part of the index.
   bool run(const DictSink& sink) {
     detail::formats::Progress progress(options_.monitor, static_cast<std::uint64_t>(keys_.num_rows),
                                        "index");
@@ -170,8 +170,9 @@ class Build {
   std::uint64_t num_dead() const noexcept { return num_dead_; }
 
  private:
-  /// Keeps the last row of each key. Equal keys have equal hashes, so their entries are in one run
-  /// of equal hashes, in the order of their rows.
+  /// Keeps only the last row of each key, or throws for a duplicate key with DuplicateKeys::error.
+  /// Equal keys have equal hashes, so their entries are in one run of equal hashes, in the order of
+  /// their rows.
   void drop_duplicates(std::vector<Entry>& entries) {
     std::size_t kept = 0;
     std::size_t first = 0;  // index of the first kept entry with this hash

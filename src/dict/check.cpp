@@ -18,12 +18,12 @@ constexpr std::int64_t kCheckedRows = 1024;
 /// Maximum number of reported problems of one kind.
 constexpr std::size_t kMaxProblems = 10;
 
-/// A result in place of a row: a slot that may be the key's points to a row that is newer than the
-/// state.
+/// Used instead of a row number: the lookup found no row of the state, but found a slot, possibly
+/// that of the key, that points to a row newer than the state.
 constexpr std::int64_t kFoundInNewerRow = -2;
 
-/// Calls use(row, found) for the rows [begin, end). `found` is the row at which a lookup finds the
-/// key of `row`, -1 or kFoundInNewerRow.
+/// Looks up the key of each row in [begin, end), and calls use(row, found). `found` is the row that
+/// the lookup found, kFoundInNewerRow, or -1 if the key is missing.
 template <class Use>
 void for_each_found(const DictState& state, std::int64_t begin, std::int64_t end, const Use& use) {
   std::vector<std::string_view> texts;
@@ -62,9 +62,9 @@ std::int64_t count_slots(const DictState& state) {
   return count;
 }
 
-/// Values that a writer changes before it changes slots of committed rows, and again afterwards. No
-/// writer changed such slots during a check if they were the same before and after it, and if at
-/// its beginning the index was settled and had the rows of the state.
+/// Values that a writer changes both before and after it changes slots of committed rows. No writer
+/// changed such slots during a check if the values before and after the check are equal, and if,
+/// when the check began, the index was settled and no rows newer than the state were committed.
 struct Moment {
   std::int64_t num_rows;
   std::array<std::uint64_t, 3> words;
@@ -96,17 +96,20 @@ std::vector<Problem> check_dict(const DictState& state) {
     const auto is_open = [&] { return state.index->word(DictWord::writer) != 0; };
     std::int64_t num_live = 0;
     for_each_found(state, 0, state.keys.num_rows, [&](std::int64_t row, std::int64_t found) {
-      // A later row supersedes an earlier one of the same key, never the reverse.
+      // The index points to the last row of a key. So finding a row after `row` is correct, and
+      // finding a row before it is an error.
       if (found == row) ++num_live;
       if (found >= row || problems.size() >= kMaxProblems) return;
-      // The writer crashed, or is about to change the slot, or has added a row for the key.
+      // Not an error in an index that a writer has not closed: the writer may have crashed, may not
+      // have changed the slot yet, or may have added a newer row of the key.
       if ((found >= 0 || found == kFoundInNewerRow) && is_open()) return;
       add(corrupt("key " + state.keys.shown(row))
               .expected("row ", row, " in the index")
               .found(found < 0 ? "none" : "row " + std::to_string(found)));
     });
     const std::int64_t num_slots = count_slots(state);
-    // While a writer is active, slots may change between two reads.
+    // While a writer is active, slots may change during the check, so the counts are compared only
+    // if none did.
     if (is_open() && !(begin.is_settled && begin.num_rows == state.keys.num_rows &&
                        Moment::of(state) == begin)) {
       return problems;

@@ -26,14 +26,14 @@ namespace tenfold {
 
 using namespace detail;
 
-/// The changes of the index when rows are added. Hashes are computed again whenever they are
+/// The changes of the index for one batch of added rows. Hashes are computed whenever they are
 /// needed, because storing them would take much memory for many keys.
 struct DictWriter::Change {
   const DictKeys& keys;
   std::span<const std::int64_t> old_rows;  ///< -1 for a new key
   std::uint64_t first_row;
-  std::vector<bool> again;     ///< true for keys that occur again later in the batch, so that this
-                               ///< change supersedes their rows
+  std::vector<bool> again;     ///< true for a key that occurs again later in the batch: that
+                               ///< row supersedes this one
   std::uint64_t num_new = 0;   ///< keys that are not in the dictionary yet
   std::uint64_t num_dead = 0;  ///< rows that this change makes superseded
 
@@ -63,8 +63,8 @@ DictWriter::DictWriter(Path path, Dataset dataset)
   open_index();
   num_dead_ = index_->num_dead(num_rows_);
   if (index_->word(DictWord::writer) == 0 && index_->knows(num_rows_)) return;
-  // The previous writer was not closed, or rows were added as to a data set. So the index may lack
-  // some changes.
+  // The previous writer was not closed, or rows were added to the data set without updating the
+  // index. So the index may lack some changes.
   drop_checksums();
   is_begun_ = true;
   rebuild(kDictBuiltLoad, 0);
@@ -79,7 +79,8 @@ const DictState& DictWriter::state() {
 
 std::vector<std::int64_t> DictWriter::find(const DictKeys& keys) {
   std::vector<std::int64_t> rows(num_keys_of(keys));
-  // Keep the old state as long as it contains the found rows, because a new state takes time.
+  // Opening a new state takes time. So keep the old one unless a slot points to a row that it
+  // lacks.
   if (!find_rows(*state_, keys, rows).newer.empty() && is_behind_) find_rows(state(), keys, rows);
   return rows;
 }
@@ -99,7 +100,7 @@ void DictWriter::open_index() {
 void DictWriter::sync_index() const { os::sync_mapping(index_->buffer(), index_file_); }
 
 /// Sets a durable flag with the boot ID in the header, before the first slot changes. A reader that
-/// finds another boot ID ignores this index, and builds one in memory from the rows.
+/// finds the flag with another boot ID ignores this index, and builds one in memory from the rows.
 void DictWriter::begin() {
   if (is_begun_) return;
   // Throws if the writer's lock was released, because close() failed only after that.
@@ -145,7 +146,7 @@ void DictWriter::rebuild(double load, std::uint64_t room) {
     throw Error::io(ESTALE, path_.string())
         .expected("the dictionary that was opened")
         .found("none or another one")
-        .remedy("its rows are committed: open it where it is now");
+        .remedy("all written rows are committed: open the dictionary at its new path");
   }
   const DictState& now = state();
   const Path file = values_folder() / now.place.file;
@@ -166,7 +167,8 @@ void DictWriter::rebuild(double load, std::uint64_t room) {
   const auto set_length = [&] {
     formats::folder::set_meta_lengths(values_folder(), std::span(&length, 1), std::nullopt);
   };
-  // A file may be longer than in its metadata, but never shorter.
+  // The file may be longer than its metadata says, but never shorter. So a smaller length is set
+  // before the file is replaced, and a larger one afterwards.
   const bool is_smaller = size_bytes < index_->bytes().size();
   if (is_smaller) set_length();
   const os::FileInfo made = replacement.file().info();
@@ -214,8 +216,9 @@ void DictWriter::rollback(const Change& change, std::size_t count) {
   }
 }
 
-/// Stores the number of superseded rows for `num_rows` rows. The commit of these rows makes the
-/// number valid, too. With kDictNever, clears the pair that is not valid now.
+/// Writes `num_rows` and the number of superseded rows among them to the pair of header words that
+/// does not describe the committed rows. The commit of `num_rows` rows makes this pair valid. If
+/// `num_rows` is kDictNever, clears this pair.
 void DictWriter::set_dead(std::uint64_t num_dead, std::uint64_t num_rows) {
   const bool is_a = index_->word(DictWord::num_rows_a) != num_rows_;  // use the pair that is not
                                                                       // valid now
@@ -360,8 +363,8 @@ void DictHandle::renew() {
 DictHandle::~DictHandle() = default;
 
 /// Rows are opened before the index. If the dictionary was replaced in between, both are opened
-/// again. The replacement may also happen before the path is checked here, so the first error is
-/// ignored.
+/// again. The dictionary may also have been replaced before this function first checks the path, so
+/// an error of the first attempt is ignored, and both are opened again.
 std::shared_ptr<const DictState> DictHandle::open_state() {
   if (!path_) return open_state_once();
   bool is_first = true;
@@ -377,8 +380,9 @@ std::shared_ptr<const DictState> DictHandle::open_state() {
   });
 }
 
-/// Opens matching rows and index. A writer may add rows in less time than it takes to open them, so
-/// the counts are read before the rows are opened, and rows that were added later are hidden.
+/// Opens the rows and an index that covers exactly these rows. A writer may add rows in less time
+/// than it takes to open them, so the counts are read before the rows are opened, and rows that
+/// were added later are hidden.
 std::shared_ptr<const DictState> DictHandle::open_state_once() {
   constexpr int kMaxTries = 100;
   auto state = dict_state_of(state_of(dataset_));
@@ -454,8 +458,8 @@ std::shared_ptr<const DictState> DictHandle::newer_than(
   return state_;
 }
 
-/// Returns the first state that contains the rows to which slots pointed in `lookup`, or that has
-/// another index. Returns the newest state if those rows are not committed.
+/// Opens newer states than `state` until one contains the rows in `lookup.newer` or has another
+/// index, and returns that state. Returns the newest state if those rows are not committed.
 std::shared_ptr<const DictState> DictHandle::newer_with(std::shared_ptr<const DictState> state,
                                                         const DictLookup& lookup) {
   const std::uint64_t seed = state->index->seed();
@@ -555,7 +559,8 @@ DictWriter& DictHandle::writer(const char* what) {
   if (writer_ && writer_->has_old_index()) writer_ = nullptr;  // the next one repairs the index
   if (!writer_) {
     writer_ = std::make_unique<DictWriter>(path, dataset_);
-    // Before this handle got the lock, another process may have written, or rebuilt the index.
+    // Before this handle acquired the lock, another process may have added rows or rebuilt the
+    // index.
     is_behind_ = true;
   }
   return *writer_;
@@ -630,7 +635,8 @@ void DictHandle::close() {
     dataset_.close();
   } catch (const Error& error) {
     if (error.system_errno() != ESTALE) throw;
-    // The folder was moved. Its rows are committed, so only the locks are left to release.
+    // The folder was moved. All written rows are committed, so only the locks must still be
+    // released.
     writer_ = nullptr;
     is_closed_ = true;
     try {

@@ -21,7 +21,7 @@
 
 namespace tenfold {
 
-/// Writes a dictionary while others read it.
+/// Writes a dictionary while other threads and processes read it.
 ///
 /// The rows are authoritative, and the index is only used to find them: among committed rows with
 /// the same key, the last one has the key's value. The slot of a new key is inserted before its row
@@ -33,21 +33,22 @@ namespace tenfold {
 /// Thread safety: one thread at a time.
 class DictWriter {
  public:
-  /// Locks the dictionary against other writers, and rebuilds the index if the last writer was not
-  /// closed, or rows were added as to a data set. `dataset` must be opened with
-  /// Mode::write_through.
+  /// Locks the dictionary against other writers. Rebuilds the index if the last writer was not
+  /// closed, or if rows were added to the data set without updating the index. `dataset` must be
+  /// opened with Mode::write_through.
   DictWriter(Path path, Dataset dataset);
   DictWriter(const DictWriter&) = delete;
   DictWriter& operator=(const DictWriter&) = delete;
 
   /// The current rows of keys, -1 for missing keys.
   std::vector<std::int64_t> find(const DictKeys& keys);
-  /// Adds a row for each key; `old_rows` is the result of find().
+  /// Adds a row for each key; `old_rows` is the result of find(keys).
   void write(const DictKeys& keys, std::span<const std::int64_t> old_rows, const Batch& values);
   void flush();
   void close();
-  /// True after an error in write() that left the mapping of an index that was replaced, or may
-  /// have been. Then create another writer, which rebuilds the index.
+  /// True if write() failed after it replaced the file of the index, or may have replaced it, so
+  /// that this object still maps the old file. Then create another writer, which rebuilds the
+  /// index.
   bool has_old_index() const noexcept { return has_old_index_; }
 
  private:
@@ -99,10 +100,10 @@ struct FoundRow {
 
 namespace detail {
 
-/// The state behind a MappedDict, which is a handle: the opened dictionary and its current rows.
+/// The object that all copies of a MappedDict share: the opened dictionary and its current rows.
 ///
 /// Thread safety: all members may be called from any thread. If the process forks while another
-/// thread calls a member, the child opens the path again, to read.
+/// thread calls a member, the child opens the path again, read-only.
 class DictHandle {
  public:
   DictHandle(const Path& path, Mode mode);
@@ -113,7 +114,7 @@ class DictHandle {
 
   /// A state that includes everything that this handle has written.
   std::shared_ptr<const DictState> state();
-  /// A state that also includes the rows that other handles have written.
+  /// A state that also includes the rows that other handles have committed.
   std::shared_ptr<const DictState> newest();
   Dataset dataset() const;
   const Schema& value_schema() const noexcept { return value_schema_; }
@@ -139,10 +140,10 @@ class DictHandle {
   void begin_writing();
   void flush();
   void close();
-  /// Calls `replace`, which writes another dictionary, made from `source`, to the path. Before the
-  /// call, repairs the index if necessary, releases the writer lock and opens the folder read-only;
-  /// afterwards opens it again with its mode. `replace` must throw if rows were added after
-  /// `source` was read.
+  /// Calls `replace`, which writes a new dictionary, made from `source`, to the path. Before the
+  /// call, repairs the index if necessary, releases the writer lock and opens the folder read-only.
+  /// After the call, opens the folder again with the original mode. `replace` must throw if rows
+  /// were added after `source` was read.
   void replace(const std::function<void(const std::shared_ptr<const DictState>& source)>& replace);
 
  private:
@@ -156,8 +157,8 @@ class DictHandle {
                                                   std::span<std::int64_t> rows, const Find& find);
   std::shared_ptr<const DictState> newer_with(std::shared_ptr<const DictState> state,
                                               const DictLookup& lookup);
-  /// The state that was opened last. It may be old, which a lookup detects by slots that point to
-  /// newer rows.
+  /// The state that was opened last. Newer rows may exist: a lookup detects them by slots that
+  /// point to them.
   std::shared_ptr<const DictState> known_state() const;
   void open_first();
   void renew();
@@ -173,7 +174,8 @@ class DictHandle {
   std::shared_ptr<DictPaging> paging();
   void note_prefetch(bool was_missing);
   void note_time(std::chrono::steady_clock::duration taken, std::size_t num_keys);
-  /// A state that differs from `old`, or null if there is none.
+  /// Returns the current state if it is not `old`; else opens and returns a newer one, or null if
+  /// the dictionary has not changed.
   std::shared_ptr<const DictState> newer_than(const std::shared_ptr<const DictState>& old);
 
   std::optional<Path> path_;
@@ -193,9 +195,9 @@ class DictHandle {
   unsigned pause_ = 0;                   ///< lookups to skip before the next prefetch
   std::atomic<bool> is_cold_{false};     ///< a page was not cached
   std::atomic<unsigned> num_single_{0};  ///< number of lookups of a single key
-  bool is_behind_ = false;               ///< state_ may lack rows: this handle has added some,
-                                         ///< acquired the writer lock, or was closed since
-                                         ///< state_ was read
+  bool is_behind_ = false;               ///< state_ may lack rows: since it was opened, this handle
+                                         ///< has added rows, acquired the writer lock or was
+                                         ///< closed
   bool is_closed_ = false;
 };
 
@@ -218,9 +220,9 @@ std::shared_ptr<const DictState> DictHandle::find_in_newest(const DictKeys& keys
     if (!was_replaced && lookup.newer.empty()) return state;
     auto newer = newer_with(state, lookup);
     if (newer == state) return state;
-    // The row to which the slot pointed was the key's row at that moment, so it is the result. Do
-    // not search again, because a writer may assign the key faster than this process opens the
-    // rows.
+    // If a row to which a slot pointed has the key, it was the key's row at that moment, so it is
+    // the result. Do not search again, because a writer may assign the key faster than this process
+    // opens the rows.
     if (!was_replaced && newer->index->seed() == state->index->seed()) {
       take_newer(*newer, lookup, keys, rows);
       return newer;
@@ -229,8 +231,8 @@ std::shared_ptr<const DictState> DictHandle::find_in_newest(const DictKeys& keys
   }
 }
 
-/// Timing a lookup takes about as long as looking up a single key in memory. So of the lookups of
-/// single keys only every 64th is timed, except while some page is not cached, when every one is.
+/// Timing a lookup takes about as long as looking up a single key in memory. So only every 64th
+/// lookup of a single key is timed, but every lookup while some page is not cached.
 inline bool DictHandle::is_check_due() noexcept {
   constexpr unsigned kTimedKeys = 64;
   const unsigned num_before = num_single_.load(std::memory_order_relaxed);

@@ -32,8 +32,9 @@ namespace tenfold {
 /// around. The hash is XXH3 with a random seed for each file, so that nobody can choose colliding
 /// keys in advance.
 ///
-/// The last row is the header; its words are named below. A slot may point to rows that are not
-/// committed yet: readers ignore them, and always compare the stored key itself.
+/// The last row is the header; DictWord names its words. A slot may point to a row that is not
+/// committed yet: readers ignore such a row. Because fingerprints may collide, readers always
+/// compare the stored key.
 inline constexpr std::size_t kDictSlots = 8;
 inline constexpr std::size_t kDictBucketBytes = kDictSlots * sizeof(std::uint64_t);
 /// Number of buckets after the home buckets. Every key is less than this many buckets from its
@@ -42,8 +43,9 @@ inline constexpr std::uint64_t kDictTailBuckets = 64;
 inline constexpr unsigned kDictRowBits = 40;
 inline constexpr unsigned kDictFingerprintBits = 64 - kDictRowBits;
 inline constexpr std::uint64_t kDictMaxRows = (std::uint64_t{1} << kDictRowBits) - 2;
-/// Load factors: of an index that is built once (small), of an index that was enlarged because keys
-/// were added (with room for more), and the greatest one before it is enlarged.
+/// Load factors: of an index that is built from existing rows (to be small), of an index that is
+/// enlarged for new keys (to have room for more), and the maximum, above which the index is
+/// enlarged.
 inline constexpr double kDictBuiltLoad = 0.85;
 inline constexpr double kDictGrownLoad = 0.6;
 inline constexpr double kDictMaxLoad = 0.92;
@@ -51,30 +53,31 @@ inline constexpr double kDictMaxLoad = 0.92;
 /// Words of the header.
 enum class DictWord : std::uint8_t {
   seed,  ///< of the hash function
-  /// 0: complete and durable. kDictReplaced: see there. Otherwise slots may have been changed
-  /// without a later close(), and this is the hash of the boot ID at that time.
+  /// 0: the index is complete and durable. kDictReplaced: another index has replaced it. Other
+  /// values are the hash of the boot ID (dict_boot()) of a writer that has not closed the index, so
+  /// slots may have changed.
   writer,
-  /// If the number of rows equals num_rows_a, the index covers all of them, and `dead_a` of them
-  /// are superseded.
+  /// If num_rows_a rows are committed, the index covers all of them, and `dead_a` of them are
+  /// superseded.
   num_rows_a,
   dead_a,
-  /// A second pair with the same meaning. One pair describes the current rows. The other pair
-  /// describes the rows of the next commit; or the rows before the last commit, as long as slots do
-  /// not point to the rows of that commit yet; or nothing.
+  /// A second pair with the same meaning. One pair describes the committed rows. The other pair
+  /// describes the rows after the next commit, or those before the last commit while not all slots
+  /// point to its rows yet, or it is not set (kDictNever).
   num_rows_b,
   dead_b,
   num_home,
   checksum,  ///< XXH3 of seed and num_home, which never change
 };
-/// Value of `writer` in an index that another one has replaced. Readers must open the file again.
+/// Value of `writer` in an index that another index has replaced. Readers must open the file again.
 inline constexpr std::uint64_t kDictReplaced = ~std::uint64_t{0};
 /// Value of num_rows_a or num_rows_b in a pair that is not set.
 inline constexpr std::uint64_t kDictNever = ~std::uint64_t{0};
 
 using DictBucket = std::span<std::uint64_t, kDictSlots>;
 
-/// Number of home buckets for `num_keys` keys at that load factor. Throws Error(invalid_argument)
-/// for more than kDictMaxRows keys.
+/// Number of home buckets for `num_keys` keys at the load factor `load`. Throws
+/// Error(invalid_argument) for more than kDictMaxRows keys.
 std::uint64_t dict_home_buckets(std::uint64_t num_keys, double load);
 /// Writes the last row of an index.
 void write_dict_header(DictBucket header, std::uint64_t seed, std::uint64_t num_home,
@@ -99,7 +102,7 @@ inline std::uint64_t load_dict_slot(const std::uint64_t* slot) noexcept {
   return __atomic_load_n(slot, __ATOMIC_ACQUIRE);
 }
 
-/// Bit k is set if slot k of the bucket has that fingerprint. Slots may change concurrently.
+/// Bit k is set if slot k of the bucket has this fingerprint. Slots may change concurrently.
 inline std::uint32_t dict_matches_scalar(const std::uint64_t* slots,
                                          std::uint64_t fingerprint) noexcept {
   std::uint32_t matches = 0;
@@ -111,8 +114,9 @@ inline std::uint32_t dict_matches_scalar(const std::uint64_t* slots,
 }
 
 #if defined(__SSE2__)
-/// Same result with SSE2. Each slot is read by one load, as in the scalar version, and matching
-/// slots are read again. Not used under TSan, which cannot detect that these reads are atomic.
+/// Returns the same as dict_matches_scalar(), computed with SSE2. As there, one load reads each
+/// slot, and the caller reads matching slots again. Not used under TSan, which cannot detect that
+/// these reads are atomic.
 inline std::uint32_t dict_matches_sse2(const std::uint64_t* slots,
                                        std::uint64_t fingerprint) noexcept {
   static_assert(kDictFingerprintBits == 24 && kDictSlots == 8);
@@ -129,8 +133,8 @@ inline std::uint32_t dict_matches_sse2(const std::uint64_t* slots,
 }
 #endif
 
-/// An index in memory or mapped, of checked size. Reading a slot is always safe; its row is only a
-/// candidate, whose stored key must be compared.
+/// An index in memory or in a mapped file, whose size has been checked. Every slot can be read
+/// safely, but the row in a slot is only a candidate: compare the key stored in that row.
 ///
 /// Thread safety: any number of readers and one writer, also in several processes.
 class DictIndex {
@@ -151,14 +155,15 @@ class DictIndex {
   std::uint64_t word(DictWord which) const noexcept {
     return load(buckets() * kDictSlots + static_cast<std::size_t>(which));
   }
-  /// True if the index covers exactly this number of rows, apart from rows that are not committed
-  /// yet.
+  /// True if the index covers exactly the first `num_rows` rows, apart from slots of rows that are
+  /// not committed yet.
   bool knows(std::uint64_t num_rows) const noexcept;
   /// The number of superseded rows among the first `num_rows`; meaningless unless knows(num_rows).
   std::uint64_t num_dead(std::uint64_t num_rows) const noexcept;
-  /// The number of committed rows whose slots are certainly up to date. The other rows are those of
-  /// the last commit. Slots of their keys may still point to the previous rows, because the writer
-  /// changes these slots after the commit, or crashed before it did.
+  /// The number of leading rows, among `num_rows` committed rows, whose slots are certainly up to
+  /// date. The remaining rows are those of the last commit. Slots of their keys may still point to
+  /// earlier rows, because the writer changes these slots after the commit, or crashed before it
+  /// did.
   std::uint64_t num_settled(std::uint64_t num_rows) const noexcept;
 
   /// The position of a search for a key; it starts in the home bucket.
@@ -219,14 +224,15 @@ class DictIndex {
   void set_word(DictWord which, std::uint64_t value) noexcept {
     store(buckets() * kDictSlots + static_cast<std::size_t>(which), value);
   }
-  /// The position of a free slot for a key with that hash; empty if the index is too full there.
+  /// The position of a free slot for a key with this hash; empty if all buckets that a search
+  /// visits are full.
   std::optional<std::uint64_t> free_position(std::uint64_t hash) const noexcept;
-  /// The position of the slot with that hash and row; empty if there is none.
+  /// The position of the slot with this hash and row; empty if there is none.
   std::optional<std::uint64_t> position_of(std::uint64_t hash, std::uint64_t row) const noexcept;
 
  private:
   std::uint64_t buckets() const noexcept { return num_home_ + kDictTailBuckets; }
-  // Everything is inline, because a lookup in cached memory takes some 50 ns.
+  // Functions of a lookup are inline, because a lookup in cached memory takes only about 50 ns.
   std::uint32_t matches_in(std::uint64_t bucket, std::uint64_t fingerprint) const noexcept {
     const std::uint64_t* const slots = slots_ + bucket * kDictSlots;
 #if defined(__SSE2__) && !TENFOLD_TSAN

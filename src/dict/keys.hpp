@@ -23,8 +23,8 @@ inline std::uint64_t dict_hash(std::int64_t key, std::uint64_t seed) noexcept {
   return base::xxh3_seeded(std::as_bytes(std::span(&key, 1)), seed);
 }
 
-/// Equivalent to ==, but faster for short keys, because a call of memcmp takes longer than an
-/// inline comparison.
+/// Equivalent to ==, but faster for short keys, because a call of memcmp takes longer than
+/// comparing them inline.
 inline bool is_same_text(std::string_view a, std::string_view b) noexcept {
   const std::size_t size = a.size();
   if (size != b.size()) return false;
@@ -41,8 +41,8 @@ inline bool is_same_text(std::string_view a, std::string_view b) noexcept {
   return (differs(0) | differs(8) | differs(size - 16) | differs(size - 8)) == 0;
 }
 
-/// The mapped keys of all rows. Valid as long as the object that they were made from. Keys that are
-/// strided, as those of a dictionary in memory may be, are copied.
+/// The mapped keys of all rows. Valid as long as the StoredColumn from which they were made.
+/// Strided keys, which a dictionary in memory may have, are copied.
 struct StoredKeys {
   DictKeyType type = DictKeyType::string;
   Tensor memory;                      ///< owns `values`
@@ -70,7 +70,7 @@ struct StoredKeys {
     if (begin < 0 || end < begin || static_cast<std::uint64_t>(end) > num_bytes) fail(row);
     return {reinterpret_cast<const char*>(values) + begin, static_cast<std::size_t>(end - begin)};
   }
-  /// Prefetches the key of a row, or the end offsets of a string key.
+  /// Prefetches an int64 key, or the end offsets of a string or bytes key.
   void prefetch_place(std::int64_t row) const noexcept {
     if (!is_text()) return base::prefetch(values + row * 8);
     prefetch(ends + (row == 0 ? 0 : row - 1), ends + row);
@@ -93,7 +93,7 @@ struct StoredKeys {
   std::uint64_t hash(std::int64_t row, std::uint64_t seed) const {
     return is_text() ? dict_hash(text(row), seed) : dict_hash(number(row), seed);
   }
-  /// Formats the key of a row for messages: 7, or "house", also for bytes.
+  /// Formats the key of a row for messages: an int64 key as 7, a string or bytes key as "house".
   std::string shown(std::int64_t row) const;
 
  private:

@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::uint64_t kLineBytes = 64;
 
-/// Prefetches the first cache lines of a row's values, or the end offset of a ragged row.
+/// Prefetches the first cache lines of each value of a row, or its end offset if the column is
+/// ragged.
 void prefetch_values(const DictState& state, std::int64_t row) {
   constexpr std::uint64_t kMaxBytes = 4 * kLineBytes;
   const auto place = static_cast<std::uint64_t>(row);
@@ -36,9 +37,9 @@ void prefetch_values(const DictState& state, std::int64_t row) {
 /// The number of keys in a group. Each step is done for the whole group before the next step.
 constexpr std::size_t kAtOnce = 128;
 
-/// Copies the values of `rows` to the rows of the block that start at `first`, and zeros for
-/// missing rows. One call copies all rows, with an existing row in place of each missing one, so
-/// that every row is prefetched.
+/// Copies the values of `rows` to consecutive rows of `into`, from `first` on; missing rows (-1)
+/// get zeros. So that one call prefetches and copies all rows, it copies an existing row for each
+/// missing one, which is then overwritten with zeros.
 void copy_found(const FixedRows& into, std::span<const std::int64_t> rows, std::size_t first) {
   const auto is_there = [](std::int64_t row) { return row >= 0; };
   const auto some = std::ranges::find_if(rows, is_there);
@@ -54,7 +55,8 @@ void copy_found(const FixedRows& into, std::span<const std::int64_t> rows, std::
 
 /// Looks up keys of one type. Each step runs for a group of keys before the next step, so that the
 /// memory that a step prefetches has arrived when the next step reads it. Prefetches go to L2,
-/// which allows the necessary number of outstanding lines; for key-by-key lookups, L1 was faster.
+/// which allows more outstanding cache lines than L1; L1 was faster only when keys were looked up
+/// one at a time.
 template <class Key>
 class Search {
  public:
@@ -115,8 +117,8 @@ class Search {
     }
   }
 
-  /// The next candidate row for the key in the state, or -1. Adds candidates that are newer than
-  /// the state to `newer_`.
+  /// Returns the next candidate row for key `i` that the state contains, or -1. Appends candidates
+  /// that are newer than the state to `newer_`.
   std::int64_t next(DictIndex::Cursor& cursor, std::size_t i) {
     while (const auto row = index_.next(cursor)) {
       if (*row < static_cast<std::uint64_t>(stored_.num_rows)) {
@@ -184,7 +186,7 @@ DictLookup search(const DictState& state, std::span<const Key> keys, std::span<s
   return lookup;
 }
 
-/// True if all values have the same length, and the values of a group of keys fit in L2.
+/// True if no column is ragged, and the values of a group of keys fit in L2.
 bool are_short(const DatasetState& values) {
   constexpr std::uint64_t kMaxBytes = 2048;
   std::uint64_t row_bytes = 0;

@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t kPageBytes = 4096;
 
 /// The number of ranges of a batch that are sampled to check whether prefetching is necessary.
-/// Prefetching a cached page takes as long as some lookups in cached memory.
+/// Prefetching a page that is already cached takes as long as several lookups in cached memory.
 constexpr std::size_t kSampledRanges = 16;
 
 /// A sample of `all`, evenly spaced.
@@ -62,7 +62,8 @@ bool DictPaging::prefetch_index(std::span<const std::uint64_t> hashes) const {
   return prefetch_missing(ranges);
 }
 
-/// The first candidate row of each key according to the index, for keys that have one.
+/// Returns the first candidate row of each key. Omits keys whose first candidate is missing or
+/// newer than the state.
 std::vector<std::int64_t> DictPaging::candidates(std::span<const std::uint64_t> hashes) const {
   const DictIndex& index = *state_->index;
   std::vector<std::int64_t> rows;
@@ -117,8 +118,8 @@ bool DictPaging::prefetch(const DictKeys& keys) {
   const std::vector<std::int64_t> rows = candidates(hashes);
   const bool any_value = prefetch_values(rows);
   const bool any_key = prefetch_keys(rows);
-  // The first stage was prefetch_values(): fixed-size values, and end offsets of ragged values. The
-  // next ones prefetch the contents of ragged values.
+  // prefetch_values() has prefetched stage 0: fixed-size values, and end offsets of ragged values.
+  // The later stages are the contents of ragged values.
   for (int stage = 1; any_value && stage < values_.num_stages(); ++stage)
     values_.prefetch(rows, stage);
   return any_key || any_value || any_slot;

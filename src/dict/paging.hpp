@@ -26,10 +26,10 @@ class DictPaging {
   ~DictPaging();
 
   const std::shared_ptr<const DictState>& state() const noexcept { return state_; }
-  /// True if some part of the dictionary is not cached, according to samples.
+  /// True if some sampled page of the dictionary was not cached.
   bool is_needed() const noexcept { return needed_ || values_.is_needed(); }
-  /// Prefetches for `keys`. Returns false if everything seems to be cached, or if the dictionary
-  /// has keys of another type.
+  /// Prefetches what a lookup of `keys` reads. Returns false if all of it seems to be cached, or if
+  /// the dictionary has keys of another type.
   bool prefetch(const DictKeys& keys);
 
  private:

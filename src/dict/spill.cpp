@@ -13,14 +13,15 @@
 namespace tenfold {
 namespace {
 
-/// Maximum number of bytes of the keys, and of each part of a column, that stay in memory.
+/// Keys, and each tensor of a column, stay in memory up to this size in bytes.
 constexpr std::size_t kSpillMemoryBytes = std::size_t{1} << 20U;
 
 std::span<const std::byte> spilled_bytes(const Tensor& tensor) {
   return {tensor.raw_data(), static_cast<std::size_t>(tensor.nbytes())};
 }
 
-/// Appends end offsets, which continue from `total`. Returns the last one, the new total.
+/// Appends the end offsets, shifted to continue from `total`. Returns the last of them, the new
+/// total.
 std::int64_t add_ends(const Tensor& offsets, std::int64_t total, SpillFile& into) {
   const auto numbers = offsets.span<std::int64_t>();
   for (std::size_t i = 1; i < numbers.size(); ++i) {

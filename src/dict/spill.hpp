@@ -27,8 +27,8 @@ class DictSpill {
   /// schema or the number of keys.
   void add(const DictKeys& keys, const Batch& values);
 
-  // Nothing can be added after calls of keys() and values(). Their results are valid as long as
-  // this object exists. keys() may be called once.
+  // Do not call add() after keys() or values(). Their results are valid as long as this object
+  // exists. keys() may be called only once.
 
   DictKeys keys();
   Batch values() const;

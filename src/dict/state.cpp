@@ -41,8 +41,9 @@ Leaf index_leaf(const TensorDict& tree, const DictNote& note) {
   return *leaf;
 }
 
-/// In a folder, maps the whole file, whatever its size in the metadata, because another process may
-/// have replaced the index by a larger one. Slots may change while this process reads.
+/// If the dictionary is a folder, maps the whole file of the index and ignores its length in the
+/// metadata, because another process may have replaced the index by a larger one. Slots may change
+/// while this process reads.
 Buffer map_index(const Leaf& leaf, const base::Where& where) {
   const auto folder = folder_of(leaf);
   if (folder == nullptr) {
@@ -57,8 +58,8 @@ Buffer map_index(const Leaf& leaf, const base::Where& where) {
   }
   const os::File file = os::File::open_read_at(*folder->directory(), file_of(leaf));
   const Buffer index = os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
-  // The header is read next. Prefetch its page, because a page fault would read as much around it
-  // as the device's readahead, which can be megabytes.
+  // The header is read next. Prefetch its page, because a page fault would also read the pages
+  // around it, as many as the readahead of the device, which can be megabytes.
   if (index.size_bytes() > kDictBucketBytes) os::will_need(index.bytes().last(kDictBucketBytes));
   return index;
 }
@@ -143,8 +144,8 @@ std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> row
 
 bool is_trusted(const DictState& state) {
   const std::uint64_t writer = state.index->word(DictWord::writer);
-  // A writer with another boot ID did not close the index, so some slots may be durable and others
-  // not.
+  // Another boot ID: a writer did not close the index before the system restarted, so some slots
+  // may be durable and others not.
   if (writer != 0 && writer != dict_boot()) return false;
   return state.index->knows(static_cast<std::uint64_t>(state.keys.num_rows));
 }
@@ -165,7 +166,7 @@ std::int64_t num_rows_now(const DictState& state) {
   formats::folder::Folder& root = *state.place.root;
   if (const auto rows = detail::formats::folder::committed_rows(root))
     return std::max(known, *rows);
-  // When a writer has closed the data set, the metadata has the count.
+  // After a writer has closed the data set, the metadata has the number of rows.
   const std::string name(formats::folder::kMetaName);
   const auto text = root.read_text(name, formats::folder::kMaxMetaBytes);
   if (!text) return known;
@@ -183,7 +184,7 @@ std::optional<DictCounts> counts_now(const DictState& state) {
     const std::int64_t num_rows = num_rows_now(state);
     const auto count = static_cast<std::uint64_t>(num_rows);
     const auto num_dead = static_cast<std::int64_t>(index.num_dead(count));
-    // num_dead is that of `count` rows if the index still covers exactly these rows.
+    // `num_dead` is valid for `count` rows only if the index still covers exactly these rows.
     if (index.knows(count)) return DictCounts{num_rows, num_dead};
   }
   return std::nullopt;

@@ -31,7 +31,7 @@ struct DictNote {
 
   Value to_value() const;
   /// Empty if the tree is not a dictionary. Throws Error(corrupt) for an invalid member,
-  /// Error(unsupported) for a higher version.
+  /// Error(unsupported) for an unknown, higher "version".
   static std::optional<DictNote> of(const TensorDict& tree);
 };
 
@@ -42,7 +42,8 @@ struct DictIndexPlace {
   std::string file;  ///< file name in `%values`
 };
 
-/// A snapshot of a dictionary: its rows at one moment, and the index, whose slots may be newer.
+/// A snapshot of a dictionary: its rows at one moment, and the index, whose slots may point to
+/// newer rows.
 ///
 /// Thread safety: like a const object.
 struct DictState {
@@ -64,14 +65,15 @@ std::shared_ptr<const DatasetState> without_column(const DatasetState& state, st
 /// Formats the columns of values for messages: "x", or 3 columns.
 std::string shown_columns(const Schema& values);
 
-/// Throws Error(invalid_argument) if the tree is not a dictionary or its column "key" cannot be
-/// keys, Error(corrupt) if its index or schema is invalid, Error(unsupported) for a higher version.
-/// Does not check that the index covers the rows; see is_trusted().
+/// Returns the state of a dictionary with these rows. Throws Error(invalid_argument) if the tree is
+/// not a dictionary or the type of its column "key" is not supported, Error(corrupt) if its index
+/// or schema is invalid, Error(unsupported) for a higher version. Does not check that the index
+/// covers the rows; see is_trusted().
 std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> rows);
 
 /// False if the index does not cover exactly the rows of `state`: a writer has added rows or
 /// replaced the index, the index was open for writing when the system crashed, or rows were added
-/// as to a plain data set.
+/// to the data set without updating the index.
 bool is_trusted(const DictState& state);
 /// Rebuilds the index in memory, with a warning.
 void make_index_in_memory(DictState& state);
@@ -84,11 +86,12 @@ struct DictCounts {
   std::int64_t num_rows = 0;
   std::int64_t num_dead = 0;
 };
-/// The current counts from the index of `state`, while a writer is active; empty if unknown.
+/// Reads the current counts from the index of `state`. Empty if the index is closed or replaced, is
+/// from another boot, or changes too often to be read consistently.
 std::optional<DictCounts> counts_now(const DictState& state);
 
-/// A row to which a slot that may be the key's points, but which is newer than the state. The row
-/// may have been committed after the state was read, or may not be committed yet.
+/// A row that is newer than the state. A slot, possibly that of the key, points to it. The row may
+/// have been committed after the state was read, or may not be committed yet.
 struct NewerRow {
   std::size_t key;  ///< position among the keys of the lookup
   std::int64_t row;
@@ -99,8 +102,8 @@ struct DictLookup {
   std::vector<NewerRow> newer;  ///< candidates for keys that were not found in the state
 };
 
-/// Writes the row of each key in the state to `rows`, -1 if missing. Each step runs for a group of
-/// keys, so that their cache misses overlap.
+/// Finds the row of each key in the state, and writes it to `rows`, or -1 if the key is missing.
+/// Each step runs for a group of keys, so that their cache misses overlap.
 DictLookup find_rows(const DictState& state, std::span<const std::int64_t> keys,
                      std::span<std::int64_t> rows);
 DictLookup find_rows(const DictState& state, std::span<const std::string_view> keys,
@@ -112,7 +115,8 @@ DictLookup find_rows(const DictState& state, const DictKeys& keys, std::span<std
 DictLookup find_values(const DictState& state, const DictKeys& keys, std::span<std::int64_t> rows,
                        std::optional<Batch>& values);
 
-/// Sets `rows` to the candidates of a lookup in an older state, where their keys match in `state`.
+/// `lookup` is the result of a lookup of `keys` in an older state. For each row in `lookup.newer`
+/// that `state` contains and that has the requested key, sets the key's element of `rows`.
 void take_newer(const DictState& state, const DictLookup& lookup, const DictKeys& keys,
                 std::span<std::int64_t> rows);
 

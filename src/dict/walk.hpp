@@ -14,11 +14,11 @@ namespace tenfold {
 /// Iterates over the keys of a dictionary in insertion order, in blocks. A key that was assigned
 /// keeps the position of its first row, whichever row has its value now.
 ///
-/// The iteration covers the rows that existed at the start, and returns each of their keys once
-/// with its current value, even while other handles assign keys; if no row was superseded at the
-/// start, with its value at the start. It stores the first rows of assigned keys until it reaches
-/// their last rows. The index may be out of date for rows of the last commit before the start, so
-/// all keys of that commit are stored.
+/// The iteration covers the rows that existed at the start, and returns each of their keys once,
+/// even while other handles assign keys. Each value is the current one, or the one at the start if
+/// no row was superseded then. The first rows of assigned keys are stored until the iteration
+/// reaches their last rows. The index may be out of date for rows of the last commit before the
+/// start, so all keys of that commit are stored.
 ///
 /// Thread safety: one thread at a time.
 class DictWalk {

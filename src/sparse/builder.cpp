@@ -27,8 +27,8 @@
 namespace tenfold {
 namespace {
 
-/// Adds the element at `from` to the one at `into`, as torch adds two tensors: integers wrap, bools
-/// are or-ed, 16-bit floats are added as float32. The addresses need no alignment.
+/// Adds the element at `from` to the element at `into`, as torch adds two tensors: integers wrap,
+/// bools are or-ed, 16-bit floats are added as float32. The addresses need no alignment.
 void add_element(DType dtype, const std::byte* from, std::byte* into);
 
 template <class T>
@@ -112,11 +112,12 @@ namespace {
 
 constexpr std::size_t kMaxValueBytes = 16;
 constexpr std::uint64_t kMinMemoryBytes = 4096;
-/// Greatest and least size of the read buffer of each run during the merge. Buffers are smaller if
-/// there are many runs.
+/// Maximum and minimum size of the buffer from which the merge reads a run. The more runs there
+/// are, the smaller the buffers.
 constexpr std::uint64_t kMaxRunBytes = std::uint64_t{1} << 20U;
 constexpr std::uint64_t kMinRunBytes = std::uint64_t{16} << 10U;
-/// Write buffer of each component of the result, before it is written to a file.
+/// Each component of the result stays in memory up to this size, and is written to a file beyond
+/// it.
 constexpr std::size_t kPartBytes = std::size_t{64} << 20U;
 constexpr std::uint64_t kPollEntries = std::uint64_t{1} << 16U;
 
@@ -225,8 +226,8 @@ struct SparseBuilder::State {
   std::size_t max_entries;
   std::vector<Entry> entries;
   SpillFile runs;
-  /// The offsets, in bytes, at which each run begins and ends. Bytes between two runs belong to a
-  /// failed spill, whose entries stayed in memory and were spilled again.
+  /// The begin and end of each run, as offsets in bytes. Bytes between two runs are from a failed
+  /// spill, whose entries stayed in memory and were spilled again.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> run_bounds;
   std::uint64_t num_entries = 0;
   std::int64_t major_size_needed = 0;
@@ -310,8 +311,7 @@ class Parts {
         minor_indices_(std::make_shared<SpillFile>(folder, kPartBytes)),
         values_(std::make_shared<SpillFile>(folder, kPartBytes)) {
     if (layout_ == SparseLayout::coo) return;
-    // There is one offset for each row (csc: column), and one more, independent of the number of
-    // entries.
+    // A matrix without entries, too, has one offset for each row (csc: column), and one more.
     major_indices_->require_space(static_cast<std::uint64_t>(major_size) + 1,
                                   itemsize(index_dtype));
     put(*major_indices_, 0);
@@ -416,7 +416,7 @@ void SparseBuilder::add(const Tensor& rows, const Tensor& columns, const Tensor&
   if (rows.ndim() != 1 || columns.shape() != rows.shape() || values.shape() != rows.shape()) {
     throw refuse()
         .part("coordinates")
-        .expected("rows, columns and values of one dimension and one length")
+        .expected("one-dimensional rows, columns and values of equal length")
         .found(base::list_text(rows.shape()), ", ", base::list_text(columns.shape()), " and ",
                base::list_text(values.shape()));
   }

@@ -123,7 +123,8 @@ SparseGrowth::SparseGrowth(const Path& path, Mode mode) : folder_(path, mode, "a
   current();
 }
 
-/// The current rows. Rows are appended but never written in place, so the mappings are private.
+/// Returns the current state, and opens it if necessary. For Mode::write_through, tensors are
+/// mapped as for Mode::read, because rows are appended but never changed in place.
 const std::shared_ptr<const SparseState>& SparseGrowth::current() {
   if (state_) return state_;
   const Path& path = folder_.path();
@@ -153,7 +154,7 @@ void SparseGrowth::refresh() {
 }
 
 /// Prepares the first append: acquires the lock against other writers, opens the files, and makes
-/// close() write the new number of rows to the notes.
+/// close() write the new number of rows to the metadata sidecar.
 void SparseGrowth::start() {
   if (folder_.writer() != nullptr) return;
   folder_.require_folder();
@@ -183,7 +184,8 @@ void SparseGrowth::append(const SparseMatrix& added) {
     folder_.require_writable("append_rows");
     start();
   }
-  // The mutex is not locked here, because `added` may be this matrix.
+  // The mutex is not locked here, because `added` may be this matrix, and reading it locks the
+  // mutex.
   const SparseMatrix sorted = by_row(added);
   sorted.check();
   const auto rows = state_of(sorted);

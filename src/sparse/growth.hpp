@@ -14,11 +14,11 @@ namespace tenfold {
 
 namespace detail {
 
-/// A matrix that was opened from a path. It gets more rows when this process appends and, after
-/// refresh(), when another process has appended.
+/// A matrix that was opened from a path. Rows that this process appends are visible at once, rows
+/// that another process has appended after refresh().
 ///
-/// Thread safety: all members may be called from any thread; each append is atomic. A child that is
-/// forked while another thread calls one opens the path again, to read.
+/// Thread safety: all members may be called from any thread; each append is atomic. If the process
+/// forks while another thread calls a member, the child opens the path again, read-only.
 class SparseGrowth {
  public:
   SparseGrowth(const Path& path, Mode mode);

@@ -22,17 +22,17 @@ namespace tenfold {
 namespace {
 
 constexpr std::uint64_t kAlignment = 64;
-/// The least work for another thread: waking it takes as long as copying some hundred KiB.
+/// Minimum work for each thread: waking a thread takes as long as copying some hundred KiB.
 constexpr std::uint64_t kMinBytesAThread = std::uint64_t{1} << 20U;
 constexpr std::uint64_t kMinDenseBytesAThread = std::uint64_t{4} << 20U;
-/// Dense rows of at least this total size in a thread are zeroed with non-temporal stores, because
-/// the caches would evict the zeros before they are used.
+/// If the dense rows of a thread have at least this total size, they are zeroed with non-temporal
+/// stores, because the caches would evict the zeros before they are used.
 constexpr std::uint64_t kMinPastCacheBytes = std::uint64_t{4} << 20U;
-/// Distances of prefetches in rows (csc: columns): of entries, and of their offsets.
+/// How many rows (csc: columns) ahead entries are prefetched, and how many ahead their offsets.
 constexpr std::size_t kPrefetchDistance = 8;
 constexpr std::size_t kOffsetPrefetchDistance = 32;
-/// Matrices with fewer bytes of values are not prefetched, because page faults read them in less
-/// time.
+/// The pages of a matrix with fewer bytes of values are not prefetched, because page faults read
+/// them in less time.
 constexpr std::uint64_t kMinPrefetchBytes = std::uint64_t{1} << 20U;
 
 /// Calls use(T{}) with the index type.
@@ -285,8 +285,8 @@ PaddedRows pad_typed(const SparseState& state, std::span<const std::int64_t> maj
   return made;
 }
 
-/// Writes the elements of one row (csc: column) to the positions of their minor indices, which are
-/// `stride` elements apart in `out`.
+/// Writes the elements of one row (csc: column) to `out`. The element with minor index k goes to
+/// position k * stride.
 template <class Index, class Element>
 void scatter_entries(const SparseState& state, std::int64_t major_index, const EntryRange& range,
                      Element* out, std::int64_t stride) {
@@ -306,7 +306,7 @@ struct Wide {
   std::uint64_t halves[2];
 };
 
-/// Calls use(Element{}) with a type of the size of the values.
+/// Calls use(Element{}) with a type that has the same size as the values.
 template <class Use>
 void with_element_type(std::size_t size_bytes, const Use& use) {
   switch (size_bytes) {

@@ -55,7 +55,8 @@ SparseRows major_as_rows(const SparseState& state, std::span<const std::int64_t>
   return made;
 }
 
-/// Returns the selected rows (csc: columns) as columns of a batch.
+/// Returns the selected rows (csc: columns) as columns of a batch. In the padded layout, each row
+/// of the tensors still holds the entries of one selected index.
 SparseRows major_as_columns(const SparseState& state, std::span<const std::int64_t> major_indices,
                             RowsLayout layout) {
   SparseRows made;

@@ -1,5 +1,6 @@
 // Selects columns of a matrix that is stored by row, and rows of a matrix that is stored by column.
-// Reads all indices, and needs memory for the selected entries.
+// Reads all indices of the matrix. Except for the dense layout, needs memory for a list of the
+// selected entries.
 
 #include <algorithm>
 #include <array>
@@ -211,7 +212,8 @@ SparseRows assemble(const SparseState& state, std::vector<BatchEntry> entries,
   made.layout = layout;
   made.num_rows = num_rows;
   made.num_cols = num_cols;
-  // The columns of the batch may be major indices, whose axis may be longer than int32 can express.
+  // Columns of the batch may be major indices, which may exceed int32 even if minor indices are
+  // int32.
   constexpr std::int64_t kMaxNarrow = std::numeric_limits<std::int32_t>::max();
   const bool is_narrow = state.minor_indices.dtype() == DType::int32 && num_cols - 1 <= kMaxNarrow;
   if (layout == RowsLayout::padded) {
@@ -257,7 +259,8 @@ SparseRows gather_minor(const SparseState& state, std::span<const std::int64_t> 
   const SelectedIndices minor_indices(selected);
   const auto count = static_cast<std::int64_t>(selected.size());
   if (layout == RowsLayout::dense) return scatter_minor(state, minor_indices, count, as_rows);
-  // In a padded batch the requested indices are always the rows of the result.
+  // In the padded layout, each row of the tensors holds the entries of one requested index, also if
+  // columns are requested.
   const bool by_selected = as_rows || layout == RowsLayout::padded;
   std::vector<BatchEntry> entries;
   visit(state, [&](std::int64_t major_index, std::int64_t minor_index, std::int64_t entry) {

@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, 3> kLayoutNames = {"csr", "csc", "coo"};
 constexpr std::array<std::string_view, 4> kRowsLayoutNames = {"dense", "csr", "coo", "padded"};
 constexpr std::string_view kTorchPrefix = "sparse_";
 
-/// Checks the component tensors of a node by their metadata.
+/// Checks the shapes and dtypes of the component tensors of a node.
 class SparseReader {
  public:
   SparseReader(const TensorDict& node, const base::Where& where) : node_(node), where_(where) {}
@@ -186,8 +186,8 @@ std::shared_ptr<const SparseState> sparse_state_of(TensorDict node) {
 void require_sorted(const SparseState& state) {
   if (state.is_sorted) return;
   throw base::unsupported(state.where)
-      .expected("coordinates in order")
-      .found("coordinates that were not coalesced")
+      .expected("a coalesced matrix")
+      .found("one that is not coalesced")
       .remedy("to_layout(\"csr\") first");
 }
 

@@ -18,10 +18,10 @@ namespace tenfold {
 
 namespace detail {
 
-/// The state behind a SparseMatrix, which is a handle: component tensors whose shapes and dtypes
-/// fit each other. The values of the indices may be invalid. The major axis is that of the columns
-/// of csc, and of the rows of csr and coo; the minor axis is the other one. The entries of one
-/// index of the major axis are contiguous if `is_sorted`.
+/// The state of a matrix: component tensors whose shapes and dtypes fit each other. The values of
+/// the indices have not been checked unless `is_valid`. The major axis is the row axis in csr and
+/// coo, and the column axis in csc; the minor axis is the other one. If `is_sorted`, the entries of
+/// each major index are stored contiguously.
 struct SparseState {
   TensorDict tree;
   base::Where where;
@@ -55,7 +55,7 @@ inline std::shared_ptr<const SparseState> state_of(const SparseMatrix& matrix) {
   return detail::Access::state(matrix);
 }
 
-/// Checks shapes, dtypes and the last end offset. Throws as SparseMatrix's constructor.
+/// Checks shapes, dtypes and the last end offset. Throws the errors of SparseMatrix(TensorDict).
 std::shared_ptr<const SparseState> sparse_state_of(TensorDict node);
 
 /// The entries [begin, end) of one index of the major axis.
@@ -64,14 +64,15 @@ struct EntryRange {
   std::int64_t end;
 };
 
-/// The ranges of the selected indices, which must be in [0, major_size()). Throws Error(corrupt)
-/// for an invalid range, Error(unsupported) unless `is_sorted`.
+/// Returns the range of each of `major_indices`, which must be in [0, major_size()). Throws
+/// Error(corrupt) for an invalid range, Error(unsupported) unless `is_sorted`.
 std::vector<EntryRange> entry_ranges(const SparseState& state,
                                      std::span<const std::int64_t> major_indices);
 
-/// Prefetches the pages of these entries, unless the values of the matrix take less than 1 MiB or
-/// the two sampled ranges, the first ones with entries in the list and in its second half, are
-/// cached. Without prefetching, a reader has one outstanding request to the device at a time.
+/// Prefetches the pages of these entries. Does nothing if the values of the matrix take less than 1
+/// MiB, or if the values of two samples are cached: the first nonempty range, and the first
+/// nonempty range in the second half of the list. Without prefetching, a reader has one outstanding
+/// request to the device at a time.
 void prefetch_ranges(const SparseState& state, const std::vector<EntryRange>& ranges);
 
 /// Throws Error(unsupported) unless the entries are sorted.
@@ -90,7 +91,7 @@ void for_each_entry(const SparseState& state,
 /// Describes the valid indices of an axis, for messages: "0 to 8".
 std::string index_bounds(std::int64_t length);
 
-/// The entries of selected indices of the major axis. The names do not depend on the layout.
+/// The entries of selected indices of the major axis: of rows, or of columns if the layout is csc.
 struct CompressedRows {
   Tensor ends;     ///< offsets [number of selected indices + 1]
   Tensor numbers;  ///< if `with_numbers`: int64 [2, n]: position in `major_indices`, minor index
@@ -100,8 +101,8 @@ struct CompressedRows {
 CompressedRows gather_major(const SparseState& state, std::span<const std::int64_t> major_indices,
                             bool with_numbers);
 
-/// The same, padded with zeros: `minor_indices` and `values` are [number of selected indices,
-/// longest].
+/// Like CompressedRows, but padded with zeros: `minor_indices` and `values` are [number of selected
+/// indices, maximum of `lengths`].
 struct PaddedRows {
   Tensor minor_indices;
   Tensor values;
@@ -109,12 +110,12 @@ struct PaddedRows {
 };
 PaddedRows gather_padded(const SparseState& state, std::span<const std::int64_t> major_indices);
 
-/// The selected indices as rows, or `as_columns`, of a dense matrix.
+/// Returns a dense matrix with one row for each of `major_indices`, or one column if `as_columns`.
 Tensor gather_dense(const SparseState& state, std::span<const std::int64_t> major_indices,
                     bool as_columns);
 
-/// Selects indices of the minor axis, which reads all indices of the matrix. `as_rows`:
-/// the result has a row for each element of `selected`, else a column.
+/// Selects indices of the minor axis. Reads all indices of the matrix. The result has a row for
+/// each element of `selected` if `as_rows`, else a column.
 SparseRows gather_minor(const SparseState& state, std::span<const std::int64_t> selected,
                         RowsLayout layout, bool as_rows);
 
@@ -124,7 +125,7 @@ struct BatchEntry {
   std::int64_t column;
   std::int64_t entry;  ///< index of the entry in the matrix
 };
-/// Sorts these entries and builds the batch, in any layout but dense.
+/// Sorts `entries` by row and column, and builds the batch. `layout` must not be dense.
 SparseRows assemble(const SparseState& state, std::vector<BatchEntry> entries,
                     std::int64_t num_rows, std::int64_t num_cols, RowsLayout layout);
 

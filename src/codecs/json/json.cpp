@@ -16,10 +16,10 @@
 #include "base/text.hpp"
 #include "codecs/json/utf8.hpp"
 
-// Hand-written because no available library accepts Python's dialect of JSON: lone surrogate
-// escapes kept, 1e999 as infinity, integers of any size, "Inf" refused. A string without escapes is
-// passed to the handler without a copy. This makes the parser several times as fast as a general
-// SAX reader.
+// Hand-written because no available library accepts Python's dialect of JSON: it keeps lone
+// surrogate escapes, reads 1e999 as infinity and integers of any size, and refuses "Inf". The
+// parser passes a string without escapes to the handler without a copy, which makes it several
+// times as fast as a general SAX reader.
 
 namespace tenfold::codecs {
 namespace {
@@ -27,7 +27,8 @@ namespace {
 constexpr std::uint64_t kOnes = 0x0101010101010101;
 constexpr std::uint64_t kHighs = 0x8080808080808080;
 
-/// Sets the high bit of each byte that equals `byte`, and possibly of bytes above the first match.
+/// Sets the high bit of each byte of `word` that equals `byte`, and possibly of bytes more
+/// significant than the first match.
 constexpr std::uint64_t equal_bytes(std::uint64_t word, unsigned char byte) noexcept {
   const std::uint64_t difference = word ^ (kOnes * byte);
   return (difference - kOnes) & ~difference & kHighs;
@@ -60,8 +61,8 @@ const char* skip_plain(const char* p, const char* end) noexcept {
 
 using base::is_digit;
 
-/// The value of a number for which from_chars reports out of range: infinity if it is large, zero
-/// if it is small, as in Python.
+/// The value of a number that from_chars reports as out of range: as in Python, infinity if its
+/// magnitude is too large, zero if it is too small.
 double out_of_range_value(std::string_view number) noexcept {
   const bool negative = number.front() == '-';
   if (negative) number.remove_prefix(1);
@@ -79,7 +80,7 @@ double out_of_range_value(std::string_view number) noexcept {
     }
     if (exponent_negative) exponent = -exponent;
   }
-  // Count the exponent from the first digit that is not 0, which may be after the decimal point.
+  // Make the exponent relative to the first nonzero digit, which may be after the decimal point.
   const std::size_t point = std::min(mantissa.find('.'), mantissa.size());
   const std::size_t first = mantissa.find_first_of("123456789");
   if (first == std::string_view::npos) return negative ? -0.0 : 0.0;
@@ -122,7 +123,8 @@ class Parser {
     while (p_ != end_ && (*p_ == ' ' || *p_ == '\n' || *p_ == '\r' || *p_ == '\t')) ++p_;
   }
 
-  // Python guesses UTF-16 and UTF-32; every file read here is UTF-8 by its format's definition.
+  // Python's json module also detects UTF-16 and UTF-32. All formats that use this parser require
+  // UTF-8.
   void check_encoding() {
     const std::string_view text(begin_, static_cast<std::size_t>(end_ - begin_));
     const bool is_wide = text.starts_with("\xFE\xFF") || text.starts_with("\xFF\xFE") ||
@@ -131,8 +133,8 @@ class Parser {
     if (text.starts_with("\xEF\xBB\xBF")) p_ += 3;
   }
 
-  /// Parses a scalar or an empty container, or enters a container. Returns true if a value comes
-  /// next.
+  /// Parses a scalar or an empty container, or enters a container. Returns true if it has entered a
+  /// container, whose first value comes next.
   bool value() {
     skip_whitespace();
     switch (peek()) {
@@ -221,11 +223,12 @@ class Parser {
     if (negative) ++p_;
     std::uint64_t magnitude = 0;
     const char* const digits = p_;
-    // A leading zero ends the integer part: "01" is a number followed by garbage.
+    // A leading zero ends the integer part: "01" is the number 0, followed by an invalid character.
     if (*p_ == '0') {
       ++p_;
     } else {
-      // 19 digits cannot overflow 64 bits; the magnitude of longer numbers is not used.
+      // 19 digits cannot overflow 64 bits; for longer numbers, `magnitude` may overflow and is not
+      // used.
       for (; p_ != end_ && is_digit(*p_); ++p_) {
         magnitude = magnitude * 10 + static_cast<std::uint64_t>(*p_ - '0');
       }

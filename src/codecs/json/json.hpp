@@ -14,8 +14,9 @@ namespace tenfold::codecs {
 /// Maximum nesting depth of a document that parse_json() accepts.
 inline constexpr std::size_t kMaxJsonDepth = 512;
 
-/// Receives the events of a document in order. Strings are decoded WTF-8 (UTF-8 and lone
-/// surrogates), and valid until the call returns. Throwing ends the parse.
+/// Receives the events of a document in order. Strings are passed without escapes, as WTF-8 (UTF-8
+/// that may contain lone surrogates), and are valid until the call returns. A member may throw to
+/// end the parse.
 class JsonHandler {
  public:
   virtual ~JsonHandler() = default;
@@ -24,8 +25,8 @@ class JsonHandler {
   virtual void integer(std::int64_t value) = 0;
   /// An integer outside the range of int64, as the characters of the input.
   virtual void big_integer(std::string_view digits) = 0;
-  /// A number with a fraction or exponent, NaN, Infinity, -Infinity. 1e999 is infinity, as in
-  /// Python.
+  /// A number with a fraction or an exponent, or NaN, Infinity or -Infinity. 1e999 is infinity, as
+  /// in Python.
   virtual void number(double value) = 0;
   virtual void string(std::string_view value) = 0;
   virtual void begin_object() = 0;
@@ -37,7 +38,8 @@ class JsonHandler {
 
 /// Parses exactly one document, in UTF-8 with or without BOM; whitespace may surround it. Throws
 /// Error(corrupt) "<where>: <what>: expected ..., found ... at byte N". The handler receives every
-/// member, also duplicate keys. Lone surrogate escapes are kept in their three-byte (WTF-8) form.
+/// member of an object, also members with duplicate keys. Escapes of lone surrogates are decoded to
+/// three bytes each (WTF-8).
 void parse_json(std::string_view text, const base::Where& where, JsonHandler& handler);
 
 /// Layout of the output.
@@ -51,8 +53,8 @@ enum class JsonStyle : std::uint8_t {
 /// Writes a document piece by piece; the caller must balance begin/end and key/value calls. Doubles
 /// are written as by json.dumps (shortest digits that round-trip; NaN, Infinity, -Infinity).
 /// string() and key() throw Error(invalid_argument) for bytes that are not WTF-8. begin_object()
-/// and begin_array() throw Error(unsupported) beyond kMaxJsonDepth, as parse_json() would refuse
-/// the document.
+/// and begin_array() throw Error(unsupported) if the nesting exceeds kMaxJsonDepth, because
+/// parse_json() would refuse the document.
 class JsonWriter {
  public:
   explicit JsonWriter(JsonStyle style) : style_(style) {}
@@ -67,7 +69,7 @@ class JsonWriter {
   void end_object();
   void begin_array();
   void end_array();
-  /// A bool, an integer or a string; null for an empty optional; an array of the items of a range.
+  /// Writes a bool, an integer or a string; null for an empty optional; an array for a range.
   template <class T>
   void value(const T& item) {
     if constexpr (std::same_as<T, bool>) {

@@ -6,7 +6,7 @@
 
 namespace tenfold::codecs {
 
-/// One decoded code point; `size_bytes` is 0 if the bytes are not WTF-8.
+/// A decoded code point and its size in bytes; `size_bytes` is 0 if the bytes are not WTF-8.
 struct CodePoint {
   std::uint32_t value = 0;
   std::size_t size_bytes = 0;
@@ -18,7 +18,7 @@ constexpr bool is_surrogate(std::uint32_t code_point) noexcept {
   return code_point >= 0xD800 && code_point <= 0xDFFF;
 }
 
-/// Decodes the code point at `text`, which must be less than `end`, as WTF-8: UTF-8 or a surrogate.
+/// Decodes the code point at `text` as WTF-8: UTF-8 or a surrogate. [text, end) must not be empty.
 /// Returns size_bytes 0 for other bytes, such as overlong forms, values above U+10FFFF and
 /// truncated sequences.
 inline CodePoint decode_wtf8(const char* text, const char* end) noexcept {

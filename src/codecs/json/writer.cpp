@@ -53,7 +53,7 @@ void append_escape_u(std::string& text, std::uint32_t unit) {
   for (const std::uint32_t shift : {12u, 8u, 4u, 0u}) text.push_back(kHex[unit >> shift & 0xF]);
 }
 
-/// The letter of a short escape ("n" for a line feed), or 0.
+/// Returns the letter of the short escape of `c` ('n' for a line feed), or 0 if it has none.
 char short_escape(char c) noexcept {
   switch (c) {
     case '"':

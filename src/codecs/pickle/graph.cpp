@@ -16,7 +16,7 @@ namespace tenfold::codecs {
 namespace {
 
 /// Computes the number of nodes on the longest path from the root. A node that is already on the
-/// path (an object that contains itself) counts as one without items. The height of a node is
+/// path (an object that contains itself) counts as a node without items. The height of a node is
 /// computed once, so if the graph has cycles, the result may be too small.
 class Depth {
  public:
@@ -109,8 +109,8 @@ class Depth {
   const PickleGraph& graph_;
   const base::Where& where_;
   const PickleLimits& limits_;
-  /// Number of nodes on the longest path below each node, itself included; 0: not known yet. Nodes
-  /// on the current path have 1.
+  /// Number of nodes on the longest path that starts at each node; 0 if not known yet; 1 for nodes
+  /// on the current path.
   Ids height_;
   std::unordered_map<std::uint32_t, Ids> changed_;
 };

@@ -21,13 +21,13 @@ class IdArena {
     return {list, ids.size()};
   }
 
-  /// Returns `list` with `ids` appended. `list` is empty or was returned by appended(), which
-  /// reserves space up to the next power of two.
+  /// Returns `list` with `ids` appended. `list` must be empty or the latest result of appended()
+  /// for this list. Space is reserved up to the next power of two.
   std::span<const std::uint32_t> appended(std::span<const std::uint32_t> list,
                                           std::span<const std::uint32_t> ids) {
     const std::size_t size = list.size() + ids.size();
     if (size == list.size()) return list;
-    // The arena's own memory, which is const for readers only.
+    // The const_cast is safe: the memory is the arena's own, and is const only for readers.
     auto* data = const_cast<std::uint32_t*>(list.data());
     if (list.empty() || size > std::bit_ceil(list.size())) {
       data = room(std::bit_ceil(size));

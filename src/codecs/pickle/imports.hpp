@@ -6,8 +6,8 @@ namespace tenfold::codecs {
 
 /// True if Python's unpickler could import something (by GLOBAL, INST or STACK_GLOBAL) when it
 /// reads the consecutive pickles at the start of `bytes`. Only tracks opcode boundaries and the
-/// number of values on the stack, so that it continues wherever Python does. Most bytes that are no
-/// pickle fail after an opcode or two.
+/// number of values on the stack, so that the check continues wherever Python does. In bytes that
+/// are not a pickle, it usually stops after one or two opcodes.
 bool may_import(std::string_view bytes);
 
 }  // namespace tenfold::codecs

@@ -35,7 +35,7 @@ enum class PickleKind : std::uint8_t {
   persistent,   ///< items: the persistent id
 };
 
-/// A node as readers see it. Members that its kind does not use are empty or 0.
+/// An unpacked node. Members that its kind does not use are empty or 0.
 struct PickleNode {
   PickleKind kind = PickleKind::none;
   std::uint64_t offset = 0;  ///< of the opcode that created it
@@ -46,8 +46,8 @@ struct PickleNode {
   std::span<const std::uint32_t> items;  ///< indices in PickleGraph::nodes
 };
 
-/// The nodes of a graph, 24 bytes each. A checkpoint of 10,000 tensors has about 120,000 of them,
-/// and page faults take most of the time of reading it.
+/// The nodes of a graph, packed into 24 bytes each. The pickle of a checkpoint with 10,000 tensors
+/// has about 120,000 nodes, and page faults take most of the time of reading it.
 class PickleNodes {
  public:
   std::size_t size() const noexcept { return packed_.size(); }
@@ -107,7 +107,7 @@ class PickleNodes {
   Iterator begin() const { return {*this, 0}; }
   Iterator end() const { return {*this, static_cast<std::uint32_t>(packed_.size())}; }
 
-  // Added data must match the kind. Strings and items are referenced, not copied.
+  // The data must fit `kind`. Strings and items are referenced, not copied.
   void add_integer(PickleKind kind, std::uint64_t offset, std::int64_t value) {
     add(kind, offset).integer = value;
   }

@@ -20,16 +20,17 @@ struct StorageRange {
   std::uint64_t size_bytes = 0;
 };
 
-/// The storages of a file of torch.save: byte ranges, which several tensors may share. A source of
-/// leaves whose locations are added while the tree is built.
+/// The storages of a file of torch.save: byte ranges, which several tensors may share. Also the
+/// source of the file's leaves; `ranges` gets their locations while the tree is built.
 class Storages : public LeafSource {
  public:
   std::vector<StorageRange> ranges;  ///< indexed by the position of the leaf
 
-  /// Returns the index of the storage with that key, or nullopt.
+  /// Returns the index of the storage with this key; nullopt if there is none.
   virtual std::optional<std::size_t> find(std::string_view key) const = 0;
   virtual std::uint64_t size_bytes(std::size_t storage) const = 0;
-  /// Returns all bytes of a storage, aligned to 16 bytes. Every call returns the same buffer.
+  /// Returns all bytes of a storage, aligned to 16 bytes. Calls with the same storage return the
+  /// same memory.
   virtual Buffer bytes(std::size_t storage) = 0;
 
   Buffer map(const Leaf& leaf) override {

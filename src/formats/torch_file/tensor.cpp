@@ -111,8 +111,8 @@ std::optional<Leaf> Tensors::leaf(std::uint32_t id, const Pickle::Call& call) {
   const bool is_of_device = call.is(kUtils, "_rebuild_device_tensor_from_cpu_tensor") ||
                             call.is(kUtils, "_rebuild_device_tensor_from_numpy");
   if (is_of_device) return of_device(id, call);
-  // Tensors over one storage are aliases through it. Copies are cached, so that a shared node stays
-  // one tensor.
+  // Tensors of torch share memory through their storage. Arrays of NumPy are copied, so cache the
+  // copy: an array that the pickle refers to several times stays one tensor.
   if (const auto found = copies_.find(id); found != copies_.end()) return found->second;
   std::optional<Leaf> copy = numpy_leaf(pickle_, id, call);
   if (copy) copies_.emplace(id, *copy);
@@ -146,8 +146,8 @@ DType Tensors::torch_dtype(std::uint32_t id) const {
       .found(pickle_.describe(id));
 }
 
-/// Reads requires_grad. Throws Error(corrupt) if it is not a bool, or if it is true for a dtype
-/// other than floating-point and complex ones: torch supports gradients of these only.
+/// Reads requires_grad. Throws Error(corrupt) if it is not a bool, or if it is true and the dtype
+/// is neither floating-point nor complex: torch supports gradients of these dtypes only.
 bool Tensors::requires_grad(std::uint32_t id, const Leaf& leaf) const {
   const PickleNode node = pickle_.at(id);
   if (node.kind != PickleKind::boolean) {
@@ -172,8 +172,9 @@ Leaf Tensors::parameter(const Pickle::Call& call, bool has_state) {
   return made;
 }
 
-/// Returns the tensor of a call with (tensor or array, dtype, device, requires_grad), on the CPU.
-/// The dtypes may differ: torch stored bfloat16 tensors of XLA as arrays of float32.
+/// Returns, on the CPU, the tensor that a call with the arguments (tensor or array, dtype, device,
+/// requires_grad) creates. `dtype` may differ from the dtype of the first argument: torch stored
+/// bfloat16 tensors of XLA as arrays of float32.
 Leaf Tensors::of_device(std::uint32_t id, const Pickle::Call& call) {
   pickle_.require_arguments(call, 4, 4);
   Leaf made = of_call(call.arguments[0]);
@@ -186,7 +187,8 @@ Leaf Tensors::of_device(std::uint32_t id, const Pickle::Call& call) {
 Leaf Tensors::converted(std::uint32_t id, const Leaf& leaf, DType dtype) {
   if (const auto found = copies_.find(id); found != copies_.end()) return found->second;
   const Tensor from = leaf.tensor();
-  // Strides of 0 would repeat a few bytes as often as the shape says.
+  // Refuse strided tensors: with strides of 0, a small file could describe a tensor of any size,
+  // whose copy would need that much memory.
   if (!can_cast(from.dtype(), dtype) || !from.is_contiguous()) {
     throw pickle_.unsupported()
         .part("dtype")
@@ -199,8 +201,8 @@ Leaf Tensors::converted(std::uint32_t id, const Leaf& leaf, DType dtype) {
   return copies_.emplace(id, Tensor(dtype, from.shape(), std::move(to))).first->second;
 }
 
-/// Returns the tensor inside another call. The inner call uses a storage or NumPy's bytes, so this
-/// does not recurse further.
+/// Returns the tensor that call `id`, an argument of another call, creates. The arguments of call
+/// `id` are a storage or NumPy's bytes, not another tensor, so the recursion ends here.
 Leaf Tensors::of_call(std::uint32_t id) {
   const auto inner = pickle_.call(id);
   const bool is_plain =
@@ -215,9 +217,9 @@ Leaf Tensors::of_call(std::uint32_t id) {
       .found(pickle_.describe(id));
 }
 
-/// Returns the tensor of a call that also sets Python attributes, which are ignored with a warning
-/// (those of the torch compiler without one); nullopt for a class other than Tensor, Parameter and
-/// Buffer.
+/// Returns the tensor of a call that also sets Python attributes; nullopt for a class other than
+/// Tensor, Parameter and Buffer. The attributes are ignored, with a warning unless all of them are
+/// from the torch compiler.
 std::optional<Leaf> Tensors::of_type(std::uint32_t id, const Pickle::Call& call) {
   pickle_.require_arguments(call, 4, 4);
   const std::uint32_t type = call.arguments[1];
@@ -247,7 +249,7 @@ std::optional<Leaf> Tensors::of_type(std::uint32_t id, const Pickle::Call& call)
 void Tensors::warn_of_state(std::uint32_t state) const {
   const PickleNode node = pickle_.at(state);
   if (node.kind == PickleKind::none) return;
-  // Ignore attributes that the torch compiler adds to tensors.
+  // Do not warn about attributes that the torch compiler adds to tensors.
   bool is_plain = node.kind == PickleKind::dict;
   for (std::size_t i = 0; is_plain && i < node.items.size(); i += 2) {
     is_plain = pickle_.text(node.items[i]).value_or("").starts_with("_dynamo_");
@@ -256,7 +258,7 @@ void Tensors::warn_of_state(std::uint32_t state) const {
   warn(pickle_.place().text() + ": the tensor's attributes are ignored: expected none, found some");
 }
 
-/// Reads whether the tensor is a conjugate or negative view.
+/// Reads whether the tensor is a conjugate view, a negative view, or both.
 LazyView Tensors::lazy_view(std::uint32_t metadata) const {
   const PickleNode node = pickle_.at(metadata);
   LazyView view;
@@ -437,7 +439,8 @@ Leaf Tensors::view(DType dtype, std::size_t storage, std::uint64_t offset, Shape
 
 namespace {
 
-/// True if the components with `sizes` [n, k] are row-major, and follow each other without gaps.
+/// True if the n components are row-major and stored one after another without gaps. `sizes` and
+/// `strides` must be int64 [n, k], `offsets` int64 [n].
 bool is_packed(const Tensor& sizes, const Tensor& strides, const Tensor& offsets) {
   if (sizes.dtype() != DType::int64 || strides.dtype() != DType::int64 ||
       offsets.dtype() != DType::int64 || sizes.ndim() != 2 || sizes.shape() != strides.shape() ||
@@ -448,7 +451,7 @@ bool is_packed(const Tensor& sizes, const Tensor& strides, const Tensor& offsets
   const auto* size = sizes.data<std::int64_t>();
   const auto* stride = strides.data<std::int64_t>();
   const auto* offset = offsets.data<std::int64_t>();
-  // Unsigned: the numbers are those of the file, and their sums and products may overflow.
+  // Unsigned, because sums and products of numbers from the file may overflow.
   std::uint64_t end = 0;
   for (std::int64_t i = 0; i < sizes.shape()[0]; ++i, size += width, stride += width) {
     const Shape shape(size, size + width);
@@ -479,7 +482,8 @@ Leaf nested_tensor(const Pickle& pickle, Tensors& tensors, const Pickle::Call& c
     }
     parts.push_back(leaf->tensor());
   }
-  // No part is copied, because strides of 0 would repeat a few bytes as often as the shape says.
+  // Refuse strided parts instead of copying them: with strides of 0, a small file could describe a
+  // tensor of any size, whose copy would need that much memory.
   if (!std::ranges::all_of(parts, &Tensor::is_contiguous) ||
       !is_packed(parts[1], parts[2], parts[3])) {
     throw pickle.unsupported()
@@ -551,8 +555,8 @@ bool TreeBuilder::is_jagged(const Pickle::Call& call) const {
                            "_rebuild_njt");
 }
 
-/// Builds a dict with the integers, the dtype, the quantization scheme and its parameters, as
-/// torch's q_scale(), q_zero_point(), ... return them.
+/// Builds a dict that describes a quantized tensor: its integers, its dtype, its quantization
+/// scheme and the parameters of the scheme, as torch's int_repr(), q_scale(), ... return them.
 Node::Slot TreeBuilder::quantized(std::uint32_t id, const Pickle::Call& call) {
   Tensors::Quantized parts = tensors_.quantized(call);
   const PickleNode scheme = pickle_.at(call.arguments[4]);
@@ -569,7 +573,7 @@ Node::Slot TreeBuilder::quantized(std::uint32_t id, const Pickle::Call& call) {
         .part("quantized tensor")
         .expected("one that is quantized per tensor or per channel")
         .found("another scheme")
-        .remedy("dequantize() it before it is saved");
+        .remedy("save the result of dequantize()");
   }
   const Shape shape = parts.integers.shape();
   return container(id, NodeKind::dict, [&](Children& to) {
@@ -618,7 +622,9 @@ void TreeBuilder::require_channels(const Children& parts, const Shape& shape,
   }
 }
 
-/// Also finds the call inside a Parameter: a quantized Parameter has no gradient in torch.
+/// Returns the call of _rebuild_qtensor: `call` itself, or its argument if `call` creates a
+/// Parameter; nullopt for other calls. Dropping the Parameter loses no gradient, because a
+/// quantized tensor has none in torch.
 std::optional<Pickle::Call> TreeBuilder::quantized_call(const Pickle::Call& call) const {
   constexpr std::string_view kRebuild = "_rebuild_qtensor";
   if (call.is(kUtils, kRebuild)) return call;
@@ -700,7 +706,7 @@ Node::Slot TreeBuilder::meta_parameter(const Pickle::Call& call) {
   return made;
 }
 
-// The pickles of NumPy:
+// How NumPy pickles scalars, arrays and dtypes:
 //
 //   scalar(dtype, bytes)
 //   _reconstruct(ndarray, (0,), b"b"), then the state (1, shape, dtype, is_fortran, bytes)
@@ -736,8 +742,8 @@ bool is_multiarray(std::string_view module) {
   return module == "numpy.core.multiarray" || module == "numpy._core.multiarray";
 }
 
-/// Returns the items of the object's state. Returns none if the state is not a tuple or was not set
-/// exactly once, or if anything else was changed.
+/// Returns the items of the state that the pickle sets on object `id`. Returns an empty span if the
+/// state is not a tuple, or if setting it once is not the only change of the object.
 std::span<const std::uint32_t> state_of(const Pickle& pickle, std::uint32_t id) {
   const auto changes = pickle.changes(id);
   if (changes.size() != 1 || changes[0].kind != PickleChange::Kind::state) return {};

@@ -20,7 +20,7 @@ namespace tenfold::detail::formats::torch_file {
 std::optional<DType> storage_dtype(std::string_view module, std::string_view name);
 
 /// Returns the integer dtype of a quantized storage class ("torch", "QInt8Storage"); nullopt for
-/// another class, and for less than 8 bits.
+/// another class, and for integers of less than 8 bits.
 std::optional<DType> quantized_dtype(std::string_view module, std::string_view name);
 
 /// Builds leaves from the calls with which torch and NumPy pickle tensors.
@@ -29,13 +29,12 @@ class Tensors {
   Tensors(Pickle& pickle, std::shared_ptr<Storages> storages)
       : pickle_(pickle), storages_(std::move(storages)) {}
 
-  /// Returns the leaf that the call `id` creates; nullopt for other calls, among them those that
-  /// create sparse, nested, jagged, quantized or meta tensors. A contiguous tensor stays on disk;
-  /// another one is a strided view of its storage, which is mapped, or copied if it cannot be
+  /// Returns the leaf for the tensor that call `id` creates; nullopt for other calls, among them
+  /// those that create sparse, nested, jagged, quantized or meta tensors. A contiguous tensor stays
+  /// on disk. A strided tensor is a view of its storage, which is mapped, or copied if it cannot be
   /// mapped. NumPy scalars and arrays are copied from the pickle. Lazy conjugate and negative views
   /// are resolved. Throws Error(corrupt) for invalid arguments, such as a tensor that exceeds its
-  /// storage, and Error(unsupported) for arguments that are not read, such as an unknown storage
-  /// class.
+  /// storage, and Error(unsupported) for unsupported arguments, such as an unknown storage class.
   std::optional<Leaf> leaf(std::uint32_t id, const Pickle::Call& call);
 
   /// The integers of a quantized tensor, and the name of its dtype: "qint8". `call` is a call of
@@ -69,15 +68,15 @@ class Tensors {
 
   Pickle& pickle_;
   std::shared_ptr<Storages> storages_;
-  std::unordered_map<std::uint32_t, Leaf> copies_;  ///< copied from the pickle, resolved lazy
-                                                    ///< views, or converted
+  std::unordered_map<std::uint32_t, Leaf> copies_;  ///< by call: NumPy data, resolved lazy
+                                                    ///< views, and converted tensors
 };
 
 /// Returns a NumPy scalar or array, copied from the pickle; nullopt for another call.
 std::optional<Leaf> numpy_leaf(const Pickle& pickle, std::uint32_t id, const Pickle::Call& call);
 
-/// Returns a nested tensor from a call with (buffer, sizes, strides, offsets). Its components must
-/// be contiguous: others throw Error(unsupported).
+/// Returns the nested tensor of a call with the arguments (buffer, sizes, strides, offsets). Throws
+/// Error(unsupported) unless its components are contiguous and stored in order without gaps.
 Leaf nested_tensor(const Pickle& pickle, Tensors& tensors, const Pickle::Call& call);
 
 }  // namespace tenfold::detail::formats::torch_file

@@ -1,5 +1,6 @@
-// Files of torch.save: an archive (archive.hpp) of storages and of a pickle that is parsed as data
-// (tree.hpp), or the layout of torch before 1.6. write.cpp writes archives.
+// Reads files of torch.save. From torch 1.6 on, such a file is a zip archive (archive.hpp) of a
+// pickle and storages; earlier versions wrote another layout. The pickle is parsed as data
+// (tree.hpp), never executed. write.cpp writes archives.
 
 #include <algorithm>
 #include <array>
@@ -195,8 +196,8 @@ std::vector<LegacyExtent> extents_of(const os::File& file, const Pickle& object,
   return extents;
 }
 
-/// True if a file with these first bytes has the layout of torch before 1.6: it starts with a
-/// pickle of its magic number, usually with protocol 2.
+/// True if `head`, the first bytes of a file, is from the layout of torch before 1.6, which starts
+/// with a pickle of a magic number. Accepts pickle protocols 2 to 5; torch uses 2 by default.
 bool is_legacy_head(std::string_view head) noexcept {
   constexpr std::string_view kMagic("\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e", 13);
   constexpr char kFrame = '\x95';  // with a size of 8 bytes, from protocol 4 on
@@ -206,10 +207,11 @@ bool is_legacy_head(std::string_view head) noexcept {
   return head.starts_with(kMagic);
 }
 
-/// Opens a file of the layout before torch 1.6. It starts with pickles: a magic number, the number
-/// 1001, a dict about the machine, the object and a list of storage keys. For each key, a count in
-/// 8 bytes and that many elements follow. Storages are unaligned, so each is copied when it is
-/// first mapped. Throws Error(corrupt) and Error(unsupported).
+/// Opens a file in the layout of torch before 1.6. The file starts with five pickles: a magic
+/// number, the protocol number 1001, a dict that describes the machine, the saved object, and a
+/// list of storage keys. Then each storage follows: the number of its elements in 8 bytes, and the
+/// elements. Storages are unaligned, so each is copied when it is first mapped. Throws
+/// Error(corrupt) and Error(unsupported).
 TensorDict open_legacy(os::File file) {
   const base::Where where = file.display();
   const Buffer front = os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
@@ -233,8 +235,8 @@ constexpr std::array<std::string_view, 3> kSuffixes = {".pt", ".pth", ".bin"};
 constexpr std::string_view kTarMagic = "ustar";
 constexpr std::size_t kTarMagicOffset = 257;
 
-/// The storages of an archive: slices of one mapping of it, or copies of records that are deflated
-/// or unaligned.
+/// The storages of an archive: slices of one mapping of the archive, or copies of records that are
+/// deflated or unaligned.
 class ArchiveStorages final : public Storages {
  public:
   ArchiveStorages(FilePart file, Archive archive)
@@ -242,7 +244,7 @@ class ArchiveStorages final : public Storages {
 
   const FilePart& part() const noexcept { return zip_.part(); }
   codecs::ZipInput input() const { return zip_.input(); }
-  /// Names and sizes, and offsets of entries once local headers are read.
+  /// The directory of the archive. The offsets of its entries are set by read_local_headers().
   const Archive& archive() const noexcept { return archive_; }
   /// Reads the local headers once, when they are first needed. Throws Error(corrupt).
   void read_local_headers() {
@@ -263,7 +265,7 @@ class ArchiveStorages final : public Storages {
     read_local_headers();
     const codecs::ZipEntry& found = entry(storage);
     if (found.size_bytes == 0) return {};
-    // torch aligns records to 64 bytes from the start of the archive. Other tools do not.
+    // torch aligns records to 64 bytes. Other tools do not, so their records may have to be copied.
     if (zip_.can_map(found)) return zip_.map(found.data_offset, found.size_bytes);
     return zip_.copy(storage, [&] { return copy_of(found); });
   }
@@ -281,8 +283,8 @@ class ArchiveStorages final : public Storages {
     const StorageRange& range = range_of(leaf);
     StoredRange stored = StoredRange::in(info_, range.begin, range.size_bytes);
     if (stored == StoredRange{}) return stored;
-    // The bytes of a deflated record have no offset in the file, so the offset of the record's
-    // header identifies the record.
+    // The bytes of a deflated record have no offset in the file. So the record is identified by the
+    // offset of its header.
     stored.part = part().begin + entry(range.storage).header_offset;
     return stored;
   }
@@ -330,7 +332,8 @@ std::string head_of(const FilePart& part, std::uint64_t size_bytes) {
   return head;
 }
 
-/// Throws unless the file starts like a zip archive. The message names other known layouts.
+/// Throws unless the file starts like a zip archive. If the layout is another known one, the
+/// message names it.
 void refuse_other_layouts(const FilePart& file) {
   const std::string head = head_of(file, kTarMagicOffset + kTarMagic.size());
   const auto refuse = [&](ErrorCode code) {
@@ -341,8 +344,8 @@ void refuse_other_layouts(const FilePart& file) {
   if (head.empty()) throw refuse(ErrorCode::corrupt).found("an empty file");
   if (head.size() > kTarMagicOffset && head.substr(kTarMagicOffset) == kTarMagic) {
     throw refuse(ErrorCode::unsupported)
-        .found("the tar layout before torch 0.1.10")
-        .remedy("save it again with a later version of torch");
+        .found("the tar layout of torch before 0.1.10")
+        .remedy("load it with a later version of torch and save it again");
   }
   if (head[0] == '\x80') {
     throw refuse(ErrorCode::unsupported).found("a plain pickle, which is not executed");
@@ -353,7 +356,7 @@ void refuse_other_layouts(const FilePart& file) {
   }
 }
 
-/// `directory`: the central headers, if they were read already.
+/// Opens an archive. `directory`: its central headers, if the caller has already read them.
 std::shared_ptr<ArchiveStorages> open_archive(
     FilePart file, std::optional<codecs::ZipDirectory> directory = std::nullopt) {
   refuse_other_layouts(file);
@@ -361,7 +364,8 @@ std::shared_ptr<ArchiveStorages> open_archive(
   return std::make_shared<ArchiveStorages>(std::move(file), std::move(archive));
 }
 
-/// Calls `build` with the graph of `data.pkl`. The strings of the graph are valid during the call.
+/// Returns build(graph), with the graph of `data.pkl`, whose strings are valid only during the
+/// call.
 template <class Build>
 auto with_graph(const ArchiveStorages& storages, const Build& build) {
   const std::vector<std::byte> bytes = read_pickle(storages.input(), storages.archive());
@@ -372,7 +376,8 @@ auto with_graph(const ArchiveStorages& storages, const Build& build) {
 /// From this number of entries on, another thread reads local headers while the tree is built.
 constexpr std::size_t kMinEntriesOfTwoThreads = 1000;
 
-/// Returns the result of `build`. The local headers are read and checked before it returns.
+/// Calls build(), and reads and checks the local headers, concurrently if there are many. Returns
+/// the result of build().
 template <class Build>
 auto with_local_headers(ArchiveStorages& storages, const Build& build) {
   const bool is_large = storages.archive().directory.entries.size() >= kMinEntriesOfTwoThreads;
@@ -390,7 +395,7 @@ auto with_local_headers(ArchiveStorages& storages, const Build& build) {
       (i == 0 ? error_of_build : error_of_headers) = std::current_exception();
     }
   });
-  // If the archive is damaged, that error is more informative than those of `build`.
+  // In a damaged archive both may fail. The error of the headers is the more informative one.
   if (error_of_headers) std::rethrow_exception(error_of_headers);
   if (error_of_build) std::rethrow_exception(error_of_build);
   return *std::move(built);
@@ -461,9 +466,10 @@ void verify_archive(VerifyReport& report, const VerifyRequest& request, Progress
   if (report.problems.empty()) count_leaves(report, tree_of(storages));
 }
 
-/// Checks the archive's structure, and the CRC-32 of every record that the request does not skip.
-/// If no problem was found, also checks that the pickle gives a tree whose tensors fit their
-/// storages. The layout before torch 1.6 has no checksums: only its tree is checked.
+/// Checks the structure of the archive, and the CRC-32 of every record that the request does not
+/// skip. If no problem was found, also checks that a tree can be built from the pickle and that its
+/// tensors fit their storages. In the layout of torch before 1.6, which has no checksums, checks
+/// only the tree.
 VerifyReport verify(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   const FileHead head(path);

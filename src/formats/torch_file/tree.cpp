@@ -400,7 +400,8 @@ using codecs::PickleNode;
 
 namespace {
 
-/// Returns the name of a type that pickles create without a call; empty for other nodes.
+/// Returns the Python type of a kind of nodes that pickles create without a call; empty for other
+/// kinds.
 std::string_view class_of(PickleKind kind) {
   switch (kind) {
     using enum PickleKind;
@@ -604,8 +605,8 @@ void check_factory(const Pickle& pickle, std::uint32_t id) {
       .found(pickle.describe(id));
 }
 
-// Objects that a pickle would create by unknown calls, and unsupported values of known types:
-// described, never called.
+// Opaque nodes. They describe objects that a pickle creates by calls of unknown functions, and
+// unsupported values of known types. Nothing is called.
 
 using codecs::PickleChange;
 using codecs::PickleKind;
@@ -613,7 +614,7 @@ using codecs::PickleNode;
 
 namespace {
 
-/// Returns why a tensor on the meta device is not supported; empty for another class.
+/// Returns why a tensor on the meta device cannot be read; empty for another class.
 std::string problem_of(std::string_view class_name) {
   const std::string found = "found " + base::quote(std::string(class_name));
   if (class_name == kMetaTensor) {
@@ -625,7 +626,7 @@ std::string problem_of(std::string_view class_name) {
 }  // namespace
 
 Node::Slot TreeBuilder::unreadable(std::uint32_t id, const Error& error) {
-  // The opaque node names the file and the key, so its problem omits them.
+  // The problem omits the file and the key, because messages about the node name them anyway.
   const std::string outer = pickle_.subject() + ": ";
   const bool has_inner = error.part().starts_with(outer);
   std::string problem =

@@ -9,18 +9,19 @@
 
 namespace tenfold::detail::formats::torch_file {
 
-/// Returns the extended scalar that a call creates: bytes, bytearray, complex, torch.Size,
-/// torch.device or a layout. Returns nullopt for another call, and for bytes or a bytearray of
-/// other arguments, such as bytearray(5). Throws Error(corrupt) for other invalid arguments, and
-/// Error(unsupported) for a torch.Size of more than 64 lengths.
+/// Returns the extended scalar that call `id` creates: bytes, bytearray, complex, torch.Size,
+/// torch.device or a layout. Returns nullopt for another call, and for arguments of bytes or
+/// bytearray that are not supported, such as bytearray(5). Throws Error(corrupt) for other invalid
+/// arguments, and Error(unsupported) for a torch.Size of more than 64 lengths.
 std::optional<Value::Special> special_value(const Pickle& pickle, std::uint32_t id,
                                             const Pickle::Call& call);
 
-/// True for builtins.<name>, with the module name of Python 3 or Python 2.
+/// True for a call of the builtin `name`, in the module "builtins" of Python 3 or "__builtin__" of
+/// Python 2.
 bool is_builtin(const Pickle::Call& call, std::string_view name);
 
-/// Checks the default factory of a defaultdict, which is dropped. Throws Error(unsupported) unless
-/// it is None or a known class of Python without side effects.
+/// Checks the default factory of a defaultdict; the tree does not keep it. Throws
+/// Error(unsupported) unless the factory is None or a known class of Python without side effects.
 void check_factory(const Pickle& pickle, std::uint32_t id);
 
 }  // namespace tenfold::detail::formats::torch_file

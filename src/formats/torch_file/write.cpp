@@ -76,8 +76,8 @@ struct StorageLayout {
   Leaf bytes;  ///< written unchanged
   /// If not `untyped`: the dtype of the typed storage class, and of all tensors in the storage.
   DType dtype = DType::uint8;
-  /// Bytes without a dtype: torch has no typed class for some dtypes, or tensors of several dtypes
-  /// share the storage.
+  /// True for an UntypedStorage: torch has no typed class for the dtype, or tensors of several
+  /// dtypes share the storage.
   bool untyped = false;
 };
 
@@ -125,7 +125,7 @@ class Planner {
     find_groups();
     std::vector<std::optional<std::size_t>> storages(groups_.size());
     plan_.tensors.resize(leaves_.size());
-    // In the order of the leaves, so that storages get the same numbers as in torch.
+    // Number storages in the order of the leaves that use them, as torch does.
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
       std::optional<std::size_t>& storage = storages[group_of_[i]];
       if (!storage) storage = add_storage(groups_[group_of_[i]]);
@@ -135,7 +135,7 @@ class Planner {
   }
 
  private:
-  /// Leaves that share a storage. If they are in memory, `extent` is that of the storage.
+  /// Leaves that share a storage. If they are in memory, `extent` covers the memory of all of them.
   struct Group {
     std::vector<std::size_t> leaves;
     Extent extent;
@@ -252,10 +252,11 @@ class Planner {
 
 /// Assigns tensors to storages. As in torch.save, tensors with overlapping memory share one storage
 /// and keep their strides, so that aliases and views are preserved. Unlike in torch.save, views of
-/// one tensor that do not overlap get separate storages. A single tensor, or several identical
-/// ones, are stored unchanged, or contiguously if that takes less space. A tensor whose offset in
-/// the shared storage is no multiple of its itemsize gets a separate storage. Leaves on disk share
-/// a storage if they have the same bytes. Reads no tensor.
+/// one tensor that do not overlap get separate storages. If all tensors of a storage have the same
+/// memory, dtype, shape and strides, they are stored contiguously if that takes less space. A
+/// tensor whose offset in the shared storage is no multiple of its itemsize gets a separate
+/// storage. Leaves on disk share a storage if they are the same byte range of a file. Does not read
+/// the elements of any tensor.
 FileLayout lay_out_file(std::span<const Leaf> leaves) { return Planner(leaves).run(); }
 
 constexpr std::string_view kTorchDot = "torch.";
@@ -354,7 +355,8 @@ class Pickler {
     leave();
   }
 
-  /// Writes the attribute that a module's state_dict() attaches to its dict.
+  /// Writes `_metadata`, the attribute that torch's Module.state_dict() sets on the dict that it
+  /// returns.
   void module_versions(const Value& versions) {
     to_.begin_dict();
     to_.known_text("_metadata");
@@ -410,7 +412,8 @@ class Pickler {
     }
   }
 
-  /// Writes the key `name` of a dict. `of`: a NodeInfo or a Value::Object.
+  /// Writes the key `name` of the dict `of`, a NodeInfo or a Value::Object, which knows the types
+  /// of its keys.
   template <class Dict>
   void key(const std::string& name, const Dict& of) {
     if (of.int_keys) return integer(name);
@@ -435,7 +438,7 @@ class Pickler {
   }
 
   void text(const std::string& text) {
-    // A pickle could contain lone surrogates, but the reader does not convert them to a string.
+    // A pickle may contain lone surrogates, but build_tree() does not read such a string as a str.
     if (text.size() > kMaxTextBytes || !base::is_utf8(text)) {
       throw refuse()
           .problem("a string cannot be stored")
@@ -546,8 +549,8 @@ class Pickler {
     to_.global("torch", text.substr(kTorchDot.size()));
   }
 
-  /// Writes bytes as a string in Latin-1, as Python does in protocol 2, which has no opcode for
-  /// bytes.
+  /// Writes a call that encodes a string in Latin-1, as Python pickles bytes in protocol 2, which
+  /// has no opcode for bytes.
   void latin1_bytes(const std::string& bytes) {
     std::string encoded;
     for (const char byte : bytes) {
@@ -561,7 +564,8 @@ class Pickler {
     });
   }
 
-  /// Writes the next leaf: a call of torch's function that creates a tensor from a storage.
+  /// Writes the next leaf, as a call of the function with which torch creates a tensor from a
+  /// storage.
   void tensor() {
     const Leaf& leaf = leaves_[next_leaf_];
     const TensorLayout& tensor = layout_.tensors[next_leaf_++];
@@ -627,12 +631,12 @@ class Pickler {
   std::size_t depth_ = 0;
 };
 
-/// Converts dict, OrderedDict, list, tuple and JSON values to the same types in Python, a
-/// TensorDict and a tensorclass to a dict, a lazy stack to a list. Throws Error(unsupported),
-/// naming the key, for opaque objects, nested and jagged tensors, and frozensets. Also throws it
-/// for integers of more than 255 bytes, strings that are not UTF-8 or have 4 GiB or more, dtypes
-/// and quantization schemes that torch does not have, and nesting beyond the limit of readers.
-/// Reads no tensor.
+/// Plans the archive of a tree. A TensorDict and a tensorclass are stored as a dict, a lazy stack
+/// as a list; dict, OrderedDict, list, tuple and JSON values keep their types. Throws
+/// Error(unsupported), naming the key, for opaque objects, nested and jagged tensors, frozensets,
+/// integers of more than 255 bytes, strings that are not UTF-8 or have 4 GiB or more, dtypes and
+/// quantization schemes that torch does not have, and nesting deeper than kMaxDepth. Does not read
+/// the elements of any tensor.
 Plan make_plan(const TensorDict& tree) { return make_object_plan(bare_value(tree)); }
 
 Plan make_object_plan(const TensorDict::Item& item) {
@@ -648,8 +652,9 @@ Plan make_object_plan(const TensorDict::Item& item) {
 
 constexpr std::uint32_t kAlignment = 64;  // same as torch
 
-/// Returns the name of the folder of all records: the stem of the file's name, as in torch, if it
-/// is plain ASCII and valid, else "archive".
+/// Returns the name of the folder that contains all records of the archive: the stem of the file
+/// name, as in torch, or "archive" if the stem has other than printable ASCII characters or is not
+/// a valid name in a zip archive.
 std::string root_of(const Path& path) {
   const std::string stem = path.stem().string();
   const bool is_plain = std::ranges::all_of(stem, [](char c) { return c >= ' ' && c <= '~'; });

@@ -6,14 +6,15 @@
 
 namespace tenfold::detail::formats::torch_file {
 
-/// Throws Error(unsupported), naming the key, for an entry that write_tree() refuses. Throws
-/// Error(invalid_argument) like tree_notes_of().
+/// Throws Error(unsupported), naming the key, for an entry that write_tree() cannot store, and the
+/// errors of tree_notes_of().
 void check_tree(const TensorDict& tree);
 
-/// Creates or replaces the file at `path`. It is an archive that torch.load(weights_only=True)
-/// reads, mapped or not: data.pkl, byteorder, data/0 ..., version. Each is stored, aligned to 64
-/// bytes, with its CRC-32. A record `.format_version` is omitted: with it, torch would assume its
-/// own order of headers. With request.notes, the record tenfold.json (tree_notes.hpp) is added for
+/// Creates or replaces the file at `path`. The file is an archive that
+/// torch.load(weights_only=True) reads, with or without mmap=True. Its records are data.pkl,
+/// byteorder, data/0 ... and version, each uncompressed, aligned to 64 bytes, and with its CRC-32.
+/// The record `.format_version` is omitted: if it existed, torch would assume the order of headers
+/// that torch itself writes. With request.notes, the record tenfold.json (tree_notes.hpp) stores
 /// what a pickle of dicts and lists cannot express.
 void write_tree(const TensorDict& tree, const Path& path, const WriteRequest& request);
 
