@@ -8,7 +8,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 
-// Checks of entries that most formats share. `refuse()` returns the error of the entry.
+// Checks of entries that most formats share. `refuse()` returns an error that names the entry.
 
 namespace tenfold::detail::formats {
 
