@@ -199,7 +199,8 @@ Sibling Sibling::take(os::Directory& parent, const std::string& target_name) {
   throw Error::io(EBUSY, parent.display_of(target_name))
       .problem("too many concurrent writers")
       .expected("at most ", kMaxSiblings)
-      .remedy("if no save is running, remove ", sibling_name(target_name, 0), " and similar files");
+      .remedy("if no save is running, remove ", sibling_name(target_name, 0),
+              " and the files whose names differ from this only in the number");
 }
 
 FileReplacement::FileReplacement(const Path& path, std::uint64_t new_bytes, OldFile old_file)

@@ -78,8 +78,9 @@ os::File create_like(os::Directory& folder, const std::string& name,
 /// Whether a save locks the file that it replaces.
 enum class OldFile : std::uint8_t {
   unlocked,  ///< no: for files that are never opened in "r+"
-  /// Yes, until the save ends, unless this user may not open the file. The save throws Error(io)
-  /// (EBUSY) if the file is open in "r+" or if another save has locked it.
+  /// Yes, until the save ends, unless this user may not open the file or the file system has no
+  /// locks. The save throws Error(io) (EBUSY) if the file is open in "r+" or if another save has
+  /// locked it.
   exclusive,
 };
 

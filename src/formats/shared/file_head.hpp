@@ -48,7 +48,8 @@ class FileHead {
   /// The central headers of a zip archive. Null for files that do not begin with a local header,
   /// and for damaged or unsupported archives.
   const codecs::ZipDirectory* zip_directory() const;
-  /// Moves the directory to the caller. Empty unless zip_directory() returned one before.
+  /// Moves the result of zip_directory() to the caller. Empty if zip_directory() was not called
+  /// before or returned null.
   std::optional<codecs::ZipDirectory> take_zip_directory() const;
 
  private:

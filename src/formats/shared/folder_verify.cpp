@@ -121,7 +121,7 @@ class ChecksumVerifier {
       if (line.box && expected_size(line) != tensor.size_bytes) {
         add(base::corrupt({file.display(), "boxes"})
                 .expected("boxes of one array of ", tensor.size_bytes, " bytes")
-                .found("one of ", expected_size(line), " bytes")
+                .found("a box of an array of ", expected_size(line), " bytes")
                 .remedy("another tool may have changed the checksums"),
             file.display());
         return std::nullopt;

@@ -27,7 +27,7 @@ class Progress {
   std::uint64_t done_bytes() const noexcept { return done_bytes_.load(std::memory_order_relaxed); }
 
  private:
-  /// The total to report: not less than `done` bytes, if the estimate was too small.
+  /// Returns the total to report: `done` if the estimate was smaller, 0 if the total is unknown.
   std::uint64_t reported_total(std::uint64_t done) const noexcept;
 
   Monitor* monitor_;

@@ -31,8 +31,8 @@ void require_dense(const Leaf& leaf, const Refuse& refuse) {
   if (!leaf.is_nested()) return;
   throw refuse()
       .problem("a nested tensor cannot be stored")
-      .expected("a dense one")
-      .found("one of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components")
+      .expected("a dense tensor")
+      .found("a nested tensor of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components")
       .remedy("save as a folder, which supports it");
 }
 
