@@ -29,10 +29,10 @@ namespace {
 
 /// Maximum number of attempts of an operation that races with other writers.
 constexpr int kMaxAttempts = 100;
-/// Files below this size are freed by the calling thread: starting a thread takes as long.
+/// The calling thread itself frees the space of smaller files: starting a thread takes as long.
 constexpr std::uint64_t kSlowlyFreedBytes = std::uint64_t{4} << 20;
-/// Mode of a new version until the permissions of the old one are copied: other users must not read
-/// a private file in between.
+/// Mode bits that a new version may have before the permissions of the old one are copied, so that
+/// other users cannot read a private file in the meantime.
 constexpr std::uint32_t kOwnerOnly = 0700;
 constexpr std::uint32_t kAllUsers = 0777;  // before the umask
 
@@ -44,7 +44,7 @@ std::string lease_name(const std::string& hidden) { return hidden + ".lease"; }
 
 std::string replaced_name(const std::string& name) { return hidden_name(name, "old"); }
 
-/// True if `opened` is still the file or folder with that name: it was not replaced since it was
+/// True if `name` still refers to `opened`: the file or folder was not replaced after it was
 /// opened.
 template <class Opened>
 bool is_still_named(const os::Directory& parent, const std::string& name, const Opened& opened) {
@@ -52,8 +52,8 @@ bool is_still_named(const os::Directory& parent, const std::string& name, const 
   return now && now->same_file(opened.info());
 }
 
-/// Removes the leftovers of a dead writer. Returns false if they cannot be removed, for example
-/// because they belong to another user. The caller holds the lease of `name`.
+/// Removes the file or folder `name` that a writer left. Returns false if it cannot be removed, for
+/// example because it belongs to another user. The caller must hold the lease of `name`.
 bool remove_leftover(os::Directory& parent, const std::string& name) {
   const auto found = parent.entry_info(name);
   if (!found) return true;
@@ -68,8 +68,8 @@ bool remove_leftover(os::Directory& parent, const std::string& name) {
   return true;
 }
 
-/// Removes what dead writers left in higher slots, until two slots in a row are empty. Files that
-/// cannot be removed do not fail this save; the next one tries again.
+/// Removes what dead writers left in the slots above `taken`, until two slots in a row are empty.
+/// The save does not fail if files cannot be removed; the next save tries again.
 void clear_later_slots(os::Directory& parent, const std::string& target_name, int taken) {
   constexpr int kMaxEmpty = 2;
   int num_empty = 0;
@@ -128,8 +128,8 @@ std::optional<os::Directory> lock_folder(const os::Directory& parent, const std:
   throw_in_use(parent.display_of(name), "folder");
 }
 
-/// Removes the folder that was renamed aside. If it cannot be removed (FUSE and NFS keep the names
-/// of open files), it moves to a slot, and a later save removes it.
+/// Removes the folder `aside`, if it exists. If it cannot be removed (FUSE and NFS keep the names
+/// of open files), renames it to the name of a free slot, and a later save removes it.
 void remove_replaced(os::Directory& parent, const std::string& aside, const std::string& name) {
   if (remove_leftover(parent, aside)) return;
   Sibling later = Sibling::take(parent, name);
@@ -137,13 +137,13 @@ void remove_replaced(os::Directory& parent, const std::string& aside, const std:
   later.keep();
 }
 
-/// Renames `.<name>.tenfold-old` back if `name` is missing, or removes it if the replacement was
-/// completed. Returns true if it was renamed back.
+/// Handles a folder `.<name>.tenfold-old` that a crashed writer left. Renames it back to `name` and
+/// returns true if `name` is missing. Otherwise the replacement was completed: removes the folder.
 bool finish_replacement(os::Directory& parent, const std::string& name) {
   const std::string aside = replaced_name(name);
   const auto found = parent.entry_info(aside);
   if (!found || !found->is_directory) return false;
-  // If the lease is taken, the writer is alive: between its two renames, or removing the folder.
+  // If the lease is held, the writer is alive: it is between its two renames or removes the folder.
   const auto lease = os::Lease::try_acquire(parent, lease_name(aside));
   if (!lease || !parent.entry_info(aside)) return false;
   if (parent.rename_if_absent(aside, name)) return true;
@@ -199,7 +199,8 @@ Sibling Sibling::take(os::Directory& parent, const std::string& target_name) {
   throw Error::io(EBUSY, parent.display_of(target_name))
       .problem("too many concurrent writers")
       .expected("at most ", kMaxSiblings)
-      .remedy("if no save is running, remove ", sibling_name(target_name, 0), " and similar files");
+      .remedy("if no save is running, remove ", sibling_name(target_name, 0),
+              " and the files whose names differ from this only in the number");
 }
 
 FileReplacement::FileReplacement(const Path& path, std::uint64_t new_bytes, OldFile old_file)
@@ -233,7 +234,7 @@ std::optional<os::FileInfo> FileReplacement::require_regular() const {
       .found("a special file");
 }
 
-/// Takes the lock of the old file, if requested, until the end of the save.
+/// Locks the old file until the end of the save, if OldFile::exclusive was requested.
 void FileReplacement::lock_old() {
   if (old_file_ != OldFile::exclusive) return;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
@@ -247,8 +248,8 @@ void FileReplacement::lock_old() {
       try {
         old_ = os::File::try_open_read_at(parent_, name_);
       } catch (const Error& of_read) {
-        // Without permission to open the file, save without its lock. After any other failure, for
-        // example without free descriptors, it is unknown whether another handle has it open.
+        // Without permission to open the file, save without locking it. After any other failure,
+        // for example if no descriptor is free, fail: another handle may have the file open.
         const int code = of_read.system_errno();
         if (code == EACCES || code == EPERM) return;
         throw;
@@ -306,7 +307,7 @@ void FileReplacement::call_use_old(const UseOld& use_old, const os::File& old) {
   try {
     if (use_old && old.valid()) use_old(old);
   } catch (const Error&) {
-    // The old file may be damaged, which must not fail the save.
+    // A damaged old file must not make the save fail.
   }
 }
 
@@ -361,7 +362,7 @@ std::vector<std::string> foreign_at(const Path& path, const FindForeign& find_fo
   if (!os::exists(path)) return {};
   const Path target = os::resolve_link(path);
   if (!os::exists(target) || !os::file_info(target).is_directory) return {};
-  // A concurrent save may replace and remove this folder while it is listed.
+  // A concurrent save may replace and remove this folder while `find_foreign` lists it.
   return os::read_unreplaced(target, [&] { return find_foreign(os::Directory::open(target)); });
 }
 
@@ -422,9 +423,9 @@ bool FolderReplacement::rename_if_absent(bool durable) {
   return true;
 }
 
-/// Publishes the folder if nothing is at the path, and returns true. Otherwise makes `old_` the
-/// folder there, which another process may have removed, created or, on a file system without
-/// locks, replaced since the save began.
+/// Publishes the folder and returns true if nothing is at the path. Otherwise sets `old_` to the
+/// folder at the path, and locks it. Since the save began, another process may have removed or
+/// created that folder or, on a file system without locks, replaced it.
 bool FolderReplacement::rename_or_lock(bool durable) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     if (old_.valid() && is_still_named(parent_, name_, old_)) return false;
@@ -473,7 +474,7 @@ std::string FolderReplacement::replace_by_renames(bool durable) {
     if (durable) parent_.sync();
     parent_.rename(sibling_->name(), name_);
   } catch (...) {
-    // The lease is held, so no other process has renamed it back.
+    // No other process has renamed the old folder back, because this one holds its lease.
     parent_.rename(aside, name_);
     throw;
   }

@@ -19,15 +19,15 @@ namespace tenfold::detail::formats {
 /// Maximum number of concurrent writers of one target.
 inline constexpr int kMaxSiblings = 64;
 
-/// A hidden name next to a target, `.<name>.tenfold-<slot>`, for exclusive use by the holder of the
-/// lease `.<name>.tenfold-<slot>.lease`. Taking a name removes the leftovers of a dead writer, so
-/// the next save removes those of a crash. The destructor removes the file or folder with this
-/// name, unless keep() was called or the lease is lost. `parent` must outlive this object.
+/// A hidden name next to a target, `.<name>.tenfold-<slot>`. Only the holder of the lease
+/// `.<name>.tenfold-<slot>.lease` may use this name. take() removes files and folders that crashed
+/// writers left under such names. The destructor removes the file or folder with this name, unless
+/// keep() was called or the lease is lost. `parent` must outlive this object.
 class Sibling {
  public:
-  /// Takes the first free slot whose leftovers can be removed, and removes them. Also removes those
-  /// in later slots, up to two consecutive empty ones. Throws Error(io): EBUSY if no slot can be
-  /// taken.
+  /// Takes the first slot that has no live writer and whose leftovers can be removed, and removes
+  /// them. Also removes leftovers in later slots, until two consecutive slots are empty. Throws
+  /// Error(io) (EBUSY) if no slot can be taken.
   static Sibling take(os::Directory& parent, const std::string& target_name);
   Sibling(Sibling&& other) noexcept
       : parent_(other.parent_),
@@ -42,7 +42,7 @@ class Sibling {
   int slot() const noexcept { return slot_; }
   /// False in a forked child, and if another process took over the lease.
   bool is_ours() const { return lease_.is_held(); }
-  /// Call after the commit point: from then on the destructor removes nothing with this name.
+  /// Call after the commit point: the destructor then no longer removes the file or folder.
   void keep() noexcept { is_temporary_ = false; }
   /// Does now what the destructor does.
   void release() noexcept;
@@ -58,7 +58,7 @@ class Sibling {
   bool is_temporary_ = true;
 };
 
-/// Takes the lease of one slot of a target. Returns nullopt if the slot's writer is alive, or if
+/// Takes the lease of one slot of a target. Returns nullopt if a live writer holds the lease, or if
 /// the lease of a dead writer cannot be removed.
 std::optional<os::Lease> try_lease_slot(const os::Directory& parent, const std::string& target_name,
                                         int slot);
@@ -66,43 +66,47 @@ std::optional<os::Lease> try_lease_slot(const os::Directory& parent, const std::
 /// The longest name of a file on Linux.
 inline constexpr std::size_t kMaxFileNameBytes = 255;
 
-/// `.<name>.tenfold-<suffix>`; a name that would become too long is replaced by its hash.
+/// Returns `.<name>.tenfold-<suffix>`. A hash replaces `<name>` if the result could exceed
+/// kMaxFileNameBytes.
 std::string hidden_name(const std::string& name, const std::string& suffix);
 
-/// Creates a file with the permissions of `old`, if given, and with its owner and group if this
-/// process may set them. At no time may another user read the file who may not read `old`.
+/// Creates a file. If `old` is given, the new file gets its permissions, and its owner and group if
+/// this process may set them. At no time can a user who may not read `old` read the new file.
 os::File create_like(os::Directory& folder, const std::string& name,
                      const std::optional<os::FileInfo>& old);
 
 /// Whether a save locks the file that it replaces.
 enum class OldFile : std::uint8_t {
-  unlocked,  ///< no: for files that are not opened in "r+"
-  /// Yes, for the whole save, unless this user may not open it. Error(io) (EBUSY) if the file is
-  /// open in "r+" or in another such save.
+  unlocked,  ///< no: for files that are never opened in "r+"
+  /// Yes, until the save ends, unless this user may not open the file or the file system has no
+  /// locks. The save throws Error(io) (EBUSY) if the file is open in "r+" or if another save has
+  /// locked it.
   exclusive,
 };
 
 /// Atomically replaces one file: at every moment its path has the complete old or new content.
 ///
-///   1. Takes a Sibling, and creates it with the permissions and the owner of the old file.
+///   1. Takes a Sibling, and creates a file with its name. The file gets the permissions of the old
+///      file, and its owner if this process may set it.
 ///   2. The caller writes it through file().
-///   3. publish(): sync of the new file (if durable); close; exchange with the old name (or rename,
-///      if there is none or the file system cannot exchange); sync of the parent (if durable);
-///      removal of the old file. The space of a large one is freed in the background.
+///   3. publish(): sync of the new file (if durable); close; exchange of the two names (or rename,
+///      if there is no old file or the file system cannot exchange names); sync of the parent (if
+///      durable); removal of the old file. The space of a large file is freed in the background.
 ///
-/// The exchange or rename is the commit point: errors after it are warnings, except for the sync.
-/// Readers that mapped the old file keep its bytes. Without publish() the destructor removes the
-/// sibling. A plain rename over the old file is avoided, because ext4 flushes the new file first
-/// (auto_da_alloc). Creates missing folders above `path`.
+/// The exchange or rename is the commit point: later errors become warnings, except that a failed
+/// sync throws. A process that mapped the old file still sees the old bytes. Without publish() the
+/// destructor removes the new file. A plain rename over the old file is avoided where possible,
+/// because ext4 flushes the new file first (auto_da_alloc). Creates missing folders above `path`.
 class FileReplacement {
  public:
   using UseOld = std::function<void(const os::File&)>;
 
-  /// `new_bytes`: lower bound of the size of the new file, which needs space in addition to the old
-  /// one; checked by os::require_free_space(). Links are followed. Throws Error(io) if the new file
-  /// cannot fit (ENOSPC), if the parent folder does not allow new files, if `path` is a folder
-  /// (EISDIR), or if no Sibling is free or an exclusive lock is not available (EBUSY). Throws
-  /// Error(invalid_argument) if `path` is a special file or does not end with a name.
+  /// `new_bytes`: a lower bound of the size of the new file, for os::require_free_space(): the file
+  /// system must have room for the old and the new file. Follows a symbolic link at `path`. Throws
+  /// Error(io) if the new file cannot fit (ENOSPC), if the parent folder does not allow new files,
+  /// if `path` is a folder (EISDIR), or if no Sibling is free or the old file cannot be locked as
+  /// `old_file` requests (EBUSY). Throws Error(invalid_argument) if `path` is a special file or
+  /// does not end with a name.
   FileReplacement(const Path& path, std::uint64_t new_bytes, OldFile old_file = OldFile::unlocked);
   FileReplacement(const FileReplacement&) = delete;
   FileReplacement& operator=(const FileReplacement&) = delete;
@@ -116,10 +120,11 @@ class FileReplacement {
   bool is_ours() const { return sibling_->is_ours(); }
   /// The slot, held during the lifetime of this object.
   int slot() const noexcept { return sibling_->slot(); }
-  /// Closes file() and publishes it. Throws Error(io) (EBUSY), with the old file in place, if this
-  /// writer no longer holds its Sibling, or cannot lock a file that another writer published.
-  /// Before the replaced file is removed, passes it to `use_old`, if it is readable; another writer
-  /// may have published that file since the save began. Ignores an Error of `use_old`.
+  /// Closes file() and publishes it. Throws Error(io) (EBUSY), and leaves the old file in place, if
+  /// this writer no longer holds its Sibling, or if another writer published a file since this save
+  /// began and that file cannot be locked. Before the replaced file is removed, passes it to
+  /// `use_old`, if it is readable. The replaced file may be the one that another writer published.
+  /// Ignores an Error that `use_old` throws.
   void publish(bool durable, const UseOld& use_old = {});
 
  private:
@@ -139,9 +144,9 @@ class FileReplacement {
 };
 
 /// Opens a file for shared mappings. Holds a shared lock while the file is open or mapped, so that
-/// no save with OldFile::exclusive replaces it. Throws Error(io) (EBUSY) during such a save,
-/// (EACCES) for a read-only file with several hard links. If the file system has no locks, saves
-/// are not prevented.
+/// no save with OldFile::exclusive replaces it. If the file system has no locks, such a save can
+/// replace it. Throws Error(io): EBUSY during such a save, EACCES for a read-only file with several
+/// hard links.
 os::File open_write_through(const Path& path);
 
 /// Returns the paths in a folder that do not belong to the saved tree, and so must not be removed
@@ -151,8 +156,8 @@ using FindForeign = std::function<std::vector<std::string>(const os::Directory&)
 /// The foreign files in the folder at `path`; none if there is no folder.
 std::vector<std::string> foreign_at(const Path& path, const FindForeign& find_foreign);
 
-/// Throws Error(invalid_argument) if a folder to be replaced has foreign files. `expected`: what
-/// may be replaced.
+/// Throws Error(invalid_argument) if `foreign` is not empty. `expected` is the part of the message
+/// that describes which folders a save may replace.
 void refuse_foreign(const Path& path, const std::vector<std::string>& foreign,
                     std::string_view expected);
 
@@ -160,8 +165,8 @@ void refuse_foreign(const Path& path, const std::vector<std::string>& foreign,
 /// caller fills folder() and syncs its files and sub-folders if the save is durable. publish()
 /// syncs the folder itself (if durable), exchanges it with the old one, syncs the parent (if
 /// durable) and removes the old tree. If the file system has locks, the old folder is locked
-/// exclusively throughout: Error(io) (EBUSY) if it is open for writing ("r+") or locked by another
-/// save.
+/// exclusively until the save ends. The save throws Error(io) (EBUSY) if the old folder is open for
+/// writing ("r+") or if another save has locked it.
 ///
 /// Where the file system cannot exchange, the old folder is renamed to `.<name>.tenfold-old`, and
 /// the new one to `<name>`. Between the renames, nothing is at the path. A crash there leaves the
@@ -169,10 +174,10 @@ void refuse_foreign(const Path& path, const std::vector<std::string>& foreign,
 class FolderReplacement {
  public:
   /// `new_bytes`: as for FileReplacement.
-  /// `find_foreign` is called with the old tree before it is removed: if it finds files, which were
-  /// added during the save, the old tree is kept under another name, with a warning. Throws
-  /// Error(io) (EACCES) for an old folder without write permission, (ENOTDIR) if `path` is not a
-  /// folder, (ENOSPC) if the new version cannot fit.
+  /// `find_foreign` is called with the old folder before it is removed. If it returns paths, these
+  /// files were added during the save: publish() then keeps the old folder under another name, and
+  /// warns. Throws Error(io): EACCES for an old folder without write permission, ENOTDIR if `path`
+  /// exists and is not a folder, ENOSPC if the new version cannot fit, EBUSY as above.
   FolderReplacement(const Path& path, std::uint64_t new_bytes, FindForeign find_foreign = {});
   FolderReplacement(const FolderReplacement&) = delete;
   FolderReplacement& operator=(const FolderReplacement&) = delete;
@@ -184,7 +189,7 @@ class FolderReplacement {
   /// The path to replace, without a link at its end.
   Path path() const { return parent_.display_of(name_); }
   void publish(bool durable);
-  /// Returns false, and replaces nothing, if something is at the path.
+  /// Like publish() if nothing is at the path. Otherwise returns false and replaces nothing.
   bool publish_if_absent(bool durable);
 
  private:
@@ -202,16 +207,17 @@ class FolderReplacement {
   os::Directory folder_;
 };
 
-/// Renames back a folder that a crashed replacement left as `.<name>.tenfold-old` (file systems
-/// without exchange). Called before a `path` that does not exist is opened or saved, and for the
-/// steps of a checkpoint directory. Returns true if it renamed a folder.
+/// If `path` does not exist, renames back the folder that a crashed replacement left as
+/// `.<name>.tenfold-old` (on file systems that cannot exchange names). Called before a `path` that
+/// does not exist is opened or saved, and for the steps of a checkpoint directory. Returns true if
+/// it renamed a folder.
 bool recover_folder(const Path& path);
 
-/// Throws Error(io) (EEXIST) if something is at `path`, or recover_folder() put it there, unless
-/// the caller's option `overwrite` is set.
+/// Unless `overwrite` is true, throws Error(io) (EEXIST) if something is at `path`, which may be a
+/// folder that recover_folder() has just renamed back.
 void refuse_existing(const Path& path, bool overwrite);
 
-/// Replaces the file at `path` by these bytes, with a FileReplacement.
+/// Creates or atomically replaces the file at `path`, with `bytes` as its content.
 void replace_file(const Path& path, std::string_view bytes, bool durable);
 
 }  // namespace tenfold::detail::formats

@@ -161,8 +161,8 @@ std::string manifest_text(const os::Directory& folder, std::string* where = null
   return file.read_all(kMaxManifestBytes);
 }
 
-/// True for a manifest of tenfold, which names its format in the first 64 bytes. Other tools also
-/// write files called `metadata.json`.
+/// True if the first 64 bytes contain the name of the format, as in every manifest that tenfold
+/// writes. Other tools also write files called `metadata.json`.
 bool is_manifest(std::string_view text) {
   return text.substr(0, 64).find(base::quote(kManifestFormat)) != std::string_view::npos;
 }

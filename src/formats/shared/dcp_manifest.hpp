@@ -26,10 +26,10 @@ namespace tenfold::detail::formats {
 //    "tree": {"model": {"entries": {"w": 0}}, "step": {"value": 7}},
 //    "notes": "...", "tree_notes": "...", "tenfold_xxh3": "<16 hexadecimal digits>"}
 //
-// A tensor has a name, a dtype, a shape and chunks. A chunk has the position of its file in
-// "files", offsets and sizes. In the tree a tensor is its position in "tensors". Notes are those of
-// core/notes/notes.hpp and tree_notes.hpp, as strings. The checksum is that of the document with
-// zeros for its digits.
+// A tensor is an array of name, dtype, shape and chunks. A chunk is an array of the position of its
+// file in "files", offsets and sizes. In "tree", a number is the position of a tensor in "tensors".
+// "notes" and "tree_notes" are documents of core/notes/notes.hpp and tree_notes.hpp, as strings.
+// "tenfold_xxh3" is the XXH3 of the document with zeros in place of its 16 digits.
 
 inline constexpr std::string_view kManifestName = "metadata.json";
 inline constexpr std::string_view kShardsLayout = "shards";
@@ -57,15 +57,17 @@ struct Manifest {
   std::string tree_notes;
 };
 
-/// Formats the manifest of a tree whose tensors, in the order of for_each_leaf, are `tensors`.
-/// Throws Error(invalid_argument) for strings that are not UTF-8 (lone surrogates are allowed) and
-/// like require_valid_info(), and Error(unsupported) for a tree that is nested too deep for JSON.
+/// Returns the text of the manifest of `tree`. `tensors` describes the tensors of `tree` in the
+/// order of for_each_leaf. Throws Error(invalid_argument) if a string is not UTF-8 (lone surrogates
+/// are allowed), the errors of require_valid_info(), and Error(unsupported) if the tree is nested
+/// too deeply for JSON.
 std::string write_manifest(const std::string& layout, const std::vector<std::string>& files,
                            bool has_checksums, const std::vector<ManifestTensor>& tensors,
                            const TensorDict& tree);
 
-/// True if the folder has a manifest of that layout; empty: of any layout. Reads only its first
-/// bytes, so the rest may be damaged. False if `metadata.json` is not a regular file.
+/// True if the folder has a manifest of `layout`, or of any layout if `layout` is empty. Reads only
+/// the first bytes of the manifest, so the rest may be damaged. False if `metadata.json` is not a
+/// regular file.
 bool has_manifest(const os::Directory& folder, std::string_view layout = {});
 
 /// Reads the manifest of a folder. Returns nullopt if the folder has no `metadata.json` that
@@ -79,8 +81,8 @@ std::optional<Manifest> read_manifest(const os::Directory& folder);
 TensorDict manifest_tree(const Manifest& manifest, const std::string& where,
                          const std::function<Leaf(std::size_t)>& leaf_of);
 
-/// Compares the manifest with its checksum, and adds a difference to the report. Does nothing if
-/// the folder has no manifest of tenfold.
+/// Compares the manifest with its checksum. Adds a problem to the report if they differ or the
+/// checksum is missing. Does nothing if the folder has no manifest of tenfold.
 void verify_manifest(const os::Directory& folder, VerifyReport& report);
 
 }  // namespace tenfold::detail::formats

@@ -16,8 +16,8 @@ void protect(os::File& file, os::FileInfo info) {
 }
 
 /// Opens the linked file under its new name, because the old name may belong to another file now.
-/// Returns an invalid File if it is not the saved file, or if this user may not read it or change
-/// its permissions.
+/// Returns an invalid File if size or modification time show that it is not the saved file, or if
+/// this user may not read it or change its permissions.
 os::File open_as_saved(const os::Directory& folder, const std::string& name,
                        const EarlierVersion& earlier, std::uint64_t size_bytes) {
   try {
@@ -27,7 +27,7 @@ os::File open_as_saved(const os::Directory& folder, const std::string& name,
     protect(file, info);
     return file;
   } catch (const Error& error) {
-    // Not a regular file, not readable, or owned by another user.
+    // The file is not regular, not readable, or owned by another user.
     const bool is_denied = error.system_errno() == EACCES || error.system_errno() == EPERM;
     if (error.code() != ErrorCode::corrupt && !is_denied) throw;
   }

@@ -8,20 +8,20 @@
 
 namespace tenfold::detail::formats {
 
-/// A saved version of the data that is about to be written. If a file of it is equal, by the
-/// checksums that were saved with it, it gets a second name (a hard link) instead of being written.
+/// An earlier saved version of the data that a save writes. If the saved checksums of a file equal
+/// those of the new data, the new version gets a hard link to that file instead of a new file.
 struct EarlierVersion {
-  os::Directory folder;       ///< the folder that contains it
-  std::string name;           ///< name of its file or folder in `folder`
+  os::Directory folder;       ///< the folder that contains this version
+  std::string name;           ///< name of the version's file or folder in `folder`
   std::int64_t saved_ns = 0;  ///< files with a later modification time are not used
   bool is_synced = false;     ///< its files are durable (fsynced)
 };
 
-/// Links the file `old_name` of `old_folder`, a part of `earlier`, as `name` in `folder`, and
-/// removes its write permission, because a write would change both versions. Returns the file.
-/// Returns an invalid File, and leaves `folder` as it was, if the old file is not a regular file of
-/// that size, was modified after it was saved, is gone, cannot be linked, or if this user may not
-/// read it or change its permissions. Reads no bytes.
+/// Creates the hard link `name` in `folder` to the file `old_name` of `old_folder`, which is a part
+/// of `earlier`. Removes the write permission of the file, because a write would change both
+/// versions. Returns the file. Returns an invalid File, and creates no link, if the old file is not
+/// a regular file of `size_bytes` bytes, was modified after it was saved, no longer exists, cannot
+/// be linked, or if this user may not read it or change its permissions. Reads no file content.
 os::File link_unchanged(os::Directory& folder, const std::string& name,
                         const EarlierVersion& earlier, const os::Directory& old_folder,
                         const std::string& old_name, std::uint64_t size_bytes);

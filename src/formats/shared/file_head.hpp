@@ -42,13 +42,14 @@ class FileHead {
 
   /// The first bytes, at most kHeadBytes; empty unless is_file().
   std::string_view head() const;
-  /// The name of the first entry in a zip archive, as far as it is in head(); empty for other
-  /// files.
+  /// The name of the first entry in a zip archive, or the part of the name that is in head(); empty
+  /// for other files.
   std::string_view first_zip_name() const;
   /// The central headers of a zip archive. Null for files that do not begin with a local header,
   /// and for damaged or unsupported archives.
   const codecs::ZipDirectory* zip_directory() const;
-  /// Moves the directory to the caller. Empty unless zip_directory() returned one before.
+  /// Moves the result of zip_directory() to the caller. Empty if zip_directory() was not called
+  /// before or returned null.
   std::optional<codecs::ZipDirectory> take_zip_directory() const;
 
  private:

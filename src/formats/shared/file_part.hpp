@@ -30,7 +30,8 @@ struct FilePart {
 FilePart whole_file(FileOpener file);
 FilePart whole_file(os::File file);
 
-/// Returns an input over the zip archive in a file, which must outlive it.
+/// Returns a ZipInput that reads the zip archive in `file` or `part`, which must outlive the
+/// ZipInput.
 codecs::ZipInput zip_input(const os::File& file);
 codecs::ZipInput zip_input(const FilePart& part);
 

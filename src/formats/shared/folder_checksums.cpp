@@ -23,7 +23,8 @@ std::string last_line(std::string_view before) {
   return std::string(kLastWord) + base::hex16(base::xxh3(std::as_bytes(std::span(before)))) + "\n";
 }
 
-/// Returns the text before the next blank, and removes both from `text`; empty if there is none.
+/// Returns the text before the first space, and removes that text and the space from `text`.
+/// Returns "" if there is no space.
 std::string_view take_word(std::string_view& text) {
   const std::size_t blank = text.find(' ');
   if (blank == std::string_view::npos) return {};

@@ -15,9 +15,9 @@ namespace tenfold::detail::formats {
 
 inline constexpr std::string_view kChecksumsName = "%checksums";
 
-/// The file `%checksums` in the root of a saved tree. It has one line for each block of 16 MiB of
-/// each file but itself and `%commit`; the last block may be shorter. In a snapshot, blocks begin
-/// anew at each tensor or object in a file:
+/// A line of the file `%checksums` in the root of a saved tree. The file has a line for each block
+/// of 16 MiB of each file except `%checksums` and `%commit`. The last block of a file may be
+/// shorter. In a snapshot, a new block begins at each tensor or object in a file:
 ///
 ///   <XXH3 of the block, 16 hexadecimal digits> <offset> <length> <path>
 ///
@@ -27,11 +27,12 @@ inline constexpr std::string_view kChecksumsName = "%checksums";
 ///
 ///   <XXH3 of the box> box <shape> <offsets> <sizes> <path>
 ///
-/// Numbers are separated by commas, and in bytes: the file is an array of bytes of that shape.
+/// The file is an array of bytes of that shape. Shape, offsets and sizes are lists of numbers,
+/// separated by commas, that count bytes in the last dimension.
 ///
-/// The last line is `xxh3 <XXH3 of all bytes before this line>`. The lines of tensors are removed
-/// before their folder is opened "r+", because the tensors may change. In an archive, whose entries
-/// cannot shrink, `#` replaces the first digit of such a line.
+/// The last line is `xxh3 <XXH3 of all bytes before this line>`. When a folder is opened "r+", the
+/// lines of its tensors are removed first, because the tensors may change. In an archive, whose
+/// entries cannot shrink, `#` replaces the first digit of such a line.
 struct ChecksumLine {
   std::uint64_t checksum = 0;
   std::uint64_t offset_bytes = 0;
@@ -43,13 +44,13 @@ struct ChecksumLine {
 /// Maximum size of a `%checksums`; checked before reading it.
 inline constexpr std::uint64_t kMaxChecksumsBytes = std::uint64_t{1} << 30;
 
-/// The checksums of the blocks of each leaf, in order; keyed by the text of LeafSource::where().
+/// Maps the text of LeafSource::where() to the checksums of the blocks of the leaf, in order.
 using ChecksumsByLeaf = std::map<std::string, std::vector<std::uint64_t>>;
 
 std::string checksums_text(const std::vector<ChecksumLine>& lines);
 
-/// Appends a line for each block of a file of that size; `checksums` has one element per block,
-/// from the one at `offset_bytes` on.
+/// Appends a line for each block of a file of `size_bytes` bytes, beginning with the block at
+/// `offset_bytes`. `checksums` has one element for each of these blocks.
 void append_lines(std::vector<ChecksumLine>& lines, const std::string& path,
                   std::uint64_t size_bytes, std::span<const std::uint64_t> checksums,
                   std::uint64_t offset_bytes = 0);
@@ -61,9 +62,9 @@ ChecksumLine line_of_box(std::uint64_t checksum, ByteBox box, const std::string&
 /// damage and for paths that lead out of the folder.
 std::vector<ChecksumLine> parse_checksums(std::string_view text, const std::string& where);
 
-/// Disables the lines whose paths `concerns` accepts, by writing `#` at their start, and updates
-/// the last line. The text keeps its length. Returns false if there were none. Throws like
-/// parse_checksums().
+/// Disables the lines whose paths `concerns` accepts: replaces their first character by `#`, and
+/// updates the checksum in the last line. The text keeps its length. Returns false if no line was
+/// disabled. Throws like parse_checksums().
 bool silence_lines(std::string& text, const std::string& where,
                    const std::function<bool(std::string_view path)>& concerns);
 

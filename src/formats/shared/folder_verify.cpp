@@ -100,7 +100,8 @@ class ChecksumVerifier {
     return at;
   }
 
-  /// Returns the size of the file according to a line.
+  /// Returns the size of the file that a line implies: the exact size for a box, the minimum size
+  /// for a block.
   static std::uint64_t expected_size(const ChecksumLine& line) {
     if (!line.box) return line.offset_bytes + line.size_bytes;
     std::uint64_t size = 1;
@@ -109,7 +110,7 @@ class ChecksumVerifier {
   }
 
   /// Returns the boxes of a file, and its blocks as boxes. Reports a problem and returns nullopt if
-  /// the boxes are of arrays with different sizes.
+  /// the boxes belong to arrays of different sizes.
   std::optional<BoxedTensor> boxed_tensor(const os::File& file,
                                           std::span<const ChecksumLine> lines) {
     BoxedTensor tensor{&file, 0, 0, "boxes", {}};
@@ -120,7 +121,7 @@ class ChecksumVerifier {
       if (line.box && expected_size(line) != tensor.size_bytes) {
         add(base::corrupt({file.display(), "boxes"})
                 .expected("boxes of one array of ", tensor.size_bytes, " bytes")
-                .found("one of ", expected_size(line), " bytes")
+                .found("a box of an array of ", expected_size(line), " bytes")
                 .remedy("another tool may have changed the checksums"),
             file.display());
         return std::nullopt;
@@ -149,8 +150,8 @@ class ChecksumVerifier {
         file.display());
   }
 
-  /// Opens the file of these lines, and checks its size. If that fails, returns null and reports
-  /// the problem, unless an earlier check reported one of this file.
+  /// Opens the file of these lines, and checks its size. If the file cannot be opened, returns null
+  /// and reports the problem, unless an earlier check reported a problem of this file.
   std::unique_ptr<os::File> open_file(std::span<const ChecksumLine> lines) {
     const std::string_view path = lines.front().path;
     const std::string display = root_.display_of(std::string(path));
@@ -177,7 +178,8 @@ class ChecksumVerifier {
   std::unordered_set<std::string> reported_;  ///< paths of files with a problem
 };
 
-/// Calls `open` with the folder of `path` and the last component of `path`.
+/// Opens the folder that contains `path`, below `root`, and calls `open` with this folder and the
+/// last component of `path`.
 template <class Open>
 os::File open_last(const os::Directory& root, std::string_view path, const Open& open) {
   os::Directory below;

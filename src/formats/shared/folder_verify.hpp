@@ -9,13 +9,14 @@
 
 namespace tenfold::detail::formats {
 
-/// Opens the file at `path` below `root`, "a/b/c", component by component. None may be a symlink.
+/// Opens the file at the relative path `path` ("a/b/c") below `root`. No component of the path may
+/// be a symbolic link.
 os::File open_below(const os::Directory& root, std::string_view path);
 /// Like open_below(), for reading and writing.
 os::File open_below_to_write(const os::Directory& root, std::string_view path);
 
 /// Checks the blocks and boxes that the folder's `%checksums` lists, except those that the request
-/// skips, in parallel. Adds problems to `report`, and sets its number of checksums. Does nothing if
+/// skips, in parallel. Adds problems to `report`, and sets report.num_checksums. Does nothing if
 /// `%checksums` is missing. `is_growing`: files may be longer than what their checksums cover.
 void check_folder_checksums(const os::Directory& root, const VerifyRequest& request,
                             VerifyReport& report, bool is_growing = false);

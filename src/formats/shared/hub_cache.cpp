@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kUp = "../";
 constexpr std::string_view kBlobs = "blobs";
-/// A file of a snapshot is in `snapshots/<commit>/`, or in a folder below.
+/// A file of a snapshot is in `snapshots/<commit>/` or in a folder below it.
 constexpr std::size_t kMinUp = 2;
 constexpr std::size_t kMaxUp = 16;
 

@@ -9,16 +9,17 @@ namespace tenfold::detail::formats {
 
 /// Opens the file `name` in `folder`. Returns an invalid File if there is no such entry.
 ///
-/// A link is only followed in one case, the Hugging Face hub's cache, where the files of
-/// `snapshots/<commit>/` are links to `../../blobs/<hash>`. The target must be 2 to 16 times `../`,
-/// then `blobs/` and a name of 40 or 64 lower-case hexadecimal digits: a regular file in a real
-/// folder. So a folder from an untrusted source can only reach files named by a hash. Throws
-/// Error(corrupt) for every other link, naming its target; `index_display` is the path in the
-/// message. Throws Error(file_not_found) if the target does not exist.
+/// Follows only the symbolic links of the Hugging Face hub's cache, where the files in
+/// `snapshots/<commit>/` are links to `../../blobs/<hash>`. The target must consist of 2 to 16
+/// times `../`, then `blobs/`, then 40 or 64 lower-case hexadecimal digits. It must be a regular
+/// file, and neither the file nor `blobs` may be a link. So a folder from an untrusted source can
+/// only reach files that are named by a hash. Throws Error(corrupt) for every other link; the
+/// message has `index_display` as its path, and names the target. Throws Error(file_not_found) if
+/// the target does not exist.
 os::File open_shard(const os::Directory& folder, const std::string& name,
                     const std::string& index_display);
 
-/// True if the entry is such a link of the cache, and its target can be opened.
+/// True if `name` is a link that open_shard() follows, and its target can be opened.
 bool is_cache_link(const os::Directory& folder, const std::string& name);
 
 }  // namespace tenfold::detail::formats

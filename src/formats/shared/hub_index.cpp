@@ -86,7 +86,8 @@ class IndexHandler final : public codecs::JsonHandler {
     throw base::corrupt(where_).part(part).problem(what).expected(expected).found(found);
   }
 
-  /// Skips a container that is the value of a member other than "weight_map". Throws for any other.
+  /// Skips a container that is the value of a member other than "weight_map". Throws if an object
+  /// or array is at any other place.
   void container(std::string_view found) {
     check_place(found);
     ++skip_depth_;

@@ -27,21 +27,23 @@ struct HubIndex {
 
 inline constexpr std::uint64_t kMaxHubIndexBytes = 1'000'000'000;
 
-/// Parses and validates an index. File names are untrusted: each must be one path component, which
-/// cannot lead out of the index's folder. `where` names the file. Throws Error(corrupt).
+/// Parses and validates an index. File names are untrusted: each must be a single path component,
+/// so that it cannot lead out of the folder of the index. `where` names the index. Throws
+/// Error(corrupt).
 HubIndex parse_hub_index(std::string_view text, const std::string& where);
 
-/// Opens the folder with the shards of the index at `path`. For a link, it is the folder of the
-/// target if any shard is there, because a save through the link writes the shards there. Otherwise
-/// it is the folder of the link: in the Hugging Face cache, the shards are links next to the index.
+/// Opens the folder with the shards of the index at `path`. If `path` is a symbolic link, this is
+/// the folder of the target if it contains any shard, because a save through the link writes the
+/// shards there. Otherwise it is the folder of `path`: in the Hugging Face cache, index and shards
+/// are links in the same folder.
 os::Directory folder_of_shards(const os::Path& path, const HubIndex& index);
 
-/// Opens the shards that an index names, in the folder. Throws Error(corrupt) if one is missing,
-/// and like open_shard(). `where` names the index.
+/// Opens the shards that `index` names in `folder`. Throws Error(corrupt) if one is missing, and
+/// like open_shard(). `where` names the index.
 std::vector<os::File> open_indexed(const os::Directory& folder, const HubIndex& index,
                                    const std::string& where);
 
-/// The error for a tensor that its shard does not have.
+/// Returns the error for a tensor that is missing in the shard that the weight map names.
 Error not_in_shard(const std::string& name, const std::string& shard, const std::string& where);
 
 /// Formats an index.

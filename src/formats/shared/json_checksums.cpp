@@ -38,7 +38,8 @@ std::optional<std::uint64_t> parse_hex16(std::string_view digits) noexcept {
   const auto [end, error] =
       std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
   const bool whole = error == std::errc() && end == digits.data() + digits.size();
-  // Accept a single spelling only, so that a flipped bit never gives the same number.
+  // Refuse upper case, so that a flipped bit, such as one that turns "a" into "A", always changes
+  // the number or fails.
   const bool has_upper = std::ranges::any_of(digits, [](char c) { return c >= 'A' && c <= 'F'; });
   if (!whole || digits.size() != kDigits || has_upper) return std::nullopt;
   return value;
@@ -111,7 +112,8 @@ void check_document_hash(const ChecksummedDocument& document, VerifyReport& repo
 
 std::optional<std::vector<std::uint64_t>> check_document(const ChecksummedDocument& document,
                                                          VerifyReport& report) {
-  // Not the size of blank_checksum_text(): a sparse file can have any number of blocks.
+  // Compute the size without blank_checksum_text(): a sparse file can claim so many blocks that the
+  // text would not fit in memory.
   const std::uint64_t expected_size =
       kDigits + (document.num_blocks > 0 ? 1 + document.num_blocks * kDigits : 0);
   if (document.text.size() != expected_size) {

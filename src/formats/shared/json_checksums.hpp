@@ -23,14 +23,14 @@ std::uint64_t num_checksum_blocks(std::uint64_t size_bytes) noexcept;
 /// Returns the string for that many blocks, with zeros as digits.
 std::string blank_checksum_text(std::uint64_t blocks);
 
-/// Returns the offset in a JSON text of the first digit of the member's value, or npos if there is
-/// no such member whose value is a string. If there are several, returns the first: a tensor with
-/// that name follows it.
+/// Returns the offset in a JSON text of the first digit of the value of `member`, or npos if there
+/// is no such member whose value is a string. If there are several, returns the first: tenfold
+/// writes it before the tensors, and a tensor can have the same name.
 std::size_t find_checksums(std::string_view json,
                            std::string_view member = "tenfold_xxh3") noexcept;
 
-/// Like find_checksums(), but returns the last one: for documents in which members of the user
-/// precede it.
+/// Like find_checksums() for "tenfold_xxh3", but returns the last such member: for documents in
+/// which members that users name precede the checksums.
 std::size_t find_last_checksums(std::string_view json) noexcept;
 
 /// Parses 16 hexadecimal digits as base::hex16() writes them. Returns nullopt for any other string.
@@ -57,14 +57,13 @@ struct ChecksummedDocument {
 };
 
 /// Compares the document with its checksum, the first 16 digits of the member's text. Adds a
-/// problem to the report if they differ, or if the digits were not found or cannot be parsed, and
-/// counts the checksum.
+/// problem to the report if they differ, or if the digits were not found or cannot be parsed. Adds
+/// 1 to report.num_checksums.
 void check_document_hash(const ChecksummedDocument& document, VerifyReport& report);
 
-/// Compares the document with its checksum, as check_document_hash() does, and adds the number of
-/// blocks to the number of checksums. Returns the checksums of the blocks, 0 for those whose digits
-/// cannot be parsed. If the member's text does not have the length for `num_blocks`, reports only
-/// that, and returns nullopt.
+/// Calls check_document_hash(), and adds the number of blocks to report.num_checksums. Returns the
+/// checksums of the blocks, with 0 for a block whose digits cannot be parsed. If the length of the
+/// member's text does not match `num_blocks`, reports only this problem and returns nullopt.
 std::optional<std::vector<std::uint64_t>> check_document(const ChecksummedDocument& document,
                                                          VerifyReport& report);
 

@@ -50,10 +50,11 @@ constexpr std::size_t kCopiedBytes = std::size_t{2} << 10;
 constexpr std::size_t kReadPieceBytes = std::size_t{1} << 20;
 /// Small runs are scheduled together, to reduce the overhead of scheduling.
 constexpr std::uint64_t kBatchBytes = std::uint64_t{4} << 20;
-/// Small runs that other threads than the writer hash are scheduled together up to this size.
+/// If threads that do not write compute the checksums, small runs are grouped into tasks of up to
+/// this size.
 constexpr std::uint64_t kHashedBytes = std::uint64_t{1} << 20;
 
-/// Bytes [begin, end) of those that writes[index] writes, at most one block.
+/// The bytes [begin, end) of writes[index], at most one block.
 struct Run {
   std::size_t index;
   std::uint64_t begin;
@@ -84,7 +85,7 @@ std::vector<Batch> batches_of(std::size_t count, std::uint64_t batch_bytes, cons
   return batches;
 }
 
-/// A scratch buffer whose pages are only allocated when they are used.
+/// A scratch buffer that is allocated at its first use.
 class Scratch {
  public:
   explicit Scratch(std::size_t size_bytes) : size_bytes_(size_bytes) {}
@@ -160,7 +161,7 @@ struct Workspace {
   Gatherer gatherer;
 };
 
-/// Reuses workspaces: allocating one per batch would cost as much as writing it.
+/// Reuses workspaces: allocating one per batch would cost as much as writing the batch.
 class Workspaces {
  public:
   std::unique_ptr<Workspace> take() {
@@ -189,8 +190,8 @@ std::uint64_t& checksum_of(LeafWrite& write, const Run& run) {
   return write.block_checksums[static_cast<std::size_t>(run.begin / kLeafBlockBytes)];
 }
 
-/// True if there is a head, and the leaf is small enough to be hashed as a whole and then written
-/// after it, so that head and leaf are one write.
+/// True if there is a head, and the leaf is small enough to be hashed before anything is written,
+/// so that head and leaf are one write.
 bool follows_header(const LeafWrite& write) {
   return write.head && write.size_bytes <= kDirectBytes;
 }
@@ -248,8 +249,8 @@ void hash_run(LeafWrite& write, const Run& run, BlockChecksum kind) {
   checksum_of(write, run) = checksum.value();
 }
 
-/// The checksums of all runs, computed by threads that have no file to write. If a checksum is
-/// stored before the bytes, the writer waits for it, or computes it itself.
+/// The checksums of all runs, computed by threads that have no file to write. If the checksum of a
+/// run must be stored before its bytes, the writing thread waits for it or computes it itself.
 class ChecksumTasks {
  public:
   ChecksumTasks(std::vector<LeafWrite>& writes, const std::vector<Run>& runs, BlockChecksum kind,
@@ -375,7 +376,7 @@ void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int nu
   const bool by_file = num_files >= threads || all_contiguous;
   const auto batches = batches_of(runs.size(), by_file ? ~std::uint64_t{0} : kBatchBytes, size_of,
                                   [&](std::size_t i) { return file_of(i) == file_of(i - 1); });
-  // Threads that have no file to write compute checksums for those that have.
+  // Threads that have no file to write compute checksums for the threads that write.
   std::vector<Batch> to_hash;
   if (checksums && all_contiguous && num_files < threads) {
     to_hash = batches_of(runs.size(), kHashedBytes, size_of, [](std::size_t) { return true; });
@@ -397,7 +398,7 @@ void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int nu
       } else {
         write_run(of, runs[i], written_with, *space, progress);
       }
-      // A batch may be a file of any size, and Ctrl-C must not wait for its end.
+      // A batch may be a file of any size, and Ctrl-C must not wait until it is written.
       if (std::this_thread::get_id() == caller) progress.poll();
       if (will_sync && (waiting_bytes += size_of(i)) >= kLeafBlockBytes) {
         waiting_bytes = 0;

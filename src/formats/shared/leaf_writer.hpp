@@ -19,13 +19,13 @@ namespace tenfold::detail::formats {
 /// The kind of checksum that is computed for each 16 MiB block while a leaf is written.
 enum class BlockChecksum : std::uint8_t { none, xxh3, crc32 };
 
-/// Returns xxh3 if checksums are `wanted`, for formats that have only these.
+/// Returns xxh3 if checksums are `wanted`, else none. For formats without CRC-32s.
 constexpr BlockChecksum xxh3_if(bool wanted) {
   return wanted ? BlockChecksum::xxh3 : BlockChecksum::none;
 }
 
-/// The checksum of bytes that arrive in pieces. Uses the faster one-shot function if there is only
-/// one piece.
+/// The checksum of bytes that arrive in pieces. For XXH3, uses the faster one-shot function if
+/// there is only one piece.
 class PieceChecksum {
  public:
   PieceChecksum(BlockChecksum kind, std::uint64_t size_bytes)
@@ -59,9 +59,9 @@ struct LeafWrite {
 
 /// Writes all leaves in parallel. Hashes each piece before it is written, while it is in the CPU
 /// cache. If all leaves are contiguous in memory, there are fewer files than threads, and the
-/// hashing is more than one task, threads without a file to write compute the checksums instead.
-/// With `will_sync`, starts writeback after every 16 MiB. Extra memory: at most two pieces of 2 MiB
-/// per thread.
+/// hashing is more than one task, threads without a file to write compute the checksums, so that
+/// the other threads only write. With `will_sync`, starts writeback after every 16 MiB. Extra
+/// memory: at most two pieces of 2 MiB per thread.
 void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int num_threads,
                   Progress& progress, bool will_sync = false);
 
@@ -78,7 +78,7 @@ enum class CompareUntil : std::uint8_t {
   first_difference  ///< at the first difference: then no leaf counts as equal
 };
 
-/// Compares leaves with stored checksums in parallel, until `until` is reached, and sets is_equal.
+/// Compares leaves with stored checksums in parallel, and sets is_equal. `until`: when to stop.
 void compare_with_checksums(std::vector<LeafComparison>& leaves, CompareUntil until,
                             int num_threads, Progress& progress);
 
@@ -91,13 +91,13 @@ struct BlockCheck {
   std::string part;  ///< for the report
 };
 
-/// Returns the XXH3 of `size_bytes` from `offset_bytes` of a file, read through a scratch buffer.
-/// `progress` may be null.
+/// Returns the XXH3 of `size_bytes` bytes of a file, from `offset_bytes`, read through a scratch
+/// buffer. `progress` may be null.
 std::uint64_t checksum_of(const os::File& file, std::uint64_t offset_bytes,
                           std::uint64_t size_bytes, Progress* progress);
 
-/// Checks blocks in parallel. Returns problems of those that differ or cannot be read, in order.
-/// Throws an error for which is_problem_of_files() is false.
+/// Checks blocks in parallel. Returns a problem for each block that differs or cannot be read, in
+/// order. Throws an error for which is_problem_of_files() is false.
 std::vector<Problem> check_blocks(const std::vector<BlockCheck>& blocks, int num_threads,
                                   Progress& progress);
 

@@ -36,7 +36,7 @@ std::shared_ptr<MappedZip::Copy> MappedZip::copy_of(std::size_t entry, bool keep
   if (keep) {
     kept_.emplace(entry, copy);
   } else {
-    // More than one for each thread, so that threads do not free each other's copies.
+    // Keep more copies than there are threads, so that threads do not free each other's copies.
     const auto most = static_cast<std::size_t>(os::num_threads_for(0)) + 3;
     if (partly_read_.size() >= most) partly_read_.erase(partly_read_.begin());
     partly_read_.push_back(copy);

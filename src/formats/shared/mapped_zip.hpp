@@ -18,8 +18,8 @@
 
 namespace tenfold::detail::formats {
 
-/// A zip archive in a file: one mapping of it, and copies of entries that cannot be mapped.
-/// Thread-safe.
+/// A zip archive in a file: one mapping of the archive, and copies in memory of entries that cannot
+/// be mapped. Thread-safe.
 class MappedZip {
  public:
   /// Alignment that is sufficient for every dtype.
@@ -31,7 +31,7 @@ class MappedZip {
       : part_(std::move(part)), kind_(kind) {}
 
   const FilePart& part() const noexcept { return part_; }
-  /// An input over the archive, which must outlive it.
+  /// A ZipInput that reads the archive. This object must outlive the ZipInput.
   codecs::ZipInput input() const { return zip_input(part_); }
 
   /// True if the entry is stored and its byte `offset_bytes` is aligned in the mapping.
@@ -40,11 +40,13 @@ class MappedZip {
   /// Bytes of the archive, mapped.
   Buffer map(std::uint64_t offset_bytes, std::uint64_t size_bytes);
 
-  /// Returns the copy of an entry that `make` makes. All calls return the same memory.
+  /// Returns a copy of an entry in memory, which `make` creates at the first call. All calls for an
+  /// entry return the same memory.
   Buffer copy(std::size_t entry, const MakeCopy& make);
-  /// Reads from the copy of an entry. Most callers read all bytes once, on several threads in any
-  /// order. So the copy is made once, and freed after as many bytes as it has were read, unless
-  /// copy() has returned it. Only the last few copies that were partly read are kept.
+  /// Reads from a copy of an entry, which `make` creates if there is none. Most callers read all
+  /// bytes of an entry once, on several threads in any order. So a copy serves several reads, and
+  /// is freed when the number of bytes read reaches its size, unless copy() has returned it. Only
+  /// the last few copies that were partly read are kept.
   void read_copy(std::size_t entry, std::uint64_t offset_bytes, std::span<std::byte> into,
                  const MakeCopy& make);
 

@@ -13,10 +13,11 @@
 namespace tenfold::detail::formats {
 
 /// Reads a file of torch.save, for formats that store objects in such files: a tensor, a value
-/// (a number, None, a tuple, ...) or a node. Its pickle is parsed as data; objects of unknown
-/// classes become opaque nodes. Tensors stay in the file. The result calls `file` for each access,
-/// and does not keep the file open itself, because a folder may have more such files than can be
-/// open. Throws Error(corrupt), Error(unsupported). Defined in torch_file/torch_file.cpp.
+/// (a number, None, a tuple, ...) or a node. The pickle in the file is parsed without executing it;
+/// objects of unknown classes become opaque nodes. The bytes of tensors are not read yet. The
+/// result calls `file` for each access, and does not keep the file open itself, because a folder
+/// may have more such files than can be open. Throws Error(corrupt), Error(unsupported). Defined in
+/// torch_file/torch_file.cpp.
 TensorDict::Item read_object_file(FileOpener file);
 
 /// Like read_object_file(), for a file of torch.save of that size inside another file.
@@ -31,8 +32,8 @@ TensorDict::Item read_pickle_file(const os::File& file);
 std::string describe_object(const TensorDict::Item& item);
 
 /// Returns the records, for write_zip_archive(), of a file that read_object_file() and
-/// torch.load(weights_only=True) read as `item`. Throws Error(unsupported) like writing a file of
-/// torch.save. Reads no tensor. Defined in torch_file/write.cpp.
+/// torch.load(weights_only=True) read as `item`. Throws Error(unsupported) for items that a file of
+/// torch.save cannot store. Reads no tensor. Defined in torch_file/write.cpp.
 std::vector<ZipArchiveEntry> plan_object_file(const TensorDict::Item& item);
 
 }  // namespace tenfold::detail::formats

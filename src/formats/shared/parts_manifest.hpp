@@ -19,7 +19,7 @@ extern const Format kFormat;  // of data sets, in dataset/parts/
 
 inline constexpr std::string_view kPartsName = "%parts.json";
 inline constexpr std::int64_t kPartsVersion = 1;
-/// A manifest larger than this is refused before it is read: some 500,000 parts.
+/// A larger manifest is refused before it is read. This size suffices for about 500,000 parts.
 inline constexpr std::uint64_t kMaxPartsBytes = std::uint64_t{64} << 20;
 
 /// A part of a data set: a data set in a folder of its own.
@@ -40,7 +40,7 @@ struct PartEntry {
 ///              {"path": "append-00000001", "num_rows": 0, "num_bytes": 0, "checksum": null,
 ///               "open": true}]}
 ///
-/// Only the last part may be open. Members of unknown name are ignored.
+/// Only the last part may be open. Unknown members are ignored.
 struct PartsManifest {
   Value schema;
   std::vector<PartEntry> parts;
@@ -53,7 +53,7 @@ std::string parts_manifest_text(const PartsManifest& manifest);
 /// newer version.
 PartsManifest parse_parts_manifest(std::string_view text, std::string_view where);
 
-/// True if the folder has an entry `%parts.json`, whatever it is.
+/// True if the folder has an entry `%parts.json` of any type (file, folder, link).
 bool has_parts_manifest(const os::Directory& folder);
 
 /// Reads `%parts.json`. Throws like parse_parts_manifest(), Error(file_not_found) if there is none,

@@ -8,18 +8,19 @@
 namespace tenfold::detail::formats {
 
 /// True if the error is a problem of the files, such as damage, a block of the disk that cannot be
-/// read (EIO) or a missing permission. False for other failed system calls: a process without
-/// descriptors (EMFILE) or memory must not conclude that the files are damaged or missing. Also
-/// false for ECANCELED.
+/// read (EIO) or a missing permission. False for other failed system calls: a process that has no
+/// free descriptors (EMFILE) or memory must not conclude that the files are damaged or missing.
+/// Also false for ECANCELED.
 bool is_problem_of_files(const Error& error) noexcept;
 
-/// Converts an error to a problem of a report. `where` supplies a path or part that it lacks.
+/// Converts an error to a problem of a report. `where` supplies the path and the part if the error
+/// has none.
 Problem problem_of(const Error& error, const base::Where& where = {});
 
 /// Adds an Error(corrupt) or Error(unsupported) to a report; throws any other.
 void add_problem(VerifyReport& report, const Error& error, const base::Where& where);
 
-/// Adds the problems and counts of a part.
+/// Adds the problems and counts of `part`, the report of a part of the checked data, to `report`.
 void add_report(VerifyReport& report, const VerifyReport& part);
 
 /// Returns an Error(corrupt) with the first problem of a report and the number of further ones. The

@@ -21,13 +21,13 @@ class Progress {
   }
   /// Calling thread only: reports at most every 50 ms; throws Error(io, ECANCELED) if cancelled.
   void poll();
-  /// Reports completion: calls Monitor::report(n, n, what), where n is the bytes that are done or,
-  /// if it is greater, the total.
+  /// Reports completion: calls Monitor::report(n, n, what), where n is the larger of the number of
+  /// bytes done and the total.
   void finish();
   std::uint64_t done_bytes() const noexcept { return done_bytes_.load(std::memory_order_relaxed); }
 
  private:
-  /// The total to report: not less than `done` bytes, if the estimate was too small.
+  /// Returns the total to report: `done` if the estimate was smaller, 0 if the total is unknown.
   std::uint64_t reported_total(std::uint64_t done) const noexcept;
 
   Monitor* monitor_;

@@ -8,7 +8,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 
-// Checks of entries that most formats share. `refuse()` returns the error of the entry.
+// Checks of entries that most formats share. `refuse()` returns an error that names the entry.
 
 namespace tenfold::detail::formats {
 
@@ -31,8 +31,8 @@ void require_dense(const Leaf& leaf, const Refuse& refuse) {
   if (!leaf.is_nested()) return;
   throw refuse()
       .problem("a nested tensor cannot be stored")
-      .expected("a dense one")
-      .found("one of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components")
+      .expected("a dense tensor")
+      .found("a nested tensor of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components")
       .remedy("save as a folder, which supports it");
 }
 

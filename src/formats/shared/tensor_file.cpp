@@ -10,8 +10,8 @@ Buffer TensorFile::map(std::uint64_t offset_bytes, std::uint64_t size_bytes, std
   // address.
   if (offset_bytes % itemsize != 0) return copy(offset_bytes, size_bytes);
   std::call_once(mapped_, [this] {
-    // Private even for reading: torch cannot mark tensors read-only, and writes must only change
-    // the copy.
+    // The mapping is private even for reading: torch cannot mark tensors read-only, and a write to
+    // a tensor must not change the file.
     mapping_ = os::map_file(file_, begin_, size_bytes_, os::MapKind::private_copy);
   });
   return mapping_.slice(static_cast<std::size_t>(offset_bytes - begin_),

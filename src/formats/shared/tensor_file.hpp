@@ -12,8 +12,8 @@
 
 namespace tenfold::detail::formats {
 
-/// A file with tensors at offsets: one private mapping of a range of it, and copies of tensors that
-/// are unaligned there. Thread-safe.
+/// A file with tensors at offsets: one private mapping of a range of the file, and copies of
+/// tensors whose offsets are not aligned. Thread-safe.
 class TensorFile {
  public:
   /// [begin, begin + size_bytes) is the range to map.

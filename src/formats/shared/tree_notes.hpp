@@ -10,8 +10,8 @@
 
 namespace tenfold::detail::formats {
 
-// Notes for formats that store a plain nesting of Python's dicts, lists, tuples and tensors: what
-// the nesting cannot express about a tree, as one JSON document:
+// Notes for formats that store only nested dicts, lists and tuples of tensors and values: a JSON
+// document with the properties of a tree that such a nesting cannot express:
 //
 //   {"version": 1,
 //    "nodes": {"a/b": {"kind": "tensordict", "batch_size": [2], "names": ["time"], "class": "...",
@@ -22,9 +22,9 @@ namespace tenfold::detail::formats {
 //    "versions": {"model": {"": {"version": 1}}},
 //    "schema": ..., "metadata": {"author": "me"}}
 //
-// "stacks" has the stack dimension of each stack of JSON values. "versions" are the `_metadata` of
-// modules' state dicts. Paths are those of core/notes/notes.hpp. "nodes" lists only nodes of kind
-// tensordict, tensorclass and lazy_stack. Empty members are omitted.
+// "stacks" has the stack dimension of each stack of JSON values. "versions" has the `_metadata` of
+// each module's state dict. core/notes/notes.hpp defines the paths. "nodes" lists only nodes of
+// kind tensordict, tensorclass and lazy_stack. Empty members are omitted.
 
 /// The location of NodeInfo::module_versions: in these notes, or elsewhere in the file or folder.
 enum class ModuleVersions : std::uint8_t { elsewhere, in_notes };
@@ -37,8 +37,8 @@ std::string tree_notes_of(const TensorDict& tree,
 
 /// Applies the document to `tree`, which was read as plain dicts, lists and tuples. Ignores members
 /// that do not fit the tree, with a warning: another tool may have changed the file. Throws
-/// Error(corrupt) if `json` is not such a document, Error(unsupported) if its version is higher.
-/// `where` names the document.
+/// Error(corrupt) if `json` is not such a document, Error(unsupported) if a newer version of
+/// tenfold wrote it. `where` names the document.
 void apply_tree_notes(std::string_view json, const base::Where& where, TensorDict& tree);
 
 }  // namespace tenfold::detail::formats

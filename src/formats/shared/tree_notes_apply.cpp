@@ -27,8 +27,8 @@ using Object = Value::Object;
   throw base::corrupt(where).part(base::quote(member)).expected(expected).found(found.type_name());
 }
 
-/// Returns the node of `key`, converted from a value if it has no tensors; nullopt if there is no
-/// such entry, or it is not a container.
+/// Returns the container at `key` as a node. A container without tensors is a value in the tree:
+/// converts it to a node. Returns nullopt if there is no such entry, or if it is not a container.
 std::optional<TensorDict> child_node(TensorDict& parent, const std::string& key) {
   if (!parent.contains(key)) return std::nullopt;
   const TensorDict::Item item = parent.get(key);
@@ -41,7 +41,7 @@ std::optional<TensorDict> child_node(TensorDict& parent, const std::string& key)
 }
 
 /// Returns the shape of a tensor, or the batch size of a node, that must start with the batch size
-/// of the node around it. Returns nullopt for other entries.
+/// of the enclosing node. Returns nullopt for entries without this requirement.
 std::optional<Shape> batch_of(const TensorDict::Item& item) {
   if (const auto* leaf = std::get_if<Leaf>(&item)) {
     return leaf->is_unbatched() ? std::nullopt : std::optional(leaf->shape());

@@ -20,28 +20,27 @@ struct LeafBox {
   Box box;
 };
 
-/// Selects the stored bytes that need no check because they are not loaded: those of leaves that
-/// were not selected, or those outside of boxes. Headers, metadata and bytes outside of leaves are
-/// always checked.
+/// Selects the stored bytes that need no check because they are not loaded: bytes of leaves that
+/// were not selected or, if boxes are given, bytes outside of all boxes. Headers, metadata and
+/// bytes outside of leaves are always checked.
 class VerifyFilter {
  public:
   /// `whole` is the opened tree, `selected` the result of select(). Parts of `whole` that cannot be
   /// read are always checked.
   VerifyFilter(const TensorDict& whole, TensorDict selected);
-  /// `boxes`: the parts of leaves of `whole` that are loaded. `selected` has these leaves.
+  /// Only `boxes`, which are parts of leaves of `whole`, are loaded. `selected` is a tree with
+  /// these leaves.
   VerifyFilter(const TensorDict& whole, TensorDict selected, std::span<const LeafBox> boxes);
 
   const TensorDict& selected() const noexcept { return selected_; }
 
-  /// True if bytes at `where`, the text of LeafSource::where(), are loaded: those of a selected
-  /// leaf or of a box.
+  /// True if any bytes at `where`, the text of LeafSource::where(), are loaded: they belong to a
+  /// selected leaf or to a box.
   bool wants(const std::string& where) const { return wanted_.contains(where); }
 
-  /// True if all bytes at `where` belong only to leaves that were not selected, or are outside of
-  /// all boxes.
+  /// True if all bytes at `where` are known to be bytes of leaves, and none of them are loaded.
   bool skips(const std::string& where) const { return named_.contains(where) && !wants(where); }
-  /// True if the bytes [begin, end) at `where` belong only to leaves that were not selected, or are
-  /// outside of all boxes.
+  /// Like skips(where), but only for the bytes [begin, end) at `where`.
   bool skips(const std::string& where, std::uint64_t begin, std::uint64_t end) const;
 
  private:

@@ -41,8 +41,8 @@ codecs::ZipLayout layout_of(const std::vector<ZipArchiveEntry>& entries) {
   return codecs::ZipLayout(std::move(items));
 }
 
-/// Returns the CRC-32 of an entry, combined from its head and the blocks of its leaf, or
-/// its zeros.
+/// Returns the CRC-32 of an entry, combined from the CRC-32s of its head and of the blocks of its
+/// leaf, or of its zeros.
 std::uint32_t crc_of(const ZipArchiveEntry& entry, const LeafWrite& write) {
   std::uint32_t crc = codecs::crc32(std::as_bytes(std::span(entry.head)));
   std::uint64_t rest = write.size_bytes;
@@ -57,7 +57,7 @@ std::uint32_t crc_of(const ZipArchiveEntry& entry, const LeafWrite& write) {
   return crc;
 }
 
-/// State shared by the functions LeafWrite::head of an archive.
+/// State that the LeafWrite::head functions of an archive share.
 struct Archive {
   const std::vector<ZipArchiveEntry>& entries;
   codecs::ZipLayout layout;
@@ -78,7 +78,8 @@ struct Packed {
   std::uint32_t crc32 = 0;
 };
 
-/// Concatenates head and leaf, unless one of them is empty and the other is contiguous in memory.
+/// Sets packed.bytes to the head and the leaf of the entry. Copies them to one buffer, unless one
+/// of them is empty and the other is contiguous in memory.
 void gather(const ZipArchiveEntry& entry, Packed& packed) {
   if (!entry.leaf || entry.leaf->nbytes() == 0) {
     packed.bytes = std::as_bytes(std::span(entry.head));
@@ -137,9 +138,10 @@ std::size_t end_of_window(const std::vector<ZipArchiveEntry>& entries, std::size
   return end;
 }
 
-/// Writes an archive with entries to be deflated. One thread deflates a whole entry, which needs
-/// memory for the entry and the result. Entries of up to 64 MiB together are deflated concurrently,
-/// a larger one by itself. Entries that would not become smaller are stored.
+/// Writes an archive of which at least one entry is to be deflated. One thread deflates a whole
+/// entry, which needs memory for the entry and the result. Consecutive entries of up to 64 MiB in
+/// total are deflated concurrently; a larger entry is deflated by itself. Entries that would not
+/// become smaller are stored.
 void write_deflated_archive(os::File& file, const std::vector<ZipArchiveEntry>& entries,
                             const WriteRequest& request, Progress& progress) {
   codecs::ZipLayout layout;

@@ -14,9 +14,10 @@
 
 namespace tenfold::detail::formats {
 
-/// Returns the CRC-32s of the bytes of stored entries, in order. Blocks of 16 MiB are distributed
-/// over the threads, each of which needs 1 MiB of memory. Holes, if the file system reports them
-/// (os/fs/holes.hpp), are not read. Counts bytes as progress. Throws the errors of reading.
+/// Computes the CRC-32s of stored (uncompressed) entries, in order. Blocks of 16 MiB are
+/// distributed over the threads, each of which needs 1 MiB of memory. Holes, if the file system
+/// reports them (os/fs/holes.hpp), are not read. Counts bytes as progress. Throws if a read
+/// fails.
 std::vector<std::uint32_t> stored_crc32s(const os::File& file,
                                          std::span<const codecs::ZipEntry* const> entries,
                                          int num_threads, Progress& progress);
@@ -28,11 +29,12 @@ struct ZipUse {
   std::function<void(const codecs::ZipEntry&)> use;        ///< called if the CRC-32 is right
 };
 
-/// Verifies the structure of an archive, the CRC-32s of the wanted entries, and what `use` checks.
-/// Adds the number of these CRC-32s, and all problems, to the report. Throws an error for which
-/// is_problem_of_files() is false. The blocks of stored entries are distributed as above, but holes
-/// are read too. One thread inflates a whole deflated entry. `read` of the input is called from
-/// several threads. Counts stored bytes as progress.
+/// Verifies the structure of an archive and the CRC-32s of the wanted entries, and calls
+/// entries.use() for each entry with the right CRC-32. Adds the number of these CRC-32s, and all
+/// problems, to the report. Throws an error for which is_problem_of_files() is false. The blocks of
+/// stored entries are distributed as in stored_crc32s(), but holes are read too. One thread
+/// inflates a whole deflated entry. input.read is called from several threads. Counts stored bytes
+/// as progress.
 void verify_zip(const codecs::ZipInput& input, const codecs::ZipDirectory& directory,
                 const ZipUse& entries, int num_threads, Progress& progress, VerifyReport& report);
 

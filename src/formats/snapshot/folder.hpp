@@ -21,18 +21,19 @@ std::string read_metadata(const os::Directory& root);
 /// Throws Error(invalid_argument) if the folder at `path` has files that the metadata of its
 /// snapshot does not name, because a new snapshot would remove them.
 void require_replaceable(const Path& path);
-/// Returns the paths below `folder` of such files. For a folder that has only such files, returns
-/// its path instead. Ignores temporary files and folders of saves.
+/// Returns the paths, relative to `folder`, of the files that the metadata of its snapshot does not
+/// name. For a sub-folder that has only such files, returns the path of the sub-folder instead.
+/// Ignores temporary files and folders of saves.
 std::vector<std::string> foreign_in(const os::Directory& folder);
 
 /// Writes the data files of a plan into a folder that has none of them. Returns their checksums if
-/// requested. If `durable`, the files and the folders below `root` are fsynced when the call
-/// returns.
+/// options.checksums is set. If options.durable is set, the files and the folders below `root` are
+/// fsynced when the call returns.
 std::vector<ChecksumLine> write_data_files(const Plan& plan, const os::Directory& root,
                                            const SnapshotOptions& options);
 
-/// Writes the documents of a snapshot: notes, checksums, and last the metadata. A reader treats a
-/// folder without the metadata as incomplete.
+/// Writes the documents of a snapshot: the notes (if not empty), the checksums (if requested), and
+/// last the metadata, because a reader treats a folder without metadata as incomplete.
 void write_documents(const Manifest& manifest, const std::string& notes,
                      std::vector<ChecksumLine> lines, const os::Directory& root,
                      const SnapshotOptions& options);

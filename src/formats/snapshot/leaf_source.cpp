@@ -16,8 +16,8 @@ namespace {
 
 /// Maximum number of files that stay open. Further files are opened for each use.
 constexpr std::size_t kMaxOpenFiles = 256;
-/// A file with a single tensor up to this size is read: mapping it would cost more, and the number
-/// of maps is limited.
+/// A file that is a single tensor of up to this size is read into memory: mapping it would take
+/// longer, and a process can have only a limited number of mappings.
 constexpr std::uint64_t kReadBytes = std::uint64_t{64} << 10;
 
 }  // namespace
@@ -126,8 +126,8 @@ void RawSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std
   files_->open(*range.file)->read_at(range.offset + offset_bytes, into);
 }
 
-/// Leaves over the same range are aliases. Ranges of one file that overlap otherwise, which no
-/// writer creates, have different identities.
+/// Leaves over the same range are aliases. Different ranges of a file have different identities
+/// even if they overlap; no writer creates overlapping ranges.
 StoredRange RawSource::identity(const Leaf& leaf) {
   const Range& range = range_of(leaf);
   return {.device = StoredRange::kThisProcess,

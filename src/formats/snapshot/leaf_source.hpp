@@ -31,16 +31,17 @@ class Files {
     Buffer mapping;
     std::map<std::pair<std::uint64_t, std::size_t>, Buffer> copies;  ///< by offset and size
   };
-  /// The file at a location that is_plain_location() accepts, without opening it. The reference is
-  /// valid as long as this object exists.
+  /// Returns the file at `location`, which is_plain_location() must accept, without opening it. The
+  /// reference is valid as long as this object exists.
   File& at(const std::string& location);
 
-  /// Throws Error(corrupt) if the file is missing, or if a component of its path is a symlink.
+  /// Returns the open file. Throws Error(corrupt) if it is missing, or if a component of its path
+  /// is a symbolic link.
   std::shared_ptr<const os::File> open(File& file);
   /// Maps the whole file, once.
   Buffer map(File& file);
-  /// Returns a copy of a range in memory. All callers get the same one, because leaves over one
-  /// range are aliases.
+  /// Returns a copy of a range of the file in memory. All calls for a range return the same memory,
+  /// because leaves over the same range are aliases.
   Buffer copy(File& file, std::uint64_t offset, std::size_t size_bytes);
 
   const os::Directory& root() const noexcept { return root_; }
@@ -54,9 +55,9 @@ class Files {
   std::size_t num_open_ = 0;
 };
 
-/// Tensors whose bytes are stored raw in the files of a snapshot. leaf() assigns their positions.
-/// map() copies unaligned tensors, as torchsnapshot packs them, and small files into memory.
-/// Thread-safe once all leaves are created.
+/// Tensors whose bytes are stored raw in the files of a snapshot. map() copies a tensor into memory
+/// instead of mapping it if the tensor is unaligned, because torchsnapshot packs tensors without
+/// padding, or if it is the whole content of a small file. Thread-safe once all leaves are created.
 class RawSource final : public LeafSource {
  public:
   explicit RawSource(std::shared_ptr<Files> files) : files_(std::move(files)) {}
@@ -65,7 +66,7 @@ class RawSource final : public LeafSource {
   static Leaf leaf(const std::shared_ptr<RawSource>& self, DType dtype, Shape shape,
                    const std::string& location, std::optional<std::uint64_t> offset);
 
-  /// Throws Error(corrupt) if the leaf has bytes and its file is missing or has the wrong size.
+  /// Throws Error(corrupt) if the file of a leaf that is not empty is missing or has a wrong size.
   void check(const Leaf& leaf);
 
   Buffer map(const Leaf& leaf) override;

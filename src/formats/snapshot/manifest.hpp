@@ -99,7 +99,7 @@ struct Manifest {
 bool is_container(EntryType type);
 /// True for a sharded_tensor or dtensor.
 bool is_sharded(EntryType type);
-/// The type in the manifest of an int_, str, bool_, bytes or float_: "int", "str", ...
+/// Returns the name of an int_, str, bool_, bytes or float_ in the manifest: "int", "str", ...
 std::string_view primitive_name(EntryType type);
 
 /// Escapes a key for a path of the manifest.
@@ -107,9 +107,10 @@ std::string escape(std::string_view key);
 
 /// Parses JSON, which torchsnapshot writes, or the YAML that versions before 0.1 wrote. On success
 /// every entry has the members of its type (byte_range, mesh, dim_map and readable may be missing),
-/// and lengths are not negative. A byte range of raw bytes of a known dtype has the size of its
-/// tensor, and every location is inside the folder. Entries of unknown type are kept, with the name
-/// of their type. Throws Error(corrupt), naming the entry if the error concerns one.
+/// and lengths are not negative. If a tensor of a known dtype is stored raw and has a byte range,
+/// the range has the size of the tensor. Every location is inside the folder. Entries of unknown
+/// type are kept, with the name of their type. Throws Error(corrupt), which names the entry if the
+/// error concerns one.
 Manifest parse_manifest(std::string_view text, const std::string& where);
 
 /// Parses the document to a JSON value, without validation of its content.
@@ -118,10 +119,12 @@ Value parse_metadata(std::string_view text, const std::string& where);
 /// Formats `.snapshot_metadata` as JSON that is also valid YAML with the same content.
 std::string write_manifest(const Manifest& manifest);
 
-/// True for "a/b": a path of plain components that stays inside its folder.
+/// True for a relative path like "a/b" that stays inside its folder: no component is empty, "." or
+/// "..".
 bool is_plain_location(std::string_view location);
 
-/// Encodes the eight bytes of a number in base64, and decodes them; nullopt for other text.
+/// Encode the eight bytes of a number in base64, and decode them. number_of_base64() returns
+/// nullopt if `text` is not the base64 of eight bytes.
 std::string base64_of(double number);
 std::optional<double> number_of_base64(std::string_view text);
 

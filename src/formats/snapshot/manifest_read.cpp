@@ -36,8 +36,8 @@ constexpr std::array<TypeName, 13> kTypes = {{{"Tensor", EntryType::tensor},
                                               {"bytes", EntryType::bytes},
                                               {"float", EntryType::float_}}};
 
-/// Checks that the byte range of raw bytes, if there is one, has the size of the tensor. Does
-/// nothing for other serializers and unknown dtypes.
+/// For a tensor of a known dtype that is stored raw, checks that its size fits 63 bits, and that
+/// its byte range, if it has one, has this size. Does nothing for other tensors.
 void check_size(const TensorEntry& tensor, const ValueReader& reader) {
   std::optional<DType> dtype;
   if (tensor.dtype.starts_with("torch.")) {
@@ -104,8 +104,8 @@ std::vector<Piece> pieces_of(const ValueReader& reader) {
   return pieces;
 }
 
-/// Returns nullopt if a key is a bool, which torchsnapshot treats as an int. Throws Error(corrupt)
-/// for keys of types other than str, int and bool.
+/// Returns the keys of a dict. Returns nullopt if a key is a bool, which torchsnapshot treats as an
+/// int. Throws Error(corrupt) for keys of types other than str, int and bool.
 std::optional<std::vector<Key>> keys_of(const ValueReader& reader) {
   std::vector<Key> keys;
   for (const ValueReader& item : reader.items()) {
@@ -252,9 +252,10 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
 
 namespace {
 
-/// Formats JSON within the subset that a YAML parser reads in the same way. In strings, printable
-/// ASCII is written as it is, with a backslash before quotes and backslashes. Other characters up
-/// to U+FFFF become \uXXXX. Those above are not escaped, because YAML has no surrogate pairs.
+/// Formats JSON that a YAML parser reads as the same value. In strings, printable ASCII characters
+/// are not escaped, except quotes and backslashes, which get a backslash before them. Other
+/// characters up to U+FFFF become \uXXXX. Characters above U+FFFF are not escaped, because YAML has
+/// no surrogate pairs.
 class Text {
  public:
   void raw(std::string_view text) { text_ += text; }

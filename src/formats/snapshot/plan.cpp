@@ -26,15 +26,17 @@
 namespace tenfold::detail::formats::snapshot {
 namespace {
 
-/// Dtypes that torchsnapshot's `buffer_protocol` supports. Others are stored by torch.save.
+/// Dtypes that torchsnapshot's `buffer_protocol` supports. Tensors of other dtypes become files of
+/// torch.save.
 constexpr std::array kRawDTypes = {DType::float64, DType::float32, DType::float16, DType::bfloat16,
                                    DType::int64,   DType::int32,   DType::int16,   DType::int8,
                                    DType::uint8,   DType::bool_};
-/// Dtypes that torchsnapshot stores as tensor entries, but by torch.save.
+/// Dtypes that torchsnapshot stores as tensor entries whose bytes are files of torch.save.
 constexpr std::array kComplexDTypes = {DType::complex64, DType::complex128};
 
 constexpr std::uint64_t kAlignment = 64;
-/// Longer bytes objects get their own file, because every reader parses the whole manifest.
+/// Longer bytes objects get their own file, to keep the manifest small: every reader parses the
+/// whole manifest.
 constexpr std::size_t kMaxInlineBytes = 65536;
 /// Maximum length of each component of a location, including the offsets of a chunk.
 constexpr std::size_t kMaxNameBytes = 200;
@@ -48,7 +50,7 @@ std::string torch_name(DType dtype) { return "torch." + to_string(dtype); }
 /// Which ranks have the tensor or value in a file. This determines the folder of the file.
 enum class Owner : std::uint8_t { one_rank, all_ranks, shards };
 
-/// Returns the numbers as nested lists of this shape: the form of a mesh in torchsnapshot.
+/// Returns the numbers as nested lists of this shape, as torchsnapshot stores a mesh.
 Value nested_list(std::span<const std::int64_t> numbers, std::span<const std::int64_t> shape) {
   if (shape.empty()) return numbers.front();
   Value::List list;
@@ -118,8 +120,8 @@ class Planner {
   Error refuse_shards() const { return base::invalid_argument().part(subject()); }
 
   /// Returns the notes of the tree. If there are several ranks, readers apply the notes to the dict
-  /// of all ranks. So the paths begin with the rank, and the metadata becomes that of this dict. A
-  /// schema is omitted, because it would make the dict of all ranks a data set.
+  /// of all ranks. So the paths begin with the rank, and the metadata of the tree becomes the
+  /// metadata of this dict. A schema is omitted, because it would make this dict a data set.
   std::string notes_of(const TensorDict& tree) const {
     if (rank_.world_size == 1) return tree_notes_of(tree, ModuleVersions::in_notes);
     NodeInfo ranks;
@@ -130,7 +132,8 @@ class Planner {
     return tree_notes_of(all, ModuleVersions::in_notes);
   }
 
-  /// Torchsnapshot supports dicts with str and int keys; it pickles others.
+  /// True if all keys are int (keys that are str are not in TypedKeys). Torchsnapshot pickles a
+  /// dict with any other key.
   static bool are_native(const TypedKeys& keys) {
     return std::ranges::all_of(keys, [](const auto& key) { return is_int(key.second); });
   }
@@ -166,7 +169,7 @@ class Planner {
     require_utf8(key, [&] { return refuse(); });
   }
 
-  /// Adds an entry. `path` is without the rank. Replicated entries become entries of rank 0.
+  /// Adds an entry. `path` has no rank. Replicated entries become entries of rank 0.
   void put(const std::string& path, Entry entry) {
     const bool is_of_all = !is_container(entry.type) && entry.tensor.replicated;
     plan_.manifest.add((is_of_all ? "0" : rank_name_) + "/" + path, std::move(entry));
@@ -230,7 +233,7 @@ class Planner {
           .remedy("the format \"memmap\" supports it");
     }
     if (!are_native(tree.info().typed_keys)) return object(path, tree, dict_type(tree.kind()));
-    // object() refuses an opaque node, because it comes from a pickle of unknown classes.
+    // object() refuses an opaque node, which stands for an object of an unknown class in a pickle.
     const bool is_tensor = tree.kind() == NodeKind::sparse || tree.kind() == NodeKind::opaque;
     if (is_tensor) return object(path, tree, "torch.Tensor");
     put(path, container(tree));
@@ -331,7 +334,7 @@ class Planner {
     entry.tensor = raw_entry(leaf, is_replicated(path));
     const std::uint64_t size_bytes = leaf.nbytes();
     if (size_bytes == 0) {
-      // torchsnapshot reads no file for a tensor without chunks, and fails on an empty range.
+      // torchsnapshot fails on an empty byte range, but reads no file for a tensor without chunks.
       entry.type = EntryType::chunked_tensor;
       if (is_written_here(path)) put(path, std::move(entry));
       return;
@@ -355,7 +358,8 @@ class Planner {
     return static_cast<std::int64_t>(std::max<std::uint64_t>(1, options_.chunk_bytes / row_bytes));
   }
 
-  /// Assigns a position to the bytes of a whole leaf; aliases get the position of the first leaf.
+  /// Assigns a file, and possibly a byte range in it, to a whole leaf. Aliases get the file and the
+  /// range of the first of them.
   void place(const std::string& name, const Leaf& leaf, Owner owner, TensorEntry& entry) {
     const std::uint64_t size_bytes = leaf.nbytes();
     const StoredRange shared = stored_range(leaf);
@@ -447,8 +451,8 @@ class Planner {
     return name;
   }
 
-  /// Plans a file with rows [row, row + num_rows) of a leaf. The leaf begins at `offsets` of the
-  /// whole tensor.
+  /// Plans a file with the rows [row, row + num_rows) of a leaf. `offsets`: the position of the
+  /// leaf in the whole tensor.
   Piece piece_of(const std::string& path, const Leaf& leaf, Shape offsets, std::int64_t row,
                  std::int64_t num_rows, Owner owner) {
     const std::uint64_t row_bytes = leaf.nbytes() / static_cast<std::uint64_t>(leaf.shape()[0]);
@@ -492,7 +496,8 @@ class Planner {
                       shards.shape.size(), " dimensions")
             .found("another value");
       }
-      // Parts without elements are skipped. If the whole tensor has none, they give its shape.
+      // Skip parts without elements, unless the whole tensor has none: its shape is then computed
+      // from the empty parts.
       if (leaf->nbytes() == 0 && numel_of(shards.shape) != 0) return;
       if (!is_box_written_here(path, offsets, leaf->shape())) return;
       shard(path, *leaf, offsets, entry.pieces);
@@ -585,8 +590,8 @@ class Planner {
     put(path, std::move(entry));
   }
 
-  /// Returns the location of a file of torch.save with the item. Equal values, most often None,
-  /// share a file.
+  /// Returns the location of a file of torch.save that stores `item`. Equal values, most often
+  /// None, share a file.
   std::string object_file(const std::string& name, const TensorDict::Item& item, Owner owner) {
     DataFile file;
     try {
@@ -611,9 +616,8 @@ class Planner {
     return plan_.files.back().location;
   }
 
-  /// Returns an unused location for a file in the owner's folder. Its name there is the path of the
-  /// entry, if that is a valid and unused file name; otherwise a number after "%n", which no
-  /// escaped key contains.
+  /// Returns an unused location in the folder for `owner`. The rest of the location is `name` if
+  /// this is valid and unused; otherwise it is "%n", which no escaped key contains, and a number.
   std::string new_location(const std::string& name, Owner owner) {
     std::string folder = rank_name_ + "/";
     if (owner != Owner::one_rank) {
@@ -650,7 +654,7 @@ class Planner {
 
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
-  /// The entry of a tensor in chunks and, if it is replicated, the ranks that write the chunks.
+  /// The entry of a chunked tensor and, if it is replicated, the ranks that write the chunks.
   struct Chunks {
     Entry entry;
     std::vector<std::int64_t> writers;
@@ -666,8 +670,8 @@ class Planner {
   std::size_t slab_ = kNone;  ///< the file that gets the next small tensor
   std::size_t num_slabs_ = 0;
   std::size_t num_unnamed_ = 0;
-  /// Number of leaves over the same bytes. Shared tensors get their own file: if several entries
-  /// refer to one range of a file, torchsnapshot's restore fills only the last one.
+  /// Number of leaves over the same bytes. Tensors that share bytes get their own file: if several
+  /// entries refer to one range of a file, restore() of torchsnapshot fills only the last of them.
   std::unordered_map<StoredRange, std::size_t> num_uses_;
   std::unordered_map<StoredRange, TensorEntry> places_;
   std::unordered_map<StoredRange, Chunks> chunks_;

@@ -37,9 +37,11 @@ struct Plan {
   std::uint64_t num_bytes = 0;
 };
 
-/// The ranks that write shared entries. Paths are those of the manifest, without the rank.
+/// Which ranks write the entries that several ranks have. Paths are paths of the manifest without
+/// the rank.
 struct Assignment {
-  /// For each replicated entry, the ranks that write its chunks, or the rank that writes it.
+  /// For each replicated entry, the rank that writes it or, if it is chunked, the rank that writes
+  /// each chunk.
   std::map<std::string, std::vector<std::int64_t>, std::less<>> replicated;
   struct SharedBox {
     Shape offsets;
@@ -55,21 +57,23 @@ struct PlannedRank {
   std::int64_t rank = 0;
   std::int64_t world_size = 1;
   std::vector<SnapshotShards> shards{};
-  /// If null, everything that the rank has is planned, and entries that match the globs are marked
-  /// as replicated.
+  /// If null, everything that the rank has is planned, and entries that match the globs
+  /// SnapshotOptions::replicated are marked as replicated.
   const Assignment* assignment = nullptr;
 };
 
-/// Returns the path of an entry in the manifest, without rank.
+/// Returns the path of an entry in the manifest, without the rank.
 std::string path_of(const KeyPath& key);
 
-/// Plans files like those of torchsnapshot. Small tensors are packed into slabs, each at a multiple
-/// of 64 bytes; others get separate files, and are split along dimension 0 if they are large.
-/// Aliases of a dtype that torchsnapshot stores raw share a file, unless they are split and differ
-/// in shape, dtype or the ranks that write their chunks. Values that torchsnapshot pickles, such as
-/// None, tuples, complex tensors and dtypes that it has no name for, become files of torch.save.
-/// Files of several ranks have different names: all are below folders with the number of the rank.
-/// Throws Error(unsupported), naming the key, for entries that a snapshot cannot store. Throws
+/// Plans the files of a snapshot as torchsnapshot does. Small tensors are packed into slabs, each
+/// at a multiple of 64 bytes. Other tensors get separate files, and large ones are split along
+/// dimension 0 into several files. Tensors that share storage (aliases) share files if
+/// torchsnapshot stores their dtype raw; split tensors do so only if they agree in shape, dtype and
+/// the ranks that write their chunks, and split shards never do. Values that torchsnapshot pickles,
+/// such as None, tuples, complex tensors and tensors of dtypes that it has no name for, become
+/// files of torch.save. If there are several ranks, each file is below a folder whose name is the
+/// number of the rank that writes it, so that ranks never write the same file. Throws
+/// Error(unsupported), which names the key, for entries that a snapshot cannot store. Throws
 /// Error(invalid_argument) for PlannedRank::shards that do not match the tree, and like
 /// tree_notes_of(). Reads no tensor.
 Plan plan_snapshot(const TensorDict& tree, const SnapshotOptions& options,

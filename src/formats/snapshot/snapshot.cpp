@@ -6,8 +6,8 @@
 //   tree         converts the document to a tree of lazy leaves
 //   plan         converts a tree to the document and the files to write
 // Values and tensors that torchsnapshot stores with torch.save (None, tuples, long bytes objects,
-// complex tensors, and tensors of dtypes that it has no name for) are in torch.save files of any
-// size, one file for each object (formats/shared/object_file.hpp). Equal values can share a file.
+// complex tensors, and tensors of dtypes that it has no name for) are in files of torch.save, one
+// object in each file (formats/shared/object_file.hpp). Equal values can share a file.
 
 #include <algorithm>
 #include <cerrno>
@@ -49,7 +49,7 @@
 namespace tenfold::detail::formats::snapshot {
 namespace {
 
-/// Maximum number of data files that are written, and open, at once.
+/// Maximum number of data files that are open and written at the same time.
 constexpr std::size_t kOpenFiles = 64;
 /// Number of threads that fsync files and folders. They mostly wait for the disk.
 constexpr int kSyncThreads = 32;
@@ -107,7 +107,7 @@ class Writer {
       try {
         open_folder(root_, folder_of(path)).create_directory(name_of(path));
       } catch (const Error& error) {
-        // Several ranks create the common parents of their folders: another one may be first.
+        // Several ranks create the common parents of their folders: another rank may be first.
         if (error.system_errno() != EEXIST || plan_.manifest.world_size == 1) throw;
       }
     }
@@ -227,8 +227,9 @@ bool has_files(const os::Directory& folder) {
   });
 }
 
-/// Adds the paths of files below `folder` that are not `named`, except leftovers. For a folder with
-/// such files and no named ones, adds only its own path: it may have millions of files.
+/// Adds the paths of the files below `folder` that are not in `named`, except temporary files of
+/// saves. For a sub-folder with such files and none of `named`, adds only the path of the
+/// sub-folder, because it may have millions of files.
 void add_foreign(const os::Directory& folder, const std::string& prefix,
                  const std::set<std::string>& named, std::vector<std::string>& foreign) {
   std::vector<std::string> names = folder.list();
@@ -278,7 +279,8 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
   write_folder(tree, path, options);
 }
 
-/// Visits the tree, so that every entry is converted, and checks the sizes of files of raw bytes.
+/// Visits every entry of the tree, which converts the entry, and checks the sizes of files of raw
+/// bytes.
 class Verifier {
  public:
   Verifier(const VerifyRequest& request, std::string where)

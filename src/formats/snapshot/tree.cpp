@@ -36,26 +36,27 @@ struct Context {
   std::shared_ptr<const Manifest> manifest;
   std::shared_ptr<Files> files;
   std::string where;
-  /// The entries of sharded tensors of all ranks, by path without rank.
+  /// Maps the path of a sharded tensor, without the rank, to its entries of all ranks.
   std::unordered_map<std::string_view, std::vector<const Entry*>> sharded;
-  /// The paths of these entries, with rank, by the path of the enclosing container, without rank.
-  /// Elements of app_state are omitted.
+  /// Maps the path of a container, without the rank, to the paths, with the rank, of the sharded
+  /// tensors directly in it. Sharded tensors that are themselves elements of app_state are omitted.
   std::unordered_map<std::string_view, std::vector<std::string_view>> sharded_below;
-  /// True for a rank that did not save: its tree has the containers of rank 0. Access to an entry
-  /// that is neither replicated nor sharded throws Error(key_not_found).
+  /// True if the tree is for a rank that took no part in the save. It has the containers of rank 0.
+  /// Access to an entry that is neither replicated nor sharded throws Error(key_not_found).
   bool is_new = false;
 };
 
 std::string_view logical(std::string_view path) { return path.substr(path.find('/') + 1); }
 
-/// Builds the tree below one entry for one rank; `path` without the rank, `key` for messages. A
-/// plain value is a NonTensor. An error of one entry is thrown when that entry is accessed, but
-/// Error(io) at once.
+/// Builds the tree of one entry for one rank. `path` has no rank; `key` is for messages. A plain
+/// value becomes a NonTensor. Throws Error(io) at once; any other error of an entry is thrown when
+/// that entry is accessed.
 Node::Slot slot_of_entry(const std::shared_ptr<const Context>& context, const std::string& rank,
                          const std::string& path, const std::string& key);
 
-/// Finds the entry of a path (without a rank) for one rank: its own, a replicated one of rank 0, or
-/// shards of other ranks. Returns null if there is none.
+/// Finds the entry of a path (without the rank) for one rank: the entry of this rank, the
+/// replicated entry of rank 0, or else a sharded entry of another rank. Returns null if there is
+/// none.
 const Entry* find_entry(const Context& context, const std::string& rank, const std::string& path) {
   if (const Entry* own = context.manifest->find(rank + "/" + path)) return own;
   const Entry* first = context.manifest->find("0/" + path);
@@ -64,8 +65,8 @@ const Entry* find_entry(const Context& context, const std::string& rank, const s
   return shards == context.sharded.end() ? nullptr : shards->second.front();
 }
 
-/// Decodes a component of a path to a key; torchsnapshot accepts any %XX. A component that is not
-/// UTF-8 when decoded is returned unchanged.
+/// Decodes a component of a path to a key. Decodes every %XX, as torchsnapshot does. Returns the
+/// component unchanged if the decoded key would not be UTF-8.
 std::string unescape(std::string_view piece) {
   std::string key;
   for (std::size_t i = 0; i < piece.size(); ++i) {
@@ -104,7 +105,7 @@ class Builder {
         rank_(std::move(rank)),
         source_(std::make_shared<RawSource>(context_->files)) {}
 
-  /// `path` is without the rank. A plain value becomes a NonTensor.
+  /// `path` has no rank. A plain value becomes a NonTensor.
   Node::Slot slot(const std::string& path, const std::string& key) {
     keys_.assign(1, key);
     Converted converted = convert(path);
@@ -125,8 +126,8 @@ class Builder {
     return std::visit([](auto& held) -> Node::Slot { return std::move(held); }, item);
   }
 
-  /// Converts an entry. An invalid entry throws when it is accessed, without affecting others. Only
-  /// Error(io) is thrown at once.
+  /// Converts an entry. If it is invalid, returns a slot that throws when it is accessed, so that
+  /// other entries are not affected. Only Error(io) is thrown at once.
   Converted convert(const std::string& path) {
     try {
       const Entry* entry = find(path);
@@ -258,7 +259,8 @@ class Builder {
     return pieces;
   }
 
-  /// Throws if two pieces use the same bytes: a small file could otherwise become a large tensor.
+  /// Throws if two pieces use the same bytes of a file: otherwise a small file could become a large
+  /// tensor.
   void check_ranges(const Entry& entry) const {
     using Range = std::pair<std::string_view, std::pair<std::uint64_t, std::uint64_t>>;
     std::vector<Range> ranges;
@@ -282,7 +284,8 @@ class Builder {
     return AssembledSource::assemble(dtype_of(dtype), std::move(shape), std::move(pieces), place());
   }
 
-  /// Assembles the shards of all ranks. Several ranks have the same shard if a mesh replicates it.
+  /// Assembles the shards of all ranks. If a mesh replicates a shard, several ranks have it, and
+  /// one of its copies is used.
   Leaf sharded(const std::string& path) {
     Entry all;
     Shape shape;
@@ -376,8 +379,8 @@ class Builder {
                   std::move(keys));
   }
 
-  /// Returns the keys of sharded tensors that only other ranks have in this dict: any rank may read
-  /// them.
+  /// Returns the keys of the sharded tensors that other ranks have in this dict and this rank has
+  /// not: any rank may read a sharded tensor.
   std::vector<Key> keys_of_others(const std::string& path, const Entry& own) const {
     std::vector<Key> keys;
     const auto below = context_->sharded_below.find(path);
@@ -414,7 +417,7 @@ class Builder {
     children.emplace_back(std::move(key), std::move(converted));
   }
 
-  /// Returns one JSON value for a container that has only JSON values, else a node.
+  /// Returns a Value if all children are Values, else a node.
   Converted finish(Children children, NodeKind kind, KeyTypes keys) const {
     const bool plain = std::ranges::all_of(
         children, [](const auto& child) { return std::holds_alternative<Value>(child.second); });
@@ -514,7 +517,7 @@ void apply_root(const Entry* root, NodeInfo& info, const std::vector<Node::Entry
   static_cast<void>(std::move(keys).finish(info, text_at));
 }
 
-/// Builds app_state of one rank. `tops` are the names of its elements in paths.
+/// Builds app_state of one rank. `tops` are the escaped keys of its elements.
 TensorDict rank_tree(const std::shared_ptr<const Context>& context, const std::string& rank,
                      const std::vector<std::string>& tops, const std::string& where) {
   auto node = std::make_shared<Node>();
@@ -542,7 +545,8 @@ TensorDict rank_tree(const std::shared_ptr<const Context>& context, const std::s
   return tensordict_of(std::move(node));
 }
 
-/// The ranks that have entries, and the elements of app_state of each, in order.
+/// The ranks that have entries, and for each rank the elements of its app_state, in the order of
+/// the manifest.
 struct Ranks {
   std::vector<std::pair<std::string, std::vector<std::string>>> ranks;
   std::unordered_map<std::string_view, std::size_t> positions;
@@ -621,7 +625,7 @@ std::vector<std::string> unreachable(const Manifest& manifest) {
     for (const Key& key : entry.keys) named.insert(path + "/" + escape(key.text));
     if (is_sharded(entry.type)) sharded.insert(logical(path));
   }
-  // As find_entry(): replicated entries are those of rank 0 only.
+  // As in find_entry(), only entries of rank 0 count as replicated.
   const auto is_found = [&](const std::string& path) {
     if (manifest.find(path) != nullptr || sharded.contains(logical(path))) return true;
     const Entry* first = manifest.find("0/" + std::string(logical(path)));

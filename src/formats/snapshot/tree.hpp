@@ -14,16 +14,16 @@
 
 namespace tenfold::detail::formats::snapshot {
 
-/// Builds the tree of a snapshot: a dict (or list, if app_state was one) of the elements of
-/// app_state; each container among them is built at its first access. With several ranks, a dict
-/// "0", "1", ... of the tree that each rank would restore: its own entries, replicated entries of
-/// rank 0, and tensors assembled from the shards of all ranks. It has the ranks with entries of
-/// their own, and `for_rank`.
+/// Builds the tree of a snapshot. If one rank took it, the tree is app_state: a dict, or a list if
+/// app_state was one. Each container directly in app_state is built at its first access. If several
+/// ranks took the snapshot, the tree is a dict with keys "0", "1", ... and the app_state that each
+/// rank would restore: its own entries, the replicated entries of rank 0, and tensors assembled
+/// from the shards of all ranks. The dict has the ranks with entries of their own, and `for_rank`.
 ///
 /// Entries that a tree cannot contain (quantized tensors, unknown types) and invalid entries throw
-/// when they are accessed, naming the key; the others are not affected. If `for_rank` is a rank
-/// that did not save, the tree of rank 0 is for it: entries that each rank has for itself throw
-/// Error(key_not_found).
+/// when they are accessed; the error names the key. Other entries are not affected. If `for_rank`
+/// is not one of the ranks that took the snapshot, it gets the tree of rank 0, in which access to
+/// entries that are neither replicated nor sharded throws Error(key_not_found).
 TensorDict build_tree(std::shared_ptr<const Manifest> manifest, os::Directory root,
                       const std::string& where, std::optional<std::int64_t> for_rank = {});
 

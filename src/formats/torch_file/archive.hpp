@@ -22,21 +22,21 @@ inline constexpr std::string_view kNotesRecord = "tenfold.json";
 ///   version     1 to 10; some files call this record `.data/version`
 ///   tenfold.json  added by tenfold
 ///
-/// Other records are ignored, including `.format_version`: the zip directory locates the records.
-/// An archive with a record `constants.pkl` is a TorchScript archive, which is refused.
+/// Other records, such as `.format_version`, are ignored. An archive with a record `constants.pkl`
+/// is a TorchScript archive, which is refused.
 struct Archive {
   codecs::ZipDirectory directory;
   std::string root;
   codecs::ZipEntry pickle;  ///< `data.pkl`, with its local header
 
-  /// Returns the record of that name below the root, or null.
+  /// Returns the record `<root>/<name>`, or null if there is none.
   const codecs::ZipEntry* find(std::string_view name) const;
 };
 
-/// Reads and checks the directory's central headers, version and byteorder. Throws Error(corrupt),
-/// and Error(unsupported) for other archives, TorchScript, big-endian files and future versions.
-/// The local headers that locate the storages are left to the caller. `directory`: the central
-/// headers, if they were read already.
+/// Reads and checks the central headers of the zip directory, and the records `version` and
+/// `byteorder`. Throws Error(corrupt), and Error(unsupported) for other archives, TorchScript,
+/// big-endian files and future versions. Does not read the local headers of the storages, which the
+/// caller needs to locate them. `directory`: the central headers, if they were read already.
 Archive read_archive(const codecs::ZipInput& input,
                      std::optional<codecs::ZipDirectory> directory = std::nullopt);
 

@@ -37,9 +37,10 @@ class TreeBuilder {
   TensorDict::Item object(std::uint32_t id);
 
  private:
-  /// A pickle can refer to one list a thousand times, and that list to another a thousand times. A
-  /// tree repeats a list at each place. At most this number of nodes, plus four for each node of
-  /// the pickle, are converted. Keys other than str and int count, too.
+  /// Limits the size of the tree: at most this number of nodes, plus four for each node of the
+  /// pickle, are converted. A pickle can refer to one list a thousand times, and that list to
+  /// another a thousand times, but a tree has a copy of a list at each place. Keys other than str
+  /// and int also count.
   static constexpr std::size_t kMaxRepeats = 1'000'000;
 
   using Slot = Node::Slot;  ///< what a node of the pickle becomes: Leaf, NonTensor or TensorDict
@@ -63,7 +64,7 @@ class TreeBuilder {
     std::uint32_t id_;
   };
 
-  /// Counts converted nodes, to limit repetitions.
+  /// Counts a converted node. Throws if there are too many.
   void spend();
 
   /// Converts a node. If that throws Error(unsupported), returns an opaque node with the reason, so
@@ -79,7 +80,7 @@ class TreeBuilder {
   Slot of_call(std::uint32_t id);
 
   // The conversion recurses for each level of the tree, up to kMaxDepth. Functions for rare objects
-  // are not inlined, so that their variables are not in the frame of each level.
+  // are not inlined, so that their variables do not enlarge the stack frame of each level.
 
   [[gnu::noinline]] Slot of_other_call(std::uint32_t id, const Pickle::Call& call);
   [[gnu::noinline]] Slot called_set(std::uint32_t id, Value::Special::Type type,
@@ -90,7 +91,8 @@ class TreeBuilder {
   /// Makes an opaque node for a value whose conversion threw `error`.
   [[gnu::noinline]] Slot unreadable(std::uint32_t id, const Error& error);
 
-  /// Returns the arguments of the call with which Python would decode these bytes.
+  /// Returns the arguments (bytes, "utf-8", "surrogatepass") with which a Python call would decode
+  /// `bytes` to a str.
   static Children text_parts(std::string_view bytes);
   Slot opaque_node(std::uint32_t id, Children parts, std::string problem);
 
@@ -99,8 +101,8 @@ class TreeBuilder {
   [[gnu::noinline]] Slot opaque(std::uint32_t id);
 
   /// Adds the changes of an object after its creation: a list "items" of the values that were
-  /// added, a list "entries" of the keys and values that were set, alternating, and the last
-  /// "state".
+  /// added, a list "entries" of alternating keys and values that were set, and an entry "state",
+  /// the last state that was set.
   void add_history(Children& to, std::uint32_t id);
   void add_list(Children& to, const std::string& key, const std::vector<std::uint32_t>& items);
 
@@ -109,20 +111,22 @@ class TreeBuilder {
   /// indices, values, size).
   [[gnu::noinline]] Slot sparse(const Pickle::Call& call);
 
-  /// Finds a call of _rebuild_qtensor. quantized() converts it to a dict of the integers and the
+  /// Returns the call of _rebuild_qtensor, if `call` is one or creates a Parameter of one;
+  /// otherwise nullopt. quantized() converts the call to a dict of the integers and the
   /// quantization scheme.
   std::optional<Pickle::Call> quantized_call(const Pickle::Call& call) const;
   [[gnu::noinline]] Slot quantized(std::uint32_t id, const Pickle::Call& call);
   void require_numbers(std::span<const std::uint32_t> arguments) const;
   void require_channels(const Children& parts, const Shape& shape, std::uint64_t axis) const;
 
-  /// A jagged tensor is a call of _rebuild_from_type_v2 with the function _rebuild_njt and a dict:
-  /// values, offsets, lengths, _ragged_idx and derived values, which are ignored.
+  /// True if `call` creates a jagged tensor: a call of _rebuild_from_type_v2 with the function
+  /// _rebuild_njt. Its dict has values, offsets, lengths, _ragged_idx, and derived values, which
+  /// are ignored.
   bool is_jagged(const Pickle::Call& call) const;
   [[gnu::noinline]] Slot jagged(const Pickle::Call& call);
 
-  /// A Parameter whose tensor is on the meta device has no bytes. It becomes an opaque node with an
-  /// entry "parameter", the bool requires_grad.
+  /// True for a Parameter whose tensor is on the meta device and so has no bytes. It becomes an
+  /// opaque node with an entry "parameter", whose value is the bool requires_grad.
   bool is_meta_parameter(const Pickle::Call& call) const;
   [[gnu::noinline]] Slot meta_parameter(const Pickle::Call& call);
 
@@ -156,18 +160,18 @@ class TreeBuilder {
   static void reserve(Children& to, std::size_t more);
   void add_pairs(Children& to, std::span<const std::uint32_t> items);
 
-  /// Adds the pairs of a list [[key, value], ...]: Python 2's form of an OrderedDict.
+  /// Adds the pairs of a list [[key, value], ...], as which Python 2 pickles an OrderedDict.
   void add_listed_pairs(Children& to, std::uint32_t list);
   void add_changes(Children& to, std::uint32_t id);
 
-  /// Adds the attribute `_metadata` of a module's state dict, the versions of its layers. Warns
-  /// about other attributes of a dict, which are ignored.
+  /// Adds the attribute `_metadata` of a state dict, which has the versions of the module's layers.
+  /// Ignores other attributes of a dict, with a warning.
   void add_attributes(Children& to, std::uint32_t id);
   void add_pair(Children& to, std::uint32_t key, std::uint32_t value);
   /// Converts a key that is not a string. Returns nullopt if a tree does not support it.
   std::optional<Value> typed_key(std::uint32_t id);
 
-  /// Adds the pairs of Children::unreadable as opaque nodes, under names that no key has.
+  /// Adds the pairs of Children::unreadable as opaque nodes, under names that no other key has.
   [[gnu::noinline]] void add_unreadable_pairs(Children& to);
 
   Pickle pickle_;

@@ -15,7 +15,7 @@
 
 namespace tenfold::detail::formats::torch_file {
 
-/// The content of a container of a pickle, while it is filled.
+/// The content of a container in a pickle, while the container is converted.
 struct Children {
   std::vector<Node::Entry> entries;
   KeyIndex positions;             ///< for dicts
@@ -35,9 +35,9 @@ struct Children {
 /// nodes and is not `forced`, else a node.
 Node::Slot container_of(const Pickle& pickle, Children children, NodeKind kind, bool forced);
 
-/// Returns the name of the callable that would create the object `id`: "module.Class". For Python's
-/// own values, returns the name of the class; for others without a name, a description, such as
-/// "persistent id".
+/// Returns the name "module.Class" of the callable that would create the object `id`. For a value
+/// of a built-in type of Python, returns the name of the type. For other objects without a
+/// callable, returns a description, such as "persistent id".
 std::string opaque_name(const Pickle& pickle, std::uint32_t id);
 
 }  // namespace tenfold::detail::formats::torch_file

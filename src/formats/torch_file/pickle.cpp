@@ -16,7 +16,8 @@ using codecs::PickleNode;
 
 namespace {
 
-/// Encodes U+0000 to U+00FF from UTF-8 to one byte each, like Python's latin1 codec.
+/// Converts UTF-8 to Latin-1, one byte for each character. Returns nullopt if a character is above
+/// U+00FF.
 std::optional<std::string> latin1_bytes(std::string_view text) {
   std::string bytes;
   bytes.reserve(text.size());

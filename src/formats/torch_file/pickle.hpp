@@ -15,8 +15,8 @@
 
 namespace tenfold::detail::formats::torch_file {
 
-/// A pickle that is converted to a tree. Interprets its nodes, and creates errors that name the
-/// key.
+/// A pickle that is being converted to a tree. Interprets the nodes of the pickle, and creates
+/// errors that name the current key.
 class Pickle {
  public:
   Pickle(const codecs::PickleGraph& graph, base::Where where);
@@ -39,19 +39,20 @@ class Pickle {
   /// Returns the call of a REDUCE node whose callable is a global; nullopt for any other node.
   std::optional<Call> call(std::uint32_t id) const;
 
-  /// Returns the bytes of a `bytes` or `bytearray` node, of a string of Python 2, of `bytes()` or
-  /// of `_codecs.encode(text, "latin1")`; nullopt for another node.
+  /// Returns the bytes of a `bytes` or `bytearray` node, of a string of Python 2, or of a call
+  /// `bytes()` or `_codecs.encode(text, "latin1")`. Returns nullopt for any other node.
   std::optional<std::string> bytes(std::uint32_t id) const;
   /// Encodes the string `id` as Latin-1. Returns nullopt if `id` is not a string, if `encoding` is
   /// neither "latin1" nor "latin-1", or if a character has no code in Latin-1.
   std::optional<std::string> latin1(std::uint32_t id, std::uint32_t encoding) const;
-  /// Returns a string, or an ASCII string of Python 2; nullopt for another node.
+  /// Returns the text of a string, or of a string of Python 2 that is ASCII; nullopt for any other
+  /// node.
   std::optional<std::string_view> text(std::uint32_t id) const;
   bool is_global(std::uint32_t id, std::string_view module, std::string_view name) const {
     return graph_.is_global(id, module, name);
   }
-  // As the functions of the graph. Throw Error(corrupt), naming `subject`; lengths() throws
-  // Error(unsupported) for more than 64.
+  // Like these functions of PickleGraph. Throw Error(corrupt), which names `subject`; lengths()
+  // throws Error(unsupported) for more than 64 lengths.
   Shape lengths(std::uint32_t id, std::string_view subject) const;
   std::uint64_t natural(std::uint32_t id, std::string_view subject) const;
 

@@ -22,7 +22,8 @@ class ResolvedSource final : public LeafSource {
   ResolvedSource(Leaf bytes, LazyView view)
       : bytes_(std::move(bytes)),
         number_bytes_(itemsize(bytes_.dtype()) / (is_complex(bytes_.dtype()) ? 2 : 1)),
-        // Negating a conjugate flips the real part and restores the imaginary one.
+        // The negative of a conjugate has the sign of the real part flipped, and the imaginary part
+        // unchanged.
         flips_real_(view.is_negative),
         flips_imaginary_(view.is_negative != view.is_conjugate) {}
 

@@ -4,16 +4,17 @@
 
 namespace tenfold::detail::formats::torch_file {
 
-/// A lazy view of torch: the conjugate or the negative of its bytes, or both.
+/// A lazy view in torch: a tensor whose values are the conjugate or the negative of its stored
+/// values, or both.
 struct LazyView {
   bool is_conjugate = false;
   bool is_negative = false;
   bool is_plain() const noexcept { return !is_conjugate && !is_negative; }
 };
 
-/// Returns the leaf with the values of the lazy `view` of `bytes`, as resolve_conj() and
-/// resolve_neg() compute them. The leaf is read with bounded memory, and copied when it is mapped.
-/// `bytes` has a floating-point dtype of 16 bits or more, or a complex one.
+/// Returns a leaf with the values of the lazy `view` of `bytes`, as torch's resolve_conj() and
+/// resolve_neg() compute them. Reading the leaf needs bounded memory; mapping it creates a copy of
+/// all its bytes. has_sign_bits() must be true for the dtype of `bytes`.
 Leaf resolved(const Leaf& bytes, LazyView view);
 
 /// True for the dtypes that resolved() can negate: complex numbers, and floating-point numbers of

@@ -19,8 +19,9 @@
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 
-// `pytorch_model.bin.index.json`: transformers' index of files of torch.save, each a dict of
-// tensors by name. tenfold reads an index as one dict of all tensors, and never writes one.
+// `pytorch_model.bin.index.json`: the index that transformers writes for a checkpoint in several
+// files of torch.save. Each file is a dict of tensors by name. tenfold reads an index as one dict
+// of all tensors, and never writes one.
 
 namespace tenfold::detail::formats::torch_file {
 namespace {
@@ -72,8 +73,8 @@ TensorDict dict_in(os::File shard) {
   return *dict;
 }
 
-/// Builds the dict in the order of the weight map. Other tensors of the shards follow, as in
-/// transformers.
+/// Builds the dict in the order of the weight map. Tensors of the shards that the weight map does
+/// not name follow; transformers loads them, too.
 TensorDict tree_of(OpenedIndex opened, const std::string& where) {
   std::vector<TensorDict> shards;
   for (os::File& shard : opened.shards) shards.push_back(dict_in(std::move(shard)));

@@ -387,8 +387,8 @@ TEST(Safetensors, UnsupportedEntriesAreRefusedByKeyBeforeAnythingIsWritten) {
   nested.set("n", TensorDict::Item(Leaf::nested(tensor_of<float>({1, 2, 3}, {3}),
                                                 tensor_of<std::int64_t>({1, 2}, {2, 1}))));
   EXPECT_EQ(message(nested),
-            "key \"n\": a nested tensor cannot be stored: expected a dense one, found "
-            "one of 2 components; save as a folder, which supports it");
+            "key \"n\": a nested tensor cannot be stored: expected a dense tensor, found "
+            "a nested tensor of 2 components; save as a folder, which supports it");
   TensorDict text(kind(NodeKind::dict));
   text.set("\xff", tensor_of<float>({1}, {1}));
   EXPECT_EQ(message(text),
