@@ -205,7 +205,7 @@ def share(
 
     result = compare(
         name,
-        f"A durable save of a folder, of which {title}: {size_of(tree)}",
+        f"A durable save of a folder in which {title}: {size_of(tree)}",
         {
             "tenfold, share_unchanged": saver(work / "shared", True),
             "tenfold, the whole state": saver(work / "whole", False),
@@ -226,7 +226,7 @@ def checkpoint_share(work: Path, repetitions: int) -> Result:
 
 def checkpoint_share_small(work: Path, repetitions: int) -> Result:
     """Five of six files change, and each is created and synced, so sharing the rest saves less."""
-    title = "the smallest tensors changed"
+    title = "only the smallest tensors changed"
     return share(work, repetitions, "checkpoint_share_small", title, smallest_tensors, [])
 
 
@@ -393,7 +393,7 @@ def checkpoint_beside(work: Path, repetitions: int) -> Result:
     with group_of_one(work):
         result = compare(
             "checkpoint_beside",
-            f"{num_steps} training steps while a save is written, of one thread each: "
+            f"{num_steps} training steps on one thread while a save is written in the background: "
             f"{size_of(tree)}",
             {
                 ours: beside(save),

@@ -114,7 +114,7 @@ def dict_build(work: Path, repetitions: int) -> Result:
     table = _table(work, keys, values)
     result = compare(
         "dict_build",
-        f"A dictionary of {KEYS:,} strings of 20 to 22 bytes to float32[{DIMENSIONS}] is written",
+        f"Build a dictionary from {KEYS:,} strings of 20 to 22 bytes to float32[{DIMENSIONS}]",
         {
             "MappedDict, of a Dataset": Contender(
                 lambda: tenfold.MappedDict.build((table, "key"), work / "a", progress=False)
@@ -193,8 +193,8 @@ def dict_lookups(work: Path, repetitions: int) -> Result:
         )
     return compare(
         "dict_lookups",
-        f"{num_batches} batches of {BATCH} of {KEYS:,} strings to float32[{DIMENSIONS}], in the "
-        f"page cache; one by one {len(single):,} keys",
+        f"Look up {num_batches} batches of {BATCH} keys, and {len(single):,} keys one by one: "
+        f"{KEYS:,} strings to float32[{DIMENSIONS}], in the page cache",
         {
             "MappedDict, list of str": Contender(lambda: ours(plain, batches)),
             **in_columns,

@@ -112,10 +112,10 @@ def _measured(work: Path, repetitions: int, group: MemoryLimit) -> Result:
             timings[name].seconds.append(time.perf_counter() - begin)
     result = Result(
         "dict_larger_than_memory",
-        f"{KEYS_READ:,} random keys, {BATCH} at a time, of {KEYS:,} strings to "
-        f"float32[{DIMENSIONS}] ({bytes_of(path) / 1e9:.1f} GB), with "
-        f"{MEMORY_BYTES >> 20} MiB of memory for the process and what it reads; and the first "
-        f"{FIRST_KEYS:,} of all",
+        f"Look up {KEYS_READ:,} random keys, {BATCH} at a time, and before them the first "
+        f"{FIRST_KEYS:,} keys with nothing cached: {KEYS:,} strings to float32[{DIMENSIONS}] "
+        f"({bytes_of(path) / 1e9:.1f} GB), with {MEMORY_BYTES >> 20} MiB of memory for the process "
+        "and its page cache",
         timings,
         [Goal(warm, bare, 0.8)],
     )
@@ -123,8 +123,8 @@ def _measured(work: Path, repetitions: int, group: MemoryLimit) -> Result:
     first = sorted(read[cold])[len(read[cold]) // 2]
     rate = KEYS_READ / timings[warm].median
     result.notes.append(
-        f"Pages of 4 KiB that were read for a key (goal: 2): {pages:.2f} after "
-        f"{WARM_UP_KEYS + FIRST_KEYS:,} others, {first:.2f} for the first {FIRST_KEYS:,}, when "
+        f"Pages of 4 KiB that were read per key (goal: 2): {pages:.2f} after "
+        f"{WARM_UP_KEYS + FIRST_KEYS:,} other keys, {first:.2f} for the first {FIRST_KEYS:,}, when "
         f"nothing is cached. {rate:,.0f} lookups/s. Major page faults per lookup: "
         f"{max(waited):.2f} at most."
     )

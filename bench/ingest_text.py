@@ -249,7 +249,8 @@ def stream_lines(work: Path, repetitions: int) -> Result:
         goals.append(Goal("tenfold.IterableDataset", name, 3.0))
     result = compare(
         "stream_lines",
-        f"{STREAMED:,} rows of tensors straight from JSON lines, 38 numbers and a text a record",
+        f"Read {STREAMED:,} rows as tensors directly from JSON lines, "
+        "38 numbers and a string per record",
         contenders,
         goals,
         repetitions,

@@ -151,7 +151,8 @@ def _measured(work: Path, repetitions: int, group: MemoryLimit) -> Result:
         ],
     )
     result.notes.append(
-        f"The peers read {PEER_ROWS_READ:,} rows; their times are scaled to as many rows as ours. "
+        f"The peers read {PEER_ROWS_READ:,} rows; their times are scaled to the "
+        f"{ROWS_READ:,} rows that BatchLoader read. "
         f"Private memory of the BatchLoader's process, torch included: {memory:.0f} MiB."
     )
     return result

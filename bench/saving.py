@@ -349,7 +349,8 @@ def checksums(work: Path, repetitions: int) -> Result:
     tenfold.save(tree, c, durable=False, progress=False)
     return compare(
         "checksums",
-        "Cost of checksums: a save with and without, and verify of 512 MiB in the page cache",
+        "Cost of checksums: a save with and without checksums, and verify, of 512 MiB in the page "
+        "cache",
         {
             "save with checksums": Contender(ours(tree, a), lambda: fresh(a)),
             "save without": Contender(ours(tree, b, checksums=False), lambda: fresh(b)),

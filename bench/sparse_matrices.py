@@ -80,7 +80,7 @@ def sparse_rows(work: Path, repetitions: int) -> Result:
     return compare(
         "sparse_rows",
         "Batches of 256 shuffled rows of a csr matrix of 200 k x 100 k, 20 entries a row, in the "
-        "page cache: 400 as csr and padded, 8 as dense, which are summed up",
+        "page cache: 400 batches as csr and as padded, 8 as dense, each of which is summed",
         {
             "csr": Contender(lambda: [m.rows(rows, "csr") for rows in batches]),
             "scipy, csr": Contender(lambda: [_csr_of_scipy(x, rows) for rows in batches]),
@@ -160,8 +160,8 @@ def sparse_blocks_cold(work: Path, repetitions: int) -> Result | None:
 
     return compare(
         "sparse_blocks_cold",
-        "Rows of a csr matrix of 100 k x 30 k, 1,000 entries a row (800 MB), from the device "
-        "in shuffled blocks of 64 rows, 4 of them a batch",
+        "Rows of a csr matrix of 100 k x 30 k, 1,000 entries a row (800 MB), not cached, in "
+        "shuffled blocks of 64 rows, 4 blocks a batch",
         {
             "SparseMatrix, csr batches": Contender(in_blocks, drop_caches),
             "the bare reads of these blocks, 4 threads": Contender(bare_blocks, drop_caches),

@@ -114,8 +114,8 @@ ROWS = (
     Row(
         "102,400 dictionary lookups",
         "dictionaries",
-        "400 batches of 256 of 1,000,000 strings to float32[32], in the page cache; one by one "
-        "10,240 keys",
+        "Look up 400 batches of 256 keys, and 10,240 keys one by one: 1,000,000 strings to "
+        "float32[32], in the page cache",
         "MappedDict, list of str",
         ("lmdb", "Python dict, itemgetter and index_select, in memory"),
     ),
