@@ -74,7 +74,8 @@ class Hierarchy {
   const std::vector<std::string>& mapper_paths() const noexcept { return mapper_paths_; }
   /// The number of nodes without the root.
   std::int64_t size() const { return paths_.size() - 1; }
-  /// The values of no states: rows of the only table if all values are in it, else floats.
+  /// The result for an empty batch of states: no rows of the only table if it holds all values,
+  /// otherwise an empty float64 tensor.
   Tensor no_rows() const;
 
   /// The place of each state's value. Throws Error(key_not_found) if there is no value,
@@ -83,9 +84,10 @@ class Hierarchy {
   std::vector<StatePlace> find(std::span<const std::string_view> paths,
                                const StateNames& names) const;
   std::vector<StatePlace> find(std::span<const StatePath> states, const StateNames& names) const;
-  /// The number of leading components of a state that are not passed to the mapper `number`: those
-  /// of the mapper's path, or of the level whose default it is. Throws Error(key_not_found) if no
-  /// component is left. `position`: of the state in the call.
+  /// The number of leading components of `state` that the mapper `number` does not get: the
+  /// components of the mapper's path or, if the mapper is the default of a level above `state`,
+  /// those of the level. Throws Error(key_not_found) if no component is left for the mapper.
+  /// `position`: index of the state in the call.
   std::size_t num_above(const StatePath& state, std::int64_t number, std::size_t position,
                         const StateNames& names) const;
 
