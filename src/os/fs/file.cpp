@@ -101,7 +101,7 @@ Path resolve_link(const Path& path) {
       const int system_errno = failure.value();
       const bool is_no_link = system_errno == EINVAL;
       if (is_no_link || system_errno == ENOENT || system_errno == ENOTDIR) return resolved;
-      // Do not ignore the error: a save would replace a link instead of its target.
+      // Do not ignore the error: a save would then replace the link instead of the link's target.
       throw_system_error(system_errno, path.string(), "cannot be examined");
     }
     resolved =
@@ -125,7 +125,7 @@ Path canonical(const Path& path) {
 }
 
 Path path_within(const Path& folder, const Path& path) {
-  // os::, because std::filesystem has such a function for its paths, too.
+  // os:: is required, because argument-dependent lookup also finds std::filesystem::canonical.
   const Path inner =
       os::canonical(resolve_link(path)).lexically_relative(os::canonical(resolve_link(folder)));
   return inner.empty() || *inner.begin() == ".." ? Path() : inner;
