@@ -20,7 +20,8 @@ enum class Fit : std::uint8_t {
 };
 
 /// Writes a number as an element of `dtype`. If `is_given`, the user chose the dtype: integers may
-/// be rounded to floats, floats without a fraction are accepted as integers, and 0 and 1 as bools.
+/// be rounded to floats, floats without a fraction are accepted as integers, and 0, 1, 0.0 and 1.0
+/// as bools.
 Fit put_number(const NumberText& number, DType dtype, bool is_given, std::byte* into);
 /// Writes NaN or an infinity; only float dtypes hold them.
 Fit put_special(double value, DType dtype, std::byte* into);

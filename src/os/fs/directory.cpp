@@ -194,7 +194,7 @@ void Directory::remove_tree(const std::string& name) {
     return;
   }
   {
-    // Set the mode before opening the folder, because opening may need the permission too.
+    // Set the mode before opening the folder, because opening may need these permissions, too.
     constexpr std::uint32_t kOwnersAll = 0700;
     if ((found->mode & kOwnersAll) != kOwnersAll) add_owners_permissions(fd(), name);
     Directory folder = try_open_at(*this, name);
@@ -313,7 +313,7 @@ Parent open_parent(const Path& path, bool create_missing) {
     } catch (const Error& error) {
       if (error.system_errno() != EEXIST) throw;  // EEXIST: another process created it first
     }
-    // Without this, a power failure could lose the new folder with everything saved in it.
+    // Without this sync, a power failure could lose the new folder with everything saved in it.
     next.directory.sync();
   }
   parent.directory = Directory::open(above);

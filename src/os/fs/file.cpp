@@ -25,7 +25,8 @@ namespace tenfold::os {
 namespace {
 
 constexpr std::uint64_t kMaxOffset = std::numeric_limits<std::int64_t>::max();
-// O_NONBLOCK: opening a FIFO, which is refused afterwards, must not wait for its other end.
+// O_NONBLOCK: without it, opening a FIFO would block until another process opens its other end.
+// FIFOs are refused after opening.
 constexpr int kFileFlags = O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 
 [[noreturn]] void throw_not_regular(const std::string& display, std::string_view found) {
@@ -37,7 +38,8 @@ struct OpenedFile {
   FileInfo info;
 };
 
-/// Opens a file, or returns -1 with errno set. Anything but a regular file is Error(corrupt).
+/// Opens a file, or returns -1 with errno set. Throws Error(corrupt) for anything but a regular
+/// file.
 OpenedFile open_regular(int directory, const std::string& name, int flags,
                         const std::string& display) {
   announce_read(name);
