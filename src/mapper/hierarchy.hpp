@@ -55,8 +55,8 @@ struct HierarchyTable {
   Tensor values;  ///< [n, *shape], contiguous
 };
 
-/// Flattened levels of values: each path leads to a row of a table, to other JSON or to a
-/// mapper. As a tree:
+/// Flattened levels of values: each path leads to a row of a table, to JSON that is stored as a
+/// string, or to a mapper. As a tree:
 ///
 ///     {"paths": see StatePaths, "tables": [tensor [n, *shape], ...],
 ///      "texts": uint8, "text_ends": int64: concatenated JSON strings,
@@ -80,7 +80,7 @@ class Hierarchy {
 
   /// The place of each state's value. Throws Error(key_not_found) if there is no value,
   /// Error(invalid_argument) for the root and for a missing path with an empty component,
-  /// Error(corrupt) for a place that does not exist.
+  /// Error(corrupt) if the stored place does not exist.
   std::vector<StatePlace> find(std::span<const std::string_view> paths,
                                const StateNames& names) const;
   std::vector<StatePlace> find(std::span<const StatePath> states, const StateNames& names) const;
@@ -91,7 +91,8 @@ class Hierarchy {
   std::size_t num_above(const StatePath& state, std::int64_t number, std::size_t position,
                         const StateNames& names) const;
 
-  /// The value at a place of find() as JSON: a number, nested lists or other JSON; not a mapper.
+  /// The value at a place of find() as JSON: a number, nested lists or other JSON. The place must
+  /// not be that of a mapper.
   Value value(const StatePlace& place) const;
   /// Calls `use` for all nodes but the root, and for levels before their entries. Throws
   /// Error(corrupt) if the level or the value of a node is missing.
