@@ -172,8 +172,8 @@ std::uint64_t& JsonRows::mark_of_other(const Field& parent, std::string_view key
 /// Skips a member that is not in the plan. Rejects the record if the plan must be extended by the
 /// member, or if the key is duplicated.
 bool JsonRows::other_member(const Field& parent, std::string_view key) {
-  // A final plan lacks only names that occur in no record of valid JSON. Such records are reported
-  // anyway.
+  // If an inferred plan is final, it lacks only names of records that are invalid JSON, which are
+  // reported anyway.
   if (!plan_.ignores_new_columns && !plan_.is_final) {
     return mismatch(std::string(key), "a new column", Outcome::promote);
   }

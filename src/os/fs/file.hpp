@@ -42,8 +42,8 @@ Path without_trailing_slashes(Path path);
 /// link's target. Removes trailing slashes. Other paths are returned unchanged, also those that do
 /// not exist. Throws Error(io), also for a loop of links.
 Path resolve_link(const Path& path);
-/// The path of `path` relative to `folder` ("." for the folder itself); empty if `path` is not in
-/// the folder. Resolves symlinks; `path` need not exist. Throws Error(io).
+/// `path` relative to `folder` ("." for the folder itself); empty if `path` is not in the folder.
+/// Resolves symlinks; `path` need not exist. Throws Error(io).
 Path path_within(const Path& folder, const Path& path);
 
 /// Returns `path`, with the working directory before it if `path` is relative. Throws Error(io),
