@@ -55,8 +55,8 @@ struct HierarchyTable {
   Tensor values;  ///< [n, *shape], contiguous
 };
 
-/// Flattened levels of values: each path leads to a row of a table, to other JSON or to a
-/// mapper. As a tree:
+/// Flattened levels of values: each path leads to a row of a table, to JSON that is stored as a
+/// string, or to a mapper. As a tree:
 ///
 ///     {"paths": see StatePaths, "tables": [tensor [n, *shape], ...],
 ///      "texts": uint8, "text_ends": int64: concatenated JSON strings,
@@ -74,22 +74,25 @@ class Hierarchy {
   const std::vector<std::string>& mapper_paths() const noexcept { return mapper_paths_; }
   /// The number of nodes without the root.
   std::int64_t size() const { return paths_.size() - 1; }
-  /// The values of no states: rows of the only table if all values are in it, else floats.
+  /// The result for an empty batch of states: no rows of the only table if it holds all values,
+  /// otherwise an empty float64 tensor.
   Tensor no_rows() const;
 
   /// The place of each state's value. Throws Error(key_not_found) if there is no value,
   /// Error(invalid_argument) for the root and for a missing path with an empty component,
-  /// Error(corrupt) for a place that does not exist.
+  /// Error(corrupt) if the stored place does not exist.
   std::vector<StatePlace> find(std::span<const std::string_view> paths,
                                const StateNames& names) const;
   std::vector<StatePlace> find(std::span<const StatePath> states, const StateNames& names) const;
-  /// The number of leading components of a state that are not passed to the mapper `number`: those
-  /// of the mapper's path, or of the level whose default it is. Throws Error(key_not_found) if no
-  /// component is left. `position`: of the state in the call.
+  /// The number of leading components of `state` that the mapper `number` does not get: the
+  /// components of the mapper's path or, if the mapper is the default of a level above `state`,
+  /// those of the level. Throws Error(key_not_found) if no component is left for the mapper.
+  /// `position`: index of the state in the call.
   std::size_t num_above(const StatePath& state, std::int64_t number, std::size_t position,
                         const StateNames& names) const;
 
-  /// The value at a place of find() as JSON: a number, nested lists or other JSON; not a mapper.
+  /// The value at a place of find() as JSON: a number, nested lists or other JSON. The place must
+  /// not be that of a mapper.
   Value value(const StatePlace& place) const;
   /// Calls `use` for all nodes but the root, and for levels before their entries. Throws
   /// Error(corrupt) if the level or the value of a node is missing.

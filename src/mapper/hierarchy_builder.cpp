@@ -55,8 +55,8 @@ DType wide_type(const JsonNumbers& numbers) {
 bool same_integers(const JsonNumbers& numbers, DType dtype, const std::byte* stored) {
   const bool is_unsigned = dtype == DType::uint64;
   if (numbers.has_large && !is_unsigned) return false;
-  // With the other signedness, the bits of a negative number, or of a number beyond int64, are
-  // another number.
+  // Stored with the other signedness, the bits of a negative number, or of a number beyond int64,
+  // represent another number.
   if (is_unsigned && numbers.has_negative) return false;
   std::vector<std::int64_t> back(numbers.integers.size());
   cast_elements(dtype, stored, wide_type(numbers), reinterpret_cast<std::byte*>(back.data()),
@@ -215,8 +215,8 @@ void HierarchyBuilder::add_mapper(std::string_view key) {
   add_node(key, {kMapperTable, static_cast<std::int64_t>(mapper_paths_.size()) - 1}, false);
 }
 
-/// Sets the place of each level to that of its own default, else to that of the level above, which
-/// precedes it.
+/// Gives each level the place of its own default or, if it has none, the place of the level above,
+/// which precedes it in the list of nodes.
 void HierarchyBuilder::inherit() {
   for (std::size_t node = 0; node < paths_.size(); ++node) {
     if (levels_[node] == 0) continue;

@@ -31,8 +31,9 @@ struct JsonNumbers {
   std::vector<double> floats;
 };
 
-/// Converts a number, a bool, or nested lists of equal lengths of either; empty for other JSON, and
-/// for integers that neither int64 nor uint64 can represent.
+/// Converts a number, a bool, or nested lists of only numbers or only bools, in which all lists of
+/// one level have equal lengths. Empty for other JSON, and for integers that neither int64 nor
+/// uint64 can represent.
 std::optional<JsonNumbers> json_numbers(const Value& value);
 
 /// The name of the class of hierarchies in files.
@@ -42,13 +43,13 @@ inline constexpr std::string_view kHierarchyClass = "tenfold.HierarchicalStateMa
 /// end_level(). The constructor begins the root.
 class HierarchyBuilder {
  public:
-  /// `where` and `code`: place and code of errors about invalid entries.
+  /// `where` and `code`: file or object, and code, of the errors about invalid entries.
   HierarchyBuilder(std::string default_key, base::Where where, ErrorCode code);
 
   void begin_level(std::string_view key);
   void end_level();
-  /// Adds a value. A number or bool, or nested lists of either of equal lengths, becomes a row of a
-  /// table. Other JSON is stored as a string, also empty lists and integers beyond int64.
+  /// Adds a value. What json_numbers() converts becomes a row of a table, except empty lists. Other
+  /// JSON is stored as a string.
   void add(std::string_view key, const Value& value);
   void add(std::string_view key, Tensor tensor);
   void add_json(std::string_view key, std::string_view text);

@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view kJsonHead = "%state_mapper";
 constexpr std::string_view kTensor = "%tensor";
 constexpr std::string_view kUsualDefault = "default";
-/// The greatest number of numbers in a tensor. People could not read a file with larger tensors.
+/// Maximum number of elements of a tensor. With larger tensors, people could not read the file.
 constexpr std::int64_t kMaxNumbers = 65'536;
 
 bool has_json_form(DType dtype) { return !is_complex(dtype) && dtype != DType::float4_e2m1fn_x2; }
@@ -74,7 +74,7 @@ class JsonLevels {
     const Value* values = object.find("values");
     const Shape shape = shape_of(key, object.find("shape"), *dtype);
     const auto numbers = values == nullptr ? std::nullopt : json_numbers(*values);
-    // Nested lists do not have the dimensions after a dimension of length 0.
+    // If a dimension has length 0, nested lists cannot represent the dimensions after it.
     const bool is_empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
     const bool fits = numbers && (is_empty ? numbers->floats.empty() : numbers->shape == shape);
     if (!fits) {
@@ -283,7 +283,8 @@ std::optional<std::string> hierarchy_json_text(const Path& path) {
   const std::size_t mark = start.starts_with("\xEF\xBB\xBF") ? 3 : 0;
   const std::size_t begin = start.find_first_not_of(" \t\r\n", mark);
   if (begin == std::string::npos || start[begin] != '{') return std::nullopt;
-  // The length of a safetensors header, such as 31,520, may have the bytes of " {"; zeros follow.
+  // A safetensors file begins with the length of its header as a 64-bit integer. The bytes of a
+  // length such as 31,520 are " {" and zeros.
   if (start.find('\0') != std::string::npos) return std::nullopt;
   return file.read_all(std::numeric_limits<std::uint64_t>::max()).substr(mark);
 }

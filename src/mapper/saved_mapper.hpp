@@ -27,7 +27,7 @@ struct MapperHead {
   Error corrupt(std::string_view part) const { return base::corrupt(where).part(part); }
 };
 
-/// The names of a mapper and of the states of a call in messages.
+/// For messages: formats the name of a mapper and the states of a call.
 struct StateNames {
   std::function<base::Where()> mapper;
   ShownKey state;  ///< by position in the call
@@ -44,7 +44,7 @@ struct SavedMapper {
   virtual Tensor rows(std::span<const Value> states) const;
   virtual Value value(const Value& state) const;
   virtual void save(const Path& path, const SaveOptions& options) const;
-  /// The tree that save() writes. A hierarchy may also be saved as one JSON file, without it.
+  /// The tree that save() writes, unless it writes a hierarchy as one JSON file.
   TensorDict tree() const;
   StateNames names_of(std::span<const Value> states) const;
 
@@ -68,7 +68,7 @@ std::shared_ptr<const SavedMapper> made_hierarchy(const TensorDict& levels,
 /// The head of a saved mapper. Throws Error(unsupported) if `tree` is not a mapper or was written
 /// by a newer version, Error(corrupt) for a damaged head. `where`: for messages.
 MapperHead head_of(const TensorDict& tree, base::Where where);
-/// The node "tensors", which is omitted if it would be empty.
+/// The node "tensors" of `tree`; an empty node if `tree` has none.
 TensorDict tensors_of(const MapperHead& head, const TensorDict& tree);
 
 /// Formats a state for messages, as JSON of at most 80 bytes: "room/door", [3, 4] for a tuple.

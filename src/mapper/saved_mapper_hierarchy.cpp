@@ -186,7 +186,7 @@ class TreeLevels {
   }
 
  private:
-  /// Adds a JSON value, which may be a whole subtree without tensors.
+  /// Adds a JSON value. An object becomes a level, whose members are added recursively.
   void add(const std::string& key, const Value& value) {
     const auto* object = value.get_if<Value::Object>();
     if (object == nullptr) return builder_.add(key, value);

@@ -21,9 +21,9 @@ struct SavedSparse final : SavedMapper {
   SavedSparse(MapperHead saved_head, TensorDict parts);
 
   Tensor rows(std::span<const Value> states) const override;
-  /// The rows of states by their positions in `keys`, as rows_of_states() returns them. Throws
-  /// Error(key_not_found) for an unknown state without a fallback, Error(corrupt) for a row that
-  /// the matrix does not have.
+  /// The rows of the matrix for states. `positions`: the positions of the states in `keys`, as
+  /// rows_of_states() returns them; -1 for an unknown state. Throws Error(key_not_found) for an
+  /// unknown state without a fallback, Error(corrupt) for a row that the matrix does not have.
   Tensor rows_at(std::span<const std::int64_t> positions, const StateNames& names) const;
 
   StateKeyKind key_kind;
@@ -39,9 +39,10 @@ struct SavedSparse final : SavedMapper {
 
 std::shared_ptr<const SavedSparse> saved_sparse(MapperHead head, TensorDict tensors);
 
-/// Creates a mapper from `keys`, the name of their kind and their node as of make_state_keys(), to
-/// the rows `numbers` of the matrix, which the caller has checked; by default 0, 1, 2, ... Throws
-/// Error(invalid_argument) for more keys than rows, and for a fallback of another dtype or shape.
+/// Creates a mapper from keys to rows of `matrix`. `keys`: the result of make_state_keys().
+/// `numbers`: the row of each key, which the caller has checked; by default 0, 1, 2, ... Throws
+/// Error(invalid_argument) if, without `numbers`, there are more keys than rows, and for a fallback
+/// that does not have the dtype and shape of a row.
 std::shared_ptr<const SavedSparse> made_sparse(std::pair<std::string_view, TensorDict> keys,
                                                const SparseMatrix& matrix,
                                                const std::optional<Tensor>& fallback,

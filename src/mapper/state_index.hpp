@@ -23,18 +23,18 @@ struct StateIndexColumn {
 /// Formats the key at a position, for messages.
 using ShownKey = std::function<std::string(std::size_t)>;
 
-/// Builds the node of a dictionary in memory. Throws Error(invalid_argument) naming a duplicate
-/// key, in the form of `shown`, if it is given.
+/// Builds the node of a dictionary in memory. Throws Error(invalid_argument) for a duplicate key,
+/// which the message names as formatted by `shown`, if given.
 TensorDict make_state_index(const DictKeys& keys, DictKeyType type,
                             const std::vector<StateIndexColumn>& columns,
                             const ShownKey& shown = {});
 
-/// The node with the same keys in the same rows, without the values. Throws Error(unsupported) if
-/// there are superseded rows: compact() first.
+/// The state index with the keys of `dict` in the same rows, without other columns. Throws
+/// Error(unsupported) if `dict` has superseded rows: call compact() first.
 TensorDict state_index_of(const MappedDict& dict);
 
-/// Opens the dictionary in such a node. Throws Error(corrupt) if the node is not a dictionary, or
-/// has other columns.
+/// Opens the dictionary in a node of make_state_index(). Throws Error(corrupt) if the node is not a
+/// dictionary, or has other columns.
 MappedDict open_state_index(TensorDict node, DictKeyType type,
                             const std::vector<std::pair<std::string, DType>>& columns);
 

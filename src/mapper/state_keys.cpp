@@ -20,8 +20,8 @@ constexpr double kTwoTo63 = 9223372036854775808.0;
       .found(found);
 }
 
-/// Normalises numbers as Python compares keys: equal numbers are one key, apart from the exception
-/// of state_text().
+/// Normalises numbers as Python compares keys: equal numbers become one key. The exception is
+/// documented at state_text().
 Value plain(const Value& state) {
   if (const auto* truth = state.get_if<bool>()) return std::int64_t{*truth ? 1 : 0};
   if (const auto* number = state.get_if<double>()) {

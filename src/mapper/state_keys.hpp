@@ -26,14 +26,14 @@ std::optional<StateKeyKind> state_key_kind_from_name(std::string_view name) noex
 DictKeyType key_type_of(StateKeyKind kind) noexcept;
 
 /// The JSON of a state. States that are equal in Python have the same JSON: True and 1.0 become 1.
-/// Exception: a whole float of magnitude 2^63 or more stays a float; its JSON is not that of the
-/// equal int. Throws Error(invalid_argument) for an invalid state, such as a list, an object or
-/// NaN.
+/// Exception: a float without a fraction whose magnitude is 2^63 or more stays a float, so its JSON
+/// differs from the JSON of the equal int. Throws Error(invalid_argument) for an invalid state,
+/// such as a list, an object or NaN.
 std::string state_text(const Value& state);
 
 /// Returns the name of the StateKeyKind for these states, and the node of a dictionary from each
 /// state to its position. Throws Error(invalid_argument) for an invalid state, and for a duplicate
-/// one in the form of `shown`, if it is given.
+/// state, which the message names as formatted by `shown`, if given.
 std::pair<std::string_view, TensorDict> make_state_keys(std::span<const Value> states,
                                                         const ShownKey& shown = {});
 

@@ -27,9 +27,10 @@ inline constexpr std::int64_t kMapperTable = -3;  ///< another mapper: `row` is 
 Error not_a_path(const std::string& state);
 
 /// The nodes of a hierarchy, levels and values, by path ("level/value"; the root is ""): a
-/// dictionary from path to table, row, and whether it is a level. A level has the location of its
-/// default, which may be inherited. So a missing path has the location of the deepest level or
-/// mapper above it. Finding that takes at most one lookup more than the path has components.
+/// dictionary from path to table, row, and whether the node is a level. A level has the location of
+/// its default, which it may inherit from a level above. So a missing path has the location of the
+/// deepest level or mapper above it. To find that node takes at most one lookup more than the path
+/// has components.
 ///
 /// Thread safety: all members may be called from any thread.
 class StatePaths {
@@ -38,7 +39,7 @@ class StatePaths {
   explicit StatePaths(TensorDict node);
 
   /// Builds the node. The first path is the root, "". Throws Error(invalid_argument) for duplicate
-  /// paths and different lengths.
+  /// paths and for spans of different lengths.
   static TensorDict make(std::span<const std::string_view> paths,
                          std::span<const std::int64_t> tables, std::span<const std::int64_t> rows,
                          std::span<const std::uint8_t> is_level);
@@ -48,7 +49,7 @@ class StatePaths {
   /// The location of each path's value. Throws Error(invalid_argument) for the root, and for a
   /// missing path with an empty component.
   std::vector<StatePlace> find(std::span<const std::string_view> paths) const;
-  /// The location of a longer path; `path` is the prefix of it that can be looked up.
+  /// The location of a state with further components below `path` that cannot be keys.
   StatePlace find_below(std::string_view path) const;
   /// The deepest existing level on `path`; "" for the root.
   std::string nearest_level(std::string_view path) const;

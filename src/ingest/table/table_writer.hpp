@@ -32,19 +32,19 @@ struct TableWriterOptions {
   std::function<void(TableWriter&)> before_commit{};
 };
 
-/// Writes a data set next to `path`, and publishes it in commit() by a FolderReplacement, which is
-/// atomic where the file system can exchange folders. Memory does not depend on the number of rows.
-/// If the writer is destroyed before commit(), nothing remains. Removes the leftovers of a crashed
-/// process. The data set has the schema in its notes, and `%checksums`; docs/datasets.md describes
-/// the layout of columns.
+/// Writes a data set next to `path`. commit() publishes it at `path` with a FolderReplacement,
+/// which is atomic where the file system can exchange folders. Memory does not depend on the number
+/// of rows. If the writer is destroyed before commit(), nothing remains. The constructor removes
+/// the leftovers of a process that crashed while it replaced `path`. The data set has the schema in
+/// its notes, and `%checksums`; docs/datasets.md describes the layout of columns.
 ///
 /// Thread safety: one thread at a time.
 class TableWriter {
  public:
-  /// Leaves of `schema` get new names, derived from the columns. Throws Error(io) with errno EEXIST
-  /// if `path` exists and `overwrite` is false or it is not a tree that tenfold may replace, with
-  /// ENOSPC if the expected rows cannot fit; Error(invalid_argument) for a column name that cannot
-  /// be a file name.
+  /// The leaves of `schema` get new names, derived from the names of the columns. Throws Error(io)
+  /// with errno EEXIST if `path` exists and `overwrite` is false, or if `path` is not a tree that
+  /// tenfold may replace; with ENOSPC if the expected rows cannot fit on the disk. Throws
+  /// Error(invalid_argument) for a column name that cannot be a file name.
   TableWriter(const Path& path, Schema schema, const TableWriterOptions& options = {});
   TableWriter(const TableWriter&) = delete;
   TableWriter& operator=(const TableWriter&) = delete;
@@ -62,23 +62,24 @@ class TableWriter {
   /// The number of rows of the longest column.
   std::int64_t num_rows() const noexcept;
   std::size_t num_columns() const noexcept;
-  /// The schema, with unique names of leaves. After a change of columns, the next call takes time
-  /// proportional to the number of all columns.
+  /// The schema, with unique names of leaves. The first call after columns were added or changed
+  /// takes time proportional to the number of all columns.
   const Schema& schema() const;
 
-  /// Adds columns. If there are rows already, the columns must be nullable, and are null in them.
+  /// Adds columns. If the table has rows already, the columns must be nullable, and these rows are
+  /// null in them.
   void add_columns(std::vector<Column> columns);
 
   /// Reorders the columns: `order[i]` is the present index of the column that becomes the i-th.
   void reorder(std::span<const std::size_t> order);
 
-  /// Makes column `index` nullable, at the cost of a byte per row, if it is not yet. The rows so
-  /// far have values.
+  /// Makes column `index` nullable; the rows appended so far count as valid. This costs a byte per
+  /// row. Does nothing if the column is already nullable.
   void make_nullable(std::size_t index);
 
-  /// Changes the type of column `index`: another dtype, nullable, ragged, string. `convert` gets
-  /// the stored rows block by block, and returns them in the layout of the new column. A block of
-  /// several rows has a few MiB.
+  /// Changes the type of column `index`: to another dtype, or to nullable, ragged or string.
+  /// `convert` gets the stored rows in blocks, and returns each block in the layout of the new
+  /// column. A block has a few MiB, or is a single larger row.
   void change_column(std::size_t index, Column column,
                      const std::function<ColumnBuilder(const ColumnChunk&)>& convert);
 
@@ -100,7 +101,8 @@ class TableWriter {
   /// The folder that is being written, for files that are added before commit().
   os::Directory& folder() noexcept;
 
-  /// Writes metadata, notes and checksums, and replaces `path` as FolderReplacement::publish().
+  /// Writes metadata, notes and checksums, and replaces `path` as FolderReplacement::publish()
+  /// does.
   void commit();
 
  private:

@@ -14,7 +14,7 @@ namespace tenfold {
 using namespace detail;
 namespace {
 
-/// Time that the calling thread waits for its turn before it polls the progress.
+/// Interval at which the calling thread polls the progress while it waits for its turn.
 constexpr std::chrono::milliseconds kPollInterval{50};
 
 class Pipeline {
@@ -22,7 +22,7 @@ class Pipeline {
   Pipeline(BlockReader& reader, formats::Progress& progress)
       : reader_(reader), progress_(progress), caller_(std::this_thread::get_id()) {}
 
-  /// The loop of one thread: processes blocks until none are left.
+  /// The loop of one thread: processes blocks until none are left or the pipeline has ended.
   void run(BlockWork& work) {
     Block block;
     while (read(block)) {
@@ -47,7 +47,8 @@ class Pipeline {
   void rethrow() const {
     if (failure_) std::rethrow_exception(failure_);
   }
-  /// Polls the progress in the calling thread: after each of its deliveries, and while it waits.
+  /// Polls the progress if this is the thread that called run_pipeline(), otherwise does nothing.
+  /// Called after each delivery and while waiting.
   void poll() {
     if (std::this_thread::get_id() != caller_) return;
     try {

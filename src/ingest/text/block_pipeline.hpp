@@ -12,13 +12,13 @@ namespace tenfold {
 class BlockWork {
  public:
   virtual ~BlockWork() = default;
-  /// Starts a block, whose memory is valid until its last deliver().
+  /// Starts a block. The memory of `block` is valid until the last deliver() of the block.
   virtual void begin(const Block& block) = 0;
-  /// Processes a part of the block, concurrently with other threads. Returns true if it must be
-  /// called again, after deliver(), for the rest of the block.
+  /// Processes a part of the block, concurrently with other threads. Returns true if, after
+  /// deliver(), work() must be called again for the rest of the block.
   virtual bool work() = 0;
-  /// Delivers the result of one work(), in the order of the blocks and by one thread at a time.
-  /// Returning false ends the pipeline.
+  /// Delivers the result of the last work(). Calls are in the order of the blocks, in one thread at
+  /// a time. Returning false ends the pipeline.
   virtual bool deliver() = 0;
 };
 

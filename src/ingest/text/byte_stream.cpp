@@ -161,7 +161,8 @@ std::unique_ptr<ByteStream> open_byte_stream(const Path& path) {
 std::shared_ptr<const ZipFile> open_zip_file(const Path& path) {
   auto zip = std::make_shared<ZipFile>();
   zip->file = os::File::open_read(path);
-  // Entries are streamed, so the default limits suffice: the total size is not limited.
+  // The default limits allow any total size of the entries, which is safe because entries are
+  // streamed.
   zip->directory =
       codecs::read_zip_directory(detail::formats::zip_input(zip->file), codecs::ZipLimits());
   return zip;

@@ -23,7 +23,7 @@ class ByteStream {
   virtual std::uint64_t num_read() const = 0;
 };
 
-/// The suffix of a compressed file, compared case-insensitively: ".gz", ".zst", ".bz2" or ".xz";
+/// The compression suffix of `name`, compared case-insensitively: ".gz", ".zst", ".bz2" or ".xz";
 /// empty if there is none.
 std::string_view packed_suffix(std::string_view name) noexcept;
 

@@ -94,7 +94,8 @@ void CsvRows::begin_file(const TextFile& file) {
     if (plan_.ignores_new_columns) {
       ignored_.push_back(file.header[i]);
     } else if (plan_.is_final) {
-      // In other files, the name is that of a record, which is no column.
+      // In other files, this name holds records, so it is not a column. Its fields here must be
+      // null.
       targets_[i] = kRecord;
     } else {
       new_column_ = file.header[i];
@@ -135,8 +136,8 @@ bool CsvRows::fields(const char* begin, const char* end) {
       return is_well_formed(begin, end);
     }
     if (put(field, count++)) continue;
-    // If the number of fields is wrong, values are in the wrong columns, so report the number of
-    // fields rather than the value.
+    // If the number of fields is wrong, values may be in the wrong columns. So report a malformed
+    // record rather than the value.
     const RowFault of_value = fault_;
     if (is_well_formed(begin, end)) fault_ = of_value;
     return false;
@@ -161,8 +162,8 @@ bool CsvRows::put(const CsvField& field, std::size_t number) {
   return true;
 }
 
-/// True if all fields of the record are well-formed and there are as many as in the header. Sets
-/// the fault otherwise.
+/// True if all fields of the record are well-formed and the header has as many. Otherwise sets the
+/// fault.
 bool CsvRows::is_well_formed(const char* begin, const char* end) {
   std::size_t count = 0;
   for (const char* at = begin; at != nullptr; ++count) {

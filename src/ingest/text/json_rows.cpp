@@ -14,8 +14,8 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Maximum number of bytes of a value in a message.
 constexpr std::size_t kShownJsonBytes = 40;
-/// Maximum number of unknown names of one record, nested or not, that are remembered to report them
-/// and to find duplicate keys.
+/// Maximum number of unknown names per record type (the root or a nested record) that are
+/// remembered, to report them and to find duplicate keys.
 constexpr std::size_t kMaxOthers = 10'000;
 
 /// Nesting depth of lists in a row of the column.
@@ -97,7 +97,7 @@ bool JsonRows::object(const Field& field, std::size_t depth) {
   return num_seen == field.fields.size() || miss(field);
 }
 
-/// Consumes the key of `field` if it follows in its usual form.
+/// Consumes the next key if it is written exactly as `field.quoted`.
 bool JsonRows::takes_key(const Field& field) {
   std::uint64_t head = 0;
   std::memcpy(&head, text_.at(), sizeof(head));
@@ -129,8 +129,9 @@ bool JsonRows::plain_number(TextColumn& column) {
   return true;
 }
 
-/// Consumes the next key and returns its field, which is usually the one after the last. Returns
-/// null if the plan has no such field, whose value is then skipped, or if the record is rejected.
+/// Consumes the next key and returns its field. First tries the field at `next`, because keys
+/// usually have the same order in all records. Returns null if the plan has no such field, after
+/// skipping its value, or if the record is rejected.
 const Field* JsonRows::find(const Field& field, std::size_t& next) {
   if (next < field.fields.size()) {
     const Field& expected = field.fields[next];
@@ -157,7 +158,7 @@ const Field* JsonRows::find(const Field& field, std::size_t& next) {
   return nullptr;
 }
 
-/// The last row that had this name, which is not in the plan.
+/// The number of the last row that had the unknown name `key`; 0 if there is none.
 std::uint64_t& JsonRows::mark_of_other(const Field& parent, std::string_view key) {
   TextMap<std::uint64_t>& names = others_[parent.number];
   const auto found = names.find(key);
@@ -168,10 +169,11 @@ std::uint64_t& JsonRows::mark_of_other(const Field& parent, std::string_view key
   return names.emplace(std::string(key), 0).first->second;
 }
 
-/// Skips a member that is not in the plan, or rejects the record because it needs another plan.
+/// Skips a member that is not in the plan. Rejects the record if the plan must be extended by the
+/// member, or if the key is duplicated.
 bool JsonRows::other_member(const Field& parent, std::string_view key) {
-  // A final plan has all names except those of records that are invalid JSON, which are reported
-  // anyway.
+  // If an inferred plan is final, it lacks only names of records that are invalid JSON, which are
+  // reported anyway.
   if (!plan_.ignores_new_columns && !plan_.is_final) {
     return mismatch(std::string(key), "a new column", Outcome::promote);
   }
@@ -300,8 +302,8 @@ bool JsonRows::list(TextColumn& column) {
   return items(column, 0, into);
 }
 
-/// Parses a list at one nesting level of a row's value. `into`: write position for rows of fixed
-/// shape; null for ragged ones, which grow.
+/// Parses a list at one nesting level of a row's value. `into`: write position in a row of fixed
+/// shape; null for a ragged row, whose elements are appended.
 bool JsonRows::items(TextColumn& column, std::size_t level, std::byte*& into) {
   const Column& stored = column.target().column;
   const char* const begin = text_.at();
@@ -382,8 +384,8 @@ bool JsonRows::raw(TextColumn& column) {
   return true;
 }
 
-/// Rejects a value of another kind (scalar, list or object) than the column accepts, because no
-/// type accepts both.
+/// Rejects a value of another kind (scalar, list or object) than the column accepts. Does not
+/// request another plan, because type inference never combines these kinds in one column.
 bool JsonRows::wrong_kind(const TextColumn& column) {
   const Target& target = column.target();
   const std::string found = shown(text_.at());
@@ -393,7 +395,8 @@ bool JsonRows::wrong_kind(const TextColumn& column) {
   return mismatch(target.column.name(), "expected " + expected + ", found " + found);
 }
 
-/// Rejects a value that another type would accept. `begin`: start of the value.
+/// Rejects a value that a wider type would accept. Requests another plan, unless the plan is final.
+/// `begin`: start of the value.
 bool JsonRows::too_narrow(const TextColumn& column, const std::string& expected,
                           const char* begin) {
   const Outcome outcome = plan_.is_final ? Outcome::mismatch : Outcome::promote;

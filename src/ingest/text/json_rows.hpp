@@ -63,8 +63,8 @@ class JsonRows {
   JsonText text_{nullptr, nullptr, true};
   std::uint64_t row_ = 0;            ///< starts at 1, because the mark 0 means no row
   std::vector<std::uint64_t> seen_;  ///< by Field::number: the last row that had the field
-  /// By Field::number of a record: its names that are not in the plan, and the last row that had
-  /// each name.
+  /// Indexed by Field::number of a record: the record's names that are not in the plan, each with
+  /// the last row that had it.
   std::vector<TextMap<std::uint64_t>> others_;
   bool has_new_columns_ = false;  ///< there were new names after the last note_names()
   std::string scratch_;

@@ -20,7 +20,7 @@ class JsonText {
  public:
   static constexpr std::size_t kSlackBytes = 64;
 
-  /// `lines`: a line feed is not white space, because it ends the record.
+  /// If `lines` is true, a line feed ends the record and is not skipped as white space.
   JsonText(const char* begin, const char* end, bool lines) { restart(begin, end, lines); }
   /// Continues with another text.
   void restart(const char* begin, const char* end, bool lines) noexcept {

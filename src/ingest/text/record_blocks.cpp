@@ -66,13 +66,13 @@ std::string shown(char separator) {
   return separator == '\t' ? "\"\\t\"" : "\"" + std::string(1, separator) + "\"";
 }
 
-/// True for the first line with which Excel names the separator: `sep=;`.
+/// True for a line such as `sep=;`, with which Excel names the separator at the start of a file.
 bool names_separator(std::string_view line) {
   return line.size() == 5 && line.starts_with("sep=") && is_csv_separator(line[4]);
 }
 
-/// Throws if the header contains more of another separator than of the assumed one, because then
-/// the records would be read as one column of strings, or split at their decimal commas.
+/// Throws if the header contains another separator more often than the assumed one, because then
+/// each record would be read as one string, or split at its decimal commas.
 void check_separator(const base::Where& where, std::string_view header, char assumed) {
   constexpr std::string_view kSeparators = ",;\t|";
   std::array<std::size_t, kSeparators.size()> counts{};
@@ -138,7 +138,8 @@ const char* end_of_csv_record(const char* begin, const char* end, char delimiter
   const char* at = begin;
   const char* limit = nullptr;  // the first line end at or after `at`; `end` if there is none
   while (at < end) {
-    // Not for each quote, because the time would be quadratic in the length of the record.
+    // Search for the next line end only after the last one found was passed. A search for each
+    // quote would take time quadratic in the length of the record.
     if (limit == nullptr || limit < at) {
       limit = find_char(at, end, line_end);
       if (limit == nullptr) limit = end;
@@ -282,8 +283,7 @@ bool BlockReader::begin_array(const char*& begin, const char* end) {
   return true;
 }
 
-/// Skips blank lines. Returns false if the next line does not start before `end`, unless the file
-/// ends there.
+/// Skips blank lines. Returns false if there were only blanks so far and the file has not ended.
 bool BlockReader::skip_blank_lines(const char*& begin, const char* end) {
   const char* at = begin;
   while (at < end && is_blank(*at) && *at != file_->delimiter) ++at;
@@ -295,7 +295,7 @@ bool BlockReader::skip_blank_lines(const char*& begin, const char* end) {
   return true;
 }
 
-/// Counts line feeds, CRLF, and carriage returns without a line feed.
+/// Counts line ends of all three forms: LF, CRLF and CR.
 std::uint64_t BlockReader::count_lines(const char* begin, const char* end) const {
   std::uint64_t lines = 0;
   for (const char* at = begin; at < end; ++at) {
@@ -317,8 +317,8 @@ bool BlockReader::find_line_end(const char* begin, const char* end) {
   return true;
 }
 
-/// Throws if a line feed ends a record of a file whose header ends with a carriage return only,
-/// because otherwise the rest of the file would be one record.
+/// Throws if the header ends with a carriage return without a line feed, but a record ends with a
+/// line feed. Otherwise the rest of the file would be read as one record.
 void BlockReader::refuse_line_feeds(const char* begin, const char* end) const {
   if (file_->line_end != '\r' || find_char(begin, end, '\n') == nullptr) return;
   for (const char* at = begin; at < end;) {
@@ -334,7 +334,7 @@ void BlockReader::refuse_line_feeds(const char* begin, const char* end) const {
   }
 }
 
-/// Uses the separator that the first line of the file names.
+/// Uses the separator that the first line of the file names. Throws if the caller passed another.
 void BlockReader::use_separator(char named) {
   if (file_->has_known_delimiter && file_->delimiter != named) {
     throw base::invalid_argument(base::Where(file_->display, "line 1"))

@@ -70,8 +70,7 @@ class RecordCursor {
  public:
   explicit RecordCursor(const Block& block) : block_(&block), at_(block.begin) {}
 
-  /// Returns false after the last record. Skips blank lines, in CSV only those without any
-  /// character.
+  /// Returns false after the last record. Skips blank lines; in CSV, skips only empty lines.
   bool next(Record& record);
   /// Number of lines passed so far; after the last record, the number of lines in the block.
   std::uint64_t num_lines() const noexcept { return line_; }
@@ -91,19 +90,23 @@ class RecordCursor {
 /// enlarges the block.
 class BlockReader {
  public:
-  /// A record that does not end within so many bytes is refused, because the file probably has
-  /// another format. The buffer is doubled, so up to twice as many bytes may be read before.
+  /// A longer record is refused, because the file probably has another format. The size of the
+  /// buffer is doubled until a record ends, so up to twice as many bytes may be read before the
+  /// error.
   static constexpr std::size_t kMaxRecordBytes = std::size_t{1} << 30;
 
   BlockReader(std::vector<SourceFile> files, std::size_t block_bytes);
 
-  /// Reads the next block into reused memory. Returns false after the last one. Throws
-  /// Error(corrupt) for damaged or truncated compressed data, a .json array that does not end or is
-  /// followed by more, a malformed header, records of CSV that end with line feeds after a header
-  /// that ends with a carriage return, and a record that is longer than kMaxRecordBytes. Throws
-  /// Error(invalid_argument) for duplicate names in a header, for a file that names another
-  /// separator than the caller, and, if neither names one, for a header that contains another
-  /// separator more often than the expected one.
+  /// Reads the next block into reused memory. Returns false after the last one.
+  ///
+  /// Throws Error(corrupt) for damaged or truncated compressed data; for a .json array that does
+  /// not end, or that is followed by anything but blanks; for a malformed header; for CSV records
+  /// that end with line feeds after a header that ends with a carriage return only; and for a
+  /// record longer than kMaxRecordBytes.
+  ///
+  /// Throws Error(invalid_argument) for duplicate names in a header; if the file and the caller
+  /// name different separators; and, if neither names one, for a header that contains another
+  /// separator more often than the default one.
   bool next(Block& block);
 
   /// Number of bytes read from files.
@@ -150,8 +153,8 @@ struct CsvField {
   std::string_view text() const { return {begin, static_cast<std::size_t>(end - begin)}; }
 };
 
-/// Parses the field at `at`, and advances `at` past its delimiter; sets it to null after the last
-/// field. Returns null, or what was expected, for an error message.
+/// Parses the field at `at`. Advances `at` past the delimiter or, after the last field, sets `at`
+/// to null. Returns null, or, if the field is malformed, what was expected, for the error message.
 const char* take_csv_field(const char*& at, const char* end, char delimiter, CsvField& field);
 
 /// One past the record that starts at `begin`, including its line end; null if it does not end

@@ -19,8 +19,9 @@ enum class Fit : std::uint8_t {
   inexact,     ///< an integer that the float dtype does not represent exactly
 };
 
-/// Writes a number as an element of `dtype`. `is_given`: the user chose the dtype, so integers may
-/// be rounded to floats, 1.0 is accepted as an integer, and 1 and 1.0 are accepted as true.
+/// Writes a number as an element of `dtype`. If `is_given`, the user chose the dtype: integers may
+/// be rounded to floats, floats without a fraction are accepted as integers, and 0, 1, 0.0 and 1.0
+/// as bools.
 Fit put_number(const NumberText& number, DType dtype, bool is_given, std::byte* into);
 /// Writes NaN or an infinity; only float dtypes hold them.
 Fit put_special(double value, DType dtype, std::byte* into);
@@ -43,8 +44,8 @@ class TextColumn {
 
   /// Memory of the current row's value; fixed-size rows only.
   std::byte* row_value() { return rows_.row(); }
-  /// The values of all rows, to which the caller appends those of the current row; ragged and
-  /// string columns only.
+  /// The values of all rows of a ragged or string column. The caller appends the values of the
+  /// current row.
   GrowingBytes& values() noexcept { return rows_.values; }
   /// Call before the value or null of a row: adds nulls for the rows since the last value.
   void begin_value() {
@@ -80,10 +81,10 @@ class TextColumn {
   ColumnBuilder rows_;
 };
 
-/// The rows of a chunk. The values of a row are added in any order of the columns, and then the row
-/// is ended or undone. The time for an ended row depends only on the number of columns in which it
-/// has a value: nulls of other columns are added when the column gets its next value, or by
-/// finish(). Undoing a row takes time proportional to the number of all columns.
+/// The rows of a chunk. The values of a row may be added in any order of the columns; then the row
+/// is ended or undone. Ending a row adds no nulls: a column gets the nulls of the rows without a
+/// value when its next value is added, or in finish(). So the time for a row depends only on the
+/// number of its values. Undoing a row takes time proportional to the number of all columns.
 class RowBuilder {
  public:
   /// `plan` must outlive this object.

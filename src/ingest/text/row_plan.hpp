@@ -12,7 +12,7 @@
 
 namespace tenfold {
 
-/// The conversion of the text of a value to elements of a column.
+/// How the text of a value is converted to elements of a column.
 enum class Form : std::uint8_t {
   scalar,     ///< a number or a bool
   list,       ///< numbers or bools, nested according to the shape and `ragged`
@@ -25,8 +25,8 @@ enum class Form : std::uint8_t {
 struct Target {
   Column column;
   Form form = Form::scalar;
-  /// False if there were only nulls so far, and lists that are empty or contain only nulls, so that
-  /// the type may be wrong.
+  /// False if there were only nulls, empty lists and lists of nulls so far. Then the type is a
+  /// guess.
   bool is_typed = true;
   /// True for a string column that also accepts lists and objects, as their source text.
   bool takes_json = false;
@@ -64,12 +64,13 @@ struct Field {
 /// The conversion of rows of text to columns.
 struct RowPlan {
   std::vector<Target> targets;
-  /// Records without a column, because all their objects are empty. Another value than an object or
-  /// null is an error of the row, as for other records.
+  /// Nested records that have no column, because all their objects are empty. As for other nested
+  /// records, a value that is neither an object nor null is an error of the row.
   std::vector<KeyPath> empty_records;
   Field root;
   std::size_t num_fields = 0;
-  /// Skip names that are not in the plan; otherwise they require another plan, unless is_final.
+  /// If true, names that are not in the plan are skipped. If false, such a name requires another
+  /// plan, unless is_final.
   bool ignores_new_columns = false;
   /// True if no other plan will be tried: a value that does not fit is an error of the row.
   bool is_final = false;

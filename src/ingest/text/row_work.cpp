@@ -83,8 +83,8 @@ bool RowWork::deliver() {
   return true;
 }
 
-/// Throws if on_error is raise. Otherwise counts the bad row; for collect, also lists it in
-/// `bad_rows.jsonl`.
+/// Throws if on_error is raise. Otherwise counts the bad row and, if on_error is collect, also
+/// lists it in `bad_rows.jsonl`.
 void RowWork::refuse(const Rejected& rejected) {
   const auto row = static_cast<std::int64_t>(sink_.num_records - delivered_ + rejected.record);
   const std::string& file = block_->file->display;
@@ -104,8 +104,8 @@ void RowWork::refuse(const Rejected& rejected) {
 void RowWork::write_rows() {
   const std::vector<ColumnChunk> chunks = rows_.finish();
   for (std::size_t i = 0; i < chunks.size(); ++i) {
-    // A column becomes nullable only with its first null, which takes no more time than if it had
-    // been nullable from the start.
+    // Make a column nullable only when it gets its first null. This takes no more time than a
+    // column that is nullable from the start.
     if (!chunks[i].valid.empty()) sink_.writer.make_nullable(i);
   }
   sink_.writer.append(chunks);

@@ -24,7 +24,8 @@ enum class SourceKind : std::uint8_t {
   unknown,
 };
 
-/// Unquoted CSV fields that mean null, besides the empty field. A null pointer: no others.
+/// Unquoted CSV fields that mean null, in addition to the empty field. A null pointer: only the
+/// empty field means null.
 using NaValues = std::shared_ptr<const std::set<std::string, std::less<>>>;
 
 /// A text source: a file, possibly compressed, or an entry of an archive.
@@ -36,8 +37,8 @@ struct SourceFile {
   NaValues na_values{};   ///< CSV
 };
 
-/// The kind of a file by the suffix of its name, compared case-insensitively. A final suffix of a
-/// compression (.gz, .zst, .bz2, .xz) is ignored.
+/// The kind of a file by the suffix of its name, compared case-insensitively. A compression suffix
+/// (.gz, .zst, .bz2, .xz) after it is ignored.
 SourceKind kind_of_name(const std::string& name);
 
 /// The files that `sources` expand to, in order, without entering archives; the matches of a glob
@@ -46,16 +47,18 @@ SourceKind kind_of_name(const std::string& name);
 std::vector<Path> find_files(const std::vector<Path>& sources);
 
 /// The text sources that `sources` expand to, in order; the matches of a glob are sorted by path,
-/// the entries of an archive by name. Hidden and compressed entries of an archive are skipped. With
-/// a `format`, files and other entries may have any name. Throws Error(file_not_found) for missing
-/// files and for globs without a match, Error(unsupported) for files of another kind, folders, and
-/// archives without a text file, Error(invalid_argument) for a `separator` without a CSV or TSV
-/// file.
+/// the entries of an archive by name. Hidden and compressed entries of an archive are skipped.
+/// Unless `format` is by_name, the other entries, and files that are not .zip archives, are read in
+/// that format, whatever their names.
+///
+/// Throws Error(file_not_found) for missing files and for globs without a match; Error(unsupported)
+/// for files whose names have no known suffix, for folders, and for archives without a text file;
+/// Error(invalid_argument) for a `separator` if no file is CSV or TSV.
 std::vector<SourceFile> find_sources(const std::vector<Path>& sources,
                                      SourceFormat format = SourceFormat::by_name,
                                      char separator = '\0');
 
-/// Throws Error(invalid_argument), which names `option`, if there are `files` and none is CSV or
+/// Throws Error(invalid_argument) that names `option` if `files` is not empty and no file is CSV or
 /// TSV.
 void require_csv(const std::vector<SourceFile>& files, std::string_view option);
 

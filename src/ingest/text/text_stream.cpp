@@ -40,7 +40,8 @@ bool TextStream::next_block() {
   try {
     if (!reader_.next(*block)) return false;
   } catch (...) {
-    // Bytes that were read before are lost, so the next record would begin in the middle.
+    // reader_ has dropped bytes that it had read, so another call could return a part of a record.
+    // Later calls throw the same error instead.
     failure_ = std::current_exception();
     throw;
   }

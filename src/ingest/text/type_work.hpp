@@ -10,7 +10,7 @@
 
 namespace tenfold {
 
-/// Infers types from JSON records. Records that are no valid JSON objects do not affect the result.
+/// Infers types from JSON records. Ignores records that are not valid JSON objects.
 class JsonTypes {
  public:
   /// `types` must outlive this object.

@@ -8,7 +8,8 @@
 namespace tenfold {
 namespace {
 
-/// The column for values of this type. If there are only nulls, is_typed is false.
+/// The column for values of this type. is_typed is false if there are only nulls, empty lists and
+/// lists of nulls.
 Target target_of(const RowType& growing, std::int64_t length) {
   const RowType type = settled(growing);
   Target target;

@@ -16,8 +16,9 @@
 
 namespace tenfold {
 
-/// The types of the values under one name; for the root, of the rows. They suffice to choose the
-/// type of the column. The size depends on the number of names, not on the number of rows.
+/// The types of all values under one name; for the root, the types of the records themselves. They
+/// suffice to choose the type of the column. The size of this object depends on the number of
+/// names, not on the number of records.
 struct ValueTypes {
   enum class Kind : std::uint8_t { none, scalar, list, object };
 

@@ -18,11 +18,13 @@ inline void announce_read(const std::string& name) {
   if (ChangeObserver* const observer = change_observer()) observer->before_read(name);
 }
 
-/// A Change of the open file or folder `fd`. `name` and `other` are entries of a folder.
+/// A Change of the open file or folder `fd`. `name`: the entry of a folder. `other`: the other
+/// entry, or the target of a symlink.
 Change change_of(Change::Kind kind, int fd, std::string name = {}, std::string other = {});
 
-/// One system call that changes a file system, reported to the observer if one is installed. Only
-/// then is `describe` called, because it takes an fstat.
+/// One system call that changes a file system, reported to the observer if one is installed.
+/// `describe` returns the Change. It is called only if there is an observer, because it takes an
+/// fstat.
 class AnnouncedChange {
  public:
   template <class Describe>

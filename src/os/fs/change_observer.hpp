@@ -7,8 +7,8 @@
 
 namespace tenfold::os {
 
-/// A system call that changes a file system. Reported before it is executed, and again when it has
-/// succeeded.
+/// A system call that changes a file system. It is reported before the call, and again after the
+/// call if it succeeded.
 struct Change {
   enum class Kind : std::uint8_t {
     create_file,
@@ -27,8 +27,8 @@ struct Change {
     permissions,
   };
   Kind kind;
-  /// Device and inode of the open file or directory: for create_file, remove_file, rename and the
-  /// like, of the directory that has the entry.
+  /// Device and inode of the open file or directory. For calls on an entry, such as create_file,
+  /// remove_file and rename: of the directory that contains the entry.
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
   std::string name;                   ///< the entry, for calls on a directory
@@ -40,14 +40,14 @@ struct Change {
   int descriptor = -1;                ///< descriptor of the open file or directory
 };
 
-/// Observes each Change before its system call, and after it if the call succeeds. For tests: it
-/// may record, throw, or end the process. At most one is installed at a time; it must be
-/// thread-safe.
+/// Observes each Change before its system call, and after the call if it succeeds. For tests: an
+/// observer may record the Change, throw, or end the process. At most one observer is installed at
+/// a time. It must be thread-safe.
 class ChangeObserver {
  public:
   virtual ~ChangeObserver() = default;
   virtual void before(const Change& change) = 0;
-  /// `inode`: that of a created file, directory or symbolic link, otherwise 0.
+  /// `inode`: the inode of the created file, directory or symbolic link; 0 for other changes.
   virtual void after(const Change& change, std::uint64_t inode) = 0;
   /// Called before a function of file.hpp or directory.hpp examines or opens an entry called `name`
   /// (or a path). Reads of the target of a link are not reported.

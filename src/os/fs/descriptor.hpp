@@ -11,8 +11,8 @@
 namespace tenfold::os {
 
 /// An owned file descriptor, closed once; move-only. After set_lock_owned(true), the process that
-/// called it releases the lock before the close, because a forked child may have the descriptor,
-/// too, and would keep the lock until the child ends.
+/// called it releases the flock before it closes the descriptor. Otherwise a forked child that has
+/// the descriptor, too, would keep the lock until the child ends.
 class Descriptor {
  public:
   Descriptor() = default;

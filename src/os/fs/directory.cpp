@@ -27,8 +27,8 @@ int open_entry(int parent, const std::string& name) {
   return retry_interrupted([&] { return ::openat(parent, name.c_str(), kOpenFlags | O_NOFOLLOW); });
 }
 
-/// Adds the owner's permissions that the folder lacks. Follows no link, even if another process
-/// replaces the folder by one.
+/// Adds the permissions of the owner (rwx) that the folder lacks. Does not follow a link, even if
+/// another process replaces the folder with one.
 void add_owners_permissions(int parent, const std::string& name) {
   const Descriptor folder(
       ::openat(parent, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -39,7 +39,7 @@ void add_owners_permissions(int parent, const std::string& name) {
   static_cast<void>(::chmod(path.c_str(), (status.st_mode & 07777) | S_IRWXU));
 }
 
-/// True for the errors that mean that the file system does not support the call.
+/// True for the errors with which the kernel reports that the file system does not support a call.
 bool is_missing_feature(int system_errno) noexcept {
   return system_errno == EINVAL || system_errno == ENOSYS || system_errno == EOPNOTSUPP;
 }
@@ -122,7 +122,8 @@ std::optional<std::string> Directory::read_link(const std::string& name) const {
 }
 
 std::vector<std::string> Directory::list(std::size_t most) const {
-  // Open a new file description, because the read position of a folder belongs to the description.
+  // Open a new file description: descriptors that share a description also share the read position
+  // of the folder.
   const int other = retry_interrupted([&] { return ::openat(fd(), ".", kOpenFlags); });
   if (other < 0) {
     if (errno == ENOENT) return {};  // the folder was removed
@@ -193,7 +194,7 @@ void Directory::remove_tree(const std::string& name) {
     return;
   }
   {
-    // Set the mode before opening the folder, because opening may need the permission too.
+    // Set the mode before opening the folder, because opening may need these permissions, too.
     constexpr std::uint32_t kOwnersAll = 0700;
     if ((found->mode & kOwnersAll) != kOwnersAll) add_owners_permissions(fd(), name);
     Directory folder = try_open_at(*this, name);
@@ -226,8 +227,8 @@ bool Directory::rename_if_absent(const std::string& from, const std::string& to)
     if (!is_missing_feature(errno)) {
       throw_system_error(errno, display_of(to), "cannot be created", fd());
     }
-    // Without the atomic call, check and rename in two steps. The caller's lock excludes other
-    // writers.
+    // RENAME_NOREPLACE is not supported: check and rename in two steps. The caller's lock excludes
+    // other writers.
     if (entry_info(to)) return false;
     if (::renameat(fd(), from.c_str(), fd(), to.c_str()) != 0) {
       throw_system_error(errno, display_of(to), "cannot be created", fd());
@@ -312,7 +313,7 @@ Parent open_parent(const Path& path, bool create_missing) {
     } catch (const Error& error) {
       if (error.system_errno() != EEXIST) throw;  // EEXIST: another process created it first
     }
-    // Without this, a power failure could lose the new folder with everything saved in it.
+    // Without this sync, a power failure could lose the new folder with everything saved in it.
     next.directory.sync();
   }
   parent.directory = Directory::open(above);

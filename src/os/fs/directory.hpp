@@ -35,15 +35,15 @@ class Directory {
   /// "display/name", for messages.
   std::string display_of(const std::string& name) const;
   FileInfo info() const;
-  /// False if `path` does not exist, is a dangling symlink, or is another folder than this one.
-  /// Throws Error(io) if `path` cannot be examined.
+  /// False if `path` does not exist, is a dangling symlink, or refers to another folder than this
+  /// one. Throws Error(io) if `path` cannot be examined.
   bool is_at(const Path& path) const;
   /// lstat of an entry, or nothing if there is none.
   std::optional<FileInfo> entry_info(const std::string& name) const;
   /// Target of an entry that is a symbolic link; empty for other entries and missing ones.
   std::optional<std::string> read_link(const std::string& name) const;
-  /// Names of all entries except "." and "..", in no particular order, at most `most`. Empty if the
-  /// folder was removed.
+  /// The names of at most `most` entries, without "." and "..", in no particular order. Empty if
+  /// the folder was removed.
   std::vector<std::string> list(std::size_t most = static_cast<std::size_t>(-1)) const;
   /// Duplicates the descriptor. Both refer to one open file description, and so to one flock.
   Directory duplicate() const;
@@ -64,13 +64,13 @@ class Directory {
   /// unlink. Throws Error(file_not_found) if there is no such entry, Error(io) otherwise.
   void remove_file(const std::string& name);
   /// Removes an entry of any kind, including a whole tree. Symlinks are removed, not followed. A
-  /// missing entry is not an error. Before it removes the entries of a folder, adds the owner's
-  /// permissions that the folder lacks, if this user owns it.
+  /// missing entry is not an error. Before the entries of a folder are removed, gives its owner the
+  /// permissions that the folder lacks, if this user is the owner.
   void remove_tree(const std::string& name);
   /// Renames atomically; replaces a file or an empty folder. Both names are in this folder.
   void rename(const std::string& from, const std::string& to);
-  /// RENAME_NOREPLACE: returns false if `to` exists. Without support by the file system, checks and
-  /// renames in two steps.
+  /// RENAME_NOREPLACE: returns false if `to` exists. If the file system does not support the flag,
+  /// checks and renames in two steps.
   bool rename_if_absent(const std::string& from, const std::string& to);
   /// RENAME_EXCHANGE: returns false if the file system does not support it.
   bool exchange(const std::string& a, const std::string& b);

@@ -25,7 +25,8 @@ namespace tenfold::os {
 namespace {
 
 constexpr std::uint64_t kMaxOffset = std::numeric_limits<std::int64_t>::max();
-// O_NONBLOCK: opening a FIFO, which is refused afterwards, must not wait for its other end.
+// O_NONBLOCK: without it, opening a FIFO would block until another process opens its other end.
+// FIFOs are refused after opening.
 constexpr int kFileFlags = O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 
 [[noreturn]] void throw_not_regular(const std::string& display, std::string_view found) {
@@ -37,7 +38,8 @@ struct OpenedFile {
   FileInfo info;
 };
 
-/// Opens a file, or returns -1 with errno set. Anything but a regular file is Error(corrupt).
+/// Opens a file, or returns -1 with errno set. Throws Error(corrupt) for anything but a regular
+/// file.
 OpenedFile open_regular(int directory, const std::string& name, int flags,
                         const std::string& display) {
   announce_read(name);
@@ -101,7 +103,7 @@ Path resolve_link(const Path& path) {
       const int system_errno = failure.value();
       const bool is_no_link = system_errno == EINVAL;
       if (is_no_link || system_errno == ENOENT || system_errno == ENOTDIR) return resolved;
-      // Do not ignore the error: a save would replace a link instead of its target.
+      // Do not ignore the error: a save would then replace the link instead of the link's target.
       throw_system_error(system_errno, path.string(), "cannot be examined");
     }
     resolved =
@@ -125,7 +127,7 @@ Path canonical(const Path& path) {
 }
 
 Path path_within(const Path& folder, const Path& path) {
-  // os::, because std::filesystem has such a function for its paths, too.
+  // os:: is required, because argument-dependent lookup also finds std::filesystem::canonical.
   const Path inner =
       os::canonical(resolve_link(path)).lexically_relative(os::canonical(resolve_link(folder)));
   return inner.empty() || *inner.begin() == ".." ? Path() : inner;

@@ -42,12 +42,12 @@ Path without_trailing_slashes(Path path);
 /// link's target. Removes trailing slashes. Other paths are returned unchanged, also those that do
 /// not exist. Throws Error(io), also for a loop of links.
 Path resolve_link(const Path& path);
-/// The path from `folder` to `path` if it is in the folder ("." for the folder itself), otherwise
-/// empty. Resolves symlinks; `path` need not exist. Throws Error(io).
+/// `path` relative to `folder` ("." for the folder itself); empty if `path` is not in the folder.
+/// Resolves symlinks; `path` need not exist. Throws Error(io).
 Path path_within(const Path& folder, const Path& path);
 
-/// Returns the path below the working directory for a relative path. Throws Error(io), for example
-/// if the working directory was removed.
+/// Returns `path`, with the working directory before it if `path` is relative. Throws Error(io),
+/// for example if the working directory was removed.
 Path absolute(const Path& path);
 /// Returns the absolute path, with symlinks resolved in the part of it that exists. Throws
 /// Error(io).
@@ -94,7 +94,7 @@ class File {
   int fd() const noexcept { return fd_.get(); }
 
   /// Fills `into` from `offset_bytes` (pread). Throws Error(corrupt) with expected and found size
-  /// if the file is too short, Error(io) otherwise.
+  /// if the file is too short, and Error(io) if the read fails.
   void read_at(std::uint64_t offset_bytes, std::span<std::byte> into) const;
   /// Like read_at, but stops at the end of the file. Returns the number of bytes read.
   std::size_t read_some_at(std::uint64_t offset_bytes, std::span<std::byte> into) const;
@@ -104,7 +104,8 @@ class File {
 
   /// Writes all of `bytes` at `offset_bytes` (pwrite).
   void write_at(std::uint64_t offset_bytes, std::span<const std::byte> bytes);
-  /// Writes `parts` consecutively. Up to kMaxParts take one call (pwritev); more are joined first.
+  /// Writes `parts` consecutively. Up to kMaxParts parts are written by one call (pwritev); if
+  /// there are more, they are joined first.
   void write_at(std::uint64_t offset_bytes, std::span<const std::span<const std::byte>> parts);
   static constexpr std::size_t kMaxParts = 1024;  ///< IOV_MAX of Linux
   /// Sets the length. Added bytes are a hole.
@@ -112,11 +113,12 @@ class File {
   /// Allocates the holes (fallocate), so that writing to them through a mapping cannot raise SIGBUS
   /// on a full disk. Returns false, and leaves the holes, if the file system does not support it.
   bool reserve();
-  /// Inserts a hole at `offset_bytes`, so that all later bytes move by `size_bytes`, without
-  /// copying them (FALLOC_FL_INSERT_RANGE). The offset must be within the file, and both numbers
-  /// must be multiples of the file system's block size, of which block_bytes() is a multiple.
-  /// Returns false, and changes nothing, if the numbers do not fit or the file system does not
-  /// support it. If it throws, some bytes may have moved.
+  /// Inserts a hole of `size_bytes` at `offset_bytes`, so that the offsets of all later bytes grow
+  /// by `size_bytes`, without copying the bytes (FALLOC_FL_INSERT_RANGE). The offset must be within
+  /// the file. Both numbers must be multiples of the file system's block size, as multiples of
+  /// block_bytes() are. Returns false, and changes nothing, if the numbers do not meet these
+  /// conditions or the file system does not support the call. If it throws, some bytes may have
+  /// moved.
   bool insert_hole(std::uint64_t offset_bytes, std::uint64_t size_bytes);
   /// The file system's preferred size of reads and writes, a multiple of its block size
   /// (st_blksize).

@@ -15,8 +15,9 @@ bool is_remote(const File& file) noexcept;
 /// 9p, SMB, FUSE.
 bool loses_shared_pages(const File& file) noexcept;
 
-/// Makes the functions above treat every file as one of the file system `magic` (`f_type` of
-/// statfs(2)); empty: of the real one again. For tests; returns the previous setting.
+/// Makes the functions above treat every file as if it were on the file system `magic` (`f_type` of
+/// statfs(2)); an empty `magic` restores the real file system. For tests; returns the previous
+/// setting.
 std::optional<std::uint32_t> set_file_system(std::optional<std::uint32_t> magic) noexcept;
 
 }  // namespace tenfold::os

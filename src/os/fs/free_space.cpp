@@ -24,7 +24,8 @@ namespace {
 constexpr std::uint64_t kMaxCompression = 64;
 constexpr std::uint64_t kMaxBytes = std::numeric_limits<std::uint64_t>::max();
 
-/// Upper bound of the bytes that can be written; kMaxBytes if the file system does not report it.
+/// Upper bound of the bytes that can be written; kMaxBytes if the file system does not report its
+/// size.
 std::uint64_t writable_bytes(int descriptor) noexcept {
   struct statfs system{};
   if (retry_interrupted([&] { return ::fstatfs(descriptor, &system); }) != 0) return kMaxBytes;

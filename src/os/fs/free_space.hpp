@@ -13,17 +13,20 @@ struct FreeSpace {
   std::optional<std::uint64_t> free_files;  ///< empty if the file system reports no limit
 };
 
-/// The free space of the file system of `descriptor`; no bytes if it does not report that.
+/// The free space of the file system of `descriptor`; 0 bytes without a limit of files if it is
+/// unknown.
 FreeSpace free_space(int descriptor) noexcept;
 
 /// Writes up to this size are not checked, because they fail within a moment anyway.
 inline constexpr std::uint64_t kUncheckedBytes = std::uint64_t{64} << 20;
 
 /// Throws Error(io) (ENOSPC), naming `display`, if `needed_bytes` cannot fit on the file system of
-/// `descriptor`. Without this check, a save could fill a disk for minutes before it fails. The
-/// check should not refuse a write that fits. Therefore it compares with the free space on ext2 to
-/// ext4 and tmpfs only. XFS reports some free space late: the limit is the size of the file system.
-/// Others may compress: the limit is 64 times the size. Up to kUncheckedBytes are not checked.
+/// `descriptor`. Without this check, a save could fill a disk for minutes before it fails.
+///
+/// The check must not refuse a write that fits, so its limit depends on the file system. On ext2 to
+/// ext4 and tmpfs, it is the free space. On XFS, which reports some free space late, it is the size
+/// of the file system. On others, which may compress, it is 64 times their size. A write of up to
+/// kUncheckedBytes is not checked.
 void require_free_space(int descriptor, const std::string& display, std::uint64_t needed_bytes);
 
 }  // namespace tenfold::os

@@ -82,7 +82,7 @@ std::optional<ProcessState> process_state(std::uint64_t process) {
   if (fields.size() <= kStartTime) return std::nullopt;
   ProcessState state;
   state.start_ticks = std::strtoull(fields[kStartTime].c_str(), nullptr, 10);
-  // A main thread that ends before the other threads is a zombie, too.
+  // A main thread that ends before the other threads is a zombie, too, but its process is alive.
   const bool is_zombie = fields[kState] == "Z" && fields[kNumThreads] <= "1";
   state.has_ended = fields[kState] == "X" || is_zombie;
   return state;
@@ -175,7 +175,7 @@ class Holder {
     }
   }
 
-  /// The loop of that thread. Returns when this process holds no lease.
+  /// The loop of the thread that refreshes leases. Returns when this process holds no lease.
   void keep_alive() {
     for (;;) {
       std::this_thread::sleep_for(lease_heartbeat.load(std::memory_order_relaxed));
@@ -266,9 +266,10 @@ std::int64_t file_system_now_ns(Directory& folder, const std::string& name) {
   return local_now_ns();
 }
 
-/// True if the lease `text`, which was read under the name, is dead: its holder has ended or, if
-/// lives() cannot tell, its modification time is older than the time-out. In the second case, false
-/// if there is no entry any more. False for an entry that is not a lease.
+/// True if the lease `text`, which was read under the name, is dead. It is dead if its holder has
+/// ended or, if lives() cannot tell, if the modification time of the entry is older than the
+/// time-out. False if the text is not a lease, or if the modification time is needed and there is
+/// no entry any more.
 bool is_dead(Directory& folder, const std::string& name, const std::string& text) {
   // A writer that crashed may leave a partial file. Any other content is not a lease.
   if (!text.starts_with(kMagic) && !kMagic.starts_with(text)) return false;
@@ -300,7 +301,8 @@ void remove_dead(const std::shared_ptr<Directory>& folder, const std::string& na
   try {
     if (create_lease(*folder, aside, own)) {
       const auto now = read_lease(*folder, name);
-      // A partial text does not identify a process: the entry may be a new one.
+      // A partial text does not identify a process: the entry may be a new lease with the same
+      // partial text.
       if (now && *now == text && is_dead(*folder, name, text)) folder->remove_tree(name);
       folder->remove_tree(aside);
     } else {
@@ -308,7 +310,8 @@ void remove_dead(const std::shared_ptr<Directory>& folder, const std::string& na
     }
   } catch (...) {
     try {
-      // While this process lives, its entry would exclude the process that may remove the lease.
+      // Remove `name~`. Otherwise, other processes could not remove the dead lease until this
+      // process ends or the time-out passes.
       if (read_lease(*folder, aside) == own) folder->remove_tree(aside);
     } catch (const Error&) {
       // The entry is dead when this process ends.
@@ -336,7 +339,7 @@ std::optional<Lease> Lease::try_acquire(const Directory& folder, const std::stri
         try {
           remove_abandoned(*same, name);
         } catch (const Error&) {
-          // For example, it belongs to another user. It does not matter to the holder of the lease.
+          // For example, `name~` belongs to another user. The new lease is valid anyway.
         }
         return lease;
       }
@@ -415,7 +418,8 @@ std::string lease_holder(const Directory& folder, const std::string& name) {
   std::string number;
   std::string host;
   fields >> magic >> boot >> pid_namespace >> process >> start_ticks >> number >> host;
-  // Messages contain these: a hostile link must not send control characters to a terminal.
+  // Messages contain process and host: a hostile link must not send control characters to a
+  // terminal.
   const auto is_plain = [](char c) { return c > ' ' && c < 0x7F; };
   if (!fields || magic != kMagic || !std::ranges::all_of(process + host, is_plain)) return {};
   return "process " + process + " on " + host;

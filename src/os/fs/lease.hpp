@@ -66,22 +66,22 @@ class WriterLock {
   /// `name`: the name of `file` in `folder`. `file` must stay open as long as the lock is needed.
   static std::optional<WriterLock> try_acquire(const Directory& folder, const std::string& name,
                                                File& file);
-  /// The same, but also empty if the previous holder replaced the file, so that `name` is no longer
-  /// `file`. In that case `file` may keep a flock until it is closed.
+  /// Like try_acquire(), but also empty if the previous holder replaced the file, so that the entry
+  /// `name` is no longer `file`. In that case `file` may keep a flock until it is closed.
   static std::optional<WriterLock> try_acquire_current(const Directory& folder,
                                                        const std::string& name, File& file);
   /// False if another process took over the lease. A flock counts as held.
   bool is_held() const;
   /// True if any process holds the lock through another open file description than that of `file`.
   /// Takes a shared flock for a moment, during which try_acquire() of other processes fails. `file`
-  /// must not have the lock itself, because it would be released.
+  /// must not hold the lock itself, because this function would release it.
   static bool is_locked(const Directory& folder, const std::string& name, File& file);
 
  private:
   std::optional<Lease> lease_;  ///< used if the file is not locked by flock
 };
 
-/// The process that holds a flock on that file, if /proc/locks lists it.
+/// The process that holds a flock on `file`, if /proc/locks lists it.
 std::optional<std::uint64_t> lock_holder(const FileInfo& file);
 /// " by process 123", or "" if unknown. For messages.
 std::string held_by(const FileInfo& file);
@@ -89,12 +89,12 @@ std::string held_by(const FileInfo& file);
 /// Sets the time-out of leases and returns the previous one. For tests.
 std::chrono::seconds set_lease_timeout(std::chrono::seconds timeout);
 
-/// Sets the interval of the heartbeat and returns the previous one. For tests: a thread that waits
-/// already uses it from its next heartbeat on.
+/// Sets the interval of the heartbeat and returns the previous one. For tests. A thread that is
+/// already waiting first completes the previous interval.
 std::chrono::milliseconds set_lease_heartbeat(std::chrono::milliseconds interval);
 
-/// If false, leases are created as on a file system without symbolic links. For tests; returns the
-/// previous setting.
+/// If false, leases are created as small files, as on a file system without symbolic links. For
+/// tests; returns the previous setting.
 bool set_symlinks_supported(bool supported) noexcept;
 
 }  // namespace tenfold::os
