@@ -124,8 +124,8 @@ _EXPORTS = {
     "tenfold.tensordict._files.mapped_tensor": ["MemmapTensor", "MemoryMappedTensor"],
     "tenfold.tensordict._tensorclass.decorator": ["TensorClass", "tensorclass"],
 }
-# Exceptions that users catch by their public bases (KeyError, IndexError, ...). They can be imported
-# from this module, because tracebacks and pickles contain their names as ``tenfold.<name>``.
+# Exceptions that users catch by their public bases (KeyError, IndexError, ...). They can be
+# imported from this module, because tracebacks and pickles name them ``tenfold.<name>``.
 _ERRORS = {
     "InplaceWriteError": "tenfold.tensordict._ops.mapping",
     "KeyNotFoundError": "tenfold._errors",
