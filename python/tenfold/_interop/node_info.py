@@ -18,8 +18,8 @@ class NodeInfo(NamedTuple):
         kind: The container type that was saved.
         int_keys: True if all keys were int; False if all were str; otherwise a dict from
             ``str(key)`` to the key, for the keys that were not str.
-        batch_size: The saved batch size. After a change, the Python node has the new batch size in
-            an attribute of its own, and this value stays; so do `names` and `device`.
+        batch_size: The saved batch size. If a program changes it, the Python node stores the new
+            one, and this value stays. The same holds for `names` and `device`.
         names: A name, or None, for each batch dimension; empty if no dimension has a name.
         class_name: The class of a tensorclass node or an opaque node; otherwise "".
         stack_dim: Lazy stack only: the dimension along which it stacks.

@@ -254,11 +254,11 @@ def open(
         framework: As for `load`. Determined once, in this call; pickles of the result keep it.
 
     Returns:
-        TensorDict: The root. A node reads its metadata when it is entered; a tensor is mapped on
-        access. Dicts, lists, tuples and sparse tensors are nodes, too; `SparseMatrix` accepts a
-        node of a sparse tensor, and ``to_dict()`` restores the containers. A single tensor or
-        value is the entry ``"value"`` (in an ``.npz`` file ``"arr_0"``), which the file's name
-        without its suffix selects as well: ``open("x.npy")["x"]``.
+        TensorDict: The root. Access to a node reads its metadata; access to a tensor maps it.
+        Dicts, lists, tuples and sparse tensors are nodes, too; `SparseMatrix` accepts a node of
+        a sparse tensor, and ``to_dict()`` restores the containers. A single tensor or value is
+        the entry ``"value"`` (in an ``.npz`` file ``"arr_0"``), which the file's name without
+        its suffix selects as well: ``open("x.npy")["x"]``.
 
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError, OSError: As for `load`.

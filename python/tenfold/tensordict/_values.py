@@ -29,7 +29,7 @@ class ValueRows:
 
     Attributes:
         positions: A tensor or array of positions in the list, one for each row.
-        stacked: The dimensions along which values were stacked, the most recent first.
+        stacked: The dimensions along which values were stacked, the last stacked first.
     """
 
     __slots__ = ("positions", "stacked")
@@ -248,7 +248,7 @@ def pad_widths(pairs: list[tuple[int, int]], ndim: int) -> list[int]:
 
 
 class _Values:
-    """Base class of NonTensorData and NonTensorStack: a list of values, and one for each row."""
+    """Base class of NonTensorData and NonTensorStack."""
 
     __slots__ = ()
     _is_non_tensor = True
@@ -488,7 +488,8 @@ class NonTensorData(_Values):
 class NonTensorStack(_Values):
     """Values that are not tensors, one for each row of a TensorDict.
 
-    ``td["key"] = ["a", "b"]`` creates a NonTensorStack.
+    ``td["key"] = ["a", "b"]`` creates a NonTensorStack. Stacking TensorDicts stacks their values in
+    a NonTensorStack, too.
 
     Args:
         *values: The values of the rows, or NonTensorData or NonTensorStack objects, all with the
