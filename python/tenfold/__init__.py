@@ -5,16 +5,16 @@
 >>> model.load_state_dict(tenfold.load("run/ckpt")["model"])
 >>> tenfold.open("run/ckpt")["model", "encoder.weight"]     # maps this tensor only
 
-Importing this package imports neither torch nor numpy; the one in use is imported when the first
-tensor is created. Import torch before the first load, or call `set_framework`: tensors are torch's
-if torch is imported, else numpy arrays if numpy is imported, else torch's if torch is installed,
-else numpy arrays.
+Importing this package imports neither torch nor numpy. Arrays are torch tensors if the program has
+imported torch, else numpy arrays if it has imported numpy, else torch tensors if torch is
+installed, else numpy arrays. To choose, import torch before the first load, or call
+`set_framework`. tenfold imports the chosen framework when it creates the first array.
 """
 
 from __future__ import annotations
 
-# The public names, by the module from which each is imported at its first use. This is the only
-# list of them: `make format` generates __init__.pyi, which type checkers read, from this table.
+# The public names, by the module from which each name is imported at its first use. `make format`
+# generates __init__.pyi, which type checkers read, from this table.
 _EXPORTS = {
     "tenfold._core": ["__version__"],
     "tenfold._errors": ["CorruptFileError", "Error", "UnsupportedError"],
@@ -124,8 +124,8 @@ _EXPORTS = {
     "tenfold.tensordict._files.mapped_tensor": ["MemmapTensor", "MemoryMappedTensor"],
     "tenfold.tensordict._tensorclass.decorator": ["TensorClass", "tensorclass"],
 }
-# Exceptions to be caught by their public bases (KeyError, IndexError, ...). They are in this module
-# because tracebacks and pickles name it.
+# Exceptions that users catch by their public bases (KeyError, IndexError, ...). They can be
+# imported from this module, because tracebacks and pickles name them ``tenfold.<name>``.
 _ERRORS = {
     "InplaceWriteError": "tenfold.tensordict._ops.mapping",
     "KeyNotFoundError": "tenfold._errors",
@@ -135,8 +135,8 @@ _ERRORS = {
     "UnknownPathError": "tenfold._io.snapshot.manifest",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
-# The names of tensordict and torchsnapshot are in `tenfold.tensordict` and `tenfold.snapshot`. They
-# can be imported from here as well, but `__all__` lists only the best known.
+# The interfaces of tensordict and torchsnapshot are in `tenfold.tensordict` and `tenfold.snapshot`.
+# Their names can be imported from here, too, but `__all__` lists only the best known names.
 _ELSEWHERE = ("tenfold.tensordict", "tenfold._io.snapshot")
 _WELL_KNOWN = {"MemoryMappedTensor", "Snapshot", "TensorDict", "load_memmap", "tensorclass"}
 __all__ = [

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 class Closing:
-    """`with opened as x:` for a class that has `close`."""
+    """Base class of context managers: the end of a `with` block calls `close`."""
 
     def close(self) -> None:
         """Closes the object."""

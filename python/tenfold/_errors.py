@@ -28,11 +28,11 @@ class _Fields:
 class Error(_Fields, Exception):
     """Base class of `CorruptFileError` and `UnsupportedError`.
 
-    Exceptions that the engine raises as ``tenfold::Error`` of C++, such as its FileNotFoundErrors,
-    have the parts of their message ``<path>: <part>: <problem>: expected <E>, found <F>;
-    <remedy>`` as attributes, each a str, or None where the message has no such part. They are
-    pickled with the exception. In exceptions that Python code of tenfold creates, they are None or
-    missing, except that `remedy` may be set.
+    If the C++ engine raised an exception, the parts of its message ``<path>: <part>: <problem>:
+    expected <E>, found <F>; <remedy>`` are attributes of the exception: each is a str, or None if
+    the message has no such part. The engine's built-in exceptions, such as FileNotFoundError, have
+    these attributes too. Pickles contain them. In exceptions that tenfold's Python code creates,
+    they are None or missing, except that `remedy` may be set.
 
     Attributes:
         path: The file or folder; for an entry of an archive, the archive followed by the entry.
@@ -63,27 +63,27 @@ class UnsupportedError(Error, ValueError):
 
 @set_module("tenfold")
 class KeyNotFoundError(_Fields, KeyError):
-    """A KeyError whose str() is its message; KeyError itself would quote it."""
+    """A KeyError whose str() is the plain message; str() of a KeyError adds quotes."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if len(self.args) == 1 else super().__str__()
 
 
 def fields_of(error: BaseException) -> dict[str, str]:
-    """The parts of its message that the exception has as attributes, by name."""
+    """Returns the attributes of the exception that are parts of its message (see `Error`)."""
     found = {name: getattr(error, name, None) for name in _FIELDS}
     return {name: value for name, value in found.items() if isinstance(value, str)}
 
 
 def with_fields(error: Raised, fields: dict[str, str]) -> Raised:
-    """Sets the result of `fields_of` as the attributes of the exception, and returns it."""
+    """Sets the attributes that `fields_of` returned on `error`, and returns `error`."""
     for name in _FIELDS:
         setattr(error, name, fields.get(name))
     return error
 
 
 def with_remedy(error: Raised, remedy: str) -> Raised:
-    """Returns a copy of the exception, with `remedy` appended to its message and its `remedy`."""
+    """Returns a copy of `error`, with `remedy` appended to the message and to ``error.remedy``."""
     kind: type[Any] = type(error)
     if isinstance(error, OSError) and error.errno is not None:
         made = kind(error.errno, f"{error.strerror}; {remedy}", error.filename)

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# A notebook with more rows is slow to scroll; the table states the number of omitted rows.
+# More rows make a notebook slow to scroll. A line below the table states how many are omitted.
 _MAX_ROWS = 200
 
 
@@ -22,7 +22,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], max_rows: int = _M
 
     Args:
         head: The names of the columns.
-        rows: The cells of each row, as many as `head` has.
+        rows: The cells of each row, one for each column.
         max_rows: Maximum number of rows to show; a line below states how many are omitted.
     """
     body = "".join(_row(row, "td") for row in rows[:max_rows])

@@ -22,11 +22,11 @@ def integer(where: str, value: Any, at_least: int | None = None, at_most: int = 
         where: Prefix of messages: ``"batch loader: seed"``.
         value: An int, or an object with ``__index__``, such as a numpy integer or an integer tensor
             of one element.
-        at_least: The minimum. None: -(2**63 - 1); the engine checks the range.
-        at_most: The maximum, if `at_least` is given; otherwise 2**63 - 1.
+        at_least: The minimum. None: -(2**63 - 1), for options whose range the engine checks.
+        at_most: The maximum. Ignored if `at_least` is None: the maximum is then 2**63 - 1.
 
     Raises:
-        TypeError: For a bool, and for a value of another type.
+        TypeError: If `value` is a bool, or is not an int.
         ValueError: For an int out of range.
     """
     try:
@@ -46,7 +46,7 @@ def integer(where: str, value: Any, at_least: int | None = None, at_most: int = 
 
 
 def boolean(where: str, value: Any) -> bool:
-    """Checks a bool, of Python or numpy.
+    """Checks that a value is a bool of Python or numpy, and returns it as a Python bool.
 
     Raises:
         TypeError: For a value of another type.
@@ -57,7 +57,7 @@ def boolean(where: str, value: Any) -> bool:
 
 
 def text(where: str, value: Any) -> str:
-    """Checks that a value is a str that UTF-8 can encode. The engine checks its content.
+    """Checks that a value is a str that UTF-8 can encode, and returns it.
 
     Raises:
         TypeError: For a value of another type.
@@ -75,14 +75,15 @@ def text(where: str, value: Any) -> str:
 def column_names(
     where: str, columns: Iterable[str | tuple[str, ...]] | None, called: str = "names"
 ) -> list[str]:
-    """Returns names of columns, with the keys of nested records joined by dots; [] for None.
+    """Returns a list of column names; [] for None.
 
+    A name that is a tuple, the keys of nested records, becomes a str: its keys, joined by dots.
     `called` is the noun for the expected items in the error about `columns`.
 
     Raises:
-        TypeError: If `columns` is a single str, bytes or not iterable, and for a name that is not a
-            str or tuple of str.
-        ValueError: For a name with an unpaired surrogate.
+        TypeError: If `columns` is a str, bytes or not iterable, or if one of the names is neither a
+            str nor a tuple of str.
+        ValueError: If a name has an unpaired surrogate.
     """
     if columns is None:
         return []
@@ -92,7 +93,7 @@ def column_names(
 
 
 def column_name(where: str, name: str | tuple[str, ...]) -> str:
-    """The name of a column; joins a tuple by dots. Raises the same errors as `column_names`."""
+    """Returns one column name as a str. Converts tuples and raises errors as `column_names`."""
     if isinstance(name, tuple):
         return ".".join(text(where, key) for key in name)
     return text(where, name)
@@ -118,7 +119,7 @@ def path_argument(call: str, path: Any, name: str = "path") -> Any:
     """Checks the path `name` of a call such as ``"save(obj, path)"`` and returns it.
 
     Raises:
-        TypeError: For a value of another type, such as `obj` if the arguments were exchanged.
+        TypeError: If `path` has another type, for example because `obj` and `path` are swapped.
     """
     if not isinstance(path, (str, bytes, os.PathLike)):
         raise TypeError(

@@ -57,7 +57,7 @@ _waiting: list[Callable[[Any], None]] = []  # functions to call with torch once 
 
 
 def on_torch(call: Callable[[Any], None]) -> None:
-    """Calls `call(torch)` when `import_torch` first imports torch, or now if it has done so."""
+    """Calls `call(torch)` now if `import_torch` has imported torch, else when it does."""
     if _torch:
         call(_torch)
     else:
@@ -68,7 +68,7 @@ def torch_or_none() -> Any:
     """The torch module, imported if necessary, or None if calls return numpy arrays.
 
     Returns torch if `frameworks.decided` selects it and it can be imported, else None. While dynamo
-    traces, returns torch, if imported, without a call of `decided`.
+    traces, returns torch without calling `decided`, if `import_torch` has imported torch before.
     """
     if _torch and _torch.compiler.is_compiling():
         return _torch  # avoids the call of the engine below, which dynamo cannot trace
@@ -76,7 +76,7 @@ def torch_or_none() -> Any:
 
 
 def imported_torch() -> Any:
-    """The torch module if the program has imported it, else None: then no value is a tensor."""
+    """The torch module if it has been imported, else None; without it, no value is a tensor."""
     return sys.modules.get("torch")
 
 
@@ -97,7 +97,7 @@ def is_optimizer(value: Any) -> bool:
 
 
 def tensors_in(state: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Dotted names and arrays (of torch or numpy) in nested dicts, lists and tuples."""
+    """Yields dotted name and array for each array (torch or numpy) in dicts, lists, tuples."""
     if isinstance(state, dict):
         for key, value in state.items():
             yield from tensors_in(value, (*path, str(key)))
@@ -196,7 +196,7 @@ def unmasked_row(value: Any) -> Any:
 
 
 def unmasked_rows(values: Any) -> list[Any]:
-    """Converts the rows of a masked array like `unmasked_row`."""
+    """Converts each row of a masked array as `unmasked_row` does."""
     if values.ndim == 1:
         pairs = zip(values.data, values.mask, strict=True)
         return [None if is_masked else value for value, is_masked in pairs]
@@ -239,7 +239,10 @@ def numpy_dtype(name: str, where: str) -> Any:
 
 
 def numpy_array(memory: Any, dtype: str, shape: Any, strides: Any, offset: int, where: str) -> Any:
-    """An array over `memory` (a new one if it has no elements), writable if the memory is."""
+    """Creates an array over `memory`, or over new memory if 0 is in `shape`.
+
+    The array is writable if `memory` is.
+    """
     import numpy as np
 
     kind = numpy_dtype(dtype, where)
@@ -251,7 +254,7 @@ def numpy_array(memory: Any, dtype: str, shape: Any, strides: Any, offset: int, 
 
 
 def nested_array(values: Any, shapes: list[tuple[int, ...]]) -> Any:
-    """A strided nested tensor over the 1-d `values`; for numpy, a list of its components."""
+    """A strided nested tensor over the 1-d `values`; for numpy, a list of component arrays."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(values, torch.Tensor):
         parts = []
@@ -263,7 +266,7 @@ def nested_array(values: Any, shapes: list[tuple[int, ...]]) -> Any:
         return parts
     import warnings
 
-    # torch crashes on a view without components that has a width.
+    # torch crashes on a nested tensor without components if `sizes` has any columns.
     width = len(shapes[0]) if shapes else 0
     sizes = torch.tensor(shapes, dtype=torch.int64).reshape(len(shapes), width)
     lengths = sizes.prod(1)
@@ -280,10 +283,11 @@ def nested_array(values: Any, shapes: list[tuple[int, ...]]) -> Any:
 def tied_to(
     first: Any, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], begin: int = 0
 ) -> Any:
-    """`first`, or a view of its memory with that dtype and shape; None if there is no such view.
+    """Returns a view of the memory of `first` with the given dtype, shape and strides.
 
-    A torch view begins at byte `begin` of `first`. A numpy view other than `first` is contiguous
-    and has all bytes of `first`; it does not use `begin`.
+    Returns `first` itself if it has these, and None if no such view exists. A torch view begins at
+    byte `begin` of `first`. A numpy view other than `first` must be contiguous and cover all bytes
+    of `first`; `begin` is ignored.
     """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(first, torch.Tensor):
@@ -312,7 +316,7 @@ def tied_to(
 
 
 def viewed_as(tensor: Any, dtype: str, where: str) -> Any:
-    """The bytes of `tensor` as that dtype. Raises UnsupportedError if torch lacks it."""
+    """Reinterprets the bytes of `tensor` as `dtype`. Raises UnsupportedError if torch lacks it."""
     torch = sys.modules["torch"]
     wanted = getattr(torch, dtype, None)
     if wanted is None:
@@ -324,7 +328,7 @@ def viewed_as(tensor: Any, dtype: str, where: str) -> Any:
 
 
 def with_grad(tensor: Any, requires_grad: bool, is_parameter: bool) -> Any:
-    """`tensor`, or a Parameter or tensor over its memory, with the given autograd settings."""
+    """Returns `tensor` with the given autograd settings, or a new tensor over its memory."""
     torch = sys.modules["torch"]
     wanted = torch.nn.Parameter if is_parameter else torch.Tensor
     if type(tensor) is wanted and tensor.requires_grad == requires_grad:
@@ -388,7 +392,7 @@ def need_torch(what: str) -> Any:
     """The torch module.
 
     Raises:
-        ImportError: If it cannot be imported; the message names it and `what`.
+        ImportError: If torch cannot be imported; the message begins with `what`.
     """
     torch = import_torch()
     if torch is None:
@@ -397,7 +401,7 @@ def need_torch(what: str) -> Any:
 
 
 def probe(batch_size: tuple[int, ...], what: str) -> Any:
-    """A tensor of that shape without memory, on which torch can check arguments of a call."""
+    """A meta tensor of shape `batch_size`: torch checks the arguments of calls on it."""
     torch = need_torch(what)
     return torch.empty(batch_size, device="meta", dtype=torch.bool)
 
@@ -406,7 +410,7 @@ def dim_in(dim: int, ndim: int, what: str, error: type[Exception] = IndexError) 
     """Converts a dimension, which may be negative, to one counted from the front.
 
     Raises:
-        Exception: If there is no such dimension; of the class `error`.
+        Exception: An instance of `error`, if `dim` is out of range.
     """
     at = dim + ndim if dim < 0 else dim
     if not 0 <= at < ndim:

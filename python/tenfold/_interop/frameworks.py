@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Framework = Literal["torch", "pt", "numpy", "np"] | None
 
 _NAMES: dict[str, Name] = {"torch": "torch", "pt": "torch", "numpy": "numpy", "np": "numpy"}
-# The numbers in the engine's binding (python/src/torch_api.hpp).
+# The number of each framework in the engine's binding (python/src/torch_api.hpp).
 _CODES = {None: 0, "torch": 1, "numpy": 2}
 _SCOPED: tuple[Name | None, ...] = (None, "torch", "numpy")
 
@@ -67,7 +67,7 @@ def decided(framework: object = None, needs_torch: bool = False) -> Name:
 
     Args:
         framework: The argument of the call.
-        needs_torch: A torch device or pinned memory was requested.
+        needs_torch: Whether the caller requested a torch device or pinned memory.
 
     Raises:
         ValueError: For an unknown framework, or for numpy if torch is needed.
@@ -106,7 +106,10 @@ def _is_torch_installed() -> bool:
 
 
 class using:  # noqa: N801 - read as a statement
-    """Context manager: this thread creates arrays of `framework`. None changes nothing."""
+    """Context manager: inside it, this thread creates arrays of `framework`.
+
+    If `framework` is None, it does nothing.
+    """
 
     __slots__ = ("_before", "_code")
 

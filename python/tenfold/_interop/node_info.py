@@ -18,13 +18,13 @@ class NodeInfo(NamedTuple):
         kind: The container type that was saved.
         int_keys: True if all keys were int; False if all were str; otherwise a dict from
             ``str(key)`` to the key, for the keys that were not str.
-        batch_size: As saved. A Python node whose batch size was changed since has the new one in
-            its own attribute; the same holds for `names` and `device`.
+        batch_size: The saved batch size. If a program changes it, the Python node stores the new
+            one, and this value stays. The same holds for `names` and `device`.
         names: A name, or None, for each batch dimension; empty if no dimension has a name.
-        class_name: The name of its tensorclass, or of the class of an opaque node; otherwise "".
+        class_name: The class of a tensorclass node or an opaque node; otherwise "".
         stack_dim: Lazy stack only: the dimension along which it stacks.
         stack_dim_name: Lazy stack only: the name of that dimension, or None.
-        device: As saved; "" for none.
+        device: The saved device; "" for none.
         schema: Root only: its schema, as JSON.
         metadata: Root only: the user's metadata.
         layout: Sparse tensor only: its layout; otherwise "".

@@ -26,18 +26,19 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-#: Recognises trees of tenfold.tensordict. Set when that module is imported: there are none before.
+#: The function that `register_trees` sets when tenfold.tensordict is imported. Before the import,
+#: the program has no objects that it could describe.
 _simplified_tree: Callable[[Any], tuple[Any, ...] | None] | None = None
 
 
 def register_trees(simplified: Callable[[Any], tuple[Any, ...] | None]) -> None:
-    """Sets the function that describes TensorDicts and entries, and returns None for others."""
+    """Sets the function that describes TensorDicts and their entries (None: another object)."""
     global _simplified_tree
     _simplified_tree = simplified
 
 
 def simplify(obj: Any, memo: dict[Any, Any]) -> tuple[Any, ...]:
-    """The description of one object: a tuple as listed in the comment of TreeBuilder."""
+    """Describes one object as a tuple; python/src/tree_in.hpp lists the tuples (TreeBuilder)."""
     cls = type(obj)
     if cls is _core.Item:
         return ("item", obj)
@@ -104,7 +105,7 @@ def _refused_tensor(what: str, remedy: str) -> tuple[str, str, str, str]:
 
 
 def _is_upstream(cls: type) -> bool:
-    """True for tensordict's classes, tensorclasses included; nothing is imported."""
+    """True for tensordict's classes and tensorclasses. Does not import the package."""
     if getattr(cls, "_is_tensorclass", False):
         return True
     return any(base.__module__.partition(".")[0] == "tensordict" for base in cls.__mro__)
@@ -149,7 +150,11 @@ def _torch_tensor(torch: Any, tensor: Any, memo: dict[Any, Any]) -> tuple[Any, .
 
 
 def _plain(torch: Any, tensor: Any, memo: dict[Any, Any]) -> Any:
-    """The tensor itself without subclass and graph, or a copy of it in main memory."""
+    """Returns a plain tensor without autograd graph, in main memory.
+
+    It shares the memory of `tensor` if possible. Otherwise it is a copy, for example of a tensor on
+    another device or a lazy conjugate.
+    """
     with torch.no_grad():
         plain = tensor.as_subclass(torch.Tensor).detach()
         if plain.device.type == "cpu" and not plain.is_conj() and not plain.is_neg():
@@ -159,7 +164,8 @@ def _plain(torch: Any, tensor: Any, memo: dict[Any, Any]) -> Any:
         shape = (plain.dtype, plain.shape, plain.stride())
         key = (str(plain.device), plain.data_ptr(), shape, bits)
         if plain.data_ptr() == 0 or key not in memo:
-            # Keep the original too, so that no other tensor gets its address, the key of `memo`.
+            # Keep the original too: its address is part of `key`, and a later tensor must not get
+            # the same address.
             memo[key] = (plain.cpu().resolve_conj().resolve_neg(), plain)
         return memo[key][0]
 
@@ -219,7 +225,7 @@ def _dlpack_array(obj: Any) -> tuple[Any, ...]:
     return ("capsule", capsule)
 
 
-# By exact class: torch.Size is a tuple and a Counter is a dict.
+# Looked up by exact class, because a Counter, for example, is a dict, too.
 _OF_CLASS = {
     bytes: "bytes",
     bytearray: "bytearray",
@@ -233,8 +239,8 @@ _OF_CLASS = {
 def special(name: str, text: Any, items: list[Any]) -> Any:
     """Creates an extended scalar (`tenfold::Value::Special`).
 
-    If `torch_or_none` returns None, a torch.Size becomes a tuple. A dtype, device, layout or
-    qscheme becomes its `text` in that case, and if this version of torch lacks it.
+    If `torch_or_none` returns None, a torch.Size becomes a tuple, and a dtype, device, layout or
+    qscheme becomes the str `text`. It also becomes `text` if this version of torch lacks it.
     """
     if name in ("bytes", "bytearray"):
         return text if name == "bytes" else bytearray(text)
@@ -254,7 +260,7 @@ def special(name: str, text: Any, items: list[Any]) -> Any:
             return torch.device(text)
         except RuntimeError:  # a name that this version of torch does not have
             return text
-    # Not getattr: for a missing attribute it would let torch import a module of that name.
+    # Not getattr(torch, ...): if the attribute is missing, torch may import a module of that name.
     found = vars(torch).get(text.removeprefix("torch."))
     wanted = getattr(torch, name.removeprefix("torch."))  # dtype, layout or qscheme
     return found if isinstance(found, wanted) else text
@@ -271,8 +277,8 @@ class Opaque:
     Attributes:
         name: The class or function, ``"module.Class"``; if there is none, a description such as
             ``"persistent id"`` or ``"refused entry"``.
-        args: The arguments of the call, usually a tuple; None if there are none, as for a class
-            that is only named.
+        args: The arguments of the call, usually a tuple; None if the pickle has none, for example
+            if it only names a class.
         state: The argument of the object's ``__setstate__``, or its ``__dict__``, or None.
         parts: The pickled content: ``args``, ``state``, ``kwargs``, ``items`` (appended items),
             ``entries`` (alternating keys and values), ``callable`` (a callable without a name). For
@@ -314,7 +320,7 @@ _META_TENSOR = "torch._utils._rebuild_meta_tensor_no_storage"
 
 
 def _meta_tensor(parts: dict[str, Any]) -> Any:
-    """Creates a tensor of the meta device; None for numpy, or if torch refuses the arguments."""
+    """Creates a meta tensor; None if the framework is numpy or torch rejects the arguments."""
     torch = torch_or_none()
     if torch is None:
         return None
@@ -331,9 +337,10 @@ def _meta_tensor(parts: dict[str, Any]) -> Any:
 
 
 def sparse(layout: str, shape: Any, is_coalesced: bool, parts: dict[str, Any]) -> Any:
-    """Creates a sparse or jagged torch tensor from its components. torch checks the sparse ones.
+    """Creates a sparse or jagged torch tensor from its components.
 
-    Returns `parts` if `torch_or_none` returns None.
+    torch checks the invariants of sparse tensors, but not of jagged tensors. Returns `parts` if
+    `torch_or_none` returns None.
     """
     torch = torch_or_none()
     if torch is None:
@@ -356,7 +363,7 @@ def sparse(layout: str, shape: Any, is_coalesced: bool, parts: dict[str, Any]) -
     by_row = layout in ("sparse_csr", "sparse_bsr")
     compressed = parts["crow_indices" if by_row else "ccol_indices"]
     plain = parts["col_indices" if by_row else "row_indices"]
-    # torch requires indices of one dtype, which must be able to represent the shape.
+    # Both index tensors must have the same dtype, which must be able to represent the shape.
     if compressed.dtype != plain.dtype or max(shape) > torch.iinfo(torch.int32).max:
         compressed, plain = compressed.long(), plain.long()
     return torch.sparse_compressed_tensor(
@@ -370,13 +377,13 @@ def sparse(layout: str, shape: Any, is_coalesced: bool, parts: dict[str, Any]) -
 
 
 def sparse_parts(tensor: Any) -> tuple[str, tuple[int, ...], bool, dict[str, Any]]:
-    """Layout, shape, is_coalesced and parts of a sparse or jagged tensor of torch.
+    """Layout, shape, is_coalesced and components of a sparse or jagged tensor of torch.
 
     The shape of a jagged tensor has -1 for the ragged dimension.
     """
     layout = str(tensor.layout).removeprefix("torch.")
     if layout == "jagged":
-        # The ragged length in its shape is a symbolic integer, not a number.
+        # In tensor.shape, the ragged length is a symbolic integer, not a number.
         shape = (tensor.offsets().numel() - 1, *tensor.values().shape)
         ragged = tensor._ragged_idx
         parts = {"values": tensor.values(), "offsets": tensor.offsets()}
@@ -422,7 +429,7 @@ def _special_of_torch(obj: Any) -> tuple[str, str, list[Any]] | None:
 
 
 def _in_order(items: Any) -> list[Any]:
-    """The items, sorted if ``<`` compares them: equal sets of int or of str give equal bytes."""
+    """Sorts the items if ``<`` compares them, so that equal sets are stored as equal bytes."""
     try:
         return sorted(items)
     except TypeError:

@@ -39,7 +39,7 @@ class Shards(NamedTuple):
 
 
 def has_classes() -> bool:
-    """False if neither class is imported, so that the program cannot have such tensors."""
+    """False if neither class is imported: the program then has no sharded tensors."""
     return any(name in sys.modules for name in (*_DTENSOR, _SHARDED_TENSOR))
 
 
@@ -66,7 +66,7 @@ def is_here(value: Any) -> bool:
 
 def local_boxes(tensor: Any) -> list[Box]:
     """The boxes of the local part of a DTensor without partial placements; usually one."""
-    # The interface of torch.distributed.checkpoint for such tensors.
+    # torch.distributed.checkpoint calls this method of DTensor, too.
     return [(tuple(chunk.offsets), tuple(chunk.sizes)) for chunk in tensor.__create_chunk_list__()]
 
 
@@ -74,8 +74,8 @@ def shards_of(value: Any) -> Shards | None:
     """The shards of a DTensor or ShardedTensor; None for any other object.
 
     Raises:
-        UnsupportedError: For a DTensor with other placements than Shard and Replicate, or whose
-            local part is not a single box.
+        UnsupportedError: If a DTensor has placements other than Shard and Replicate, or its local
+            part is not a single box.
     """
     if is_dtensor(value):
         return _of_dtensor(value)

@@ -43,13 +43,14 @@ def is_whole_storage(tensor: Any) -> bool:
 def duplicate_names(
     call: str, tensors: Mapping[str, Any], preferred: Iterable[str] = ()
 ) -> dict[str, list[str]]:
-    """Returns ``{name to keep: names to drop}``, an item for each group that shares memory.
+    """Returns ``{name to keep: names to drop}``, one item for each group that shares memory.
 
     Args:
         call: Prefix of the error: ``"save_model"``.
         tensors: The state dict of a module.
-        preferred: In each group, one of these names is kept if its tensor covers its whole storage;
-            otherwise a name that does. The alphabetically first of several candidates is kept.
+        preferred: Names to keep if their tensors cover their whole storage. A group without such a
+            name keeps another name whose tensor covers its whole storage. Of several candidates,
+            the alphabetically first one is kept.
 
     Raises:
         RuntimeError: If no tensor of a group covers its whole storage.
@@ -59,8 +60,8 @@ def duplicate_names(
         whole = {name for name in group if is_whole_storage(tensors[name])}
         if not whole:
             raise RuntimeError(
-                f"{call}: {sorted(group)}: they share memory and none of them covers its whole "
-                "storage: expected one tensor that covers it; clone() them first"
+                f"{call}: {sorted(group)}: they share memory and no tensor covers its whole "
+                "storage: expected a tensor that does; clone() the tensors first"
             )
         keep = min(whole.intersection(preferred) or whole)
         kept[keep] = sorted(group - {keep})

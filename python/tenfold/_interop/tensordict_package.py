@@ -67,7 +67,7 @@ def _info(node: Any, kind: str, *, class_name: str = "", stack_dim: int = 0) -> 
 
 
 def _plain_lists(value: Any) -> Any:
-    """Converts nested lists of tensordict's class LinkedList to list."""
+    """Converts nested lists, which may be tensordict's LinkedLists, to plain lists."""
     return [_plain_lists(item) for item in value] if isinstance(value, list) else value
 
 

@@ -209,8 +209,8 @@ def load(
     opened = Opened(os.fsdecode(path), mode, format or "", framework=name)
     paths = key_paths(keys)
     excluded = key_paths(exclude, "exclude")
-    # A pickle of a loaded TensorDict must contain the tensors: opening the file again would not
-    # repeat the selection or the copy to a device.
+    # With these options, a pickle of the TensorDict must contain the tensors: opening the file
+    # again would not repeat the selection, the copy to a device or the separation of aliases.
     opened.changed = paths is not None or bool(excluded) or place is not None or not aliases
     with Shown(progress) as callback:
         node = _core.load(
@@ -254,11 +254,11 @@ def open(
         framework: As for `load`. Determined once, in this call; pickles of the result keep it.
 
     Returns:
-        TensorDict: The root. A node reads its metadata when it is entered; a tensor is mapped on
-        access. Dicts, lists, tuples and sparse tensors are nodes, too; `SparseMatrix` accepts a
-        node of a sparse tensor, and ``to_dict()`` restores the containers. A single tensor or
-        value is the entry ``"value"`` (in an ``.npz`` file ``"arr_0"``), which the file's name
-        without its suffix selects as well: ``open("x.npy")["x"]``.
+        TensorDict: The root. Access to a node reads its metadata; access to a tensor maps it.
+        Dicts, lists, tuples and sparse tensors are nodes, too; `SparseMatrix` accepts a node of
+        a sparse tensor, and ``to_dict()`` restores the containers. A single tensor or value is
+        the entry ``"value"`` (in an ``.npz`` file ``"arr_0"``), which the file's name without
+        its suffix selects as well: ``open("x.npy")["x"]``.
 
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError, OSError: As for `load`.
@@ -429,9 +429,9 @@ def convert(
 
 
 def key_paths(keys: Keys, name: str = "keys") -> list[tuple[str, ...]] | None:
-    """Converts `keys=`, or the argument `name`, to tuples.
+    """Converts `keys`, the argument called `name`, to a list of tuples; None for None.
 
-    A str is a dotted name or a glob; a tuple is a path of keys.
+    A str, which becomes a tuple of one item, is a dotted name or a glob. A tuple is a path of keys.
     """
     if keys is None:
         return None
@@ -458,7 +458,7 @@ def exact_names(rename: Rename) -> list[str]:
 
 
 def renamer(rename: Rename) -> Callable[[str], str] | None:
-    """`rename=` as one function of dotted names; None for None."""
+    """Converts `rename=` to a function from old to new dotted name; None for None."""
     if rename is None or callable(rename):
         return rename
     if isinstance(rename, dict):
@@ -512,7 +512,7 @@ def _place(map_location: Any) -> Callable[[Any], Any] | None:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UnsupportedError(
             f'load: map_location: expected a device of this machine, found "{device}" and '
-            "torch.cuda.is_available() false; omit it, or install a torch with CUDA"
+            "torch.cuda.is_available() false; omit map_location, or install a torch with CUDA"
         )
     return None if device.type == "cpu" else lambda tensor: tensor.to(device)
 
@@ -528,7 +528,7 @@ def diff(
     OrderedDict, are ignored.
 
     Args:
-        a: A path, or an argument of `save` other than a `Dataset`: containers of tensors, a
+        a: A path, or an object that `save` accepts, except a `Dataset`: containers of tensors, a
             TensorDict, a module, a tensor.
         b: The other tree, in the same forms.
         rtol: Values are equal if ``|a - b| <= atol + rtol * |b|``, or if both are NaN. If `rtol`

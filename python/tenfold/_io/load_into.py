@@ -93,7 +93,7 @@ def load_into(
 
         if keys is not None:
             raise ValueError(
-                "keys: they do not apply to an optimizer, whose state has numbers for names: "
+                "keys: they do not apply to an optimizer, whose states have numbers as names: "
                 f"expected none, found {keys!r}"
             )
         return load_optimizer(target, source, strict=strict, rename=rename, cast=cast)
@@ -146,7 +146,7 @@ def _report(
 
 
 def source_node(source: Any) -> Any:
-    """The engine's node of a path, a TensorDict, a dict or a node."""
+    """Returns the engine's node for `source`: a path, a TensorDict, a dict or such a node."""
     if isinstance(source, _core.Node):
         return source
     if isinstance(source, (str, os.PathLike)):
@@ -197,7 +197,7 @@ def _by_name(named: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _module_tensors(module: Any, strict: bool) -> dict[str, Any]:
-    """The parameters and buffers of a module by their names in its state_dict."""
+    """The parameters and buffers of a module, by their names in its state_dict()."""
     torch = arrays.imported_torch()
     memory = {_memory_of(tensor) for tensor in (*module.parameters(), *module.buffers())}
     tensors: dict[str, Any] = {}
@@ -210,7 +210,11 @@ def _module_tensors(module: Any, strict: bool) -> dict[str, Any]:
 
 
 def _without_copies(state: Any, again: Any, kind: str, strict: bool) -> dict[str, Any]:
-    """The tensors of an object's state by dotted name, if a second call returned them `again`."""
+    """Returns the tensors of `state` that the object owns, by dotted name.
+
+    `again` is the result of a second state_dict() call. If a tensor has other memory there, the
+    object creates it in each call. If `strict`, raises UnsupportedError for such a tensor.
+    """
     tensors = _by_name(arrays.tensors_in(state))
     memory = {name: _memory_of(tensor) for name, tensor in arrays.tensors_in(again)}
     own = {}
@@ -233,7 +237,8 @@ def _created(name: str, expected: str, target: str) -> UnsupportedError:
 def _memory_of(tensor: Any) -> int | None:
     """Identifies the memory of a tensor or array.
 
-    None for a DTensor and an uninitialised, sparse or jagged tensor, which `_is_direct` refuses.
+    None for a DTensor and for an uninitialised, sparse or jagged tensor: for these, `_is_direct`
+    raises UnsupportedError.
     """
     torch = arrays.imported_torch()
     if torch is None or not isinstance(tensor, torch.Tensor):
@@ -255,7 +260,7 @@ def _others(node: Any, path: tuple[str, ...] = ()) -> list[str]:
     return [] if arrays.is_array(node) else [".".join(path)]
 
 
-# Maximum size in bytes of a group of host buffers, unless it is for a single larger tensor.
+# Maximum size in bytes of a group of host buffers. A larger tensor has a group of its own.
 _GROUP_BYTES = 64 << 20
 
 
@@ -305,7 +310,7 @@ def _cannot_write(name: str, found: str) -> UnsupportedError:
 
 
 def _bare(tensor: Any) -> Any:
-    """The same memory without subclass, graph or gradient."""
+    """Returns a plain tensor over the same memory, without subclass, graph or gradient."""
     torch = arrays.imported_torch()
     if torch is None or not isinstance(tensor, torch.Tensor):
         return tensor
@@ -322,10 +327,10 @@ def read_through_host(
     """Fills tensors from buffers in host memory, in groups of up to `_GROUP_BYTES` bytes.
 
     Args:
-        jobs: The source, the tensor, and its buffer, which is the tensor itself if the engine can
-            write into that. Consumed lazily, so that few buffers exist at a time. A buffer of more
-            than `_GROUP_BYTES` is in a group of its own.
-        read: Fills the buffers of a group.
+        jobs: Tuples of a source, a tensor and its buffer. The buffer is the tensor itself if the
+            engine can write into the tensor. The iterable is consumed lazily, so that few buffers
+            exist at a time. A buffer of more than `_GROUP_BYTES` is the only one in its group.
+        read: Fills the buffers of a group from their sources.
     """
     group: list[tuple[Source, Any, Any]] = []
 
@@ -355,7 +360,7 @@ def host_like(tensor: Any) -> Any:
 
 
 def _note_writes(tensors: Iterable[Any]) -> None:
-    """Bumps autograd's version counter, so that a backward pass over old values raises."""
+    """Bumps autograd's version counters, so that a backward pass that needs old values raises."""
     torch = arrays.imported_torch()
     increment = getattr(getattr(torch, "autograd", None), "graph", None)
     increment = getattr(increment, "increment_version", None)

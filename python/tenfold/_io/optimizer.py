@@ -41,7 +41,8 @@ def load_optimizer(
         groups = ", ".join(plan.groups_of_other_names)
         warnings.warn(
             f"{node.where() or 'source'}: {groups}: no group of the source has the same "
-            "parameters: their states are loaded by name, the options (lr, ...) are not changed",
+            "parameters: the states of the parameters are loaded by name, the options (lr, ...) of "
+            "these groups are not changed",
             stacklevel=3,
         )
     plan.apply(node)
@@ -51,7 +52,7 @@ def load_optimizer(
 
 
 def _containers(node: Any, place: Any = None) -> Any:
-    """The saved containers over mapped tensors, which `place`, if given, converts."""
+    """Rebuilds the saved containers with mapped tensors; `place`, if given, converts each one."""
 
     def as_dict(native: Any, _keys: tuple[str, ...]) -> Any:
         from tenfold.tensordict import TensorDict
@@ -142,7 +143,7 @@ class _Plan:
         ):
             raise ValueError(
                 "source: its state is keyed by parameter names: expected an optimizer with "
-                "names, Optimizer(model.named_parameters()), found one without"
+                "parameter names, Optimizer(model.named_parameters()), found one without names"
             )
         if rename is not None and not pairing.by_name:
             raise ValueError(
@@ -166,7 +167,7 @@ class _Plan:
         self._plan_state({str(key): value for key, value in saved["state"].items()}, pairing, cast)
 
     def _options(self, position: int, pairing: Pairing) -> dict[str, Any]:
-        """The new options of a group of the target: those of the source first, in its order."""
+        """The new options of a target group: those of its source group first, in saved order."""
         target = self._targets[position]
         names = target.names
         options: dict[str, Any] = {}
@@ -190,7 +191,7 @@ class _Plan:
         return {**options, "params": target.params}
 
     def _filled_in(self, options: dict[str, Any]) -> set[str]:
-        """Options that an older file lacks and the optimizer's `__setstate__` sets to a default."""
+        """Options that `options`, of an older file, lacks, and that `__setstate__` would add."""
         probe: Any = object.__new__(type(self._optimizer))
         group = {**options, "params": []}
         try:
@@ -227,7 +228,10 @@ class _Plan:
             self._new_state[position] = new
 
     def _plan_again(self, position: int, first: int) -> None:
-        """Plans a second position for a saved state; both must have the same parameter."""
+        """Plans that the state for position `first` is also the state for `position`.
+
+        Both positions must have the same parameter; otherwise adds a mismatch.
+        """
         if self._params[position] is not self._params[first]:
             name = f"state.{position}"
             self.mismatched.append(Mismatch(name, "state of its own", f"that of state.{first}"))
@@ -235,7 +239,7 @@ class _Plan:
             self._new_state[position] = self._new_state[first]
 
     def apply(self, node: Any) -> None:
-        """Fills the tensors of the state; torch then assigns them and the options."""
+        """Fills the tensors; `Optimizer.load_state_dict` then assigns tensors and options."""
         if self._destinations:
             load_into(self._destinations, node, strict=False, cast=True)
         optimizer = self._optimizer
@@ -249,7 +253,8 @@ class _Plan:
 
 
 class Group(NamedTuple):
-    # Positions in the target, or IDs in the source: int, or names in torch.distributed.checkpoint.
+    # The parameters of the group. Target: their positions. Source: their IDs, which are int, or
+    # names if torch.distributed.checkpoint wrote the source.
     params: list[Any]
     names: list[str] | None
     options: dict[str, Any]
@@ -321,7 +326,7 @@ _PARAMETER_SHAPED = frozenset(
 
 
 class ParameterState:
-    """The state of one parameter: tensors to be filled where the source has tensors."""
+    """Builds the new state of one parameter, with a tensor to fill for each saved tensor."""
 
     def __init__(self, optimizer: Any, param: Any, cast: bool, tied: dict[Any, Any]) -> None:
         torch = need_torch("load_into")
@@ -338,14 +343,15 @@ class ParameterState:
         self._torch = torch
 
     def build(self, saved: Any, options: dict[str, Any], name: str, source_name: str) -> Any:
-        """Returns a state with a tensor to fill for each tensor of `saved`, None where none fits.
+        """Returns a state like `saved`, with a tensor to fill in place of each saved tensor.
+
+        If a saved tensor does not fit, adds a mismatch, and None takes its place.
 
         Args:
-            saved: The state of the parameter in the source, usually a dict. The result for None is
-                None.
-            options: Options of its group in the source.
+            saved: The state of the parameter in the source, usually a dict. None returns None.
+            options: Options of the parameter's group in the source.
             name: Name of the state in reports: ``"state.0"``.
-            source_name: Its name in the source.
+            source_name: Name of the state in the source.
         """
         self._on_device = bool(options.get("capturable") or options.get("fused"))
         self._name, self._source_name = name, source_name
@@ -370,16 +376,17 @@ class ParameterState:
         return saved
 
     def _destination(self, saved: Any, current: Any, path: tuple[str, ...], key: Any) -> Any:
-        """The tensor of the target, or a new one, with the dtype and device that torch chooses.
+        """Returns the tensor to fill, with the dtype and device that torch chooses.
 
-        None if the shapes differ, or the dtypes differ and a cast is impossible or not allowed.
-        Tensors without dimensions may be cast even if `cast` is false.
+        It is the target's current tensor if that can be filled, otherwise a new one. None if the
+        shapes differ, or the dtypes differ and a cast is impossible or not allowed. Tensors without
+        dimensions may be cast even if the caller passed ``cast=False``.
         """
         name = ".".join((self._name, *path))
         if saved.is_nested or saved.layout is not self._torch.strided:
             raise UnsupportedError(
                 f"source: {name}: it cannot be loaded in place: expected a dense tensor, found a "
-                "sparse or nested one; optimizer.load_state_dict(tenfold.load(path))"
+                "sparse or nested one; optimizer.load_state_dict(tenfold.load(path)) loads it"
             )
         dtype, device = self._dtype_and_device(saved, key)
         shape = self._shape(saved, current, key)
@@ -409,7 +416,7 @@ class ParameterState:
         return self._tied[same]
 
     def _dtype_and_device(self, saved: Any, key: Any) -> tuple[Any, Any]:
-        """The dtype and device that `Optimizer.load_state_dict` chooses."""
+        """The dtype and device to which `Optimizer.load_state_dict` converts a saved tensor."""
         if key == "step":
             if self._on_device:
                 return self._torch.float32, self._param.device

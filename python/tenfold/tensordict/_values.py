@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 class ValueRows:
-    """The position of each row's value in a list, with the shape methods of a tensor.
+    """For each row, the position of its value in a list; has the shape methods of a tensor.
 
     Attributes:
-        positions: For each row, the position of its value in a list.
-        stacked: The dimensions along which values were stacked, the last stacked one first.
+        positions: A tensor or array of positions in the list, one for each row.
+        stacked: The dimensions along which values were stacked, the last stacked first.
     """
 
     __slots__ = ("positions", "stacked")
@@ -70,10 +70,10 @@ class ValueRows:
         return len(flat) > 0 and bool((flat == flat[0]).all())
 
     def _moved(self, positions: Any, place_of: dict[int, int], more: tuple[int, ...] = ()) -> Any:
-        """The ValueRows of `positions`, whose dimensions were moved, removed or added.
+        """Returns the ValueRows of `positions` after dimensions were moved, removed or added.
 
-        `place_of` maps each remaining dimension to its new position. Values count as stacked along
-        the dimensions `more`, too.
+        `place_of` maps each old dimension that remains to its new index. Values also count as
+        stacked along the new dimensions `more`.
         """
         kept = [place_of[dim] for dim in self.stacked if dim in place_of]
         return ValueRows(positions, (*kept, *more))
@@ -96,8 +96,7 @@ class ValueRows:
             if type(plan.at_stack) is slice:
                 made.append(plan.place)
             elif type(plan.at_stack) is not int and plan.place not in made:
-                # Arrays produce their dimensions together, once, however many dimensions they
-                # index.
+                # All index arrays together produce one group of dimensions: add it only once.
                 made.extend(range(plan.place, plan.place + plan.arrays_ndim))
         return tuple(made)
 
@@ -113,10 +112,10 @@ class ValueRows:
         return self.unbind(at)[0]
 
     def squeeze_all(self, dims: tuple[int, ...], *, reshape: bool) -> Any:
-        """Removes several dimensions of length 1.
+        """Removes the dimensions `dims`, which have length 1.
 
-        Unless `reshape`, a stack of one value becomes that value, if it was stacked last along one
-        of the dimensions. The other dimensions are removed by a reshape.
+        If `reshape` is false and the most recently stacked dimension is in `dims`, `unbind` removes
+        it, so that a stack of one value becomes that value. A reshape removes the rest of `dims`.
         """
         made, left = self, list(dims)
         if not reshape and self.stacked and self.stacked[0] in dims:
@@ -177,10 +176,10 @@ class ValueRows:
         return self._same_dims(self.positions.index_select(dim, index))
 
     def __getattr__(self, name: str) -> Any:
-        """Returns a function that calls this method of `positions`.
+        """Returns a function that calls the method `name` of `positions`.
 
-        The tensors in its result are wrapped in ValueRows. If `stacked` is not empty, all
-        dimensions of these tensors count as stacked.
+        The function wraps the tensors that the method returns in ValueRows. If `stacked` is
+        not empty, all dimensions of these tensors count as stacked.
         """
         method = getattr(self.positions, name)
 
@@ -211,7 +210,7 @@ def _regrouped(
     found = flattened_dims(old, new)
     if found is not None:
         first, last = found
-        # The rows of all merged dimensions are stacked along one dimension.
+        # Values count as stacked along the merged dimension.
         kept = [dim for dim in stacked if not first <= dim <= last]
         return (first, *[dim if dim < first else dim - (last - first) for dim in kept])
     found = flattened_dims(new, old)
@@ -228,10 +227,10 @@ def _regrouped(
 
 
 def flattened_dims(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, int] | None:
-    """The first and last dimension of `old` that a reshape merges into one of `new`.
+    """The first and last dimension of `old` that a reshape merges into one dimension of `new`.
 
-    The last one is less than the first if the reshape only adds a dimension of length 1 between two
-    others. None if neither was found.
+    If the reshape only adds a dimension of length 1 between two others, the result is ``(first,
+    last)`` with ``last < first``. None for any other reshape.
     """
     if not old or not new:
         return None
@@ -244,12 +243,12 @@ def flattened_dims(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, int
 
 
 def pad_widths(pairs: list[tuple[int, int]], ndim: int) -> list[int]:
-    """The argument of torch's `pad` that adds rows (before, after) to the first dimensions."""
+    """Converts pairs (before, after) of the first dimensions to the argument of torch's `pad`."""
     return [0, 0] * (ndim - len(pairs)) + [width for pair in reversed(pairs) for width in pair]
 
 
 class _Values:
-    """The base of NonTensorData and NonTensorStack: values, and the value of each row."""
+    """Base class of NonTensorData and NonTensorStack."""
 
     __slots__ = ()
     _is_non_tensor = True
@@ -265,8 +264,9 @@ class _Values:
     def batch_size(self) -> Any:
         """The batch size.
 
-        In a TensorDict, it begins with the TensorDict's batch size, unless `new_zeros`, `apply` or
-        a similar method added dimensions, or a file has another number of values.
+        In a TensorDict, it usually begins with the TensorDict's batch size. It may differ after a
+        method such as `new_zeros` or `apply` added batch dimensions to the TensorDict, or if a file
+        has another number of values.
         """
         return arrays.batch_shape(self._batch_size)
 
@@ -281,11 +281,11 @@ class _Values:
         return len(self._batch_size)
 
     def _through(self, change: Callable[[Any], Any], batch_size: tuple[int, ...]) -> Any:
-        """This entry after `change` changed the batch dimensions of its node to `batch_size`."""
+        """Applies `change`, which changes the batch dimensions of the node to `batch_size`."""
         return self._with(change(self._rows()))
 
     def _parted_entry(self, part: Callable[[Any], Any], shapes: list[Any]) -> list[Any]:
-        """The entries of the parts that `part` creates."""
+        """Calls `part`, which splits the rows, and returns an entry for each part."""
         return [self._with(rows) for rows in part(self._rows())]
 
     def _with(self, rows: ValueRows) -> Any:
@@ -298,9 +298,10 @@ class _Values:
         return NonTensorStack._of(values, rows, self.device)
 
     def _padded(self, pairs: list[tuple[int, int]]) -> Any:
-        """This entry with rows of None added to its first dimensions; `pairs` are (before, after).
+        """Pads the first dimensions with rows of the value None.
 
-        The entry itself if it has fewer dimensions than `pairs`.
+        `pairs` contains the number of new rows (before, after) for each of these dimensions.
+        Returns the entry itself if it has fewer dimensions, or if all numbers are 0.
         """
         if self.ndim < len(pairs) or not any(map(any, pairs)):
             return self
@@ -310,7 +311,7 @@ class _Values:
         return NonTensorStack._of([*values, None], ValueRows(positions, rows.stacked), self.device)
 
     def _valued(self, change: Callable[[Any], Any]) -> Any:
-        """This entry after the tensors of its node have changed: itself."""
+        """Returns the entry itself: a change of its node's tensors does not change values."""
         return self
 
     @classmethod
@@ -329,7 +330,7 @@ class _Values:
             dim: The dimension; a negative one counts from the end.
 
         Returns:
-            tuple: A NonTensorData or NonTensorStack for each position.
+            tuple: A NonTensorData or NonTensorStack for each index along the dimension.
 
         Example:
             >>> from tenfold.tensordict import NonTensorStack
@@ -343,10 +344,10 @@ class _Values:
         """Adds a new dimension of length 1.
 
         Args:
-            dim: The dimension; a negative one counts from the end.
+            dim: Index of the new dimension; a negative index counts from the end.
 
         Returns:
-            NonTensorStack: The same values.
+            NonTensorStack: The same values, with the new dimension.
 
         Example:
             >>> from tenfold.tensordict import NonTensorStack
@@ -361,7 +362,8 @@ class _Values:
         """Repeats the values for the rows of a larger batch.
 
         Args:
-            *shape: The new batch size, as numbers or one sequence; -1 keeps a length.
+            *shape: The new batch size, as numbers or one sequence; -1 keeps the length of that
+                dimension.
 
         Returns:
             A NonTensorData or NonTensorStack of that batch size.
@@ -413,7 +415,7 @@ class NonTensorData(_Values):
         self.device = device
 
     def tolist(self) -> Any:
-        """The value, in nested lists of the shape of the batch."""
+        """The value, repeated in nested lists whose lengths are the batch size."""
         made = self.data
         for length in reversed(self._batch_size):
             made = [made] * length
@@ -432,26 +434,26 @@ class NonTensorData(_Values):
         return [self.data]
 
     def _on(self, device: Any) -> NonTensorData:
-        """The same in a tree on another device."""
+        """Returns the same values with another `device` attribute."""
         return NonTensorData(self.data, self._batch_size, device)
 
     def _as_stack(self) -> NonTensorStack:
-        """The same value for every row, as a stack of values."""
+        """Converts to a NonTensorStack that has the same value in every row."""
         return NonTensorStack._of(
             [self.data], ValueRows.of_each(self._rows().positions), self.device
         )
 
     def _with_rows(self, index: Any, value: Any) -> Any:
-        """This entry after ``entry[index] = value``."""
+        """Returns the result of ``entry[index] = value``; does not change this entry."""
         if not self._batch_size or _bare(value) is self.data:
             return NonTensorData(_bare(value), self._batch_size, self.device)
         return self._as_stack()._with_rows(index, value)
 
     def clone(self, recurse: bool = True) -> NonTensorData:
-        """Returns another object for the same value.
+        """Returns a new NonTensorData with the same value.
 
         Args:
-            recurse: Accepted; the value itself is never copied.
+            recurse: Ignored: the value itself is never copied.
 
         Example:
             >>> from tenfold.tensordict import NonTensorData
@@ -486,14 +488,16 @@ class NonTensorData(_Values):
 class NonTensorStack(_Values):
     """Values that are not tensors, one for each row of a TensorDict.
 
-    ``td["key"] = ["a", "b"]`` creates one; so does stacking TensorDicts with values.
+    ``td["key"] = ["a", "b"]`` creates a NonTensorStack. Stacking TensorDicts stacks their values in
+    a NonTensorStack, too.
 
     Args:
-        *values: The values of the rows, or NonTensorData or NonTensorStack of one batch size.
-        stack_dim: The new dimension; always 0 for values without batch dimensions.
+        *values: The values of the rows, or NonTensorData or NonTensorStack objects, all with the
+            same batch size.
+        stack_dim: Index of the new dimension. Ignored for values without batch dimensions.
 
     Raises:
-        RuntimeError: If batch sizes differ.
+        RuntimeError: If the batch sizes of the values differ.
 
     Example:
         >>> td = TensorDict({"name": ["a", "b", "c"]}, batch_size=[3])
@@ -513,7 +517,8 @@ class NonTensorStack(_Values):
         if any(shape != shapes[0] for shape in shapes):
             odd = next(shape for shape in shapes if shape != shapes[0])
             raise RuntimeError(
-                f"stack of values: expected batch_size {list(shapes[0])}, found {list(odd)}"
+                f"NonTensorStack: expected values of equal batch_size, found {list(shapes[0])} "
+                f"and {list(odd)}"
             )
         devices = {str(getattr(part, "device", None)) for part in parts}
         device = getattr(parts[0], "device", None) if len(devices) == 1 else None
@@ -554,11 +559,11 @@ class NonTensorStack(_Values):
         """Creates a stack from nested lists.
 
         Args:
-            values: The values of the rows. If all items are lists of one shape, they add their
-                dimensions; otherwise each item is a value.
+            values: A list with an item for each row. If all items are lists of equal shape, their
+                items become rows too; otherwise each item is a value.
 
         Returns:
-            NonTensorStack: The first dimension is that of `values`; the inner ones follow.
+            NonTensorStack: Its batch size is the shape of the nested lists.
 
         Example:
             >>> from tenfold.tensordict import NonTensorStack
@@ -569,14 +574,14 @@ class NonTensorStack(_Values):
 
     @classmethod
     def from_nested(cls, values: Any, batch_size: tuple[int, ...]) -> NonTensorStack:
-        """Creates a stack from lists that are nested as deep as `batch_size` has dimensions.
+        """Creates a stack with the given batch size from nested lists.
 
         Args:
-            values: The lists.
-            batch_size: Their lengths.
+            values: Lists nested to depth ``len(batch_size)``. Items at that depth are the values.
+            batch_size: The length of the lists at each depth.
 
         Returns:
-            NonTensorStack: Of that batch size.
+            NonTensorStack: A stack with this batch size.
 
         Example:
             >>> from tenfold.tensordict import NonTensorStack
@@ -590,9 +595,9 @@ class NonTensorStack(_Values):
 
     @classmethod
     def _stored(cls, values: list[Any], batch_size: Any, device: Any) -> NonTensorStack:
-        """The values saved in a node of `batch_size`.
+        """Creates the stack of the values that a file stores in a node with `batch_size`.
 
-        Lists nested deeper than `batch_size`, or of other lengths, are values.
+        Lists below the depth of `batch_size`, or of a length that differs from it, are values.
         """
         depth, level = 0, values
         while depth < len(batch_size) and isinstance(level, list):
@@ -619,12 +624,13 @@ class NonTensorStack(_Values):
         values = _flattened(self.tolist(), len(self._batch_size))
         if not values or not all(_same(value, values[0]) for value in values):
             raise AttributeError(
-                "data: expected one value for all rows, found several or no rows; use tolist()"
+                "data: expected the same value in all rows, found different values or no rows; "
+                "use tolist()"
             )
         return values[0]
 
     def tolist(self) -> Any:
-        """The values in nested lists of the shape of the stack."""
+        """The values, in nested lists whose lengths are the batch size."""
         return _picked(self._nested_positions(), self._values)
 
     def _rows(self) -> ValueRows:
@@ -634,7 +640,7 @@ class NonTensorStack(_Values):
         return self._values
 
     def _on(self, device: Any) -> NonTensorStack:
-        """The same in a tree on another device."""
+        """Returns the same values with another `device` attribute."""
         return NonTensorStack._of(self._values, self._rows(), device)
 
     def _nested_positions(self) -> Any:
@@ -659,7 +665,7 @@ class NonTensorStack(_Values):
         return NonTensorData(self.tolist(), batch_size)
 
     def _with_rows(self, index: Any, value: Any) -> Any:
-        """This entry after ``entry[index] = value``."""
+        """Returns the result of ``entry[index] = value``; does not change this entry."""
         positions = self._all_positions() + 0  # a copy, of torch or numpy
         parts = normalized(index, len(self._batch_size))
         values = list(self._values)
@@ -672,10 +678,10 @@ class NonTensorStack(_Values):
         return NonTensorStack._of(values, ValueRows(positions, self._stacked), self.device)
 
     def clone(self, recurse: bool = True) -> NonTensorStack:
-        """Returns another object for the same values.
+        """Returns a new NonTensorStack with the same values.
 
         Args:
-            recurse: Accepted; the values themselves are never copied.
+            recurse: Ignored: the values themselves are never copied.
 
         Example:
             >>> from tenfold.tensordict import NonTensorStack
@@ -692,13 +698,13 @@ class NonTensorStack(_Values):
 
     @classmethod
     def from_nontensordata(cls, non_tensor: NonTensorData) -> NonTensorStack:
-        """Repeats one value for every row.
+        """Creates a stack that has the same value in every row.
 
         Args:
             non_tensor: The value, with its batch size.
 
         Returns:
-            NonTensorStack: Of the batch size of `non_tensor`.
+            NonTensorStack: A stack with the batch size of `non_tensor`.
 
         Example:
             >>> from tenfold.tensordict import NonTensorData, NonTensorStack
@@ -732,7 +738,7 @@ class NonTensorStack(_Values):
         return _pickle.non_tensor_stack, (values, *rows, self.device)
 
     def _compact(self) -> tuple[list[Any], Any]:
-        """The values that are still used by rows, and the positions of the rows' values."""
+        """Returns the values that rows use, and for each row the position of its value in them."""
         positions = self._all_positions()
         used = sorted(set(positions.reshape(-1).tolist()))
         if len(used) == len(self._values):
@@ -747,7 +753,7 @@ class NonTensorStack(_Values):
 
 
 def _torch_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``torch.stack``, ``torch.cat``, ``torch.zeros_like``, ... of values."""
+    """Implements ``torch.stack``, ``torch.cat``, ``torch.zeros_like``, ... for values."""
     torch = need_torch("NonTensorData")
 
     if func is torch.stack:
@@ -764,14 +770,14 @@ def _torch_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 @set_module("tenfold")
 def is_non_tensor(value: Any) -> bool:
-    """True for NonTensorData and NonTensorStack, and for their objects.
+    """True for the classes NonTensorData and NonTensorStack, and for their instances.
 
     Args:
         value: Any object or class.
 
     Returns:
-        bool: True also for the classes of these names in the tensordict package, and for their
-            objects; False for tensors and all other objects.
+        bool: True also for the tensordict package's classes with these names and for their
+            instances; False for tensors and all other objects.
 
     Example:
         >>> tenfold.tensordict.is_non_tensor(td.set_non_tensor("name", "run").get("name"))
@@ -782,9 +788,10 @@ def is_non_tensor(value: Any) -> bool:
 
 
 def side_by_side(parts: list[_Values]) -> tuple[list[Any], list[Any], tuple[int, ...]]:
-    """The values of several entries in one list, and the positions of each entry's rows in it.
+    """Concatenates the values of several entries.
 
-    Also returns the stacked dimensions of the entry that has the fewest.
+    Returns the list of values; for each entry, the position of each row's value in this list; and
+    the `stacked` (see `ValueRows`) of the entry that has the fewest stacked dimensions.
     """
     values: list[Any] = []
     places = []
@@ -863,9 +870,10 @@ def _regular_shape(values: list[Any]) -> tuple[int, ...]:
 class UnbatchedTensor:
     """Marks a tensor as exempt from the batch size of the TensorDict that contains it.
 
-    An example is the bytes of all strings of a table: indexing the table does not change them. A
-    folder stores such tensors of a node in the sub-folder ``%values``, which the tensordict package
-    ignores, but can open as a folder of its own.
+    An example is a tensor with the bytes of all strings of a table: indexing the table does not
+    change it. In a folder, the unbatched tensors of a node are stored in its sub-folder
+    ``%values``. The tensordict package ignores this sub-folder when it loads the node, but can load
+    the sub-folder by its own path.
 
     Args:
         data: A tensor or an array of any shape.
@@ -893,15 +901,15 @@ class UnbatchedTensor:
         return self.data
 
     def _through(self, change: Callable[[Any], Any], batch_size: tuple[int, ...]) -> Any:
-        """This entry after the batch dimensions of its node have changed: itself."""
+        """Returns the entry itself: the batch dimensions of its node do not apply to it."""
         return self
 
     def _valued(self, change: Callable[[Any], Any]) -> UnbatchedTensor:
-        """An unbatched entry of `change(tensor)`."""
+        """Returns an unbatched entry with the changed tensor."""
         return UnbatchedTensor(change(self.data))
 
     def _parted_entry(self, part: Callable[[Any], Any], shapes: list[Any]) -> list[Any]:
-        """The entries of the parts of a node, each with the complete tensor."""
+        """Returns an entry for each part of a split node, each with the complete tensor."""
         return [self] * len(shapes)
 
     @property
@@ -922,7 +930,8 @@ def joined_values(torch: Any, parts: list[Any], dim: int) -> Any:
         length = sum(part._batch_size[dim] for part in parts)
         return parts[0]._resized((*first[:dim], length, *first[dim + 1 :]))
     if all(type(part) is NonTensorStack and dim not in part._stacked for part in parts):
-        # No part is stacked along `dim`: join the members of the stacks, and stack the results.
+        # No part is stacked along `dim`: concatenate the members of the stacks along `dim`, and
+        # stack the results.
         at = parts[0].stack_dim
         inner = dim - (dim > at)
         groups = zip(*[part.unbind(at) for part in parts], strict=True)

@@ -41,7 +41,7 @@ class SnapshotMetadata:
 
 @set_module("tenfold")
 class SnapshotEntry(SimpleNamespace):
-    """One entry of the manifest: ``type`` and the members of that type (``shape``, ...)."""
+    """One entry of the manifest: ``type`` and the fields of this type (``shape``, ...)."""
 
     def get_value(self) -> Any:
         """Returns the value of an entry of type int, str, bool, bytes or float."""
@@ -63,7 +63,7 @@ PRIMITIVES = ("int", "str", "bool", "bytes", "float")
 
 
 def primitive(fields: dict[str, Any]) -> Any:
-    """The value that is stored in the entry itself, for plain types."""
+    """Decodes the value of an entry whose type is one of `PRIMITIVES`."""
     kind, text = fields["type"], fields["serialized_value"]
     if kind == "int":
         return int(text)
@@ -79,7 +79,7 @@ def primitive(fields: dict[str, Any]) -> Any:
 
 
 def escape(key: object) -> str:
-    """A key, encoded for a path of the manifest."""
+    """Encodes a key as a component of a path in the manifest."""
     return str(key).replace("%", "%25").replace("/", "%2F")
 
 
@@ -87,7 +87,10 @@ SHARDED = ("ShardedTensor", "DTensor")
 
 
 def find_entry(manifest: dict[str, dict[str, Any]], path: str) -> dict[str, Any] | None:
-    """The fields of an entry for a rank: its own, a replicated or a sharded one, or None."""
+    """Returns the fields of the entry at `path`, which begins with a rank; None if not found.
+
+    If this rank has no such entry, returns rank 0's if it is replicated, or any rank's if sharded.
+    """
     own = manifest.get(path)
     if own is not None:
         return own
@@ -106,13 +109,13 @@ def find_entry(manifest: dict[str, dict[str, Any]], path: str) -> dict[str, Any]
 
 
 def read_manifest(path: Any) -> dict[str, Any]:
-    """``{"version", "world_size", "manifest": {path: fields}}``, checked."""
+    """Reads and checks the manifest: ``{"version", "world_size", "manifest": {path: fields}}``."""
     document: dict[str, Any] = json.loads(_core.snapshot_metadata(path))
     return document
 
 
 def key_of(node: Any, piece: str) -> str:
-    """The key of `node` whose encoding in paths is `piece`."""
+    """Returns the key of `node` that `escape` encodes as `piece`."""
     keys: list[str] = node.keys()
     for key in keys:
         if escape(key) == piece:
@@ -121,7 +124,7 @@ def key_of(node: Any, piece: str) -> str:
 
 
 def within(value: Any, pieces: list[str]) -> Any:
-    """The part of a JSON value at `pieces`, which are keys as `escape` encodes them."""
+    """Returns the part of a JSON value at a path; `pieces` are its keys, encoded by `escape`."""
     for piece in pieces:
         if isinstance(value, dict):
             value = next(below for key, below in value.items() if escape(key) == piece)

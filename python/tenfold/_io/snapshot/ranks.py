@@ -23,17 +23,18 @@ if TYPE_CHECKING:
 
     from tenfold._io.files import Progress
 
-    # (key, dtype, shape, offsets of the parts, mesh) as the engine takes them.
+    # (path of keys, dtype, shape of the whole tensor, offsets of the local parts, mesh), as the
+    # engine takes them.
     Described = tuple[tuple[str, ...], str, tuple[int, ...], list[tuple[int, ...]], Any]
 
 
 class Groups(NamedTuple):
-    """The ranks of a process group, with separate groups for the program and for threads.
+    """Communication between the ranks of a process group, for the program and for its threads.
 
     Attributes:
         calls: For calls of the program: `take`, `restore`, and `async_take` until it returns.
-        background: For the background work of `async_take`.
-        threads: Empty, or the last thread that uses `background`; the next one waits for it.
+        background: For the background threads of `async_take`.
+        threads: Empty, or the last thread that uses `background`; the next thread waits for it.
     """
 
     calls: Ranks
@@ -45,10 +46,10 @@ _known: list[tuple[weakref.ref[Any], Groups]] = []
 
 
 def groups_of(pg: Any) -> Groups:
-    """The groups of a process group (None: the default one), created at the first call.
+    """The `Groups` of a process group (None: the default group), created at the first call.
 
-    The first call is collective. It creates separate gloo groups, with which an error of one rank
-    is raised on the others, and a missing rank raises an error after a timeout.
+    The first call is collective: it creates separate gloo groups. Calls that use them raise an
+    error of one rank on all ranks, and an error after a timeout if a rank is missing.
     """
     distributed = distributed_module()
     key = pg if pg is not None or distributed is None else distributed.group.WORLD
@@ -64,7 +65,7 @@ def groups_of(pg: Any) -> Groups:
 
 
 def globs_of_ddp(app_state: dict[str, Any], escape: Any) -> list[str]:
-    """Globs of the entries that DistributedDataParallel replicates."""
+    """Globs that match the paths of the entries that DistributedDataParallel replicates."""
     module = sys.modules.get("torch.nn.parallel")
     found = []
     for key, value in app_state.items():
@@ -85,12 +86,12 @@ def globs_of_ddp(app_state: dict[str, Any], escape: Any) -> list[str]:
 
 
 class Separated:
-    """States in which the local parts replace sharded tensors.
+    """States in which sharded tensors are replaced by their local parts.
 
     Attributes:
-        states: By name. A list of its local parts replaces a sharded tensor; its only part, a plain
-            tensor, replaces a DTensor that is replicated on all ranks.
-        shards: The engine's descriptions of the sharded tensors that lists replace.
+        states: The states by name. Each sharded tensor is replaced by the list of its local parts.
+            A DTensor that is replicated on all ranks is replaced by its local tensor instead.
+        shards: Descriptions, for the engine, of the sharded tensors that were replaced by lists.
         replicated: Paths of DTensors that are replicated on all ranks, as globs.
     """
 
@@ -98,7 +99,8 @@ class Separated:
         self.shards: list[Described] = []
         self.replicated: list[str] = []
         self._escape = escape
-        # Few programs have such tensors; the states of others need not be traversed.
+        # Few programs have sharded tensors. Traverse the states only if one of their classes is
+        # imported.
         self.states: dict[str, Any] = self._walk(states, ()) if has_classes() else states
 
     def _walk(self, value: Any, keys: tuple[str, ...]) -> Any:
@@ -136,7 +138,7 @@ def write(
     durable: bool,
     progress: Progress,
 ) -> None:
-    """Writes the snapshot of all ranks, and publishes it when all have written."""
+    """Writes the snapshot of all ranks, and publishes it when all ranks have written their part."""
     durable = boolean("snapshot: durable", durable)
     globs = [*globs, *separated.replicated]
     with Shown(progress) as callback:

@@ -69,7 +69,7 @@ def _is_contiguous(tensor: Any) -> bool:
 
 
 class StateReader:
-    """Rebuilds the state of entries, in tensors of the caller's state (`target`) if they fit.
+    """Rebuilds saved states, in tensors of the caller's state (`target`) if these fit.
 
     While the containers are built, dense tensors are only collected; `read` fills them afterwards.
     TensorDicts and sparse tensors are created at once: copies or, for a sparse tensor with numpy, a
@@ -156,7 +156,7 @@ class StateReader:
     def read(self) -> None:
         """Fills the collected tensors.
 
-        Those that the engine cannot write into are filled through host memory, in groups.
+        Tensors that the engine cannot write into are filled through host memory, in groups.
         """
         read_through_host(
             (
@@ -181,7 +181,7 @@ def _box_job(
 
 
 def _read_boxes(boxes: list[tuple[tuple[Any, tuple[int, ...]], Any]]) -> None:
-    """Reads from each item the box that begins at the offsets and has the shape of the tensor."""
+    """Fills each tensor with the box of its item that begins at the given offsets."""
     target = _core.tree({str(i): _bare(into) for i, (_, into) in enumerate(boxes)})
     _core.read_boxes([box[0] for box, _ in boxes], [box[1] for box, _ in boxes], target)
 
@@ -193,7 +193,7 @@ def fill(jobs: list[tuple[Any, Any]], *, cast: bool = False) -> None:
 
 
 def fill_within(item: Any, tensor: Any, dtype: str, budget_bytes: int) -> None:
-    """Fills a tensor through buffers of at most `budget_bytes`, and of at least one element."""
+    """Fills a tensor through buffers of at most `budget_bytes`, but at least one element."""
     target = _bare(tensor)
     num_left = max(1, budget_bytes // empty(dtype, (), tensor).itemsize)
     steps = []
@@ -211,7 +211,7 @@ def fill_within(item: Any, tensor: Any, dtype: str, budget_bytes: int) -> None:
 
 
 def empty(dtype: str, shape: tuple[int, ...], like: Any = None) -> Any:
-    """A new torch tensor or numpy array, as `like` is; without it, of the default framework."""
+    """Creates an array of the framework of `like`; if that is None, of the default framework."""
     torch = arrays.torch_or_none() if like is None else arrays.torch_of(like)
     if torch is not None:
         return torch.empty(tuple(shape), dtype=getattr(torch, dtype))
@@ -249,7 +249,7 @@ def _contained(node: Any) -> Any:
 
 
 def _meta_tensor(node: Any, path: str) -> Any:
-    """Creates a tensor of the meta device, the only supported kind of opaque node."""
+    """Creates a meta tensor. Raises UnsupportedError for all other kinds of opaque nodes."""
     made = _contained(node)
     if isinstance(made, Opaque):
         raise UnsupportedError(

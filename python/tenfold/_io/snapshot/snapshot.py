@@ -194,10 +194,10 @@ class Snapshot:
     def restore(self, app_state: dict[str, Stateful], strict: bool = True) -> None:
         """Restores the state of every object in `app_state`.
 
-        Dense tensors of equal dtype and shape in dicts, lists and tuples are filled in place: on
-        the CPU directly from the files, on other devices through host memory, in groups of at most
-        64 MiB or a single larger tensor. The local parts of a DTensor or ShardedTensor are filled
-        in place too. Other tensors are created anew.
+        A dense tensor in a dict, list or tuple is filled in place if the saved tensor has the same
+        dtype and shape: on the CPU directly from the files, on other devices through host memory,
+        in groups of at most 64 MiB or a single larger tensor. The local parts of a DTensor or
+        ShardedTensor are filled in place, too. Other tensors are created anew.
 
         Args:
             app_state: As for `take`; it may have fewer entries than the snapshot.
@@ -205,10 +205,10 @@ class Snapshot:
 
         Raises:
             TypeError, RuntimeError: As for `take`.
-            KeyError: If the snapshot lacks one of the names, or an entry belongs to other ranks
-                only, because it is neither replicated nor sharded. Nothing has changed.
+            KeyError: If the snapshot lacks a key of `app_state`, or an entry belongs to other ranks
+                only, because it is neither replicated nor sharded. No state has been changed.
             ValueError: If a DTensor or ShardedTensor has another shape than the saved tensor, or is
-                real while that one is complex.
+                real although the saved tensor is complex.
             UnsupportedError: If an entry is not supported, such as an object of an unknown class,
                 or a tensor cannot be filled in place.
             CorruptFileError: If the bytes violate the format.
@@ -258,15 +258,16 @@ class Snapshot:
         """Reads one entry.
 
         Args:
-            path: A path that `get_manifest` lists: ``"0/model/weight"``, the rank first. For
-                replicated and sharded entries, any rank.
+            path: A path that `get_manifest` lists: ``"0/model/weight"``, the rank first. The rank
+                of a replicated or sharded entry may be any rank.
             obj_out: A tensor to fill; for a container, one with tensors to fill, as in `restore`.
                 None: new tensors.
             memory_budget_bytes: Maximum size of temporary memory for filling a tensor. None:
                 64 MiB. Ignored for containers, and if `obj_out` is a DTensor or ShardedTensor.
 
         Returns:
-            `obj_out`, a new tensor of the entry's dtype and shape, or the value or containers.
+            For a dense tensor: `obj_out`, or a new tensor of the entry's dtype and shape if that is
+            None. For other entries: the value or containers.
 
         Raises:
             KeyError: If the manifest has no such path; it is a RuntimeError, too.
@@ -315,18 +316,18 @@ class Snapshot:
         )
 
     def get_manifest(self) -> dict[str, SnapshotEntry]:
-        """Returns a dict from path to entry: its ``type`` and the members of that type."""
+        """Returns a dict from the path of each entry to the entry, a `SnapshotEntry`."""
         return {path: entry_of(fields) for path, fields in self._metadata()["manifest"].items()}
 
     def get_state_dict_for_key(self, key: str) -> Any:
-        """Reads the state that `app_state` of this rank had under a key, into new tensors.
+        """Reads the saved state at a key of this rank's `app_state`, into new tensors.
 
         Args:
             key: A key of `app_state`.
 
         Returns:
-            The state dict: containers and values as they were saved, a DTensor or ShardedTensor as
-            one plain tensor.
+            The state dict, with the saved containers and values. A DTensor or ShardedTensor becomes
+            one plain tensor, the whole one.
 
         Raises:
             KeyError: If the snapshot has no such key for this rank (it is a RuntimeError, too), or
@@ -439,7 +440,7 @@ def _local(path: PathLike) -> str:
         return text[len("fs://") :]
     if "://" in text:
         raise UnsupportedError(
-            f"{text}: expected a folder of this machine, found an address of another storage"
+            f"{text}: expected the path of a local folder, found the URL of another storage"
         )
     return text
 
@@ -459,7 +460,7 @@ def _request(
     replicated: Sequence[str] | None,
     storage_options: dict[str, Any] | None,
 ) -> tuple[str, list[str], Separated]:
-    """Checks the arguments. Returns the path of rank 0, and globs and states of this rank."""
+    """Checks the arguments. Returns rank 0's path, and the globs and states of this rank."""
     ranks = groups.calls
 
     def begin() -> tuple[str, list[str]]:
@@ -497,7 +498,7 @@ def _refuse_options(storage_options: dict[str, Any] | None) -> None:
 
 
 def _require_shared(node: Any, key: str) -> None:
-    """Raises KeyNotFoundError if an entry, or one below it, belongs to a single rank."""
+    """Raises KeyNotFoundError if `key`, or an entry below it, belongs to other ranks only."""
     try:
         kind, *said = node.describe(key)
     except KeyNotFoundError:

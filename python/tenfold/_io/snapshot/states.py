@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @set_module("tenfold")
 class StateDict(UserDict[Any, Any]):
-    """A dict that is its own state, for tensors and plain values in an `app_state`.
+    """A dict with `state_dict` and `load_state_dict`, for tensors and values in an `app_state`.
 
     Example:
         >>> progress = tenfold.StateDict(epoch=3, losses=[0.5, 0.25])
@@ -36,7 +36,7 @@ class StateDict(UserDict[Any, Any]):
         return self.data
 
     def load_state_dict(self, state_dict: dict[Any, Any]) -> None:
-        """Updates the dict with the entries of `state_dict`; others remain.
+        """Updates the dict with the entries of `state_dict`; its other entries remain.
 
         Args:
             state_dict: The entries, by key.
@@ -52,26 +52,26 @@ class StateDict(UserDict[Any, Any]):
 
 @set_module("tenfold")
 class RNGState:
-    """The state of torch's random number generator of the CPU.
+    """The state of torch's random number generator for the CPU.
 
-    In an `app_state` it is taken before and restored after everything else, so that a
-    restored program draws the same numbers as the program that was saved.
+    `Snapshot.take` reads this state before, and `Snapshot.restore` sets it after, all other states
+    of the `app_state`. A restored program thus draws the same numbers as the saved program.
     """
 
     def state_dict(self) -> dict[str, Any]:
-        """``{"rng_state": tensor}``, uint8 of one dimension."""
+        """Returns ``{"rng_state": tensor}``, with a 1-d uint8 tensor."""
         torch = need_torch("snapshot")
 
         return {"rng_state": torch.get_rng_state()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Sets the state of torch's generator.
+        """Sets the state of torch's random number generator for the CPU.
 
         Args:
             state_dict: The result of `state_dict`: ``{"rng_state": tensor}``.
 
         Raises:
-            KeyError: If there is no ``rng_state``.
+            KeyError: If `state_dict` has no key ``rng_state``.
 
         Example:
             >>> rng = RNGState()
@@ -102,12 +102,13 @@ def check(app_state: Any) -> None:
 def states_of(ranks: Ranks, app_state: dict[str, Stateful], keys: list[str]) -> dict[str, Any]:
     """Collects the state of each object.
 
-    The state of an `RNGState` is that before the call, and it is restored at the end of the call.
+    The state of an `RNGState` is read first, and set again at the end, because the other objects
+    may draw random numbers.
 
     Args:
-        ranks: The ranks. State dicts may be collective, so all ranks make them in the same order.
-        app_state: Names and objects of this rank.
-        keys: Names of all ranks.
+        ranks: The ranks. state_dict() may be collective, so all ranks call it in the same order.
+        app_state: The objects of this rank, by name.
+        keys: The names in the `app_state` of any rank.
     """
     random = {key: value for key, value in app_state.items() if isinstance(value, RNGState)}
     states = {key: value.state_dict() for key, value in random.items()}
@@ -125,7 +126,7 @@ def states_of(ranks: Ranks, app_state: dict[str, Stateful], keys: list[str]) -> 
 
 
 def _plain(state: Any) -> Any:
-    """The state, without metadata that JSON does not represent."""
+    """Returns a copy of the state's dicts, without `_metadata` that JSON cannot represent."""
     if type(state) not in (dict, OrderedDict):
         return state
     made = type(state)((key, _plain(value)) for key, value in state.items())
@@ -138,7 +139,8 @@ def _plain(state: Any) -> Any:
 def _is_json(metadata: Any) -> bool:
     """True for metadata that JSON represents, such as a module's.
 
-    False for that of tensordict, which `restore` takes from the state of its target.
+    False for the metadata of a tensordict's state, which `restore` copies from the current state of
+    the object.
     """
     import json
 
