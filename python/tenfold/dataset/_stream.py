@@ -841,7 +841,10 @@ class Workers:
     # --- a worker's process ---
 
     def begin(self, worker: int) -> tuple[int, int, int, bool]:
-        """Begins a pass; returns generation, loads, epoch, and if it is the generation's first."""
+        """Begins a pass of a worker; returns ``(generation, loads, epoch, is_first)``.
+
+        `is_first` is True if this is the first pass of the worker in the generation.
+        """
         if worker >= _MAX_WORKERS:
             raise ValueError(
                 f"iterable dataset: expected at most {_MAX_WORKERS} workers, found more"

@@ -794,8 +794,8 @@ class TensorDictBase(TensorLike):
                 If false, the remaining entries contain no empty nodes.
 
         Raises:
-            KeyError: If `strict`, a key does not exist and no default is given; if a path leads
-                through a tensor or a plain value.
+            KeyError: If `strict`, no default is given, and a key does not exist or is in an earlier
+                set; if a path leads through a tensor or a plain value.
             RuntimeError: If `inplace` and this TensorDict is locked.
             TypeError: If both `default` and ``strict=False`` are given.
 
@@ -1513,7 +1513,7 @@ class TensorDictBase(TensorLike):
             TensorDict: An entry for each field.
 
         Raises:
-            TypeError: If `dataclass` is not an object of a dataclass.
+            TypeError: If `dataclass` is not an instance of a dataclass.
 
         Example:
             >>> import dataclasses
@@ -2154,9 +2154,9 @@ class TensorDictBase(TensorLike):
     ) -> Self:  # fmt: skip
         """Saves the tree with `tenfold.save`: by default durable and with checksums, in any format.
 
-        It writes a folder like `memmap`, without checksums, if tensors are already mapped from
-        `prefix` in mode "r+", or if `atomic` or `robust_key` is False. With `options`, and for an
-        archive, it never does.
+        But `save` writes a folder like `memmap`, without checksums, if tensors are already mapped
+        from `prefix` in mode "r+", or if `atomic` or `robust_key` is False; never with `options`
+        or for an archive.
 
         Args:
             prefix: The folder or file. Its suffix, or ``format=``, selects the format.
@@ -2167,18 +2167,18 @@ class TensorDictBase(TensorLike):
                 the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
             share_non_tensor: Ignored; the first call in a process with true warns.
-            robust_key: If false, use keys as file names unchanged, where it writes like `memmap`.
+            robust_key: If false, use keys as file names unchanged, if `save` writes like `memmap`.
             archive: Write one file, a ``.tdz``. Default: true if `prefix` ends in ``.tdz``.
             compression: For archives: None or ``"deflate"``.
-            atomic: As for `memmap_`, where it writes like `memmap`. Otherwise the path is replaced
+            atomic: As for `memmap_`, if `save` writes like `memmap`. Otherwise the path is replaced
                 as a whole.
             durable: fsync before returning.
             **options: Options of `tenfold.save`: `format`, `checksums`, `overwrite`, `progress`.
 
         Returns:
-            The saved tree, opened, or a future of it. That of a folder is locked. Writes into the
-            tree do not reach the files, because their checksums would become wrong. But if `save`
-            wrote like `memmap`, the tree is a shared mapping, as from `memmap`.
+            The saved tree, opened, or a future of it. The tree of a folder is locked. Writes into
+            the tree do not reach the files, because their checksums would become wrong. But if
+            `save` wrote like `memmap`, the tree is a shared mapping, as `memmap` returns it.
 
         Raises:
             ValueError: If `compression` is unknown, or given without an archive or with `options`.

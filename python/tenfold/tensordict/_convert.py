@@ -75,7 +75,8 @@ def from_struct_array(
         elif field.dtype.kind in "US":
             value = NonTensorStack.from_list(field.tolist()) if field.ndim else field.item()
         else:
-            # torch cannot view memory in another byte order, or with negative strides.
+            # torch cannot view memory in another byte order, or with strides that are negative or
+            # not a multiple of the item size.
             if not field.dtype.isnative:
                 value = field.astype(field.dtype.newbyteorder("="))
             else:
