@@ -154,8 +154,8 @@ class BatchLoader:
 
     def __iter__(self) -> Iterator[Any]:
         if self._on_device is not None and not self._on_device.is_at_end:
-            # The previous iteration may have taken one batch more than it returned. If that was the
-            # last one, the engine has incremented the epoch.
+            # The previous iteration may have taken one batch more than it returned. If that batch
+            # was the last of the epoch, the engine has already incremented the epoch.
             self._native.set_epoch(self.epoch)
         self._on_device = None
         self._transform_seconds = self._last_transform_seconds = 0.0
@@ -203,14 +203,14 @@ class BatchLoader:
         return json.loads(self._native.state())  # type: ignore[no-any-return]
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch of the next iteration, which begins at its first row.
+        """Sets the epoch of the next iteration, which begins at the first row of that epoch.
 
         Args:
             epoch: 0 to 2**62. The epoch and the seed determine the shuffled order.
 
         Raises:
-            TypeError: If it is not an int.
-            ValueError: If it is out of range.
+            TypeError: If `epoch` is not an int.
+            ValueError: If `epoch` is out of range.
 
         Example:
             >>> loader = tenfold.BatchLoader(ds, 256, shuffle=True)
@@ -234,14 +234,15 @@ class BatchLoader:
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Makes the next iteration resume at `state`, with its seed.
 
-        The batch_size, world_size and number of threads may differ.
+        The batch_size, world_size and number of threads of this loader may differ from those of the
+        loader that returned `state`.
 
         Args:
             state: The result of `state_dict`, in this or another process.
 
         Raises:
             TypeError: If JSON cannot represent the state.
-            ValueError: If the state is invalid, or its position is beyond the rows.
+            ValueError: If the state is invalid, or its position exceeds the number of rows.
 
         Example:
             >>> loader = tenfold.BatchLoader(ds, 256, shuffle=True)
@@ -256,17 +257,22 @@ class BatchLoader:
         """Returns counters and times of the most recent iteration, and its bottleneck.
 
         Returns:
-            dict: ``batches``, ``rows``, ``rows_per_second``, ``bytes_read`` (the size of the values
-            in these batches), ``wait_seconds`` (for batches), ``transform_seconds`` (in functions
-            of `map`, in `transform`, and in Python code that pads or pins batches or makes
-            TensorDicts), ``limit`` (the bottleneck: "consumer" if waiting and transforming each
-            took at most a tenth of the time; else "transform" if transforming took longer than
-            waiting; else "memory" if ``residency`` is "resident", or "storage"), ``residency`` (how
-            pages are prefetched: "resident" if not at all, because samples were in the page cache;
-            "willneed" by madvise for coming batches; "pread" by threads that read, as on network
-            file systems; "none" if disabled; if samples are not in the page cache, the environment
-            variable ``TENFOLD_RESIDENCY`` selects one of the last three) and, if shuffled in
-            blocks, ``shuffle_quality`` (the rows of a window).
+            dict: ``batches``, ``rows`` and ``rows_per_second``; ``bytes_read``, the size of the
+            values in these batches; ``wait_seconds``, the time spent waiting for batches;
+            ``transform_seconds``, the time in functions of `map`, in `transform`, and in Python
+            code that pads or pins batches or makes TensorDicts.
+
+            ``limit`` is the bottleneck: "consumer" if waiting and transforming each took at most a
+            tenth of the time; else "transform" if transforming took longer than waiting; else
+            "memory" if ``residency`` is "resident", and "storage" if not.
+
+            ``residency`` is the way in which pages are prefetched: "resident": not at all, because
+            sampled pages were in the page cache; "willneed": by madvise for the next batches;
+            "pread": by threads that read, as on network file systems; "none": prefetching is
+            disabled. If sampled pages are not in the page cache, the environment variable
+            ``TENFOLD_RESIDENCY`` can select one of the last three.
+
+            ``shuffle_quality`` is the number of rows of a window, if rows are shuffled in blocks.
         """
         stats = self._native.stats()
         # The engine measures the time until it returned the most recent batch.
@@ -292,7 +298,7 @@ class BatchLoader:
 
 
 class _Scoped:
-    """A stream of the engine whose batches hold arrays of one framework."""
+    """An iterator of the engine's batches, whose arrays are created by one framework."""
 
     def __init__(self, stream: Any, framework: Name) -> None:
         self._stream = stream
@@ -347,7 +353,8 @@ def checked_device(device: Any) -> Any:
     torch = import_torch()
     if torch is None:
         raise UnsupportedError(
-            f"batch loader: device {device!r}: expected torch, which cannot be imported"
+            f"batch loader: device {device!r}: expected an installed torch, found none that can be "
+            "imported"
         )
     try:
         made = torch.device(device)
@@ -355,18 +362,19 @@ def checked_device(device: Any) -> Any:
         raise ValueError(
             f'batch loader: device: expected a device such as "cpu" or "cuda:0", found {device!r}'
         ) from None
-    # Without a module, as for "meta", torch checks the device when it copies the first batch.
+    # If torch has no module for the type of device, such as "meta", torch checks the device when
+    # it copies the first batch.
     module: Any = None if made.type == "cpu" else getattr(torch, made.type, None)
     if hasattr(module, "is_available") and not module.is_available():
         raise UnsupportedError(
-            f'batch loader: device: expected a device of this machine, found "{made}" and '
-            f"torch.{made.type}.is_available() false; omit device, or install a torch with "
+            f'batch loader: device: expected a device of this machine, found "{made}", but '
+            f"torch.{made.type}.is_available() is false; omit device, or install a torch with "
             f"{made.type.upper()}"
         )
     if hasattr(module, "device_count") and (made.index or 0) >= module.device_count():
         raise UnsupportedError(
-            f'batch loader: device: expected a device of this machine, found "{made}" and '
-            f"torch.{made.type}.device_count() {module.device_count()}"
+            f'batch loader: device: expected a device of this machine, found "{made}", but '
+            f"torch.{made.type}.device_count() is {module.device_count()}"
         )
     return made
 
@@ -402,9 +410,9 @@ def pinned(batch: Any) -> Any:
 class PinnedMemory:
     """Pinned blocks into which the engine gathers batches, without a further copy.
 
-    torch allocates the blocks. It reuses a block when the last tensor over it is released and all
-    copies from it have finished, which torch tracks by the storage of the tensor. So each block is
-    used for one batch, and the tensors of batches are created over its storage.
+    torch allocates the blocks, each with its own storage. torch reuses the memory of a block when
+    the last tensor with that storage is released and all copies from it have finished. So the
+    engine uses each block for one batch, and `bound` gives the tensors of the batch that storage.
 
     Args:
         native: The engine's loader, created with the option ``use_supplied_memory``.
@@ -412,13 +420,13 @@ class PinnedMemory:
 
     def __init__(self, native: Any) -> None:
         self._native = native
-        # Blocks by address. The engine owns unused blocks, the tensors of a batch own used ones.
+        # Blocks by address. The engine owns unused blocks; the tensors of batches own the others.
         self._blocks: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
     def bound(self, batch: Any) -> Any:
-        """Rebinds each tensor of a batch to the storage of its block; supplies further blocks.
+        """Rebinds each tensor of a batch to the storage of its block; gives the engine new blocks.
 
-        Tensors for which the engine had no block are unchanged.
+        A tensor for which the engine had no block is unchanged.
         """
         made = _with_tensors(batch, self._bound) if self._blocks else batch
         for size_bytes in self._native.requested_sizes():
@@ -496,7 +504,7 @@ class DeviceBatches:
         if self._cuda is not None:
             current = self._cuda.current_stream(self._device)
             current.wait_event(copied)
-            # Do not let torch reuse this memory before the caller's stream has finished with it.
+            # torch must not reuse the memory of the batch before the caller's stream has used it.
             _with_tensors(batch, lambda tensor: tensor.record_stream(current))
         return batch
 
@@ -507,11 +515,11 @@ class DeviceBatches:
         except StopIteration:
             pass
         except Exception as error:
-            # The call that requests this batch raises the error.
+            # `__next__` raises the error when the caller requests this batch.
             self._failure = error
 
     def _copied(self, batch: Any) -> tuple[Any, Any]:
-        """Begins to copy the batch; returns the copy, and its event on CUDA devices."""
+        """Begins to copy the batch; returns the copy and, for CUDA, the event of its completion."""
         if self._cuda is None:
             return moved(batch, self._device), None
         with self._cuda.stream(self._stream):

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def create_parts(path: PathLike, schema: Any) -> Dataset:
     """Creates a data set of parts on disk, without rows, and opens it ``"r+"``.
 
-    `Dataset.append` adds rows to the last part until it has 1 GiB, then to a new one. Other
-    processes may write data sets into folders below `path`; `commit_parts` adds these.
+    `Dataset.append` adds rows to the last part until that part has 1 GiB, then to a new part. Other
+    processes may write data sets into folders below `path`; `commit_parts` adds them as parts.
 
     Args:
         path: A path that does not exist, or an empty folder.
@@ -78,8 +78,9 @@ def commit_parts(
         FileNotFoundError: If `path` or one of `parts` does not exist; if `parts` is None and one of
             the ``count`` parts of `ingest` is missing.
         CorruptFileError: For a part with other columns, or with files that are too short.
-        ValueError: For a folder that is not a data set in one folder, is a circular buffer, or is a
-            part already; for a new data set without parts; if `path` is a data set in one folder.
+        ValueError: If a folder to add is not a data set in one folder, is a circular buffer, or is
+            a part already; if a new data set would have no parts; if `path` itself is a data set
+            in one folder.
         TypeError: For a str instead of a list of names, or an argument of another type.
         OSError: If another process is changing the data set, or appending to a part.
 
@@ -126,10 +127,10 @@ def compact(
         Dataset: The data set, opened again.
 
     Raises:
-        ValueError: If it is not a data set of parts, or its folder contains a file or folder that
-            does not belong to the data set.
-        OSError: If it is open with mode ``"r+"``, in this or another process, or another process is
-            changing it.
+        ValueError: If `path` is not a data set of parts, or contains a file or folder that does not
+            belong to the data set.
+        OSError: If the data set is open with mode ``"r+"``, in this or another process, or if
+            another process is changing the data set.
 
     Example:
         >>> ds = tenfold.compact("trips")
@@ -152,10 +153,10 @@ def part_of(source: Any, path: PathLike, part: Any) -> tuple[list[str], str]:
         ValueError: For an index or count out of range, or a target that is a data set in one
             folder.
         FileNotFoundError: For a missing file, or a glob without a match.
-        FileExistsError: If the data set has the part.
+        FileExistsError: If the data set already has this part.
     """
     if not isinstance(part, tuple) or len(part) != 2:
-        raise TypeError(f"ingest: part: expected (index, count), found {part!r}")
+        raise TypeError(f"ingest: part: expected a tuple (index, count), found {part!r}")
     count = integer("ingest: part: count", part[1], 1, INT32_MAX)
     index = integer("ingest: part: index", part[0], 0, count - 1)
     names = [source] if isinstance(source, (str, os.PathLike)) else source
@@ -163,7 +164,7 @@ def part_of(source: Any, path: PathLike, part: Any) -> tuple[list[str], str]:
         isinstance(name, (str, os.PathLike)) for name in names
     ):
         found = type(source).__name__
-        raise TypeError(f"ingest: part: expected files (paths or globs), found {found}")
+        raise TypeError(f"ingest: source: expected files (paths or globs) with part, found {found}")
     files = sorted(_core.find_files(names))
     run = files[len(files) * index // count : len(files) * (index + 1) // count]
     return run, _core.part_path(os.path.abspath(os.fsdecode(path)), index, count)

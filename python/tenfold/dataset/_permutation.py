@@ -54,7 +54,7 @@ class permutation:  # noqa: N801 (used as a function, as numpy's)
         Raises:
             IndexError: For a position out of range.
             TypeError: For an index that is neither an int nor a slice.
-            ValueError: For a slice of another step.
+            ValueError: For a slice with a step other than 1.
         """
         if isinstance(index, slice):
             begin, end, step = index.indices(len(self))

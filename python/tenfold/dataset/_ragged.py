@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _NoRows(list):  # type: ignore[type-arg]
-    """The empty list of ragged numpy rows. `values` has their dtype and shape."""
+    """A list of no ragged numpy rows; the empty array `values` has the dtype and shape of rows."""
 
     def __init__(self, values: Any) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ def parts_of(rows: Any) -> tuple[Any, Any]:
     if not isinstance(rows, list):
         if rows.lengths() is None:
             return rows.values(), rows.offsets()
-        # The values of a narrowed tensor include some that are in none of its rows.
+        # `values()` of a narrowed jagged tensor also has elements that are outside its rows.
         torch = need_torch("ragged rows")
         parts = rows.unbind()
         offsets = torch.tensor([0, *map(len, parts)], device=rows.device).cumsum(0)
@@ -79,7 +79,7 @@ def parts_of(rows: Any) -> tuple[Any, Any]:
 
 
 def padded(rows: Any, value: float) -> tuple[Any, Any]:
-    """Ragged rows as ``[B, longest, *shape]`` filled with `value`, and their lengths ``[B]``."""
+    """Ragged rows as ``[B, longest, *shape]`` padded with `value`, and their lengths ``[B]``."""
     values, offsets = parts_of(rows)
     module = numpy_module() if isinstance(rows, list) else need_torch("pad")
     lengths = offsets[1:] - offsets[:-1]
@@ -90,7 +90,7 @@ def padded(rows: Any, value: float) -> tuple[Any, Any]:
 
 
 class Offsets(dict):  # type: ignore[type-arg]
-    """A ragged column as ``{"values", "offsets"}``, which are not arrays of one item per row."""
+    """A ragged column as ``{"values", "offsets"}``; neither array has exactly one item per row."""
 
 
 def as_offsets(values: Any, offsets: Any) -> Offsets:
@@ -102,7 +102,8 @@ class Padding:
     """The option `pad` of a loader, and whether the engine or Python pads.
 
     The engine pads while it gathers. If functions are applied to rows, they get unpadded rows, and
-    `after` pads their results.
+    `after` pads their results. `after` also converts columns to `Offsets` if only some have the
+    option "offsets".
 
     Attributes:
         of_engine: Padding values of the engine by column; the key None is for all columns.

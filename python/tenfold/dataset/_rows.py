@@ -74,9 +74,9 @@ def collate(rows: Any) -> Any:
     """A ``collate_fn`` for ``torch.utils.data.DataLoader`` over a `Dataset`, or over TensorDicts.
 
     Returns the batch that ``Dataset.__getitems__`` gathered, or stacks the results of row functions
-    as a `BatchLoader` does. Passes other lists of samples to `tenfold.tensordict.collate`, which
-    stacks tensors, TensorDicts and tensorclasses, also within tuples and dicts. It passes other
-    samples to torch's ``default_collate``.
+    as a `BatchLoader` does. Passes any other list of samples to `tenfold.tensordict.collate`,
+    which stacks tensors, TensorDicts and tensorclasses, also within tuples and dicts, and passes
+    samples of other types to torch's ``default_collate``.
 
     >>> DataLoader(ds, batch_size=256, shuffle=True, collate_fn=tenfold.collate)
 
@@ -87,7 +87,7 @@ def collate(rows: Any) -> Any:
         The batch: a dict of tensors and lists, a TensorDict, or the result of ``default_collate``.
 
     Raises:
-        KeyError: If a sample in a list lacks a key of the first one.
+        KeyError: If a sample in a list lacks a key of the first sample.
         ValueError: If row functions returned rows with different keys, or tuples differ in length.
         RuntimeError: If torch cannot stack tensors because of their shapes.
         TypeError: If samples are of a type that torch cannot collate.
@@ -112,8 +112,8 @@ def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: 
 
     Args:
         samples: The rows.
-        ragged: Dotted names of entries that are jagged, or for numpy lists of arrays, even if all
-            lengths are equal; not if they are numbers.
+        ragged: Dotted names of entries that become jagged tensors (for numpy: lists of arrays) even
+            if all lengths are equal. Entries that are numbers are not affected.
         name: Dotted name of the samples; empty for whole rows.
 
     Raises:
@@ -203,8 +203,8 @@ def check_rows(batch: Any, size: int, name: str = "") -> None:
     if found != size:
         column = f"column {name!r}: " if name else ""
         raise ValueError(
-            f"map: function of batches: {column}expected {size} rows, as many as it was given, "
-            f"found {found}"
+            f"map: function of batches: {column}expected {size} rows, the number of rows that it "
+            f"was called with, found {found}"
         )
 
 
@@ -247,5 +247,5 @@ def sample_of(batch: Any, index: int) -> Any:
 
 
 def _item(column: Any, index: int) -> Any:
-    # `[index, ...]` returns a 0-d array, where `[index]` would return a numpy scalar.
+    # For an array of one dimension, `[index, ...]` returns a 0-d array, `[index]` a numpy scalar.
     return column[index, ...] if type(column).__module__ == "numpy" else column[index]

@@ -45,7 +45,7 @@ class Column(NamedTuple):
         return text + (f" ({self.unit})" if self.unit else "") + ("?" if self.nullable else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the members of the column that are not defaults, as in the JSON document."""
+        """Returns the attributes that differ from their defaults, as in the JSON document."""
         members = {
             "dtype": self.dtype,
             "shape": list(self.shape),
@@ -57,7 +57,7 @@ class Column(NamedTuple):
 
     @classmethod
     def from_dict(cls, members: Mapping[str, Any]) -> Column:
-        """The inverse of `to_dict`; other members, such as those that name leaves, are ignored.
+        """The inverse of `to_dict`; members that are not attributes of a Column are ignored.
 
         Args:
             members: ``{"dtype", "shape", "ragged", "nullable", "unit"}``; all but the first are
@@ -83,7 +83,7 @@ class Column(NamedTuple):
 
 
 def _shape(given: Any) -> tuple[Any, ...]:
-    """The lengths of a shape, which may be a single one. The engine checks them."""
+    """Converts a shape or a single length to a tuple. The engine checks the lengths."""
     lengths = given if isinstance(given, (tuple, list)) else (given,)
     return tuple(
         length if isinstance(length, bool) or not isinstance(length, Integral) else int(length)
@@ -96,10 +96,10 @@ class Schema(Mapping[str, "Column | Schema"]):
     """The columns of a data set by name, in order; a nested record is a Schema itself.
 
     Args:
-        columns: A `Column`, or the Schema of a nested record, by name.
+        columns: By name, a `Column` or, for a nested record, its Schema.
 
     Raises:
-        TypeError: For a column that is neither.
+        TypeError: If a value of `columns` is neither a Column nor a Schema.
 
     Example:
         >>> print(ds.schema)
@@ -149,7 +149,7 @@ class Schema(Mapping[str, "Column | Schema"]):
         return table(("column", "type"), [(name, str(column)) for name, column in self._leaves()])
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns ``{"columns": {"x": {"dtype": "float32", "shape": [3]}}}``."""
+        """Returns a dict such as ``{"columns": {"x": {"dtype": "float32", "shape": [3]}}}``."""
         return {"columns": {name: column.to_dict() for name, column in self._columns.items()}}
 
     def to_json(self) -> str:
@@ -167,7 +167,7 @@ class Schema(Mapping[str, "Column | Schema"]):
             Schema: The schema.
 
         Raises:
-            KeyError: If `document` has no ``"columns"``, or a column no dtype.
+            KeyError: If `document` has no ``"columns"``, or a column has no dtype.
 
         Example:
             >>> print(Schema.from_dict({"columns": {"x": {"dtype": "float32", "shape": [3]}}}))
@@ -203,7 +203,7 @@ class Schema(Mapping[str, "Column | Schema"]):
 
     @classmethod
     def _from_json(cls, text: str, where: str) -> Schema:
-        """`where` names the document in messages."""
+        """`from_json`, with `where` as the name of the document in error messages."""
         if not isinstance(text, str):
             raise TypeError(f"text: expected a str, found {type(text).__name__}")
         return cls.from_dict(json.loads(_core.checked_schema(text, where)))
@@ -216,8 +216,8 @@ PYTHON_TYPES: dict[type, str] = {
     str: "string",
     bytes: "bytes",
 }
-# Other names of torch's dtypes, after "torch.". Without this prefix, the meaning in numpy has
-# precedence ("float", "int").
+# Aliases of dtypes in torch, without the prefix "torch.". Names without this prefix that Python or
+# numpy have, too ("float", "int"), have the meaning in Python or numpy.
 _OF_TORCH = {
     "float": "float32",
     "double": "float64",
@@ -232,11 +232,11 @@ _OF_TORCH = {
 
 
 def as_schema(given: Any) -> Schema:
-    """Converts a `Schema`, the path of a JSON document of one, or a dict of columns to a Schema.
+    """Returns a `Schema` unchanged; converts the path of a JSON schema, or a dict of columns.
 
-    A column of a dict is a dtype, ``(dtype, shape)`` or ``(dtype, length)``, a `Column`, a dict of
-    its members, or a dict of columns: a nested record. The dict may also be the result of
-    `Schema.to_dict`.
+    In a dict, each column is a dtype, ``(dtype, shape)``, ``(dtype, length)``, a `Column`, a dict
+    as `Column.from_dict` accepts it, or, for a nested record, a dict of columns or a `Schema`. The
+    whole dict may also be the result of `Schema.to_dict`.
 
     Raises:
         ValueError: For a schema or a column in another form, and for a file that is not a schema.
@@ -253,7 +253,7 @@ def as_schema(given: Any) -> Schema:
             raise with_remedy(error, "a str is the path of a schema; pass a dict") from None
     if not isinstance(given, Mapping):
         raise ValueError(
-            "schema: expected a Schema, the path of one or a dict of columns, "
+            "schema: expected a Schema, the path of a schema file or a dict of columns, "
             f"found {type(given).__name__}"
         )
     inner = _document(given)
@@ -290,7 +290,7 @@ _OF_PYTHON = {"str": "string", "int": "int64", "float": "float64", "complex": "c
 
 
 def _spelling(name: str) -> str | None:
-    """The dtype of that name in torch, Python or numpy, or None."""
+    """The dtype that has this name in torch, Python or numpy; None if there is none."""
     if name.startswith("torch."):
         return _OF_TORCH.get(name.removeprefix("torch."))
     if name in _OF_PYTHON:

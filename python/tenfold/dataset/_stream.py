@@ -146,7 +146,7 @@ class IterableDataset(_Base):
             )
         if (rank is None) != (world_size is None):
             raise ValueError(
-                "iterable dataset: expected rank and world_size, or neither, found "
+                "iterable dataset: expected both rank and world_size, or neither, found "
                 f"rank={rank} and world_size={world_size}"
             )
         if rank is not None and world_size is not None:
@@ -179,8 +179,8 @@ class IterableDataset(_Base):
             _check_source(source, format, separator)
             if schema is not None:
                 raise ValueError(
-                    "iterable dataset: schema: expected None for a data set, which has its own, "
-                    "found a schema; only text files use one"
+                    "iterable dataset: schema: expected None, because a data set has its own "
+                    "schema, found a schema; pass a schema with text files only"
                 )
             dataset = (
                 source if isinstance(source, Dataset) else Dataset(source, framework=framework)
@@ -193,17 +193,17 @@ class IterableDataset(_Base):
         self._epoch = 0
         self._assignment = Assignment.fresh(1, 1)
         self._resumes = False
-        # The newest iteration in this process, and the place of its last row (see `_rows`).
+        # The newest iteration in this process, and the place (see `_rows`) of its last row.
         self._newest: object = None
         self._handed_out = 0
-        # The current generation, and the number of calls of `load_state_dict`. A worker has copies
-        # from its start, and compares them with the values that `Workers` has.
+        # The current generation (see `Workers`), and the number of calls of `load_state_dict`. A
+        # worker process has copies from its start; it compares them with the values in `Workers`.
         self._generation = 0
         self._loads = 0
         self._workers = Workers()
-        # `_in_worker_at`, in a worker: the epoch, and the number of its rows that this worker has
-        # returned. `_skipped`, after `load_state_dict` in a worker: the epoch of the next
-        # iteration, and the number of rows that this iteration skips.
+        # `_in_worker_at`, in a worker: the epoch, and the number of rows of that epoch that this
+        # worker has returned. `_skipped`, after `load_state_dict` in a worker: the epoch of the
+        # next iteration, and the number of rows that this iteration skips.
         self._in_worker_at = 0, 0
         self._skipped: tuple[int, int] | None = None
         self._begin_generation()
@@ -217,8 +217,8 @@ class IterableDataset(_Base):
     def bad_rows(self) -> list[dict[str, Any]]:
         """The bad rows that ``on_error="collect"`` has collected, else [].
 
-        Each is ``{"path", "line", "row", "column", "error", "text"}``. Only rows read in this
-        process, not those read by workers.
+        Each is ``{"path", "line", "row", "column", "error", "text"}``. The list has
+        only rows that this process has read, not rows that workers have read.
         """
         return self._source.bad_rows if isinstance(self._source, TextStream) else []
 
@@ -281,10 +281,10 @@ class IterableDataset(_Base):
     def _rows(
         self, assignment: Assignment, epoch: int, rank: int, worker: int, skip: int = 0
     ) -> Iterator[tuple[int, Any]]:
-        """Yields this worker's rows without the first `skip`, each as ``(place, row)``.
+        """Yields the rows of this worker after the first `skip`, each as ``(place, row)``.
 
-        Without `skip`, the place is the position among the worker's numbers, from 1, including
-        those of bad rows. With `skip`, it is not used.
+        Without `skip`, a place of n means the n-th row assigned to this worker, bad rows included.
+        With `skip`, callers ignore the place.
         """
         numbers = assignment.numbers(rank, worker)
         if isinstance(self._source, TextStream):
@@ -316,14 +316,14 @@ class IterableDataset(_Base):
     # --- position ---
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch of the next iteration, which begins at its first row.
+        """Sets the epoch of the next iteration, which begins at the first row of that epoch.
 
         Args:
             epoch: 0 to 2**62. The epoch and the seed determine the order of a shuffled stream.
 
         Raises:
-            TypeError: If it is not an int.
-            ValueError: If it is out of range.
+            TypeError: If `epoch` is not an int.
+            ValueError: If `epoch` is out of range.
 
         Example:
             >>> stream = IterableDataset(ds, shuffle=True, seed=7)
@@ -341,13 +341,13 @@ class IterableDataset(_Base):
         self._workers.publish(self._generation, self._loads, self._epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns ``{"seed", "epoch", "position"}``, the position in the rows of all ranks.
+        """Returns ``{"seed", "epoch", "position"}``; the position counts the rows of all ranks.
 
         If some workers have returned more batches than others, further members list the returned
         rows beyond the position. Prefetched rows that were not returned do not count. Bad rows that
-        workers skipped do not count, either: instead, as many rows are returned again. In a worker,
-        where torchdata's ``StatefulDataLoader`` calls it, the method returns the state of that
-        worker.
+        workers skipped do not count, either: the resumed iteration returns as many rows again. In a
+        worker, where torchdata's ``StatefulDataLoader`` calls this method, it returns the state of
+        that worker.
 
         Raises:
             UnsupportedError: If the iterator of a ``DataLoader`` with workers was released in the
@@ -369,9 +369,9 @@ class IterableDataset(_Base):
             made = self._workers.newest_pass(self, self._generation)
             if made is None:
                 raise UnsupportedError(
-                    "iterable dataset: the iterator of a DataLoader with workers was released in "
-                    "the middle of the epoch, and with it the number of returned batches: expected "
-                    "state_dict() while the iterator exists; call it within the loop"
+                    "iterable dataset: state_dict: expected an iterator of the DataLoader, which "
+                    "counts the returned batches, found none: it was released in the middle of the "
+                    "epoch; call state_dict() within the loop"
                 )
             _, world_size = self._ranks()
             size = made.num_records if rows is None else rows
@@ -392,9 +392,9 @@ class IterableDataset(_Base):
             state: The result of `state_dict`.
 
         Raises:
-            ValueError: If the state is invalid, or it has more rows than the data set; for the
-                state of a worker, if it belongs to another worker, or to another number of workers
-                or ranks.
+            ValueError: If the state is invalid, or its position exceeds the number of rows of the
+                data set. In a worker, if the state is of another worker, or of another number of
+                workers or ranks.
             UnsupportedError: With the first batch of the next iteration, if persistent workers were
                 started before this call.
 
@@ -432,7 +432,9 @@ class IterableDataset(_Base):
         found = {name: member(state, name) for name in ("worker", "workers", "ranks")}
         expected = {"worker": worker.id, "workers": worker.num_workers, "ranks": self._ranks()[1]}
         if found != expected:
-            raise ValueError(f"iterable dataset: state: expected that of {expected}, found {found}")
+            raise ValueError(
+                f"iterable dataset: state: expected the state of {expected}, found {found}"
+            )
         where = "iterable dataset: state: "
         seed = integer(where + "seed", member(state, "seed"), 0, UINT64_MAX)
         epoch = integer(where + "epoch", member(state, "epoch"), 0, _LAST_EPOCH)
@@ -441,10 +443,10 @@ class IterableDataset(_Base):
         self._skipped = epoch, size
 
     def __getstate__(self) -> dict[str, Any]:
-        # Send the rank and number of ranks of this process: a worker has no process group.
+        # Store the rank and number of ranks of this process: a worker has no process group.
         rank, world_size = self._ranks()
         state = self.__dict__ | {"_newest": None, "_rank": rank, "_world_size": world_size}
-        # Replace these objects by their states: pickles must not name private classes.
+        # Replace objects of private classes by their states: pickles must not name such classes.
         source = self._source
         state["_source"] = source.state() if isinstance(source, TextStream) else source
         state["_assignment"] = tuple(self._assignment)
@@ -463,13 +465,13 @@ class IterableDataset(_Base):
 
 
 def _worker() -> Any:
-    """Information of torch about a worker of a ``DataLoader``; None in other processes."""
+    """The information that torch has about this ``DataLoader`` worker; None if not a worker."""
     torch = import_torch()
     return None if torch is None else torch.utils.data.get_worker_info()
 
 
 def _after(epoch: int) -> int:
-    """The next epoch; wraps around after the last one, so that every state can be loaded."""
+    """The next epoch: 0 after the last epoch, so that `load_state_dict` accepts every state."""
     return 0 if epoch == _LAST_EPOCH else epoch + 1
 
 
@@ -503,8 +505,8 @@ def _check_source(source: Any, format: str | None, separator: str | None) -> Non
 
 def _refuse() -> object:
     raise UnsupportedError(
-        "iterable dataset: load_state_dict was called after the workers were started: expected the "
-        "call before, found persistent workers; create a new DataLoader"
+        "iterable dataset: load_state_dict: expected a call before the DataLoader started its "
+        "workers, found persistent workers that run already; create a new DataLoader"
     )
 
 
@@ -555,21 +557,21 @@ def _schema_of(columns: dict[str, Any]) -> Schema:
 
 
 class Assignment(NamedTuple):
-    """Assigns the rows of an epoch, numbered in its order, to the workers of all ranks.
+    """Assigns the rows of an epoch, numbered in the order of the epoch, to all ranks' workers.
 
     Shard ``s`` of ``S = world_size * workers`` has the numbers ``position + s + k * S``. It belongs
     to worker ``s // world_size - next_worker`` (modulo `workers`) of rank ``s % world_size``. Some
     workers may have returned more batches than others. Then the returned rows are a prefix of the
-    epoch and some rows beyond it.
+    epoch and some rows after the prefix.
 
     Attributes:
-        position: All rows before it were returned.
+        position: All rows with smaller numbers were returned.
         world_size: Number of ranks.
         workers: Workers of each rank, at least 1.
         taken: For each shard, how many of its numbers from `position` on were returned.
-        next_worker: The value of ``s // world_size`` of the shards from which the next batch comes.
-            In the next iteration, worker 0 gets them, so that the batches are those of an
-            uninterrupted run.
+        next_worker: ``s // world_size`` of the shards from which the next batch of each rank comes.
+            In the next iteration, worker 0 gets these shards, so that the order of batches is that
+            of an uninterrupted run.
         holes: Single numbers from `position` on that were returned under an earlier assignment.
     """
 
@@ -586,7 +588,7 @@ class Assignment(NamedTuple):
         return cls(position, world_size, workers, (0,) * (world_size * workers))
 
     def numbers(self, rank: int, worker: int) -> Iterator[int]:
-        """Yields the numbers that a worker has not returned yet, ascending, without end."""
+        """Yields the numbers of rows that a worker has not returned yet, ascending, without end."""
         return (number for number in self._shard(self._shard_of(rank, worker)))
 
     def _shard_of(self, rank: int, worker: int) -> int:
@@ -604,10 +606,11 @@ class Assignment(NamedTuple):
         num_records: int | None = None,
         dropped: int = 1,
     ) -> Assignment:
-        """The assignment after each worker of every rank returned this many rows, or all it had.
+        """The assignment after the workers of every rank returned more rows.
 
         Args:
-            rows: Number of rows, for each worker.
+            rows: For each worker, how many rows it returned. With `num_records`, it may exceed the
+                number of rows that the worker had left.
             batches: Number of batches that the workers of a rank returned.
             num_records: Number of records of the epoch; None: unknown, and more than were returned.
             dropped: Workers return a multiple of this many rows: the batch size if incomplete
@@ -643,7 +646,7 @@ class Assignment(NamedTuple):
         return len(numbers) - sum(hole in numbers for hole in self.holes)
 
     def _settled(self) -> Assignment:
-        """The same assignment with `position` increased until some shard has taken no number."""
+        """This assignment with `position` increased until `taken` of some shard is 0."""
         shards = len(self.taken)
         whole = min(self.taken)
         position = self.position + whole * shards
@@ -659,7 +662,7 @@ class Assignment(NamedTuple):
         return index < self.taken[shard]
 
     def reassigned(self, world_size: int, workers: int) -> Assignment:
-        """The assignment of the remaining rows to these numbers of ranks and workers."""
+        """Assigns the remaining rows to `world_size` ranks with `workers` workers each."""
         if (world_size, workers) == (self.world_size, self.workers):
             return self
         ahead = range(self.position, self.position + max(self.taken) * len(self.taken))
@@ -708,7 +711,7 @@ class Assignment(NamedTuple):
 
 
 def member(state: Any, key: str, at_least: int = 0) -> int:
-    """An int member of a state. Raises ValueError if it is missing, no int, or too small."""
+    """An int member of a state. Raises ValueError if missing, not an int, or < `at_least`."""
     value: Any = state.get(key) if isinstance(state, dict) else None
     if not _is_number(value) or value < at_least:
         raise ValueError(
@@ -740,11 +743,12 @@ class Pass(NamedTuple):
     """One iteration of a ``DataLoader`` with workers.
 
     Attributes:
-        is_fresh: True if it is not the first pass of its generation, so that it began with the
-            epoch's first row. A first pass begins at the position that was set.
+        is_fresh: True if this is not the first pass of its generation (see `Workers`): it began
+            with the first row of the epoch. A first pass begins at the position that the
+            last ``set_epoch`` or ``load_state_dict`` set.
         is_done: True if the last batch was returned.
-        rows: Number of rows in the batches of each worker, counted as if all batches were full,
-            so it may exceed the number of rows of the worker.
+        rows: For each worker, the number of rows in its returned batches, as if all of them were
+            full. So it may exceed the number of rows of the worker.
         batches: Total number of batches that all workers returned.
         num_records: Number of records of all files, if a worker has reached the end.
         dropped: Workers return a multiple of this many rows: the batch size if incomplete batches
@@ -760,24 +764,26 @@ class Pass(NamedTuple):
 
 
 class Workers:
-    """Memory that all processes share: the epoch, and the progress of each worker.
+    """Memory that the loader and its workers share: the epoch, and the progress of each worker.
 
-    The process of the loader calls `publish`, workers call `begin` and `end`. A generation is the
+    The process of the loader calls `publish`, workers call `begin` and `end`. A pass is one
+    iteration of the loader (see `Pass`). A generation is the
     time from one ``set_epoch`` or ``load_state_dict`` to the next.
     """
 
     def __init__(self) -> None:
         torch = import_torch()
         self._header: Any = None
-        # For each worker: the generation of its pass, whether the pass is not the first of the
-        # generation, the number of its rows at the end, and the number of records.
+        # For each worker: the generation of its pass; 1 if the pass is not the first of the
+        # generation; the number of rows it returned and the number of records of all files, both
+        # _RUNNING before the end of the pass.
         self._cells: Any = None
         if torch is not None:
             self._header = torch.zeros(3, dtype=torch.int64).share_memory_()
             self._cells = torch.zeros(_MAX_WORKERS, 4, dtype=torch.int64).share_memory_()
 
     def state(self) -> tuple[Any, Any]:
-        """Returns the memory, which another process passes to `from_state` and shares."""
+        """Returns the shared memory, for `from_state` in another process."""
         return self._header, self._cells
 
     @classmethod
@@ -802,7 +808,7 @@ class Workers:
         """The newest pass; None if the loader's iterator was released before its workers finished.
 
         Raises:
-            UnsupportedError: If the loader takes batches in the order in which workers finish them.
+            UnsupportedError: If the loader returns batches in the order in which they are finished.
         """
         loader = _loader_iterator(dataset)
         is_fresh = bool(self._cells[0, 1])
@@ -835,7 +841,10 @@ class Workers:
     # --- a worker's process ---
 
     def begin(self, worker: int) -> tuple[int, int, int, bool]:
-        """Returns generation, loads and epoch, and whether this pass is the generation's first."""
+        """Begins a pass of a worker; returns ``(generation, loads, epoch, is_first)``.
+
+        `is_first` is True if this is the first pass of the worker in the generation.
+        """
         if worker >= _MAX_WORKERS:
             raise ValueError(
                 f"iterable dataset: expected at most {_MAX_WORKERS} workers, found more"
@@ -848,7 +857,7 @@ class Workers:
         return generation, loads, epoch, is_first
 
     def end(self, worker: int, rows: int, num_records: int | None) -> None:
-        """Records that a worker has returned all its rows, and the number of records of files."""
+        """Records that a worker has returned all its `rows`, and the records of all files."""
         self._cells[worker, 3] = _RUNNING if num_records is None else num_records
         self._cells[worker, 2] = rows
 

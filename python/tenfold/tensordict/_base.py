@@ -89,7 +89,7 @@ class TensorDictBase(TensorLike):
         return indexing.item(self, key)
 
     def __getitems__(self, index: Any) -> Self:
-        """Returns the rows at a list of positions. torch's DataLoader calls it."""
+        """Returns the rows at a list of positions. torch's DataLoader calls this method."""
         return self._rows(index)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -294,7 +294,7 @@ class TensorDictBase(TensorLike):
     def create_nested(self, key: Key) -> Self:
         """Stores an empty node under a key; replaces an existing entry.
 
-        Its batch size is that of the node that contains it.
+        The new node has the batch size of the node that contains it.
 
         Args:
             key: A str or a tuple of str; nodes on the path are created, too.
@@ -794,8 +794,8 @@ class TensorDictBase(TensorLike):
                 If false, the remaining entries contain no empty nodes.
 
         Raises:
-            KeyError: If `strict`, a key does not exist and no default is given; if a path leads
-                through a tensor or a plain value.
+            KeyError: If `strict`, no default is given, and a key does not exist or is in an earlier
+                set; if a path leads through a tensor or a plain value.
             RuntimeError: If `inplace` and this TensorDict is locked.
             TypeError: If both `default` and ``strict=False`` are given.
 
@@ -823,7 +823,7 @@ class TensorDictBase(TensorLike):
                 removed in any case.
 
         Returns:
-            A TensorDict of the entries, which this one no longer has.
+            A TensorDict of the moved entries.
 
         Raises:
             KeyError: As for `split_keys`.
@@ -943,9 +943,9 @@ class TensorDictBase(TensorLike):
 
         Args:
             recurse: Keep the nodes below, emptied too, and the plain values.
-            batch_size: Another batch size, with which those of the nodes below begin, too.
-            device: Another device, or None, also of the nodes below.
-            names: Other names of the dimensions, or None, also of the nodes below.
+            batch_size: Another batch size; the batch sizes of the nodes below then begin with it.
+            device: Another device, or None; also for the nodes below.
+            names: Other names of the dimensions, or None; also for the nodes below.
 
         Raises:
             ValueError: If the number of `names` is not the number of batch dimensions.
@@ -969,9 +969,9 @@ class TensorDictBase(TensorLike):
         return self.clone(recurse=False)
 
     def replace(self, *args: Any, **kwargs: Any) -> Self:
-        """Returns a copy that shares its tensors, changed by `update` with some entries.
+        """Returns a shallow copy (same tensors), to which `update` has added the given entries.
 
-        Without such entries, it returns this TensorDict itself.
+        If no entries are given, returns this TensorDict itself.
 
         Args:
             *args: At most one dict or TensorDict of entries.
@@ -1021,8 +1021,8 @@ class TensorDictBase(TensorLike):
             fn: Called with each tensor, and the tensors under the same key of `others`.
             *others: TensorDicts with the same keys.
             batch_size: Batch size of the result and its nodes. Default: those of this TensorDict.
-            device: Device of the result, to which tensors are moved. None: none, and no tensor is
-                moved. Default: that of this TensorDict.
+            device: Device of the result, to which tensors are moved. None: the result has no
+                device, and no tensor is moved. Default: the device of this TensorDict.
             names: Names of the dimensions. Default: those of this TensorDict, unless `batch_size`
                 is given.
             inplace: Write the results into the tensors of this TensorDict. `batch_size`, `device`
@@ -1038,8 +1038,8 @@ class TensorDictBase(TensorLike):
 
         Returns:
             A TensorDict of the results and the values that are not tensors, without the entries
-            for which `fn` returned None. None if `filter_empty` removes its root. With `inplace`,
-            this TensorDict, in which such entries remain; with `out`, `out`.
+            for which `fn` returned None. None if `filter_empty` removes the root of the result.
+            With `inplace`, this TensorDict, in which such entries remain; with `out`, `out`.
 
         Raises:
             KeyError: If a key is missing from `others` and no `default` is given.
@@ -1181,8 +1181,8 @@ class TensorDictBase(TensorLike):
             **kwargs: Options of `tenfold.lazy_stack`.
 
         Returns:
-            A `LazyStackedTensorDict` over them, in a tensorclass if all are of that class; `out`
-            if it is given.
+            A `LazyStackedTensorDict` over the inputs, wrapped in a tensorclass if all inputs are of
+            that class; `out` if it is given.
 
         Raises:
             RuntimeError: If `input` is empty, the numbers of batch dimensions differ, or `dim` is
@@ -1266,7 +1266,7 @@ class TensorDictBase(TensorLike):
         """Replaces several entries by one, their stack. If that fails, all entries are kept.
 
         Args:
-            *keys: The entries, tensors of one shape.
+            *keys: Keys of tensors with equal shapes.
             out_key: The key of the result.
             dim: The new dimension.
             keep_entries: Do not delete the entries.
@@ -1394,7 +1394,7 @@ class TensorDictBase(TensorLike):
         tolist_first: bool = False,
         as_linked_list: bool = False,
     ) -> Any:
-        """Returns lists of dicts, nested along the batch dimensions; without any, one dict.
+        """Returns lists of dicts, nested by batch dimension; one dict without batch dimensions.
 
         Args:
             convert_nodes: If false, return TensorDicts instead of dicts.
@@ -1513,7 +1513,7 @@ class TensorDictBase(TensorLike):
             TensorDict: An entry for each field.
 
         Raises:
-            TypeError: If `dataclass` is not an object of a dataclass.
+            TypeError: If `dataclass` is not an instance of a dataclass.
 
         Example:
             >>> import dataclasses
@@ -1598,7 +1598,7 @@ class TensorDictBase(TensorLike):
         return _convert.from_struct_array(struct_array, batch_size=batch_size, device=device)
 
     def to_struct_array(self) -> np.ndarray[Any, Any]:
-        """Returns a NumPy structured array, of the batch size, with copies of the entries.
+        """Returns copies of the entries as a NumPy structured array, whose shape is the batch size.
 
         Raises:
             ValueError: If an entry is an UnbatchedTensor.
@@ -1706,8 +1706,8 @@ class TensorDictBase(TensorLike):
         """Returns a named tuple of the entries; nodes become named tuples, too.
 
         Args:
-            dest_cls: The class of the result. Default, and for the nodes below: a new one,
-                "GenericDict".
+            dest_cls: The class of the result. Default: a new class "GenericDict". Nodes below
+                always get a new class.
 
         Raises:
             ValueError: If a key is not a valid name of a field.
@@ -1735,7 +1735,7 @@ class TensorDictBase(TensorLike):
 
     @classmethod
     def from_tensordict(cls, tensordict: Any) -> Any:
-        """Returns a TensorDict of the same tensors as one of the tensordict package.
+        """Converts a TensorDict of the tensordict package to one with the same tensors.
 
         Args:
             tensordict: A TensorDict, lazy stack or tensorclass of the tensordict package.
@@ -1975,7 +1975,7 @@ class TensorDictBase(TensorLike):
         return _convert.share_memory_(self)
 
     def is_shared(self) -> bool:
-        """Returns whether it is locked, with all tensors in memory that processes share."""
+        """Returns whether this TensorDict is locked and all tensors are in shared memory."""
         return self.is_locked and all(tensor.is_shared() for tensor in self._tensors())
 
     # --- memory-mapped files ---------------------------------------------------------------------
@@ -2121,7 +2121,7 @@ class TensorDictBase(TensorLike):
             durable: fsync before returning.
 
         Returns:
-            A locked TensorDict over the files, or a future of it. That of an archive is not locked.
+            A locked TensorDict over the files, or a future of it. For an archive, it is not locked.
 
         Raises:
             ValueError: If an archive has no `prefix`, or `prefix` is a folder; as for `memmap_`.
@@ -2154,9 +2154,9 @@ class TensorDictBase(TensorLike):
     ) -> Self:  # fmt: skip
         """Saves the tree with `tenfold.save`: by default durable and with checksums, in any format.
 
-        It writes a folder like `memmap`, without checksums, if tensors are already mapped from
-        `prefix` in mode "r+", or if `atomic` or `robust_key` is False. With `options`, and for an
-        archive, it never does.
+        But `save` writes a folder like `memmap`, without checksums, if tensors are already mapped
+        from `prefix` in mode "r+", or if `atomic` or `robust_key` is False; never with `options`
+        or for an archive.
 
         Args:
             prefix: The folder or file. Its suffix, or ``format=``, selects the format.
@@ -2167,18 +2167,18 @@ class TensorDictBase(TensorLike):
                 the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
             share_non_tensor: Ignored; the first call in a process with true warns.
-            robust_key: If false, use keys as file names unchanged, where it writes like `memmap`.
+            robust_key: If false, use keys as file names unchanged, if `save` writes like `memmap`.
             archive: Write one file, a ``.tdz``. Default: true if `prefix` ends in ``.tdz``.
             compression: For archives: None or ``"deflate"``.
-            atomic: As for `memmap_`, where it writes like `memmap`. Otherwise the path is replaced
+            atomic: As for `memmap_`, if `save` writes like `memmap`. Otherwise the path is replaced
                 as a whole.
             durable: fsync before returning.
             **options: Options of `tenfold.save`: `format`, `checksums`, `overwrite`, `progress`.
 
         Returns:
-            The saved tree, opened, or a future of it. That of a folder is locked. Writes into the
-            tree do not reach the files, because their checksums would become wrong. But if `save`
-            wrote like `memmap`, the tree is a shared mapping, as from `memmap`.
+            The saved tree, opened, or a future of it. The tree of a folder is locked. Writes into
+            the tree do not reach the files, because their checksums would become wrong. But if
+            `save` wrote like `memmap`, the tree is a shared mapping, as `memmap` returns it.
 
         Raises:
             ValueError: If `compression` is unknown, or given without an archive or with `options`.
@@ -2346,8 +2346,8 @@ class TensorDictBase(TensorLike):
         Other processes see the tensor after `memmap_refresh_`.
 
         Args:
-            key: Its key, or a path of keys; nodes on the path are created.
-            shape: Its shape; an int64 tensor ``[n, k]`` of sizes creates a nested tensor.
+            key: Key of the tensor, or a path of keys; nodes on the path are created.
+            shape: Shape of the tensor; an int64 tensor ``[n, k]`` of sizes creates a nested tensor.
             dtype: Default: torch's default dtype.
             robust_key: As for `memmap`.
 
@@ -2435,7 +2435,7 @@ class TensorDictBase(TensorLike):
 
     @property
     def saved_path(self) -> Path | None:
-        """The file, or the node's folder, that this was written to or opened from.
+        """The file or folder to which this node was written, or from which it was opened.
 
         None for anonymous memory.
 
@@ -2449,8 +2449,8 @@ class TensorDictBase(TensorLike):
 
         Raises:
             ValueError: If the tree is in memory, or was opened in mode "r" or "c". The results of
-                `memmap*` without a prefix and of `save` to a folder are exceptions: nothing of them
-                has to be written.
+                `memmap*` without a prefix and of `save` to a folder are exceptions: they have no
+                writes to wait for.
         """
         memmap.flush(self)
 
@@ -2632,13 +2632,13 @@ class TensorDictBase(TensorLike):
         _convert.add_state(self, state, metadata, prefix, keep_vars, flatten)
 
     def _moved_in_one_copy(self, device: Any, non_blocking: bool) -> Self:
-        """A consolidated tree on another device, to which it is copied as one block."""
+        """Copies a consolidated tree to another device, as one block of memory."""
         made: Self = consolidated.moved(self, device, non_blocking)
         return made
 
     def _as_view(self, made: Self, index: Any = ...) -> Self:
-        """Marks `made`, a view, as `is_memmap` if this TensorDict is marked.
+        """Makes `is_memmap` true for `made`, a view, if it is true for this TensorDict.
 
-        Does so only if each part of `index` is None, ``...``, an int, or a slice from 0.
+        But only if each part of `index` is None, ``...``, an int, or a slice from 0.
         """
         return memmap.as_view(self, made, index)

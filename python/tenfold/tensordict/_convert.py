@@ -39,7 +39,7 @@ def from_dataclass(dataclass: Any, **options: Any) -> TensorDict:
 
     if not dataclasses.is_dataclass(dataclass) or isinstance(dataclass, type):
         raise TypeError(
-            "from_dataclass: expected an object of a dataclass, found "
+            "from_dataclass: expected an instance of a dataclass, found "
             f"{dataclass!r}; tenfold.tensorclass converts a dataclass to a tensorclass"
         )
     fields = {f.name: getattr(dataclass, f.name) for f in dataclasses.fields(dataclass)}
@@ -75,7 +75,8 @@ def from_struct_array(
         elif field.dtype.kind in "US":
             value = NonTensorStack.from_list(field.tolist()) if field.ndim else field.item()
         else:
-            # torch views no memory of another byte order, and no negative strides.
+            # torch cannot view memory in another byte order, or with strides that are negative or
+            # not a multiple of the item size.
             if not field.dtype.isnative:
                 value = field.astype(field.dtype.newbyteorder("="))
             else:
@@ -136,7 +137,7 @@ def from_schema(
 
 def share_memory_(td: T) -> T:
     if td.is_memmap():
-        raise RuntimeError("share_memory_: expected tensors in memory, found mapped ones")
+        raise RuntimeError("share_memory_: expected tensors in memory, found memory-mapped tensors")
     td._in_place(lambda tensor: tensor.share_memory_())
     return td.lock_()
 
@@ -307,7 +308,7 @@ def _theirs(package: Any, td: Any, retain_none: bool) -> Any:
 
 
 def _their_values(package: Any, values: Any, ndim: int) -> Any:
-    """A NonTensorStack of the tensordict package; lists below `ndim` levels are values."""
+    """Converts `ndim` levels of lists to NonTensorStacks of the tensordict package."""
     if ndim == 0:
         return package.NonTensorData(values)
     return package.NonTensorStack(*(_their_values(package, row, ndim - 1) for row in values))
@@ -316,7 +317,7 @@ def _their_values(package: Any, values: Any, ndim: int) -> Any:
 def from_tensordict(tensordict: Any) -> Any:
     if not tensordict_package.package().is_tensor_collection(tensordict):
         raise TypeError(
-            f"from_tensordict: expected an object of the tensordict package, found "
+            "from_tensordict: expected a TensorDict of the tensordict package, found "
             f"{type(tensordict).__name__}"
         )
     batch_size = tuple(getattr(tensordict, "batch_size", ()))
@@ -406,7 +407,7 @@ def load_state_dict(
 def _take_sizes(td: Any, sizes: dict[str, Any], *, make: bool) -> None:
     """Restores the batch sizes of nodes, outer ones first.
 
-    Missing nodes are skipped; with `make`, created.
+    With `make`, creates nodes that do not exist; otherwise skips them.
     """
     mine = {name: path for path, name in _node_names(td, "", ())}
     for name in sorted(sizes, key=lambda name: name.count(".") if name else -1):
@@ -426,7 +427,7 @@ def _take_value(td: Any, path: tuple[str, ...], about: Any) -> None:
 
 
 def _unique(named: Any) -> dict[str, tuple[str, ...]]:
-    """Paths by name; raises KeyError if two entries have the same name."""
+    """Paths of entries by dotted name; raises KeyError if two entries have the same name."""
     made: dict[str, tuple[str, ...]] = {}
     for path, name in named:
         if made.setdefault(name, path) != path:
@@ -466,9 +467,10 @@ def _metadata_of(state: Any, prefix: str) -> dict[str, Any]:
 
 
 def _plain_metadata(metadata: Any) -> dict[str, Any]:
-    """Converts the metadata of a state as if tensorclasses were TensorDicts with their fields.
+    """Replaces the metadata of tensorclasses by that of TensorDicts with the same fields.
 
-    The metadata of a tensorclass has its class and all its values. A value None is not an entry.
+    The metadata of a tensorclass contains the values of its fields that are not tensors; each
+    value except None gets metadata of its own.
     """
     made: dict[str, Any] = {}
     for name, about in metadata.items():
@@ -494,12 +496,12 @@ def _flat_state(state: Any, prefix: str) -> Any:
 
 
 def _is_older_metadata(key: str, value: Any) -> bool:
-    """True for the entries by which tensordict up to 0.12 stored what ``_metadata`` has now."""
+    """True for entries that tensordict up to 0.12 stored; later versions use ``_metadata``."""
     return key in ("__batch_size", "__device") and not arrays.is_array(value)
 
 
 def _older_metadata(state: Any, prefix: str) -> dict[str, Any]:
-    """Batch sizes by name of node, which tensordict up to 0.12 stored as ``__batch_size``."""
+    """The batch sizes that tensordict up to 0.12 stored as ``__batch_size``, by name of node."""
     found = {}
     for key, value in state.items():
         if isinstance(value, dict):
@@ -522,7 +524,7 @@ def _from_pytree(pytree: Any, batch_size: tuple[int, ...]) -> Any:
             )
         if name == PYTREE_TYPE:
             raise ValueError(
-                f'from_pytree: expected another key, found "{name}", that of the container type'
+                f'from_pytree: expected another key, found "{name}", which tenfold reserves'
             )
         if isinstance(value, (dict, list, tuple)):
             value = _from_pytree(value, batch_size)
@@ -542,7 +544,7 @@ def register(torch: Any) -> None:
 
 
 class _Shapes(list):  # type: ignore[type-arg]
-    """Shapes of tensors, which are not part of the structure of a tree."""
+    """Shapes of tensors. All compare equal, so that torch ignores shapes when it compares trees."""
 
     __slots__ = ()
     __hash__ = None
@@ -559,7 +561,7 @@ def _flatten(td: Any) -> tuple[list[Any], Any]:
     kept = {key: entry for key, entry in entries.items() if _is_value(entry)}
     keys = [key for key in entries if key not in kept]
     values = [entries[key] for key in keys]
-    # torch also creates trees whose leaves are not tensors, to describe an operation on each leaf.
+    # torch also creates trees whose leaves describe an operation; these leaves have no shape.
     shapes = _Shapes(_shape_of(value, ()) for value in values)
     return values, (keys, kept, tuple(td._batch_size), td._device, shapes)
 
@@ -588,8 +590,9 @@ def _batch_size_after(
 ) -> tuple[int, ...]:
     """The batch size after the shapes of the entries changed from `old` to `new`.
 
-    If all shapes lost or gained one batch dimension, as in ``torch.vmap``, so does the batch size.
-    Otherwise it remains `batch_size` if all of `new` begin with that, and is () if not.
+    If all shapes lost or gained the same batch dimension, as in ``torch.vmap``, so does the batch
+    size. Otherwise the batch size remains if all shapes in `new` begin with it, and becomes () if
+    not.
     """
     if old == new:
         return batch_size
@@ -712,7 +715,7 @@ def _swapped_into(
 
 
 def _exchange(module: Any, key: str, tensor: Any, inplace: bool | None, non_blocking: bool) -> Any:
-    """Replaces a tensor of a module; returns the previous one, or with `inplace` a copy of it."""
+    """Sets a tensor of a module; returns the previous tensor, with `inplace` a copy of it."""
     torch = need_torch("to_module")
     there: Any
     for registry in (module._parameters, module._buffers):
@@ -731,8 +734,9 @@ def _exchange(module: Any, key: str, tensor: Any, inplace: bool | None, non_bloc
         with torch.no_grad():
             there.copy_(tensor, non_blocking=non_blocking)
         return before
-    # A tensor that is no Parameter, such as one with an autograd graph, may replace a parameter
-    # until the parameter is restored. torch's own __setattr__ would raise an error.
+    # A tensor that is not a Parameter, such as one with an autograd graph, may replace a parameter
+    # until that parameter is restored. Module.__setattr__ would raise an error, so this function
+    # changes the registries of the module directly.
     is_parameter = isinstance(tensor, torch.nn.Parameter)
     if isinstance(there, torch.nn.Parameter) and not is_parameter and _is_plain(torch, tensor):
         tensor = torch.nn.Parameter(tensor, requires_grad=there.requires_grad)
@@ -790,6 +794,6 @@ def _as_parameters(torch: Any, stacked: Any, parts: list[Any], expand_identical:
 def _refuse_as_module(as_module: bool) -> None:
     if as_module:
         raise NotImplementedError(
-            "as_module: expected False, found True; there is no TensorDictParams, keep the "
+            "as_module: expected False, found True; tenfold has no TensorDictParams, use the "
             "TensorDict itself"
         )

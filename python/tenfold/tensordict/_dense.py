@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def _is_tensor(node: TensorDict, opened: Opened | None) -> bool:
-    """True for a node of component tensors that is returned as a sparse or jagged tensor.
+    """True if `node` holds the components of a sparse or jagged tensor and is returned as such.
 
     `open` does not convert sparse tensors, because that would read all their indices.
     """
@@ -114,7 +114,7 @@ class TensorDict(TensorDictBase):
     ) -> None:
         if source is not None and kwargs:
             raise ValueError(
-                f"TensorDict: expected a source or keywords, found both: {sorted(kwargs)}"
+                f"TensorDict: expected a source or keywords, found both; keywords: {sorted(kwargs)}"
             )
         source = kwargs if source is None else source
         self._reset(batch_size_of(batch_size), None if device is None else str(device))
@@ -140,7 +140,7 @@ class TensorDict(TensorDictBase):
 
     @classmethod
     def _made(cls, items: dict[str, Any], batch_size: tuple[int, ...], device: Any) -> TensorDict:
-        """A node in memory of checked entries; it takes ownership of `items`."""
+        """Creates a node in memory, which takes ownership of `items`: entries that were checked."""
         self = cls.__new__(cls)
         self._batch_size = batch_size
         self._device = device
@@ -155,7 +155,7 @@ class TensorDict(TensorDictBase):
     def _from_native(
         cls, native: Any, opened: Opened | None, keys_above: tuple[str, ...] = ()
     ) -> Any:
-        """A node of the engine, whose entries are fetched on access."""
+        """Creates a TensorDict over a node of the engine; its entries are read on access."""
         info = native.info()
         if info.kind == "lazy_stack":
             return stacked()._from_disk(native, info, opened, keys_above)
@@ -180,7 +180,7 @@ class TensorDict(TensorDictBase):
         )
 
     def _like(self, items: dict[str, Any], batch_size: tuple[int, ...]) -> TensorDict:
-        """A node in memory of this device and kind, without names, schema and metadata."""
+        """Creates a node in memory with this device and kind; no names, schema or metadata."""
         made = self._made(items, batch_size, self._device)
         if self._node_info is not PLAIN:
             made._node_info = self._node_info._replace(schema=None, metadata={})
@@ -206,14 +206,14 @@ class TensorDict(TensorDictBase):
         return child
 
     def _adopted(self, key: str, value: Any, mark: Any) -> Any:
-        """Converts a result of the engine to an entry."""
+        """Converts a value that the engine returned to an entry."""
         if isinstance(value, _core.Node):
             child = self._child(key, value)
             return self._tensor_of(value, child) if _is_tensor(child, self._opened) else child
         return read_entry(value, mark, self)
 
     def _tensor_of(self, native: Any, child: TensorDict) -> Any:
-        """The tensor of these components, which the engine checks; with numpy, the node."""
+        """Makes one tensor of component tensors, which the engine checks; with numpy, `child`."""
         disk = self._disk
         assert disk is not None
         made = native.to_containers(disk.mode, disk.tied(), None, lambda node, keys: node)
@@ -238,7 +238,8 @@ class TensorDict(TensorDictBase):
     def _with_nested_key(self, error: KeyNotFoundError, key: str) -> KeyNotFoundError:
         """The error for a missing key.
 
-        If the part of `key` before its first dot is a key, the message names the tuple to use.
+        If `key` has a dot and the part before the first dot is a key of this node, the message
+        contains the tuple to use instead.
         """
         path = tuple(key.split("."))
         if len(path) == 1 or path[0] not in self._key_list():
@@ -246,7 +247,7 @@ class TensorDict(TensorDictBase):
         return with_remedy(error, f"a nested key is a tuple: {path}")
 
     def _is_on_disk(self, key: str) -> bool:
-        """True if the file has one unnamed entry (`is_bare`), and `key` is its stem."""
+        """True if the file has one unnamed entry (`is_bare`), and `key` is the stem of the file."""
         opened = self._opened
         if opened is None or not self._node_info.is_bare:
             return False
@@ -259,7 +260,7 @@ class TensorDict(TensorDictBase):
         return self._items if disk is None else self._fill(disk)
 
     def _fill(self, disk: Disk) -> dict[str, Any]:
-        """All entries; reads those on disk by one call of the engine."""
+        """Returns all entries; one call of the engine reads those that are not loaded yet."""
         kept = self._items
         if disk.whole and not any(value is ON_DISK for value in kept.values()):
             return kept
@@ -523,7 +524,7 @@ def _begins_with(tensor: Any, batch_size: tuple[int, ...]) -> bool:
 def rebuilt(
     cls: type[TensorDict], items: dict[str, Any], info: NodeInfo, locked: bool = False
 ) -> TensorDict:
-    """A node in memory that was pickled or copied."""
+    """Creates a node in memory from the entries and info of a pickled or copied node."""
     made = cls._made(items, (), None)
     made._use_info(info)
     if locked:
@@ -541,9 +542,9 @@ def reopen(
     framework: Name | None,
     locked: bool,
 ) -> Any:
-    """The node at `keys` of a pickled file or folder.
+    """Opens the file or folder of a pickled TensorDict again; returns its node at `keys`.
 
-    Raises OSError if the file or folder at `path` was replaced.
+    Raises OSError if the file or folder at `path` was replaced since then.
     """
     opened = Opened(path, mode, format, keeps_parts, framework)
     if opened.identity is not None and opened.identity != identity:

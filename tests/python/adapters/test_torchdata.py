@@ -94,7 +94,7 @@ def test_state_of_another_worker_is_refused(dataset) -> None:
     snapshots["worker_0"], snapshots["worker_1"] = snapshots["worker_1"], snapshots["worker_0"]
     again = over_stream(dataset, 2)
     again.load_state_dict(state)
-    with pytest.raises(ValueError, match=r"expected that of \{'worker': [01]"):
+    with pytest.raises(ValueError, match=r"expected the state of \{'worker': [01]"):
         next(iter(again))
 
 

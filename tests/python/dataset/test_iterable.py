@@ -167,7 +167,7 @@ def test_state_dict_after_an_abandoned_loop_raises(path: Path) -> None:
     rows = IterableDataset(path)
     for _ in DataLoader(rows, batch_size=10, num_workers=2):
         break
-    with pytest.raises(tenfold.UnsupportedError, match="call it within the loop"):
+    with pytest.raises(tenfold.UnsupportedError, match=r"call state_dict\(\) within the loop"):
         rows.state_dict()
     rows.set_epoch(0)
     assert rows.state_dict()["position"] == 0

@@ -24,7 +24,7 @@ def test_dataclass_namedtuple_and_tuple_fields_become_entries():
     pair = TensorDict.from_namedtuple(Pair(torch.zeros(3), {"x": 1}))
     assert pair.keys(True, True) == ["left", ("right", "x")]
     assert TensorDict.from_tuple((torch.zeros(3), 1)).keys() == ["0", "1"]
-    with pytest.raises(TypeError, match=r"expected an object of a dataclass, found .*Run"):
+    with pytest.raises(TypeError, match=r"expected an instance of a dataclass, found .*Run"):
         TensorDict.from_dataclass(Run)
 
 
@@ -118,7 +118,7 @@ def test_a_child_process_writes_into_shared_tensors():
 
 def test_share_memory_refuses_mapped_tensors(tmp_path):
     td = TensorDict({"x": torch.zeros(2)}).memmap(tmp_path / "m")
-    with pytest.raises(RuntimeError, match="expected tensors in memory, found mapped ones"):
+    with pytest.raises(RuntimeError, match="expected tensors in memory, found memory-mapped"):
         td.share_memory_()
 
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# NumPy's type codes of long double, real and complex, with the largest dtypes of columns.
+# NumPy's type codes of real and complex long double, with the dtypes to convert them to: columns
+# have no long double.
 _FLOATS_OF_LONG_DOUBLE = {"g": "float64", "G": "complex128"}
 
 
@@ -28,7 +29,7 @@ def is_decimal(value: object) -> bool:
 
 
 def simple(value: Any) -> object:
-    """`value` converted to a list, dict, str, ...; unchanged if there is no conversion.
+    """Converts `value` to a list, dict, str, ...; returns it unchanged if no conversion applies.
 
     Raises:
         ValueError: For a meta, sparse or quantized tensor, and for NumPy's long double.
@@ -47,7 +48,7 @@ def simple(value: Any) -> object:
             return value.astype(value.dtype.newbyteorder("="))
         if value.dtype.char in _FLOATS_OF_LONG_DOUBLE:
             raise ValueError(
-                f"expected a dtype of columns, found {value.dtype}; convert it with "
+                f"expected a dtype that columns support, found {value.dtype}; convert it with "
                 f'astype("{_FLOATS_OF_LONG_DOUBLE[value.dtype.char]}")'
             )
         return value
@@ -83,9 +84,10 @@ _LARGER_UNITS = {"Y": "D", "M": "D", "W": "D", "h": "s", "m": "s"}
 def time_count(value: Any) -> tuple[int | None, str, bool]:
     """Converts a time stamp or duration to a count, its unit, and whether the count is in UTC.
 
-    Time stamps count from 1970-01-01, times of day from midnight. Python's are in microseconds, its
-    dates in days, pandas' in nanoseconds; numpy's in their own unit, or the next smaller one of
-    days, s, ms, us, ns. The count is None for NaT (not a time).
+    Time stamps count from 1970-01-01, times of day from midnight. The unit is days for dates of
+    Python, microseconds for its other types, and nanoseconds for pandas. For numpy, it is the unit
+    of the value if that is days, s, ms, us or ns, else the next smaller of these. The count is None
+    for NaT (not a time).
 
     Raises:
         ValueError: For a value that cannot be converted to a count.
@@ -123,8 +125,8 @@ def _numpy_count(value: Any) -> tuple[int | None, str, bool]:
     target = unit if unit in _NUMPY_UNITS else _LARGER_UNITS.get(unit)
     if target is None or (value.dtype.kind == "m" and unit in ("Y", "M")):
         raise ValueError(
-            "expected a time stamp in years to nanoseconds, or a duration in weeks to nanoseconds, "
-            f"found {value!r}"
+            "expected a time stamp with a unit from years to nanoseconds, or a duration with a "
+            f"unit from weeks to nanoseconds, found {value!r}"
         )
     if unit != target or step != 1:
         value = value.astype(f"{value.dtype.kind}8[{target}]")
@@ -147,16 +149,18 @@ def _entry(value: Any) -> Any:
 
 
 def with_nulls(row: dict[Any, Any], names: Any, prefix: str = "") -> dict[Any, Any]:
-    """Applies the keys ``"<column>.valid"``, which rows of data sets have: false means None.
+    """Sets a column to None if ``"<column>.valid"`` is false, and removes these validity keys.
+
+    Rows that were read from a data set have validity keys for nullable columns.
 
     Args:
         row: The row; it is not changed.
-        names: The columns of the schema, a set of dotted names; None: there is no schema. Then only
-            bool tensors and arrays are validity, because a Python bool may be data.
+        names: The dotted names of the columns of the schema. None: there is no schema. Then only
+            bool tensors and arrays count as validity, because a Python bool may be data.
         prefix: Prefix of the names in `row`.
 
     Returns:
-        dict: The row without the keys of validity; `row` itself if it has none.
+        dict: The row without the validity keys; `row` itself if it has none.
     """
     made = row
     for key, value in row.items():
@@ -174,9 +178,10 @@ def with_nulls(row: dict[Any, Any], names: Any, prefix: str = "") -> dict[Any, A
 
 
 def is_validity(key: str, known: Any, value: Any, names: Any, prefix: str, ndim: int) -> bool:
-    """True if a value is the validity of another column, which must be in `known`.
+    """True if `key` is ``"<column>.valid"`` and `value` is the validity of that column.
 
-    A validity tensor has `ndim` dimensions. `names` and `prefix` are as for `with_nulls`.
+    The column must be in `known`, and `key` must not be a column of the schema itself. A validity
+    tensor has `ndim` dimensions. `names` and `prefix` are as for `with_nulls`.
     """
     base = key.removesuffix(".valid")
     if base == key or base not in known or (names is not None and f"{prefix}{key}" in names):
@@ -208,10 +213,10 @@ def is_tensor_node(value: object) -> bool:
 
 
 def json_text(value: object) -> str:
-    """`value` as ``json.dumps`` writes it; arrays as lists.
+    """`value` as ``json.dumps`` writes it; arrays and tensors become lists.
 
     Raises:
-        TypeError: For a type that JSON lacks.
+        TypeError: For a type that JSON cannot represent.
         ValueError: For a list or dict that contains itself.
     """
     return json.dumps(value, default=_json_value)
