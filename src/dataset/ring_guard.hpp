@@ -39,15 +39,15 @@ int set_ring_patience(int num_waits) noexcept;
 
 /// The commit page of a circular buffer whose rows are read while they may be overwritten.
 ///
-/// Thread safety: like a const object.
+/// Thread safety: all members may be called from any thread.
 class RingGuard {
  public:
   /// Null unless `tree` is the folder of a circular buffer.
   static std::shared_ptr<const RingGuard> of(const TensorDict& tree);
 
   detail::formats::folder::CommitState now() const;
-  /// Waits for the end of a write in progress, and returns the state. Does not wait for a writer
-  /// that crashed. Throws the errors of RingWait::wait().
+  /// Waits for the end of a write in progress, and returns the state. Stops waiting if the writer
+  /// crashed. Throws the errors of RingWait::wait().
   detail::formats::folder::CommitState settled() const;
   std::uint64_t capacity() const noexcept { return capacity_; }
   const std::string& where() const noexcept { return file_.display(); }

@@ -42,7 +42,7 @@ struct StoredColumn {
 
 /// A tree as rows, with mapped and checked columns.
 ///
-/// Thread safety: like a const object.
+/// Thread safety: const members may be called from any thread.
 class Table {
  public:
   /// `in_place`: for a tree whose tensors are shared mappings; null for other trees.

@@ -144,7 +144,7 @@ std::vector<std::string> remove_leftovers(os::Directory& folder,
   return others;
 }
 
-/// The folders that contain no part of the manifest, sorted by name. Omits names that begin with
+/// The subfolders that contain no part of the manifest, sorted by name. Omits names that begin with
 /// '.', '%' or a prefix in `others`. Throws Error(invalid_argument) for a link or special file.
 std::vector<std::string> unnamed_folders(const os::Directory& folder,
                                          const std::set<std::string>& known,

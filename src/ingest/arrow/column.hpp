@@ -11,7 +11,7 @@
 namespace tenfold {
 
 /// The rows of one column of a batch. Values are not copied if Arrow's buffer has their layout in
-/// the data set and no row is null. Values of ragged strings and of nested columns
+/// the data set and there are no nulls. Values of ragged strings and of nested columns
 /// (ArrowColumn::is_nested) are always copied.
 struct ArrowRows {
   ColumnChunk chunk;  ///< points into `owned` or into Arrow's buffers

@@ -35,7 +35,7 @@ struct ArrowIngestOptions {
 /// first null; columns of Arrow's type null always are. Releases the stream.
 ///
 /// Throws Error(corrupt) if the stream violates the interface, as far as that can be checked,
-/// Error(io) with the producer's message if the producer fails, Error(unsupported) for types that
+/// Error(io) with the message of the stream if the stream fails, Error(unsupported) for types that
 /// no column can store, Error(key_not_found) for an unknown name in options.columns,
 /// Error(invalid_argument) for a column of the schema that the stream lacks or has in another unit
 /// and, if on_error is `raise`, for a bad row.

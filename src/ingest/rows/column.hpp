@@ -133,8 +133,8 @@ class RowColumn {
   }
   /// Adds a 0-d array.
   bool put_number(DType dtype, const std::byte* element);
-  /// Adds an array to the current list: an element or, if `depth` > 0, a part of an element, at
-  /// dimension `depth` of its shape. All elements must have the same shape.
+  /// Adds an array to the current list: an element or, if `depth` > 0, a part of an element, with
+  /// the element's shape from dimension `depth` on. All elements must have the same shape.
   bool put_array(DType dtype, std::span<const std::int64_t> shape, const std::byte* elements,
                  std::size_t depth = 0);
 

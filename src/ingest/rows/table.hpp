@@ -27,9 +27,9 @@ namespace tenfold {
 /// Thread safety: one thread at a time.
 class RowTable {
  public:
-  /// Without a path, nothing is written, and finish() reports the resulting schema. `order`: names
-  /// of columns or enclosing records in the order of the result; other columns follow in the order
-  /// in which they appear. `defers_nulls`, `keeps_kinds`: as for RowColumn.
+  /// Without a path, writes nothing, and finish() reports the resulting schema. `order`: names of
+  /// columns or enclosing records, in the order of the result; all other columns follow in the
+  /// order in which they first appear. `defers_nulls`, `keeps_kinds`: see RowColumn.
   RowTable(std::optional<Path> path, const std::optional<Schema>& schema,
            std::vector<std::string> order, const TableWriterOptions& options,
            bool defers_nulls = true, bool keeps_kinds = false);

@@ -87,8 +87,8 @@ DType part_of(DType dtype) {
   return dtype == DType::complex128 ? DType::float64 : dtype;
 }
 
-/// True if `value` is beyond the range of a float dtype: the conversion does not round it, but
-/// returns infinity, NaN or the dtype's maximum. False for NaN.
+/// True if `value` is out of the range of the float dtype `to`: a conversion does not round it, but
+/// returns infinity, NaN or the maximum of the dtype. False if `value` is NaN.
 bool is_out_of_range(double value, DType to) {
   if (std::isnan(value)) return false;
   if (to == DType::float8_e8m0fnu && !(value > 0)) return true;  // it has neither sign nor 0
