@@ -24,8 +24,8 @@ namespace folder = formats::folder;
 
 namespace {
 
-/// The numbers of yields and short pauses before long pauses. Writing some rows takes microseconds;
-/// if a write takes longer, poll less often.
+/// wait() first yields kYields times, then makes kShortPauses short pauses, then long pauses. A
+/// write of a few rows takes microseconds; if it takes longer, readers poll less often.
 constexpr int kYields = 64;
 constexpr int kShortPauses = 1000;
 constexpr std::chrono::microseconds kShortPause{20};
@@ -35,7 +35,7 @@ constexpr int kPollsPerLockCheck = 64;
 /// The number of waits before giving up: after about 10 s of long pauses.
 std::atomic<int> ring_patience{kYields + kShortPauses + 10'000};
 
-/// True if a write is in progress, or if its writer crashed since the machine booted.
+/// True if a write is in progress, or if a writer crashed in a write since the machine booted.
 bool is_writing(const folder::CommitState& state) {
   return state.sequence % 2 == 1 && state.boot == os::boot_id();
 }

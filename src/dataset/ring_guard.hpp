@@ -39,21 +39,23 @@ int set_ring_patience(int num_waits) noexcept;
 
 /// The commit page of a circular buffer whose rows are read while they may be overwritten.
 ///
-/// Thread safety: like a const object.
+/// Thread safety: all members may be called from any thread.
 class RingGuard {
  public:
   /// Null unless `tree` is the folder of a circular buffer.
   static std::shared_ptr<const RingGuard> of(const TensorDict& tree);
 
   detail::formats::folder::CommitState now() const;
-  /// The state between two writes, or after a crash of the writer. Throws like RingWait.
+  /// Waits for the end of a write in progress, and returns the state. Stops waiting if the writer
+  /// crashed. Throws the errors of RingWait::wait().
   detail::formats::folder::CommitState settled() const;
   std::uint64_t capacity() const noexcept { return capacity_; }
   const std::string& where() const noexcept { return file_.display(); }
-  /// True while a writer holds the lock: from its first append to its close or end.
+  /// True while a writer holds the lock: from its first append until it closes the buffer or its
+  /// process ends.
   bool has_writer() const;
-  /// The first `num_rows` slots without the busy ones, which a failed write or a crash left half
-  /// written. Warns if it omits slots.
+  /// The slots [0, num_rows), without the busy slots: a failed write or a crash left their rows
+  /// half written. Warns if it omits slots.
   RowOrderPtr order(std::int64_t num_rows) const;
 
  private:
@@ -66,7 +68,7 @@ class RingGuard {
 };
 
 /// The reader side of the seqlock: detects rows of circular buffers that were overwritten while
-/// they were copied. Ignores rows of other tables.
+/// they were copied. Ignores rows that are not in a circular buffer.
 class RingWatch {
  public:
   /// Must be constructed before the rows are copied.

@@ -76,7 +76,7 @@ class Checker {
     fail(part, expected, to_string(tensor.dtype()) + " " + base::list_text(tensor.shape()));
   }
 
-  /// The number of items by the shape of the item offsets; -1 if the shape is wrong.
+  /// The number of items, computed from the shape of the item offsets; -1 if they are not 1-D.
   std::int64_t items() const {
     const Shape& shape = found_.item_offsets.shape();
     return shape.size() == 1 ? shape[0] - 1 : -1;
@@ -116,7 +116,8 @@ class Checker {
   const base::Where& where_;
 };
 
-/// Converts offsets [n + 1] of a batch to end offsets [n] of rows after `before` elements.
+/// Converts offsets [n + 1] of a batch to end offsets [n] of rows that are stored after `before`
+/// elements.
 Tensor ends_of(const Tensor& offsets, std::int64_t before) {
   const auto values = offsets.span<std::int64_t>();
   std::vector<std::int64_t> ends(values.size() - 1);
@@ -132,8 +133,8 @@ Tensor named_by(const Tensor& offsets, const Tensor& values) {
   return values.narrow(numbers.front(), numbers.back()).contiguous();
 }
 
-/// Sets `valid` to false for rows whose elements are all NaN, and to true for others, and for rows
-/// without elements.
+/// Sets `valid` to false for rows that have elements, all of them NaN, and to true for all other
+/// rows.
 template <class T>
 void mark_numbers(const Tensor& values, std::uint64_t row_elements, Tensor& valid) {
   const auto elements = values.span<T>();
@@ -215,9 +216,9 @@ std::vector<Tensor> leaf_tensors(const std::vector<LeafRole>& roles, const Schem
                                  const Batch& rows, const std::vector<std::int64_t>& lengths) {
   std::vector<Tensor> made;
   made.reserve(roles.size());
-  // End offsets refer to the previous leaf (values). For ragged strings, the end offsets of rows
-  // refer to the next leaf, the end offsets of items. Those refer to the values, which precede
-  // both.
+  // End offsets of rows count elements of the previous leaf, the values. For ragged strings, the
+  // leaves are values, end offsets of rows, end offsets of items: the end offsets of rows count
+  // items, and the end offsets of items count bytes of the values.
   for (std::size_t i = 0; i < roles.size(); ++i) {
     const Column& column = schema.columns()[roles[i].column];
     const BatchColumn& found = *find_column(rows, column);

@@ -41,9 +41,9 @@ const BatchColumn* find_column(const Batch& rows, const Column& column);
 /// other row is valid.
 Tensor valid_of(const Column& column, const BatchColumn& found, std::int64_t num_rows);
 
-/// The contiguous bytes of `rows` for each leaf. `rows` must have passed check_rows() with all
-/// columns. `lengths`: the number of elements that each leaf already has, from which end offsets
-/// continue.
+/// A contiguous tensor for each leaf, with the data of `rows`, which must have passed check_rows()
+/// with all columns. `lengths`: the number of elements that each leaf already has. End offsets
+/// continue from these numbers.
 std::vector<Tensor> leaf_tensors(const std::vector<LeafRole>& roles, const Schema& schema,
                                  const Batch& rows, const std::vector<std::int64_t>& lengths);
 

@@ -48,8 +48,9 @@ class Shifted final : public RowOrder {
   std::int64_t size_;
 };
 
-/// A copy of positions. Copies of 1 MiB or more are stored in huge pages where available, because
-/// they are read in random order. Index is int32 if all positions of the base fit, else int64.
+/// The rows of `base` at copied positions. A copy of 1 MiB or more is stored in huge pages where
+/// available, because it is read in random order. `Index`: the type of the copied positions, int32
+/// if it can represent all positions of `base`, else int64.
 template <class Index>
 class Taken final : public RowOrder {
  public:
@@ -116,14 +117,14 @@ class Parts {
   const RowOrder& operator[](std::size_t part) const { return *orders_[part]; }
   std::size_t size() const noexcept { return orders_.size(); }
 
-  /// Replaces each position, which is relative to its part, by its row.
+  /// Replaces each positions[i], which is a position in the order of part parts[i], by its row.
   void map(std::span<const std::uint32_t> parts, std::span<std::int64_t> positions) const {
     if (all_contiguous_) {
       for (std::size_t i = 0; i < positions.size(); ++i) positions[i] += first_rows_[parts[i]];
       return;
     }
-    // Group positions by part, because one call that maps many takes less time than a call for
-    // each.
+    // Group positions by part: one map() call for many positions takes less time than a call for
+    // each position.
     std::vector<std::vector<std::size_t>> places(orders_.size());
     for (std::size_t i = 0; i < positions.size(); ++i) places[parts[i]].push_back(i);
     std::vector<std::int64_t> inside;
@@ -151,8 +152,8 @@ class Joined final : public RowOrder {
   }
   std::int64_t size() const noexcept override { return size_; }
   void map(std::span<std::int64_t> positions) const override {
-    // The last part that begins at or before the position, so that an empty part, which begins
-    // where the next part begins, is never chosen.
+    // part_of_each() returns the last part that begins at or before the position. This is never an
+    // empty part, because the next part begins at the same position.
     const std::vector<std::uint32_t> parts = part_of_each(begins_, positions);
     for (std::size_t i = 0; i < positions.size(); ++i) positions[i] -= begins_[parts[i]];
     parts_.map(parts, positions);
@@ -209,8 +210,7 @@ class Mixed final : public RowOrder {
   std::int64_t size_ = 0;
 };
 
-/// A single range if the rows of each part follow those of the previous part, as for whole data
-/// sets; null otherwise.
+/// A single range if all rows of all parts are consecutive, as for whole data sets; null otherwise.
 RowOrderPtr joined_range(const std::vector<RowOrderPtr>& parts) {
   std::int64_t begin = 0;
   std::int64_t size = 0;

@@ -34,15 +34,15 @@ RowOrderPtr sub_order(const RowOrderPtr& base, std::int64_t begin, std::int64_t 
 /// The rows of `base` at `positions`, which must be in range. Copies the positions.
 RowOrderPtr selected_order(RowOrderPtr base, std::span<const std::int64_t> positions);
 
-/// The positions [begin, begin + size) of `permutation`, applied to `base`.
+/// The rows of `base`, permuted; of these, only positions [begin, begin + size).
 RowOrderPtr permuted_order(RowOrderPtr base, const Permutation& permutation, std::int64_t begin,
                            std::int64_t size);
 
 /// Concatenates orders.
 RowOrderPtr joined_order(std::vector<RowOrderPtr> parts);
 
-/// Interleaves orders: the k-th row is the next one of part pattern[k % pattern.size()]. Ends
-/// before the first row that an exhausted part would have to provide.
+/// Interleaves orders: row k is the next row of part pattern[k % pattern.size()]. Ends when this
+/// part has no more rows.
 RowOrderPtr mixed_order(std::vector<RowOrderPtr> parts, std::vector<std::uint32_t> pattern);
 
 }  // namespace tenfold

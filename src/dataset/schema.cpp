@@ -89,7 +89,8 @@ void name_leaves(Column& column) {
 
 namespace {
 
-/// Makes each batched tensor of a tree, which is `subject` in messages, a column.
+/// Appends a column to `columns` for each batched tensor of `node`, which is at `path` in the tree.
+/// `subject`: the name of the tree in messages.
 void columns_of(const TensorDict& node, const base::Where& subject, KeyPath& path,
                 std::vector<Column>& columns) {
   node.for_each([&](const std::string& key, const TensorDict::Item& item) {
@@ -153,7 +154,7 @@ Schema Schema::of(const TensorDict& tree) {
 
 namespace {
 
-/// The name, in messages, of a schema that is not part of a file.
+/// The name in messages for a schema that is not part of a file.
 constexpr const char* kAlone = "schema";
 
 Value value_of(const KeyPath& path) {
@@ -189,8 +190,8 @@ Value value_of(const Column& column) {
   return object;
 }
 
-/// The columns of the record that contains the column at `path`; creates missing records. `root` is
-/// the record of the first `depth` keys.
+/// The columns of the record that contains the column at `path`; creates missing records. `root`:
+/// the record at the first `depth` keys of `path`.
 Value::Object& record_at(Value::Object& root, const KeyPath& path, std::size_t depth) {
   auto found = std::find_if(root.members.begin(), root.members.end(),
                             [](const auto& member) { return member.first == "columns"; });

@@ -38,7 +38,7 @@ Path folder_of(const Path& path) {
 }
 
 /// Creates a file and removes its name at once, so that the file exists only while it is open. A
-/// crash between the two calls leaves an empty file.
+/// crash between the creation and the removal leaves an empty file.
 os::File create_unnamed(const Path& path) {
   static std::atomic<std::uint64_t> count{0};
   os::Directory folder = os::Directory::open(folder_of(path));
@@ -51,7 +51,7 @@ os::File create_unnamed(const Path& path) {
       folder.remove_file(name);
       return file;
     } catch (const Error& error) {
-      // A process with the same ID crashed between the two calls and left a file of that name.
+      // A process with the same ID crashed before it removed the name.
       if (error.system_errno() != EEXIST) throw;
     }
   }
@@ -134,7 +134,7 @@ Leaf leaf_of(std::shared_ptr<SpillFile> spill, DType dtype, Shape shape) {
     return stored_leaf(dtype, std::move(shape), std::make_shared<SpillSource>(std::move(spill)), 0);
   }
   const std::span<const std::byte> bytes = spill->gathered();
-  // Nothing is appended from here on, so the tensor can use the bytes without a copy.
+  // The caller appends nothing after this call, so the tensor can use the bytes without a copy.
   const std::span<std::byte> own(const_cast<std::byte*>(bytes.data()), bytes.size());
   return Tensor(dtype, std::move(shape), Buffer(own, std::move(spill)));
 }

@@ -15,9 +15,9 @@
 namespace tenfold {
 namespace {
 
-/// The first dimension that all batched tensors of a tree share; empty if there are none. For
-/// trees whose root has no batch_size. Throws Error(invalid_argument) if these dimensions differ or
-/// a tensor has none.
+/// The size of dimension 0, which all batched tensors of a tree must share; nullopt if there are no
+/// batched tensors. For trees whose root has no batch_size. Throws Error(invalid_argument) if the
+/// sizes differ or a batched tensor has no dimensions.
 std::optional<std::int64_t> first_dimension(const TensorDict& node, const KeyPath& above = {}) {
   std::optional<std::int64_t> length;
   const bool is_list = node.kind() == NodeKind::list || node.kind() == NodeKind::tuple;
@@ -58,7 +58,8 @@ class ColumnParts {
  public:
   ColumnParts(const TensorDict& tree, std::int64_t num_rows) : tree_(tree), num_rows_(num_rows) {}
 
-  /// `dtype`: empty for any. The first dimension must be `rows`, if given.
+  /// Returns the leaf of `column` at `path`. Throws Error(corrupt) unless it has dtype `dtype` and
+  /// `rows` rows (nullopt: any) of shape `inner`.
   Leaf leaf(const Column& column, const KeyPath& path, std::optional<DType> dtype,
             std::optional<std::int64_t> rows, const Shape& inner) const {
     const TensorDict::Item item = item_at(column, path);
@@ -131,8 +132,8 @@ class ColumnParts {
   std::int64_t num_rows_;
 };
 
-/// Sets the sizes of rows. Each row must be contiguous, so copies tensors that are strided inside a
-/// row.
+/// Sets row_bytes and stride_bytes of `column`. Each row must be contiguous, so a tensor that is
+/// strided inside a row is copied.
 void place_rows(StoredColumn& column, const base::Where& where) {
   const Tensor& values = column.values;
   Shape inner(values.shape().begin() + 1, values.shape().end());

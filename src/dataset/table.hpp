@@ -23,7 +23,8 @@ base::Where subject_of(const TensorDict& tree);
 std::int64_t num_rows_of(const TensorDict& tree);
 
 /// Checks, from metadata only, that every leaf of every column exists and has the right dtype and
-/// shape. Throws Error(corrupt) naming column and leaf, and what num_rows_of() throws.
+/// shape. If not, throws Error(corrupt) that names column and leaf. Also throws the errors of
+/// num_rows_of().
 void check_table(const TensorDict& tree, const Schema& schema);
 
 /// Location of one column in (mapped) memory.
@@ -41,13 +42,13 @@ struct StoredColumn {
 
 /// A tree as rows, with mapped and checked columns.
 ///
-/// Thread safety: like a const object.
+/// Thread safety: const members may be called from any thread.
 class Table {
  public:
   /// `in_place`: for a tree whose tensors are shared mappings; null for other trees.
   explicit Table(TensorDict tree, std::shared_ptr<InPlaceWrites> in_place = nullptr);
-  /// A table that keeps no descriptor open, except those of ring(), and whose tree() is empty for
-  /// that reason.
+  /// A table that keeps no file descriptor open, except the descriptors of ring(). Its tree() is
+  /// empty, because the leaves of a tree keep descriptors open.
   static std::shared_ptr<const Table> without_tree(TensorDict tree);
 
   const TensorDict& tree() const noexcept { return tree_; }
@@ -57,10 +58,11 @@ class Table {
   const Schema& schema() const noexcept { return schema_; }
   /// The column at `index` of the schema.
   const StoredColumn& stored(std::size_t index) const { return stored_.at(index); }
-  /// Removes the checksums of the files, if they have any that a write to stored() would make
-  /// wrong.
+  /// Must be called before a write to stored(): removes the checksums of the files, which become
+  /// wrong with the write. Does nothing if there are none.
   void will_write_in_place() const;
-  /// For a circular buffer, whose rows may be overwritten while they are read; else null.
+  /// The guard of a circular buffer, whose rows may be overwritten while they are read; null for
+  /// other tables.
   const std::shared_ptr<const RingGuard>& ring() const noexcept { return ring_; }
 
  private:

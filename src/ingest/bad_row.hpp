@@ -31,11 +31,12 @@ struct BadRow {
 /// "..."}`.
 std::string to_json_line(const BadRow& bad);
 
-/// The text of a row for BadRow::text: its first MiB, without a character that is cut there. If
-/// that is not UTF-8, U+FFFD replaces each non-ASCII byte.
+/// The text of a row for BadRow::text: the first MiB, without a character that this limit would
+/// cut. If the text is not UTF-8, U+FFFD replaces each non-ASCII byte.
 std::string shown_text(std::string_view text);
 
-/// The error with which a bad row ends the call if on_error is `raise`. `place`: "row 7", or empty.
+/// The error that is thrown for a bad row if on_error is `raise`. `place`: the position of the row
+/// for the message, such as "row 7", or empty.
 Error error_of_row(ErrorCode code, std::string_view where, std::string place, const BadValue& bad);
 /// The same for a row of a text file.
 Error error_of_row(ErrorCode code, std::string_view file, std::uint64_t line, std::int64_t row,
@@ -44,8 +45,8 @@ Error error_of_row(ErrorCode code, std::string_view file, std::uint64_t line, st
 /// The rows of a source, for messages.
 struct SourceRows {
   std::string where{};  ///< the file, or the origin of the rows
-  /// The file of a row, and the index there, by the index of the row in the source. Empty: `where`
-  /// and the index in the source.
+  /// Maps the index of a row in the source to the file of the row and the index of the row in this
+  /// file. Empty: messages name `where` and the index in the source.
   std::function<SourceRow(std::int64_t row)> find{};
 
   Error error_of(const BadValue& bad) const;

@@ -156,7 +156,8 @@ class Ingestion {
     return files_.empty() ? base::Where("", "source") : files_.front().display;
   }
 
-  /// Writes the data set. Returns false if the plan is too narrow; then nothing was written.
+  /// Writes the data set. Returns false, without a data set at the path, if a row does not fit the
+  /// types of the plan.
   bool write() {
     TableWriter writer(path_, plan_.schema(),
                        {.overwrite = options_.overwrite,
@@ -182,7 +183,7 @@ class Ingestion {
     return true;
   }
 
-  /// Throws for a column of a given schema that occurs in no row: it is probably misspelled.
+  /// Throws if a column of a given schema occurs in no row: its name is probably misspelled.
   void require_seen(const RowSink& sink) const {
     if (!plan_.is_given || (sink.num_bad_rows == 0 && sink.writer.num_rows() == 0)) return;
     for (std::size_t i = 0; i < plan_.targets.size(); ++i) {

@@ -42,8 +42,8 @@ inline constexpr std::int32_t kMaxDigits = 19;
 inline constexpr std::int32_t kMaxExponent = 99'999;
 using base::is_digit;
 
-/// Combines eight digits into a number. Each byte of `values` is a digit; the lowest byte is the
-/// first one.
+/// Combines eight digits into a number. Each byte of `values` is a digit from 0 to 9; the least
+/// significant byte is the first digit of the number.
 inline std::uint64_t joined_digits(std::uint64_t values) noexcept {
   // Combines pairs with one multiplication, then all four pairs with two.
   values = values * 10 + (values >> 8);
@@ -86,8 +86,8 @@ inline const char* take_digits(const char* text, std::uint64_t& value) noexcept 
 
 }  // namespace number_parts
 
-/// Parses the number at `text`. A character that cannot be part of a number must follow it, and
-/// kNumberSlackBytes must be readable after it. Returns false if there is no number.
+/// Parses the number at `text`. The number must end before a character that cannot be part of a
+/// number, and kNumberSlackBytes must be readable after it. Returns false if there is no number.
 inline bool scan_number(const char* text, NumberStyle style, NumberText& number) noexcept {
   using namespace number_parts;
   number.begin = text;

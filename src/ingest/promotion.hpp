@@ -56,14 +56,15 @@ struct ScalarType {
 ///
 ///   null -> bool -> int64 -> float64 -> string
 ///
-/// Instead of int64, uint64 if there is a kBig integer and none is negative. A string if no dtype
-/// holds every integer exactly. Empty if there are only nulls.
+/// uint64 instead of int64 if there is a kBig integer and no negative integer. A string if no dtype
+/// of the table holds every number exactly. nullopt if there are only nulls.
 std::optional<ScalarType> type_of(ScalarKinds kinds) noexcept;
 
-/// The type in which values are stored while more may follow: adding kinds never requires a
-/// narrower type. Differs from type_of() for columns with both negative and kBig integers, which no
-/// integer dtype holds: float64 if it represents all of them exactly. type_of() makes them strings
-/// unless there is a float; strings cannot be converted back to float64.
+/// The type in which values are stored while more values may follow: adding kinds never requires a
+/// conversion to a narrower type. Differs from type_of() only for columns with both negative and
+/// kBig integers, which no integer dtype holds. For these, type_of() returns string unless there is
+/// a float, and a later float would require float64, to which strings cannot be converted back.
+/// growing_type_of() returns float64 if it represents all of the integers exactly, else string.
 std::optional<ScalarType> growing_type_of(ScalarKinds kinds) noexcept;
 
 }  // namespace tenfold

@@ -19,16 +19,16 @@ struct SourceReport : IngestReport {
   Schema schema;
 };
 
-/// True for the column with this name ("a", "a.b"), and for a column in the record with it.
+/// True if `name` ("a", "a.b") is the name of the column or of a record that contains it.
 bool is_below(KeyPath column, const std::string& name);
 
-/// Indices of the columns and of the columns in records that `names` ("a", "a.b") lists, in that
-/// order; all columns if `names` is empty. Unknown names are ignored. A flat column "a.b" takes
-/// precedence over column b of record a.
+/// Indices of the columns that `names` selects, in the order of `names`; of all columns if `names`
+/// is empty. A name ("a", "a.b") selects a column, or all columns in a record. Ignores unknown
+/// names. A flat column "a.b" takes precedence over column b of record a.
 std::vector<std::size_t> known_columns(const std::vector<Column>& columns,
                                        const std::vector<std::string>& names);
 
-/// The same, but throws Error(key_not_found) for an unknown name.
+/// Like known_columns(), but throws Error(key_not_found) for an unknown name.
 std::vector<std::size_t> selected_columns(const std::vector<Column>& columns,
                                           const std::vector<std::string>& names,
                                           const std::string& where);

@@ -36,7 +36,7 @@ std::uint64_t bytes_of(const Batch& rows) {
   return bytes;
 }
 
-/// Returns a number for the next part of an append, greater than those of the parts.
+/// Returns the number for the name of a new part: greater than every number in an "append-" name.
 std::int64_t next_number(const formats::PartsManifest& manifest) {
   std::int64_t next = 1;
   for (const formats::PartEntry& part : manifest.parts) {
@@ -57,8 +57,9 @@ std::string name_of(std::int64_t number) {
          digits;
 }
 
-/// Removes a part without rows: a writer that crashes before the manifest names its part leaves
-/// one. Returns false if anything else has that name, such as a part that will be committed.
+/// Makes `name` free for a new part. Removes a part without rows, which remains if a writer crashes
+/// before it adds the part to the manifest. Returns false if `name` is any other entry, such as a
+/// part that will be committed.
 bool make_free(os::Directory& folder, const Path& path, const std::string& name) {
   if (!folder.entry_info(name)) return true;
   try {
@@ -106,8 +107,8 @@ std::int64_t PartsGrowth::size() {
   return num_rows();
 }
 
-/// The number of rows. While this process appends, the writer of the last part counts its rows, so
-/// that no file is opened.
+/// The number of rows. While this process appends, `writer_` returns the number of rows of the last
+/// part, so that no file is opened.
 std::int64_t PartsGrowth::num_rows() {
   if (!writer_) return current()->order->size();
   std::int64_t rows = writer_->size();
@@ -120,14 +121,15 @@ void PartsGrowth::require_open(const char* what) const {
   throw base::unsupported(path_).part(what).problem("it was closed").remedy("open it again");
 }
 
-/// Replaces the manifest on disk, then the one in memory; if the first step throws, neither
-/// changes.
+/// Replaces the manifest on disk, then the copy in memory. If writing to the disk throws, the copy
+/// does not change.
 void PartsGrowth::publish(formats::PartsManifest manifest) {
   publish_parts(manifest, *lease_, path_, true);
   manifest_ = std::move(manifest);
 }
 
-/// Acquires the lease, then reloads the manifest, which others may have changed.
+/// Acquires the lease, then reads the manifest again, because another writer may have changed it.
+/// Does nothing if the lease was acquired before.
 void PartsGrowth::start() {
   if (lease_) return;
   os::Lease lease = lease_parts(folder_, path_);
@@ -144,8 +146,8 @@ void PartsGrowth::start() {
   state_ = nullptr;
 }
 
-/// Opens the last part for appending. Returns false if there is none, if it cannot grow, or if it
-/// is marked closed and large enough.
+/// Opens the last part for appending. Returns false if there is no part, if the last part does not
+/// support appends, or if it is marked closed and has reached the size limit.
 bool PartsGrowth::continue_last() {
   if (manifest_.parts.empty()) return false;
   const formats::PartEntry& last = manifest_.parts.back();
@@ -174,7 +176,7 @@ bool PartsGrowth::continue_last() {
 
 void PartsGrowth::begin_part() {
   std::int64_t number = next_number(manifest_);
-  // This process holds the lease, so a part without rows is not that of another writer.
+  // This process holds the lease, so no other writer is creating the part that make_free() removes.
   while (!make_free(folder_, path_, name_of(number))) ++number;
   const std::string name = name_of(number);
   Dataset writer = create(path_ / name, schema_);
@@ -189,7 +191,8 @@ void PartsGrowth::begin_part() {
   writer_bytes_ = 0;
 }
 
-/// Closes the last part, which no longer grows. The next published manifest counts its rows.
+/// Closes the writer of the last part, and updates the entry of the part in `manifest_`. The caller
+/// publishes the manifest.
 void PartsGrowth::seal_writer() {
   Dataset writer = *std::exchange(writer_, std::nullopt);
   writer.close();
@@ -216,7 +219,7 @@ void PartsGrowth::update(std::span<const std::int64_t>, const Batch&) {
       .part("rows in place")
       .expected("a data set in one folder")
       .found("one of parts")
-      .remedy("open the part, or compact() the data set");
+      .remedy("open the part that contains the rows, or compact() the data set");
 }
 
 void PartsGrowth::flush() {

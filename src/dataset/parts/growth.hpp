@@ -14,9 +14,9 @@
 
 namespace tenfold {
 
-/// Rows of a data set of parts that is opened for writing. Appends go to the last part, if rows can
-/// be added to it, until it reaches a size, then to a new part. Before rows are appended to a part,
-/// the manifest marks it open; when the part is closed, the manifest marks it closed.
+/// The rows of a data set of parts that is opened for writing. Appends rows to the last part, if it
+/// supports appends, until it reaches the size limit (set_part_bytes()), then creates a new part.
+/// The manifest marks a part open before rows are appended to it, and closed after it was closed.
 class PartsGrowth final : public Growth {
  public:
   explicit PartsGrowth(const Path& path);

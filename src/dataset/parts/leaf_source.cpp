@@ -45,8 +45,8 @@ PartsSource::PartsSource(std::shared_ptr<PartsFolder> folder)
   count_elements();
 }
 
-/// Counts the elements of each part by its last end offset, because a failed append may have left
-/// more elements in the file.
+/// Reads the number of elements of each part from the last end offset, because the file may have
+/// more elements after a failed append.
 void PartsSource::count_elements() {
   const bool any = std::ranges::any_of(roles_, &LeafRole::is_unbatched);
   if (!any) return;
@@ -144,7 +144,7 @@ void PartsSource::read_part(std::size_t role, std::size_t part, std::uint64_t of
   const Leaf leaf = leaf_of(part, role);
   if (!counts(roles_[role].part)) return leaf.read(offset_bytes, into);
   const std::int64_t before = elements_[counted_in_[role]][part];
-  // The requested range may begin or end within an end offset.
+  // The requested bytes may begin or end in the middle of an 8-byte end offset.
   std::vector<std::int64_t> ends;
   const std::uint64_t end_bytes = offset_bytes + into.size();
   const std::uint64_t last = (end_bytes + kEndBytes - 1) / kEndBytes;

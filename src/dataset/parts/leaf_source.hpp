@@ -16,19 +16,21 @@
 
 namespace tenfold {
 
-/// The leaves of a data set of parts as those of one data set with all rows. Leaves of parts are
-/// concatenated, and end offsets continue those of the previous parts. Reading a range opens only
-/// the parts that the range overlaps. The first map() of a leaf copies the whole leaf into memory.
-/// Thread-safe.
+/// The leaves of a data set of parts: each leaf concatenates the leaves of all parts. To the end
+/// offsets of a part, the number of elements in the previous parts is added. Reading a range opens
+/// only the parts that the range overlaps. The first map() of a leaf copies the whole leaf into
+/// memory. Thread-safe.
 class PartsSource final : public LeafSource, public std::enable_shared_from_this<PartsSource> {
  public:
-  /// If there are columns with end offsets, opens every part that has rows to count its elements.
+  /// If a column has end offsets, opens each part that has rows, to count the elements of the part.
   explicit PartsSource(std::shared_ptr<PartsFolder> folder);
 
   const std::shared_ptr<PartsFolder>& folder() const noexcept { return folder_; }
-  /// True if the entry at that position of a tree is the unmodified entry of tree().
+  /// True if `leaf`, the entry of a tree at `position`, named `key`, is an unmodified entry of
+  /// tree() at this position.
   bool is_leaf(std::size_t position, const std::string& key, const Leaf& leaf) const;
-  /// True if `num_entries` and the batch size and schema of the tree are those of tree().
+  /// True if `num_entries` is the number of entries of tree(), and `tree` has the batch size and
+  /// the schema of tree().
   bool is_all(std::size_t num_entries, const TensorDict& tree) const;
   /// The tree of all leaves, which keep this object alive.
   TensorDict tree();
@@ -38,7 +40,7 @@ class PartsSource final : public LeafSource, public std::enable_shared_from_this
   base::Where where(const Leaf& leaf) const override;
 
  private:
-  /// The first element of each part, and the end of the last one.
+  /// The index of the first element (or row) of each part, then the total number of elements.
   using Starts = std::vector<std::int64_t>;
 
   void count_elements();

@@ -24,8 +24,8 @@ namespace tenfold {
 using namespace detail;
 namespace {
 
-/// The name of the lease of the process that may change the parts. is_leftover() is true for this
-/// name, so that a lease that remained after a crash is removed when the folder is replaced.
+/// The name of the lease that a process holds while it changes the parts. is_leftover() is true for
+/// this name, so that a lease that remained after a crash is removed when the folder is replaced.
 constexpr const char* kLeaseName = ".parts.tenfold-lease";
 
 os::Directory require_part_folder(const os::Directory& folder, const std::string& part_path) {
@@ -47,7 +47,7 @@ os::Directory require_part_folder(const os::Directory& folder, const std::string
     throw base::invalid_argument(display)
         .expected("a data set")
         .found("a folder without meta.json")
-        .remedy("remove it, or finish writing it");
+        .remedy("remove the folder, or finish writing the part");
   }
   return part;
 }

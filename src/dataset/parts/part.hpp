@@ -13,11 +13,11 @@
 
 namespace tenfold {
 
-/// XXH3 of the `%checksums` of a part; nothing if it has none.
+/// XXH3 of the `%checksums` file of a part; nullopt if the part has no such file.
 std::optional<std::uint64_t> checksum_of_part(const os::Directory& part);
 
-/// Acquires the lease for changing `%parts.json`. Throws Error(io) (EBUSY) naming the holder if
-/// another writer has it.
+/// Acquires the lease for changing `%parts.json`. If another writer holds the lease, throws
+/// Error(io) (EBUSY) that names this writer.
 os::Lease lease_parts(const os::Directory& folder, const Path& path);
 
 /// Completes a part whose writer did not close it, so that meta.json counts all of its rows. Throws
@@ -26,14 +26,14 @@ void seal_part(const Path& path);
 
 /// Returns the manifest entry of the part at `part_path` below `path`, after checking its columns,
 /// rows and file sizes. Seals the part if its writer did not close it. Throws Error(corrupt) if a
-/// check fails, Error(file_not_found) if the part is missing, Error(invalid_argument) if it is not
-/// a data set in one folder or is a circular buffer, Error(io) (EBUSY) if another writer is
-/// appending.
+/// check fails, Error(file_not_found) if the part is missing, Error(invalid_argument) if the part
+/// is not a data set in one folder or is a circular buffer, Error(io) (EBUSY) if another writer is
+/// appending to it.
 detail::formats::PartEntry entry_of_part(const os::Directory& folder, const Path& path,
                                          const std::string& part_path, const Schema& schema);
 
-/// The schema of the part at `part_path`. Throws Error(file_not_found) and Error(invalid_argument)
-/// as entry_of_part(), and what Schema::of() throws.
+/// The schema of the part at `part_path`. Throws Error(file_not_found) if the part is missing,
+/// Error(invalid_argument) if it is not a data set in one folder, and the errors of Schema::of().
 Schema schema_of_part(const os::Directory& folder, const Path& path, const std::string& part_path);
 
 /// Replaces the manifest atomically. Throws Error(io) (EBUSY) if the lease was lost.

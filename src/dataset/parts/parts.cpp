@@ -32,7 +32,8 @@ std::string padded(std::int64_t number) {
   return std::string(text.size() < kNumberDigits ? kNumberDigits - text.size() : 0, '0') + text;
 }
 
-/// The numbers in a name of the form of part_name(): 3 and 16 for "part-00003-of-00016".
+/// The index and count in a name that part_name() returns: 3 and 16 for "part-00003-of-00016".
+/// nullopt for other names.
 std::optional<std::pair<std::int64_t, std::int64_t>> numbers_of(std::string_view name) {
   constexpr std::string_view kPrefix = "part-";
   constexpr std::string_view kMiddle = "-of-";
@@ -53,7 +54,8 @@ std::optional<std::pair<std::int64_t, std::int64_t>> numbers_of(std::string_view
   return std::pair(*index, *count);
 }
 
-/// For each `count` in the names of the added parts, checks that all parts of that count exist.
+/// Checks that the jobs of the added parts are complete: if a part "part-<index>-of-<count>" is
+/// added, all `count` parts must be in `added` or `known`.
 void require_complete(const Path& path, const std::vector<std::string>& added,
                       const std::set<std::string>& known) {
   std::set<std::int64_t> counts;
@@ -75,8 +77,8 @@ void require_complete(const Path& path, const std::vector<std::string>& added,
 
 constexpr std::string_view kStagingSuffix = ".tenfold-staging";
 
-/// True for the name of a hidden folder in which a part is being written
-/// (".part-00000-of-00002.tenfold-0") or several parts are (".job.tenfold-staging").
+/// True for the name of a hidden folder in which a writer creates one part
+/// (".part-00000-of-00002.tenfold-0") or several parts (".job.tenfold-staging").
 bool is_unfinished(std::string_view name) {
   const std::size_t dash = name.rfind('-');
   return formats::folder::is_leftover(name) && dash + 1 < name.size() &&
@@ -85,15 +87,16 @@ bool is_unfinished(std::string_view name) {
                       base::is_digit));
 }
 
-/// The prefix of the names to which a writer moves the folders of a staging folder before it
-/// commits them: "job-" for ".job.tenfold-staging". nullopt for the hidden folder of a single part.
+/// Before a writer commits several parts, it moves their folders out of a staging folder. Returns
+/// the prefix of the new names: "job-" for ".job.tenfold-staging". nullopt for the hidden folder of
+/// a single part.
 std::optional<std::string> prefix_of_staging(std::string_view name) {
   if (!name.ends_with(kStagingSuffix) || name.size() < kStagingSuffix.size() + 2) return {};
   name.remove_suffix(kStagingSuffix.size());
   return std::string(name.substr(1)) + "-";
 }
 
-/// The folders of the parts that the manifest names: "a" of the part "a/b".
+/// The first component of the path of each part: "a" for the part "a/b".
 std::set<std::string> folders_of(const std::set<std::string>& parts) {
   std::set<std::string> names;
   for (const std::string& path : parts) names.insert(formats::components_of(path).front());
@@ -105,10 +108,10 @@ bool starts_with_any(std::string_view name, const std::vector<std::string>& pref
                              [&](const std::string& prefix) { return name.starts_with(prefix); });
 }
 
-/// Removes the leftovers of crashed writers, including folders that they had moved but not
-/// committed. Those that another writer may have moved stay until it has finished. `known`: the
-/// parts that the manifest names. Returns the prefixes of the names of parts that other writers are
-/// about to commit.
+/// Removes the hidden folders of crashed writers, and the folders that these writers moved out of
+/// staging folders but did not commit. Keeps a moved folder if it may belong to a writer that is
+/// still running. `known`: the parts in the manifest. Returns the prefixes of the names of the
+/// parts that running writers are about to commit.
 std::vector<std::string> remove_leftovers(os::Directory& folder,
                                           const std::set<std::string>& known) {
   const std::set<std::string> named = folders_of(known);
@@ -135,14 +138,14 @@ std::vector<std::string> remove_leftovers(os::Directory& folder,
         folder.remove_tree(moved);
       }
     }
-    // Removed last, because its name identifies the moved folders.
+    // Remove the staging folder last, because its name identifies the moved folders.
     if (!may_be_of_another) folder.remove_tree(name);
   }
   return others;
 }
 
-/// Folders that the manifest does not name yet, sorted by name. `others`: prefixes of names to
-/// omit. Throws Error(invalid_argument) for a link or special file.
+/// The subfolders that contain no part of the manifest, sorted by name. Omits names that begin with
+/// '.', '%' or a prefix in `others`. Throws Error(invalid_argument) for a link or special file.
 std::vector<std::string> unnamed_folders(const os::Directory& folder,
                                          const std::set<std::string>& known,
                                          const std::vector<std::string>& others) {
@@ -209,7 +212,7 @@ Path part_path(const Path& path, std::int64_t index, std::int64_t count) {
           .part("part ", base::quote(name))
           .expected("a new part")
           .found("one that the data set has")
-          .remedy("compact() it first, or write to another path");
+          .remedy("write to another path");
     }
   }
   return path / name;
@@ -269,7 +272,8 @@ Dataset commit_parts(const Path& path, const CommitPartsOptions& options) {
       name_leaves(columns);
       manifest.schema = Schema(std::move(columns)).to_value();
     }
-    // A crashed writer may have left the last part open. It must not grow when other parts follow.
+    // A crashed writer may have left the last part open. Close it, because only the last part of a
+    // data set may grow.
     if (!added.empty() && !manifest.parts.empty() && manifest.parts.back().is_open) {
       formats::PartEntry& last = manifest.parts.back();
       last = entry_of_part(folder, path, last.path, schema);

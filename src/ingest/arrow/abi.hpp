@@ -3,7 +3,8 @@
 #include <cstdint>
 
 // Arrow's C data and C stream interfaces, as specified by Arrow: three structs with which libraries
-// in one process exchange columns. Their layout is frozen, and they need no Arrow library.
+// in one process exchange columns. Their layout never changes. Programs that use them need no Arrow
+// library.
 
 extern "C" {
 

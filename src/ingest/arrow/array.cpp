@@ -19,7 +19,7 @@ namespace {
 
 /// Maximum nesting of types, which limits the recursion.
 constexpr std::size_t kMaxDepth = 64;
-/// Maximum number of children of a type. A greater count is considered damaged.
+/// Maximum number of children of a type. A schema with more children is considered corrupt.
 constexpr std::int64_t kMaxChildren = std::int64_t{1} << 20;
 
 class TypeParser {
@@ -151,7 +151,7 @@ class TypeParser {
     }
   }
 
-  /// Consumes a number, and a comma that another number follows.
+  /// Consumes a number, and the comma after it if more text follows the comma.
   std::optional<std::int64_t> number(std::string_view& text) const {
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -287,14 +287,14 @@ class Checker {
  public:
   explicit Checker(const std::string& where) : where_(where) {}
 
-  /// A struct around an array, which may itself be a field of another one.
+  /// A struct array whose field is checked. `outer`: the struct array that contains it, or null.
   struct Enclosing {
     ArrowSlice rows;
     const Enclosing* outer;
   };
 
-  /// Checks `array`, which must have at least `needed` values after its offset. `enclosing`: if not
-  /// null, the struct whose field it is.
+  /// Checks `array`, which must have at least `needed` values after its offset. `enclosing`: the
+  /// struct array of which `array` is a field, or null.
   void check(const ArrowArray& array, const ArrowType& type, std::int64_t needed,
              const Enclosing* enclosing = nullptr) {
     path_.push_back(type.name);
@@ -558,7 +558,7 @@ std::string_view ArrowSlice::text_at(std::int64_t i) const {
 }
 
 std::int64_t ArrowSlice::index_at(std::int64_t i) const {
-  // Values of uint64 from 2^63 on become negative: out of range.
+  // An index of dtype uint64 from 2^63 on becomes negative, and check_arrow_array() rejects it.
   return integer_at(type->stored, number_at(i));
 }
 

@@ -49,8 +49,8 @@ struct ArrowType {
   /// If not null, the values are indices (of type `stored`) into an array of this type.
   std::shared_ptr<const ArrowType> dictionary;
 
-  /// The type of the values: that of the dictionary, or of the dictionary of a dictionary, if there
-  /// is one.
+  /// The type of the values. For a dictionary-encoded type, the type of the values of its
+  /// dictionary, which may be dictionary-encoded, too.
   const ArrowType& values() const noexcept { return dictionary ? dictionary->values() : *this; }
   bool is_list() const noexcept {
     return kind == ArrowKind::list || kind == ArrowKind::list_view || kind == ArrowKind::fixed_list;
@@ -63,7 +63,7 @@ struct ArrowType {
 ArrowType parse_arrow_type(const ArrowSchema& schema, const std::string& where);
 
 /// Values [begin, begin + size) of an array, counted from the start of its buffers: `begin`
-/// includes Arrow's own offset. The array must have passed check_arrow_array().
+/// includes ArrowArray::offset. The array must have passed check_arrow_array().
 struct ArrowSlice {
   const ArrowArray* array = nullptr;
   const ArrowType* type = nullptr;
@@ -98,30 +98,30 @@ struct ArrowSlice {
     std::memcpy(&value, bytes + static_cast<std::size_t>(begin + i) * sizeof(T), sizeof(T));
     return value;
   }
-  /// Number `i` as it is stored, or the index in the dictionary.
+  /// Points to number `i` in Arrow's buffer; if dictionary-encoded, to its index in the dictionary.
   const std::byte* number_at(std::int64_t i) const {
     return static_cast<const std::byte*>(array->buffers[1]) +
            static_cast<std::size_t>(begin + i) * itemsize(type->stored);
   }
-  /// Bit `i` of a buffer: of buffer 0, the validity; of buffer 1, the values of booleans.
+  /// Bit `i` of a buffer: buffer 0 has the validity, buffer 1 the values of a boolean array.
   bool bit_at(std::size_t buffer, std::int64_t i) const {
     const auto* bits = static_cast<const std::uint8_t*>(array->buffers[buffer]);
     const std::int64_t at = begin + i;
     return (bits[at >> 3] >> (at & 7) & 1) != 0;
   }
-  /// False if there are certainly no nulls, except those inside the dictionary.
+  /// False if there are certainly no nulls. Ignores nulls inside the dictionary.
   bool may_have_nulls() const {
     return type->kind == ArrowKind::null ||
            (array->null_count != 0 && array->n_buffers > 0 && array->buffers[0] != nullptr);
   }
-  /// False if value `i` is null. Ignores nulls inside the dictionary; the caller must check the
-  /// entry.
+  /// False if value `i` is null. Does not check whether its entry in the dictionary is null; the
+  /// caller must do that.
   bool is_valid(std::int64_t i) const {
     if (type->kind == ArrowKind::null) return false;
     return !may_have_nulls() || bit_at(0, i);
   }
 
-  /// Begin and end of a list's items in the child, or of a string's bytes.
+  /// Begin and end of the items of list `i` in the child, or of the bytes of string `i`.
   std::pair<std::int64_t, std::int64_t> range_at(std::int64_t i) const;
   /// A value of a string, view or fixed-size binary array.
   std::string_view text_at(std::int64_t i) const;
@@ -131,11 +131,11 @@ struct ArrowSlice {
   std::string decimal_at(std::int64_t i) const;
 };
 
-/// Checks what protects readers from accesses out of bounds: counts and pointers of buffers and
-/// children, that offsets do not decrease, that lists stay inside the child and views inside their
-/// buffers, and that indices stay inside the dictionary. Null views, null indices, indices in null
-/// structs and null lists of a list view are not checked. The interface does not provide the sizes
-/// of other buffers. Throws Error(corrupt) naming the column.
+/// Checks an array, so that readers do not access memory out of bounds: the counts and pointers of
+/// buffers and children, that offsets do not decrease, that lists stay inside the child and views
+/// inside their buffers, and that indices stay inside the dictionary. Does not check null views,
+/// null indices, indices in null structs and null lists of a list view. Other buffers may still be
+/// too small: the interface does not provide their sizes. Throws Error(corrupt) naming the column.
 void check_arrow_array(const ArrowArray& array, const ArrowType& type, const std::string& where);
 
 }  // namespace tenfold

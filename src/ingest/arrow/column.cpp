@@ -62,7 +62,7 @@ class RowsReader {
   }
   const std::vector<std::uint8_t>& owned_valid() const { return made_.owned.valid; }
 
-  /// Combines validity: a row is valid if its field and all enclosing structs are.
+  /// Marks the rows that are null in `level`, the field or an enclosing struct, as not valid.
   void merge_validity(const ArrowSlice& level) {
     if (!level.may_have_nulls()) return;
     auto& valid = made_.owned.valid;
@@ -131,13 +131,13 @@ class RowsReader {
            numbers.size > 0;
   }
 
-  /// True if the value is null, or the entry of the dictionary.
+  /// True if value `i` is null, or its entry in the dictionary is null.
   static bool is_null(const ArrowSlice& values, std::int64_t i) {
     if (!values.is_valid(i)) return true;
     return values.type->dictionary && is_null(values.entry(values.index_at(i)), 0);
   }
 
-  /// True if the dictionary, or that of its values, may have nulls.
+  /// True if the dictionary, or the dictionary by which it is itself encoded, may have nulls.
   static bool dictionary_may_have_nulls(const ArrowSlice& values) {
     if (!values.type->dictionary) return false;
     const ArrowSlice all = ArrowSlice::whole(*values.array->dictionary, *values.type->dictionary);
@@ -153,7 +153,7 @@ class RowsReader {
     }
     const std::size_t size = itemsize(column_.dtype);
     std::byte* into = grow(static_cast<std::size_t>(rows_.size) * size);
-    // An index in a null struct may be outside the dictionary.
+    // Look up the indices of valid rows only: an index in a null struct may be out of range.
     const bool is_indexed = rows_.type->dictionary != nullptr;
     if (!is_indexed) copy_numbers(rows_, into);
     for (std::int64_t i = 0; i < rows_.size; ++i, into += size) {
@@ -192,8 +192,8 @@ class RowsReader {
     return {};
   }
 
-  /// Flattens nested fixed-size lists of these rows: `flat` becomes their innermost numbers.
-  /// Returns an error message if a list inside another one is null, else "".
+  /// Sets `flat` to the innermost numbers of (nested) fixed-size lists. Returns an error message if
+  /// a list inside another list is null, else "".
   std::string flatten(ArrowSlice lists, ArrowSlice& flat) const {
     bool outermost = true;
     while (lists.type->kind == ArrowKind::fixed_list) {
@@ -317,7 +317,8 @@ class RowsReader {
     return wrong;
   }
 
-  /// `first`: the index of the first item in the chunk's numbers.
+  /// Records which items are null. `first`: the index of the first item among the numbers of the
+  /// chunk.
   void note_nulls(const ArrowSlice& items, std::int64_t first) {
     if (!items.type->dictionary && !items.may_have_nulls()) return;
     for (std::int64_t i = 0; i < items.size; ++i) {

@@ -10,14 +10,14 @@
 
 namespace tenfold {
 
-/// The rows of one column of a batch. If a buffer of Arrow has the layout of the column's values,
-/// and no nulls, they are not copied, except those of ragged strings and of nested columns
-/// (ArrowColumn::is_nested).
+/// The rows of one column of a batch. Values are not copied if Arrow's buffer has their layout in
+/// the data set and there are no nulls. Values of ragged strings and of nested columns
+/// (ArrowColumn::is_nested) are always copied.
 struct ArrowRows {
   ColumnChunk chunk;  ///< points into `owned` or into Arrow's buffers
   ColumnBuilder owned;
   std::vector<BadValue> bad;
-  /// ArrowColumn::is_nested: indices of the numbers that are NaN because they were null.
+  /// If ArrowColumn::is_nested: indices of the numbers that are NaN because they were null.
   std::vector<std::int64_t> null_items;
 };
 

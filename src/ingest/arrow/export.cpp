@@ -66,7 +66,7 @@ void release_schema(ArrowSchema* schema) {
   schema->release = nullptr;
 }
 
-/// Initialises `out` with that type; `fill` sets the children.
+/// Initialises `out` with these properties. `fill(i, child)` initialises child `i`.
 template <class Fill>
 void make_schema(ArrowSchema* out, std::string format, std::string name, std::int64_t flags,
                  std::string metadata, std::size_t num_children, const Fill& fill) {

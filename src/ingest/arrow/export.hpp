@@ -64,7 +64,7 @@ class ArrowArrayMaker {
 };
 
 /// Initialises `out` with the type of `schema`: a struct of its columns, with nested structs for
-/// records. Throws Error(unsupported) naming a column whose dtype Arrow does not have, or whose
+/// records. Throws Error(unsupported), naming the column, if Arrow has no type for a dtype, or if a
 /// shape has a dimension above 2^31 - 1.
 void export_arrow_schema(const Schema& schema, ArrowSchema* out);
 
@@ -79,8 +79,8 @@ struct ArrowField {
   std::vector<ArrowField> fields;
 };
 
-/// The columns of `schema` as nested fields, which point into it. A record is at the position of
-/// its first column.
+/// The columns of `schema` as nested fields, which point to the columns in `schema`. A record is at
+/// the position of its first column.
 std::vector<ArrowField> arrow_fields(const Schema& schema);
 
 }  // namespace tenfold

@@ -24,8 +24,9 @@ struct Span {
   std::int64_t last = 0;
 };
 
-/// The span of rows, or of items of ragged strings, [begin, end). Throws Error(corrupt) unless its
-/// offsets are nondecreasing and within [0, limit]. `noun`: the word for an offset in the message.
+/// The span of rows [begin, end), or of items [begin, end) of ragged strings. Throws Error(corrupt)
+/// unless their end offsets `ends` are nondecreasing and within [0, limit]. `noun`: the word for an
+/// offset in the message.
 Span span_of(const Tensor& ends, std::int64_t begin, std::int64_t end, std::int64_t limit,
              const Column& column, const char* noun) {
   const std::span<const std::int64_t> all = ends.span<std::int64_t>();
@@ -85,7 +86,7 @@ class Exporter {
 
   void schema(ArrowSchema* out) const { export_arrow_schema(state_->schema, out); }
 
-  /// Stores the next array in `out`; at the end, a released array.
+  /// Stores the next array in `out`; after the last row, a released array, which ends the stream.
   void next(ArrowArray* out) {
     *out = ArrowArray{};
     if (position_ >= size_) return;

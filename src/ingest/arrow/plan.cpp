@@ -102,7 +102,8 @@ void set_column(const ArrowType& type, ArrowColumn& made) {
   }
 }
 
-/// Throws if a struct has two fields of one name, because JSON readers return only one of them.
+/// Throws if a struct in `type` has two fields with the same name, because JSON readers return only
+/// one of them.
 void check_names(const ArrowType& type, const base::Where& where) {
   std::set<std::string_view> names;
   // The names of a map's keys and values are not stored.

@@ -21,9 +21,9 @@ namespace tenfold {
 ///   dictionary of numbers, text, binary ...  as its values
 ///   null                                     float64, nullable
 ///   fixed_size_list of numbers (nested, too) rows of that shape
-///   list of numbers or of such lists         ragged
+///   list of numbers or of fixed_size_lists   ragged
 ///   list of text, binary, decimals           ragged strings or bytes
-///   list of lists of numbers                 ragged, as long as the inner lists are of one shape
+///   list of lists of numbers                 ragged, if all inner lists have the same shape
 ///   any other list or dictionary, map        string: JSON
 ///   struct                                   a nested record
 struct ArrowColumn {
@@ -38,22 +38,24 @@ struct ArrowColumn {
   bool is_shape_given = false;  ///< is_nested: the inner shape is that of a requested schema
 };
 
-/// The columns of a record batch of that type, in order. Only null columns are nullable at first.
-/// Throws Error(unsupported) if the batch is not a struct, or a struct that becomes JSON has two
-/// fields of one name.
+/// The columns of a record batch of type `batch`, in order. Only columns of Arrow's type null are
+/// nullable. Throws Error(unsupported) if `batch` is not a struct, or if a struct that becomes JSON
+/// has two fields with the same name.
 std::vector<ArrowColumn> arrow_columns(const ArrowType& batch, const std::string& where);
 
-/// Sets the inner shape of a nested column to that of the rows of `target`, if that is a column of
-/// numbers with the same number of dimensions. Rows with another inner shape are bad rows.
+/// Sets the inner shape of a nested column to the shape of `target`, if `target` is a column of
+/// numbers with the same number of dimensions. Rows with another inner shape are then bad rows.
 void take_shape(ArrowColumn& column, const Column& target);
 
-/// Compares the lengths of lists, and of the lists in them, with `shape[depth...]`, and sets
-/// lengths that are still -1. Returns false if they differ, are 0, or a list is null.
+/// Compares the lengths of lists, and of the lists nested in them, with the dimensions of `shape`
+/// from `depth` on. Sets dimensions that are still -1. Returns false if a length differs or is 0,
+/// or if a list is null.
 bool have_shape(const ArrowSlice& lists, std::size_t depth, Shape& shape);
 
-/// Determines the inner shape of a nested column from its lists, unless it was given. The column
-/// becomes JSON if the inner lists have no common shape, or another one than in earlier batches, or
-/// one is null or empty. Returns true if the column changed.
+/// Determines the inner shape of a nested column from its lists, unless a requested schema gave the
+/// shape. The column becomes JSON if the inner lists of this batch and of earlier batches do not
+/// all have the same shape, or if an inner list is null or empty. Returns true if the column
+/// changed.
 bool settle_shape(ArrowColumn& column, const ArrowSlice& batch);
 
 }  // namespace tenfold

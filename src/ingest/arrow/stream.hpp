@@ -19,8 +19,8 @@ namespace tenfold {
 
 struct ArrowIngestOptions {
   std::string where = "Arrow stream";  ///< for messages: the file, or the origin of the stream
-  /// For messages: the file of a row that was read, and the index there, by the index of the row in
-  /// the stream. Empty: `where` and the index in the stream.
+  /// For messages: maps the index of a row in the stream to the file of the row and the index of
+  /// the row in this file. Empty: messages name `where` and the index in the stream.
   std::function<SourceRow(std::int64_t row)> find_row{};
   std::optional<Schema> schema{};      ///< requested schema; if empty, it follows from the types
   std::vector<std::string> columns{};  ///< read only these columns; empty: all
@@ -35,20 +35,21 @@ struct ArrowIngestOptions {
 /// first null; columns of Arrow's type null always are. Releases the stream.
 ///
 /// Throws Error(corrupt) if the stream violates the interface, as far as that can be checked,
-/// Error(io) with the producer's message if the producer fails, Error(unsupported) for types that
+/// Error(io) with the message of the stream if the stream fails, Error(unsupported) for types that
 /// no column can store, Error(key_not_found) for an unknown name in options.columns,
 /// Error(invalid_argument) for a column of the schema that the stream lacks or has in another unit
 /// and, if on_error is `raise`, for a bad row.
 SourceReport ingest_arrow(ArrowArrayStream& stream, const std::optional<Path>& path,
                           const ArrowIngestOptions& options);
 
-/// The same for a source that provides columns in several streams, so that only a few of many
-/// columns have to be in memory: row i of the data set is row i of each stream. Reads the schemas
-/// of all streams, then sequentially the batches of those with a requested column. `again`: the
-/// same streams for a second pass, or none. A second pass is necessary to omit bad rows, because
-/// they are known only after the last stream. Also throws Error(corrupt) if the streams that are
-/// read differ in length, and Error(invalid_argument) if on_error is not `raise`, several streams
-/// have requested columns, and `again` does not have as many streams.
+/// Like ingest_arrow() above, for a source that provides its columns in several streams, so that
+/// only a few of many columns have to be in memory: row i of the data set is row i of each stream.
+/// Reads the schemas of all streams. Then reads the batches of the streams that have a requested
+/// column, one stream after another. `again`: streams with the same content for a second pass, or
+/// none. A second pass is necessary to omit bad rows, because all bad rows are known only after the
+/// last stream. Also throws Error(corrupt) if the streams that are read differ in length, and
+/// Error(invalid_argument) if on_error is not `raise`, several streams have requested columns, and
+/// `again` does not have as many streams as `streams`.
 SourceReport ingest_arrow(std::span<ArrowArrayStream* const> streams,
                           std::span<ArrowArrayStream* const> again, const std::optional<Path>& path,
                           const ArrowIngestOptions& options);

@@ -11,11 +11,11 @@
 namespace tenfold {
 
 /// Converts value `i` to a JSON value: structs and maps become objects, decimals become strings,
-/// binary becomes base64, dates and times become their counts. A map whose converted keys are not
-/// unique strings becomes a list of pairs.
+/// binary becomes base64, dates and times become integers (counts of their unit). A map whose
+/// converted keys are not unique strings becomes a list of pairs.
 ///
-/// Text that is not UTF-8 is returned as by shown_text(). `other_bytes`: if not null, becomes the
-/// first such text as it is stored.
+/// Converts text that is not UTF-8 by shown_text(). `other_bytes`: if not null, is set to the
+/// original bytes of the first such text.
 Value arrow_value(const ArrowSlice& slice, std::int64_t i,
                   std::optional<std::string>* other_bytes = nullptr);
 

@@ -431,7 +431,7 @@ ColumnBuilder& RowColumn::finished(const Column& column) {
   return is_list() && !column.has_ends() && !rows_.valid.empty() ? padded(column) : rows_;
 }
 
-/// Rows of fixed size; rows without a value are filled with missing values.
+/// The lists of the block as rows of fixed size. Elements of rows without a value are NaN or 0.
 ColumnBuilder& RowColumn::padded(const Column& column) {
   padded_ = ColumnBuilder(column);
   const std::byte* next = rows_.values.data();

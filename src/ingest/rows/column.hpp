@@ -20,9 +20,10 @@ namespace tenfold {
 /// far.
 ///
 /// The functions that add a value return false if the column cannot hold the value without
-/// promotion: call promote() first. By then add_array() and add_arrays() may have added a part,
-/// which truncate() removes. The elements of a list are added one by one, then end_list() closes
-/// it; truncate() removes an unfinished list.
+/// promotion: call promote(), then add the value again. Before they return false, add_array() and
+/// add_arrays() may have added a part of the value, which truncate() removes. The elements of a
+/// list are added one by one, then end_list() closes the list; truncate() removes an unfinished
+/// list.
 class RowColumn {
  public:
   /// The column has nulls in the `rows_before` rows of earlier blocks. `defers_nulls`: accept lists
@@ -31,8 +32,8 @@ class RowColumn {
   /// not fit. `keeps_kinds`: no value becomes a string.
   RowColumn(KeyPath path, std::int64_t rows_before, bool defers_nulls = true,
             bool keeps_kinds = false);
-  /// A column of a schema given by the user: its type never changes. `keeps_kinds`: strings accept
-  /// only strings, and numbers only those of keeps_kind().
+  /// A column of a schema given by the user: its type never changes. `keeps_kinds`: a column of
+  /// strings accepts only strings, and a column of numbers only dtypes that keeps_kind() allows.
   explicit RowColumn(Column wanted, bool keeps_kinds = false);
 
   const KeyPath& path() const noexcept { return path_; }
@@ -40,7 +41,7 @@ class RowColumn {
   /// The name of the first type with elements; empty if there was none.
   const std::string& first_type() const noexcept { return first_type_; }
   bool is_fixed_by_schema() const noexcept { return is_locked_; }
-  /// The type for messages, "int64 (us)"; of a schema if it is fixed by one.
+  /// The type for messages, such as "int64 (us)": if fixed by a schema, the type in the schema.
   std::string text() const { return is_locked_ ? described(wanted_) : type_.text(); }
   /// Rows in the current block.
   std::int64_t num_rows() const noexcept { return rows_.num_rows; }
@@ -88,8 +89,8 @@ class RowColumn {
     return is_json() ||
            (is_locked_ && !keeps_kinds_ && is_scalar() && type_.kind == ColumnKind::string);
   }
-  /// Unless the length of an earlier list is known: counts a list of `length` elements when the
-  /// column decides whether all lists have one length. Lists of other lengths are accepted.
+  /// Unless the length of an earlier list is known: sets the length with which the column compares
+  /// the lengths of its lists, to decide whether all are equal. Accepts lists of other lengths.
   void expect_length(std::int64_t length) noexcept {
     if (length_ < 0) length_ = length;
   }
@@ -132,8 +133,8 @@ class RowColumn {
   }
   /// Adds a 0-d array.
   bool put_number(DType dtype, const std::byte* element);
-  /// Adds an array: an element or, inside `depth` lists of the element, a part of one. All elements
-  /// must have the same shape.
+  /// Adds an array to the current list: an element or, if `depth` > 0, a part of an element, with
+  /// the element's shape from dimension `depth` on. All elements must have the same shape.
   bool put_array(DType dtype, std::span<const std::int64_t> shape, const std::byte* elements,
                  std::size_t depth = 0);
 
@@ -148,10 +149,10 @@ class RowColumn {
   ColumnChunk block();
   /// Starts a new block.
   void clear_block();
-  /// If fixed by a schema: allocates memory for so many rows, if their size is fixed.
+  /// If fixed by a schema: allocates memory for `num_rows` rows, if rows have a fixed size.
   void reserve(std::int64_t num_rows);
-  /// If fixed by a schema: the rows of the block, which are not copied unless they are lists of one
-  /// length and some are null. Only destruction may follow.
+  /// If fixed by a schema: moves the rows out of the block. Copies them only if they are lists of
+  /// equal length and some are null. Afterwards, the object may only be destroyed.
   BatchColumn take_rows();
   /// The types of all elements before promotion, in all blocks, for rows stored as `column`.
   const Origins& origins(const Column& column) const noexcept {

@@ -153,7 +153,8 @@ void RowTable::make_writer(bool is_end) {
   if (!known.empty()) write_nulls(known);
 }
 
-/// Writes nulls for the rows before the first column with a known type.
+/// Writes nulls for the rows of earlier blocks, which were not written because no column had a
+/// known type.
 void RowTable::write_nulls(const std::vector<Column>& columns) {
   constexpr std::int64_t kRows = 4096;
   for (std::int64_t left = rows_before_; left > 0; left -= kRows) {
@@ -212,7 +213,7 @@ void RowTable::write_block() {
   writer_->append(chunks);
 }
 
-/// Adds the nulls of the last rows to the columns in which they have no value.
+/// Adds nulls to the columns that have no value in the last rows of the block.
 void RowTable::complete_columns() {
   for (Stored& stored : columns_) {
     stored.column->add_nulls(block_rows_ - stored.column->num_rows());

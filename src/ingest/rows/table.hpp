@@ -20,21 +20,21 @@ namespace tenfold {
 /// Writes row-by-row input as a data set. Infers the columns on the way, and rewrites a column if
 /// its type changes.
 ///
-/// The time for a row depends on the number of columns in which it has a value, not on that of all
-/// columns; missing_column() also takes time for each column of a schema that requires a value.
-/// Nulls of other columns are added when the column gets its next value, or when the block is
-/// written.
+/// The time for a row depends on the number of columns in which it has a value, not on the number
+/// of all columns; missing_column() also takes time for each column of a schema that requires a
+/// value. Nulls are added to a column when it gets its next value, or when the block is written.
 ///
 /// Thread safety: one thread at a time.
 class RowTable {
  public:
-  /// Without a path, nothing is written, and finish() reports the resulting schema. `order`: names
-  /// of columns or enclosing records in the order of the result; other columns follow in the order
-  /// in which they appear. `defers_nulls`, `keeps_kinds`: as for RowColumn.
+  /// Without a path, writes nothing, and finish() reports the resulting schema. `order`: names of
+  /// columns or enclosing records, in the order of the result; all other columns follow in the
+  /// order in which they first appear. `defers_nulls`, `keeps_kinds`: see RowColumn.
   RowTable(std::optional<Path> path, const std::optional<Schema>& schema,
            std::vector<std::string> order, const TableWriterOptions& options,
            bool defers_nulls = true, bool keeps_kinds = false);
-  /// Collects about `num_rows` rows in memory for take_rows(), with columns that keep kinds.
+  /// Collects about `num_rows` rows in memory for take_rows(). The columns of `schema` are created
+  /// with `keeps_kinds`.
   RowTable(const Schema& schema, std::int64_t num_rows);
 
   std::size_t num_columns() const noexcept { return columns_.size(); }
@@ -52,7 +52,7 @@ class RowTable {
   /// The first column that requires a value in every row and has none in the current row, or null.
   RowColumn* missing_column() const;
   /// Sets the expected total number of rows. When the first rows are written, the writer checks
-  /// that all fit on the disk.
+  /// that the disk has space for this number of rows.
   void expect_rows(std::int64_t count) noexcept { options_.expected_rows = count; }
   /// Adds a column, with nulls in the rows so far.
   RowColumn& add_column(KeyPath path);
@@ -84,7 +84,7 @@ class RowTable {
   /// Finalises the types of all columns, writes the remaining rows and publishes the data set.
   /// Throws BadValue for the first row with a null in a list if the final type has no nulls.
   SourceReport finish();
-  /// The rows of the block. Only destruction may follow.
+  /// The rows of the block. Afterwards, the object may only be destroyed.
   Batch take_rows();
 
  private:

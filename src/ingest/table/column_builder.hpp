@@ -128,7 +128,7 @@ struct ColumnBuilder {
   /// Removes the rows from `count` on, and a row that is not ended.
   void truncate(std::int64_t count);
   void clear();
-  /// Completes `valid`, which is empty if all rows have a value.
+  /// Extends `valid` to all rows, or clears it if all rows have a value.
   void finish();
   ColumnChunk view() const noexcept { return {num_rows, values, ends, item_ends, valid}; }
 

@@ -80,19 +80,19 @@ std::int64_t float_not_fitting(DType from, const std::byte* elements, std::int64
   return count;
 }
 
-/// The dtype of the parts of a complex number; a real dtype is returned unchanged.
+/// The dtype of the real and imaginary parts of a complex dtype. Returns a real dtype unchanged.
 DType part_of(DType dtype) {
   if (dtype == DType::complex32) return DType::float16;
   if (dtype == DType::complex64) return DType::float32;
   return dtype == DType::complex128 ? DType::float64 : dtype;
 }
 
-/// True if `value` is beyond the range of a float dtype: the conversion does not round it, but
-/// returns infinity, NaN or the dtype's maximum. False for NaN.
+/// True if `value` is out of the range of the float dtype `to`: a conversion does not round it, but
+/// returns infinity, NaN or the maximum of the dtype. False if `value` is NaN.
 bool is_out_of_range(double value, DType to) {
   if (std::isnan(value)) return false;
   if (to == DType::float8_e8m0fnu && !(value > 0)) return true;  // it has neither sign nor 0
-  // The conversion saturates. The maximum, 448, is the nearest number up to 464.
+  // The conversion saturates at the maximum, 448. Values up to 464 are rounded to 448.
   if (to == DType::float8_e4m3fn) return std::abs(value) > 464;
   double back = 0;
   std::byte stored[16];
@@ -112,7 +112,7 @@ std::int64_t first_not_fitting(DType from, const std::byte* elements, DType to,
     const Range range = range_of(to);
     if (is_integer(from)) return integer_beyond(from, elements, range, count);
     const auto least = static_cast<double>(range.least);
-    // The first integer out of range is a power of two, and so exact.
+    // The first integer above the range is a power of two, which a double represents exactly.
     const double end =
         range.most == 1 ? 2.0 : std::ldexp(1.0, static_cast<int>(std::bit_width(range.most)));
     return float_not_fitting(from, elements, count, [&](double value) {

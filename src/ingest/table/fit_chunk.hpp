@@ -12,14 +12,14 @@
 
 namespace tenfold {
 
-/// True if the values of a column like `from` can be stored unchanged in one like `to`. Ignores
-/// `nullable` and `unit`.
+/// True if the values of a column like `from` can be stored unchanged in a column like `to`.
+/// Ignores `nullable` and `unit`.
 bool has_same_storage(const Column& from, const Column& to);
 
-/// Index of the first element that `to` cannot hold; `count` if there is none. `to` cannot hold an
-/// integer out of range, a fraction or NaN in an integer dtype, or a number out of the range of a
-/// float dtype: also an infinity, a negative number or 0 if it has none. Rounding to a float is
-/// accepted, and so are 0 and 1 for bool.
+/// Index of the first element that dtype `to` cannot hold; `count` if there is none. An integer
+/// dtype cannot hold integers out of its range, fractions, infinity and NaN. A float dtype cannot
+/// hold numbers out of its range, and infinity, negative numbers or 0 if it has no representation
+/// for them. Bool can hold 0 and 1. Rounding to a float dtype is accepted.
 std::int64_t first_not_fitting(DType from, const std::byte* elements, DType to, std::int64_t count);
 
 /// Converts the rows of `chunk` from the source's column `from` to the requested column `to`. A row
@@ -28,7 +28,7 @@ std::int64_t first_not_fitting(DType from, const std::byte* elements, DType to, 
 ColumnBuilder fit_chunk(const Column& from, const ColumnChunk& chunk, const Column& to,
                         std::vector<BadValue>& bad);
 
-/// The rows of `chunk` without those of `dropped`, which are ascending.
+/// Copies `chunk` without the rows `dropped`, which are indices in ascending order.
 ColumnBuilder without_rows(const Column& column, const ColumnChunk& chunk,
                            std::span<const std::int64_t> dropped);
 

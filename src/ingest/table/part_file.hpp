@@ -14,9 +14,9 @@
 
 namespace tenfold {
 
-/// A file to which large writes append, with a checksum for each block. Where the file system
-/// supports it, writes of 2 MiB, aligned to their size, become huge pages in the page cache, with
-/// which random access through a mapping is several times as fast as with small pages.
+/// A file that is written by large appends, with a checksum for each block. Where the file system
+/// supports it, writes of 2 MiB that are aligned to 2 MiB become huge pages in the page cache.
+/// Through a mapping, random access is then several times as fast as with small pages.
 ///
 /// Thread safety: one thread at a time.
 class PartFile {
@@ -35,16 +35,17 @@ class PartFile {
   void append(std::span<const std::byte> bytes);
   /// Writes the buffer. Afterwards the file can be read.
   void flush();
-  /// Writes the buffer, and replaces it by one of `buffer_bytes`, a smaller power of two.
+  /// Writes the buffer, and reduces its size to `buffer_bytes`, a power of two.
   void shrink_buffer(std::size_t buffer_bytes);
-  /// Writes the buffer. Nothing can be appended afterwards. Closes the file, unless sync() follows.
+  /// Writes the buffer, and closes the file unless Options::will_sync is set. Nothing can be
+  /// appended afterwards.
   void finish();
-  /// After finish(): makes the file durable (fdatasync) and closes it. If the file stayed open,
-  /// uses the descriptor that wrote, which also reports errors of earlier writebacks.
+  /// After finish(): makes the file durable (fdatasync) and closes it. If the file is still open,
+  /// uses the descriptor of the writes, which also reports errors of earlier writebacks.
   void sync();
 
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
-  /// After finish(): one per block of base::kChecksumBlockBytes.
+  /// After finish(): one checksum for each block of base::kChecksumBlockBytes.
   std::vector<std::uint64_t> checksums() const { return sums_.checksums(); }
   const std::string& name() const noexcept { return name_; }
   os::Directory& folder() const noexcept { return *folder_; }
