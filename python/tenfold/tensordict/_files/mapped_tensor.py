@@ -274,8 +274,9 @@ class MemoryMappedTensor(torch.Tensor):
             copy_existing: Copy a tensor that is mapped from another file to `filename`.
             copy_data: If false, only create the file, filled with zeros, or keep the content of an
                 existing one.
-            shape: Shape of the result, with as many elements as `input`; for a nested tensor an
-                int64 tensor ``[n, k]`` of sizes. An `input` without dimensions is expanded to it.
+            shape: Shape of the result; if data is copied, with as many elements as `input`. For a
+                nested tensor, an int64 tensor ``[n, k]`` of sizes. An `input` without dimensions
+                is expanded to `shape`.
 
         Returns:
             MemoryMappedTensor: The copy; `input` itself, whatever `shape` is, if it is mapped from
