@@ -374,8 +374,8 @@ class LazyStackedTensorDict(TensorDictBase):
         if kind == VALUE and len(kinds) == 1:
             return entries[0]
         raise RuntimeError(
-            f'lazy stack: key "{key}": expected entries of the same kind, with the same '
-            f"number of batch dimensions, found {sorted({type(entry).__name__ for entry in entries})}"
+            f'lazy stack: key "{key}": expected entries of the same kind, with the same number of '
+            f"batch dimensions, found {sorted({type(entry).__name__ for entry in entries})}"
         )
 
     def _entries(self) -> dict[str, Any]:
