@@ -1,4 +1,4 @@
-"""Entries of a TensorDict and their keys: kinds, and the conversion of values."""
+"""Keys and kinds of the entries of a TensorDict, and the conversion of values to entries."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOTHING: Any = Nothing.NOTHING
 
 
 def is_path(key: object) -> bool:
-    """True for a non-empty tuple whose parts are str or such tuples."""
+    """True for a non-empty tuple of str, which may also contain non-empty tuples of str."""
     return (
         isinstance(key, tuple)
         and bool(key)
@@ -57,14 +57,14 @@ def path_of(key: Any) -> tuple[str, ...]:
 
 
 def key_of(path: tuple[str, ...]) -> Any:
-    """A path as a key: the str itself if the path has one key."""
+    """Converts a path to a key: a str if the path has one part, otherwise the path itself."""
     return path[0] if len(path) == 1 else path
 
 
 class Keys(list[Any]):
-    """The keys of a TensorDict in order, at the time of the call of `keys`.
+    """The keys of a TensorDict in order, as they were when `keys` was called.
 
-    A list with the set operations of a keys view.
+    A list that also has the set operations of a dict's keys view.
 
     Example:
         >>> TensorDict({"a": 1, "b": 2}).keys() - {"a"}
@@ -147,10 +147,10 @@ class _Kinds(dict):  # type: ignore[type-arg]
 
 
 def _is_foreign(cls: type) -> bool:
-    """True for classes of the tensordict package that are converted.
+    """True for classes of the tensordict package whose objects are converted to tenfold's.
 
-    These are its classes, and user-defined tensorclasses of it, except subclasses of torch.Tensor,
-    of which only UnbatchedTensor is converted.
+    These are the package's own classes, their subclasses, and tensorclasses that users define with
+    the package. Of the subclasses of torch.Tensor, only UnbatchedTensor is converted.
     """
     if hasattr(cls, "untyped_storage") and not hasattr(cls, "_base_tensor"):
         return False
@@ -177,7 +177,7 @@ def node_of(entry: Any) -> Any:
 
 
 def tree_or(value: Any) -> Any:
-    """The TensorDict that a value is or wraps, else the value. Never converts it to bool."""
+    """Returns `node_of(value)`, or `value` if that is None; never calls `bool(value)`."""
     node = node_of(value)
     return value if node is None else node
 
@@ -190,7 +190,10 @@ def rewrapped(entry: Any, node: Any) -> Any:
 
 
 def written(out: Any, made: Made) -> Made:
-    """Writes the values of `made` into the tensors of `out`; returns `out`, typed as `made`."""
+    """Writes the values of `made` into the tensors of `out`, and returns `out`.
+
+    For type checkers, the result has the type of `made`.
+    """
     result: Made = out.update_(made)
     return result
 
@@ -222,7 +225,7 @@ def batch_size_of(batch_size: Any) -> tuple[int, ...]:
 
 
 def read_entry(value: Any, mark: Any, node: Any) -> Any:
-    """Converts a result of the engine with its mark (python/src/tree_out.hpp) to an entry."""
+    """Converts a value and its `mark` from the engine (python/src/tree_out.hpp) to an entry."""
     if mark is None and arrays.is_array(value):
         return value
     if mark == "unbatched":
@@ -233,9 +236,10 @@ def read_entry(value: Any, mark: Any, node: Any) -> Any:
 
 
 def foreign_entry(obj: Any, batch_size: tuple[int, ...], device: Any) -> Any:
-    """The entry over the tensors of an object of the tensordict package; None for other objects.
+    """Converts an object of the tensordict package to an entry that shares its tensors.
 
-    `batch_size` and `device` are those of a value that is not a tensor.
+    Returns None for other objects. `batch_size` and `device` are used only for the result of a
+    NonTensorData or NonTensorStack.
     """
     found = tensordict_package.simplify(obj)
     if found is None:
@@ -259,7 +263,7 @@ def foreign_entry(obj: Any, batch_size: tuple[int, ...], device: Any) -> Any:
 
 
 def _entry_below(value: Any, node: Any) -> Any:
-    """The entry for a tensor or value in an object of the tensordict package."""
+    """Converts an entry of an object of the tensordict package to an entry of `node`."""
     if KINDS[type(value)] == FOREIGN:
         entry = foreign_entry(value, node._batch_size, node.device)
         if entry is not None:
@@ -270,9 +274,10 @@ def _entry_below(value: Any, node: Any) -> Any:
 
 
 def as_entry(key: str, value: Any, node: Any) -> Any:
-    """The entry for `value` under `key` in `node`.
+    """Converts `value` to the entry of `node` under `key`.
 
-    Raises RuntimeError, as tensordict does, if the shape does not begin with the batch size.
+    Raises RuntimeError, as tensordict does, if the shape of `value` does not begin with the batch
+    size of `node`.
     """
     kind = KINDS[type(value)]
     batch_size, device = node._batch_size, node._device
@@ -308,7 +313,8 @@ def _node_entry(key: str, value: Any, node: Any) -> Any:
 
     A child whose batch size does not begin with the parent's is copied, and the copy gets the
     parent's batch size. Tensors are moved to the parent's device, if it has one. A child without
-    names gets the parent's. Raises RuntimeError if the shape of a tensor does not fit.
+    dimension names gets the parent's names. Raises RuntimeError if the shape of a tensor does not
+    begin with the parent's batch size.
     """
     child = node_of(value)
     batch_size = node._batch_size
@@ -343,9 +349,10 @@ def _holds_text(values: list[Any]) -> bool:
 
 
 def _array(value: Any) -> Any:
-    """Converts a number, nested lists of numbers, or an array to a tensor; with numpy, to an array.
+    """Converts a number, a nested list of numbers, or an array to a tensor.
 
-    Returns None for any other value, and for a complex number of Python.
+    If the framework is numpy, converts it to a numpy array instead. Returns None for any other
+    value, and for a Python complex.
     """
     if arrays.torch_of(value) is not None:
         # Call the functions given to on_torch() now, because torch.compile cannot trace them.

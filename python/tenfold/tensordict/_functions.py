@@ -25,7 +25,7 @@ def from_module(module: Any, as_module: bool = False, lock: bool = True, **optio
         **options: Options of `TensorDict.from_module`: ``use_state_dict``, ``filter_empty``.
 
     Raises:
-        NotImplementedError: If `as_module`.
+        NotImplementedError: If `as_module` is true.
         TypeError: If `module` is not a ``torch.nn.Module``.
 
     Example:
@@ -49,7 +49,8 @@ def from_modules(*modules: Any, **options: Any) -> Any:
             ``lazy_stack``, a LazyStackedTensorDict.
 
     Raises:
-        RuntimeError: If the architectures differ and not ``lazy_stack``; if there is no module.
+        RuntimeError: If there is no module, or if the architectures differ and ``lazy_stack`` is
+            false.
         TypeError: If an object is not a ``torch.nn.Module``.
 
     Example:
@@ -197,7 +198,7 @@ def fromkeys(keys: Any, value: Any = 0) -> Any:
 
     Args:
         keys: The keys.
-        value: The value of each: a number, tensor or plain value.
+        value: The value of every key: a number, tensor or plain value.
 
     Returns:
         TensorDict: With batch size [].

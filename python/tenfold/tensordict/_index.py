@@ -61,9 +61,10 @@ def _remedy(index: Any) -> str:
 
 @set_module("tenfold")
 class TooManyIndicesError(IndexError, RuntimeError):
-    """Raised if an index consumes more dimensions than a batch with at least one dimension has.
+    """Raised if an index consumes more dimensions than the batch size has.
 
-    tensordict raises one of the two base classes, depending on the index.
+    For batch size [], a RuntimeError is raised instead. tensordict raises one of the two base
+    classes, depending on the index.
     """
 
 
@@ -108,8 +109,9 @@ def _consumed(part: Any) -> int:
 def indexed_shape(batch_size: tuple[int, ...], index: tuple[Any, ...]) -> tuple[int, ...]:
     """The batch size after a normalized `index`.
 
-    Raises IndexError for an int out of range, and the errors of torch (without it, of numpy) for
-    other invalid parts. The positions in an array that is the only part are not checked.
+    Raises IndexError for an int out of range. For other invalid parts, raises the errors of torch,
+    or of numpy if torch is not imported. If an array of positions is the only part, its positions
+    are not checked.
     """
     left: list[int] = []
     dim = 0
@@ -157,11 +159,11 @@ def _probed_shape(batch_size: tuple[int, ...], index: tuple[Any, ...]) -> tuple[
 
 
 def indexed_names(names: Names | None, index: tuple[Any, ...], batch_ndim: int) -> Names | None:
-    """Names of the resulting dimensions.
+    """Names of the dimensions of the batch after a normalized `index`.
 
-    A dimension of the result gets the name of the dimension that an array indexes, if no other
-    array contributes to it, and the array is 1-d or has only one length other than 1. The other
-    dimensions that result from arrays have no names.
+    A dimension that results from exactly one index array gets the name of the one dimension that
+    the array indexes, if the array is 1-d or has only one length other than 1. Other dimensions
+    that result from arrays have no name.
     """
     if names is None:
         return None
@@ -220,7 +222,7 @@ def _names_of_arrays(arrays: list[tuple[Any, str | None]]) -> list[str | None]:
 
 
 def without_scalars(parts: tuple[Any, ...]) -> tuple[Any, ...]:
-    """An index in which 0-d arrays of integers are replaced by int."""
+    """Returns an index in which every 0-d integer array is replaced by an int."""
     return tuple(int(part) if _is_int(part) and type(part) is not bool else part for part in parts)
 
 
@@ -250,8 +252,8 @@ class IndexPlan:
         at_stack: The part for the stack dimension: an int, an array, or a slice (the full slice if
             the index has no part for that dimension).
         inner: The parts for the members' dimensions; empty if each selects all.
-        place: For a slice, the stack dimension in the result; for an array, the first of the
-            dimensions that result from arrays.
+        place: For a slice, the stack dimension in the result; for an array, the position in the
+            result of the first dimension that results from arrays.
         moves: True if the dimensions that result from arrays are in front in the result of the
             index, but remain in place in the results of `inner`.
         arrays_ndim: The number of dimensions that result from all arrays together; 0 without

@@ -80,7 +80,8 @@ class LazyStackedTensorDict(TensorDictBase):
         ndims = sorted({len(member.batch_size) for member in tensordicts})
         if len(ndims) > 1:
             raise RuntimeError(
-                f"lazy stack: expected members of one number of batch dimensions, found {ndims}"
+                "lazy stack: expected members with the same number of batch dimensions, "
+                f"found {ndims}"
             )
         at = stack_dim + ndims[0] + 1 if stack_dim < 0 else stack_dim
         if not 0 <= at <= ndims[0]:
@@ -100,7 +101,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
     @classmethod
     def _of(cls, members: list[Any], stack_dim: int, name: str | None = None) -> Self:
-        """Creates a stack of members that need not be checked."""
+        """Creates a stack without checks of the members."""
         self = cls.__new__(cls)
         self._use(members, stack_dim, name)
         return self
@@ -146,7 +147,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
     @property
     def is_locked(self) -> bool:
-        """True if the stack was locked, or all members are locked. It can be assigned."""
+        """True if the stack or every member was locked. Assignment locks or unlocks the stack."""
         if self._locked:
             return True
         return bool(self._read) and all(node.is_locked for node in self._nodes())
@@ -161,7 +162,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return {str(i): member for i, member in enumerate(self._read or ())}
 
     def _map(self, change: Callable[[Any], Any]) -> Self:
-        """A stack of the results of `change` for the node of each member."""
+        """A stack of the results of `change`, called with the node of each member."""
         members = [rewrapped(m, change(node_of(m))) for m in self.tensordicts]
         return type(self)._of(members, self.stack_dim, self._dim_name)
 
@@ -263,10 +264,12 @@ class LazyStackedTensorDict(TensorDictBase):
 
     @property
     def batch_size(self) -> Any:
-        """The members' batch size, with their number inserted; -1 for a length that differs.
+        """The batch size of the members, with the number of members inserted at `stack_dim`.
+
+        A length that differs between members is -1.
 
         Raises:
-            RuntimeError: On assignment of another batch size, which the members would not have.
+            RuntimeError: If another batch size is assigned.
         """
         from tenfold._interop import arrays
 
@@ -276,14 +279,14 @@ class LazyStackedTensorDict(TensorDictBase):
     def batch_size(self, batch_size: Any) -> None:
         if tuple(batch_size) != tuple(self._batch_size):
             raise RuntimeError(
-                f"batch_size: expected {list(self._batch_size)}, that of a lazy stack cannot be "
-                f"changed, found {list(batch_size)}; make it dense first: contiguous()"
+                f"batch_size of a lazy stack cannot be changed: expected {list(self._batch_size)}, "
+                f"found {list(batch_size)}; call contiguous() to get a dense TensorDict"
             )
 
     def _change_batch_size(self, new: tuple[int, ...]) -> None:
         if len(new) <= self.stack_dim:
             raise RuntimeError(
-                f"batch_size: expected one that has the stack dimension {self.stack_dim}, "
+                f"batch_size: expected one that includes the stack dimension {self.stack_dim}, "
                 f"found {list(new)}"
             )
         inner = (*new[: self.stack_dim], *new[self.stack_dim + 1 :])
@@ -359,7 +362,7 @@ class LazyStackedTensorDict(TensorDictBase):
                 if all(shape == shapes[0] for shape in shapes):
                     raise
                 raise RuntimeError(
-                    f'lazy stack: key "{key}": expected tensors of one shape, found {shapes}; '
+                    f'lazy stack: key "{key}": expected tensors of the same shape, found {shapes}; '
                     "read them with get(key, as_list=True)"
                 ) from error
         is_nodes = kinds <= {NODE, TENSORCLASS}
@@ -371,8 +374,8 @@ class LazyStackedTensorDict(TensorDictBase):
         if kind == VALUE and len(kinds) == 1:
             return entries[0]
         raise RuntimeError(
-            f'lazy stack: key "{key}": expected entries of one kind and number of batch '
-            f"dimensions, found {sorted({type(entry).__name__ for entry in entries})}"
+            f'lazy stack: key "{key}": expected entries of the same kind, with the same number of '
+            f"batch dimensions, found {sorted({type(entry).__name__ for entry in entries})}"
         )
 
     def _entries(self) -> dict[str, Any]:
@@ -402,7 +405,7 @@ class LazyStackedTensorDict(TensorDictBase):
             node._put_locked(key, part)
 
     def _parts(self, entry: Any) -> Any:
-        """The parts of the entry, one for each member."""
+        """Splits an entry into one part for each member."""
         if class_kind(type(entry)) == VALUE:
             inner = node_of(self.tensordicts[0])._batch_size
             count = len(self.tensordicts)
@@ -679,9 +682,9 @@ class LazyStackedTensorDict(TensorDictBase):
             This stack.
 
         Raises:
-            KeyError: If a member lacks `old_key`, or `safe` and `new_key` is another key that a
-                member has; if `new_key` leads through a tensor or a plain value in a member. No
-                member has changed then.
+            KeyError: If a member lacks `old_key`; if `safe` is true and a member has `new_key`,
+                which is not `old_key`; if `new_key` leads through a tensor or a plain value in a
+                member. In these cases, no member changes.
             RuntimeError: If this stack or a member is locked.
             TypeError: If `new_key` is neither a str nor a tuple.
 
@@ -692,7 +695,7 @@ class LazyStackedTensorDict(TensorDictBase):
         """
         if not isinstance(new_key, (str, tuple)) or old_key not in self:
             return super().rename_key_(old_key, new_key, safe)
-        # The same TensorDict may be several members, as in stack[[0, 0]].
+        # One TensorDict may be a member several times, as in stack[[0, 0]].
         nodes = list({id(node): node for node in self._nodes()}.values())
         check_unlocked(self)
         for node in nodes:  # before the first one changes
@@ -705,12 +708,12 @@ class LazyStackedTensorDict(TensorDictBase):
     def _refuse_exclusive_keys(self, what: str) -> None:
         keys = set(self._key_list())
         if any(set(node._key_list()) != keys for node in self._nodes()):
-            raise RuntimeError(f"{what}: expected the same keys in all members, found others")
+            raise RuntimeError(f"{what}: expected the same keys in all members, found other keys")
 
     def flatten_keys(
         self, separator: str = ".", inplace: bool = False, is_leaf: Any = None
     ) -> Self:
-        """Returns a stack of the members without nodes.
+        """Returns a stack whose members are flattened: ``"b", "c"`` becomes ``"b.c"``.
 
         Args:
             separator: The string between the keys of a path.
@@ -718,7 +721,8 @@ class LazyStackedTensorDict(TensorDictBase):
             is_leaf: Called with a node's class; returns whether the node is kept.
 
         Raises:
-            RuntimeError: If the members' own keys differ, or `inplace` and a member is locked.
+            RuntimeError: If the members have different top-level keys, or `inplace` is true and a
+                member is locked.
             KeyError: If two entries would have the same key.
 
         Example:
@@ -730,14 +734,15 @@ class LazyStackedTensorDict(TensorDictBase):
         return self._rekeyed("flatten_keys", inplace, separator, is_leaf=is_leaf)
 
     def unflatten_keys(self, separator: str = ".", inplace: bool = False) -> Self:
-        """Returns a stack of the members with nodes.
+        """Returns a stack whose members are nested: ``"b.c"`` becomes ``"b", "c"``.
 
         Args:
             separator: The string between the keys of a path.
             inplace: Change the members of this stack instead.
 
         Raises:
-            RuntimeError: If the members' own keys differ, or `inplace` and a member is locked.
+            RuntimeError: If the members have different top-level keys, or `inplace` is true and a
+                member is locked.
             KeyError: If two entries would have the same key, or a path would lead through a tensor
                 or a plain value.
 
@@ -750,7 +755,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return self._rekeyed("unflatten_keys", inplace, separator)
 
     def _rekeyed(self, method: str, inplace: bool, separator: str, **options: Any) -> Self:
-        """Calls `method` of every member; members of stacks in stacks may have different keys."""
+        """Calls `method` on every member, also if members of nested stacks have different keys."""
 
         def change(node: Any) -> Any:
             if isinstance(node, LazyStackedTensorDict):
@@ -795,14 +800,14 @@ class LazyStackedTensorDict(TensorDictBase):
             condition: A bool tensor of the first batch dimensions.
             other: A TensorDict, a number, or a tensor that expands to the batch size.
             out: A TensorDict to write the result into.
-            pad: Value used, in their dtype, for tensors that one of the two lacks.
+            pad: Value, converted to their dtype, for tensors that the stack or `other` lacks.
             update_batch_size: Accepted; `out` keeps its batch size.
 
         Returns:
             A stack of the results; `out` if it is given.
 
         Raises:
-            KeyError: If one lacks an entry and no `pad` is given.
+            KeyError: If the stack or `other` lacks an entry and no `pad` is given.
             RuntimeError: If the condition does not broadcast to the first batch dimensions.
 
         Example:
@@ -829,7 +834,7 @@ class LazyStackedTensorDict(TensorDictBase):
     def _run(
         self, plan: Any, others: Any, above: Any, batch_size: Any, device: Any, names: Any
     ) -> Any:
-        """`apply` to each member and the corresponding parts of the others.
+        """Runs `plan` on each member, with the parts of `others` that correspond to this member.
 
         A new batch size refers to the stacked tensors.
         """
@@ -939,7 +944,7 @@ class LazyStackedTensorDict(TensorDictBase):
         _lazy_rows.assign(self, key, value)
 
     def unbind(self, dim: int) -> tuple[Self, ...]:
-        """Returns the members along the stack dimension; otherwise a stack for each position.
+        """Returns the members for the stack dimension, else a stack per position of `dim`.
 
         Args:
             dim: The batch dimension; a negative one counts from the end.
@@ -1055,7 +1060,7 @@ class LazyStackedTensorDict(TensorDictBase):
             TensorDict if a merged dimension has length 0.
 
         Raises:
-            ValueError: If `end_dim` is before `start_dim`, or `inplace`.
+            ValueError: If `end_dim` is before `start_dim`, or `inplace` is true.
             IndexError: If a dimension does not exist.
 
         Example:
@@ -1080,9 +1085,9 @@ class LazyStackedTensorDict(TensorDictBase):
             A stack with more batch dimensions; a dense TensorDict if a new length is 0.
 
         Raises:
-            RuntimeError: If the lengths do not multiply to that of `dim`.
+            RuntimeError: If the product of the lengths is not the length of `dim`.
             IndexError: If `dim` does not exist.
-            ValueError: If `inplace`.
+            ValueError: If `inplace` is true.
 
         Example:
             >>> tenfold.lazy_stack([td] * 4).unflatten(0, [2, 2]).batch_size
@@ -1104,7 +1109,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Raises:
             ValueError: If the number of `repeats` is not the number of batch dimensions, or
-                `inplace`.
+                `inplace` is true.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
@@ -1123,7 +1128,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Raises:
             IndexError: If the shape of `mask` is not that of the first batch dimensions.
-            ValueError: If `inplace`.
+            ValueError: If `inplace` is true.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])

@@ -28,7 +28,7 @@ def test_cat_concatenates_rows():
 
 def test_different_shapes_are_stacked_only_lazily():
     rows = [row(0, 1), row(1, 2)]
-    with pytest.raises(RuntimeError, match='stack: key "a": expected tensors of one shape'):
+    with pytest.raises(RuntimeError, match='stack: key "a": expected tensors of the same shape'):
         torch.stack(rows)
     assert isinstance(tenfold.maybe_dense_stack(rows), LazyStackedTensorDict)
 
@@ -38,7 +38,7 @@ def test_a_lazy_stack_keeps_its_members():
     stack = tenfold.lazy_stack(rows)
     assert stack[1] is rows[1]
     assert stack["n", "b"].tolist() == [0, 1]
-    with pytest.raises(RuntimeError, match='key "a": expected tensors of one shape'):
+    with pytest.raises(RuntimeError, match='key "a": expected tensors of the same shape'):
         stack["a"]
     assert [len(part) for part in stack.get("a", as_list=True)] == [1, 2]
     stack["new"] = torch.tensor([5, 6])

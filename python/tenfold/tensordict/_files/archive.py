@@ -48,12 +48,12 @@ def is_memmap_archive(path: PathLike) -> bool:
 
 @set_module("tenfold")
 def refresh_archive_checksums(path: PathLike, *, progress: Progress = None) -> Path:
-    """Recomputes the CRC-32s of the stored entries of an archive that was changed in place.
+    """Recomputes the CRC-32s of uncompressed entries after in-place changes.
 
-    tenfold updates them itself, on ``flush()`` and when a tree opened with mode ``"r+"`` and all
-    its tensors are released. Call this function after tensordict has written to the archive, or if
-    a program crashed before tenfold did so. If the comment of the archive contains the checksum of
-    its structure, that is recomputed, too.
+    tenfold updates the CRC-32s itself, on ``flush()`` and when a tree opened with mode ``"r+"``
+    and all its tensors are released. Call this function after tensordict has written to the
+    archive, or if a program crashed before tenfold had updated the CRC-32s. If the zip comment of
+    the archive contains a checksum of the archive's structure, this checksum is recomputed, too.
 
     Args:
         path: The archive, which is changed in place.
@@ -65,7 +65,7 @@ def refresh_archive_checksums(path: PathLike, *, progress: Progress = None) -> P
     Raises:
         FileNotFoundError: If `path` does not exist.
         ValueError: If `path` is not an archive.
-        CorruptFileError: If the directory of the archive is damaged.
+        CorruptFileError: If the central directory of the archive is damaged.
         OSError: If the archive cannot be written.
 
     Example:
@@ -89,15 +89,15 @@ def pack_memmap(
     compresslevel: int | None = None,
     progress: Progress = None,
 ) -> Path:
-    """Packs the folder of a memory-mapped tree into one archive, with unchanged files.
+    """Packs the files of a memory-mapped folder into one archive.
 
     Args:
         prefix: The folder.
         archive_path: The archive, outside the folder; an existing one is replaced atomically.
-        compression: None or ``"stored"``: tensors are mapped in place when they are loaded.
-            ``"deflate"`` (or zipfile's constant): tensors that become smaller are deflated, and
-            inflated on access.
-        compresslevel: 1 (fastest) to 12; None: 6. Ignored without deflate.
+        compression: None or ``"stored"``: tensors are not compressed, so that they can be mapped
+            from the archive. ``"deflate"`` (or ``zipfile.ZIP_DEFLATED``): tensors that become
+            smaller are compressed, and decompressed on access.
+        compresslevel: 1 (fastest) to 12; None: 6. Ignored unless the compression is deflate.
         progress: As for `tenfold.save`.
 
     Returns:
@@ -106,12 +106,12 @@ def pack_memmap(
     Raises:
         FileNotFoundError: If the folder does not exist.
         ValueError: If the folder has no ``meta.json``, if the archive would be inside it, if the
-            compression is unknown, or if its level is out of range.
-        TypeError: If the level is not an int.
+            compression is unknown, or if `compresslevel` is out of range.
+        TypeError: If `compresslevel` is not an int.
         UnsupportedError: If the compression is bzip2 or lzma, or the folder is a growing data set
             (it has a file `%commit`), contains symbolic links or special files, or is nested deeper
             than 512 folders.
-        CorruptFileError: If the `%commit` is damaged.
+        CorruptFileError: If the file `%commit` is damaged.
 
     Example:
         >>> tenfold.pack_memmap("run/ckpt", "run/ckpt.tdz")
@@ -130,7 +130,7 @@ def unpack_memmap(archive_path: PathLike, prefix: PathLike, *, progress: Progres
     """Unpacks an archive into a folder, atomically.
 
     Args:
-        archive_path: The archive; every CRC-32 is compared.
+        archive_path: The archive; the CRC-32 of every entry is verified.
         prefix: The folder. An existing memory-mapped tree, or an empty folder, is replaced.
         progress: As for `tenfold.save`.
 
@@ -141,7 +141,7 @@ def unpack_memmap(archive_path: PathLike, prefix: PathLike, *, progress: Progres
         FileNotFoundError: If `archive_path` does not exist.
         ValueError: If `archive_path` is not an archive, or the folder contains files that its
             metadata does not name.
-        CorruptFileError: If a CRC-32 is wrong, or the archive is damaged otherwise.
+        CorruptFileError: If a CRC-32 does not match, or the archive is otherwise damaged.
 
     Example:
         >>> tenfold.unpack_memmap("run/ckpt.tdz", "run/ckpt")
@@ -156,7 +156,7 @@ def unpack_memmap(archive_path: PathLike, prefix: PathLike, *, progress: Progres
 
 
 def deflate_level(compression: str | int | None, level: int | None = None) -> int:
-    """Converts a compression of tensordict's or zipfile's API to the engine's level; 0: stored."""
+    """Converts a name or zipfile constant to the engine's deflate level; 0: no compression."""
     name = compression.lower() if isinstance(compression, str) else compression
     if name in (None, "stored", 0):
         return 0
@@ -171,16 +171,16 @@ def deflate_level(compression: str | int | None, level: int | None = None) -> in
 
 
 def open_archive(path: str, mode: str) -> tuple[Any, Opened]:
-    """The engine's root node, and the state that its nodes share."""
+    """Opens an archive: returns the engine's root node, and the state that its nodes share."""
     if not path.endswith(SUFFIX):
         _require_archive(path)
     return _core.open(path, mode, FORMAT), Opened(path, mode, FORMAT)
 
 
 def is_wanted(prefix: Any, archive: bool | None, compression: str | None) -> bool:
-    """Returns whether to write an archive, by `archive=` or else the suffix.
+    """Returns `archive`, or if it is None, whether `prefix` ends with `.tdz`.
 
-    Raises ValueError for a compression without an archive, and for an archive without a prefix.
+    Raises ValueError if a compression is given for a folder, or an archive has no prefix.
     """
     wanted = archive
     if wanted is None:
@@ -198,7 +198,7 @@ def is_wanted(prefix: Any, archive: bool | None, compression: str | None) -> boo
 
 
 def save_deflated(tree: Any, prefix: Any, level: int, *, durable: bool, num_threads: int) -> Any:
-    """Saves an archive in which tensors that become smaller are deflated, and opens it."""
+    """Saves an archive, with tensors deflated if they become smaller, and opens the archive."""
     path = os.path.abspath(os.fsdecode(prefix))
     _core.write_memmap_archive(
         _core.tree(tree, path),

@@ -70,7 +70,7 @@ def is_consolidated(td: Any) -> bool:
 
 
 def warn_written_elsewhere(filename: Any, has_file: bool) -> None:
-    """Warns, as tensordict does, that a file is not written."""
+    """Warns, as tensordict does, that `consolidate` does not write the file."""
     reason = (
         "only the file it was consolidated into is rewritten"
         if has_file
@@ -94,7 +94,7 @@ Options = namedtuple(
 #: Location of a tensor in the block. In a pickle, a tuple of these fields replaces the tensor.
 Place = namedtuple("Place", "dtype shape start stop")
 
-#: The same for a jagged tensor, by component; `lengths` may be None.
+#: Locations of the components of a jagged tensor; `lengths` may be None.
 JaggedPlace = namedtuple("JaggedPlace", "values lengths offsets ragged_idx")
 
 
@@ -102,10 +102,10 @@ class Block:
     """The block of a consolidated tree.
 
     Attributes:
-        storage: uint8 of one dimension, with all tensors.
-        file: Path and identity of the file that it is mapped from; None in memory.
-        entries: All tensors and values, to detect replacements.
-        shape: Batch sizes and names that all nodes had when the file was written; None in memory.
+        storage: 1-d uint8 tensor that contains the bytes of all tensors.
+        file: Path and identity of the file that `storage` is mapped from; None without a file.
+        entries: All tensors and values, to detect that one was replaced.
+        shape: Batch sizes and names of all nodes when the file was written; None without a file.
     """
 
     __slots__ = ("entries", "file", "shape", "storage")
@@ -124,7 +124,7 @@ class Block:
 
 
 def entries_of(tree: Any) -> Iterator[Any]:
-    """Every tensor, and for every value the Python object or list of objects, in order."""
+    """Yields in order every tensor, and the data of every entry that is not a tensor."""
     members = getattr(tree, "tensordicts", None)
     entries = tree._entries().values() if members is None else members
     for entry in entries:
@@ -150,7 +150,7 @@ def shape_of(tree: Any) -> list[Any]:
 
 
 def file_id(path: str) -> tuple[int, int, int] | None:
-    """An identity by which a later call detects another file at the path; None without a file."""
+    """The file's identity, to detect later that it was replaced; None if there is no file."""
     try:
         found = os.stat(path)
     except OSError:
@@ -190,8 +190,8 @@ def must_pin(
 def again(tree: Any, filename: Any, device: Any, share_memory: bool) -> Any:
     """Implements `consolidate` for a tree that is consolidated already; returns `tree`.
 
-    Replaces the file only if the tree is mapped from `filename`, and its batch sizes or names are
-    not those in the file.
+    Replaces the file only if the tree is mapped from `filename`, and its batch sizes or names have
+    changed since the file was written.
     """
     state = getattr(tree, "_consolidated", None)
     if filename is not None:
@@ -222,7 +222,7 @@ def again(tree: Any, filename: Any, device: Any, share_memory: bool) -> Any:
 
 
 def _write_again(tree: Any, path: str) -> None:
-    """Replaces the tree's file by one with its current batch sizes and names, and maps that."""
+    """Rewrites the tree's file with the current batch sizes and names; maps the new file."""
     torch = need_torch("consolidate")
     _core.consolidate(_core.tree(tree, path), path, 0, bool(tree._locked))
     _, places, size = planned(tree)
@@ -232,13 +232,14 @@ def _write_again(tree: Any, path: str) -> None:
     tree._consolidated = Block(storage, tree, (path, file_id(path)))
 
 
-# --- any other tree -------------------------------------------------------------------------------
+# --- a tree that is not consolidated --------------------------------------------------------------
 
 
 def planned(tree: Any) -> tuple[list[Any], list[Any], int]:
     """The tensors of a tree in order, their positions, and the size of the block in bytes.
 
-    A jagged tensor has one position, a JaggedPlace, but counts as two or three tensors.
+    A jagged tensor has one position, a JaggedPlace, but its two or three components are in the
+    list of tensors.
     """
     check(tree, ())
     tensors: list[Any] = []
@@ -287,7 +288,7 @@ def check(tree: Any, path: tuple[str, ...]) -> None:
             if entry.layout is not torch.jagged:
                 raise NotImplementedError(
                     f"consolidate: key {where!r}: expected dense or jagged tensors, found a "
-                    f"nested one of layout {entry.layout}"
+                    f"nested tensor of layout {entry.layout}"
                 )
 
 
@@ -324,7 +325,7 @@ def _consolidate(tree: Any, options: Options) -> Any:
     early = options.return_early and options.num_threads > 1
     if early and (options.use_buffer or options.non_blocking):
         raise NotImplementedError(
-            "consolidate: return_early does not support use_buffer and non_blocking"
+            "consolidate: return_early does not support use_buffer or non_blocking"
         )
     if not early:
         return _consolidated(torch, tree, device, options)
@@ -365,9 +366,10 @@ def _consolidated(torch: Any, tree: Any, device: Any, options: Options) -> Any:
 
 
 def _set_device(made: Any, device: Any, options: Options) -> None:
-    """Sets the device of the result: the CPU with a file, otherwise that of the options, if any.
+    """Sets the device of the result: the CPU if a file was written, otherwise `device`, if given.
 
-    A device of None remains None, unless a new tree is made with a file.
+    A tree without a device stays without one, except for a new tree (not `inplace`) if a file was
+    written: its device is the CPU.
     """
     was = None if made._device is None else str(made._device)
     if options.filename is not None:
@@ -378,7 +380,7 @@ def _set_device(made: Any, device: Any, options: Options) -> None:
 
 
 def mapped(torch: Any, path: str, size: int) -> Any:
-    """A shared mapping of the tensor bytes of a file."""
+    """Maps the first `size` bytes of a file, which contain the tensors, as shared memory."""
     if size == 0:
         return torch.empty(0, dtype=torch.uint8)
     return torch.from_file(path, shared=True, size=size, dtype=torch.uint8)
@@ -430,7 +432,10 @@ def _zero_gaps(storage: Any, places: list[Place], size: int) -> None:
 
 
 def _parts(pairs: list[Any], size: int, num_threads: int) -> list[list[Any]]:
-    """Splits pairs, in order, into parts of one pair or at most 1/num_threads of the block."""
+    """Splits pairs into consecutive parts of at most 1/num_threads of the block.
+
+    A larger pair is a part of its own.
+    """
     if num_threads < 2:
         return [pairs]
     parts: list[list[Any]] = [[]]
@@ -478,7 +483,7 @@ def rebuilt(skeleton: Any, storage: Any, locked: bool) -> Any:
 
 
 def moved(tree: Any, device: Any, non_blocking: bool) -> Any:
-    """The tree on another device, to which it is copied as one block."""
+    """Copies the tree to another device, as one block."""
     torch = need_torch("to")
     _, places, _ = planned(tree)
     storage = tree._consolidated.storage.to(device, non_blocking=non_blocking)

@@ -29,7 +29,7 @@ MAX_MAPPED_LEAVES = 4096
 
 
 class MemmapFolder(Opened):
-    """An opened folder; its tensors are MemoryMappedTensors or, with numpy, arrays."""
+    """An opened folder; its tensors are MemoryMappedTensors (numpy framework: arrays)."""
 
     __slots__ = ()
 
@@ -40,7 +40,7 @@ class MemmapFolder(Opened):
 
 
 def mapped_class() -> Any:
-    """MemoryMappedTensor; None if calls return numpy arrays (over the mapping)."""
+    """The class MemoryMappedTensor, or None if the framework is numpy."""
     if arrays.torch_or_none() is None:
         return None
     from tenfold.tensordict._files.mapped_tensor import MemoryMappedTensor
@@ -69,7 +69,7 @@ def is_stack(node: Any) -> bool:
 
 
 def held(node: Any) -> dict[str, Any]:
-    """The entries that Python has loaded; for a stack, its members under "0", "1", ..."""
+    """The loaded entries of a node; loads a stack's members, under "0", "1", ..."""
     if is_stack(node):
         return {str(number): member for number, member in enumerate(node.tensordicts)}
     items: dict[str, Any] = node._items
@@ -77,7 +77,7 @@ def held(node: Any) -> dict[str, Any]:
 
 
 def nodes_of(tree: Any) -> Iterator[Any]:
-    """The node of a tree and its descendants, as far as Python has loaded them."""
+    """Yields the node of a tree and its loaded descendants; loads the members of stacks."""
     node = node_of(tree)
     yield node
     for entry in held(node).values():
@@ -86,7 +86,7 @@ def nodes_of(tree: Any) -> Iterator[Any]:
 
 
 def lock(tree: Any) -> None:
-    """Marks a tree as mapped; nodes that are loaded later are locked by their parents."""
+    """Locks a tree and marks it as memory-mapped; parents lock nodes that are loaded later."""
     for node in nodes_of(tree):
         locking.mark(node)
 
@@ -106,7 +106,7 @@ def disk_of(node: Any) -> Any:
 
 
 def folder_of(node: Any) -> str | None:
-    """The folder of a node's own tensors; None if it has no folder."""
+    """The folder of a node's own tensors; None if the node is not mapped from a folder."""
     disk = disk_of(node)
     if disk is None or not isinstance(disk.opened, MemmapFolder):
         return None
@@ -144,11 +144,13 @@ def adopt(
 ) -> None:
     """Attaches `native`, a node of the engine, to an existing Python node.
 
-    The Python node then has the keys of `native`. Loaded nodes below it remain the same objects if
-    `native` has a node of that key, and both are lazy stacks or neither is. If that does not hold
-    for every member of a lazy stack, all its members are read again. If `kept` is given (id of a
-    node -> key -> tensor), the node was just written: the tensors in `kept` and values that are not
-    tensors remain. Other entries are read from the folder on access.
+    The Python node then has the keys of `native`. A loaded child node remains the same object if
+    `native` has a node under the same key, and both are lazy stacks or neither is. If a member of a
+    lazy stack cannot remain, or the number of members differs, all members are read again.
+
+    `kept` (id of a node -> key -> tensor) is given if the node was just written. In this case, the
+    tensors in `kept`, and entries that are not tensors, also remain. All other entries are read
+    from the folder on access.
     """
     node = node_of(tree)
     stay = {} if kept is None else kept.get(id(node), {})
@@ -180,16 +182,17 @@ def adopt(
 
 
 def fits(tree: Any, native: Any) -> bool:
-    """True if both, a Python node and a node of the engine, are lazy stacks, or neither is."""
+    """True if a Python node and a node of the engine are both lazy stacks, or neither is."""
     return bool(is_stack(node_of(tree)) == (native.info()[0] == "lazy_stack"))
 
 
 def map_now(tree: Any, budget: int = MAX_MAPPED_LEAVES) -> int:
     """Maps tensors node by node, until at least `budget` tensors are mapped.
 
-    All tensors of a node are mapped at once, even if they are more than `budget`. Mapped tensors
-    remain usable if the folder is replaced or removed, as a temporary one is. An entry that cannot
-    be read is skipped; it raises an error on access.
+    All tensors of a node are mapped at once, even if they are more than `budget`. If one of them
+    cannot be read, only the first `budget` entries of the node are mapped; an entry that cannot be
+    read is skipped, and raises an error on access. Mapped tensors remain usable if the folder is
+    replaced or removed, as a temporary folder is.
 
     Returns:
         The unused budget; 0 or less if all of it was used.
@@ -242,7 +245,7 @@ def reopened(
 
 
 def check_pickle(allow_pickle: Any) -> None:
-    """Raises UnsupportedError for True, and TypeError for a value that is no bool and not None."""
+    """Raises UnsupportedError for True, and TypeError unless the value is a bool or None."""
     if allow_pickle is None or allow_pickle is False:
         return
     if allow_pickle is True:

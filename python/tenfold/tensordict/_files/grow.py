@@ -1,4 +1,4 @@
-"""Adds tensors to a memory-mapped tree, and rows to a saved one."""
+"""Adds tensors to a memory-mapped tree, and rows to a saved folder."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def make_from_storage(
     torch = arrays.need_torch("make_memmap_from_storage")
     if dtype is None:
         dtype = torch.get_default_dtype()
-    # Raises an error if the storage does not fit, so it comes before changes on disk.
+    # This comes before any change on disk, because it raises an error if the storage does not fit.
     made = folders.mapped_class().from_storage(storage, shape=shape, dtype=dtype)
     node, name = _place(tree, key, shape, robust_key)
     folder = folders.folder_of(node)
@@ -82,8 +82,8 @@ def make_from_storage(
 
 
 def _place(tree: Any, key: Any, shape: Any, robust_key: Any) -> tuple[Any, str]:
-    """The node of the new entry, created if it is missing, and the key in it."""
-    # Trees of archives and opened files are mapped, too, but no file can be added to them.
+    """The node for a new entry, created if it is missing, and the entry's key in this node."""
+    # is_memmap() is true for trees over archives and opened files, too, but these cannot grow.
     if not tree.is_memmap() or not (folders.is_stack(tree) or folders.is_marked(node_of(tree))):
         raise RuntimeError(
             "Can only make a memmap tensor within a memory-mapped tensordict: expected the result "
@@ -120,7 +120,7 @@ def _place(tree: Any, key: Any, shape: Any, robust_key: Any) -> tuple[Any, str]:
 def _check_shape(key: str, shape: Any, batch_size: tuple[int, ...]) -> None:
     """Raises RuntimeError if a shape does not begin with the batch size.
 
-    The number of components of a nested tensor is compared with the first length only.
+    For a nested tensor, only the number of components is compared, with the first batch length.
     """
     torch = arrays.import_torch()
     if isinstance(shape, torch.Tensor) and shape.ndim == 2:
@@ -187,7 +187,7 @@ def _refresh(node: Any) -> None:
         native, _ = native.get(key, opened.mode, opened.tied)
     disk.node = native
     if disk.whole:
-        # A key that is not in the dict would be treated as missing.
+        # `whole` means that `_items` has all keys: a key that is not in it is treated as missing.
         for key in list(native.keys()):
             node._items.setdefault(key, ON_DISK)
     opened.identity = identity_of(opened.path)
@@ -197,16 +197,16 @@ def _refresh(node: Any) -> None:
 def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = None) -> None:
     """Adds rows at the end of every tensor of a saved folder.
 
-    Values and unbatched tensors, which all rows share, do not change. The folder's checksums are
-    removed first. Then files grow, and each meta.json is replaced, that of the root last. So
-    concurrent readers see only rows that are written, but during the call nodes below may have more
-    rows than the root. Open trees keep their length until they are refreshed. One call may append
-    at a time.
+    Non-tensor values and unbatched tensors, which all rows share, do not change. The checksums of
+    the folder are removed first. Then the files grow, and each meta.json is replaced, the root's
+    last. So concurrent readers see only rows that are completely written, but during the call,
+    nodes below the root may have more rows than the root. Open trees keep their length until they
+    are refreshed (`memmap_refresh_`). Only one call may append to a folder at a time.
 
     Args:
         prefix: The folder.
-        rows: A TensorDict of the same keys, dtypes and shapes, except the length of the first
-            dimension.
+        rows: A TensorDict with the keys, dtypes and shapes of the saved tree; only the length of
+            the first dimension may differ.
         allow_pickle: Must be None or False: nothing is ever unpickled.
 
     Raises:
@@ -214,7 +214,8 @@ def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = No
             node is a stack, or `prefix` is a file; nothing has been written.
         UnsupportedError: If the folder is a growing data set (it has a file `%commit`) or a data
             set with strings or ragged rows, an entry has the key "shape", "device" or "_type",
-            which tensordict's metadata uses itself, or `allow_pickle` is true.
+            which tensordict's metadata reserves, or `allow_pickle` is true.
+        TypeError: If `allow_pickle` is neither a bool nor None.
         FileNotFoundError: If there is no saved tree at `prefix`.
         CorruptFileError: If a file of the saved tree is damaged or too short.
         OSError: If another call is appending, or a file has hard links outside of this tree, as in
@@ -236,9 +237,9 @@ def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = No
 def write_value(node: Any, key: str, entry: Any) -> bool:
     """Replaces a NonTensorData or NonTensorStack on disk.
 
-    Returns false if the tree has no folder, or is not a shared mapping. Raises UnsupportedError,
-    before anything changes, if the value is not JSON, or if its types of keys or its tuples are not
-    those that `%notes.json` records.
+    Returns False if the tree is not mapped from a folder with mode "r+". Raises UnsupportedError,
+    before anything changes, if JSON cannot store the value, or if its tuples or the types of its
+    dict keys differ from those that `%notes.json` records.
     """
     folder = folders.folder_of(node)
     if folder is None or folders.prefix_of(node) is None:

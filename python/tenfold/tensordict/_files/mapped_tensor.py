@@ -53,8 +53,8 @@ class AnonymousFile:
 
     def __reduce__(self) -> NoReturn:
         raise RuntimeError(
-            "memory that processes share cannot be pickled: expected multiprocessing to send it, "
-            "or a tensor of a file; pass filename= or prefix="
+            "shared memory cannot be pickled: expected multiprocessing to send the tensor, or a "
+            "tensor over a named file; pass filename= or prefix="
         )
 
 
@@ -77,7 +77,7 @@ def received(descriptor: Any) -> AnonymousFile:
     return made
 
 
-# Only multiprocessing's pickler uses this. It can send a descriptor.
+# Only multiprocessing's pickler uses this function, because it can send file descriptors.
 reduction.register(AnonymousFile, _reduced)
 
 
@@ -93,7 +93,7 @@ def map_file(
 ) -> tuple[Any, Any]:
     """Maps a part of a file. Returns a plain tensor and its MappedFile.
 
-    Without elements, no file is opened, and none needs to exist.
+    If the shape has no elements, no file is opened, and the file need not exist.
     """
     if not torch.Size(shape).numel():
         plain = torch.empty(torch.Size(shape), dtype=dtype)
@@ -104,7 +104,7 @@ def map_file(
 
 
 def _lengths_of(shape: Any) -> tuple[int, ...]:
-    """The shape in the file: one dimension for the elements of a nested tensor."""
+    """The shape in the file; the elements of a nested tensor are stored in one dimension."""
     if isinstance(shape, torch.Tensor):
         return (nested_numel(shape),)
     if any(length < 0 for length in shape):
@@ -113,7 +113,7 @@ def _lengths_of(shape: Any) -> tuple[int, ...]:
 
 
 def reserve(filename: PathLike, size_bytes: int, existsok: bool) -> None:
-    """Creates a file of that size, or extends a shorter one; does not create an empty file."""
+    """Creates a file of `size_bytes`, or extends a shorter file. Creates none for 0 bytes."""
     path = os.path.abspath(filename)
     if os.path.islink(path):
         raise RuntimeError(
@@ -139,7 +139,7 @@ def _exists(path: str) -> RuntimeError:
 
 
 def is_view(whole: torch.Tensor, part: torch.Tensor, index: Any) -> bool:
-    """True if `part`, the result of `index`, shares the bytes of `whole`."""
+    """True if `part`, the result of `whole[index]`, shares the bytes of `whole`."""
     kind = type(index)
     if kind is int or kind is slice or index is None or index is Ellipsis:
         return True
@@ -180,15 +180,16 @@ class MemoryMappedTensor(torch.Tensor):
     Without a file name, `from_tensor`, `empty`, `zeros`, `ones`, `full` and the ``_like`` forms use
     memory that processes share. Indexing that returns a view (except of a tensor that the
     constructor or `from_storage` created without a file), `unbind`, `split`, `chunk` and `detach`
-    return MemoryMappedTensors over the same bytes. In-place operations return the tensor itself,
-    and all others plain tensors, at no extra cost.
+    return MemoryMappedTensors over the same bytes. In-place operations return the tensor itself.
+    All other operations return plain tensors, without extra cost.
 
     The tensor pickles as the file's path, so that no data is sent to another process. A tensor
     in memory that processes share can be sent by `multiprocessing` only. A tensor that the
     constructor or `from_storage` created without a file pickles with its data.
 
-    Create one with `from_tensor`, `from_filename`, `from_storage`, `empty`, `zeros`, `ones`, `full`
-    or the ``_like`` forms of the last four. The constructor calls the first three.
+    Create a MemoryMappedTensor with `from_tensor`, `from_filename`, `from_storage`, `empty`,
+    `zeros`, `ones`, `full` or the ``_like`` forms of the last four. The constructor calls one of
+    the first three, except for a tensor without `filename`, which it wraps.
 
     Args:
         source: A tensor or what ``torch.as_tensor`` accepts, a storage, or the name of a file, a
@@ -202,9 +203,9 @@ class MemoryMappedTensor(torch.Tensor):
             tensor is wrapped without a copy or a file.
 
     Raises:
-        ValueError: If `device` is another device.
-        TypeError: If a file name as source comes with a `filename`, or without `dtype` or `shape`;
-            if a tensor as source comes with a `filename` and a `dtype`.
+        ValueError: If `device` is not the CPU.
+        TypeError: If `source` is a file name, and `filename` is given or `dtype` or `shape` is
+            missing; if `source` is a tensor, and both `filename` and `dtype` are given.
         RuntimeError, NotImplementedError, OSError, CorruptFileError: As for `from_tensor`,
             `from_storage` and `from_filename`.
 
@@ -268,13 +269,14 @@ class MemoryMappedTensor(torch.Tensor):
 
         Args:
             input: Any dense tensor, or a strided nested one.
-            filename: None: memory that processes share.
+            filename: The file; None: memory that processes share.
             existsok: Overwrite an existing file.
             copy_existing: Copy a tensor that is mapped from another file to `filename`.
             copy_data: If false, only create the file, filled with zeros, or keep the content of an
                 existing one.
-            shape: Another shape of as many elements; for a nested tensor an int64 tensor ``[n, k]``
-                of sizes. An `input` without dimensions is repeated.
+            shape: Shape of the result; if data is copied, with as many elements as `input`. For a
+                nested tensor, an int64 tensor ``[n, k]`` of sizes. An `input` without dimensions
+                is expanded to `shape`.
 
         Returns:
             MemoryMappedTensor: The copy; `input` itself, whatever `shape` is, if it is mapped from
@@ -804,7 +806,7 @@ def rebuilt(
     shape: Any,
     strides: Any,
 ) -> MemoryMappedTensor:
-    """Restores a pickled tensor; raises if the file was replaced."""
+    """Restores a pickled tensor; raises an error if the file was replaced."""
     kind = getattr(torch, dtype)
     if strides is not None:
         plain, file = map_file(path, offset, kind, shape, strides, mode, handler, identity)

@@ -72,7 +72,7 @@ def save(
         options.setdefault("format", archives.FORMAT)
         level = archives.deflate_level(compression)
         if level > 0 and options != {"format": archives.FORMAT}:
-            raise ValueError(f"options: expected none with a compression, found {options}")
+            raise ValueError(f"options: expected none with compression=, found {options}")
     _note_share_non_tensor(share_non_tensor)
 
     def run() -> Any:
@@ -130,13 +130,13 @@ def _note_share_non_tensor(share_non_tensor: bool) -> None:
         _noted_share_non_tensor = True
         warnings.warn(
             "share_non_tensor is ignored: values that are not tensors are stored in the files, and "
-            "other processes see changes of them after memmap_refresh_()",
+            "other processes see changed values after memmap_refresh_()",
             stacklevel=4,
         )
 
 
 def _run_early_or_now(run: Callable[[], Any], early: bool) -> Any:
-    """Returns the result of `run()`, or a future of it."""
+    """Returns the result of `run()`; if `early`, a future of this result."""
     if not early:
         return run()
     from concurrent.futures import ThreadPoolExecutor
@@ -204,10 +204,10 @@ def reduced(td: Any) -> Any:
 
 
 def is_written(td: Any, key: str, entry: Any) -> bool:
-    """Writes a value that is not a tensor to the folder of a mapped tree.
+    """Writes a value that is not a tensor to the folder of a mapped tree; returns True if written.
 
-    Returns false, and writes nothing, if the entry is a tensor or node, or if the tree is not
-    marked or not mapped from a folder in mode "r+".
+    Returns False, and writes nothing, if the entry is a tensor or node, or if the tree is not
+    marked as memory-mapped, or not mapped from a folder with mode "r+".
     """
     if not getattr(entry, "_is_non_tensor", False) or not folders.is_marked(td):
         return False
@@ -215,7 +215,7 @@ def is_written(td: Any, key: str, entry: Any) -> bool:
 
 
 def as_view(td: T, made: T, index: Any = ...) -> T:
-    """Marks `made`, a view of `td`, as `is_memmap` if `td` is marked and `index` allows it."""
+    """Marks `made`, a view of `td`, as memory-mapped if `td` is, and `index` allows it."""
     if td._locked and made is not td and folders.is_marked(td):
         parts = index if type(index) is tuple else (index,)
         if all(_begins_at_zero(part) for part in parts):
@@ -224,7 +224,7 @@ def as_view(td: T, made: T, index: Any = ...) -> T:
 
 
 def _begins_at_zero(part: Any) -> bool:
-    """True for indices whose views of mapped trees have `is_memmap` set in tensordict, too."""
+    """True for parts of an index for which tensordict, too, marks a view as memory-mapped."""
     if isinstance(part, slice):
         return part.start is None or part.start == 0
     if isinstance(part, bool):
@@ -233,9 +233,9 @@ def _begins_at_zero(part: Any) -> bool:
 
 
 def _flush_own(node: Any) -> None:
-    """Flushes the loaded tensors over named files, directly in a node.
+    """Flushes the loaded tensors of a node that are mapped from named files, but no nodes below.
 
-    The engine's node does not flush those that were mapped separately.
+    The engine's `flush` does not reach tensors that were mapped separately.
     """
     mapped = folders.mapped_class_if_imported()
     for value in folders.held(node).values():
@@ -299,7 +299,7 @@ def load(prefix: Any, device: Any, non_blocking: bool, out: Any, subpath: Any, m
     if out is not None:
         if device is not None and out.device is not None and str(device) != str(out.device):
             raise ValueError(
-                f"device: expected that of out, {out.device}, found {device}; pass one of them"
+                f"device: expected the device of out, {out.device}, found {device}; pass only one"
             )
         device = device if device is not None else out.device
 
@@ -334,7 +334,7 @@ def _move(tree: Any, device: Any, non_blocking: bool) -> None:
     for node in folders.nodes_of(tree):
         if not folders.is_stack(node):
             node._device = str(to)
-        # The tensors are no longer those of the folder: pickling stores them, not the path.
+        # The tensors are no longer mapped from the folder: pickles must store data, not the path.
         node._mark_changed()
 
 
@@ -355,7 +355,7 @@ def _use_meta(torch: Any, tree: Any) -> None:
 
 
 def _filled(out: Any, tree: Any) -> Any:
-    """Sets the entries of `tree` in `out`; entries that `tree` lacks are removed."""
+    """Sets the entries of `tree` in `out`; removes entries from `out` that `tree` lacks."""
     target, source = node_of(out), node_of(tree)
     if folders.is_stack(target):
         for mine, theirs in zip(target.tensordicts, source.tensordicts, strict=True):
@@ -379,7 +379,7 @@ def _other_kind(tree: Any, path: str, is_stack: bool) -> RuntimeError:
     found = "a lazy stack" if is_stack else "a dense tree"
     expected = type(node_of(tree)).__name__
     return RuntimeError(
-        f"{path}: root: another kind of tree: expected one for a {expected}, found {found}; "
+        f"{path}: root: wrong kind of tree: expected one for a {expected}, found {found}; "
         "TensorDict.load_memmap returns it"
     )
 

@@ -36,13 +36,13 @@ class _Targets:
     Attributes:
         kept: id of a node -> key -> tensor, for contiguous tensors that are shared mappings (r+) of
             their final file in the target, from its first byte on. The file may be longer.
-        there: Files of these tensors, and of tensors that are not loaded yet and have their final
-            file in the target. As paths within the target.
-        elsewhere: (dotted key path, file) of the first tensor found that is mapped from another
-            file, or from its final file in another way than those in `kept`. Not counted are
-            private mappings of the whole file, and mappings of a file that was replaced or deleted
-            since. None if there is none.
-        written: Final files of the other tensors, as paths within the target.
+        there: Paths within the target of the files of the tensors in `kept`, and of tensors that are
+            not loaded yet, but are stored in their final file.
+        elsewhere: (dotted key path, file) of the first tensor that is mapped from a file other than
+            its final file, or from its final file, but not as `kept` requires. Private mappings of
+            the whole final file, and mappings of a final file that was replaced or deleted later,
+            do not count. None if there is no such tensor.
+        written: Paths within the target of the final files of tensors whose file is not in `there`.
         sources: (dotted key path, file) of tensors that are mapped from files in the target, except
             those in `kept`, private mappings of their whole final file, and mappings of a file that
             was replaced or deleted since.
@@ -62,8 +62,8 @@ class _Targets:
 
         Args:
             entry: The tree: a node or an object of a tensorclass.
-            within: Its folder within the target: empty, or a path that ends with a slash.
-            keys: The keys from the root to it.
+            within: The tree's folder within the target: empty, or a path that ends with a slash.
+            keys: The keys from the root to `entry`.
             bare: True for a member of a stack whose class is stored once, for the whole stack.
         """
         node = node_of(entry)
@@ -130,7 +130,7 @@ class _Targets:
         self._add_elsewhere((*keys, key), file.path, file)
 
     def _add_elsewhere(self, keys: tuple[str, ...], path: str, file: Any = None) -> None:
-        """Records a tensor of another file, or of its final file in another way than in `kept`."""
+        """Records a tensor in `elsewhere` (if it is the first) and, if it applies, in `sources`."""
         if self.elsewhere is None:
             self.elsewhere = (".".join(keys), path)
         is_within = path.startswith(os.path.join(self.target, ""))
@@ -139,7 +139,7 @@ class _Targets:
 
 
 def _let_go_if_renamed(node: Any) -> None:
-    """Detaches a node from its engine node if they differ in batch size, names, device, ..."""
+    """Detaches a node from its engine node if their batch sizes, names, devices, ... differ."""
     disk = node._disk
     if disk is None or disk.changed or node._info() == disk.node.info():
         return
@@ -283,7 +283,7 @@ def _put_back(made: Any, tree: Any, kept: dict[int, dict[str, Any]]) -> None:
 
 
 def write_anonymous(tree: Any, options: Options) -> Any:
-    """Like `write`, but to memory that processes share: one unnamed file for all new tensors."""
+    """Like `write`, but to one unnamed file for all new tensors, which processes can share."""
     mapped = folders.mapped_class()
     if mapped is None:
         raise ImportError(

@@ -161,7 +161,7 @@ def _stacked_entries(torch: Any, key: str, entries: list[Any], dim: int) -> Any:
             shapes = {tuple(getattr(entry, "shape", ())) for entry in entries}
             if len(shapes) > 1 or isinstance(error, TypeError):
                 raise ShapesDiffer(
-                    f'stack: key "{key}": expected tensors of one shape, found '
+                    f'stack: key "{key}": expected tensors of the same shape, found '
                     f"{sorted(map(list, shapes))}"
                 ) from None
             raise
