@@ -68,8 +68,8 @@ const EntryFormat& format_of(const std::string& name, const FormatRules& rules) 
   return kFormats[0];
 }
 
-/// Returns `name` with '/', '%', ASCII control characters and a leading dot percent-encoded. Returns
-/// "entry-<hash>" if the result is empty or, with the longest suffix, too long for a path.
+/// Returns `name` with '/', '%', ASCII control characters and leading dots percent-encoded. If this
+/// is empty or, with the longest suffix, too long for a path, returns "entry-<hash>".
 std::string file_stem(const std::string& name, std::size_t longest_suffix) {
   std::string stem;
   for (const char c : name) {
@@ -243,8 +243,8 @@ VerifyReport verify_tensors(const Path& path, const CheckpointEntry& entry,
               {.num_threads = options.num_threads, .monitor = options.monitor, .filter = &filter});
 }
 
-/// Appends to `text` a line with the stat of `name` in `folder`. If `name` is a folder, also appends
-/// a line for each file and folder below it.
+/// Appends to `text` a line with the stat of `name` in `folder`. If `name` is a folder, appends a
+/// line for each file and folder below it, too.
 void add_stats(const os::Directory& folder, const std::string& name, std::string& text) {
   const auto info = folder.entry_info(name);
   if (!info) {

@@ -98,8 +98,8 @@ std::uint64_t hash_of_stats(const os::Directory& step_folder, const CheckpointIn
 void verify_entry(const os::Directory& folder, const Path& path, const CheckpointEntry& entry,
                   bool full, const VerifyOptions& options, Rank rank, VerifyReport& report);
 
-/// Opens an entry: reads a JSON entry, and opens other entries lazily. Throws Error(unsupported) for
-/// an unknown format.
+/// Opens an entry: reads a JSON entry, and opens other entries lazily. Throws Error(unsupported)
+/// for an unknown format.
 TensorDict::Item open_entry(const Path& step_path, const CheckpointEntry& entry);
 
 }  // namespace tenfold::checkpoint

@@ -1,5 +1,5 @@
-// Opens the folder of a step as a tree of its entries. This format cannot be written. The checkpoint
-// folders of other libraries' trainers are read in formats/bundle/.
+// Opens the folder of a step as a tree of its entries. This format cannot be written. The
+// checkpoint folders of other libraries' trainers are read in formats/bundle/.
 
 #include <array>
 #include <cstddef>
