@@ -49,8 +49,8 @@ std::vector<CheckpointEntry> write_rank_entries(const CheckpointManager& manager
                                                 const std::string& ranks_path, std::int64_t rank,
                                                 const TensorDict& state, Monitor* monitor);
 
-/// Writes one rank's boxes of the sharded entries. `parts`: a node for each entry, in planned
-/// order, whose tensors are the boxes. Returns a receipt for each entry.
+/// Writes one rank's boxes of the sharded entries. `parts`: a node for each sharded entry, in the
+/// order of `tickets`; the tensors of a node are the rank's boxes. Returns a receipt for each entry.
 std::vector<std::string> write_shards(const CheckpointManager& manager,
                                       const std::vector<std::string>& tickets,
                                       const TensorDict& parts, Monitor* monitor);
@@ -66,8 +66,8 @@ struct EntryDigest {
   std::string values;     ///< digest of the values that are not tensors
 };
 std::vector<EntryDigest> entry_digests(const TensorDict& state);
-/// Returns a digest of the bytes of all tensors of each entry. The entries must be nodes: the bytes
-/// of an entry that is a tensor are ignored.
+/// Returns the name of each entry and a digest of the bytes of its tensors. Only entries that are
+/// nodes are read: an entry that is itself a tensor gets the digest of no bytes.
 std::vector<std::pair<std::string, std::string>> tensor_digests(const TensorDict& state);
 
 }  // namespace tenfold::checkpoint

@@ -77,8 +77,8 @@ std::string marker_text(const std::string& id);
 /// Returns true if the file begins with marker_text(id).
 bool has_marker(const os::File& file, const std::string& id);
 
-/// Returns the name of the folder or safetensors file in which `rank` passes a tree of values to the
-/// coordinator.
+/// Returns the name of the folder or safetensors file in which `rank` passes a tree of values to
+/// the coordinator.
 std::string values_name(int rank, bool is_folder);
 
 /// Returns the boot ID of this host.

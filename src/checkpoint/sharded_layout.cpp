@@ -181,8 +181,8 @@ class FileLayout final : public ShardedLayout {
     return blank_header(plan.tensors, plan.plan.metadata, options_.checksums ? &boxes : nullptr);
   }
 
-  /// Plans the header: first the tensors of the outline at their planned positions, then the tensors
-  /// that only the published tree has.
+  /// Plans the header: first the tensors of the outline at their planned positions, then those
+  /// tensors that only the published tree has.
   safetensors::FilePlan plan_of(const PublishedTree& tree) const {
     safetensors::FilePlan file{safetensors::make_plan(tree.outline, true), {}};
     const OutlineNumbers numbers(tree.outline);
@@ -226,8 +226,8 @@ class FileLayout final : public ShardedLayout {
     return true;
   }
 
-  /// Copies the data to a new file with a larger header. Used if the header, which contains the JSON
-  /// values, exceeds the reserved space and insert_space() returned false.
+  /// Copies the data to a new file with a larger header. Used if the header, which contains the
+  /// JSON values, exceeds the reserved space and insert_space() returned false.
   void publish_copy(const std::string& header) {
     const std::uint64_t end = replacement_->file().size_bytes();
     const std::uint64_t data_bytes = end - reserved_bytes_;

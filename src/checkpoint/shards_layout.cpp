@@ -54,9 +54,9 @@ std::string shard_name(int rank, std::size_t number, std::size_t count) {
          "-of-" + numbered(count) + ".safetensors";
 }
 
-/// Returns true if a save with ShardLayout::shards or ShardLayout::torch, by tenfold or by torch,
-/// writes a file of that name. Other tools also write a `metadata.json`, so it counts only if it is
-/// a manifest, even if a damaged one or one of a newer version.
+/// Returns true if tenfold or torch writes a file named `name` in a save with ShardLayout::shards or
+/// ShardLayout::torch. Other tools also write a file `metadata.json`: returns true for this name
+/// only if the file is a manifest, which may be damaged or have a newer version.
 bool is_own_name(const os::Directory& folder, const std::string& name) {
   if (name == formats::kManifestName) {
     try {
@@ -73,7 +73,8 @@ bool is_own_name(const os::Directory& folder, const std::string& name) {
           name.ends_with(".safetensors"));
 }
 
-/// Lists, sorted, the entries of a folder that neither tenfold nor torch writes in such a save.
+/// Returns the sorted names of the files in a folder that neither tenfold nor torch writes in a save
+/// with ShardLayout::shards or ShardLayout::torch.
 std::vector<std::string> foreign_files(const os::Directory& folder) {
   std::vector<std::string> foreign = folder.list();
   std::erase_if(foreign, [&](const std::string& name) {
@@ -117,7 +118,7 @@ class ShardsLayout : public ShardedLayout {
   static constexpr std::size_t kNoFile = static_cast<std::size_t>(-1);
 
   virtual std::string layout_name() const = 0;
-  /// Writes everything but the ranks' bytes and the manifest.
+  /// Writes everything except the manifest and what the ranks have written.
   virtual void finish(const TensorDict& tree, const std::vector<std::vector<SummedBox>>& boxes) = 0;
 
   /// Returns true if the shard has bytes in a file.
@@ -125,7 +126,7 @@ class ShardsLayout : public ShardedLayout {
     return shards_[shard].is_written && numel_of(shards_[shard].shard.sizes) != 0;
   }
 
-  /// Creates the folder and the files, of `sizes` bytes each.
+  /// Creates the folder and the files. File i gets sizes[i] bytes.
   void make_files(const std::vector<std::uint64_t>& sizes, const std::string& id) {
     std::uint64_t total = 0;
     for (const std::uint64_t size : sizes) total += size;
@@ -148,7 +149,7 @@ class ShardsLayout : public ShardedLayout {
     file.close_written();
   }
 
-  /// Reopens a file that ranks have written, to add the rest.
+  /// Reopens a file that a rank has written, to write the bytes that the rank did not write.
   os::File reopen(std::size_t number) {
     return os::File::open_read_write_at(folder(), files_[number].path);
   }
@@ -185,7 +186,8 @@ class ShardsLayout : public ShardedLayout {
   }
 };
 
-/// One safetensors file per rank that has boxes; several if it has several boxes of one tensor.
+/// One safetensors file for each rank that has boxes. A rank that has n boxes of one tensor has n
+/// files, because a file contains at most one tensor of a name.
 class SafetensorsShards final : public ShardsLayout {
  public:
   SafetensorsShards(const Path& path, const TensorDict& outline, const ShardedWriteOptions& options,
