@@ -50,7 +50,7 @@ std::vector<CheckpointEntry> write_rank_entries(const CheckpointManager& manager
                                                 const TensorDict& state, Monitor* monitor);
 
 /// Writes one rank's boxes of the sharded entries. `parts`: a node for each sharded entry, in the
-/// order of `tickets`; the tensors of a node are the rank's boxes. Returns a receipt for each entry.
+/// order of `tickets`; its tensors are the rank's boxes. Returns a receipt for each entry.
 std::vector<std::string> write_shards(const CheckpointManager& manager,
                                       const std::vector<std::string>& tickets,
                                       const TensorDict& parts, Monitor* monitor);

@@ -29,7 +29,8 @@
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 
-// Folders of torch.distributed.checkpoint, with separate files for each rank.
+// ShardLayout::shards and ShardLayout::torch: folders as torch.distributed.checkpoint writes them,
+// with separate files for each rank.
 
 namespace tenfold::checkpoint {
 namespace {
@@ -54,8 +55,8 @@ std::string shard_name(int rank, std::size_t number, std::size_t count) {
          "-of-" + numbered(count) + ".safetensors";
 }
 
-/// Returns true if tenfold or torch writes a file named `name` in a save with ShardLayout::shards or
-/// ShardLayout::torch. Other tools also write a file `metadata.json`: returns true for this name
+/// Returns true if tenfold or torch writes a file named `name` in a save with ShardLayout::shards
+/// or ShardLayout::torch. Other tools also write a file `metadata.json`: returns true for this name
 /// only if the file is a manifest, which may be damaged or have a newer version.
 bool is_own_name(const os::Directory& folder, const std::string& name) {
   if (name == formats::kManifestName) {
@@ -73,8 +74,8 @@ bool is_own_name(const os::Directory& folder, const std::string& name) {
           name.ends_with(".safetensors"));
 }
 
-/// Returns the sorted names of the files in a folder that neither tenfold nor torch writes in a save
-/// with ShardLayout::shards or ShardLayout::torch.
+/// Returns the sorted names of the files in a folder that neither tenfold nor torch writes in a
+/// save with ShardLayout::shards or ShardLayout::torch.
 std::vector<std::string> foreign_files(const os::Directory& folder) {
   std::vector<std::string> foreign = folder.list();
   std::erase_if(foreign, [&](const std::string& name) {
@@ -375,8 +376,8 @@ class TorchShards final : public ShardsLayout {
     file.write_at(begin + item.size_bytes() - tail.size(), std::as_bytes(std::span(tail)));
   }
 
-  /// Adds the entries of a node as torch's flatten_state_dict() does: flattens dicts, and lists
-  /// that contain tensors or dicts.
+  /// Adds the entries of a node under joined keys, as torch's flatten_state_dict() does: flattens
+  /// dicts, and those lists that contain tensors or dicts.
   void add_node(dcp::Metadata& metadata, const TensorDict& node, std::vector<dcp::Key> path,
                 const std::string& name) {
     const NodeKind kind = node.kind();
@@ -399,7 +400,8 @@ class TorchShards final : public ShardsLayout {
     });
   }
 
-  /// Readers find entries by name, so of two with the same name one would be lost.
+  /// Throws if two entries have the same name: readers find entries by name, so one of these
+  /// entries would be lost.
   void require_different_names(const dcp::Metadata& metadata) const {
     std::unordered_set<std::string_view> names;
     for (const dcp::Entry& entry : metadata.entries) {

@@ -39,9 +39,9 @@ constexpr std::string_view kLeaseName = ".writer.tenfold-lease";
 constexpr std::string_view kHoldPrefix = ".hold-";
 constexpr std::string_view kLeaseSuffix = ".tenfold-lease";
 constexpr int kMaxHolds = 1024;
-/// Values of seq that a save skips if the document of a step cannot be read, because the seq of
-/// that step is then unknown. If the document can be read again later, this save must still have
-/// the highest seq, or it would be pruned.
+/// The number of seq values that a save skips if the document of a step cannot be read, because the
+/// seq of this step is then unknown. If the document becomes readable later, the save must still
+/// have the highest seq, or it would be pruned.
 constexpr std::int64_t kSkippedSeqs = 1'000'000;
 constexpr std::chrono::seconds kMetricsPatience{10};
 constexpr std::chrono::milliseconds kMetricsPoll{5};
@@ -51,7 +51,8 @@ std::string hold_name(const std::string& folder_name, int number) {
          std::string(kLeaseSuffix);
 }
 
-/// Returns the name of the folder that a hold protects, or nullopt if `name` is not that of a hold.
+/// Returns the name of the folder that the hold `name` protects, or nullopt if `name` is not the
+/// name of a hold.
 std::optional<std::string> held_folder(std::string_view name) {
   if (!name.starts_with(kHoldPrefix) || !name.ends_with(kLeaseSuffix)) return std::nullopt;
   name.remove_prefix(kHoldPrefix.size());
@@ -71,8 +72,8 @@ std::string new_run_id() {
   return fmt::format("{:08x}{:08x}", random(), random());
 }
 
-/// Returns the current time in UTC with milliseconds, in a form that datetime.fromisoformat() parses
-/// in all supported Python versions.
+/// Returns the current time in UTC with milliseconds, in a form that datetime.fromisoformat() of all
+/// supported Python versions parses.
 std::string time_text() {
   namespace chrono = std::chrono;
   const auto now = chrono::floor<chrono::milliseconds>(chrono::system_clock::now());
@@ -178,8 +179,8 @@ os::Directory& CheckpointManager::State::require_writer() {
               "process took over")
           .remedy("create a new manager");
     }
-    // The listing opens the directory by its path, but pruning removes steps from
-    // *writer_directory_. If the path named another directory, pruning would remove the wrong steps.
+    // Steps are listed by path, but pruning removes steps from *writer_directory_. If the path named
+    // another directory, pruning would remove the wrong steps.
     if (!writer_directory_->is_at(directory)) {
       throw Error::io(ESTALE, directory.string())
           .expected("the directory that this manager writes into")

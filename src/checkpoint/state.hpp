@@ -65,7 +65,7 @@ struct PendingSave {
   std::string folder_name;
   std::vector<PlannedEntry> plan;
   /// The highest step of the line before this save; empty if there is none or this save replaces
-  /// it. With share_unchanged, unchanged files of the save become hard links to files of `previous`.
+  /// it. With share_unchanged, unchanged files of the save become hard links to its files.
   std::optional<Step> previous;
   bool is_previous_synced = false;
   /// The folder "ranks-<random>" in the hidden folder. The random name prevents a surviving process
@@ -88,10 +88,10 @@ struct CheckpointManager::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  /// Returns the directory. If this manager is not yet the writer, first creates the directory if it
-  /// is missing, and acquires the writer's lease. Throws Error(io): EBUSY if there is another writer
-  /// or the lease was lost (as in a forked child), ESTALE if the path no longer names the directory
-  /// in which the lease was acquired.
+  /// Returns the directory. If this manager is not yet the writer, first creates the directory if
+  /// it is missing, and acquires the writer's lease. Throws Error(io): EBUSY if there is another
+  /// writer or the lease was lost (also in a forked child), ESTALE if the path no longer names the
+  /// directory in which the lease was acquired.
   os::Directory& require_writer();
   /// Returns true if the directory does not exist and this manager is not the writer. Then there is
   /// nothing to remove, and a call of require_writer() would only create the directory.
