@@ -72,8 +72,8 @@ std::string new_run_id() {
   return fmt::format("{:08x}{:08x}", random(), random());
 }
 
-/// Returns the current time in UTC with milliseconds, in a form that datetime.fromisoformat() of all
-/// supported Python versions parses.
+/// Returns the current time in UTC with milliseconds, in a form that datetime.fromisoformat() of
+/// all supported Python versions parses.
 std::string time_text() {
   namespace chrono = std::chrono;
   const auto now = chrono::floor<chrono::milliseconds>(chrono::system_clock::now());
@@ -179,8 +179,8 @@ os::Directory& CheckpointManager::State::require_writer() {
               "process took over")
           .remedy("create a new manager");
     }
-    // Steps are listed by path, but pruning removes steps from *writer_directory_. If the path named
-    // another directory, pruning would remove the wrong steps.
+    // Steps are listed by path, but pruning removes steps from *writer_directory_. If the path
+    // named another directory, pruning would remove the wrong steps.
     if (!writer_directory_->is_at(directory)) {
       throw Error::io(ESTALE, directory.string())
           .expected("the directory that this manager writes into")

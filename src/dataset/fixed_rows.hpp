@@ -24,8 +24,8 @@ class FixedRows {
   FixedRows(const DatasetState& state, std::size_t num_rows, std::vector<BatchColumn>& columns);
 
   std::uint64_t num_bytes() const noexcept { return num_bytes_; }
-  /// Copies rows of the data set to consecutive rows of the block, from row `first`. `rows`: the row
-  /// numbers, each within its part. `parts`: the part of each row; empty if there is only one part.
+  /// Copies rows of the data set to consecutive rows of the block, from row `first`. `rows`: row
+  /// numbers within the part. `parts`: the part of each row; empty if there is only one part.
   void copy(std::span<const std::uint32_t> parts, std::span<const std::int64_t> rows,
             std::size_t first) const;
   /// Zeroes `count` rows of the block.

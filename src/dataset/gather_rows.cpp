@@ -22,8 +22,8 @@ constexpr std::size_t kAheadOfEachBytes = kAheadBytes / 2;
 /// Such a result would be evicted from L2 before the caller reads it, and would evict from L3 the
 /// rows that are copied next.
 constexpr std::size_t kStreamedBytes = std::size_t{4} << 20U;
-/// Maximum size of a block of rows, unless kMinBlockRows rows exceed it. Two blocks of this size and
-/// their copies fit in an L2 of 256 KiB.
+/// Maximum size of a block of rows, unless kMinBlockRows rows exceed it. Two blocks of this size
+/// and their copies fit in an L2 of 256 KiB.
 constexpr std::size_t kBlockBytes = 32 << 10U;
 constexpr std::size_t kMaxBlockRows = 128;
 constexpr std::size_t kMinBlockRows = 8;
@@ -147,17 +147,17 @@ class RowBlock {
 
   std::array<const std::byte*, kMaxBlockRows> addresses_;
   std::size_t row_bytes_ = 0;
-  /// Offset of the last byte to prefetch in a row. It is 0 if is_one_word(row_bytes_): nearly all of
-  /// these rows are within one cache line.
+  /// Offset of the last byte to prefetch in a row. It is 0 if is_one_word(row_bytes_), because
+  /// nearly all of these rows are within one cache line.
   std::size_t last_byte_ = 0;
   std::size_t count_ = 0;
   std::byte* out_ = nullptr;
 };
 
 /// Copies rows of more than kAheadBytes, two at a time, so that their memory requests overlap. For
-/// each cache line that is copied, prefetches one line at a fixed distance ahead, so that the number
-/// of outstanding requests is nearly constant. Prefetching a whole row at a time was three times
-/// slower.
+/// each cache line that is copied, prefetches one line at a fixed distance ahead, so that the
+/// number of outstanding requests is nearly constant. Prefetching a whole row at a time was three
+/// times slower.
 void gather_wide(const RowCopy& column, const ChosenRows& chosen) {
   const auto row_bytes = static_cast<std::size_t>(column.row_bytes);
   const std::size_t count = chosen.rows.size();
@@ -189,8 +189,8 @@ void gather_wide(const RowCopy& column, const ChosenRows& chosen) {
   if (streams) end_streaming();
 }
 
-/// Iterates over the blocks of the columns for which is_narrow() is true: first over the first block
-/// of each column, then over the second block of each column, and so on.
+/// Iterates over the blocks of the columns for which is_narrow() is true: over the first block of
+/// each column, then over the second block of each column, and so on.
 class Blocks {
  public:
   Blocks(std::span<const RowCopy> columns, const ChosenRows& chosen)
