@@ -17,8 +17,8 @@ class InPlaceWrites {
   /// has no checksums of tensors while it is open for writing.
   InPlaceWrites(os::Directory folder, os::Path path);
 
-  /// Removes the checksums of the tensors at the first call. Must be called before a caller gets writable
-  /// memory that is mapped from the files. Throws what drop_leaf_checksums() throws.
+  /// Removes the checksums of the tensors, at the first call. Must be called before a caller gets
+  /// writable memory that is mapped from the files. Throws what drop_leaf_checksums() throws.
   void begin();
   bool have_begun() const noexcept { return have_begun_; }
 

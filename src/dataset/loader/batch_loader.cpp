@@ -241,7 +241,7 @@ std::optional<Batch> BatchLoader::next(BatchStream& stream) {
   const BatchStream::Turn turn(stream);
   std::optional<Batch> batch = stream.next();
   const StateLock lock(*state_);
-  // Only the newest stream changes the loader's position. An older stream still returns its batches.
+  // Only the newest stream changes the loader's position. An older stream only returns its batches.
   if (state_->newest.lock().get() != &stream) return batch;
   state_->stats = stream.stats();
   state_->position = stream.position();

@@ -120,7 +120,7 @@ void BatchStream::prefetch_ahead(std::int64_t batch, Lock& lock) {
     if (!residency_.is_needed()) return;
   }
   const std::int64_t ahead = std::max<std::int64_t>(kPrefetchedRows / options_.batch_size, 2);
-  // Earlier stages prefetch further ahead, because later stages read the pages that they prefetched.
+  // Earlier stages prefetch further ahead, because later stages read the pages that they fetched.
   for (int stage = 0; stage < residency_.num_stages(); ++stage) {
     std::int64_t& prefetched_to = prefetched_[static_cast<std::size_t>(stage)];
     const std::int64_t end =

@@ -30,8 +30,8 @@ class BatchStream {
   ~BatchStream();
 
   /// A lock for threads that share the stream. A thread holds it while it takes a batch and records
-  /// the position. The constructor throws Error(unsupported) in a forked child if the threads of the
-  /// stream, or the thread that held the lock, exist only in the parent.
+  /// the position. The constructor throws Error(unsupported) in a forked child if the threads of
+  /// the stream, or the thread that held the lock, exist only in the parent.
   class Turn {
    public:
     explicit Turn(BatchStream& stream);

@@ -32,8 +32,8 @@ class SuppliedMemory {
 };
 
 /// Memory for batches. A block returns to the pool when the last tensor over it is destroyed. So
-/// the batches of an epoch use a few blocks again and again, and page faults occur only when a block
-/// is first used. A block is never used by two batches at a time.
+/// the batches of an epoch reuse a few blocks, and page faults occur only when a block is first
+/// used. A block is never used by two batches at a time.
 ///
 /// Thread safety: all members may be called from any thread; buffers may outlive the pool.
 class BufferPool {
