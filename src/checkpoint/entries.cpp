@@ -68,8 +68,8 @@ const EntryFormat& format_of(const std::string& name, const FormatRules& rules) 
   return kFormats[0];
 }
 
-/// Returns `name` with '/', '%', ASCII control characters and leading dots percent-encoded. If this
-/// is empty or, with the longest suffix, too long for a path, returns "entry-<hash>".
+/// Returns `name` with '/', '%', ASCII control characters and a leading dot percent-encoded. If
+/// this is empty or, with the longest suffix, too long for a path, returns "entry-<hash>".
 std::string file_stem(const std::string& name, std::size_t longest_suffix) {
   std::string stem;
   for (const char c : name) {

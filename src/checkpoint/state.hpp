@@ -65,7 +65,7 @@ struct PendingSave {
   std::string folder_name;
   std::vector<PlannedEntry> plan;
   /// The highest step of the line before this save; empty if there is none or this save replaces
-  /// it. With share_unchanged, unchanged files of the save become hard links to its files.
+  /// it. With share_unchanged, unchanged files become hard links to the files of `previous`.
   std::optional<Step> previous;
   bool is_previous_synced = false;
   /// The folder "ranks-<random>" in the hidden folder. The random name prevents a surviving process

@@ -18,14 +18,14 @@ namespace tenfold {
 
 /// Prefetches the pages of coming batches before the batches are gathered. Prefetches all pages of
 /// a batch at once, because a reader with one outstanding request gets a fifth as many pages per
-/// second. Prefetching a cached page takes a hundredth of the time of waiting for a missing page, so
-/// rows are prefetched only while enough pages are missing. Samples of the page cache show whether
-/// enough are missing; while prefetching is off, the major page faults of some batches do, too. If
-/// all data is cached, only the samples at the start of a pass and reading the fault counter for
-/// some batches take time.
+/// second. Prefetching a cached page takes a hundredth of the time of waiting for a missing page,
+/// so rows are prefetched only while enough pages are missing. Samples of the page cache show
+/// whether enough pages are missing; while prefetching is off, the major page faults of some
+/// batches do, too. If all data is cached, only the samples at the start of a pass and reading the
+/// fault counter for some batches take time.
 ///
 /// Prefetches by madvise(MADV_WILLNEED), but on network and FUSE file systems by threads of the
-/// library that read the pages. The environment variable TENFOLD_RESIDENCY (willneed, pread or none)
+/// library that read the pages. The environment variable TENFOLD_RESIDENCY=willneed, pread or none
 /// overrides this choice.
 ///
 /// The location of ragged rows is only known from their end offsets, so prefetching has stages. The
@@ -70,7 +70,7 @@ class Residency {
   /// pages of many samples are cached.
   void reconsider(std::span<const std::int64_t> rows, int stage);
   /// Starts prefetching if gathering a batch of `num_rows` rows caused many major page faults.
-  /// `num_pages`: the number of these page faults. Called for some batches while prefetching is off.
+  /// `num_pages`: the number of these faults. Called for some batches while prefetching is off.
   void note_waits(std::uint64_t num_pages, std::int64_t num_rows);
   /// "resident" if prefetching was never needed, else "willneed", "pread" or "none".
   std::string_view strategy() const noexcept;

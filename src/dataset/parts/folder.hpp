@@ -115,8 +115,8 @@ class PartsFolder final : public ClosedTables, public std::enable_shared_from_th
 /// component is missing. Throws Error(corrupt) if a component is a link or a file.
 os::Directory open_part_folder(const os::Directory& folder, std::string_view part_path);
 
-/// Throws Error(corrupt), naming `display`, unless the schema `found` has the columns of `schema` in
-/// the same order.
+/// Throws Error(corrupt), naming `display`, unless the schema `found` has the columns of `schema`
+/// in the same order.
 void require_columns(const Schema& schema, const Schema& found, const std::string& display);
 
 }  // namespace tenfold
