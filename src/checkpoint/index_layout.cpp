@@ -161,7 +161,7 @@ class IndexLayout final : public ShardedLayout {
       throw Error::io(EBUSY, file.display())
           .problem("not saved")
           .expected("the shard that this save created")
-          .found("a file of another save, which considered this process dead")
+          .found("a file of another save, which treated this process as dead")
           .remedy("save again");
     }
     file.write_at(0, std::as_bytes(std::span(header)));

@@ -302,7 +302,7 @@ Path CheckpointManager::import_step(const Path& source, std::int64_t step,
     tree = std::move(state);
   }
   CheckpointSaveOptions quiet = options;
-  // Imported entries are not the result of a training, so they may be unchanged.
+  // Imported entries may be equal to those of the previous step: do not warn about them.
   for (const std::string& name : tree.keys()) quiet.constant.insert(name);
   return save(step, tree, quiet);
 }

@@ -182,8 +182,9 @@ class ShardWriter::State {
         .expected(
             "one host, or a file system on which several hosts can write to one file (Lustre, ",
             "GPFS, Weka)")
-        .found("NFS, 9p, SMB or FUSE, where hosts can lose each other's bytes")
-        .remedy("use the layout \"shards\", which writes separate files, or ranks on one host");
+        .found("NFS, 9p, SMB or FUSE, where one host can overwrite bytes of another host")
+        .remedy(
+            "use the layout \"shards\", which writes separate files, or run all ranks on one host");
   }
 
   void require_fitting(std::size_t first, std::size_t i, const Tensor& tensor) const {

@@ -185,7 +185,7 @@ os::Directory& CheckpointManager::State::require_writer() {
       throw Error::io(ESTALE, directory.string())
           .expected("the directory that this manager writes into")
           .found("none or another one")
-          .remedy("create a new manager where it is now");
+          .remedy("create a new manager with the current path of the directory");
     }
     return *writer_directory_;
   }
@@ -480,7 +480,7 @@ void CheckpointManager::State::set_metrics(std::int64_t number,
     if (std::chrono::steady_clock::now() > give_up) {
       throw Error::io(EBUSY, folder.display_of(document))
           .expected("no other process that sets metrics")
-          .found("one that has not finished in time");
+          .found("another process that did not finish within 10 seconds");
     }
     std::this_thread::sleep_for(kMetricsPoll);
   }
