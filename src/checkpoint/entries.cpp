@@ -68,7 +68,8 @@ const EntryFormat& format_of(const std::string& name, const FormatRules& rules) 
   return kFormats[0];
 }
 
-/// Returns the stem of a visible file name: no '/', no ASCII control characters, no leading dot.
+/// Returns `name` with '/', '%', ASCII control characters and a leading dot percent-encoded. If
+/// this is empty or, with the longest suffix, too long for a path, returns "entry-<hash>".
 std::string file_stem(const std::string& name, std::size_t longest_suffix) {
   std::string stem;
   for (const char c : name) {
@@ -157,8 +158,8 @@ void hash_file(const os::File& file, base::Xxh3Stream& stream) {
   }
 }
 
-/// Replaces a file by a hard link to the equal file of the earlier version, if link_unchanged() can
-/// create one.
+/// Replaces the file of `entry` by a hard link to the equal file of the earlier step, if
+/// link_unchanged() can create one.
 void replace_by_link(os::Directory& folder, const CheckpointEntry& entry,
                      const formats::EarlierVersion& earlier, bool durable) {
   const std::string linked = ".linked";  // no entry's path starts with a dot
@@ -171,7 +172,8 @@ void replace_by_link(os::Directory& folder, const CheckpointEntry& entry,
   folder.sync();
 }
 
-/// The same entry of the previous step, whose size and checksum are still those in its document.
+/// The entry of the previous step with the same name, rank and format. The size and checksum of its
+/// files are still those in the previous step's document.
 struct EarlierEntry {
   formats::EarlierVersion version;
   std::string checksum;
@@ -186,8 +188,8 @@ std::optional<EarlierEntry> earlier_entry(const EarlierStep& step, const Checkpo
     const Fingerprint found = fingerprint(step.folder, *old);
     if (found.checksum != old->checksum || found.num_bytes != old->num_bytes) return std::nullopt;
     EntryPlace place = place_of(step.folder, old->path);
-    // The modification time of a file that the save wrote after the tensors: for memmap the file of
-    // checksums, for other formats the document.
+    // Use the modification time of a file that the earlier save wrote after the tensors: for memmap
+    // the file of checksums, for other formats the step's document.
     earlier.version.saved_ns =
         entry.format == "memmap"
             ? os::File::open_read_at(os::Directory::open_at(place.folder, place.name),
@@ -218,8 +220,9 @@ TensorDict only(const TensorDict& tree, const std::vector<bool>& chosen, std::si
   return part;
 }
 
-/// Verifies the file or folder of an entry. If the entry belongs to all ranks, its tensors are
-/// distributed: each is assigned to the rank with the fewest bytes so far.
+/// Verifies the file or folder of an entry. If several ranks verify an entry that belongs to all
+/// ranks, each rank verifies some of its tensors: a tensor is assigned to the rank that has the
+/// fewest bytes so far.
 VerifyReport verify_tensors(const Path& path, const CheckpointEntry& entry,
                             const VerifyOptions& options, Rank rank) {
   VerifyOptions inner = options;
@@ -240,8 +243,8 @@ VerifyReport verify_tensors(const Path& path, const CheckpointEntry& entry,
               {.num_threads = options.num_threads, .monitor = options.monitor, .filter = &filter});
 }
 
-/// Appends to `text` a line with the stat of `name` in `folder`, and one for each file and folder
-/// below it.
+/// Appends to `text` a line with the stat of `name` in `folder`. If `name` is a folder, appends a
+/// line for each file and folder below it, too.
 void add_stats(const os::Directory& folder, const std::string& name, std::string& text) {
   const auto info = folder.entry_info(name);
   if (!info) {
@@ -257,7 +260,8 @@ void add_stats(const os::Directory& folder, const std::string& name, std::string
   for (const std::string& each : names) add_stats(inner, each, text);
 }
 
-/// Returns true for formats whose writers compare files before they write, and link equal ones.
+/// Returns true if the writer of the format itself compares each file with the earlier version, and
+/// creates a hard link instead of writing an equal file.
 bool links_itself(const std::string& format) {
   return format == "safetensors" || format == "memmap";
 }

@@ -30,18 +30,19 @@ struct PlannedEntry {
 
 /// Chooses format and path of each entry of `state`. `where`: the step's folder, for messages.
 /// Throws Error(unsupported) or Error(invalid_argument), naming the key, if the format of an entry
-/// cannot store its content.
+/// cannot store its content; Error(invalid_argument) if the name of an entry is not UTF-8.
 std::vector<PlannedEntry> plan_entries(const TensorDict& state, const FormatRules& rules,
                                        const std::string& where);
 
 /// Returns the sum of num_bytes.
 std::uint64_t bytes_of(const std::vector<PlannedEntry>& plan) noexcept;
 
-/// Returns the entry of that name and rank, or null if there is none.
+/// Returns the entry of `info` with this name and rank, or null if there is none. A `rank` of
+/// nullopt selects an entry that belongs to all ranks.
 const CheckpointEntry* entry_of(const CheckpointInfo& info, const std::string& name,
                                 std::optional<std::int64_t> rank);
 
-/// The previous step. A new step gets hard links to those of its files that are unchanged.
+/// The previous step. Unchanged files of a new step become hard links to files of this step.
 struct EarlierStep {
   os::Directory folder;
   CheckpointInfo info;
@@ -49,15 +50,16 @@ struct EarlierStep {
   bool is_synced = false;     ///< its files are durable
 };
 
-/// Writes the entry into `folder`, which is still hidden. Returns the entry with its size and
-/// checksum. Files of `earlier` (which may be null) are linked if they have equal checksums and
-/// were not modified since they were saved. Files of safetensors and memmap are compared before
-/// anything is written, other files after they are written. JSON files are never linked.
+/// Writes the entry into `folder`, the hidden folder of the new step. Returns the entry with its
+/// size and checksum. If `earlier` (which may be null) has a file with an equal checksum that was
+/// not modified after its save, the new file becomes a hard link to it. The formats safetensors and
+/// memmap compare checksums before they write a file, other formats afterwards. JSON files are
+/// never linked.
 CheckpointEntry write_entry(const PlannedEntry& planned, os::Directory& folder,
                             const EarlierStep* earlier, bool durable, int num_threads,
                             Monitor* monitor);
 
-/// Returns the entry, which is stored in `folder`, with its size and checksum.
+/// Returns `entry` with the size and checksum of its files in `folder`.
 CheckpointEntry measured(CheckpointEntry entry, const os::Directory& folder);
 
 /// The folder that contains an entry, and its name there.
@@ -65,16 +67,18 @@ struct EntryPlace {
   os::Directory folder;
   std::string name;
 };
-/// Opens the folder of an entry's `path`, relative to a step's folder. Throws Error(file_not_found)
-/// if a folder of the path is missing, Error(corrupt) if it is a symbolic link or not a folder.
+/// Opens the folder that contains the entry at `path`, which is relative to the step's folder.
+/// Throws Error(file_not_found) if a parent folder of the entry is missing, Error(corrupt) if a
+/// parent is a symbolic link or not a folder.
 EntryPlace place_of(const os::Directory& step_folder, const std::string& path);
 
-/// Returns the size of all regular files below `folder`. Throws Error(corrupt) if there is anything
-/// but files and folders.
+/// Returns the total size in bytes of all files below `folder`. Throws Error(corrupt) if `folder`
+/// contains anything but regular files and folders.
 std::uint64_t folder_bytes(const os::Directory& folder);
 
-/// The size of an entry's files, and one checksum: of the header for safetensors and of the file of
-/// checksums for memmap, which contain the block checksums; of the file's bytes for other formats.
+/// The total size of an entry's files, and one checksum. For safetensors this is a checksum of the
+/// header, for memmap of the file of checksums, because these contain the checksums of all blocks;
+/// for other formats it is a checksum of the whole file.
 struct Fingerprint {
   std::uint64_t num_bytes = 0;
   std::string checksum;
@@ -89,12 +93,13 @@ Fingerprint fingerprint(const os::Directory& step_folder, const CheckpointEntry&
 std::uint64_t hash_of_stats(const os::Directory& step_folder, const CheckpointInfo& info);
 
 /// Verifies an entry and adds its problems to `report`. Compares the block checksums of its tensors
-/// only if `full`. An Error is a problem, too, unless formats::is_problem_of_files() is false for
-/// it: then it is thrown.
+/// only if `full`. Also adds each Error for which formats::is_problem_of_files() is true to the
+/// report, and throws other errors.
 void verify_entry(const os::Directory& folder, const Path& path, const CheckpointEntry& entry,
                   bool full, const VerifyOptions& options, Rank rank, VerifyReport& report);
 
-/// Opens the entry lazily; reads a JSON entry. Throws Error(unsupported) for an unknown format.
+/// Opens an entry: reads a JSON entry, and opens other entries lazily. Throws Error(unsupported)
+/// for an unknown format.
 TensorDict::Item open_entry(const Path& step_path, const CheckpointEntry& entry);
 
 }  // namespace tenfold::checkpoint

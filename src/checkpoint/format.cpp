@@ -1,5 +1,5 @@
-// The format of a step's folder: the tree of its entries, read-only. formats/bundle/ reads the
-// folders of other libraries' trainers.
+// Opens the folder of a step as a tree of its entries. This format cannot be written. The
+// checkpoint folders of other libraries' trainers are read in formats/bundle/.
 
 #include <array>
 #include <cstddef>
@@ -37,8 +37,8 @@ namespace {
 
 using formats::bundle::Folder;
 
-/// Checks that the first bytes of the document have the name of its format, because other programs
-/// may also write a file of that name.
+/// Returns true if the first bytes of the file kDocumentName contain kFormatName. The file name
+/// alone is not enough, because other programs may write a file with this name.
 bool probe_step(const formats::FileHead& head) {
   if (!head.has_file(kDocumentName)) return false;
   std::array<std::byte, 64> start{};
@@ -53,7 +53,8 @@ CheckpointInfo read_step(const os::Directory& folder) {
   return parse_document(read_document(folder), folder.display_of(std::string(kDocumentName)));
 }
 
-/// An entry of the step, opened at its first access. If it is damaged, only that access fails.
+/// An entry of the step, opened at its first access. A damaged entry does not prevent access to
+/// other entries.
 class StepEntry final : public LazyItem {
  public:
   StepEntry(std::shared_ptr<const Folder> folder, CheckpointEntry entry)
@@ -91,16 +92,16 @@ TensorDict dict_at(std::string where) {
   return node;
 }
 
-/// Returns the key of the node with the entries of single ranks: "ranks", with underscores appended
-/// if an entry of all ranks has that name.
+/// Returns the key of the node that contains the entries of single ranks: "ranks", with underscores
+/// appended until no entry that belongs to all ranks has this name.
 std::string ranks_key(const CheckpointInfo& info) {
   std::string key(kRanksName);
   while (entry_of(info, key, std::nullopt) != nullptr) key += '_';
   return key;
 }
 
-/// Opens entries that belong to all ranks under their names, and those of single ranks under
-/// ranks_key(), by rank.
+/// Opens a step as a dict. Entries that belong to all ranks have their names as keys. Entries of a
+/// single rank are at (ranks_key(), rank, name).
 TensorDict open_step(const formats::FileHead& head, const formats::OpenRequest& /*request*/) {
   const auto folder = std::make_shared<const Folder>(head.path());
   const CheckpointInfo info = read_step(folder->directory());

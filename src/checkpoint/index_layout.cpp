@@ -28,7 +28,7 @@ namespace formats = detail::formats;
 namespace safetensors = detail::formats::safetensors;
 
 /// Shards and their index. JSON values are in the index, so the headers of shards have a known
-/// size. Tensors that only publish() gets are in further shards.
+/// size. Tensors that are passed to publish(), but are not in the outline, are in further shards.
 class IndexLayout final : public ShardedLayout {
  public:
   IndexLayout(const Path& path, const TensorDict& outline,
@@ -121,8 +121,8 @@ class IndexLayout final : public ShardedLayout {
         .remedy("save again");
   }
 
-  /// Throws the error for a header whose names of tensors differ from the planned names. The space
-  /// for the header was reserved for the planned names.
+  /// Throws the error for a shard whose tensor names differ from the planned names. The space
+  /// reserved for its header fits only the planned names.
   [[noreturn]] void refuse_names() const {
     throw base::unsupported(path_)
         .part("the tree to publish")
@@ -161,7 +161,7 @@ class IndexLayout final : public ShardedLayout {
       throw Error::io(EBUSY, file.display())
           .problem("not saved")
           .expected("the shard that this save created")
-          .found("a file of another save, which considered this process dead")
+          .found("a file of another save, which treated this process as dead")
           .remedy("save again");
     }
     file.write_at(0, std::as_bytes(std::span(header)));

@@ -35,7 +35,8 @@ namespace {
 using checkpoint::Listing;
 using checkpoint::Step;
 
-/// Returns a report of a step whose document is missing or damaged; nothing for other steps.
+/// Returns a report of the problem if the document of the step is missing or damaged, otherwise
+/// nullopt.
 std::optional<VerifyReport> report_of_document(const Listing& listing, std::int64_t step) {
   if (listing.find(step) != nullptr) return std::nullopt;
   const checkpoint::UnreadableStep* found = listing.find_unreadable(step);
@@ -78,7 +79,7 @@ void warn_of_other_ranks(const Path& path, const CheckpointInfo& info, const Ten
   }
 }
 
-/// Makes a path independent of the working directory, for a save in the background.
+/// Makes a path absolute, because the working directory may change before a save in the background.
 Path absolute_path(const Path& path) {
   if (!path.empty()) return os::absolute(path);
   throw base::invalid_argument()
@@ -104,8 +105,8 @@ bool CheckpointManager::should_save(std::int64_t step) const {
   if (!options.every_steps && !options.every_seconds) return true;
   // The other mutex is locked during a save.
   const std::lock_guard lock(state_->last_mutex);
-  // Checks whether a multiple of every_steps was reached since the last save, so that loops need
-  // not call this for every step.
+  // Return true if a multiple of every_steps was reached after the last save, even if `step` is not
+  // a multiple: a loop need not call this function for every step.
   if (options.every_steps &&
       step / *options.every_steps > state_->last_step / *options.every_steps) {
     return true;
@@ -301,7 +302,7 @@ Path CheckpointManager::import_step(const Path& source, std::int64_t step,
     tree = std::move(state);
   }
   CheckpointSaveOptions quiet = options;
-  // Imported entries are not the result of a training, so they may be unchanged.
+  // Imported entries may be equal to those of the previous step: do not warn about them.
   for (const std::string& name : tree.keys()) quiet.constant.insert(name);
   return save(step, tree, quiet);
 }

@@ -30,14 +30,14 @@ namespace {
 
 constexpr std::uint64_t kHashedBytes = std::uint64_t{4} << 20;
 
-/// Two digests of an entry, updated in the order of its tree.
+/// Digests of an entry: of its keys, dtypes and shapes, and of its values that are not tensors.
 struct Digests {
   base::Xxh3Stream structure;
   base::Xxh3Stream values;
 };
 
-/// Adds a string to a digest: first its length, so that different sequences of strings give
-/// different bytes.
+/// Adds the length of a string and then the string to a digest. Without the lengths, different
+/// sequences of strings could add the same bytes.
 void add(base::Xxh3Stream& stream, std::string_view text) {
   const std::string length = std::to_string(text.size()) + ":";
   stream.update(std::as_bytes(std::span(length)));
@@ -62,8 +62,8 @@ void add_item(Digests& digests, const std::string& name, const TensorDict::Item&
     try {
       add(digests.values, to_json(value, codecs::JsonStyle::python));
     } catch (const Error&) {
-      // A string in the value is not UTF-8, or the value is nested too deep: its content is not
-      // compared.
+      // The content of a value is not compared if it has a string that is not UTF-8, or is nested
+      // too deep.
       add(digests.values, "no UTF-8");
     }
   }

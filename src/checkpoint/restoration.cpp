@@ -26,7 +26,7 @@ using namespace detail;
 
 namespace {
 
-/// Reads the step in a folder, which may have been copied out of its directory.
+/// Reads the document of a step from the step's folder, which need not be in a manager's directory.
 Step step_in(const Path& path) {
   const os::Directory folder = os::Directory::open(path);
   Step step;
@@ -35,7 +35,8 @@ Step step_in(const Path& path) {
   return step;
 }
 
-/// Returns "2 that cannot be read: step 7: <problem>; step 5: <problem>", newest step first.
+/// Returns the number of steps, `kind` and the first problems, for example "2 that cannot be read:
+/// step 7: <problem>; step 5: <problem>".
 std::string steps_text(const std::vector<SkippedCheckpoint>& steps, std::string_view kind) {
   constexpr std::size_t kMaxProblems = 3;
   std::string text = std::to_string(steps.size()) + std::string(kind);
@@ -51,7 +52,7 @@ std::string damage_text(const std::vector<SkippedCheckpoint>& damaged) {
   return steps_text(damaged, damaged.size() == 1 ? " that is damaged" : " that are damaged");
 }
 
-/// Throws the error of a directory without a step whose document can be read.
+/// Throws the error for a directory in which no step has a readable document.
 [[noreturn]] void fail_without_steps(const Path& directory, const Listing& listing) {
   std::vector<SkippedCheckpoint> unreadable;
   std::string without_document;
@@ -63,7 +64,8 @@ std::string damage_text(const std::vector<SkippedCheckpoint>& damaged) {
       continue;
     }
     if (unreadable.empty() || problem.code() == ErrorCode::corrupt) code = problem.code();
-    // The others cannot be read, for example without permission, or are of a newer version.
+    // Other codes do not mean damage: permission may be denied, or the document may be of a newer
+    // version.
     are_damaged = are_damaged && problem.code() == ErrorCode::corrupt;
     unreadable.push_back({step, problem.what()});
   }

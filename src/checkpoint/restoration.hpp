@@ -17,16 +17,16 @@
 
 namespace tenfold::checkpoint {
 
-/// The steps that can be restored, the preferred one first. Processes that restore together create
-/// one each, and agree on a step by its number and seq.
+/// The steps that can be restored, in order of preference. If several processes restore together,
+/// each creates a Restoration, and they agree on a step by its number and seq.
 class Restoration {
  public:
   /// Throws Error(key_not_found) if the requested step is missing. If the document of the requested
-  /// step cannot be read, throws that error. Without a requested step, throws Error(file_not_found)
-  /// if there is no step; if no document can be read, throws one error that lists the problems. It
-  /// is Error(corrupt) if a document is damaged, otherwise it has the code of the newest problem
-  /// that is not a missing document. Throws Error(invalid_argument) if the options have both `path`
-  /// and `discard_later`.
+  /// step cannot be read, throws the error of reading it. Without a requested step, throws
+  /// Error(file_not_found) if no step has a document; if no document can be read, throws one error
+  /// that lists the problems. This error is Error(corrupt) if a document is damaged, otherwise it
+  /// has the code of the newest problem that is not a missing document. Throws
+  /// Error(invalid_argument) if the options have both `path` and `discard_later`.
   Restoration(const CheckpointManager& manager, const CheckpointRestoreOptions& options);
 
   const std::vector<Step>& candidates() const noexcept { return candidates_; }
@@ -34,24 +34,25 @@ class Restoration {
 
   /// Checks a candidate and opens it with the entries of `rank`, or with those of rank 0 if the
   /// step does not have that rank. Throws Error(corrupt) if the step is damaged or the check finds
-  /// an entry that cannot be read, Error(file_not_found) if the step or, without a check, a file
-  /// was removed. Throws other errors as they are, such as the error of a cancelled call, or of a
-  /// process that can open no more files. `copied`: entries whose tensors are not checked here,
-  /// because the caller copies them with copy_entry(), which compares checksums.
+  /// an entry that cannot be read. Throws Error(file_not_found) if the step was removed or, with
+  /// CheckpointCheck::none, if a file was removed. Does not convert other errors, such as the error
+  /// of a cancelled call or of a process that has too many open files. `copied`: entries whose
+  /// tensors are not checked here, because the caller copies them with copy_entry(), which compares
+  /// checksums.
   RestoredCheckpoint open(const Step& step, CheckpointCheck check, Rank rank, Monitor* monitor,
                           const std::set<std::string>& copied = {});
   /// Records a candidate that open() or the caller found damaged. Returns false if another process
-  /// removed or replaced the step since it was listed: it is not damaged, and the caller must
-  /// create a new object, which lists the steps again. Throws Error(corrupt) if the step was
-  /// requested and is damaged, Error(key_not_found) if it was requested and removed.
+  /// removed or replaced the step after it was listed. Then the step is not damaged, and the caller
+  /// must create a new Restoration, which lists the steps again. If the step was requested, throws
+  /// Error(corrupt) if it is damaged, Error(key_not_found) if it was removed.
   bool skip(const Step& step, const Error& error, bool warns);
   const std::vector<SkippedCheckpoint>& skipped() const noexcept { return skipped_; }
-  /// Throws the Error(corrupt) of a restore that has skipped all candidates.
+  /// Throws the Error(corrupt) for a restore that found all candidates damaged.
   [[noreturn]] void fail() const;
 
  private:
   Path path_of(const Step& step) const;
-  /// Returns the damaged steps with a higher number, newest first.
+  /// Returns the damaged steps with a number greater than `step`, highest number first.
   std::vector<SkippedCheckpoint> skipped_after(std::int64_t step) const;
 
   std::shared_ptr<Internals::State> state_;  ///< null for a step's folder
@@ -63,8 +64,8 @@ class Restoration {
   std::map<std::int64_t, std::uint64_t> stats_;      ///< stats_of() opened candidates, by seq
 };
 
-/// Returns true if `error` means that the step is damaged, or that it was removed or replaced since
-/// it was listed.
+/// Returns true if `error` means that the step is damaged, or was removed or replaced after it was
+/// listed.
 bool is_damage(const Error& error) noexcept;
 
 }  // namespace tenfold::checkpoint

@@ -22,7 +22,8 @@ class Rules {
   std::vector<std::vector<std::string>> kept_;
 };
 
-/// Keeps the newest steps of the current line, without counting those that are known to be damaged.
+/// Keeps the `count` newest steps of the current line. Skips steps that are known to be damaged,
+/// and does not count them.
 void keep_newest(const Listing& listing, std::int64_t count, const KnownSteps& known_steps,
                  Rules& rules) {
   for (auto step = listing.steps().rbegin(); step != listing.steps().rend() && count > 0; ++step) {
@@ -73,7 +74,7 @@ std::vector<std::vector<std::string>> kept_by(const Listing& listing,
       rules.keep(*step, "best " + options.best);
     }
   }
-  // This step can be restored even if all others are damaged.
+  // Keep one step that was verified, in case all other steps are damaged.
   if (known_steps.newest_verified) {
     rules.keep(*listing.find(*known_steps.newest_verified), "verified");
   }

@@ -12,8 +12,8 @@
 
 namespace tenfold::checkpoint {
 
-/// Steps that are held, and steps that are known to be complete or damaged. Only results of checks
-/// count after which the files of the step did not change.
+/// Steps that are held, and steps that are known to be complete or damaged. The result of a check
+/// is ignored if the files of the step changed after the check.
 struct KnownSteps {
   std::set<std::int64_t> held;
   /// The newest step of the current line that this manager saved, or found undamaged.
@@ -21,14 +21,14 @@ struct KnownSteps {
   std::set<std::int64_t> damaged;  ///< this manager found them damaged
 };
 
-/// Returns the rules that keep each step, in the order of the listing. Pruning removes the steps
-/// that no rule keeps.
+/// Returns for each step, in the order of the listing, the rules that keep it. Pruning removes the
+/// steps that no rule keeps.
 std::vector<std::vector<std::string>> kept_by(const Listing& listing,
                                               const CheckpointManagerOptions& options,
                                               const KnownSteps& known_steps);
 
-/// Returns the steps whose metric is a finite number, the best one first. If two are equal, the one
-/// that was saved later comes first.
+/// Returns the steps that have a finite value of `metric`, best first. If two values are equal, the
+/// step that was saved later comes first.
 std::vector<const Step*> best_first(const Listing& listing, const std::string& metric,
                                     BestMode mode);
 

@@ -138,7 +138,8 @@ ShardTicket ShardTicket::parse(std::string_view text) try {
   }
   for (const ValueReader& tensor : reader.at("tensors").items()) {
     const auto fields = tensor.items(5);
-    // The file is not checked here, because a tensor without elements may have none.
+    // The file's index is checked below, for boxes that are written: a tensor without elements may
+    // have no file.
     ticket.tensors.push_back({fields[0].text(), fields[1].dtype(), fields[2].lengths(),
                               static_cast<std::size_t>(fields[3].count()), fields[4].count()});
   }
@@ -151,7 +152,8 @@ ShardTicket ShardTicket::parse(std::string_view text) try {
     if (!is_inside(box.box, place.shape)) refuse_ticket();
     const auto whole = formats::byte_box(place.shape, itemsize(place.dtype), box.box);
     if (whole && box.is_written && place.file >= ticket.files.size()) refuse_ticket();
-    // If byte_box() rejects a box with elements, the tensor's size exceeds 63 bits.
+    // byte_box() also returns nullopt for a box without elements. For a box with elements, nullopt
+    // means that the size of the tensor in bytes exceeds 63 bits.
     if (!whole && numel_of(box.box.sizes) != 0) refuse_ticket();
     ticket.boxes.push_back(std::move(box));
   }

@@ -14,7 +14,7 @@
 
 namespace tenfold::checkpoint {
 
-/// The location of one tensor in a save by several processes.
+/// The location of one tensor in the files of a save by several processes.
 struct TensorPlace {
   std::string key;  ///< dotted and quoted, for messages
   DType dtype = DType::float32;
@@ -25,8 +25,8 @@ struct TensorPlace {
 
 /// A file that the coordinator has created.
 struct StagedFile {
-  /// Path within the staged folder, or within the folder of the staged file; empty: the staged file
-  /// itself.
+  /// Path relative to the staged folder. If a file is staged, relative to the folder that contains
+  /// it, and empty for the staged file itself.
   std::string path;
   bool is_reserved = true;  ///< disk blocks are allocated, so a mapping may be written safely
 };
@@ -70,14 +70,15 @@ struct ShardReceipt {
   static std::optional<ShardReceipt> parse(std::string_view text);
 };
 
-/// The file in a staged folder that identifies the save. Without a staged folder, each staged file
-/// begins with the same text.
+/// The file in a staged folder that identifies the save by marker_text(). If files are staged
+/// without a folder, each of them begins with marker_text().
 inline constexpr std::string_view kStagingMarker = "%staging";
 std::string marker_text(const std::string& id);
-/// Returns true if the file begins with the marker of that save.
+/// Returns true if the file begins with marker_text(id).
 bool has_marker(const os::File& file, const std::string& id);
 
-/// The name of the tree that a rank passes to the coordinator: a folder or a safetensors file.
+/// Returns the name of the folder or safetensors file in which `rank` passes a tree of values to
+/// the coordinator.
 std::string values_name(int rank, bool is_folder);
 
 /// Returns the boot ID of this host.

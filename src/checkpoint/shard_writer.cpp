@@ -37,16 +37,17 @@ using detail::formats::BoxRuns;
 using detail::formats::ByteBox;
 using detail::formats::LeafWrite;
 
-/// Runs of fewer bytes are copied into a mapping of the file, if its blocks are reserved, because a
-/// system call for each run would be slower.
+/// Contiguous runs of fewer bytes are copied into a mapping of the file, because a system call for
+/// each run would be slower. This requires that the file's disk blocks are reserved.
 constexpr std::uint64_t kCalledRunBytes = std::uint64_t{64} << 10;
-/// Bytes that are hashed and then written, while they are in the CPU cache.
+/// Size of the pieces that are hashed and then written, so that a piece stays in the CPU cache.
 constexpr std::size_t kShardPieceBytes = std::size_t{2} << 20;
-/// In a durable save, writeback starts each time that this many bytes of strided parts have been
-/// written.
+/// In a durable save, writeback starts each time this many bytes of parts that are not contiguous
+/// in their file have been written.
 constexpr std::uint64_t kWritebackBytes = std::uint64_t{64} << 20;
 
-/// Returns the part of a rank's tensor that is one box with a checksum.
+/// Returns a view of `tensor`, which contains the elements of the box `whole`, that is limited to
+/// the box `part`.
 Tensor view_of(const Tensor& tensor, const Box& whole, const Box& part) {
   std::uint64_t offset = tensor.offset_bytes();
   for (std::size_t d = 0; d < part.offsets.size(); ++d) {
@@ -120,7 +121,8 @@ class ShardWriter::State {
   }
 
  private:
-  /// By default, the ranks share the default number of threads, as if they were on one host.
+  /// By default, each rank uses an equal share of the default number of threads, because all ranks
+  /// may be on one host.
   int threads_for(int requested) const {
     return requested > 0 ? requested : std::max(1, os::num_threads_for(0) / ticket_.num_ranks);
   }
@@ -180,8 +182,9 @@ class ShardWriter::State {
         .expected(
             "one host, or a file system on which several hosts can write to one file (Lustre, ",
             "GPFS, Weka)")
-        .found("NFS, 9p, SMB or FUSE, where hosts can lose each other's bytes")
-        .remedy("use the layout \"shards\", which writes separate files, or ranks on one host");
+        .found("NFS, 9p, SMB or FUSE, where one host can overwrite bytes of another host")
+        .remedy(
+            "use the layout \"shards\", which writes separate files, or run all ranks on one host");
   }
 
   void require_fitting(std::size_t first, std::size_t i, const Tensor& tensor) const {
@@ -229,8 +232,8 @@ class ShardWriter::State {
     }
   }
 
-  /// Opens the files of the parts from `begin`, up to the limit. Returns the index after the parts
-  /// whose files are open.
+  /// Opens the files of the parts, starting at index `begin`, until os::num_files_to_keep_open()
+  /// files are open. Returns the index of the first part whose file is not open.
   std::size_t open_files(const std::vector<Part>& parts, std::size_t begin) {
     std::size_t at = begin;
     for (; at < parts.size(); ++at) {
@@ -241,7 +244,7 @@ class ShardWriter::State {
         close_files();
       }
       os::File file = detail::formats::open_below_to_write(folder_, ticket_.files[number].path);
-      // The name of a file outside of a staged folder may belong to another save by now.
+      // Outside a staged folder, another save may have replaced the file by its own.
       if (!ticket_.is_folder) require_marker(file);
       files_.emplace(number, std::move(file));
     }
@@ -270,8 +273,8 @@ class ShardWriter::State {
                           {}});
         continue;
       }
-      // A hole of the file must not be written through a mapping: on a full disk that raises
-      // SIGBUS.
+      // A file without reserved blocks is not written through a mapping: a write to a hole raises
+      // SIGBUS if the disk is full.
       const bool is_mapped =
           part.bytes.sizes.back() < kCalledRunBytes && ticket_.files[part.place->file].is_reserved;
       (is_mapped ? mapped : strided).push_back(&part);

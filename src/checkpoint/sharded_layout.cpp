@@ -80,8 +80,8 @@ std::uint64_t bytes_of(const std::vector<TensorPlace>& places) {
   return total;
 }
 
-/// Writes a tensor that was not planned, and returns the checksums of its boxes, which are
-/// contiguous and in order.
+/// Writes a tensor that is not in the outline. Returns its boxes, which are contiguous and in file
+/// order, with their checksums.
 std::vector<SummedBox> write_whole(os::File& file, std::uint64_t offset_bytes, const Leaf& leaf) {
   std::vector<SummedBox> boxes;
   std::vector<std::byte> scratch(kCopiedPieceBytes);
@@ -181,7 +181,8 @@ class FileLayout final : public ShardedLayout {
     return blank_header(plan.tensors, plan.plan.metadata, options_.checksums ? &boxes : nullptr);
   }
 
-  /// Plans the header: the tensors of the first plan at their places, then the others.
+  /// Plans the header: first the tensors of the outline at their planned positions, then those
+  /// tensors that only the published tree has.
   safetensors::FilePlan plan_of(const PublishedTree& tree) const {
     safetensors::FilePlan file{safetensors::make_plan(tree.outline, true), {}};
     const OutlineNumbers numbers(tree.outline);
@@ -225,8 +226,8 @@ class FileLayout final : public ShardedLayout {
     return true;
   }
 
-  /// Copies the file with a larger header, because the header with its values exceeds the reserved
-  /// space, and insert_space() could not enlarge it.
+  /// Copies the data to a new file with a larger header. Used if the header, which contains the
+  /// JSON values, exceeds the reserved space and insert_space() returned false.
   void publish_copy(const std::string& header) {
     const std::uint64_t end = replacement_->file().size_bytes();
     const std::uint64_t data_bytes = end - reserved_bytes_;
@@ -319,7 +320,7 @@ class FolderLayout final : public ShardedLayout {
                                   plan.folders[number].name);
   }
 
-  /// Returns the folder of a file. Keeps the last one open, because files are sorted by folder.
+  /// Returns the folder of a file. Keeps this folder open, because files are sorted by folder.
   os::Directory& folder_of(const folder::Plan& plan, const folder::Plan::File& file) {
     if (!open_.valid() || open_number_ != file.folder) {
       open_ = open_folder(plan, file.folder);
@@ -328,8 +329,8 @@ class FolderLayout final : public ShardedLayout {
     return open_;
   }
 
-  /// Creates the folders that are missing: all at first, then those that only the published tree
-  /// has.
+  /// Creates the folders of `plan` that are missing. The constructor creates the folders of the
+  /// outline, publish() those that only the published tree has.
   void make_folders(const folder::Plan& plan) {
     open_.close();
     for (std::size_t i = 1; i < plan.folders.size(); ++i) {

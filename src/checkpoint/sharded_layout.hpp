@@ -23,7 +23,7 @@ struct SummedBox {
   std::uint64_t checksum = 0;
 };
 
-/// A box of one rank. If several ranks have the same box, only one of them writes it.
+/// A box of one rank. If several ranks have boxes with equal bounds, only one rank writes its box.
 struct PlannedShard {
   ShardBox shard;
   bool is_written = true;        ///< false: an equal box is written instead
@@ -46,17 +46,18 @@ class ShardedLayout {
  public:
   virtual ~ShardedLayout() = default;
 
-  /// Returns the location of each tensor, in the order of for_each_leaf, or of each shard if shards
-  /// are stored as separate tensors.
+  /// Returns the location of each tensor, in the order of for_each_leaf. If shards are stored as
+  /// separate tensors, returns the location of each shard instead.
   const std::vector<TensorPlace>& places() const noexcept { return places_; }
   const std::vector<StagedFile>& files() const noexcept { return files_; }
   /// The absolute path of the staged file or folder.
   const std::string& staging() const noexcept { return staging_; }
   virtual bool is_folder() const noexcept = 0;
 
-  /// Writes everything but the ranks' bytes and renames the files to the target. `tree`: has all
-  /// planned tensors, with their keys, dtypes and shapes, in order; in ShardLayout::plain, it may
-  /// have others. `boxes`: one list for each location.
+  /// Writes everything that the ranks have not written, and renames the files to the target.
+  /// `tree` must contain all planned tensors, with the planned keys, dtypes, shapes and order. Only
+  /// with ShardLayout::plain may it contain more tensors. `boxes`: a list of boxes for each element
+  /// of places().
   virtual void publish(const PublishedTree& tree,
                        const std::vector<std::vector<SummedBox>>& boxes) = 0;
 
@@ -66,7 +67,7 @@ class ShardedLayout {
   std::string staging_;
 };
 
-/// Returns the tree with tensors of the same dtypes and shapes but without bytes. Throws
+/// Returns a copy of the tree whose tensors have the dtypes and shapes, but no bytes. Throws
 /// Error(unsupported), naming the key, for nodes and tensors that cannot be written in boxes (lazy
 /// stacks, opaque nodes, sparse and nested tensors); Error(invalid_argument) for nodes nested too
 /// deep.
@@ -80,21 +81,21 @@ std::unique_ptr<ShardedLayout> lay_out(const Path& path, const TensorDict& outli
                                        const std::vector<std::vector<detail::formats::Box>>& boxes,
                                        const ShardedWriteOptions& options, const std::string& id);
 
-/// lay_out() for a path that ends in ".safetensors.index.json".
+/// Implements lay_out() for a path that ends in ".safetensors.index.json".
 std::unique_ptr<ShardedLayout> lay_out_index(
     const Path& path, const TensorDict& outline,
     const std::vector<std::vector<detail::formats::Box>>& boxes, const ShardedWriteOptions& options,
     const std::string& id);
 
-/// Creates a folder in which each written shard is stored separately, in a file of its rank:
-/// ShardLayout::shards and ShardLayout::torch. Shards without elements are not stored.
+/// Creates a folder for ShardLayout::shards or ShardLayout::torch, in which each written shard is
+/// a separate tensor in a file that only its rank writes. Shards without elements are not stored.
 std::unique_ptr<ShardedLayout> lay_out_shards(const Path& path, const TensorDict& outline,
                                               const std::vector<PlannedShard>& shards,
                                               const ShardedWriteOptions& options,
                                               const std::string& id);
 
-/// The numbers of an outline's tensors in order. Finds a tensor by its source, because each tensor
-/// of an outline has its own.
+/// Numbers the tensors of an outline from 0, in the order of for_each_leaf. Finds the number of a
+/// tensor by its LeafSource, because each tensor of an outline has its own LeafSource.
 class OutlineNumbers {
  public:
   explicit OutlineNumbers(const TensorDict& outline, std::vector<TensorPlace>* places = nullptr);
@@ -109,14 +110,14 @@ class OutlineNumbers {
 [[noreturn]] void refuse_other_tensors(const Path& path);
 
 /// Returns the header of a safetensors file, with zeros for the checksums of the tensors' boxes.
-/// `boxes`: for each tensor; null: no checksums.
+/// `boxes`: the boxes of each tensor; null if the header has no checksums.
 std::string blank_header(
     const std::vector<const detail::formats::safetensors::Plan::Tensor*>& tensors,
     detail::formats::safetensors::Metadata metadata,
     const std::vector<std::vector<detail::formats::Box>>* boxes);
 
-/// Returns the path of a sibling of `path`, absolute because processes may have different working
-/// directories.
+/// Returns the absolute path of `name` in the folder that contains `path`. Absolute, because the
+/// processes may have different working directories.
 Path beside(const Path& path, const std::string& name);
 
 }  // namespace tenfold::checkpoint

@@ -66,7 +66,7 @@ class Cover {
   }
 
   void finish() {
-    // If boxes are equal, the first one in the argument is written.
+    // If boxes are equal, the box that was added first is written.
     std::ranges::stable_sort(shards_, {}, [](const PlannedShard* planned) {
       return std::pair(planned->shard.offsets, planned->shard.sizes);
     });
@@ -129,7 +129,7 @@ class Cover {
   std::vector<PlannedShard*> shards_;
 };
 
-/// Returns keys, dtypes and shapes of the tensors of an outline, before files are created.
+/// Returns the keys, dtypes and shapes of the tensors of an outline, without files and offsets.
 std::vector<TensorPlace> outline_tensors(const TensorDict& outline) {
   std::vector<TensorPlace> tensors;
   outline.for_each_leaf([&](const KeyPath& path, const TensorDict::Item& item) {
@@ -140,7 +140,7 @@ std::vector<TensorPlace> outline_tensors(const TensorDict& outline) {
   return tensors;
 }
 
-/// A hidden folder next to the target, in which ranks leave values for the coordinator.
+/// A hidden folder next to the target, through which ranks pass values to the coordinator.
 class ValuesFolder {
  public:
   ValuesFolder(const Path& path, const std::string& id)
@@ -210,7 +210,7 @@ class ShardedWriter::State {
     ticket.are_crc32 = options_.layout == ShardLayout::torch;
     ticket.shares_files = !is_by_shard();
     ticket.rank = rank;
-    // A ticket contains only the rank's tensors and files, numbered from 0 in the ticket.
+    // A ticket contains only the tensors and files of its rank, with their own indices from 0.
     std::map<std::size_t, std::size_t> tensors;
     std::map<std::size_t, std::size_t> files;
     std::set<int> ranks = {rank};
@@ -261,9 +261,9 @@ class ShardedWriter::State {
   }
 
  private:
-  /// Finds the planned tensors in the tree to publish, by their keys. Throws if they are not all
-  /// there, in order and with their dtypes and shapes, or if there are others and the layout does
-  /// not support that.
+  /// Finds the planned tensors in the tree to publish, by their keys. Throws if a planned tensor is
+  /// missing, is in another order or has another dtype or shape, or if the tree has additional
+  /// tensors and is_by_shard().
   PublishedTree published(const TensorDict& tree, TensorDict outline) const {
     PublishedTree made{std::move(outline), {}};
     std::size_t next = 0;

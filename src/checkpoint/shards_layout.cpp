@@ -29,7 +29,8 @@
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 
-// Folders of torch.distributed.checkpoint, with separate files for each rank.
+// ShardLayout::shards and ShardLayout::torch: folders as torch.distributed.checkpoint writes them,
+// with separate files for each rank.
 
 namespace tenfold::checkpoint {
 namespace {
@@ -54,9 +55,9 @@ std::string shard_name(int rank, std::size_t number, std::size_t count) {
          "-of-" + numbered(count) + ".safetensors";
 }
 
-/// Returns true if a save with ShardLayout::shards or ShardLayout::torch, by tenfold or by torch,
-/// writes a file of that name. Other tools also write a `metadata.json`, so it counts only if it is
-/// a manifest, even if a damaged one or one of a newer version.
+/// Returns true if tenfold or torch writes a file named `name` in a save with ShardLayout::shards
+/// or ShardLayout::torch. Other tools also write a file `metadata.json`: returns true for this name
+/// only if the file is a manifest, which may be damaged or have a newer version.
 bool is_own_name(const os::Directory& folder, const std::string& name) {
   if (name == formats::kManifestName) {
     try {
@@ -73,7 +74,8 @@ bool is_own_name(const os::Directory& folder, const std::string& name) {
           name.ends_with(".safetensors"));
 }
 
-/// Lists, sorted, the entries of a folder that neither tenfold nor torch writes in such a save.
+/// Returns the sorted names of the files in a folder that neither tenfold nor torch writes in a
+/// save with ShardLayout::shards or ShardLayout::torch.
 std::vector<std::string> foreign_files(const os::Directory& folder) {
   std::vector<std::string> foreign = folder.list();
   std::erase_if(foreign, [&](const std::string& name) {
@@ -117,7 +119,7 @@ class ShardsLayout : public ShardedLayout {
   static constexpr std::size_t kNoFile = static_cast<std::size_t>(-1);
 
   virtual std::string layout_name() const = 0;
-  /// Writes everything but the ranks' bytes and the manifest.
+  /// Writes everything except the manifest and what the ranks have written.
   virtual void finish(const TensorDict& tree, const std::vector<std::vector<SummedBox>>& boxes) = 0;
 
   /// Returns true if the shard has bytes in a file.
@@ -125,7 +127,7 @@ class ShardsLayout : public ShardedLayout {
     return shards_[shard].is_written && numel_of(shards_[shard].shard.sizes) != 0;
   }
 
-  /// Creates the folder and the files, of `sizes` bytes each.
+  /// Creates the folder and the files. File i gets sizes[i] bytes.
   void make_files(const std::vector<std::uint64_t>& sizes, const std::string& id) {
     std::uint64_t total = 0;
     for (const std::uint64_t size : sizes) total += size;
@@ -148,7 +150,7 @@ class ShardsLayout : public ShardedLayout {
     file.close_written();
   }
 
-  /// Reopens a file that ranks have written, to add the rest.
+  /// Reopens a file that a rank has written, to write the bytes that the rank did not write.
   os::File reopen(std::size_t number) {
     return os::File::open_read_write_at(folder(), files_[number].path);
   }
@@ -185,7 +187,8 @@ class ShardsLayout : public ShardedLayout {
   }
 };
 
-/// One safetensors file per rank that has boxes; several if it has several boxes of one tensor.
+/// One safetensors file for each rank that has boxes. A rank that has n boxes of one tensor has n
+/// files, because a file contains at most one tensor of a name.
 class SafetensorsShards final : public ShardsLayout {
  public:
   SafetensorsShards(const Path& path, const TensorDict& outline, const ShardedWriteOptions& options,
@@ -373,8 +376,8 @@ class TorchShards final : public ShardsLayout {
     file.write_at(begin + item.size_bytes() - tail.size(), std::as_bytes(std::span(tail)));
   }
 
-  /// Adds the entries of a node as torch's flatten_state_dict() does: flattens dicts, and lists
-  /// that contain tensors or dicts.
+  /// Adds the entries of a node under joined keys, as torch's flatten_state_dict() does: flattens
+  /// dicts, and those lists that contain tensors or dicts.
   void add_node(dcp::Metadata& metadata, const TensorDict& node, std::vector<dcp::Key> path,
                 const std::string& name) {
     const NodeKind kind = node.kind();
@@ -397,7 +400,8 @@ class TorchShards final : public ShardsLayout {
     });
   }
 
-  /// Readers find entries by name, so of two with the same name one would be lost.
+  /// Throws if two entries have the same name: readers find entries by name, so one of these
+  /// entries would be lost.
   void require_different_names(const dcp::Metadata& metadata) const {
     std::unordered_set<std::string_view> names;
     for (const dcp::Entry& entry : metadata.entries) {

@@ -45,7 +45,7 @@ Buffer StagingPool::take(std::size_t size_bytes) {
   }
   if (block.size_bytes() != size_bytes) block = Buffer::allocate(size_bytes);
   const auto bytes = block.mutable_bytes();
-  // The last copy of the handle returns the block to the pool.
+  // The deleter returns the block to the pool when the last Buffer that owns it is destroyed.
   const std::weak_ptr<Free> pool = free_;
   auto owner = std::shared_ptr<const void>(bytes.data(), [pool, block](const void*) {
     const std::shared_ptr<Free> free = pool.lock();
@@ -68,7 +68,8 @@ TensorDict StagingPool::copy(const TensorDict& tree, int num_threads) {
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (first[i] == i) needed += leaves[i].leaf.nbytes();
   }
-  // By default, Linux overcommits memory, and kills a process when memory runs out.
+  // Check the available memory first: by default, Linux overcommits memory, so that allocations
+  // succeed, and kills a process when memory runs out.
   const std::uint64_t kept = kept_bytes();
   if (needed > kept && needed - kept > os::available_memory_bytes()) throw std::bad_alloc();
   std::vector<Buffer> copies(leaves.size());
@@ -80,7 +81,8 @@ TensorDict StagingPool::copy(const TensorDict& tree, int num_threads) {
     if (first[i] == i) leaves[i].leaf.read(0, copies[i].mutable_bytes());
   });
   std::size_t next = 0;
-  // An alias may have another dtype or shape than the first tensor over its bytes.
+  // An alias keeps its dtype and shape, which may differ from those of the first tensor over the
+  // same bytes.
   return map_leaves(tree,
                     [&](const Leaf& leaf) { return with_bytes(leaf, copies[first[next++]]); });
 }

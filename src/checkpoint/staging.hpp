@@ -11,15 +11,15 @@
 
 namespace tenfold::checkpoint {
 
-/// A pool of memory for copies of a training state, reused by each save: page faults in new memory
-/// take longer than the copy. Thread-safe; buffers may outlive the pool.
+/// A pool of memory for copies of a training state. Each save reuses the memory, because page
+/// faults in new memory take longer than the copy. Thread-safe; buffers may outlive the pool.
 class StagingPool {
  public:
   StagingPool();
 
-  /// Returns a tree over copies of all tensors. Tensors over the same bytes share the copy. Throws
-  /// std::bad_alloc, before it copies anything, if the tensors exceed the kept and the available
-  /// memory together.
+  /// Returns a tree with copies of all tensors. Tensors that share storage share one copy. Throws
+  /// std::bad_alloc, before it copies anything, if the tensors need more than kept_bytes() plus the
+  /// available memory.
   TensorDict copy(const TensorDict& tree, int num_threads);
 
   /// The size of the memory that is kept for the next copy.

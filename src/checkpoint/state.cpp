@@ -39,9 +39,9 @@ constexpr std::string_view kLeaseName = ".writer.tenfold-lease";
 constexpr std::string_view kHoldPrefix = ".hold-";
 constexpr std::string_view kLeaseSuffix = ".tenfold-lease";
 constexpr int kMaxHolds = 1024;
-/// Values of seq that a save skips if the document of a step cannot be read, because the seq of
-/// that step is then unknown. If the document can be read again later, this save must still have
-/// the highest seq, or it would be pruned.
+/// The number of seq values that a save skips if the document of a step cannot be read, because the
+/// seq of this step is then unknown. If the document becomes readable later, the save must still
+/// have the highest seq, or it would be pruned.
 constexpr std::int64_t kSkippedSeqs = 1'000'000;
 constexpr std::chrono::seconds kMetricsPatience{10};
 constexpr std::chrono::milliseconds kMetricsPoll{5};
@@ -51,7 +51,8 @@ std::string hold_name(const std::string& folder_name, int number) {
          std::string(kLeaseSuffix);
 }
 
-/// Returns the name of the folder that a hold protects, or nullopt if `name` is not that of a hold.
+/// Returns the name of the folder that the hold `name` protects, or nullopt if `name` is not the
+/// name of a hold.
 std::optional<std::string> held_folder(std::string_view name) {
   if (!name.starts_with(kHoldPrefix) || !name.ends_with(kLeaseSuffix)) return std::nullopt;
   name.remove_prefix(kHoldPrefix.size());
@@ -71,8 +72,8 @@ std::string new_run_id() {
   return fmt::format("{:08x}{:08x}", random(), random());
 }
 
-/// Returns the time in UTC with milliseconds, in a form that datetime.fromisoformat() of all
-/// supported Python versions parses.
+/// Returns the current time in UTC with milliseconds, in a form that datetime.fromisoformat() of
+/// all supported Python versions parses.
 std::string time_text() {
   namespace chrono = std::chrono;
   const auto now = chrono::floor<chrono::milliseconds>(chrono::system_clock::now());
@@ -178,13 +179,13 @@ os::Directory& CheckpointManager::State::require_writer() {
               "process took over")
           .remedy("create a new manager");
     }
-    // Steps are listed by path. If the path named another directory, pruning would remove steps of
-    // the writer's directory by the list of the other directory.
+    // Steps are listed by path, but pruning removes steps from *writer_directory_. If the path
+    // named another directory, pruning would remove the wrong steps.
     if (!writer_directory_->is_at(directory)) {
       throw Error::io(ESTALE, directory.string())
           .expected("the directory that this manager writes into")
           .found("none or another one")
-          .remedy("create a new manager where it is now");
+          .remedy("create a new manager with the current path of the directory");
     }
     return *writer_directory_;
   }
@@ -231,7 +232,7 @@ void CheckpointManager::State::clean_leftovers(os::Directory& folder) {
   for (const std::string& name : folder.list()) {
     try {
       if (held_folder(name)) {
-        // Acquiring and releasing a lease removes it if the process that held it is dead.
+        // If the process that held the lease is dead, acquiring and releasing it removes its file.
         static_cast<void>(os::Lease::try_acquire(folder, name));
         continue;
       }
@@ -403,7 +404,8 @@ std::unique_ptr<checkpoint::EarlierStep> CheckpointManager::State::earlier_step(
   auto earlier = std::make_unique<checkpoint::EarlierStep>();
   earlier->folder = std::move(folder);
   earlier->info = step->info;
-  // set_metrics() writes the document again, so its time is not that of the other files.
+  // Prefer the recorded time to the modification time of the document, because set_metrics() writes
+  // the document again.
   earlier->saved_ns = step->info.saved_ns.value_or(step->document.modified_ns);
   earlier->is_synced = is_synced;
   return earlier;
@@ -443,7 +445,7 @@ Path CheckpointManager::State::publish(checkpoint::PendingSave& save) {
 
 void CheckpointManager::State::continue_from(const RestoredCheckpoint& restored,
                                              bool is_other_run) {
-  // A restart is a new run, so steps after the restored one no longer belong to the line.
+  // The next save starts a new run, so steps after the restored step no longer belong to the line.
   run_id_.clear();
   last_saved_.reset();
   ancestors_.clear();
@@ -468,8 +470,8 @@ void CheckpointManager::State::set_metrics(std::int64_t number,
   require_utf8_names(metrics);
   const Listing listing = reader.list();
   const std::string& name = require_step(listing, number).folder_name;
-  // Uses a descriptor, so that nothing is created at the old path if the step is pruned
-  // concurrently.
+  // Open the step's folder once. If the step is pruned concurrently, writes through the descriptor
+  // do not create files at the step's old path.
   os::Directory folder = os::Directory::open_at(os::Directory::open(directory), name);
   const std::string document(checkpoint::kDocumentName);
   const auto give_up = std::chrono::steady_clock::now() + kMetricsPatience;
@@ -478,14 +480,15 @@ void CheckpointManager::State::set_metrics(std::int64_t number,
     if (std::chrono::steady_clock::now() > give_up) {
       throw Error::io(EBUSY, folder.display_of(document))
           .expected("no other process that sets metrics")
-          .found("one that has not finished in time");
+          .found("another process that did not finish within 10 seconds");
     }
     std::this_thread::sleep_for(kMetricsPoll);
   }
   os::FileInfo file;
   const std::string text = checkpoint::read_document(folder, &file);
   CheckpointInfo info = checkpoint::parse_document(text, folder.display_of(document));
-  // The new document gets its own checksum, which must not hide damage of the old one.
+  // The new document gets a new checksum. Without this check, it would hide damage of the old
+  // document.
   checkpoint::require_checksum(text, folder.display_of(document));
   if (!info.saved_ns) info.saved_ns = file.modified_ns;
   for (const auto& [metric, value] : metrics) info.metrics[metric] = value;
@@ -521,13 +524,13 @@ checkpoint::KnownSteps CheckpointManager::State::known_steps(const Listing& list
     const auto found = checked.find(step->info.seq);
     if (found == checked.end()) continue;
     const bool is_whole = found->second.is_whole;
-    // Only the newest complete step of the line matters: the files of other complete steps are not
-    // examined.
+    // Only the newest complete step of the line is needed, so stats_of() is not called for other
+    // complete steps.
     if (is_whole && (known.newest_verified || !listing.is_on_line(*step))) continue;
     try {
       if (stats_of(*step) != found->second.stats) continue;
     } catch (const Error& error) {
-      // It was removed or replaced since it was listed, or cannot be read.
+      // The step was removed or replaced after it was listed, or cannot be read.
       if (formats::is_problem_of_files(error)) continue;
       throw;
     }
@@ -579,8 +582,8 @@ std::vector<std::int64_t> CheckpointManager::State::prune() {
 bool CheckpointManager::State::remove(os::Directory& folder, const Step& step) {
   if (is_held(folder, step.folder_name)) return false;
   const std::string trashed = checkpoint::Trash::put(folder, step.folder_name);
-  // A process that acquires a hold checks afterwards that the step exists. So either that check
-  // fails, or the hold is visible here.
+  // Another process may have acquired a hold before the rename. A process that acquires a hold
+  // afterwards finds that the step no longer exists, and fails.
   if (!is_held(folder, step.folder_name)) return true;
   folder.rename(trashed, step.folder_name);
   return false;

@@ -25,7 +25,7 @@ namespace tenfold {
 
 namespace detail {
 
-/// Access to a manager's state for the other classes of src/checkpoint.
+/// Gives the other code in src/checkpoint access to the state of a manager.
 struct CheckpointInternals {
   using State = CheckpointManager::State;
 
@@ -38,13 +38,13 @@ struct CheckpointInternals {
 
 namespace checkpoint {
 
-/// The entries of a step besides the replicated ones: those of single ranks, and those that all
+/// The entries of a step that are not replicated: entries of single ranks, and entries that all
 /// ranks write together.
 struct RanksPlan {
   std::int64_t world_size = 1;
   bool have_entries = false;    ///< each rank writes its own entries
   std::uint64_t num_bytes = 0;  ///< bytes of the ranks' own entries
-  /// Entries that the processes write together. Only dtype and shape of their tensors are used.
+  /// Entries that the ranks write together. Only the dtypes and shapes of their tensors are used.
   TensorDict sharded{};
   std::vector<std::vector<ShardBox>> boxes{};  ///< for each entry of `sharded`
 };
@@ -65,7 +65,7 @@ struct PendingSave {
   std::string folder_name;
   std::vector<PlannedEntry> plan;
   /// The highest step of the line before this save; empty if there is none or this save replaces
-  /// it. With share_unchanged, equal files are hard links to those of this step.
+  /// it. With share_unchanged, unchanged files become hard links to the files of `previous`.
   std::optional<Step> previous;
   bool is_previous_synced = false;
   /// The folder "ranks-<random>" in the hidden folder. The random name prevents a surviving process
@@ -88,31 +88,32 @@ struct CheckpointManager::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  /// Creates the directory if it is missing, acquires the writer's lease unless this manager has
-  /// it, and returns the directory. Throws Error(io): EBUSY if there is another writer or the lease
-  /// was lost (also in a forked child), ESTALE if the directory was moved since.
+  /// Returns the directory. If this manager is not yet the writer, first creates the directory if
+  /// it is missing, and acquires the writer's lease. Throws Error(io): EBUSY if there is another
+  /// writer or the lease was lost (also in a forked child), ESTALE if the path no longer names the
+  /// directory in which the lease was acquired.
   os::Directory& require_writer();
-  /// Returns true if there is no directory, and this manager does not write into one: then there
-  /// is nothing to remove, and require_writer() would create it.
+  /// Returns true if the directory does not exist and this manager is not the writer. Then there is
+  /// nothing to remove, and a call of require_writer() would only create the directory.
   bool is_absent() const;
   void release_writer();
 
-  /// Returns the step of that number. Throws Error(key_not_found) listing the steps, or the step's
-  /// problem if it cannot be read.
+  /// Returns the step with the number `step`. If the step cannot be read, throws the error of
+  /// reading it; if it is missing, throws Error(key_not_found) with the numbers of all steps.
   const checkpoint::Step& require_step(const checkpoint::Listing& listing, std::int64_t step) const;
 
-  /// Lists the steps again and returns whether `step` is among them, with the same save. If it is
-  /// `required`, throws like require_step() if the directory has no step of that number.
+  /// Lists the steps again. Returns true if `step` is among them and was not replaced by a later
+  /// save. If `required`, throws like require_step() if there is no step with its number.
   bool is_listed(const checkpoint::Step& step, bool required);
 
-  /// Begins a save, which write_entries() and publish() complete. The destructor of a PendingSave
-  /// removes its folder unless it was published.
+  /// Begins a save, which write_entries() and publish() complete. The destructor of the PendingSave
+  /// removes the hidden folder unless it was published.
   std::unique_ptr<checkpoint::PendingSave> begin_save(std::int64_t step, const TensorDict& state,
                                                       const CheckpointSaveOptions& options,
                                                       const checkpoint::RanksPlan& ranks = {});
   void write_entries(checkpoint::PendingSave& save) const;
-  /// Opens the step with which a save shares files; null if `options` disable that, `step` is
-  /// empty, or the step was removed.
+  /// Opens the step with which a save shares unchanged files. Returns null if `options` disable
+  /// sharing, `step` is empty, or the step was removed.
   std::unique_ptr<checkpoint::EarlierStep> earlier_step(const std::optional<checkpoint::Step>& step,
                                                         bool is_synced) const;
   Path publish(checkpoint::PendingSave& save);
@@ -127,8 +128,8 @@ struct CheckpointManager::State {
   bool remove(os::Directory& directory, const checkpoint::Step& step);
   /// Returns hash_of_stats() of a step. Throws Error(file_not_found) if it was removed.
   std::uint64_t stats_of(const checkpoint::Step& step) const;
-  /// Records the result of checking a step. `stats`: stats_of() before the check. The result holds
-  /// as long as stats_of() is the same.
+  /// Records the result of checking a step. `stats`: the result of stats_of() before the check. The
+  /// record is ignored once stats_of() returns another result.
   void remember(const checkpoint::Step& step, std::uint64_t stats, bool is_whole);
 
   const Path directory;
@@ -136,7 +137,7 @@ struct CheckpointManager::State {
   std::mutex mutex;
   checkpoint::DirectoryReader reader;
   checkpoint::Trash trash;
-  /// Makes should_save() count from this step and the current time.
+  /// Makes should_save() count steps from `step`, and seconds from the current time.
   void count_from(std::int64_t step);
 
   std::mutex last_mutex;

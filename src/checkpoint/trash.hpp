@@ -17,7 +17,7 @@ class Trash {
   Trash(const Trash&) = delete;
   Trash& operator=(const Trash&) = delete;
 
-  /// Renames an entry to a trash name, and returns that name.
+  /// Renames the file or folder `name` to an unused `.trash-<n>`, and returns the new name.
   static std::string put(os::Directory& directory, const std::string& name);
   /// Waits for the previous deletion, then starts to delete everything in the trash of `directory`.
   void empty(const os::Directory& directory);

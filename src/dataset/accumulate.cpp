@@ -27,7 +27,7 @@ std::optional<Window> Windows::next(BatchStream& stream) {
     batches.push_back({std::move(*batch), 0});
   }
   if (batches.empty()) return std::nullopt;
-  // The stream's position counts the rows of all ranks, so no communication is needed.
+  // The stream's position counts the rows of all ranks, so the ranks need not communicate.
   const auto of_all_ranks = static_cast<double>(stream.position() - begin);
   const auto world_size = static_cast<double>(loader_->options().world_size);
   for (WeightedBatch& weighted : batches) {
@@ -37,7 +37,7 @@ std::optional<Window> Windows::next(BatchStream& stream) {
 }
 
 Windows accumulate(BatchLoader& loader, std::int64_t steps) {
-  // Not owned: the caller's loader must outlive the windows.
+  // This pointer does not own the loader, which must outlive the windows.
   return {std::shared_ptr<BatchLoader>(std::shared_ptr<void>(), &loader), steps};
 }
 

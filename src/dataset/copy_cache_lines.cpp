@@ -102,7 +102,7 @@ template <int kInto>
 
 CacheLineCopiers choose_line_copiers() noexcept {
 #ifdef TENFOLD_X86_64_KERNELS
-  // Older processors, without VBMI2, reduce their clock for vectors of 512 bits.
+  // Processors without VBMI2 are older, and reduce their clock frequency for 512-bit vectors.
   if (base::vector_instructions().avx512vbmi2) {
     return {copy_avx512<base::kL2>, copy_avx512<base::kL1>, copy_two_avx512, stream_two_avx512};
   }
@@ -128,8 +128,8 @@ void end_streaming() noexcept {
 
 namespace {
 
-/// Initialised at load time: a fork during the initialisation of a local static makes the child
-/// hang.
+/// Initialised at load time: if a process forks while it initialises a static local variable, the
+/// child hangs.
 const CacheLineCopiers kLineCopiers = choose_line_copiers();
 
 }  // namespace

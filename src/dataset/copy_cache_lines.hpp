@@ -6,8 +6,9 @@ namespace tenfold {
 
 inline constexpr std::size_t kCacheLineBytes = 64;
 
-/// Copies `size_bytes`, at least one cache line, from `from` to `out`, and prefetches, line by
-/// line, as many bytes at `coming`. `coming` may be any address, because it is not read.
+/// Copies `size_bytes` (at least one cache line) from `from` to `out`. For each cache line that it
+/// copies, prefetches one line of the `size_bytes` at `coming`. `coming` may be an invalid address,
+/// because prefetches do not fault.
 using CopyCacheLines = void (*)(const std::byte* coming, const std::byte* from,
                                 std::size_t size_bytes, std::byte* out) noexcept;
 
@@ -29,13 +30,13 @@ struct CacheLineCopiers {
   CopyCacheLines from_cache;
   /// Like from_memory, for two rows.
   CopyTwoRows two_from_memory;
-  /// Writes whole cache lines, on x86-64 with non-temporal stores, which need not read them first.
-  /// `out`, `size_bytes` and `second_offset_bytes` must be multiples of a cache line. Call
-  /// end_streaming() at the end.
+  /// Writes whole cache lines. On x86-64 it uses non-temporal stores, which do not first read the
+  /// lines that they overwrite. `out`, `size_bytes` and `second_offset_bytes` must be multiples of
+  /// kCacheLineBytes. Call end_streaming() after the last copy.
   CopyTwoRows two_past_caches;
 };
 
-/// Orders the writes of two_past_caches before later writes, for other threads.
+/// A store fence: other threads see the writes of two_past_caches before later writes.
 void end_streaming() noexcept;
 
 /// The implementations for any CPU.

@@ -22,8 +22,8 @@ namespace tenfold {
 using namespace detail;
 namespace {
 
-/// Leaves of zeros that use no memory: with WriteRequest::zeros, the writer extends the files and
-/// does not read the leaves.
+/// The source of leaves of zeros. They use no memory in create(): with WriteRequest::zeros, the
+/// writer extends the files and does not read the leaves.
 class Zeros final : public LeafSource {
  public:
   Buffer map(const Leaf& leaf) override {
@@ -126,8 +126,8 @@ Dataset create(const Path& path, const Schema& schema, const CreateOptions& opti
   const formats::folder::Plan plan =
       detail::formats::folder::plan_tree(tree_of(stored, options.num_rows));
   {
-    // Rows that are written in place have no checksums. The initial rows may be changed in mapped
-    // memory, where a full disk raises SIGBUS, so space is reserved for them.
+    // Rows that are written in place have no checksums. Reserve disk space for the initial rows,
+    // because a write to them through a mapping raises SIGBUS if the disk is full.
     const formats::WriteRequest request{.durable = true,
                                         .checksums = options.num_rows == 0 && options.capacity == 0,
                                         .zeros = true,

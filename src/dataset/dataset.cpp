@@ -22,7 +22,8 @@ namespace {
 
 Error fail_dataset() { return base::invalid_argument().part("data set"); }
 
-/// Indices of the columns of `from`, in the order of `schema`.
+/// Returns for each column of `schema` the index of the same column in `from`. Throws unless both
+/// schemas have the same columns.
 std::vector<std::size_t> matching_columns(const Schema& schema, const Schema& from,
                                           std::string_view call) {
   std::vector<std::size_t> indices;
@@ -48,8 +49,8 @@ std::vector<std::size_t> matching_columns(const Schema& schema, const Schema& fr
   return indices;
 }
 
-/// The tables of several data sets, whose rows are numbered consecutively, and the orders of the
-/// data sets, shifted to these row numbers.
+/// The tables of several data sets, with consecutive row numbers, and the order of each data set,
+/// shifted to these row numbers.
 struct Joined {
   std::shared_ptr<DatasetState> state = std::make_shared<DatasetState>();
   std::vector<RowOrderPtr> orders;
@@ -106,8 +107,8 @@ Joined join(std::span<const Dataset> sources, std::string_view call) {
       joined.orders.push_back(row_range(0, 0));
       continue;
     }
-    // Views of the same columns of the same tables share parts. So their rows are gathered as fast
-    // as before, and joining data sets repeatedly does not double the parts each time.
+    // Views of the same columns of the same tables share parts. So gathering their rows does not
+    // become slower, and joining a data set with itself does not double the number of parts.
     std::vector<DatasetPart>& all = joined.state->parts;
     const auto known =
         std::search(all.begin(), all.end(), parts.begin(), parts.end(), is_same_part);
@@ -122,7 +123,7 @@ Joined join(std::span<const Dataset> sources, std::string_view call) {
   return joined;
 }
 
-/// The nullable column `x` if `name` is "x.valid"; otherwise null.
+/// Returns the column `x` if `name` is "x.valid" and `x` is nullable; otherwise null.
 const Column* column_of_validity(const Schema& schema, std::string_view name) {
   constexpr std::string_view kSuffix = ".valid";
   if (!name.ends_with(kSuffix)) return nullptr;
@@ -144,8 +145,8 @@ bool is_inside(const KeyPath& path, const KeyPath& record) {
   return path.size() > record.size() && std::equal(record.begin(), record.end(), path.begin());
 }
 
-/// The path of the record with that dotted name in which the column at `path` is; empty if it is in
-/// none.
+/// Returns the path of the record with the dotted name `name` that contains the column at `path`;
+/// empty if no such record contains it.
 KeyPath record_of(const KeyPath& path, std::string_view name) {
   for (std::size_t length = 1; length < path.size(); ++length) {
     KeyPath record(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(length));
@@ -154,7 +155,7 @@ KeyPath record_of(const KeyPath& path, std::string_view name) {
   return {};
 }
 
-/// The path of the record with that dotted name; empty if there is none.
+/// Returns the path of the record with the dotted name `name`; empty if there is none.
 KeyPath record_path(const Schema& schema, std::string_view name) {
   for (const Column& column : schema.columns()) {
     if (KeyPath record = record_of(column.path, name); !record.empty()) return record;

@@ -24,10 +24,11 @@ struct PartColumn {
   bool operator==(const PartColumn&) const = default;
 };
 
-/// Tables on disk that are opened when rows of them are needed. Thread-safe.
+/// Tables on disk that are opened when their rows are needed. Thread-safe.
 class ClosedTables {
  public:
-  /// The greatest number of tables that a data set keeps open, and that a batch has open at a time.
+  /// Maximum number of tables that a data set keeps open, and that gathering a batch has open at a
+  /// time.
   static constexpr std::size_t kMaxOpen = 1024;
 
   virtual ~ClosedTables() = default;
@@ -42,7 +43,7 @@ class DatasetPart {
   DatasetPart() = default;
   /// All columns of a table that stays open.
   DatasetPart(std::shared_ptr<const Table> open_table, std::int64_t first);
-  /// Columns of a table that is opened when rows of it are needed.
+  /// The columns `chosen` of a table that is opened when its rows are needed.
   DatasetPart(std::shared_ptr<ClosedTables> tables, std::size_t number, std::int64_t num_rows,
               std::int64_t first, Columns chosen);
 
@@ -53,7 +54,7 @@ class DatasetPart {
   void choose(Columns chosen);
   /// The same part with its table open.
   DatasetPart opened() const;
-  /// True if both select the same columns of the same table.
+  /// Returns true if both parts select the same columns of the same table.
   bool is_same(const DatasetPart& other) const noexcept;
 
   std::shared_ptr<const Table> table;  ///< null if the table is not open
@@ -107,18 +108,20 @@ inline Dataset dataset_of(std::shared_ptr<const DatasetState> state) {
   return detail::Access::make<Dataset>(std::move(state));
 }
 
-/// The state for all rows of a tree in their order. `in_place`: as for Table.
+/// Returns the state for all rows of a tree, in the order of the tree. `in_place` is passed to
+/// Table.
 std::shared_ptr<const DatasetState> state_of(TensorDict tree,
                                              const std::optional<os::FileIdentity>& origin = {},
                                              std::shared_ptr<InPlaceWrites> in_place = nullptr);
 
-/// The same state with all parts open, unless there are more than ClosedTables::kMaxOpen.
+/// Returns the state with all parts open, or `state` itself if it has more than
+/// ClosedTables::kMaxOpen parts.
 std::shared_ptr<const DatasetState> with_open_parts(std::shared_ptr<const DatasetState> state);
 
 /// Copies rows, numbered over all parts, into a batch. Throws Error(corrupt) for invalid end
 /// offsets, Error(invalid_argument) for a padding value that its column's dtype cannot represent.
-/// For circular buffers, also throws as RingWait and RingWatch::torn() do; for parts that are not
-/// open, as PartsFolder::open(number).
+/// For circular buffers, also throws like RingWait and RingWatch::torn(); for parts that are not
+/// open, like PartsFolder::open(number).
 Batch gather(const DatasetState& state, std::span<const std::int64_t> rows,
              const BatchOptions& options);
 

@@ -12,8 +12,8 @@ namespace {
 /// vector loads are aligned.
 constexpr std::uint64_t kAlignment = 64;
 
-/// True if the batch includes validity. NaN marks a missing float, but a missing ragged row has no
-/// element that could be NaN.
+/// Returns true if a batch has a validity tensor for the column. A column of floats needs none,
+/// because NaN marks missing values, unless it is ragged: a missing row has no element for a NaN.
 bool has_validity(const Column& column) noexcept {
   return column.nullable && (column.has_ends() || !is_floating_point(column.dtype));
 }

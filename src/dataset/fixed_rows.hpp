@@ -13,8 +13,8 @@
 namespace tenfold {
 
 /// The fixed-size part of a batch: the values of columns without end offsets, and the validity of
-/// nullable columns (floats without end offsets have none, because NaN marks missing ones). All are
-/// in one block of memory, to which rows of a data set are copied.
+/// nullable columns. Columns of floats without end offsets have no validity, because NaN marks
+/// missing values. All tensors are in one block of memory, to which rows of a data set are copied.
 ///
 /// Thread safety: several threads may copy different rows concurrently.
 class FixedRows {
@@ -24,8 +24,8 @@ class FixedRows {
   FixedRows(const DatasetState& state, std::size_t num_rows, std::vector<BatchColumn>& columns);
 
   std::uint64_t num_bytes() const noexcept { return num_bytes_; }
-  /// Copies `rows`, which are numbered within their parts, to the rows of the block that start at
-  /// `first`. `parts`: the part of each row; empty if there is only one part.
+  /// Copies rows of the data set to consecutive rows of the block, from row `first`. `rows`: row
+  /// numbers within the part. `parts`: the part of each row; empty if there is only one part.
   void copy(std::span<const std::uint32_t> parts, std::span<const std::int64_t> rows,
             std::size_t first) const;
   /// Zeroes `count` rows of the block.
@@ -50,7 +50,8 @@ std::uint64_t row_bytes_of(const Column& column);
 /// Returns [num_rows, *column.shape].
 Shape batch_shape_of(std::int64_t num_rows, const Column& column);
 
-/// A contiguous tensor at an offset in a block; a tensor without bytes does not refer to the block.
+/// Returns a contiguous tensor at an offset in a block. A tensor without bytes does not keep the
+/// block alive.
 Tensor tensor_in(DType dtype, Shape shape, const Buffer& block, std::uint64_t offset_bytes);
 
 }  // namespace tenfold

@@ -23,7 +23,8 @@
 namespace tenfold {
 namespace {
 
-/// The least work for another thread: waking it takes as long as copying some hundred KiB.
+/// Minimum number of bytes for each thread. Waking a thread takes as long as copying a few hundred
+/// KiB.
 constexpr std::uint64_t kMinBytesAThread = 256 << 10U;
 
 /// The rows of a batch, each as a part and a row index in the part.
@@ -45,7 +46,7 @@ class RowLocations {
   std::size_t part(std::size_t i) const noexcept { return parts_.empty() ? 0 : parts_[i]; }
   std::int64_t row(std::size_t i) const noexcept { return rows_[i]; }
 
-  /// Copies rows [begin, end) to the same positions of the batch.
+  /// Copies the rows at positions [begin, end) of the batch to `into`.
   void copy(const FixedRows& into, std::size_t begin, std::size_t end) const {
     const auto parts = parts_.empty()
                            ? std::span<const std::uint32_t>()
@@ -59,8 +60,8 @@ class RowLocations {
   std::vector<std::int64_t> local_;
 };
 
-/// A ragged row or a string: elements or bytes [begin, end) of its part's values. For ragged
-/// strings, first the items of a row, then the bytes of each item.
+/// The elements of a ragged row, or the bytes of a string: [begin, end) in the values of its part.
+/// For ragged rows of strings, an Extent is first the items of a row, then the bytes of an item.
 struct Extent {
   std::size_t part;
   std::int64_t begin;
@@ -288,8 +289,8 @@ void copy_row(const Tensor& rows, std::size_t from, const Tensor& into, std::siz
               row_bytes);
 }
 
-/// Repeats the copy of rows that were overwritten while they were copied, until no row was.
-/// Circular buffers have only columns of fixed size.
+/// Copies rows again that a writer overwrote during their copy, until each row has been copied
+/// without being overwritten. Used for circular buffers, whose columns all have a fixed size.
 void copy_torn_again(const DatasetState& state, std::span<const std::int64_t> rows,
                      const RingWatch& first, const BatchOptions& options, Batch& batch) {
   RingWait writing(first.where());

@@ -27,7 +27,7 @@ class PartLocations {
     few_.pool = state.pool;
   }
 
-  /// Adds a row. Returns false, and does not add it, if too many parts would be open.
+  /// Adds a row. Returns false, without adding the row, if more than kMaxOpen parts would be open.
   bool add(std::int64_t row) {
     const std::size_t number = part_of(state_.parts, row);
     if (places_[number] == kNone) {
@@ -104,7 +104,7 @@ std::vector<BatchColumn> join(const std::vector<Batch>& batches) {
   return columns;
 }
 
-/// Pads the columns that `options` selects, by gathering them again from the unpadded batch.
+/// Pads the columns that `options` selects: gathers these columns again, from the unpadded columns.
 void pad(const BufferPool& pool, std::int64_t num_rows, const BatchOptions& options,
          std::vector<BatchColumn>& columns) {
   const auto is_padded = [&](const Column& column) {

@@ -7,8 +7,8 @@
 
 namespace tenfold {
 
-/// As gather(), for a data set whose parts are not all open. Opens the parts that the rows need, at
-/// most ClosedTables::kMaxOpen at a time.
+/// Implements gather() for a data set whose parts are not all open. Opens the parts that contain
+/// the rows, at most ClosedTables::kMaxOpen parts at a time.
 Batch gather_closed(const DatasetState& state, std::span<const std::int64_t> rows,
                     const BatchOptions& options);
 

@@ -13,23 +13,24 @@
 namespace tenfold {
 namespace {
 
-/// Distance of prefetches from memory: the memory latency is about 100 ns, in which a core copies a
-/// few KiB.
+/// Prefetch distance for rows in memory. Memory latency is about 100 ns, and in this time a core
+/// copies a few KiB.
 constexpr std::size_t kAheadBytes = 4096;
-/// The distance in each of two rows that are copied at once.
+/// Prefetch distance in each row if two rows are copied at once.
 constexpr std::size_t kAheadOfEachBytes = kAheadBytes / 2;
 /// Copies of wide rows of whole cache lines bypass the caches if the result has at least this size.
-/// Such a result leaves L2 before the caller reads it, and would evict from L3 the rows that are
-/// read next.
+/// Such a result would be evicted from L2 before the caller reads it, and would evict from L3 the
+/// rows that are copied next.
 constexpr std::size_t kStreamedBytes = std::size_t{4} << 20U;
-/// Maximum size of a block of rows. Two blocks and the copied rows fit in an L2 of 256 KiB.
+/// Maximum size of a block of rows, unless kMinBlockRows rows exceed it. Two blocks of this size
+/// and their copies fit in an L2 of 256 KiB.
 constexpr std::size_t kBlockBytes = 32 << 10U;
 constexpr std::size_t kMaxBlockRows = 128;
 constexpr std::size_t kMinBlockRows = 8;
 /// Distance of prefetches from L2 to L1.
 constexpr std::size_t kNearBytes = 2048;
 
-/// Row indices, and the part of each row (empty: there is only one part).
+/// The rows to copy: the part of each row (empty if there is only one part), and its index there.
 struct ChosenRows {
   std::span<const std::uint32_t> parts;
   std::span<const std::int64_t> rows;
@@ -48,8 +49,9 @@ bool is_one_word(std::size_t row_bytes) {
 /// Some rows of one column.
 class RowBlock {
  public:
-  /// Sets the rows [begin, begin + count) of `chosen`. Computes their addresses once, outside the
-  /// loops that prefetch and copy, so rows of several parts are as fast as those of one.
+  /// Sets the block to the rows [begin, begin + count) of `chosen`. Computes their addresses once,
+  /// outside the loops that prefetch and copy, so that rows of several parts are copied as fast as
+  /// rows of one part.
   void set(const RowCopy& column, const ChosenRows& chosen, std::size_t begin, std::size_t count) {
     row_bytes_ = static_cast<std::size_t>(column.row_bytes);
     last_byte_ = is_one_word(row_bytes_) ? 0 : row_bytes_ - 1;
@@ -79,7 +81,8 @@ class RowBlock {
     for (std::size_t i = 0; i < count_; ++i) prefetch_row(i);
   }
 
-  /// Copies the rows, and prefetches one row of `next` for each. `next` must not have more rows.
+  /// Copies the rows of this block. For each row, prefetches one row of `next`, which must not have
+  /// more rows than this block.
   void copy_with_prefetch(const RowBlock& next) const {
     switch (row_bytes_) {
       case 1:
@@ -144,17 +147,17 @@ class RowBlock {
 
   std::array<const std::byte*, kMaxBlockRows> addresses_;
   std::size_t row_bytes_ = 0;
-  /// Offset in the row of the last byte to prefetch. 0 for rows of one word, which nearly always
-  /// are within one cache line.
+  /// Offset of the last byte to prefetch in a row. It is 0 if is_one_word(row_bytes_), because
+  /// nearly all of these rows are within one cache line.
   std::size_t last_byte_ = 0;
   std::size_t count_ = 0;
   std::byte* out_ = nullptr;
 };
 
 /// Copies rows of more than kAheadBytes, two at a time, so that their memory requests overlap. For
-/// each cache line that is copied, one is prefetched at a fixed distance ahead, so that the number
-/// of outstanding requests stays about the same. Prefetching whole rows at a time was three times
-/// slower.
+/// each cache line that is copied, prefetches one line at a fixed distance ahead, so that the
+/// number of outstanding requests is nearly constant. Prefetching a whole row at a time was three
+/// times slower.
 void gather_wide(const RowCopy& column, const ChosenRows& chosen) {
   const auto row_bytes = static_cast<std::size_t>(column.row_bytes);
   const std::size_t count = chosen.rows.size();
@@ -186,8 +189,8 @@ void gather_wide(const RowCopy& column, const ChosenRows& chosen) {
   if (streams) end_streaming();
 }
 
-/// Iterates over blocks of the columns whose rows are not wide: the first rows of each column, then
-/// the next ones.
+/// Iterates over the blocks of the columns for which is_narrow() is true: over the first block of
+/// each column, then over the second block of each column, and so on.
 class Blocks {
  public:
   Blocks(std::span<const RowCopy> columns, const ChosenRows& chosen)
@@ -200,7 +203,7 @@ class Blocks {
     block_rows_ = std::clamp(kBlockBytes / widest, kMinBlockRows, kMaxBlockRows);
   }
 
-  /// Sets `block` to the next block; an empty one after the last.
+  /// Sets `block` to the next block, or clears it if there is none.
   void take_next(RowBlock& block) {
     for (; any_ && begin_ < chosen_.rows.size(); begin_ += block_rows_, column_ = 0) {
       while (column_ < columns_.size()) {

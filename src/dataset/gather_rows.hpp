@@ -30,8 +30,8 @@ void gather_rows(std::span<const RowCopy> columns, std::span<const std::uint32_t
 void gather_rows(const RowSource& source, std::uint64_t row_bytes,
                  std::span<const std::int64_t> rows, std::byte* out);
 
-/// Copies `size_bytes` from `from` to `out`, and prefetches as many bytes at `coming`. `coming` may
-/// be any address, because it is not read.
+/// Copies `size_bytes` from `from` to `out`, and prefetches `size_bytes` at `coming`. `coming` may
+/// be an invalid address, because prefetches do not fault.
 void copy_with_prefetch(const std::byte* coming, const std::byte* from, std::size_t size_bytes,
                         std::byte* out);
 

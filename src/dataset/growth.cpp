@@ -61,8 +61,8 @@ folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const
   return {key, folder::file_of(leaf), below, role.is_unbatched, false, role.row_bytes, 0};
 }
 
-/// Number of batched tensors and values in a node and below it. Throws Error(unsupported) for child
-/// nodes without any, and for those that are not a TensorDict of `num_rows` rows.
+/// Returns the number of batched tensors and values in a node and below it. Throws
+/// Error(unsupported) for a child node that has none, or is not a TensorDict of `num_rows` rows.
 std::size_t count_batched(const Path& path, const TensorDict& node, std::int64_t num_rows) {
   std::size_t count = 0;
   node.for_each([&](const std::string& key, const TensorDict::Item& item) {
@@ -89,9 +89,10 @@ std::size_t count_batched(const Path& path, const TensorDict& node, std::int64_t
   return count;
 }
 
-/// The last of `count` end offsets, or 0 if there is none; the column has `limit` elements. Throws
-/// Error(corrupt) if the last offset is out of range or less than the one before it, because new
-/// elements are written at the last offset. `is_exact`: it must equal `limit`.
+/// Returns the last of `count` end offsets, or 0 if there is none; the column has `limit` elements.
+/// Throws Error(corrupt) if the last offset is out of range or less than the previous offset,
+/// because new elements are written at the last offset. If `is_exact`, also throws if the last
+/// offset is not `limit`.
 std::uint64_t last_end(const Path& path, const Column& column, const Tensor& ends,
                        std::uint64_t count, std::int64_t limit, bool is_exact) {
   const auto* values = count == 0 ? nullptr : ends.data<std::int64_t>();
@@ -149,7 +150,7 @@ std::shared_ptr<const DatasetState> FolderGrowth::open_state() const {
   const auto in_place = folder_.is_writable() ? in_place_ : nullptr;
   if (folder_.directory().valid()) {
     // Unlike open(), open_tree() keeps the checksums, because appending does not change existing
-    // rows. InPlaceWrites removes them.
+    // rows. InPlaceWrites removes the checksums before existing rows change.
     return state_of(folder::open_tree(folder_.directory().duplicate(), path, options.mode),
                     os::identity_of(path), in_place);
   }
@@ -179,7 +180,7 @@ std::int64_t FolderGrowth::size() {
   return known_size();
 }
 
-/// The number of rows. Opens nothing after an append that set size_.
+/// Returns the number of rows. Opens the data set only if size_ is not known.
 std::int64_t FolderGrowth::known_size() {
   if (size_ < 0) current();
   return size_;
@@ -280,7 +281,8 @@ std::int64_t FolderGrowth::append(const Batch& rows) {
     throw;
   }
   const folder::CommitState& now = writer.state();
-  // In a full circular buffer without busy rows, readers see the same slots as before.
+  // If a circular buffer was full and has no busy rows, the open state remains valid, because it
+  // maps all slots.
   if (now.num_rows != shown || now.busy_rows > 0) {
     forget();
     if (now.busy_rows == 0) size_ = static_cast<std::int64_t>(now.num_rows);

@@ -20,11 +20,11 @@ namespace tenfold {
 
 namespace detail {
 
-/// The rows of a data set that was opened from a path. Their number grows when this object appends
-/// and, after refresh(), by the rows that others have appended.
+/// The rows of a data set that was opened from a path. append() adds rows; refresh() adds the rows
+/// that other objects and processes have appended.
 ///
 /// Thread safety: all members may be called from any thread; each append is atomic. If the process
-/// forks while another thread calls a member, the child opens the path again, to read.
+/// forks while another thread calls a member, the child opens the path again, for reading only.
 class Growth {
  public:
   static std::shared_ptr<Growth> open(const Path& path, Mode mode);

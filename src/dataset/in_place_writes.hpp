@@ -7,18 +7,18 @@
 
 namespace tenfold {
 
-/// The stored checksums of a data set that is open for writing, whose rows callers may change
+/// Removes the stored checksums of a data set that is open for writing, before callers change rows
 /// through shared mappings.
 ///
 /// Thread safety: all members may be called from any thread.
 class InPlaceWrites {
  public:
-  /// `folder`: that of the data set at `path`; invalid for a data set in a file, which has no
-  /// checksums of tensors while it is open for writing.
+  /// `folder`: the folder of the data set at `path`. It is invalid if the data set is a file, which
+  /// has no checksums of tensors while it is open for writing.
   InPlaceWrites(os::Directory folder, os::Path path);
 
-  /// Removes the checksums of the tensors, once. Must be called before a caller gets writable
-  /// memory that is mapped from the files. Throws what drop_leaf_checksums() throws.
+  /// Removes the checksums of the tensors, at the first call. Must be called before a caller gets
+  /// writable memory that is mapped from the files. Throws what drop_leaf_checksums() throws.
   void begin();
   bool have_begun() const noexcept { return have_begun_; }
 

@@ -19,10 +19,9 @@ namespace {
 
 Error fail_loader() { return base::invalid_argument().part("batch loader"); }
 
-/// The last epoch. Each pass increments the epoch, which wraps to 0 after this value, so that every
-/// saved state can be loaded.
+/// The maximum epoch number. The epoch after it is 0, so that every saved state can be loaded.
 constexpr std::int64_t kMaxEpoch = std::int64_t{1} << 62U;
-/// The greatest world size, so that the product of two ranks cannot overflow.
+/// The maximum world size. With it, the product of two ranks does not overflow.
 constexpr std::int64_t kMaxWorldSize = std::numeric_limits<std::int32_t>::max();
 
 void check(const BatchLoaderOptions& options) {
@@ -142,7 +141,7 @@ struct BatchLoader::State {
   }
 };
 
-/// Locks the state of the loader, because threads that share an iterator change its position.
+/// Locks the state of the loader, because several threads may change its position.
 class BatchLoader::StateLock {
  public:
   explicit StateLock(State& state) : state_(state) {
@@ -242,7 +241,7 @@ std::optional<Batch> BatchLoader::next(BatchStream& stream) {
   const BatchStream::Turn turn(stream);
   std::optional<Batch> batch = stream.next();
   const StateLock lock(*state_);
-  // An older stream continues, without changing the loader's position.
+  // Only the newest stream changes the loader's position. An older stream only returns its batches.
   if (state_->newest.lock().get() != &stream) return batch;
   state_->stats = stream.stats();
   state_->position = stream.position();

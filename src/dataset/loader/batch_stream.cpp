@@ -16,8 +16,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The number of rows, of all ranks together, that each stage prefetches in advance, but at least
-/// two batches: many concurrent requests to the device.
+/// The number of rows, of all ranks together, that each stage prefetches in advance, so that the
+/// device has many concurrent requests. Each stage prefetches at least two batches in advance.
 constexpr std::int64_t kPrefetchedRows = 1024;
 /// While prefetching is off, every 16th batch is checked for major page faults.
 constexpr std::int64_t kWatchedBatches = 16;
@@ -110,7 +110,7 @@ Batch BatchStream::make(std::int64_t batch) {
 
 void BatchStream::prefetch_ahead(std::int64_t batch, Lock& lock) {
   if (!residency_.is_needed()) {
-    // The first batch does not wait for more samples than the constructor took.
+    // Do not sample before the first batch: the constructor has already taken samples.
     if (batch == 0 || !samples_more_) return;
     samples_more_ = false;
     lock.unlock();
@@ -120,7 +120,7 @@ void BatchStream::prefetch_ahead(std::int64_t batch, Lock& lock) {
     if (!residency_.is_needed()) return;
   }
   const std::int64_t ahead = std::max<std::int64_t>(kPrefetchedRows / options_.batch_size, 2);
-  // The first stage is the furthest ahead, because later stages read the pages that it prefetched.
+  // Earlier stages prefetch further ahead, because later stages read the pages that they fetched.
   for (int stage = 0; stage < residency_.num_stages(); ++stage) {
     std::int64_t& prefetched_to = prefetched_[static_cast<std::size_t>(stage)];
     const std::int64_t end =

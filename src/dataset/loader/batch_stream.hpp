@@ -19,8 +19,8 @@
 
 namespace tenfold {
 
-/// One pass through an epoch. Threads of the stream make some batches in advance. If none of them
-/// has begun the next batch, the caller makes it itself instead of waiting.
+/// One pass through an epoch. Threads of the stream make some batches in advance. If no thread has
+/// begun the next batch when the caller needs it, the caller makes the batch.
 class BatchStream {
  public:
   BatchStream(Dataset dataset, const BatchLoaderOptions& options, EpochOrder order,
@@ -29,9 +29,9 @@ class BatchStream {
   BatchStream& operator=(const BatchStream&) = delete;
   ~BatchStream();
 
-  /// Serialises threads that share the stream: taking a batch, and recording its position. Throws
-  /// Error(unsupported) in a forked child, if the stream's threads, or the thread that held the
-  /// turn, exist only in the parent.
+  /// A lock for threads that share the stream. A thread holds it while it takes a batch and records
+  /// the position. The constructor throws Error(unsupported) in a forked child if the threads of
+  /// the stream, or the thread that held the lock, exist only in the parent.
   class Turn {
    public:
     explicit Turn(BatchStream& stream);
@@ -43,7 +43,7 @@ class BatchStream {
     BatchStream& stream_;
   };
 
-  // Only for the thread that holds the turn.
+  // Only the thread that holds a Turn may call these members.
 
   /// The next batch, or nullopt at the end. Rethrows the exception of the thread that made it.
   std::optional<Batch> next();
@@ -61,11 +61,11 @@ class BatchStream {
   using Lock = std::unique_lock<std::mutex>;
 
   std::int64_t end_of(std::int64_t batch) const;
-  /// The rows of this rank in that batch, numbered across all parts.
+  /// The rows of this rank in batch number `batch`, numbered across all parts.
   std::vector<std::int64_t> rows_of(std::int64_t batch) const;
   Batch make(std::int64_t batch);
-  /// If pages are missing, prefetches those of `batch`, which this thread makes next, and of some
-  /// batches after it. Otherwise may take more samples of the page cache.
+  /// If pages are missing, prefetches the pages of `batch`, which this thread makes next, and of
+  /// some batches after it. Otherwise may take more samples of the page cache.
   void prefetch_ahead(std::int64_t batch, Lock& lock);
   void work();
   Batch take(std::int64_t batch, Lock& lock);

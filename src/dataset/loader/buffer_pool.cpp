@@ -16,15 +16,15 @@ namespace {
 /// Blocks up to this size come from the heap. If a program keeps its batches, no block returns to
 /// the pool, and mapping new pages for each small block would take longer than filling it.
 constexpr std::size_t kMaxHeapBytes = std::size_t{64} << 10U;
-/// The greatest numbers of free blocks, more than a loader with default options uses at a time.
-/// Beyond these, the oldest free blocks are released.
+/// The maximum numbers of free blocks. A loader with default options uses fewer blocks at a time.
+/// If there are more, the oldest free block is released.
 constexpr std::size_t kMaxFreeLarge = 16;
 constexpr std::size_t kMaxFreeSmall = 64;
 constexpr std::size_t kPageBytes = 4096;
-/// The greatest number of unused blocks, usually more than concurrent batches need. Beyond this,
-/// the oldest blocks are dropped: probably, batches no longer request their sizes.
+/// The maximum number of supplied blocks that no batch uses yet, usually more than concurrent
+/// batches need. If there are more, the oldest block is dropped: probably, no batch needs its size.
 constexpr std::size_t kMaxSupplied = 64;
-/// The greatest number of requested sizes that are kept for a caller that may never ask for them.
+/// The maximum number of recorded sizes, in case the caller never calls requested().
 constexpr std::size_t kMaxRequested = 1024;
 constexpr std::align_val_t kHeapAlignment{64};
 
@@ -98,8 +98,8 @@ struct BufferPool::Blocks {
   Block take(std::size_t size_bytes) {
     if (const auto lock = lock_or_spin()) {
       std::vector<Block>& free = is_small(size_bytes) ? free_small : free_large;
-      // The block that was returned last is most likely in the CPU cache. A block of more than
-      // twice the size is kept for larger requests.
+      // Prefer the block that was returned last, which is most likely in the CPU cache. Leave a
+      // block of more than twice the size for larger requests.
       const auto found = std::find_if(free.rbegin(), free.rend(), [&](const Block& block) {
         return block.size_bytes >= size_bytes && block.size_bytes / 2 <= size_bytes;
       });

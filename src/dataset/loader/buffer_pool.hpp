@@ -18,7 +18,8 @@ namespace tenfold {
 class SuppliedMemory {
  public:
   void supply(Buffer block);
-  /// The smallest block of at least `size_bytes`, truncated to that size; empty if there is none.
+  /// Returns the smallest block of at least `size_bytes`, truncated to `size_bytes`; nullopt if
+  /// there is none.
   std::optional<Buffer> take(std::size_t size_bytes);
   /// The first 1,024 sizes requested since the last call, whether or not there was a block. If a
   /// caller supplies blocks of these sizes, later batches of the same sizes find a block.
@@ -30,14 +31,14 @@ class SuppliedMemory {
   std::vector<std::size_t> requested_;
 };
 
-/// Memory for batches. A block returns to the pool when the last tensor over it is destroyed, so
-/// that the batches of an epoch use a few blocks, whose first page faults are over. A block is
-/// never used by two batches at a time.
+/// Memory for batches. A block returns to the pool when the last tensor over it is destroyed. So
+/// the batches of an epoch reuse a few blocks, and page faults occur only when a block is first
+/// used. A block is never used by two batches at a time.
 ///
 /// Thread safety: all members may be called from any thread; buffers may outlive the pool.
 class BufferPool {
  public:
-  /// `supplied`: blocks to use, once each, before memory of the pool.
+  /// take() returns each block of `supplied` once, and prefers these blocks to memory of the pool.
   explicit BufferPool(std::shared_ptr<SuppliedMemory> supplied = nullptr);
 
   /// Returns `size_bytes` of uninitialised memory. Memory of the pool is aligned to 64 bytes.

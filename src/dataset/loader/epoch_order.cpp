@@ -23,8 +23,8 @@ EpochOrder EpochOrder::shuffled(std::int64_t size, std::uint64_t seed, std::uint
 EpochOrder EpochOrder::shuffled_in_blocks(std::int64_t size, std::uint64_t seed,
                                           std::uint64_t epoch, std::int64_t block_rows) {
   EpochOrder order(size);
-  // A single block of all rows gives the same order as a larger one, whose window size could
-  // overflow.
+  // Reduce a block size greater than `size` to `size`: the order is the same, and the window size
+  // does not overflow.
   order.block_rows_ = std::clamp<std::int64_t>(size, 1, block_rows);
   order.num_blocks_ = size / order.block_rows_;
   order.seed_ = seed;

@@ -10,9 +10,9 @@ namespace tenfold {
 
 /// The order of an epoch over the positions [0, size) of a data set.
 ///
-/// Shuffling by blocks: the blocks of `block_rows` rows are shuffled, and the rows within each
-/// window of kWindowBlocks blocks are shuffled. Rows after the last whole block come last, shuffled
-/// among themselves.
+/// shuffled_in_blocks() shuffles the blocks of `block_rows` rows, and then the rows within each
+/// window of kWindowBlocks consecutive shuffled blocks. Rows after the last whole block come last,
+/// shuffled among themselves.
 ///
 /// Thread safety: like a const object.
 class EpochOrder {
@@ -25,8 +25,8 @@ class EpochOrder {
                                        std::int64_t block_rows);
 
   std::int64_t size() const noexcept { return size_; }
-  /// Writes the elements begin, begin + 1, ... of the order to `positions`. Their range must be
-  /// inside [0, size()).
+  /// Writes the elements begin, begin + 1, ... of the order to `positions`. The indices begin to
+  /// begin + positions.size() - 1 must be in [0, size()).
   void fill(std::int64_t begin, std::span<std::int64_t> positions) const;
 
  private:

@@ -20,8 +20,8 @@ constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 62U;
 constexpr unsigned kMinBits = 10;
 /// SplitMix64's increment.
 constexpr std::uint64_t kKeyStep = 0x9E3779B97F4A7C15;
-/// The number of positions processed at a time. Their values that are out of range are collected
-/// and encrypted again together, so that there are no unpredictable branches.
+/// The number of positions that are encrypted at a time. Encrypted values that are out of range are
+/// collected and encrypted again together, which avoids unpredictable branches.
 constexpr std::size_t kBlock = 512;
 
 /// The output function of SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom
@@ -39,8 +39,8 @@ PermutationKernel choose_kernel() noexcept {
   return encrypt_baseline;
 }
 
-/// Initialised at load time: a fork during the initialisation of a local static makes the child
-/// hang.
+/// Initialised at load time: if a process forks while it initialises a static local variable, the
+/// child hangs.
 const PermutationKernel kPermutationKernel = choose_kernel();
 
 }  // namespace

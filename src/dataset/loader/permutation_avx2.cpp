@@ -84,7 +84,7 @@ void encrypt_avx2(const PermutationNetwork& network, std::uint64_t* values,
   std::size_t i = 0;
   for (; i + kLanes <= count; i += kLanes) lanes.encrypt(values + i);
   if (i == count) return;
-  // The last values, fewer than a vector, are padded to one.
+  // Pad the remaining values, which are fewer than kLanes, to kLanes values.
   std::array<std::uint64_t, kLanes> rest{};
   std::copy(values + i, values + count, rest.begin());
   lanes.encrypt(rest.data());

@@ -17,14 +17,14 @@
 namespace tenfold {
 namespace {
 
-/// Rows that are sampled in each tensor at a time: before the first batch, which waits for this,
-/// and again before later batches, until kSamplesInAll rows are sampled.
+/// The number of rows that are sampled in each tensor at a time: once before the first batch, which
+/// waits for the samples, and again before later batches, until kSamplesInAll rows are sampled.
 constexpr std::int64_t kSampledRows = 4;
 constexpr std::size_t kMaxRanges = 1024;
 /// Prefetching pays off if more than one page in 256 is missing.
 constexpr std::int64_t kPagesPerMissing = 256;
-/// About how many rows of each batch to prefetch are sampled, and how many samples are taken before
-/// each decision whether to stop.
+/// reconsider() samples about kSamplesPerBatch rows of a batch, and after each kSamples samples
+/// decides whether to stop prefetching.
 constexpr std::size_t kSamplesPerBatch = 8;
 constexpr std::int64_t kSamples = 512;
 constexpr const char* kVariable = "TENFOLD_RESIDENCY";
@@ -91,7 +91,7 @@ void Residency::stop_prefetching() {
   if (!is_needed()) return;
   needed_.store(false, std::memory_order_release);
   if (!random_ || strategy_ == Strategy::none) return;
-  // Few pages are missing now. Enable readahead, which also fetches neighbours that are missing.
+  // Few pages are missing now, so enable readahead, which also reads missing neighbouring pages.
   for (const Source& source : sources_) os::expect_random_access(source.bytes, false);
 }
 
@@ -234,7 +234,8 @@ void Residency::for_each_piece(std::span<const std::int64_t> rows, int stage,
 
 bool Residency::holds(std::span<const std::int64_t> rows) const {
   bool holds = true;
-  // A later stage reads the end offsets of the earlier stage, which must be cached.
+  // Check the stages in order and stop at a missing page: a later stage reads the end offsets of
+  // the earlier stage, which must be cached.
   for (int stage = 0; holds && stage < num_stages_; ++stage) {
     for_each_piece(rows, stage, [&](const Source& source, const Piece& piece) {
       const auto bytes = source.bytes.subspan(static_cast<std::size_t>(piece.offset_bytes),

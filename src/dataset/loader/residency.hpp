@@ -16,15 +16,17 @@
 
 namespace tenfold {
 
-/// Prefetches the pages of coming batches before they are gathered, all pages of a batch at once,
-/// because a reader with one outstanding request gets a fifth as many pages per second. Prefetching
-/// a cached page takes a hundredth of the time of waiting for a missing one, so rows are prefetched
-/// only while enough of their pages are missing. Samples decide that, and, while prefetching is
-/// off, also the major page faults of some batches. So for cached data only the samples at each
-/// start, and reading the fault counter for some batches, take time.
+/// Prefetches the pages of coming batches before the batches are gathered. Prefetches all pages of
+/// a batch at once, because a reader with one outstanding request gets a fifth as many pages per
+/// second. Prefetching a cached page takes a hundredth of the time of waiting for a missing page,
+/// so rows are prefetched only while enough pages are missing. Samples of the page cache show
+/// whether enough pages are missing; while prefetching is off, the major page faults of some
+/// batches do, too. If all data is cached, only the samples at the start of a pass and reading the
+/// fault counter for some batches take time.
 ///
-/// Uses madvise; on network and FUSE file systems, threads of the library read the pages. The
-/// environment variable TENFOLD_RESIDENCY=willneed, pread or none overrides the choice.
+/// Prefetches by madvise(MADV_WILLNEED), but on network and FUSE file systems by threads of the
+/// library that read the pages. The environment variable TENFOLD_RESIDENCY=willneed, pread or none
+/// overrides this choice.
 ///
 /// The location of ragged rows is only known from their end offsets, so prefetching has stages. The
 /// first prefetches data at known locations, the second the elements between end offsets, the third
@@ -37,8 +39,8 @@ class Residency {
   static constexpr int kMaxStages = 3;
   /// Tensors of fewer bytes are not prefetched, because reading them on demand takes less time.
   static constexpr std::uint64_t kMinBytes = std::uint64_t{1} << 20U;
-  /// The number of samples by which a tensor counts as cached. If one page in a hundred is missing,
-  /// about half of all runs sample such a page.
+  /// If this number of samples of a tensor are all cached, the tensor counts as cached. If one page
+  /// in a hundred is missing, about half of all runs sample a missing page.
   static constexpr std::int64_t kSamplesInAll = 64;
 
   /// True if the pages of the samples [begin, end) are cached. Samples are elements in a random
@@ -47,7 +49,7 @@ class Residency {
                                std::int64_t num_elements, std::int64_t begin, std::int64_t end);
 
   /// `random`: rows are accessed in random order, so readahead is disabled while pages are
-  /// prefetched. Throws Error(invalid_argument) for an unknown TENFOLD_RESIDENCY.
+  /// prefetched. Throws Error(invalid_argument) for an unknown value of TENFOLD_RESIDENCY.
   Residency(const DatasetState& state, bool random);
   Residency(const Residency&) = delete;
   Residency& operator=(const Residency&) = delete;
@@ -59,24 +61,24 @@ class Residency {
   /// Takes some more samples. Returns false, and takes none, if there are no more to take or
   /// is_needed().
   bool sample_more();
-  /// True if all pages of these rows that could be prefetched are cached.
+  /// Returns true if all pages that prefetch() would prefetch for these rows are cached.
   bool holds(std::span<const std::int64_t> rows) const;
   int num_stages() const noexcept { return num_stages_; }
-  /// Prefetches what these rows (numbered across all parts) need in one of the stages.
+  /// Prefetches the data of these rows (numbered across all parts) that belongs to `stage`.
   void prefetch(std::span<const std::int64_t> rows, int stage);
   /// Samples a few of the rows that are about to be prefetched, and stops prefetching if nearly all
   /// pages of many samples are cached.
   void reconsider(std::span<const std::int64_t> rows, int stage);
-  /// Call for some batches while prefetching is off, with the major page faults of a batch of
-  /// `num_rows` rows that was not prefetched. Starts prefetching if these are many.
+  /// Starts prefetching if gathering a batch of `num_rows` rows caused many major page faults.
+  /// `num_pages`: the number of these faults. Called for some batches while prefetching is off.
   void note_waits(std::uint64_t num_pages, std::int64_t num_rows);
   /// "resident" if prefetching was never needed, else "willneed", "pread" or "none".
   std::string_view strategy() const noexcept;
 
  private:
   enum class Strategy : std::uint8_t { willneed, pread, none };
-  /// A tensor of which each row needs a piece. In later stages, `column` has the bounds of the
-  /// pieces.
+  /// A tensor of which each row needs a piece. In stages after the first, the end offsets in
+  /// `column` are the bounds of the pieces.
   struct Source {
     std::span<const std::byte> bytes;
     std::uint64_t row_bytes;
@@ -104,7 +106,7 @@ class Residency {
   /// The piece that row `local` of its part needs; empty for a row without elements, and for
   /// invalid end offsets, which gathering reports.
   static Piece piece_of(const Source& source, std::int64_t local);
-  /// Calls use(source, piece) for each nonempty piece of these rows in each source of that stage.
+  /// Calls use(source, piece) for each nonempty piece of these rows in each source of `stage`.
   template <class Use>
   void for_each_piece(std::span<const std::int64_t> rows, int stage, const Use& use) const;
   void advise_kernel(std::span<const std::int64_t> rows, int stage) const;
@@ -117,7 +119,7 @@ class Residency {
   std::optional<Strategy> forced_;
   Strategy strategy_ = Strategy::willneed;
   std::optional<os::PageReader> reader_;
-  /// After this is true, the members above do not change, except num_sampled_.
+  /// Once this is true, the members above do not change, except num_sampled_.
   std::atomic<bool> was_needed_{false};
   std::atomic<bool> needed_{false};
   std::mutex mutex_;                          ///< locked while prefetching is started or stopped

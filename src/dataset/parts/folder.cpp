@@ -67,8 +67,8 @@ PartsFolder::PartsFolder(os::Directory folder, const Path& path)
   }
   first_rows_.push_back(0);
   for (std::size_t i = 0; i < num_parts(); ++i) {
-    // The manifest does not count rows that were appended to an open part after the manifest was
-    // written.
+    // Count the rows of an open part in its files, because rows may have been appended to the part
+    // after the manifest was written.
     if (manifest_.parts[i].is_open) {
       const std::int64_t rows = num_rows_of(open_tree(i));
       if (rows < manifest_.parts[i].num_rows) {
@@ -98,7 +98,7 @@ std::shared_ptr<PartsFolder> PartsFolder::of(const TensorDict& tree) {
     is_whole = source != nullptr && leaf != nullptr && source->is_leaf(num_entries, key, *leaf);
     ++num_entries;
   });
-  // If the tree was modified, the folder may have other rows.
+  // Return null for a modified tree, because its rows may differ from the rows in the folder.
   return is_whole && source != nullptr && source->is_all(num_entries, tree) ? source->folder()
                                                                             : nullptr;
 }

@@ -58,8 +58,8 @@ struct PartTree {
 };
 
 /// A folder with a `%parts.json`: a data set whose parts are data sets. Parts are opened when they
-/// are needed; if many are open, the least recently used parts are closed. Each component of their
-/// paths is opened separately, so that no link is followed.
+/// are needed; if more than kMaxOpen parts are open, the least recently used part is closed. Each
+/// component of the path of a part is opened separately, so that no symbolic link is followed.
 ///
 /// Thread safety: all members may be called from any thread.
 class PartsFolder final : public ClosedTables, public std::enable_shared_from_this<PartsFolder> {
@@ -93,8 +93,8 @@ class PartsFolder final : public ClosedTables, public std::enable_shared_from_th
 
  private:
   static constexpr std::size_t kMaxTrees = 16;
-  /// Parts with more rows according to the manifest are checked when the data set is opened, so
-  /// that a wrong number cannot cause a large allocation.
+  /// A part that has more rows according to the manifest is checked when the data set is opened, so
+  /// that a wrong number of rows cannot cause a large allocation.
   static constexpr std::int64_t kMaxUnseenRows = 65'536;
 
   PartsFolder(os::Directory folder, const Path& path);
@@ -115,8 +115,8 @@ class PartsFolder final : public ClosedTables, public std::enable_shared_from_th
 /// component is missing. Throws Error(corrupt) if a component is a link or a file.
 os::Directory open_part_folder(const os::Directory& folder, std::string_view part_path);
 
-/// Throws Error(corrupt), naming `display`, unless the schema `found` has the columns of `schema`,
-/// in their order.
+/// Throws Error(corrupt), naming `display`, unless the schema `found` has the columns of `schema`
+/// in the same order.
 void require_columns(const Schema& schema, const Schema& found, const std::string& display);
 
 }  // namespace tenfold

@@ -1,5 +1,5 @@
-// The format of a data set of parts: a folder with `%parts.json`. Its tree equals that of the data
-// set that compact() would write.
+// The format of a data set of parts: a folder with `%parts.json`. It is opened as the tree of the
+// data set that compact() would write.
 
 #include <string>
 #include <utility>
@@ -28,7 +28,8 @@ TensorDict open(const FileHead& head, const OpenRequest&) {
   return open_parts(head.take_folder(), head.path());
 }
 
-/// Adds the problems of one part. Opens the part as readers do, then checks its bytes.
+/// Adds the problems of one part to `report`. First opens the part as a reader does, then checks
+/// the bytes of its files.
 void verify_part(PartsFolder& folder, std::size_t number, const Path& path,
                  const VerifyRequest& request, VerifyReport& report) {
   const PartEntry& part = folder.manifest().parts[number];
@@ -75,8 +76,8 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
       report.problems.push_back(problem_of(error, path.string()));
       return report;
     }
-    // A problem of the last pass counts only if no other process has changed the manifest since: an
-    // append marks a part as open in the manifest before it adds rows.
+    // Report the problems of the last pass only if no other process changed the manifest during the
+    // pass: an append marks a part as open in the manifest before it adds rows.
     std::string text = parts_manifest_text(folder->manifest());
     if (text == text_before) return report;
     text_before = std::move(text);
