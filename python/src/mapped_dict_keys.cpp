@@ -113,7 +113,7 @@ KeysIn::KeysIn(nb::handle keys, DictKeyType type) : type_(type) {
     return;
   }
   if (PyUnicode_Check(keys.ptr()) || PyBytes_Check(keys.ptr())) {
-    raise_type(std::string("keys: expected several of them, found one ") +
+    raise_type(std::string("keys: expected several keys, found one ") +
                std::string(type_name(keys.ptr())));
   }
   if (PyList_Check(keys.ptr()) || PyTuple_Check(keys.ptr()) || !take_array(keys)) {

@@ -1,9 +1,9 @@
 """The functions that pickles of this package's objects call to recreate them.
 
-A pickle names functions by module and name, and may be kept for years. So these functions keep
-their module and parameters, although the modules that they call may change. Other names in a
-pickle that may be kept are public classes (`tenfold._public.set_module`). Pickles that are only
-sent to other ranks (`tenfold.distributed._plans`) name private functions as well.
+A pickle names functions by module and name, and users may keep pickles for years. So these
+functions stay in this module and keep their parameters; the functions that they call may change.
+Except for these functions, such pickles name only public classes (`tenfold._public.set_module`).
+Pickles that are only sent to other ranks (`tenfold.distributed._plans`) may name private functions.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def tensordict(cls: type, entries: dict[str, Any], info: tuple[Any, ...], locked
 
     Args:
         cls: TensorDict or a subclass.
-        entries: By key.
-        info: The fields of the node that are not entries, as `NodeInfo` orders them. In old pickles
-            the last five are in a tuple, which may lack `is_bare`, or are None.
-        locked: Whether it is locked.
+        entries: Entries by key.
+        info: The fields of `NodeInfo`, in order. In old pickles, one item replaces the last five
+            fields: None, or a tuple of the fields, which may lack `is_bare`.
+        locked: Whether the TensorDict is locked.
     """
     from tenfold._interop.node_info import NodeInfo
     from tenfold.tensordict._dense import rebuilt
@@ -39,7 +39,7 @@ def tensordict(cls: type, entries: dict[str, Any], info: tuple[Any, ...], locked
 
 
 def lazy_stack(members: list[Any], stack_dim: int, name: str | None, locked: bool) -> Any:
-    """A LazyStackedTensorDict of these members; `name` is that of the stack dimension."""
+    """A LazyStackedTensorDict of `members`; `name` is the name of the stack dimension."""
     from tenfold.tensordict._lazy import rebuilt
 
     return rebuilt(members, stack_dim, name, locked)
@@ -58,8 +58,8 @@ def opened_tree(
     """The node at `keys` of a file or folder, with tensors of `framework`, locked if `locked`.
 
     Raises:
-        OSError: ESTALE, if the path has another file or folder than `identity` (device and inode of
-            its meta.json if it has one, else of itself).
+        OSError: ESTALE, if the file or folder at the path was replaced: `identity` has the device
+            and inode of its meta.json if it has one, else of the file or folder itself.
     """
     from tenfold.tensordict._dense import reopen
 
@@ -75,14 +75,17 @@ def memmap_tree(
     framework: Any = None,
     locked: bool = False,
 ) -> Any:
-    """As `opened_tree`, for the result of `memmap` or `load_memmap`; `marked` sets `is_memmap`."""
+    """A node of a tree that `memmap` or `load_memmap` returned; see `opened_tree`.
+
+    If `marked`, the ``is_memmap()`` of the node is True.
+    """
     from tenfold.tensordict._files.folder import reopened
 
     return reopened(path, mode, marked, identity, keys, framework, locked)
 
 
 def marked_memmap(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """The tree that `function(*arguments)` returns, marked as `is_memmap`."""
+    """The tree that `function(*arguments)` returns, with ``is_memmap()`` True."""
     from tenfold.tensordict._files.folder import lock
 
     made = function(*arguments)
@@ -94,11 +97,11 @@ def consolidated(skeleton: Any, storage: Any, locked: bool) -> Any:
     """A consolidated tree.
 
     Args:
-        skeleton: The tree, with positions in `storage` instead of tensors: ``(dtype, shape, start,
-            stop)``. For a jagged tensor, those of its values, lengths (or None) and offsets, and
-            its ragged dimension.
-        storage: One uint8 tensor of all bytes.
-        locked: Whether it is locked.
+        skeleton: The tree, in which each tensor is replaced by its position in `storage`:
+            ``(dtype, shape, start, stop)``. A jagged tensor is replaced by a tuple: the positions
+            of its values, lengths (or None) and offsets, and the index of its ragged dimension.
+        storage: One uint8 tensor with the bytes of all tensors.
+        locked: Whether the tree is locked.
     """
     from tenfold.tensordict._files.consolidated import rebuilt
 
@@ -113,9 +116,9 @@ def non_tensor_stack(
     Args:
         values: The distinct values.
         positions: For each row, in row-major order, the index of its value.
-        batch_size: Shape of the rows.
+        batch_size: The batch size of the stack.
         stacked: The dimensions along which values were stacked, the last stacked one first.
-        device: Its device, or None.
+        device: The device of the stack, or None.
     """
     from tenfold.tensordict._values import restored
 
@@ -165,15 +168,15 @@ def dataset(
     Args:
         path: Path of its folder or file.
         mode: As for `Dataset`.
-        identity: Boot ID of the host, device, inode and creation time of the opened file or folder.
+        identity: Boot ID of the host, and device, inode and creation time of the file or folder.
         rows: Number of rows of the data set when its first view was created; None without views.
         steps: Name and arguments of each view, in order.
-        maps: Function and `batched` of each `map`, in order.
-        framework: The framework of its tensors.
+        maps: Function and argument `batched` of each call of `map`, in order.
+        framework: The framework of the tensors.
 
     Raises:
-        OSError: ESTALE, if the path has another file or folder now, or fewer than `rows` rows.
-            After a reboot and on another host, the identity is not compared.
+        OSError: ESTALE, if the file or folder at the path was replaced, or has fewer than `rows`
+            rows. A replacement is not detected after a reboot or on another host.
     """
     from tenfold.dataset._dataset import reopened
 
@@ -187,9 +190,9 @@ def joined_dataset(
     maps: Maps,
     framework: Any = None,
 ) -> Any:
-    """A view of `concat` (`weights` is None) or `mix`; other arguments as for `dataset`.
+    """A view of the result of `concat` (`weights` is None) or `mix`; see `dataset`.
 
-    `framework` is None in old pickles: that of the first data set.
+    If `framework` is None, as in old pickles, the framework of the first data set is used.
     """
     from tenfold.dataset._dataset import rejoined
 
@@ -228,7 +231,7 @@ def opened_mapper(cls: type, path: str) -> Any:
 
 
 def mapper_of_tree(tree: dict[str, Any]) -> Any:
-    """The state mapper that is saved as `tree`."""
+    """The state mapper whose saved form is `tree`."""
     from tenfold.mappers._mapper import restored
 
     return restored(tree, "state mapper")

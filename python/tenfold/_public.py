@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 def set_module(name: str) -> Callable[[Decorated], Decorated]:
     """Decorates a class or function whose documented home is the module `name`.
 
-    Pickles, tracebacks and ``help()`` then name that module and not the private one that defines
-    the class, which may be renamed. ``inspect.getsource`` of the class (not of its methods) no
-    longer works, because it searches the named module; classes of numpy and pandas have the same
-    limitation.
+    Pickles, tracebacks and ``help()`` then name this module instead of the private module that
+    defines the class or function, so the private module may be renamed. ``inspect.getsource`` of
+    a class (not of its methods) does not work, because it searches the module `name`. Classes of
+    numpy and pandas have the same limitation.
     """
 
     def decorate(decorated: Decorated) -> Decorated:

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-# How long a rank waits for another rank, which may write for long, before the waiting rank raises
-# an error. If the process of a rank ends, the others get an error at once.
+# How long a rank waits for the other ranks, which may be writing, before it raises an error. If the
+# process of a rank ends, the other ranks raise an error at once.
 _TIMEOUT = timedelta(minutes=30)
 
-# If `work` fails on one rank, the others raise the first of these classes of which that error is
-# an instance, or else a RuntimeError. `described` handles OSErrors separately.
+# If `work` raises an error on one rank, the other ranks raise an error of the first class here that
+# the error is an instance of, or a RuntimeError. `described` handles OSErrors separately.
 _CLASSES: tuple[type[Exception], ...] = (
     CorruptFileError,
     UnsupportedError,
@@ -45,7 +45,7 @@ class Ranks:
     Args:
         rank: Number of this process.
         size: Number of ranks.
-        group: A gloo group, for these calls alone; None for one process.
+        group: A gloo group that no other object uses; None for a single process.
         owner: Name of the calling function or class, for messages.
     """
 
@@ -73,9 +73,9 @@ class Ranks:
             The result of `work` here, and the result of `send` on each rank.
 
         Raises:
-            Exception: The exception of `work` on the lowest rank where it failed. Other ranks raise
-                an error of the same class, a base class or RuntimeError, with the same fields,
-                whose message names that rank.
+            Exception: The exception of `work` on the lowest rank where it failed. The other ranks
+                raise an error with the same fields, of the same class, a base class or
+                RuntimeError; its message names the lowest rank where `work` failed.
             RuntimeError: If the ranks make different calls, or a rank does not answer.
         """
         if self.is_alone:
@@ -99,7 +99,7 @@ class Ranks:
         calls = [other["call"] for other in messages]
         if len(set(calls)) > 1:
             raise RuntimeError(
-                f"{self._owner}: expected all ranks at the same call, found {_by_rank(calls)}"
+                f"{self._owner}: expected the same call on all ranks, found {_by_rank(calls)}"
             ) from failure
         for rank, other in enumerate(messages):
             if "error" in other:
@@ -109,7 +109,7 @@ class Ranks:
         return results[0], [other["sent"] for other in messages]
 
     def any(self, flag: bool) -> bool:
-        """True on all ranks if `flag` is true on at least one. Takes one all-reduce of a number."""
+        """True on all ranks if `flag` is true on at least one rank. Makes one all-reduce."""
         if self.is_alone:
             return flag
         torch = sys.modules["torch"]
@@ -147,7 +147,7 @@ class Ranks:
 
     def _no_reply(self, call: str, error: Exception) -> RuntimeError:
         return RuntimeError(
-            f"{self._owner}: {call}: rank {self.rank} of {self.size}: expected an answer of "
+            f"{self._owner}: {call}: rank {self.rank} of {self.size}: expected answers from "
             f"all ranks, found fewer: a process ended, or hung for {_TIMEOUT}: {error}"
         )
 
@@ -158,14 +158,14 @@ def alone() -> Ranks:
 
 
 def join(owner: str, count: int, group: Any = None) -> list[Ranks]:
-    """Creates `count` gloo groups of all ranks of a process group; a single process has none.
+    """Returns `count` objects `Ranks`, each with a new gloo group of all ranks of `group`.
 
-    Collective if there are several ranks.
+    A single process gets objects without a group. If there are several ranks, all must call this.
 
     Args:
         owner: Name of the calling function or class, for messages.
-        count: Number of groups: each thread that makes calls needs its own.
-        group: A process group; None: the default one.
+        count: Number of objects. Each thread that makes collective calls needs its own.
+        group: A process group. None: the default group.
 
     Raises:
         ValueError: If this process is not in the group.
@@ -194,7 +194,7 @@ def join(owner: str, count: int, group: Any = None) -> list[Ranks]:
 
 
 def distributed_module() -> Any:
-    """``torch.distributed`` if it has a process group, else None."""
+    """``torch.distributed`` if its default process group is initialized, else None."""
     module = sys.modules.get("torch.distributed")
     if module is None or not module.is_available() or not module.is_initialized():
         return None
@@ -202,9 +202,10 @@ def distributed_module() -> Any:
 
 
 def rank_of(group: Any) -> int:
-    """This process's rank in a process group (None: the default one); 0 without one.
+    """The rank of this process in `group` (None: the default group).
 
-    -1 for a group that does not contain this process.
+    Returns -1 if the group does not contain this process, and 0 if torch.distributed is not
+    initialized.
     """
     distributed = distributed_module()
     return 0 if distributed is None else int(distributed.get_rank(group))
@@ -213,7 +214,7 @@ def rank_of(group: Any) -> int:
 def require_equal(where: str, values: list[Any]) -> None:
     """Raises ValueError if the ranks have different values."""
     if any(value != values[0] for value in values):
-        raise ValueError(f"{where}: expected the same on all ranks, found {_by_rank(values)}")
+        raise ValueError(f"{where}: expected the same value on all ranks, found {_by_rank(values)}")
 
 
 def _by_rank(values: list[Any]) -> str:
@@ -228,7 +229,7 @@ def _by_rank(values: list[Any]) -> str:
 
 
 def described(error: BaseException) -> dict[str, Any]:
-    """An error as a JSON value, from which `error_of` makes an error on another rank."""
+    """Converts an error to a JSON value, from which `error_of` makes an error on another rank."""
     fields = fields_of(error)
     if isinstance(error, OSError):
         text = error.strerror or str(error)
@@ -241,7 +242,7 @@ def described(error: BaseException) -> dict[str, Any]:
 
 
 def error_of(rank: int, sent: dict[str, Any]) -> Exception:
-    """An error like the one on that rank, from the result of `described` there."""
+    """Makes an error from `sent`, the result of `described` for the error on rank `rank`."""
     text = f"rank {rank}: {sent['text']}"
     return with_fields(_error(sent, text), sent["fields"])
 

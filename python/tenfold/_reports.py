@@ -12,7 +12,8 @@ from tenfold._public import set_module
 class _Report:
     """A report, which has no truth value: `if verify(path):` would be ambiguous."""
 
-    # The attribute to use instead of the truth value. Without an annotation it is no field.
+    # The attribute to use instead of the truth value. It has no annotation, so it is not a field
+    # of the dataclasses.
     _attribute = ""
 
     def __bool__(self) -> NoReturn:
@@ -32,8 +33,8 @@ class Problem:
 
     Attributes:
         path: The file or folder.
-        part: The part of it, as error messages name it; may be empty.
-        what: The fault, with what was expected and found and a remedy, if there are any.
+        part: The damaged part of the file or folder, as in error messages; may be empty.
+        what: What is wrong, including `expected`, `found` and `remedy` if they are not None.
         expected: The expected part of `what`, or None.
         found: The found part of `what`, or None.
         remedy: The remedy of `what`, or None.
@@ -60,8 +61,8 @@ class VerifyReport(_Report):
         num_leaves: Number of tensors that were checked.
         num_bytes: Their total size in bytes.
         num_checksums: Number of checksums that were compared; 0 for files saved without any.
-        unchecked: Keys of the entries without checksums, of which only the structure was checked,
-            and of entries that were not read, in a folder that a trainer wrote.
+        unchecked: For a folder that a trainer wrote: keys of entries that were not read, and of
+            entries without checksums, of which only the structure was checked.
     """
 
     problems: tuple[Problem, ...]
@@ -115,10 +116,11 @@ class ScanFinding:
     """A global that a pickle names, or content that was not scanned.
 
     Attributes:
-        name: ``"os.system"``; for other content a description.
+        name: The global, such as ``"os.system"``, or a description of the unscanned content.
         risk: ``"safe"``: checkpoints of tensors need it. ``"suspicious"``: unknown.
             ``"dangerous"``: it runs code, reads or writes files, or gives access to such functions.
-        where: The record and byte offset of its first use; in a folder, preceded by the file.
+        where: The place of the first use, such as ``'record "m/data.pkl" at byte 17'``; in a
+            folder, the file comes first.
     """
 
     name: str
@@ -132,7 +134,7 @@ class ScanReport(_Report):
     """The result of `scan`. It has no truth value: use `safe`.
 
     Attributes:
-        findings: Each global of each pickle, once, and content that was not scanned.
+        findings: The globals of all pickles, each once per pickle, and content not scanned.
         num_pickles: Number of pickles that were read; 0 for a file without any.
     """
 
@@ -238,7 +240,7 @@ class IngestReport(_Report):
     Attributes:
         num_rows: Number of rows of the data set.
         num_bad_rows: Number of rows that were omitted.
-        promotions: Columns with a wider type than that of their first value.
+        promotions: Columns whose type is wider than the type of their first value.
         ignored: Names in the data that the schema does not have.
     """
 
@@ -268,13 +270,13 @@ class Change:
 
     Attributes:
         key: Its dotted name; ``""`` for the root.
-        kind: ``"values"``, ``"dtype"`` or ``"shape"``: the difference of two tensors. ``"json"``:
-            two JSON values differ. ``"node"``: two nodes differ in kind, batch size, class, ...; or
-            only one tree has the node, although both have entries in it. ``"type"``: one tree has a
-            tensor, the other a JSON value.
-        max_abs: Greatest ``|a - b|`` of tensors of one shape; infinite if one of two values is NaN
-            or infinite, and the other differs. This attribute and the next two are NaN if they were
-            not computed.
+        kind: ``"values"``, ``"dtype"`` or ``"shape"``: what differs between two tensors.
+            ``"json"``: two JSON values differ. ``"node"``: two nodes differ in kind, batch size,
+            class, ...; or only one tree has the node, but the other tree has some of its entries,
+            for example under flat names. ``"type"``: one tree has a tensor, the other a JSON value.
+        max_abs: Greatest ``|a - b|`` of tensors of the same shape; infinite if a NaN or infinity
+            is compared with a different value. This attribute and the next two are NaN if they
+            were not computed.
         rel_l2: ``|a - b| / |a|``, Euclidean norms over all values.
         cosine: Cosine of the angle between all values of `a` and all of `b`.
         num_different: Number of values beyond the tolerance.

@@ -54,13 +54,14 @@ class Staging:
 
     Args:
         path: Final path of the folder. Missing parent folders are created; links are followed.
-        token: A result of `new_token`, if several processes write into the folder. The others get
-            its path from `staging_folder`, by path and token. None: this process alone writes.
+        token: A result of `new_token`, if several processes write into the folder. The other
+            processes call `staging_folder` with the same path and token. None: only this process
+            writes.
 
     Attributes:
         path: Final path.
-        folder: Temporary folder to write into until `publish`. It exists, and the last component
-            of its path is that of `path`.
+        folder: Existing temporary folder to write into until `publish`. Its path has the same
+            last component as `path`.
 
     Raises:
         FileExistsError: If there is a file at `path`.
@@ -83,7 +84,7 @@ class Staging:
     def _create(self) -> int:
         """Creates and locks the folder. Returns the descriptor that holds the lock.
 
-        Another process may take the folder for a leftover before it is locked, and remove it. It is
+        Before the folder is locked, another process may remove it as a leftover. The folder is
         then created again.
         """
         while True:
@@ -92,8 +93,8 @@ class Staging:
                 lock = os.open(self._outer, os.O_RDONLY | os.O_DIRECTORY)
             except FileNotFoundError:
                 continue
-            # Some network file systems have no locks; there the folder of a dead process is not
-            # removed. Elsewhere, wait for a process that is removing the folder.
+            # This waits for a process that is removing the folder. Some network file systems have
+            # no locks; on these, `remove_leftovers` does not remove the folders of dead processes.
             with contextlib.suppress(OSError):
                 fcntl.flock(lock, fcntl.LOCK_EX)
             try:
@@ -109,13 +110,14 @@ class Staging:
     def publish(self, own_names: re.Pattern[str] | None = None) -> None:
         """Checks the staged folder and renames it to `path`.
 
-        The old folder is removed. Files that its manifest does not list are kept in the new one,
-        unless it has files of the same names. Those that this process can neither link nor copy
-        are moved after the rename; a crash between the two loses them.
+        The old folder is removed. A file that the old manifest does not list is linked or copied
+        into the new folder, unless the new folder has a file of this name. If this process can
+        neither link nor copy the file, it is moved after the rename; a crash between the rename
+        and the move loses the file.
 
         Args:
-            own_names: Matches names of files that another program saves for what is saved here; old
-                ones of them are not kept.
+            own_names: Matches the names of files in which another program saves the same state.
+                Such files of the old folder are not kept.
 
         Raises:
             CorruptFileError: If a file violates its format.
@@ -163,7 +165,7 @@ def check(path: Path) -> bool:
     Raises:
         FileNotFoundError: If there is no such folder.
         CorruptFileError: If the manifest is damaged, or files are missing or damaged; the message
-            lists all such files.
+            lists all damaged or missing files.
         UnsupportedError: If the manifest has another version.
     """
     put_back(path)
@@ -213,7 +215,7 @@ def remove(path: Path) -> None:
 
 
 def remove_all(checkpoints: list[Path]) -> None:
-    """Removes checkpoints. Failures are warnings."""
+    """Removes checkpoints. Warns about each checkpoint that cannot be removed."""
     for path in checkpoints:
         try:
             remove(path)
@@ -232,7 +234,7 @@ def remove_leftovers(directory: Path) -> None:
             lock = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Another process may have removed the folder, and its writer have created it again.
+                # Another process may have removed the folder, and the writer created a new one.
                 if os.path.samestat(os.fstat(lock), os.lstat(entry.path)):
                     shutil.rmtree(entry.path, ignore_errors=True)
             finally:
@@ -263,7 +265,7 @@ def _rename_over(folder: Path, path: Path) -> None:
                 break
             except OSError as error:
                 put_back(path)
-                # In these cases, a reader has put the old folder back already: try again.
+                # For these errors, a reader has already put the old folder back: try again.
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
         with contextlib.suppress(OSError):  # the next save removes the replaced folder
@@ -293,7 +295,7 @@ def _exchange(folder: Path, path: Path) -> bool:
 def _files(folder: Path, *, folder_links: bool = False) -> list[str]:
     """Sorted relative paths of all files in a folder and below it, except the manifest.
 
-    With `folder_links`, includes symbolic links to folders, as it includes other links.
+    Includes symbolic links; links to folders only with `folder_links`.
     """
     found = []
     for parent, folders, names in os.walk(folder, onerror=_raise):
@@ -369,7 +371,7 @@ def _keep_unlisted(old: Path, new: Path, own_names: re.Pattern[str] | None) -> l
 
 
 def _link_or_copy(source: Path, target: Path) -> bool:
-    """Returns false if the file cannot be linked, and is unreadable, a FIFO, socket or device."""
+    """Returns false if the file cannot be linked and is unreadable, a FIFO, socket or device."""
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError:

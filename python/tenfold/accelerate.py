@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["load_state", "save_state"]
 
 _OURS = ".safetensors"
-# Suffixes of a saved object: ours, then those of `Accelerator.save_state`.
+# Suffixes of the file of an object: of `save_state`, then those of `Accelerator.save_state`.
 _SUFFIXES = (_OURS, ".bin", ".pt", ".pkl")
 # Files of `Accelerator.save_state`, which a new checkpoint replaces.
 _NAMES = re.compile(
@@ -59,7 +59,7 @@ _NAMES = re.compile(
     r"|(pytorch_model|optimizer|scheduler|sampler|dl_state_dict)(_\d+)?\.bin"
     r"|scaler\.pt|(random_states|custom_checkpoint)_\d+\.pkl"
 )
-# Unsupported distributed types: on XLA objects cannot be gathered, the others shard checkpoints.
+# Unsupported distributed types: XLA cannot gather Python objects; the others shard checkpoints.
 SHARDED = (
     DistributedType.FSDP,
     DistributedType.DEEPSPEED,
@@ -83,9 +83,9 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
         output_dir: A folder for this checkpoint only. An existing checkpoint, also one of
             `Accelerator.save_state`, is replaced atomically (by two renames if the file system
             cannot exchange two names); files that neither function saves are kept. With
-            ``automatic_checkpoint_naming`` it is ignored: the folder is the next one in
-            ``checkpoints/`` of the project, and checkpoints beyond ``total_limit`` are removed
-            after the new one exists.
+            ``automatic_checkpoint_naming``, `output_dir` is ignored: the folder is
+            ``checkpoints/checkpoint_<iteration>`` of the project, and the oldest checkpoints
+            beyond ``total_limit`` are removed after the new one exists.
 
     Returns:
         Path: The folder.
@@ -97,8 +97,8 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
         CorruptFileError: If a file that was written violates its format. An existing checkpoint is
             unchanged.
         FileExistsError: If `output_dir` is a file, or has files and is not a checkpoint.
-        ValueError: If `output_dir` is None without automatic naming, or the next automatic name
-            exists.
+        ValueError: If `output_dir` is None without ``automatic_checkpoint_naming``, or the folder
+            with the next automatic name exists.
         OSError: If a system call failed. An existing checkpoint is unchanged, unless the last fsync
             failed.
 
@@ -120,16 +120,15 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
 
 
 def load_state(accelerator: Any, input_dir: PathLike | None = None, *, strict: bool = True) -> Path:
-    """Loads what `save_state` saved, or what `Accelerator.save_state` saved except samplers.
+    """Loads a checkpoint of `save_state`, or of `Accelerator.save_state` except its samplers.
 
-    The main process (with ``save_on_each_node``, one process of each node) compares the checksums
-    of `save_state`, and each process opens its files, before the first object is loaded. If one of
-    the processes fails in these two steps, all raise an error; any other error is raised in its
-    process only.
-    No pickle is executed.
+    Before the first object is loaded, the main process (with ``save_on_each_node``, one process of
+    each node) compares the checksums of a checkpoint of `save_state`, and each process opens the
+    files that it loads. If a process fails in these two steps, all processes raise an error. A
+    later error is raised only in the process where it occurs. No pickle is executed.
 
     Args:
-        accelerator: The same objects must have been prepared and registered, in the same order.
+        accelerator: The saved objects must have been prepared and registered in the same order.
         input_dir: The folder. None: with ``automatic_checkpoint_naming``, the checkpoint with the
             highest number.
         strict: As for `tenfold.load_into`, with which each model is loaded.
@@ -140,13 +139,13 @@ def load_state(accelerator: Any, input_dir: PathLike | None = None, *, strict: b
     Raises:
         FileNotFoundError: If there is no folder, or no file for a model, optimizer, scheduler,
             scaler or registered object.
-        CorruptFileError: If a file of `save_state` is damaged or missing (the message lists all),
+        CorruptFileError: If files of `save_state` are damaged or missing (the message lists them),
             or a file of Accelerate violates its format.
         UnsupportedError: If a file of Accelerate contains objects that only running code could
             create, or the training is sharded or uses XLA.
-        ValueError: If `strict` and tensors of a model are missing, unexpected or of another dtype
-            or shape; if fewer objects are registered than were saved; or if `input_dir` is None
-            without automatic naming.
+        ValueError: With `strict`, if tensors of a model are missing, unexpected or of another dtype
+            or shape. If fewer objects are registered than were saved. If `input_dir` is None
+            without ``automatic_checkpoint_naming``.
 
     Example:
         >>> tenfold.accelerate.load_state(accelerator, "run/checkpoint")
@@ -186,17 +185,16 @@ def staged_by_all(
 ) -> Iterator[Path]:
     """A folder that all processes fill, and that replaces `path` at the end.
 
-    If one of the processes fails, all raise an error, unless `is_collective` is set and it fails
-    while it fills the folder.
+    If a process fails, all processes raise an error; for the exception, see `is_collective`.
 
     Args:
-        path: The same in all processes.
-        writes: True in the process that creates and publishes the folder: one for each file system
-            that is to have it.
+        path: Must be the same in all processes.
+        writes: True in the process that creates and publishes the folder; with several file
+            systems, in one process for each file system.
         own_names: As for `Staging.publish`.
-        is_collective: True if the processes fill the folder by collective operations. An error
-            while the folder is filled is then raised in its process at once and not in the others,
-            because these may wait in such an operation.
+        is_collective: True if the processes fill the folder by collective operations. If a process
+            then fails while it fills the folder, only this process raises the error, at once: the
+            other processes may be waiting in a collective operation.
     """
     (token,) = broadcast_object_list([new_token()])
     staging: Staging | None = None
@@ -227,7 +225,7 @@ def staged_by_all(
 
 
 def on_all(function: Callable[[], Result]) -> Result:
-    """Calls `function` in every process. If it raises in one, all raise, as in `raise_on_all`."""
+    """Calls `function` in every process. If one call fails, all raise; see `raise_on_all`."""
     results: list[Result] = []
     error: Exception | None = None
     try:
@@ -239,11 +237,11 @@ def on_all(function: Callable[[], Result]) -> Result:
 
 
 def raise_on_all(error: Exception | None) -> None:
-    """Raises an error in every process if one of them passes an error. Waits for all processes.
+    """Waits for all processes. If a process passes an error, every process raises an error.
 
-    The failed process raises its own error. The others raise an error of the same class, a base
-    class or RuntimeError, which names the failed process; on XLA, where objects cannot be gathered,
-    they do not raise.
+    The failed process raises the error that it passed. The others raise an error of the same class,
+    a base class or RuntimeError, which names the failed process. On XLA, where objects cannot be
+    gathered, the others do not raise, and a failed process raises without waiting.
     """
     state = PartialState()
     if state.distributed_type == DistributedType.XLA:
@@ -280,7 +278,7 @@ def on_main(function: Callable[..., Result], *args: Any) -> Result:
 def _refuse_sharded(accelerator: Any, where: str) -> None:
     if accelerator.distributed_type in SHARDED:
         raise UnsupportedError(
-            f"{where}: expected processes that each hold the whole model, found "
+            f"{where}: expected training without sharding and XLA, found "
             f"{accelerator.distributed_type.value}; use accelerator.{where}()"
         )
 
@@ -304,7 +302,7 @@ def _target(accelerator: Any, output_dir: PathLike | None) -> Path:
         if exists(path):
             raise ValueError(
                 f"{path}: it exists; set accelerator.project_configuration.iteration to the number "
-                "to continue with"
+                "of the next checkpoint"
             )
         return path
     if output_dir is None:
@@ -312,8 +310,8 @@ def _target(accelerator: Any, output_dir: PathLike | None) -> Path:
     path = Path(output_dir)
     if path.is_dir() and any(path.iterdir()) and not _is_checkpoint(path):
         raise FileExistsError(
-            f"{path}: expected a checkpoint or nothing, found {_first_name(path)!r} and no "
-            "checkpoint; use a separate folder"
+            f"{path}: expected a checkpoint, an empty folder or nothing, found a folder with "
+            f"{_first_name(path)!r} and no checkpoint; use a separate folder"
         )
     return path
 
@@ -461,7 +459,7 @@ def _read(accelerator: Any, folder: Path, num_models: int) -> dict[str, Any]:
             if _find(folder, f"{name}_{len(objects)}") is not None:
                 raise ValueError(
                     f"{folder}: expected {len(objects)} registered objects, found more; register "
-                    "the ones that were saved, in the same order"
+                    "the objects that were saved, in the order in which they were registered then"
                 )
         else:
             names = [_name(name, number) for number in range(len(objects))]

@@ -49,12 +49,12 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
             writes. None: the suffix of the path selects it, as for `tenfold.save`; ``.ckpt`` is
             ``"pt"``, a torch file, which Lightning reads without this plugin as well.
         async_save: Copy the tensors, and write the copies in a thread. If the memory does not
-            suffice for copies, the save ends before the call returns. One save is in flight; the
-            next one waits for it. Removals are queued after the preceding save. The error of a
-            failed save or removal is raised by a later save or load, or at the end of the
-            training. Saves and removals that were queued after the failure are skipped. The paths
-            that `ModelCheckpoint` names (``best_model_path``) exist once the save is done;
-            `load_checkpoint` waits for it.
+            suffice for copies, the save ends before the call returns. At most one save is running;
+            the next save waits for its end. Removals are queued after the preceding save. The
+            error of a failed save or removal is raised by a later save or load, or at the end of
+            the training. Saves and removals that were queued after the failure are skipped. The
+            paths that `ModelCheckpoint` names (``best_model_path``) exist once their saves are
+            done; `load_checkpoint` waits for all queued saves.
 
     Raises:
         ValueError: If there is no such format.
@@ -110,8 +110,9 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
                 its key. No checkpoint has been written.
             OSError: If a system call failed. The previous version at `path` is unchanged, unless
                 the last fsync failed.
-            Exception: The exception of a previous save or removal, if `async_save` is set. That of
-                writing this checkpoint is then raised by a later call.
+            Exception: With `async_save`, the exception of a previous save or removal. An exception
+                from writing this checkpoint is then raised by a later call, unless this call writes
+                because the memory does not suffice for copies.
         """
         if storage_options is not None:
             raise TypeError("CheckpointIO: storage_options must be None: files are local")
@@ -141,7 +142,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         """Compares the checksums of a checkpoint, and loads it as `tenfold.load` does.
 
         Args:
-            path: A checkpoint in any format that tenfold reads, those of Lightning included.
+            path: A checkpoint in any format that tenfold reads, including Lightning's own.
             map_location: A device, its name, or another value for `torch.load`: a dict of names or
                 a callable of ``(storage, "cpu")``.
             weights_only: Accepted because Lightning passes it. Pickles are never run.

@@ -443,7 +443,7 @@ OTHERS: dict[str, Case] = {
     "one str for several keys": (
         lambda: MappedDict("words").get_many("ab"),
         TypeError,
-        "keys: expected several of them, found one str",
+        "keys: expected several keys, found one str",
     ),
     "values of two shapes": (
         lambda: MappedDict.build({"a": torch.zeros(2, 3), "b": torch.zeros(4)}, "x"),

@@ -5,10 +5,11 @@
 >>> dcp.save(state, storage_writer=StorageWriter("run/model.safetensors"))
 >>> dcp.load(state, storage_reader=StorageReader("run/model.safetensors"))
 
-In the default layout, all ranks write into one ``.safetensors`` file, the shards of an index, or
-one folder, which replaces the previous version when it is complete. It does not depend on the
-number of ranks: `tenfold.open` reads it like any other checkpoint, safetensors and transformers
-read ``.safetensors`` files, and any number of ranks can load it with any sharding.
+In the default layout, all ranks write into one ``.safetensors`` file, the shards of a
+``.safetensors.index.json``, or one folder. The new version replaces the previous version when it is
+complete. The files do not depend on the number of ranks: `tenfold.open` reads them like any other
+checkpoint, safetensors and transformers read ``.safetensors`` files, and any number of ranks can
+load them with any sharding.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass
 class OwnStorage(StorageMeta):
-    """Tells planners that a `StorageWriter` saves: it accepts packed plans and planned values.
+    """Tells planners that a `StorageWriter` saves, which accepts PackedPlan and PlannedValues.
 
     Attributes:
         allow_opaque: Objects are saved as the bytes of torch.save.
@@ -56,7 +56,7 @@ class OwnStorage(StorageMeta):
 
 
 class ValueBytes(io.BytesIO):
-    """A plain value, in place of the pickle that torch's planners create for it."""
+    """A stream without bytes that passes on a plain value instead of its pickle."""
 
     def __init__(self, value: Any) -> None:
         super().__init__()
@@ -67,17 +67,17 @@ class ValueBytes(io.BytesIO):
 class SavePlanner(DefaultSavePlanner):
     """A save planner that keeps keys and containers, without pickles for a `StorageWriter`.
 
-    DefaultSavePlanner converts all keys to str, drops empty dicts and converts OrderedDicts to
-    dicts. A tuple with tensors is one value for it, whose tensors the coordinator must copy. This
+    DefaultSavePlanner converts all keys to str, drops empty dicts, converts OrderedDicts to dicts,
+    and plans a tuple with tensors as one value, so the coordinator must copy its tensors. This
     planner keeps keys, empty dicts and OrderedDicts, and flattens tuples with tensors. For a
-    `StorageWriter`, it passes on plain values without pickling them, supports plan caching and, if
-    the writer has `allow_opaque`, saves objects. Without plan caching, plans for that writer are
-    names and numbers instead of torch's objects, so a state of thousands of tensors is planned
-    several times as fast.
+    `StorageWriter`, this planner passes on plain values without pickling them, supports plan
+    caching and, if the writer has `allow_opaque`, saves objects. Without plan caching, plans for a
+    `StorageWriter` are names and numbers instead of torch's objects, so a state of thousands of
+    tensors is planned several times as fast.
 
     Args:
-        dedup_save_to_lowest_rank: Replicated entries are written by the lowest rank that has them.
-            If false, by the one of these ranks that writes the fewest bytes so far.
+        dedup_save_to_lowest_rank: If true, a replicated entry is written by the lowest rank that
+            has it. If false, by the rank that has it and has the fewest bytes to write so far.
         enable_plan_caching: Reuse the plans of the last save if names, dtypes, shapes, shards and
             containers are unchanged.
 
@@ -139,15 +139,15 @@ class SavePlanner(DefaultSavePlanner):
         if not plan.usable:
             cached = _SavePlanner._cached_save_plan[self._cached_plans_key]
             if cached.planner_data != self.mappings:
-                # torch compares only the items of plans: the same tensors may be in other
-                # containers.
+                # torch compares only the items of plans, which are equal if the same tensors are in
+                # other containers.
                 self._pending_local_plan = plan = self.plan
         if self._is_own_storage:
             return dataclasses.replace(plan, storage_data=self._planned_values())
         return plan
 
     def _planned_values(self) -> PlannedValues | None:
-        """The values of this rank; None if a subclass may write others."""
+        """The values of this rank; None if a subclass may write different values."""
         if type(self).lookup_object is not DefaultSavePlanner.lookup_object:
             return None
         if not gives_objects(self):
@@ -159,8 +159,9 @@ class SavePlanner(DefaultSavePlanner):
     def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
         """Called by ``dcp.save`` on the coordinator: creates the global plan.
 
-        With plan caching, reuses that of the last save if the plans of all ranks are unchanged. The
-        returned plan of a rank lists all items that the rank writes, also unchanged ones.
+        With plan caching, reuses the global plan of the last save if the plans of all ranks are
+        unchanged. The returned plan of a rank lists all items that the rank writes, including
+        unchanged items.
 
         Args:
             all_plans: The plans of all ranks, by rank.
@@ -169,8 +170,8 @@ class SavePlanner(DefaultSavePlanner):
             tuple: The plans, by rank, and the metadata of the checkpoint.
 
         Raises:
-            ValueError: If the plans of ranks contradict each other. A `StorageWriter` checks them
-                further.
+            ValueError: If the plans of ranks contradict each other. A `StorageWriter` makes further
+                checks.
         """
         if all(isinstance(plan, PackedPlan) for plan in all_plans):
             return self._packed_global_plan(all_plans)
@@ -223,8 +224,8 @@ class SavePlanner(DefaultSavePlanner):
             object: Its tensor or value in the state.
 
         Returns:
-            The tensor; for a value, a stream: with the value itself for a `StorageWriter`, with its
-                pickle for others.
+            For a tensor, the tensor. For a value, a stream that has the value itself if the writer
+                is a `StorageWriter`, and otherwise the pickle of the value.
         """
         if write_item.type == WriteItemType.BYTE_IO and self._is_own_storage:
             return ValueBytes(object)
@@ -255,7 +256,7 @@ def _with_saved_bytes(flat: dict[str, Any], storage: OwnStorage) -> frozenset[st
 
 
 def _without_nested_shards(flat: dict[str, Any]) -> dict[str, Any]:
-    """Returns `flat` with ShardedTensors inside ShardedTensors, which are rare, flattened."""
+    """Flattens ShardedTensors that contain ShardedTensors, which are rare."""
     if any(hasattr(kind, "local_shards") for kind in set(map(type, flat.values()))):
         flattened: dict[str, Any] = _flatten_sharded_tensors(flat)
         return flattened
@@ -265,13 +266,13 @@ def _without_nested_shards(flat: dict[str, Any]) -> dict[str, Any]:
 class LoadPlanner(DefaultLoadPlanner):
     """torch's DefaultLoadPlanner, but assigns values to existing keys, which need not be str.
 
-    For an empty dict, nothing is loaded. From a `StorageReader`, entries in `reads` and
-    `values` are loaded directly: the plan has torch's items only for other entries. The plan's
-    `planner_data` has the box of each directly loaded entry, or None for a whole entry.
+    For an empty dict, nothing is loaded. A `StorageReader` loads the entries in `reads` and
+    `values` directly; the plan has torch's items only for other entries. The `planner_data` of the
+    plan maps each directly loaded entry to the box that is loaded, or to None for a whole entry.
 
     Attributes:
         reads: For each tensor that is read directly: the stored tensor, the index in it where the
-            part of this rank begins, and the part.
+            part of this rank begins, and the local tensor to fill.
         values: Names of the entries that are replaced by stored values.
     """
 
@@ -359,7 +360,7 @@ class LoadPlanner(DefaultLoadPlanner):
 
 
 def _has_saved_bytes(stored: StoredTensor, value: Any) -> bool:
-    """True for a stored tensor that may be the bytes of an object, if `value` is not a tensor."""
+    """True if `stored` may be the bytes of an object, and `value` is not a tensor."""
     return (
         stored.dtype == "uint8"
         and len(stored.shape) == 1

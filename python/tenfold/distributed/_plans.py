@@ -103,7 +103,7 @@ class Items:
 
     Attributes:
         names: Names that torch.distributed.checkpoint uses.
-        numbers: Positions in `kinds`.
+        numbers: For each item, the index of its kind in `kinds`.
         kinds: The distinct kinds.
     """
 
@@ -175,7 +175,7 @@ class Items:
         Args:
             state: Tensors and values by name.
             boxes: A cache of the boxes of its DTensors.
-            opaque: Names of tensors with the bytes of objects.
+            opaque: Names of the tensors that are the bytes of objects.
         """
         made = cls()
         value_number = made.number_of(_VALUE)
@@ -312,7 +312,8 @@ class PackedMetadata(Metadata):
         storage_data: The field of torch's Metadata.
         storage_meta: The field of torch's Metadata.
         version: The field of torch's Metadata.
-        made_of: Instead of `state_dict_metadata`: a function that returns it, and its argument.
+        made_of: A function that returns `state_dict_metadata`, and its argument. Used if
+            `state_dict_metadata` is None.
     """
 
     def __init__(
@@ -372,7 +373,7 @@ def metadata_of(plans: list[Items]) -> dict[str, Any]:
 
 
 def differs(name: str, one: Kind, of: int, other: Kind, rank: int) -> ValueError:
-    """The error for entries of two ranks with the same name that cannot be one entry."""
+    """The error for two ranks that have different entries of the same name."""
     return ValueError(
         f"{name!r}: it differs between ranks: expected {one.described} as on rank {of}, found "
         f"{other.described} on rank {rank}"
@@ -384,8 +385,8 @@ def without_duplicates(plans: list[Items], to_lowest_rank: bool) -> list[Items]:
 
     Args:
         plans: The items of each rank.
-        to_lowest_rank: The lowest of the ranks that have an item writes it. If false, the rank
-            among them to which the fewest bytes are assigned so far.
+        to_lowest_rank: If true, an item is written by the lowest rank that has it. If false, by the
+            rank that has it and has the fewest bytes to write so far.
 
     Raises:
         ValueError: If items of two ranks have the same name and offsets, but other properties

@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from tenfold._io.files import PathLike
     from tenfold.distributed._tree import Stored
 
-    # The name of an entry, and boxes of it; None: all of it.
+    # The name of an entry and the boxes to check; None: the whole entry.
     Check = tuple[str, list[Box] | None]
 
-# Tensors are read in batches. A batch ends at this many tensors, or when it needs this much
-# temporary memory. Tensors of another dtype, device or class are first read into such memory.
+# Tensors are read in batches. A batch ends at this many tensors, or at this many bytes of temporary
+# memory, which is used for targets of another dtype, device or class.
 _BATCH_TENSORS = 16_384
 _BUFFER_BYTES = 256 << 20
 
@@ -67,9 +67,9 @@ class StorageReader(HasPath, _StorageReader):
     Raises:
         TypeError: If `path` is not a path, or `verify` not a bool.
         CheckpointException: Raised by ``dcp.load``: a BaseException with the errors of the ranks
-            that failed. They may be CorruptFileError, if the file is damaged or, with `verify`, a
-            checksum does not match, UnsupportedError, if an entry is in a file that tenfold does
-            not read, and ValueError, if ranks have different paths.
+            that failed: CorruptFileError if the file is damaged or, with `verify`, a checksum does
+            not match; UnsupportedError if an entry is in a file that tenfold does not read;
+            ValueError if ranks have different paths.
 
     Example:
         >>> import torch.distributed.checkpoint as dcp
@@ -91,7 +91,7 @@ class StorageReader(HasPath, _StorageReader):
         """Begins a load.
 
         Args:
-            checkpoint_id: A path; None: the last one, or that of the constructor.
+            checkpoint_id: A path. None: the path of the last load, or else of the constructor.
         """
         if checkpoint_id is not None:
             self.path = os.fspath(checkpoint_id)
@@ -232,7 +232,7 @@ def _loaded_by(plan: LoadPlan) -> Iterator[tuple[str, Box | None]]:
 
 
 def _checks_of(plans: list[LoadPlan], stored: Stored) -> list[list[Check]]:
-    """The boxes that each rank checks. One rank that loads an entry checks all its boxes."""
+    """The boxes that each rank checks. One rank checks all boxes of an entry that ranks load."""
     boxes: dict[str, dict[Box | None, None]] = {}  # for each name, an ordered set
     holders: dict[str, list[int]] = {}
     for rank, plan in enumerate(plans):

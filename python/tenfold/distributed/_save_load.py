@@ -65,7 +65,7 @@ def save(
             unpickled. If false, such an object is an error that names its entry.
         shard_size: For a ``.safetensors.index.json``: the greatest number of tensor bytes in a
             file with more than one tensor. None: 5 GB.
-        process_group: The ranks. None: all.
+        process_group: The ranks that save. None: all ranks.
         no_dist: If true, this process saves alone.
 
     Raises:
@@ -124,7 +124,7 @@ def load(
         verify: Compare checksums before reading, as for `StorageReader`.
         strict: Raise an error if the checkpoint lacks an entry of `state_dict`. If false, such
             entries do not change.
-        process_group: The ranks. None: all.
+        process_group: The ranks that load. None: all ranks.
         no_dist: If true, this process loads alone.
 
     Raises:
@@ -154,8 +154,8 @@ def load(
 
 
 def _with_states(state_dict: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The items, with objects replaced by their states, and the keys of these objects."""
-    # In the same order on all ranks, because state_dict() may be collective.
+    """`state_dict` with the states of Stateful objects, and the keys of these objects."""
+    # Sort: all ranks must use the same order, because state_dict() may be collective.
     stateful = sorted((key for key, value in state_dict.items() if _is_stateful(value)), key=str)
     return {**state_dict, **{key: state_dict[key].state_dict() for key in stateful}}, stateful
 

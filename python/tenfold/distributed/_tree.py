@@ -70,9 +70,9 @@ def _flatten(
 class _Visit:
     """Calls `add` with name, path and value of each leaf of nested containers.
 
-    A list without tensors and dicts is one leaf, and so is any tuple. If `containers` is given,
-    tuples (but not named tuples) are flattened like lists, and it receives the kinds and keys of
-    flattened containers.
+    A list that contains neither tensors nor dicts is one leaf, and so is any tuple. If `containers`
+    is given, tuples (but not named tuples) are flattened like lists, and `containers` receives the
+    kinds and keys of flattened containers.
     """
 
     def __init__(
@@ -125,8 +125,9 @@ def nest(leaves: Iterable[tuple[Path, Any]], containers: Mapping[Any, Container]
 
     Args:
         leaves: Paths and their tensors or values, in order. Integers are positions in lists.
-        containers: Descriptions of containers, as `flatten` returns them; others are dicts, or
-            lists where the paths have integers. Items of a list that no rank has are None.
+        containers: Descriptions of containers, as `flatten` returns them. A container without a
+            description becomes a list if its keys in the paths are integers, otherwise a dict.
+            Items of a list that no rank has are None.
 
     Raises:
         ValueError: If one path names both a leaf and a container.
@@ -153,7 +154,8 @@ def nest(leaves: Iterable[tuple[Path, Any]], containers: Mapping[Any, Container]
 def _conflict(path: Path) -> ValueError:
     name = ".".join(map(str, path))
     return ValueError(
-        f"{name!r}: expected a container on all ranks or on none, found a tensor or value on some"
+        f"{name!r}: expected a container on all ranks or on none, found a tensor or value on some "
+        "ranks"
     )
 
 
@@ -240,9 +242,9 @@ class Unreadable:
 def names_of(node: _core.Node) -> Stored:
     """Maps torch's names to the entries of a stored tree: paths, and `StoredTensor` or a value.
 
-    A value is `Unreadable`, or has such items, where the tree cannot be read. A list without
-    tensors and dicts is one value, as in ``flatten_state_dict``. So is every tuple, which may
-    contain tensors. Nested tensors are omitted.
+    An entry that cannot be read is `Unreadable`, also inside a value. A list that contains neither
+    tensors nor dicts is one value, as in ``flatten_state_dict``. Every tuple is one value, which
+    may contain tensors. Nested tensors are omitted.
 
     Raises:
         ValueError: If two entries have the same name.

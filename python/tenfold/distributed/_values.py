@@ -22,7 +22,7 @@ REMEDY = (
 
 
 def has_tensors(name: str, value: Any) -> bool:
-    """Returns whether a value contains tensors or arrays, so that it is more than JSON.
+    """Returns whether a value contains tensors or arrays, so JSON cannot store all of it.
 
     Args:
         name: The name of the entry.
@@ -52,7 +52,7 @@ def is_opaque(value: Any, *, with_tensors: bool) -> bool:
 
 
 def saved_bytes(name: str, value: Any) -> torch.Tensor:
-    """Returns the bytes of a file of torch.save with this value: uint8, of shape [num_bytes].
+    """Returns the bytes that torch.save writes for a value: uint8, of shape [num_bytes].
 
     Raises:
         UnsupportedError: If the value cannot be pickled.

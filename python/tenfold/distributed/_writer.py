@@ -40,18 +40,18 @@ if TYPE_CHECKING:
     from tenfold._io.files import PathLike
 
 LAYOUTS = ("plain", "shards", "torch")
-# Tensors are passed to the engine in batches of at most this many tensors. A batch also ends when
-# it has this many bytes.
+# Tensors are passed to the engine in batches. A batch ends at this many tensors, or when it has at
+# least this many bytes.
 _BATCH_TENSORS = 16_384
 _BATCH_BYTES = 256 << 20
-# Bytes reserved in the header for a value that is unknown when the layout of files is planned, as
-# the values of torch's planners are. Most values are numbers. If the values do not fit, the data of
-# the tensors are moved.
+# Bytes reserved in the header for a value that is unknown when the layout of files is planned, for
+# example a value of torch's planners. Most values are numbers. If the values do not fit, the tensor
+# data are moved within the file.
 _VALUE_BYTES = 256
-# A rank other than the coordinator sends a value whose pickle has more bytes only if the
-# coordinator lacks it: most values are equal on all ranks, and all copies would arrive at once.
+# If the pickle of a value has more bytes, a rank other than the coordinator sends the value only if
+# the coordinator lacks it: most values are equal on all ranks, and all copies would arrive at once.
 _SENT_VALUE_BYTES = 64 << 10
-# Bytes reserved in the header for each byte of that pickle. The JSON is rarely longer.
+# Bytes reserved in the header for each byte of such a pickle. The JSON is rarely longer.
 _JSON_BYTES = 4
 
 
@@ -68,7 +68,7 @@ def check_layout(layout: str) -> str:
 
 
 class _Save:
-    """A save that is running in a thread. Only the coordinator fills most fields."""
+    """A save that is running in a thread. Most fields are filled only on the coordinator."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -185,7 +185,7 @@ class StorageWriter(HasPath, _StorageWriter):
         The failed save of this thread may be one of another writer.
 
         Args:
-            checkpoint_id: A path; None: the last one, or that of the constructor.
+            checkpoint_id: A path. None: the path of the last save, or else of the constructor.
 
         Raises:
             ValueError: If there is no path.
@@ -196,7 +196,8 @@ class StorageWriter(HasPath, _StorageWriter):
             raise ValueError("storage writer: expected a path, or a checkpoint_id, found none")
         alive = {thread.ident for thread in threading.enumerate()}
         current = threading.get_ident()
-        # A failed save locks its path. The traceback of its error may keep its writer alive.
+        # The writer of a failed save locks the path. The traceback of the error may keep the
+        # writer alive.
         last = _last_writers.get((os.getpid(), current))
         if last is not None:
             last._saves.pop(current, None)
@@ -240,8 +241,8 @@ class StorageWriter(HasPath, _StorageWriter):
 
         Returns:
             SavePlan: `plan` with the path of this rank, which the coordinator compares. A rank
-                other than the coordinator adds the values that the planner has passed and that
-                contain no tensors; of long ones, only their sizes.
+                other than the coordinator adds the values from the planner that contain no tensors,
+                but only the sizes of long values.
 
         Raises:
             UnsupportedError: If a value cannot be stored; the message has its name.
@@ -276,9 +277,9 @@ class StorageWriter(HasPath, _StorageWriter):
                 values that the coordinator lacks.
 
         Raises:
-            ValueError: If ranks have different paths, or different entries of one name; if the
-                layout has no such `format`; if plans are cached by another planner; or if shards
-                overlap or omit elements.
+            ValueError: If ranks have different paths, or different entries with the same name; if
+                the layout has no such `format`; if plans are cached by another planner; or if
+                shards overlap or omit elements.
             UnsupportedError, OSError: As for `tenfold.save`.
         """
         save = self._save()
@@ -470,15 +471,15 @@ def _add_leaves(
     Args:
         save: Receives names, leaves, and the values that are unknown.
         packed: The items of each rank.
-        paths: The path of each name. A name without one is a key of the root.
-        sent: For each rank, by name: the values that it has sent, and the sizes in bytes of the
-            pickles of long values, which it has not sent.
+        paths: The path of each name. A name without a path is a key of the root.
+        sent: For each rank, two dicts by name: the values that the rank sent, and the sizes in
+            bytes of the pickles of long values, which the rank did not send.
 
     Raises:
         ValueError: If ranks have tensors of different dtypes or shapes, or a tensor and a value,
             under one name.
     """
-    # Kinds that differ only in their boxes are one group, so a tensor has one group.
+    # Kinds that differ only in their boxes are one group, which has all boxes of a tensor.
     groups: dict[Any, int] = {}
     stand_ins: list[torch.Tensor | None] = []
     first: dict[str, tuple[int, Kind, int]] = {}  # by name: the group, the kind, and the rank

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     Pair = tuple[Any, Any]
 
-# Limits of the items that are converted to columns at a time: the number of Python objects, and
-# memory. As few as 700 new objects start Python's garbage collector, which sometimes traverses all
-# objects. If the source is a list of 20 million keys, that takes longer than storing them.
+# Limits of a batch of items that is converted to columns: number of Python objects, and bytes.
+# As few as 700 new objects start Python's garbage collector, which sometimes traverses all objects.
+# If the source is a list of 20 million keys, the traversals take longer than storing the keys.
 _BATCH_OBJECTS = 512
 _BATCH_BYTES = 16 << 20
 _KEY_TYPES: dict[type, str] = {str: "str", bytes: "bytes", int: "int"}
@@ -166,7 +166,8 @@ def key_type_of(key: Any, number: int) -> type:
 def _is_int(key: Any) -> bool:
     if isinstance(key, bool):
         return False
-    # By exclusion, as in lookups: the name of a class of numpy may lack "int" (longlong).
+    # As in lookups, accept all NumPy classes with __index__ except bool: the name of an integer
+    # class may lack "int" (longlong).
     kind = type(key)
     is_numpy = kind.__module__ == "numpy" and not kind.__name__.startswith("bool")
     return isinstance(key, int) or (is_numpy and hasattr(key, "__index__"))
@@ -195,14 +196,14 @@ def checked_keys(keys: list[Any], expected: type, begin: int) -> list[Any]:
         keys = [expected(key) for key in keys]
     if expected is int and keys and not (min(keys) in _INT64 and max(keys) in _INT64):
         key = next(key for key in keys if key not in _INT64)
-        raise ValueError(f"key {key}: expected an int of 64 bits, found one out of range")
+        raise ValueError(f"key: expected an int of 64 bits, found {key}")
     return keys
 
 
 def form_of(value: Any) -> str:
     """The form of a value: "columns", "scalar" or "tensor".
 
-    "columns" is that of a dict or TensorDict, "scalar" that of a bool, int, float or str.
+    A dict or TensorDict is "columns". A bool, int, float or str is "scalar".
     """
     if isinstance(value, Mapping) or hasattr(value, "batch_size"):
         return "columns"
@@ -214,8 +215,9 @@ def form_of(value: Any) -> str:
 class Forms:
     """Checks that all values can be stored like the first one.
 
-    All have its form. Scalars have its type, except that ints and floats may be mixed if one dtype
-    holds all of them exactly. Shapes of tensors differ in the first dimension only.
+    All values must have the same form. Scalars must have the same type, except that ints and floats
+    may be mixed if one dtype holds all of them exactly. The shapes of tensors may differ only in
+    the first dimension.
     """
 
     def __init__(self, form: str, first: Any) -> None:
@@ -276,7 +278,7 @@ class Forms:
             if value not in exact:
                 raise ValueError(
                     f"values: expected numbers that {'float64' if self._has_floats else 'int64'} "
-                    f"holds exactly, found {value}; put larger ones into a dict of columns"
+                    f"holds exactly, found {value}; put larger numbers into a dict of columns"
                 )
 
     def _refuse(self, number: int, found: Any) -> None:

@@ -48,7 +48,7 @@ class MappedDict(_Native):
     """A dictionary on disk: keys (str, bytes or int) to tensors, dicts of tensors or JSON scalars.
 
     Opening reads only metadata, however large the dictionary is; a lookup accesses a few pages of
-    mapped files. If the index does not fit the rows, for example after a power failure, opening
+    mapped files. If the index does not match the rows, for example after a power failure, opening
     reads all keys and warns. A dictionary is a `collections.abc.Mapping` in insertion order.
     Iterating reads it in blocks.
 
@@ -70,8 +70,8 @@ class MappedDict(_Native):
         mode: ``"r"`` or ``"c"``: read-only. ``"r+"``: ``d[key] = value`` changes existing keys, and
             `extend` adds new ones. Other processes may read concurrently, and see the old value or
             the new one. One process writes at a time.
-        framework: ``"torch"`` or ``"numpy"``, as for `tenfold.load`. Determined once; pickles keep
-            it.
+        framework: ``"torch"`` or ``"numpy"``, as for `tenfold.load`. Determined when the dictionary
+            is opened; pickles keep the framework.
 
     Raises:
         FileNotFoundError: If there is nothing at `path`.
@@ -106,7 +106,8 @@ class MappedDict(_Native):
             items: A mapping, an iterable of pairs, or a `Dataset` (or ``(dataset, key)``).
             path: Target folder. An existing dictionary or data set is replaced atomically.
             key: For a data set: the column of the keys; the other columns are the values.
-            duplicates: ``"error"``: a duplicate key is an error. ``"last"``: its last value wins.
+            duplicates: ``"error"``: a duplicate key is an error. ``"last"``: the last value of a
+                duplicate key wins.
             progress: As for `tenfold.save`.
 
         Returns:
@@ -154,7 +155,7 @@ class MappedDict(_Native):
             ValueError: For another `missing`, and packed keys whose offsets do not ascend.
         """
         if keys is None:
-            raise TypeError("keys: expected several of them, found None")
+            raise TypeError("keys: expected several keys, found None")
         if missing not in ("mask", "raise"):
             raise ValueError(f'missing: expected "mask" or "raise", found {missing!r}')
         both: Any = self._get_many(keys, missing == "raise")
@@ -163,8 +164,8 @@ class MappedDict(_Native):
     def rows(self, keys: Any) -> Any:
         """Returns the row indices of keys in ``tenfold.Dataset(path)``.
 
-        That data set also has superseded rows, which `dataset` omits. Row indices are valid until
-        `compact`.
+        ``tenfold.Dataset(path)`` also has superseded rows (of values that were replaced), which
+        `dataset` omits. Row indices are valid until `compact`.
 
         Args:
             keys: As for `get_many`.
@@ -185,8 +186,8 @@ class MappedDict(_Native):
     def dataset(self) -> Dataset:
         """A data set with one row for each key, in insertion order.
 
-        It has the column ``"key"`` and those of the values; values other than dicts are the column
-        ``"value"``. If no row is superseded, `rows` returns the row indices in this data set.
+        Its columns are ``"key"`` and the columns of the values; values other than dicts are in the
+        column ``"value"``. If no row is superseded, `rows` returns row indices of this data set.
         """
         num_keys = len(self)
         # Read the number of keys first: the data set then has at least these rows.
@@ -238,7 +239,7 @@ class MappedDict(_Native):
         return _Items(self)
 
     def __eq__(self, other: object) -> bool:
-        """True if both mappings have the same keys and equal values, and tensors equal dtypes."""
+        """True if keys and values are equal; tensors are equal only if their dtypes are, too."""
         if self is other:
             return True
         if not isinstance(other, Mapping):
@@ -386,8 +387,7 @@ class MappedDict(_Native):
 
     def __delitem__(self, key: Any) -> None:
         raise TypeError(
-            "a mapped dictionary keeps its keys: expected lookups, assignment or extend(), found "
-            "del; build() another one without the key"
+            "a key of a mapped dictionary cannot be deleted; build() another dictionary without it"
         )
 
     def compact(self, *, progress: Callback | bool | None = None) -> None:

@@ -211,7 +211,7 @@ def test_exit_of_one_rank_raises_on_the_others(run_apart, tmp_path):
     found = run_apart("end_of_one_rank")
     assert found[1] is None
     assert found[0]["raised"][0] == "RuntimeError"
-    assert "rank 0 of 2: expected an answer of all ranks" in found[0]["raised"][1]
+    assert "rank 0 of 2: expected answers from all ranks" in found[0]["raised"][1]
     assert steps_in(tmp_path) == [1]
     assert tenfold.CheckpointManager(tmp_path / "run").verify(1).ok
 

@@ -152,7 +152,7 @@ def test_exit_of_one_rank_keeps_complete_steps(run_apart, tmp_path, phase, who):
     found = run_apart("end_in_a_save", phase, who)
     assert found[who] is None
     assert found[1 - who]["raised"][0] == "RuntimeError"
-    assert "expected an answer of all ranks" in found[1 - who]["raised"][1]
+    assert "expected answers from all ranks" in found[1 - who]["raised"][1]
     manager = tenfold.CheckpointManager(tmp_path / "run")
     steps = [1, 2] if phase == "after publish" else [1]
     assert manager.all_steps() == steps

@@ -978,7 +978,7 @@ def check_another_path_on_one_rank_is_refused() -> None:
 
     def expect_both(error: CheckpointException, path: Path) -> None:
         said = f"{str(path)!r} on rank 0, {str(path_of(1, path))!r} on rank 1"
-        assert f"path: expected the same on all ranks, found {said}" in str(error), error
+        assert f"path: expected the same value on all ranks, found {said}" in str(error), error
 
     def save(rank: int, size: int) -> None:
         for layout, (path, _, state) in cases.items():
