@@ -925,6 +925,8 @@ class UnbatchedTensor:
 
 
 def joined_values(torch: Any, parts: list[Any], dim: int) -> Any:
+    if dim < 0:
+        dim += len(parts[0]._batch_size)
     if all(type(part) is NonTensorData and _same(part.data, parts[0].data) for part in parts):
         first = parts[0]._batch_size
         length = sum(part._batch_size[dim] for part in parts)

@@ -2,7 +2,13 @@ import pytest
 import torch
 
 import tenfold
-from tenfold import LazyStackedTensorDict, NonTensorStack, TensorDict, UnbatchedTensor
+from tenfold import (
+    LazyStackedTensorDict,
+    NonTensorData,
+    NonTensorStack,
+    TensorDict,
+    UnbatchedTensor,
+)
 
 
 def row(i, length=2):
@@ -360,3 +366,15 @@ def test_rows_assigned_to_a_member_broadcast():
     stack = pair(2)
     stack[0] = TensorDict({"a": torch.full((1,), 5.0)}, [1])
     assert stack["a"].tolist() == [[5, 5], [2, 2]]
+
+
+def test_values_are_concatenated_along_a_negative_dimension():
+    a, b = (NonTensorData("a", batch_size=[length]) for length in (2, 3))
+    assert torch.cat([a, b], dim=-1).batch_size == torch.Size([5])
+    stacks = [
+        NonTensorStack(NonTensorData("a", batch_size=[n]), NonTensorData("b", batch_size=[n]))
+        for n in (2, 3)
+    ]
+    joined = torch.cat(stacks, dim=-1)
+    assert joined.batch_size == torch.Size([2, 5])
+    assert joined.tolist() == torch.cat(stacks, dim=1).tolist()
