@@ -15,8 +15,9 @@ class ForkSafeLock {
   ForkSafeLock(const ForkSafeLock&) = delete;
   ForkSafeLock& operator=(const ForkSafeLock&) = delete;
 
-  /// Waits for other threads of this process and locks. Returns false without locking if a thread
-  /// of the parent held the lock at the fork, because the guarded data may be inconsistent.
+  /// Locks, after waiting until no other thread of this process holds the lock. Returns false
+  /// without locking if a thread of the parent held the lock at the fork, because the guarded data
+  /// may be inconsistent.
   [[nodiscard]] bool lock() noexcept;
   void unlock() noexcept;
   /// Like lock(), but always locks. If it returns false, the caller must replace the guarded data
@@ -33,8 +34,9 @@ class ForkSafeLock {
 
 /// A ForkSafeLock for std::lock_guard. If a thread of the parent held it at the fork, the first
 /// lock() of the child calls `renew`, which replaces the guarded data. `renew` must not destroy the
-/// old data, which the thread may have been changing: std::construct_at() replaces it without. If
-/// `renew` throws, lock() throws the same, and the next one calls it again.
+/// old data, because that thread may have been changing them: use std::construct_at(), which runs
+/// no destructor. If `renew` throws, lock() throws the same exception, and the next lock() calls
+/// `renew` again.
 class RenewingMutex {
  public:
   explicit RenewingMutex(std::function<void()> renew) : renew_(std::move(renew)) {}
