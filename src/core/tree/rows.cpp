@@ -82,8 +82,8 @@ Item rows_of_leaf(const TensorDict& root, const KeyPath& path, const Leaf& leaf,
   return Leaf(rows_of(leaf.tensor(), rows));
 }
 
-/// Selects items of a NonTensorStack: its lists are in the order of the batch dimensions, along
-/// whichever of them it was stacked. Other JSON values belong to every row.
+/// Selects items of a NonTensorStack. The outermost of its nested lists is always the first batch
+/// dimension, whatever its stack_dim. Any other JSON value belongs to every row.
 Item rows_of_value(const TensorDict& root, const KeyPath& path, const NonTensor& json,
                    const Rows& rows, std::size_t batch_dims) {
   const auto* list = json.value.get_if<Value::List>();
