@@ -49,9 +49,10 @@ class BlockSums {
  public:
   void add(std::span<const std::byte> bytes);
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
-  /// One per block, also of the bytes after the last whole block.
+  /// One for each whole block, and one for the bytes after the last whole block, if any.
   std::vector<std::uint64_t> checksums() const;
-  /// Forgets the whole blocks, and returns their size. The bytes after them remain.
+  /// Discards the checksums of the whole blocks, and returns the total size of these blocks. The
+  /// state of the last, partial block is kept.
   std::uint64_t drop_whole_blocks() noexcept;
 
  private:
