@@ -67,7 +67,8 @@ std::vector<std::size_t> cut_dims(const std::vector<TensorPiece>& pieces, const 
 
 using Corner = std::array<std::int64_t, kMaxCutDims>;
 
-/// Adds the signed corners of a box: the weight is negated for an odd number of upper bounds.
+/// Adds the signed corners of a box: the weight is negated at corners that are upper bounds in an
+/// odd number of dimensions.
 void add_corners(std::map<Corner, std::int64_t>& corners, const std::vector<std::size_t>& cut,
                  const Shape& offsets, const Shape& sizes, std::int64_t weight) {
   for (std::size_t which = 0; which < (std::size_t{1} << cut.size()); ++which) {

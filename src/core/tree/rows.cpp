@@ -179,7 +179,7 @@ Item rows_of_node(const TensorDict& root, KeyPath& path, const TensorDict& node,
 
 TensorDict rows_of_tree(const TensorDict& tree, bool single, std::int64_t begin, std::int64_t end) {
   const std::optional<std::int64_t> count = num_rows(tree);
-  if (!count) throw fail(tree, {}).problem("a node of batch_size [] has no rows");
+  if (!count) throw fail(tree, {}).problem("a node with batch_size [] has no rows");
   if (begin < 0 || end < begin || end > *count) {
     if (single) {
       throw fail(tree, {})
