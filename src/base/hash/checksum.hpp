@@ -40,8 +40,9 @@ class Xxh3Stream {
 /// 16 lower-case hexadecimal digits.
 std::string hex16(std::uint64_t value);
 
-/// Size of a block. Formats with XXH3 checksums of files or tensors store one for each block; the
-/// last block may be shorter. If several processes write a tensor, there is one for each box.
+/// Size of a block. Formats with XXH3 checksums of files or tensors store one checksum for each
+/// block; the last block may be shorter. If several processes write a tensor, they store one for
+/// each box (of at most this size) instead.
 inline constexpr std::uint64_t kChecksumBlockBytes = std::uint64_t{16} << 20;
 
 /// The XXH3 of each block of a sequence of bytes that is added piece by piece.

@@ -47,7 +47,7 @@ struct Unmap {
         .problem(action)
         .expected("fewer than ", max_map_count(),
                   " maps in this process, which is the system's limit")
-        .remedy("raise vm.max_map_count, or save in a format of one file such as safetensors");
+        .remedy("raise vm.max_map_count, or save in a single-file format such as safetensors");
   }
   throw_system_error(system_errno, file.display(), action);
 }
