@@ -14,14 +14,15 @@
 
 namespace tenfold {
 
-// Keys of a Python dict that are not strings. A tree identifies each of them by its key_text(). The
-// original keys are stored in TypedKeys; if all keys of a dict are ints, one flag replaces them.
+// Typed keys: keys of a Python dict that are not strings. A tree identifies each of them by its
+// key_text(). The original keys are stored in TypedKeys; if all keys of a dict are ints, the flag
+// `int_keys` replaces the TypedKeys.
 
 /// True for None, bool, int, float, and (nested) tuples of these and of strings.
 bool is_typed_key(const Value& key) noexcept;
 
-/// True for NaN and tuples that contain NaN. In Python, two such keys are equal only if they have
-/// the same NaN object.
+/// True for NaN and tuples that contain NaN. In a Python dict, two such keys are the same key only
+/// if they contain the same NaN object.
 bool has_nan(const Value& key) noexcept;
 
 /// Like Python's str(): "None", "True", "1", "0.5", "(1, 'a')". But strings in a tuple are always

@@ -27,8 +27,8 @@ class ForkSafeLock {
   void give_up() noexcept;
 
  private:
-  /// 0: unlocked; the number of this process: locked by one of its threads; another number: locked
-  /// by a thread of the parent at the fork, or given up
+  /// 0: unlocked; the fork count of this process (own_number): locked by one of its threads;
+  /// another number: locked by a thread of the parent at the fork, or given up
   std::atomic<std::uint32_t> holder_{0};
 };
 
