@@ -51,7 +51,8 @@ char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c 
 
 /// Edit distance (insert, delete, replace, swap of neighbours), or any number greater than `limit`
 /// if the distance exceeds `limit`. Each edit counts 2, but a difference in case alone counts 1.
-/// Subtracts the compared pairs of characters from `budget`; gives up if it is too small.
+/// Subtracts the number of compared pairs of characters from `budget`; if `budget` is too small for
+/// that, also returns a number greater than `limit`.
 std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t limit,
                           std::size_t& budget) {
   const std::size_t longer = std::max(a.size(), b.size());
@@ -93,7 +94,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t li
   return last[b.size()];
 }
 
-/// True if `tail` equals the last dotted components of `whole`: "weight" and "encoder.weight".
+/// True if `tail` equals the last dotted components of `whole`, but not all of them: "weight" and
+/// "encoder.weight".
 bool is_dotted_tail(std::string_view tail, std::string_view whole) noexcept {
   return tail.size() + 1 < whole.size() && whole.ends_with(tail) &&
          whole[whole.size() - tail.size() - 1] == '.';

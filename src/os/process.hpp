@@ -19,8 +19,8 @@ BootId boot_id();
 /// failure. Returns the previous override.
 std::optional<BootId> set_boot_id(std::optional<BootId> id);
 
-/// Number of files that one operation may keep open: a quarter of the limit of the process (`ulimit
-/// -n`), at least 16 and at most 4096.
+/// Number of files that one operation may keep open: a quarter of the process's limit of open files
+/// (`ulimit -n`), at least 16 and at most 4096.
 std::size_t num_files_to_keep_open() noexcept;
 
 /// The process ID; differs in a forked child.

@@ -8,8 +8,8 @@
 namespace tenfold::os {
 
 /// A process-wide singleton of T, created at first use. It is never destroyed, because threads may
-/// still use it when the process exits. A forked child gets a new one: the threads do not exist
-/// there, and locks that they held would never be released.
+/// still use it when the process exits. A forked child creates a new one, because the parent's
+/// threads do not exist there, and locks that they held would never be released.
 template <class T>
 class ProcessWide {
  public:

@@ -24,7 +24,7 @@ const Xxh3Kernel& choose_kernel() noexcept {
   return kXxh3Baseline;
 }
 
-/// Null until the first call, because checksums may be computed before this file's statics are
+/// Null until the first checksum is computed, possibly before other static objects of this file are
 /// initialised. Not a function-local static: a fork during its initialisation would make the child
 /// hang.
 std::atomic<const Xxh3Kernel*> chosen_kernel{nullptr};

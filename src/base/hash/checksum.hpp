@@ -40,8 +40,9 @@ class Xxh3Stream {
 /// 16 lower-case hexadecimal digits.
 std::string hex16(std::uint64_t value);
 
-/// Size of a block. Formats with XXH3 checksums of files or tensors store one for each block; the
-/// last block may be shorter. If several processes write a tensor, there is one for each box.
+/// Size of a block. Formats with XXH3 checksums of files or tensors store one checksum for each
+/// block; the last block may be shorter. If several processes write a tensor, they store one for
+/// each box (of at most this size) instead.
 inline constexpr std::uint64_t kChecksumBlockBytes = std::uint64_t{16} << 20;
 
 /// The XXH3 of each block of a sequence of bytes that is added piece by piece.
@@ -49,9 +50,10 @@ class BlockSums {
  public:
   void add(std::span<const std::byte> bytes);
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
-  /// One per block, also of the bytes after the last whole block.
+  /// One for each whole block, and one for the bytes after the last whole block, if any.
   std::vector<std::uint64_t> checksums() const;
-  /// Forgets the whole blocks, and returns their size. The bytes after them remain.
+  /// Discards the checksums of the whole blocks, and returns the total size of these blocks. The
+  /// state of the last, partial block is kept.
   std::uint64_t drop_whole_blocks() noexcept;
 
  private:

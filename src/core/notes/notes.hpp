@@ -114,23 +114,24 @@ void require_valid_keys(std::string_view path, const Value& value);
 /// omitted, for formats that store them natively. Throws like require_valid_info().
 Notes collect_notes(const TensorDict& tree, bool of_leaves = true);
 
-/// Adds the note of a JSON value at `path`: the locations of its tuples, of its ordered objects and
-/// those whose keys are not strings, and of its extended scalars.
+/// Adds the note of the JSON value at `path`: the locations of its tuples, its extended scalars,
+/// its ordered objects, and its objects with keys that are not strings.
 void collect_value_note(std::string_view path, const Value& value, Notes& notes);
 
-/// Applies the note of the node at `path` to `info`; if the note does not fit the node, warns and
-/// does nothing. The warning starts with `where`, as the errors of from_json() do. The kind of
-/// `info` must be tensordict or that of the note. If `keys`, the keys of the node, is given, also
-/// checks them: a list or tuple has "0", "1", ..., a sparse tensor its parts, and a bare root only
-/// "value"; int_keys are integers as str(int) writes them; all typed_keys are among them.
+/// Applies the note of the node at `path`, if there is one, to `info`. If the note does not fit the
+/// node, only warns, with a message that starts with `where`. The note fits if the kind of `info`
+/// is tensordict or the kind in the note. If `keys`, the keys of the node, is given, they must fit,
+/// too: "0", "1", ... for a list or tuple, the component names for a sparse tensor, only "value"
+/// for a bare root. If the note has int_keys, each key must be an integer as str(int) writes it; if
+/// it has typed_keys, `keys` must include the strings of all of them.
 void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info,
                      const base::Where& where);
 void apply_node_note(const Notes& notes, std::string_view path, std::span<const std::string> keys,
                      NodeInfo& info, const base::Where& where);
 
-/// Restores tuples, types of keys, ordered objects and extended scalars in a JSON value. Returns
-/// false with a warning, which starts with `where`, and leaves the value unchanged, if the note is
-/// stale.
+/// Restores tuples, types of keys, ordered objects and extended scalars in a JSON value. If the
+/// note does not fit the value, leaves the value unchanged, warns with a message that starts with
+/// `where`, and returns false.
 bool apply_value_note(const Notes& notes, std::string_view path, Value& value,
                       const base::Where& where);
 

@@ -387,8 +387,8 @@ void write_texts(codecs::JsonWriter& writer, std::string_view key,
   if (!texts.empty()) writer.member(key, texts);
 }
 
-/// Writes a member `key`: an object that has, for each item of `map`, the item's key and what
-/// `write` writes for its value. Writes nothing if `map` is empty. Errors name the item.
+/// Writes the member `key`, an object with one member for each item of `map`: `write` writes the
+/// value of that member. Writes nothing if `map` is empty. Errors name the item.
 template <class Map, class Write>
 void write_map(codecs::JsonWriter& writer, std::string_view key, const Map& map,
                const Write& write) {

@@ -11,15 +11,15 @@ namespace tenfold {
 /// shape.
 inline constexpr std::string_view kMetaTensor = "torch._utils._rebuild_meta_tensor_no_storage";
 
-/// The extended scalar of that type that JSON stores as `plain`; empty if there is none.
+/// The extended scalar of type `type` that is written to JSON as `plain`; empty if there is none.
 std::optional<Value::Special> special_from_json(Value::Special::Type type, const Value& plain);
 
-/// True if a Python set can contain the value: it is, and it has, no list, dict, set, Counter or
-/// bytearray.
+/// True if a Python set can contain the value: neither the value nor any value nested in it is a
+/// list, dict, set, Counter or bytearray.
 bool is_hashable(const Value& value) noexcept;
 
-/// False for a value that Python cannot have: a set of unhashable items, a torch.Size of anything
-/// but lengths, or a complex number without exactly two floats.
+/// False for a value that Python cannot represent: a set with an unhashable item, a torch.Size with
+/// an item that is not a length, or a complex number without exactly two floats.
 bool is_valid(const Value::Special& special) noexcept;
 
 }  // namespace tenfold

@@ -19,9 +19,9 @@ void for_each_piece(const Leaf& leaf, std::uint64_t begin, std::uint64_t end,
                     std::span<std::byte> scratch,
                     const std::function<void(std::span<const std::byte>)>& use);
 
-/// Equal for contiguous tensors over the same memory range, and for leaves with the same place on
-/// disk. StoredRange{} for strided tensors in memory, nested leaves, leaves without elements, and
-/// leaves whose source does not know their place.
+/// The identity of the bytes of a leaf. Equal for contiguous tensors over the same memory range,
+/// and for leaves that are stored in the same range of a file. StoredRange{} for strided tensors in
+/// memory, nested leaves, leaves without elements, and leaves whose source does not know the range.
 StoredRange stored_range(const Leaf& leaf);
 
 }  // namespace tenfold

@@ -10,8 +10,7 @@ namespace tenfold {
 /// uint32 or uint64.
 DType promoted(DType left, DType right);
 
-/// False for complex numbers to real ones, floats to integers, and numbers to bool: as
-/// `torch.can_cast` returns it.
+/// Like `torch.can_cast`: false for complex to real, float to integer, and any number to bool.
 bool keeps_kind(DType from, DType to) noexcept;
 
 }  // namespace tenfold

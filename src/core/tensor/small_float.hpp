@@ -124,8 +124,8 @@ struct Float8E8m0fnu {
   static std::uint8_t from_float(float value) noexcept {
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFU;
     const std::uint32_t exponent = bits >> 23;
-    // As in torch: a mantissa of exactly one half rounds up, except that of a subnormal, whose
-    // implied bit is 0 (even).
+    // As in torch: a mantissa of exactly one half rounds up for normal numbers. A subnormal has an
+    // implied bit of 0, so one half is exact (2^-127), and only more rounds up.
     const std::uint32_t half = exponent > 0 ? 0x400000U : 0x400001U;
     const std::uint32_t rounded = exponent + ((bits & 0x7FFFFFU) >= half ? 1U : 0U);
     return static_cast<std::uint8_t>(exponent == 255 ? 255U : rounded);

@@ -11,7 +11,7 @@
 namespace tenfold {
 namespace {
 
-/// Bytes that a copy of a tensor with repeated elements may have beyond those of its storage.
+/// Bytes by which a contiguous copy of a tensor with repeated elements may exceed its storage.
 constexpr std::uint64_t kRepeatedBytes = std::uint64_t{16} << 20U;
 
 enum class Direction { gather, scatter };
@@ -89,8 +89,8 @@ void copy_block_of(std::size_t item_bytes, const Block& block) {
   }
 }
 
-/// A shape and strides that give the elements of a tensor in the same order. The first of its two
-/// or more dimensions has length 1; adjacent dimensions of the tensor are merged where possible.
+/// A shape and strides that visit the elements of a tensor in row-major order, with adjacent
+/// dimensions merged where possible. Has at least two dimensions, the first of length 1.
 struct Layout {
   Shape shape;
   Shape strides;

@@ -10,8 +10,8 @@
 namespace tenfold {
 
 /// Bytes from the first element to the end of the last; 0 if there are no elements. Throws
-/// Error(invalid_argument) for a negative stride, strides of another number of dimensions than
-/// `shape`, or too many bytes.
+/// Error(invalid_argument) if a stride is negative, `strides` and `shape` differ in length, or the
+/// number of bytes is too large.
 std::uint64_t spanned_bytes(DType dtype, const Shape& shape, const Shape& strides);
 inline std::uint64_t spanned_bytes(const Tensor& tensor) {
   return spanned_bytes(tensor.dtype(), tensor.shape(), tensor.strides());
@@ -23,13 +23,13 @@ inline std::uint64_t spanned_bytes(const Tensor& tensor) {
 void copy_to_contiguous(const Tensor& from, std::int64_t begin, std::int64_t end, std::byte* to);
 
 /// The inverse: copies contiguous bytes to the elements [begin, end) of `to`. Throws
-/// Error(invalid_argument) as above, and if `to` is read-only.
+/// Error(invalid_argument) unless 0 <= begin <= end <= numel(), or if `to` is read-only.
 void copy_from_contiguous(const std::byte* from, const Tensor& to, std::int64_t begin,
                           std::int64_t end);
 
-/// As Tensor::contiguous(). If `where` names a file, the copy is at most 16 MiB larger than the
-/// storage of the tensor, whose strides may be 0: throws Error(unsupported) otherwise. So memory
-/// does not depend on shapes that a file states.
+/// Like Tensor::contiguous(). If `where` names a file, throws Error(unsupported) if the copy would
+/// be over 16 MiB larger than the storage of the tensor. Otherwise a file could cause an allocation
+/// of any size, by a large shape with strides of 0.
 Tensor contiguous_of_file(const Tensor& tensor, const base::Where& where);
 
 }  // namespace tenfold

@@ -222,7 +222,7 @@ Tensor Tensor::contiguous() const {
 }
 
 Tensor Tensor::select(std::int64_t index) const {
-  if (shape().empty()) throw fail().problem("a tensor of no dimension has no rows");
+  if (shape().empty()) throw fail().problem("a tensor without dimensions has no rows");
   if (index < 0 || index >= shape()[0]) {
     throw fail()
         .problem("row ", index, " is out of range")
@@ -256,7 +256,7 @@ std::int64_t Tensor::size(std::int64_t dim) const {
 }
 
 Tensor Tensor::narrow(std::int64_t begin, std::int64_t end) const {
-  if (shape().empty()) throw fail().problem("a tensor of no dimension has no rows");
+  if (shape().empty()) throw fail().problem("a tensor without dimensions has no rows");
   if (begin < 0 || end < begin || end > shape()[0]) {
     throw fail()
         .problem("rows [", begin, ", ", end, ") are out of range")

@@ -67,7 +67,8 @@ std::vector<std::size_t> cut_dims(const std::vector<TensorPiece>& pieces, const 
 
 using Corner = std::array<std::int64_t, kMaxCutDims>;
 
-/// Adds the signed corners of a box: the weight is negated for an odd number of upper bounds.
+/// Adds the signed corners of a box: the weight is negated at corners that are upper bounds in an
+/// odd number of dimensions.
 void add_corners(std::map<Corner, std::int64_t>& corners, const std::vector<std::size_t>& cut,
                  const Shape& offsets, const Shape& sizes, std::int64_t weight) {
   for (std::size_t which = 0; which < (std::size_t{1} << cut.size()); ++which) {
@@ -175,7 +176,8 @@ std::uint64_t AssembledSource::first_run_after(const Placed& placed, std::uint64
   return low;
 }
 
-/// Fills `into`, the bytes of the whole tensor from `begin` on, as far as the piece has them.
+/// Copies bytes of the piece to `into`, which stands for the bytes of the whole tensor from `begin`
+/// on. Leaves the bytes of other pieces unchanged.
 void AssembledSource::read_piece(const Placed& placed, std::uint64_t begin,
                                  std::span<std::byte> into) const {
   const std::uint64_t end = begin + into.size();
@@ -252,7 +254,7 @@ std::vector<Leaf> AssembledSource::parts(const Leaf&) const {
 }
 
 /// Two assembled tensors share storage if all of their pieces do, at the same offsets. If no other
-/// leaf shares the storage of one piece, none shares that of the whole.
+/// leaf shares the storage of one piece, no other leaf shares the storage of the tensor.
 StoredRange AssembledSource::identity(const Leaf&) {
   StoredRange whole;
   whole.pieces.reserve(2 * pieces_.size());

@@ -20,8 +20,8 @@ struct TensorPiece {
 };
 
 /// The source of a leaf that is stored in pieces: chunks of a large tensor, or shards written by
-/// several processes. Reading a range reads only the pieces that overlap the range. The first call
-/// of map() copies all pieces into memory.
+/// several processes. read() reads only from the pieces that overlap the range. The first call of
+/// map() copies all pieces into memory.
 class AssembledSource final : public LeafSource {
  public:
   /// Builds the leaf from `pieces`, which must cover each element of `shape` exactly once; pieces

@@ -10,9 +10,9 @@
 
 namespace tenfold {
 
-/// Counts one level of recursion during its lifetime. Throws Error(invalid_argument) if it is more
-/// than kMaxDepth levels below the first, so that a tree that contains itself cannot overflow the
-/// stack.
+/// Counts one level of recursion during its lifetime. The constructor throws
+/// Error(invalid_argument) if the level is more than kMaxDepth below the first, so that a tree that
+/// contains itself cannot overflow the stack.
 class Depth {
  public:
   explicit Depth(std::size_t& levels) : levels_(levels) {

@@ -71,11 +71,12 @@ inline const std::shared_ptr<Node>& node_of(const TensorDict& tree) noexcept {
   return detail::Access::node(tree);
 }
 
-/// As TensorDict::contains() and get() with a path of one key, whose dots have no meaning.
+/// Like TensorDict::contains() and get() with a path of one key; dots in the key have no meaning.
 bool has_key(const TensorDict& tree, std::string_view key);
 TensorDict::Item item_at_key(const TensorDict& tree, std::string_view key);
 
-/// The entries of a JSON object, list or tuple as a node with that where(); empty for a scalar.
+/// The entries of a JSON object, list or tuple as a node whose where() is `where`; empty for a
+/// scalar.
 std::optional<TensorDict> node_of_value(const Value& value, std::string where);
 
 inline TensorDict tensordict_of(std::shared_ptr<Node> node) {

@@ -12,7 +12,7 @@ namespace tenfold {
 /// Error(invalid_argument) for a negative length and for a size beyond 63 bits.
 Leaf outline_leaf(DType dtype, Shape shape);
 
-/// Creates a new source for such leaves.
+/// Creates a new source of leaves without bytes, as in outline_leaf().
 std::shared_ptr<detail::LeafSource> outline_source();
 
 /// True for a leaf that outline_leaf() has made, or whose source is from outline_source().

@@ -82,8 +82,8 @@ Item rows_of_leaf(const TensorDict& root, const KeyPath& path, const Leaf& leaf,
   return Leaf(rows_of(leaf.tensor(), rows));
 }
 
-/// Selects items of a NonTensorStack: its lists are in the order of the batch dimensions, along
-/// whichever of them it was stacked. Other JSON values belong to every row.
+/// Selects items of a NonTensorStack. The outermost of its nested lists is always the first batch
+/// dimension, whatever its stack_dim. Any other JSON value belongs to every row.
 Item rows_of_value(const TensorDict& root, const KeyPath& path, const NonTensor& json,
                    const Rows& rows, std::size_t batch_dims) {
   const auto* list = json.value.get_if<Value::List>();
@@ -179,7 +179,7 @@ Item rows_of_node(const TensorDict& root, KeyPath& path, const TensorDict& node,
 
 TensorDict rows_of_tree(const TensorDict& tree, bool single, std::int64_t begin, std::int64_t end) {
   const std::optional<std::int64_t> count = num_rows(tree);
-  if (!count) throw fail(tree, {}).problem("a node of batch_size [] has no rows");
+  if (!count) throw fail(tree, {}).problem("a node with batch_size [] has no rows");
   if (begin < 0 || end < begin || end > *count) {
     if (single) {
       throw fail(tree, {})

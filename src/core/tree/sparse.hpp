@@ -22,7 +22,7 @@ std::span<const std::string_view> sparse_parts(std::string_view layout) noexcept
 
 inline constexpr std::string_view kJagged = "jagged";
 
-/// True if the keys of a node are the components of that layout, in any order.
+/// True if `keys`, those of a node, are the component names of `layout`, in any order.
 bool are_sparse_parts(std::span<const std::string> keys, std::string_view layout);
 
 /// Sorts the parts of a sparse tensor in torch's order. A file may list them in another order.

@@ -54,7 +54,8 @@ struct Found {
   base::Where place;
 };
 
-/// The entry that a caller requested by its key. Throws Error(unsupported) if it is a refused one.
+/// The entry that a caller requested by its key. Throws Error(unsupported) if the entry is an
+/// unreadable node (NodeInfo::is_refused()).
 TensorDict::Item requested_item(Node& node, std::size_t position) {
   TensorDict::Item item = node.item(position);
   const auto* child = std::get_if<TensorDict>(&item);
@@ -118,7 +119,8 @@ KeyPath path_or_name(const TensorDict& node, std::string_view name) {
 }
 
 /// The entry at `path`, or nullopt if the path is empty, a key is missing, or a key before the last
-/// does not name a readable node. Throws Error(unsupported) if the entry is a refused one.
+/// does not name a readable node. Throws Error(unsupported) if the entry is an unreadable node
+/// (NodeInfo::is_refused()).
 std::optional<TensorDict::Item> found_at(const TensorDict& root,
                                          std::span<const std::string> path) {
   TensorDict node = root;

@@ -10,8 +10,8 @@
 namespace tenfold {
 namespace {
 
-/// Limits of the text: entries of a node, lines of entries, levels of nodes below the root, and
-/// bytes of a key or value. People read the text, and a node may contain itself.
+/// Limits of the output: entries of a node, lines of entries, levels of nodes below the root, and
+/// bytes of a key or value. The output is for people, and a node may contain itself.
 constexpr std::size_t kMaxEntries = 20;
 constexpr std::size_t kMaxLines = 200;
 constexpr std::size_t kMaxNodes = 16;

@@ -12,8 +12,8 @@
 namespace tenfold {
 namespace {
 
-/// Like Python's repr() of a string, but always in single quotes, and escapes only these and
-/// backslashes.
+/// Like Python's repr() of a string, but always in single quotes, and only single quotes and
+/// backslashes are escaped.
 std::string quoted_text(const std::string& text) {
   std::string made = "'";
   for (const char c : text) {

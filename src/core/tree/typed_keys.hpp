@@ -14,18 +14,19 @@
 
 namespace tenfold {
 
-// Keys of a Python dict that are not strings. A tree identifies each of them by its key_text(). The
-// original keys are stored in TypedKeys; if all keys of a dict are ints, one flag replaces them.
+// Typed keys: keys of a Python dict that are not strings. A tree identifies each of them by its
+// key_text(). The original keys are stored in TypedKeys; if all keys of a dict are ints, the flag
+// `int_keys` replaces the TypedKeys.
 
 /// True for None, bool, int, float, and (nested) tuples of these and of strings.
 bool is_typed_key(const Value& key) noexcept;
 
-/// True for NaN and tuples that contain NaN. In Python, two such keys are equal only if they have
-/// the same NaN object.
+/// True for NaN and tuples that contain NaN. In a Python dict, two such keys are the same key only
+/// if they contain the same NaN object.
 bool has_nan(const Value& key) noexcept;
 
-/// Python's str(): "None", "True", "1", "0.5", "(1, 'a')". Strings in a tuple are always in single
-/// quotes; only these and backslashes are escaped.
+/// Like Python's str(): "None", "True", "1", "0.5", "(1, 'a')". But strings in a tuple are always
+/// in single quotes, and only single quotes and backslashes in them are escaped.
 std::string key_text(const Value& key);
 
 /// True if `text` is an integer in the form of Python's str(int).
@@ -60,13 +61,14 @@ class KeyTypes {
   void add(std::string text, Value key);
 
   bool empty() const noexcept { return kinds_.empty(); }
-  /// True if the key of entry `position` is a string. A string key never equals a typed key; two
-  /// typed keys with equal strings are the same key, unless they contain NaN.
+  /// True if the key of entry `position` is a string. Entries may have equal strings: if one key is
+  /// a string and the other a typed key, the keys differ; two typed keys are the same key, unless
+  /// they contain NaN.
   bool is_text(std::size_t position) const noexcept { return kinds_[position] == Kind::text; }
 
-  /// Sets `int_keys` or `typed_keys` of a NodeInfo or a Value::Object, or none if all keys are
-  /// strings. `text_at(i)` is the string of entry i. Returns false, and sets nothing, if the typed
-  /// keys are not valid, such as if two keys are equal in Python.
+  /// Sets `int_keys` or `typed_keys` of a NodeInfo or a Value::Object, or neither if all keys are
+  /// strings. `text_at(i)` is the string of entry i. Returns false, and sets neither, if the typed
+  /// keys are invalid, for example because two keys are equal in Python.
   template <class Info, class TextAt>
   [[nodiscard]] bool finish(Info& info, const TextAt& text_at) && {
     if (kinds_.empty()) return true;

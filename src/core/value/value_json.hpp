@@ -13,10 +13,10 @@
 
 namespace tenfold {
 
-/// Formats a value as JSON in one of Python's layouts. A tuple becomes an array, an extended scalar
-/// is written as documented at Value::Special. Throws Error(invalid_argument) if a string or key is
-/// not UTF-8; lone surrogates are allowed. Throws Error(unsupported) for more than kMaxJsonDepth
-/// levels.
+/// Formats a value as JSON in one of the layouts of Python's json.dumps. A tuple becomes an array,
+/// an extended scalar is written as documented at Value::Special. Throws Error(invalid_argument) if
+/// a string or key is not UTF-8; encoded lone surrogates are allowed. Throws Error(unsupported) for
+/// more than kMaxJsonDepth levels.
 std::string to_json(const Value& value, codecs::JsonStyle style);
 
 /// As from_json(); `where` may name a part of a file.
@@ -39,7 +39,8 @@ void for_each_child(AnyValue& value, const Use& use) {
   }
 }
 
-/// The first value, `value` itself or one inside it, that is `wanted`; null if there is none.
+/// The first of `value` and the values nested in it for which `wanted` returns true; null if there
+/// is none.
 template <class Wanted>
 const Value* find_in(const Value& value, const Wanted& wanted) {
   if (wanted(value)) return &value;
@@ -50,8 +51,8 @@ const Value* find_in(const Value& value, const Wanted& wanted) {
   return found;
 }
 
-/// Builds a Value from the events of one JSON document (or of one item of a document). Duplicate
-/// keys are Error(corrupt), naming `where` and the key.
+/// Builds a Value from the events of one JSON document (or of one item of a document). Throws
+/// Error(corrupt), which names `where` and the key, if an object has duplicate keys.
 class ValueBuilder final : public codecs::JsonHandler {
  public:
   explicit ValueBuilder(base::Where where) : where_(std::move(where)) {}

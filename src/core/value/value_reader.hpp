@@ -16,9 +16,9 @@
 namespace tenfold {
 
 /// A value of a JSON document and its place in messages. A function that returns one type throws
-/// Error(corrupt) for a value of another: `<where>: member "parts[3].path": expected a string,
-/// found 4`. The document and `where` must outlive it. The path of a member is computed only for a
-/// message, because a manifest has hundreds of thousands of members.
+/// Error(corrupt) if the value has another type: `<where>: member "parts[3].path": expected a
+/// string, found 4`. The document and `where` must outlive this object. The path of a member is
+/// computed only for a message, because a manifest can have hundreds of thousands of members.
 class ValueReader {
  public:
   ValueReader(const Value& document, const base::Where& where)
@@ -30,7 +30,7 @@ class ValueReader {
   const std::string& text() const { return as<std::string>("a string"); }
   const Value::Object& object() const { return as<Value::Object>("an object"); }
   bool flag() const { return as<bool>("true or false"); }
-  /// Throws Error(corrupt) for an integer below `least`, too.
+  /// Also throws Error(corrupt) if the integer is below `least`.
   std::int64_t integer(std::int64_t least = 0) const;
   std::uint64_t count() const { return static_cast<std::uint64_t>(integer()); }
   /// The items of an array of integers of 0 or more.

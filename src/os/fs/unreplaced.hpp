@@ -12,8 +12,8 @@
 
 namespace tenfold::os {
 
-/// Identifies a file or folder. Distinguishes it from a later file that reuses its inode number if
-/// the file system reports creation times.
+/// Identifies a file or folder. If the file system reports creation times, a later file that reuses
+/// the inode number has another identity.
 struct FileIdentity {
   BootId boot{};  ///< device numbers are valid within one boot of one host
   std::uint64_t device = 0;
@@ -33,8 +33,8 @@ class NamedEntry {
   /// `path` need not exist. Links are followed.
   explicit NamedEntry(const Path& path);
 
-  /// False if the path now names another entry, or if its entry was created or removed since. True
-  /// if the system cannot report that.
+  /// False if the path now names another entry than at the construction, or if the entry was
+  /// created or removed since then. True if the system does not permit the check.
   bool is_current() const;
 
  private:
@@ -49,10 +49,10 @@ inline constexpr int kMaxReads = 100;
 
 [[noreturn]] void throw_replaced_always(const Path& path);
 
-/// Calls `read`, which opens and reads `path`, and repeats it if it fails with ESTALE or a save
-/// replaced the entry at the path during the call. The files of a replaced folder are removed one
-/// by one, so a read may be incomplete even if nothing failed. After kMaxReads calls, throws the
-/// error of the last one, or Error(io) (ESTALE).
+/// Calls `read`, which opens and reads `path`. Calls it again if it throws ESTALE, or if a save
+/// replaced the entry at `path` during the call: the files of a replaced folder are removed one by
+/// one, so a read may be incomplete even if nothing failed. After kMaxReads calls, throws the error
+/// of the last call, or Error(io) (ESTALE) if that call did not fail.
 ///
 /// `read` may be called several times; only its last result is returned.
 template <class Read>

@@ -35,7 +35,7 @@ void advise(std::span<const std::byte> bytes, int advice) noexcept {
 
 /// Ranges per process_madvise call: the kernel's maximum.
 constexpr std::size_t kRangesACall = 1024;
-/// For up to this many ranges, one madvise call for each is as fast.
+/// For up to this many ranges, one madvise call for each is as fast as process_madvise.
 constexpr std::size_t kFewRanges = 8;
 
 /// Prefetches ranges by process_madvise, which takes half the time of one madvise call for each
@@ -44,7 +44,7 @@ constexpr std::size_t kFewRanges = 8;
 bool will_need_batched(std::span<const std::span<const std::byte>> ranges) noexcept {
   static std::atomic<bool> is_refused = false;
   if (is_refused.load(std::memory_order_relaxed)) return false;
-  // Opened for each call, because a forked child has another PID.
+  // Opened at each call: after a fork, the parent's descriptor would refer to the parent.
   const Descriptor self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   if (!self.valid()) return false;  // perhaps only now, because no descriptor is free
   std::array<iovec, kRangesACall> some;
@@ -107,8 +107,8 @@ bool drop_from_page_cache(const File& file) {
   if (size_bytes == 0) return true;
   if (::posix_fadvise(file.fd(), 0, 0, POSIX_FADV_DONTNEED) != 0) return false;
   const Buffer mapped = map_file(file, 0, size_bytes, MapKind::read_only);
-  // One cached page shows that the advice had no effect. The end of the file is sampled, too,
-  // because the pages that were written last stay in the cache longest.
+  // A sampled page that is still cached shows that the file was not dropped. The end of the file is
+  // sampled, too, because the pages that were written last stay in the cache longest.
   for (const std::uint64_t at : {std::uint64_t{0}, size_bytes / 2, size_bytes - 1}) {
     if (is_resident(mapped.bytes().subspan(static_cast<std::size_t>(at), 1))) return false;
   }

@@ -27,15 +27,16 @@ void populate(std::span<const std::byte> bytes) noexcept;
 /// the default. A hint.
 void expect_random_access(std::span<const std::byte> bytes, bool random) noexcept;
 
-/// Gives the memory huge pages where the kernel can (MADV_HUGEPAGE). A hint.
+/// Asks the kernel to use huge pages for the memory (MADV_HUGEPAGE). A hint.
 void expect_huge_pages(std::span<const std::byte> bytes) noexcept;
 
 /// Number of major page faults of this thread so far.
 std::uint64_t num_pages_waited_for() noexcept;
 
 /// Drops the file from the page cache, so that the next reader has to wait for the device. Returns
-/// false if one of three sampled pages stays, because it is mapped or dirty, or the file system is
-/// in memory; also if is_resident() cannot tell, or the file system rejects the request.
+/// false if the file system rejects the request, or if is_resident() is true for one of three
+/// sampled pages: because the page is mapped or dirty, the file system is in memory, or the user
+/// neither owns nor may write the file.
 bool drop_from_page_cache(const File& file);
 
 }  // namespace tenfold::os

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20U;
 
-/// The names of the files with which a version of cgroups limits memory.
+/// The names of the files in which one version of cgroups reports the limit and the use of memory.
 struct CgroupFiles {
   const char* folder;  ///< of the memory controller, below the root
   const char* limit;
@@ -32,8 +32,8 @@ constexpr CgroupFiles kFirstVersion = {"/memory", "/memory.limit_in_bytes",
 constexpr CgroupFiles kSecondVersion = {"", "/memory.max", "/memory.current", "active_file",
                                         "inactive_file"};
 
-/// The smaller one of `at_most` and the memory that the limit of the group in `folder` leaves.
-/// Cached files count as available, as in MemAvailable.
+/// The smaller of `at_most` and the bytes that the cgroup in `folder` may still allocate. Cached
+/// files count as available, as in MemAvailable.
 std::uint64_t available_in_cgroup(const std::string& folder, const CgroupFiles& files,
                                   std::uint64_t at_most) {
   std::uint64_t limit = 0;
@@ -55,7 +55,8 @@ std::uint64_t available_in_cgroup(const std::string& folder, const CgroupFiles& 
 }  // namespace
 
 std::shared_ptr<std::byte> allocate_pages(std::size_t size_bytes) {
-  // A huge page must be aligned to its size: map more, and begin at the first multiple of the size.
+  // A huge page must be aligned to its size: map 2 MiB more, and begin at the first multiple of 2
+  // MiB.
   const std::size_t extra = size_bytes >= kHugePageBytes ? kHugePageBytes : 0;
   if (size_bytes > std::numeric_limits<std::size_t>::max() - extra) throw std::bad_alloc();
   const std::size_t mapped = size_bytes + extra;
@@ -73,8 +74,8 @@ std::shared_ptr<std::byte> allocate_pages(std::size_t size_bytes) {
 }
 
 void keep_freed_memory() noexcept {
-  // Just below the maximum of glibc's dynamic mmap threshold (32 MiB). Of the block, only the page
-  // of malloc's header is touched.
+  // Just below the maximum of glibc's dynamic mmap threshold (32 MiB). malloc touches only the page
+  // of the block's header.
   constexpr std::size_t kThresholdBytes = std::size_t{31} << 20;
   static std::atomic<bool> is_raised{false};
   if (is_raised.exchange(true, std::memory_order_relaxed)) return;
@@ -95,8 +96,8 @@ std::uint64_t available_in_cgroups(const std::string& cgroups, const std::string
     const bool is_first_version = ("," + controllers + ",").find(",memory,") != std::string::npos;
     if (!is_first_version && !controllers.empty()) continue;
     const CgroupFiles& files = is_first_version ? kFirstVersion : kSecondVersion;
-    // The limits of the groups around it apply, too. In a container, the path may be that on the
-    // host, while `root` is the group of the container.
+    // The limits of the parent groups apply, too. In a container, the path may be relative to the
+    // host's root group, while `root` is the group of the container.
     std::string path = line.substr(second + 1);
     for (;;) {
       at_most = available_in_cgroup(root + files.folder + path, files, at_most);

@@ -12,7 +12,7 @@ namespace tenfold::os {
 /// std::bad_alloc, also for size 0.
 std::shared_ptr<std::byte> allocate_pages(std::size_t size_bytes);
 
-/// Makes malloc keep the memory that was freed after one file for the next one.
+/// Makes malloc keep the memory that is freed after opening a file, and reuse it for the next file.
 ///
 /// glibc returns large blocks to the system when they are freed, so the pages of the next blocks
 /// fault again: opening a file of 10,000 tensors takes 2,600 page faults, a third of the time.
@@ -21,13 +21,13 @@ std::shared_ptr<std::byte> allocate_pages(std::size_t size_bytes);
 /// no effect on other C libraries.
 void keep_freed_memory() noexcept;
 
-/// Memory that is available without swapping: of the host (MemAvailable of /proc/meminfo), or less
-/// if the limit of a cgroup of this process leaves less. The largest number if the system reports
+/// The bytes that this process can allocate without swapping: MemAvailable of /proc/meminfo, or
+/// fewer if a cgroup of this process limits them. The maximum of uint64 if the system reports
 /// neither.
 std::uint64_t available_memory_bytes();
 
-/// The smaller one of `at_most` and the memory that the limits of cgroups leave. `cgroups`: a file
-/// like /proc/self/cgroup; `root`: a folder like /sys/fs/cgroup, which tests replace.
+/// The smaller of `at_most` and the bytes that the cgroups listed in the file `cgroups` may still
+/// allocate. Tests replace `cgroups` (/proc/self/cgroup) and `root` (/sys/fs/cgroup).
 std::uint64_t available_in_cgroups(const std::string& cgroups, const std::string& root,
                                    std::uint64_t at_most);
 

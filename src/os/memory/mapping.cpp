@@ -32,8 +32,8 @@ std::uint64_t count_maps() {
       std::count(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>(), '\n'));
 }
 
-/// Deletes a mapping. The owner of a Buffer has no type, so mapping_of() recognises mappings by a
-/// deleter of this class, without a list of all mappings.
+/// The deleter of mapped memory. A Buffer does not store the type of its owner, so mapping_of()
+/// recognises a mapping by the type of its deleter.
 struct Unmap {
   Mapping mapping;
   void operator()(const void*) const noexcept { ::munmap(mapping.begin, mapping.size_bytes); }
@@ -47,7 +47,7 @@ struct Unmap {
         .problem(action)
         .expected("fewer than ", max_map_count(),
                   " maps in this process, which is the system's limit")
-        .remedy("raise vm.max_map_count, or save in a format of one file such as safetensors");
+        .remedy("raise vm.max_map_count, or save in a single-file format such as safetensors");
   }
   throw_system_error(system_errno, file.display(), action);
 }

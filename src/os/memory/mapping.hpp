@@ -29,7 +29,7 @@ enum class MapKind : std::uint8_t {
 Buffer map_file(const File& file, std::uint64_t offset_bytes, std::uint64_t size_bytes,
                 MapKind kind, std::optional<std::uint64_t> file_bytes = {});
 
-/// A mapping of a file, and path and inode number of the file when it was opened.
+/// A mapping of a file, with the path and inode number that the file had when it was opened.
 struct Mapping {
   std::byte* begin = nullptr;      ///< start of the mapped pages
   std::size_t size_bytes = 0;      ///< size of the mapped pages

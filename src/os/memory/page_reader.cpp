@@ -14,8 +14,8 @@
 namespace tenfold::os {
 namespace {
 
-/// The number of threads: as many as a file server processes requests concurrently. A waiting
-/// thread takes almost no resources.
+/// The number of threads, each with one request in flight. A file server processes about this many
+/// requests concurrently. A waiting thread takes almost no resources.
 constexpr int kThreads = 32;
 constexpr std::size_t kMaxWaiting = std::size_t{1} << 16U;
 constexpr std::size_t kScratchBytes = std::size_t{64} << 10U;

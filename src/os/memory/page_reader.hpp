@@ -22,7 +22,7 @@ class PageReader {
   PageReader();
   PageReader(const PageReader&) = delete;
   PageReader& operator=(const PageReader&) = delete;
-  /// Waits for read() calls in progress, not for the rest of the ranges.
+  /// Waits for read() calls in progress, and drops the other requests.
   ~PageReader();
 
   struct Range {

@@ -46,7 +46,7 @@ class ExitGate {
     --num_inside_;
     changed_.notify_all();
   }
-  /// Refuses new items, and returns when no item is running.
+  /// Blocks threads that begin a new item, and returns when no item is running.
   void end() {
     std::unique_lock lock(mutex_);
     ended_ = true;
@@ -62,7 +62,7 @@ class ExitGate {
   bool ended_ = false;
 };
 
-/// Uses no mutex and no guarded static, because a fork could leave them locked in the child.
+/// A ProcessWide rather than a guarded static, which a fork could leave locked in the child.
 ExitGate& exit_gate() { return ProcessWide<ExitGate>::get(); }
 
 /// Registered at load time: a fork during a later atexit() could leave a lock of the C library

@@ -7,8 +7,8 @@
 namespace tenfold::os {
 namespace {
 
-/// Number of forks from the first process to this one, plus 1. Unlike a process ID, it takes no
-/// system call and no two of these processes have the same one.
+/// Number of forks from the first process to this one, plus 1. Unlike getpid(), reading it takes no
+/// system call, and no ancestor of this process ever had the same number.
 std::atomic<std::uint32_t> own_number{1};
 [[maybe_unused]] const int number_handler =
     pthread_atfork(nullptr, nullptr, [] { own_number.fetch_add(1); });

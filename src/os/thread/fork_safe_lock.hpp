@@ -15,8 +15,9 @@ class ForkSafeLock {
   ForkSafeLock(const ForkSafeLock&) = delete;
   ForkSafeLock& operator=(const ForkSafeLock&) = delete;
 
-  /// Waits for other threads of this process and locks. Returns false without locking if a thread
-  /// of the parent held the lock at the fork, because the guarded data may be inconsistent.
+  /// Locks, after waiting until no other thread of this process holds the lock. Returns false
+  /// without locking if a thread of the parent held the lock at the fork, because the guarded data
+  /// may be inconsistent.
   [[nodiscard]] bool lock() noexcept;
   void unlock() noexcept;
   /// Like lock(), but always locks. If it returns false, the caller must replace the guarded data
@@ -26,15 +27,16 @@ class ForkSafeLock {
   void give_up() noexcept;
 
  private:
-  /// 0: unlocked; the number of this process: locked by one of its threads; another number: locked
-  /// by a thread of the parent at the fork, or given up
+  /// 0: unlocked; the fork count of this process (own_number): locked by one of its threads;
+  /// another number: locked by a thread of the parent at the fork, or given up
   std::atomic<std::uint32_t> holder_{0};
 };
 
 /// A ForkSafeLock for std::lock_guard. If a thread of the parent held it at the fork, the first
 /// lock() of the child calls `renew`, which replaces the guarded data. `renew` must not destroy the
-/// old data, which the thread may have been changing: std::construct_at() replaces it without. If
-/// `renew` throws, lock() throws the same, and the next one calls it again.
+/// old data, because that thread may have been changing them: use std::construct_at(), which runs
+/// no destructor. If `renew` throws, lock() throws the same exception, and the next lock() calls
+/// `renew` again.
 class RenewingMutex {
  public:
   explicit RenewingMutex(std::function<void()> renew) : renew_(std::move(renew)) {}

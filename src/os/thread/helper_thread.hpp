@@ -15,9 +15,10 @@ namespace tenfold::os {
 /// helper thread may still be parked when run_with_helper() is called.
 void start_helper() noexcept;
 
-/// Calls work(begin, end) for ranges of at most `step` that cover [0, count), on this thread and on
-/// the helper thread, if that is awake and free. Otherwise calls work(0, count) on this thread.
-/// After an exception, neither thread starts another range, and the exception is rethrown here.
+/// If the helper thread is awake and idle, calls work(begin, end) on it and on this thread, for
+/// ranges of at most `step` items that cover [0, count). Otherwise calls work(0, count) on this
+/// thread. After an exception, neither thread starts another range, and the exception is rethrown
+/// here.
 void run_with_helper(std::size_t count, std::size_t step,
                      const std::function<void(std::size_t, std::size_t)>& work);
 

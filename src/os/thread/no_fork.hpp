@@ -7,8 +7,8 @@ namespace tenfold::os {
 /// must not inherit a lock, or a half-changed object, of a thread that does not exist in the child.
 ///
 /// For short sections on the library's own threads, because they delay fork() of the program. A
-/// thread that has an instance must neither fork nor create another instance: both would deadlock,
-/// the second one while another thread forks.
+/// thread that has an instance must not fork, which would deadlock, nor create another instance,
+/// which would deadlock while another thread forks.
 class NoFork {
  public:
   NoFork();
