@@ -36,8 +36,8 @@ class _Targets:
     Attributes:
         kept: id of a node -> key -> tensor, for contiguous tensors that are shared mappings (r+) of
             their final file in the target, from its first byte on. The file may be longer.
-        there: Paths within the target of the files of the tensors in `kept`, and of tensors that are
-            not loaded yet, but are stored in their final file.
+        there: Paths within the target of the files of the tensors in `kept`, and of tensors that
+            are not loaded yet, but are stored in their final file.
         elsewhere: (dotted key path, file) of the first tensor that is mapped from a file other than
             its final file, or from its final file, but not as `kept` requires. Private mappings of
             the whole final file, and mappings of a final file that was replaced or deleted later,
