@@ -267,8 +267,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         """Converts the parts in the staging folder to the same columns.
 
         A column becomes nullable if it is nullable in any part or in the existing data set, which
-        is not converted. Parts whose columns differ from the result are
-        rewritten.
+        is not converted. Parts whose columns differ from the result are rewritten.
 
         Raises:
             ValueError: If columns differ in more than `nullable`, or a column becomes nullable that
@@ -362,7 +361,7 @@ def _lists_of(field: pa.Field, column: pa.ChunkedArray) -> pa.Array:
     """Rows of a tensor column as nested lists of a fixed size.
 
     Raises:
-        UnsupportedError: If the column does not have tensors of one shape, or the tensors are empty.
+        UnsupportedError: If the column does not have tensors of one shape, or these are empty.
     """
     if 0 in getattr(field.type, "shape", (0,)):
         raise UnsupportedError(

@@ -60,8 +60,8 @@ def put(into: Any, positions: Any, rows: Any) -> None:
 def _bits(rows: Any) -> Any:
     """The same memory as integers, which torch can index and copies without changing bits.
 
-    Unchanged are rows with gradients, rows of bool, float32, float64, int64 or 16-byte elements, and
-    1-d rows without elements.
+    Returns `rows` unchanged if they have gradients, if they are bool, float32, float64, int64 or of
+    16-byte elements, and if they are 1-d without elements.
     """
     torch = arrays.torch_of(rows)
     if rows.requires_grad or rows.dtype in (torch.bool, torch.float32, torch.float64, torch.int64):
@@ -191,4 +191,4 @@ def _held_by_numpy(value: Any, dtype: str) -> Any:
 
 
 def _not_held(dtype: str) -> ValueError:
-    return ValueError(f"default: expected numbers that {dtype} can represent, found others")
+    return ValueError(f"default: expected numbers that {dtype} holds, found others")

@@ -69,7 +69,7 @@ def save(tensor_dict: dict[str, Any], metadata: dict[str, str] | None = None) ->
 
 @set_module("tenfold.safetensors.numpy")
 def load_file(filename: PathLike, *, backend: str = "mmap") -> dict[str, Any]:
-    """Loads all arrays of a file by the names of its header.
+    """Loads all arrays of a file, by their names.
 
     Args:
         filename: The path.
