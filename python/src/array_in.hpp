@@ -21,7 +21,8 @@ bool is_torch_tensor(nb::handle object);
 Grad grad_of_torch(nb::handle object);
 
 /// The memory of a DLPack capsule, which is consumed if its version is supported. Empty if the
-/// version, the device or the dtype is not supported, if a stride is negative, or without memory.
+/// version, the device or the dtype is not supported, if a stride is negative, or if the capsule
+/// has no memory.
 std::optional<Tensor> tensor_of_capsule(nb::handle capsule);
 
 /// A tensor over the memory at `address`, which `owner` keeps alive. No stride may be negative.

@@ -399,7 +399,7 @@ def read(path: PathLike, columns: Iterable[str] | None = None, **options: Any) -
 
 
 def write(ds: ray.data.Dataset, path: PathLike, *, schema: Any = None, **options: Any) -> Dataset:
-    """Writes a data set of Ray Data as a data set of parts, or appends the rows to it.
+    """Writes a data set of Ray Data to a new data set of parts, or appends to an existing one.
 
     Args:
         ds: The rows.

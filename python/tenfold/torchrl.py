@@ -440,7 +440,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         return {"oldest": _hash_of(ring[oldest]), "newest": _hash_of(ring[(oldest - 1) % length])}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores the length, and if the circular buffer has more rows than the state, the cursor.
+        """Restores the length, and the cursor if the circular buffer has more rows than the state.
 
         If the state has fewer rows than the circular buffer, rows that were added later are no
         longer sampled, and will be overwritten. Otherwise the cursor of the circular buffer is

@@ -71,7 +71,7 @@ def load_file(filename: PathLike, device: Any = "cpu", *, backend: str = "mmap")
         backend: ``"mmap"`` or ``"pread"``, as for `safe_open`.
 
     Returns:
-        dict[str, torch.Tensor]: In the order of their bytes.
+        dict[str, torch.Tensor]: In the order of the data in the file.
 
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError: As `safe_open`.
@@ -92,7 +92,7 @@ def load(data: bytes) -> dict[str, Any]:
         data: The bytes of the file.
 
     Returns:
-        dict[str, torch.Tensor]: In the order of their bytes.
+        dict[str, torch.Tensor]: In the order of the data in the file.
 
     Raises:
         CorruptFileError: If the bytes are not a safetensors file.
@@ -177,10 +177,10 @@ def load_model(
         of them: the others are not missing, and are unexpected if the file has them.
 
     Raises:
-        RuntimeError: With `strict`, if names are missing or unexpected; the message lists them. In
-            any case for a tensor of another shape, and if none of the module's tensors that share
-            memory covers the whole storage. Parameters may have changed by then, as with
-            safetensors.
+        RuntimeError: With `strict`, if names are missing or unexpected; the message lists them.
+            Also without `strict`, for a tensor of another shape, and if none of the module's
+            tensors that share memory covers the whole storage. Parameters may have changed by
+            then, as with safetensors.
         FileNotFoundError, CorruptFileError, UnsupportedError: As `safe_open`.
 
     Example:

@@ -76,7 +76,7 @@ def load_file(filename: PathLike, *, backend: str = "mmap") -> dict[str, Any]:
         backend: As for `safe_open`. Arrays over a mapped file are read-only.
 
     Returns:
-        dict[str, numpy.ndarray]: In the order of their bytes.
+        dict[str, numpy.ndarray]: In the order of the data in the file.
 
     Raises:
         FileNotFoundError, CorruptFileError: As `safe_open`.
@@ -98,7 +98,7 @@ def load(data: bytes) -> dict[str, Any]:
         data: The bytes of the file.
 
     Returns:
-        dict[str, numpy.ndarray]: In the order of their bytes.
+        dict[str, numpy.ndarray]: In the order of the data in the file.
 
     Raises:
         CorruptFileError: If the bytes are not a safetensors file.

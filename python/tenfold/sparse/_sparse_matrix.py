@@ -172,7 +172,8 @@ class SparseMatrix(Rows, Growing):
         """Builds a matrix from coordinates in any order, which may exceed memory.
 
         If the entries exceed `memory_bytes`, they are sorted in runs, which are written to
-        temporary files next to `path` (without `path`: in the system's temporary folder) and merged.
+        temporary files next to `path` (without `path`: in the system's temporary folder) and
+        merged.
 
         >>> tenfold.SparseMatrix.from_coo([0, 2], [1, 0], [0.5, 2.0], (3, 4)).to_scipy().toarray()
         >>> tenfold.SparseMatrix.from_coo(users, films, stars, shape, path="ratings")   # memmaps
