@@ -20,8 +20,9 @@ bool is_torch_tensor(nb::handle object);
 /// The autograd properties of a torch tensor.
 Grad grad_of_torch(nb::handle object);
 
-/// The memory of a DLPack capsule, which is consumed unless its version is not supported. Empty if
-/// the version, the device, the dtype or a negative stride is not supported, or there is no memory.
+/// The memory of a DLPack capsule, which is consumed if its version is supported. Empty if the
+/// version, the device or the dtype is not supported, if a stride is negative, or if the capsule
+/// has no memory.
 std::optional<Tensor> tensor_of_capsule(nb::handle capsule);
 
 /// A tensor over the memory at `address`, which `owner` keeps alive. No stride may be negative.

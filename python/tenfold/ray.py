@@ -94,7 +94,7 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
         per_task_row_limit: int | None = None,
         data_context: Any = None,
     ) -> list[ReadTask]:
-        """Splits the rows into `parallelism` or fewer ranges, or more if they would be too large.
+        """Splits the rows into at most `parallelism` ranges, or more if a range were too large.
 
         Args:
             parallelism: The number of tasks that Ray requests.
@@ -130,8 +130,8 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
 def _blocks_of(view: Dataset, has_columns: bool) -> list[pa.Table]:
     """The rows as one block; without columns if `has_columns` is false.
 
-    A column with a shape is a tensor column of Ray, unless it is ragged or nullable. All others are
-    columns of Arrow.
+    A column with a shape is a tensor column of Ray, unless it is ragged or nullable. All other
+    columns are Arrow columns.
     """
     table = view.to_arrow()
     if not has_columns:
@@ -178,15 +178,15 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
 
     @property
     def _staging(self) -> str:
-        # After the driver was killed, `commit_parts` recognises this name, and removes the folder
-        # and the uncommitted parts whose names begin with that of the job.
+        # If the driver was killed, the next `commit_parts` recognises this name. It removes the
+        # folder, and the uncommitted parts whose names begin with the name of the job.
         return os.path.join(self._path, f".{self._job}.tenfold-staging")
 
     def on_write_start(self, schema: pa.Schema | None = None) -> None:
         """Creates the folder that tasks write to.
 
         Args:
-            schema: Ignored: blocks have their own.
+            schema: Ignored, because each block has its own schema.
 
         Raises:
             ValueError: If the path is a data set in one folder, not of parts.
@@ -211,8 +211,9 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
 
         Raises:
             ValueError, pyarrow.ArrowException: If a block cannot be cast to the columns of the
-                first one, or does not fit `schema`.
-            UnsupportedError: For a column of an extension type other than tensors of one shape.
+                first block, or does not fit `schema`.
+            UnsupportedError: For a column of an extension type, unless it has tensors of one shape
+                with elements.
         """
         tables = _tables_of(blocks)
         first = next(tables, None)
@@ -232,8 +233,8 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
             write_result: Ray's result; its ``write_returns`` has what the tasks' `write` returned.
 
         Raises:
-            ValueError: If parts, or a part and the existing data set, have different columns; for
-                a null in a column that is not nullable in the existing data set.
+            ValueError: If parts, or a part and the existing data set, differ in the names or types
+                of columns, or a column is nullable in a part but not in the existing data set.
             OSError: If another process is changing the data set, or a system call failed.
         """
         written = [part for part in write_result.write_returns if part is not None]
@@ -266,11 +267,11 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         """Converts the parts in the staging folder to the same columns.
 
         A column becomes nullable if it is nullable in any part or in the existing data set, which
-        is not converted. Parts with other columns than the result are rewritten.
+        is not converted. Parts whose columns differ from the result are rewritten.
 
         Raises:
-            ValueError: If columns differ in anything else, or one becomes nullable that is not
-                nullable in the existing data set.
+            ValueError: If columns differ in more than `nullable`, or a column becomes nullable that
+                is not nullable in the existing data set.
         """
         parts = {name: Dataset(os.path.join(self._staging, name)) for name in names}
         schemas = [dict(part.schema) for part in parts.values()]
@@ -295,8 +296,8 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
     def _clean(self) -> None:
         import shutil
 
-        # If the commit failed, only its manifest shows which moved parts are in the data set. The
-        # next `commit_parts` reads it and removes the others, which it finds by the staging folder.
+        # If the commit failed, only the manifest shows which moved parts are in the data set. The
+        # staging folder is kept, so that the next `commit_parts` finds and removes the other parts.
         if not self._has_moved_parts:
             shutil.rmtree(self._staging, ignore_errors=True)
         if self._lease is not None:
@@ -360,7 +361,7 @@ def _lists_of(field: pa.Field, column: pa.ChunkedArray) -> pa.Array:
     """Rows of a tensor column as nested lists of a fixed size.
 
     Raises:
-        UnsupportedError: If the column is not of tensors of one shape, or they have no elements.
+        UnsupportedError: If the column does not have tensors of one shape, or these are empty.
     """
     if 0 in getattr(field.type, "shape", (0,)):
         raise UnsupportedError(
@@ -398,7 +399,7 @@ def read(path: PathLike, columns: Iterable[str] | None = None, **options: Any) -
 
 
 def write(ds: ray.data.Dataset, path: PathLike, *, schema: Any = None, **options: Any) -> Dataset:
-    """Writes a data set of Ray Data as a data set of parts, or appends it to an existing one.
+    """Writes a data set of Ray Data to a new data set of parts, or appends to an existing one.
 
     Args:
         ds: The rows.

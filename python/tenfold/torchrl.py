@@ -107,10 +107,10 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
     """The rows of a TorchRL replay buffer in a circular buffer on disk.
 
     The buffer may be larger than memory, and another process may sample from it while this one
-    writes (``mode="r"``). It survives a restart: a new buffer over it continues after the newest
-    row. Readers never see a partially written row if rows are written in order, as by the default
-    writers. They may see both old and new values in a row that is changed in place. `flush` makes
-    rows durable.
+    writes (``mode="r"``). It survives a restart: a new buffer at the same path continues after the
+    newest row. Readers never see a partially written row if rows are written in order, as by the
+    default writers. They may see both old and new values in a row that is changed in place. `flush`
+    makes rows durable.
 
     Rows are passed as TensorDicts of tensors, with one batch dimension for several rows. The first
     row defines keys, shapes and dtypes. The folder is a data set, which `tenfold.Dataset(path)`
@@ -118,7 +118,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
     Args:
         path: A folder for this buffer only; writing the first row creates it.
-        max_size: Maximum number of rows. None: that of the storage at `path`.
+        max_size: Maximum number of rows. None: the number that is stored at `path`.
         mode: ``"r+"``; or ``"r"``, to sample from the rows that another process writes.
 
     Raises:
@@ -173,7 +173,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
     @property
     def initialized(self) -> bool:
-        """False until the circular buffer exists, which writing the first row creates."""
+        """False until the circular buffer exists; writing the first row creates it."""
         return self._ring is not None
 
     @property
@@ -206,8 +206,8 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 a mask. Negative slots count from `max_size`.
             data: A TensorDict: one row for an int or a 0-d tensor, otherwise one row per slot. Or a
                 list of TensorDicts, which are stacked.
-            set_cursor: True for new rows; false for older rows that are changed, which keep the
-                entries that `data` does not have.
+            set_cursor: True for new rows. False to change existing rows, which keep the entries
+                that `data` does not have.
 
         Raises:
             TypeError: If `data` is not a TensorDict or a list of TensorDicts.
@@ -215,7 +215,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 dimension, or entries are unknown, of another shape or of a dtype that does not fit
                 the column; or if an entry of new rows is missing. Nothing is written.
             IndexError: If a slot is out of range, or neither has a row nor is the next slot. Rows
-                before it may have been written.
+                of earlier slots may have been written.
             UnsupportedError: If the storage was opened with ``mode="r"`` or closed, or an entry is
                 neither a tensor nor a TensorDict.
             OSError: If another process or object writes to the buffer, or a system call failed.
@@ -259,7 +259,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         if self._ring is None:
             raise IndexError(f"{self.path}: the buffer is empty")
         if isinstance(index, slice):
-            # slice(*indices()) would be empty for a negative step.
+            # `stop` may be -1 if `step` is negative: a slice with this `stop` would be empty.
             start, stop, step = index.indices(length)
             index = slice(start, stop, step) if step > 0 else torch.arange(start, stop, step)
         elif not isinstance(index, int):
@@ -300,8 +300,8 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
     def _write(self, slots: torch.Tensor, rows: TensorDictBase, *, is_new: bool) -> None:
         """Appends rows at the cursor, and changes other rows in place.
 
-        Raises ValueError if rows that are changed in place are new ones and lack an entry, because
-        they would keep that of an old row.
+        Raises ValueError if a new row that replaces an old row in place lacks an entry, because the
+        entry of the old row would remain.
         """
         ring = self._opened()
         begin = 0
@@ -351,7 +351,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         return slots
 
     def _visible(self, index: Any, length: int) -> Any:
-        """Converts an index of the visible rows, the first `length`, to one of the whole buffer."""
+        """Converts an index of the visible rows, which are the first `length`, to row numbers."""
         if isinstance(index, slice):
             return index
         places = torch.as_tensor(index)
@@ -440,11 +440,11 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         return {"oldest": _hash_of(ring[oldest]), "newest": _hash_of(ring[(oldest - 1) % length])}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores the length of a state; also its cursor, if the circular buffer has more rows.
+        """Restores the length, and the cursor if the circular buffer has more rows than the state.
 
         If the state has fewer rows than the circular buffer, rows that were added later are no
-        longer sampled, and will be overwritten. Otherwise the cursor stays that of the circular
-        buffer. Warns if the oldest or the newest row of the state has changed: newer rows replace
+        longer sampled, and will be overwritten. Otherwise the cursor of the circular buffer is
+        kept. Warns if the oldest or the newest row of the state has changed: newer rows replace
         the oldest ones first.
 
         Args:
@@ -494,15 +494,15 @@ def save_buffer(buffer: Any, path: PathLike) -> Path:
         buffer: A `ReplayBuffer`, such as `TensorDictReplayBuffer`, without prefetching.
         path: A folder. An existing one is replaced by one system call, or by renames if the system
             cannot exchange folders. Files in it that `save_buffer` did not write are kept, unless
-            the new one has files of the same names.
+            the new folder has files of the same names.
 
     Returns:
         Path: `path`.
 
     Raises:
         TypeError: If the storage is not a `RingStorage`.
-        UnsupportedError: If the buffer prefetches, or a state cannot be stored. Nothing has been
-            written to `path`.
+        UnsupportedError: If the buffer prefetches, or the state of a component cannot be stored.
+            Nothing has been written to `path`.
         FileExistsError: If `path` is a file.
         OSError: If a system call failed.
 
@@ -535,7 +535,7 @@ def save_buffer(buffer: Any, path: PathLike) -> Path:
 
 
 def load_buffer(buffer: Any, path: PathLike) -> None:
-    """Loads what `save_buffer` saved, after its checksums were compared.
+    """Loads the state that `save_buffer` saved, after comparing its checksums.
 
     Args:
         buffer: A buffer with the same components, over the same rows.

@@ -38,7 +38,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
 
     A checkpoint is written into a temporary folder next to the final one, checked, synced and
     renamed. It has the files that the Trainer writes, so programs without this class can read it,
-    and ``tenfold_checksums.json`` with size and CRC-32 of each of them. An existing folder is
+    and ``tenfold_checksums.json`` with size and CRC-32 of each file. An existing folder is
     replaced by one system call, or by renames if the system cannot exchange folders. Files in
     it that its ``tenfold_checksums.json`` does not list are kept, unless the new checkpoint has
     files of the same names.
@@ -51,7 +51,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
     the oldest checkpoints beyond the limit, but not the newest and the best one, each
     atomically.
 
-    Several processes need one file system for all of them, or ``save_on_each_node``.
+    If several processes train, they need a shared file system, or ``save_on_each_node``.
 
     Raises:
         TypeError: If a class lists this class after `Trainer` among its bases, where it would have
@@ -88,8 +88,8 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
             transformers.trainer_utils.TrainOutput: The result of `Trainer.train`.
 
         Raises:
-            CorruptFileError: If the checkpoint is damaged, or with True every checkpoint; the
-                message names the files.
+            CorruptFileError: If the checkpoint is damaged, or, with True, if all checkpoints are.
+                The message names the files.
             UnsupportedError: If the version of ``tenfold_checksums.json`` is not supported.
             ValueError: If there is no checkpoint at the path, or with True none in ``output_dir``.
         """
@@ -157,7 +157,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
 
 
 def _check_existing(path: Path) -> None:
-    """Compares checksums. If there is no such folder, Trainer raises the error."""
+    """Compares the checksums of a checkpoint. If it does not exist, Trainer raises the error."""
     put_back(path)
     if path.is_dir():
         check(path)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-# Rows are cached in one tensor, because collecting them from a tensor each would take longer than
-# copying them. This is its initial number of rows, unless the first batch needs more or `max_bytes`
-# allows fewer.
+# All rows are cached in one tensor. If each row were a tensor, collecting a batch would take longer
+# than copying its rows. This constant is the initial number of rows of the tensor, unless the first
+# batch needs more or `max_bytes` allows fewer.
 _FIRST_ROWS = 64
 
 
@@ -30,8 +30,9 @@ class CachedStateMapper(StateMapper):
 
     A batch generates missing rows, each once, in one call. Rows are returned as copies, without
     gradients. When the mapper's rows change (the parameters of a module are trained), the
-    cache is cleared. Only rows with the dtype and shape of the first cached rows are cached. Others
-    are generated each time; a batch of both is generated as a whole.
+    cache is cleared. Only rows with the dtype and shape of the first cached rows are cached. Other
+    rows are generated each time. A batch that has cached rows and such other rows is generated as
+    a whole.
 
     The cache may be used from several threads. A saved or pickled cache contains the mapper, but
     no rows.
@@ -59,7 +60,7 @@ class CachedStateMapper(StateMapper):
         self._forget()
 
     def _begin_after_fork(self) -> None:
-        """In a forked child, uses a new lock: a thread of the parent may have held the old one."""
+        """Replaces lock and rows in a forked child: a parent's thread may have held the lock."""
         if self._process != os.getpid():
             self._begin()
 
@@ -103,7 +104,7 @@ class CachedStateMapper(StateMapper):
         if len(missing) == len(keys):
             return made
         if places and not (is_tensor and _rows.same_kind(made, kept)):
-            # The mapper determines how rows of several kinds are combined.
+            # Only the mapper can combine rows that differ in dtype or shape, or are no tensors.
             with _rows.without_gradients():
                 return self.mapper.generate(states)
         return self._joined(kept, places, made, missing, keys)
@@ -111,7 +112,7 @@ class CachedStateMapper(StateMapper):
     def _look_up(
         self, keys: list[Hashable], states: list[Any]
     ) -> tuple[Any, Any, list[int], dict[Hashable, Any]]:
-        """Returns the stamp, the cached rows (None: none), their positions, and missing states."""
+        """Returns stamp, cached rows (None if none), their batch positions, missing states."""
         stamp = self.mapper.stamp()
         if stamp != self._stamp:
             self._forget()
@@ -141,7 +142,7 @@ class CachedStateMapper(StateMapper):
         self._make_room(made, min(limit, len(self._slots) + len(keys)))
         slots = []
         for key in keys:
-            # Another thread may have generated the same row concurrently.
+            # Another thread may have cached the same row concurrently.
             slot = self._slots.pop(key, None)
             if slot is None:
                 slot = self._free.pop() if self._free else self._slots.popitem(last=False)[1]
@@ -202,7 +203,7 @@ class CachedStateMapper(StateMapper):
         return self.mapper.saved_as()
 
     def save(self, path: Any, **options: Any) -> Path:
-        """Saves the cached mapper, without the cached rows.
+        """Saves `mapper`, without the cached rows.
 
         Args:
             path: As for `StateMapper.save`.

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from tenfold._io.files import PathLike
 
-# Used instead of a table's number, as in the engine (src/mapper/state_paths.hpp).
-TEXT = -2  # JSON that is not in a table
-MAPPER = -3  # another mapper
+# Stand for the number of a table if the value is not in a table, as in src/mapper/state_paths.hpp.
+TEXT = -2  # the value is JSON
+MAPPER = -3  # the value is another mapper
 
 
 @set_module("tenfold")
@@ -53,12 +53,12 @@ class HierarchicalStateMapper(StateMapper):
     ``S``, one state returns shape ``S`` and a list ``[n, *S]``. Python numbers, and lists of them
     (nested ones with equal lengths), become int64, float64 or bool. A batch of several dtypes has
     the promoted dtype, as in `torch.cat`. Other JSON values (str, None, other lists, ints beyond
-    int64) are returned as Python values, tuples as lists. A batch with any of them is a list.
+    int64) are returned as Python values, tuples as lists. A batch with such a value returns a list.
 
     For a state without a value, the default of the deepest level on its path that has a default is
-    returned. If a value is a mapper, it gets the rest of the path, unconverted: one component as it
-    is, several as a tuple. For ``("arm", (0.5, 1.0))``, the mapper at "arm" gets ``(0.5, 1.0)``.
-    The rest of a path is one state of that mapper, also if it is a list or a tensor.
+    returned. If a value is a mapper, the mapper gets the rest of the path, unconverted: a single
+    component as it is, several as a tuple. For ``("arm", (0.5, 1.0))``, the mapper at "arm" gets
+    ``(0.5, 1.0)``. The mapper takes this rest as one state, even if it is a list or a tensor.
 
     Args:
         hierarchy: Nested dicts. Later changes of the dicts have no effect; tensors may share memory
@@ -104,10 +104,10 @@ class HierarchicalStateMapper(StateMapper):
 
         Raises:
             KeyError: If a path has no value and no default (the message names the path and the
-                nearest level), ends at a mapper, or has a rest that the mapper does not know.
+                nearest level) or ends at a mapper, or if a mapper does not know the rest of a path.
             ValueError: If the values of a batch are all tensors and differ in shape (the message
-                names two states), or a path has no component, an empty one, or in a tuple one that
-                contains "/".
+                names two states), or if a path has no components, an empty component, or, as a
+                tuple, a component that contains "/".
             UnsupportedError: If torch cannot promote the dtypes of a batch to a common one.
             TypeError: For a state that is not a path.
         """
@@ -123,11 +123,11 @@ class HierarchicalStateMapper(StateMapper):
         return parts[0][1] if len(parts) == 1 else self._joined(states, parts)
 
     def _values(self, table: int, mapper: int, found: Any) -> Any:
-        """The values of states: `found` are rows of a table, JSON, or the states for a mapper."""
+        """The values of states. `found` has rows of a table, JSON values, or states of a mapper."""
         if table == MAPPER:
             with self._below(mapper):
-                # `found` is a list even for one state: the mapper would take a state that is a list
-                # or a tensor for a batch.
+                # `found` is a list even for one state: the mapper would treat a single state that
+                # is a list or a tensor as a batch.
                 return self._mappers[mapper](found)
         return found if table == TEXT else _rows.take(self._tables[table], found)
 
@@ -161,8 +161,8 @@ class HierarchicalStateMapper(StateMapper):
     def key(self, state: Any) -> Hashable:
         if type(state) is str:
             return state
-        # Components are compared as the mapper below compares them: 1 and "1" may be two states
-        # there, and two tensors one state.
+        # If the value is a mapper, its `key` decides which states are equal: 1 and "1" may be two
+        # states of that mapper, and two equal tensors one state.
         table, row, found = self._native.find_one(state, self._path)
         if table == MAPPER:
             with self._below(row):
@@ -184,14 +184,14 @@ class HierarchicalStateMapper(StateMapper):
     ) -> Path:
         """Saves to one readable file (``.json``) or as a tree, such as a folder.
 
-        A JSON file is the hierarchy itself, indented by 4, and is parsed completely when it is
-        loaded; files of plain nested JSON from other programs load as well. A tree has an index of
+        A JSON file is the hierarchy itself, indented by 4 spaces. Loading parses the whole
+        file; files of plain nested JSON from other programs load as well. A tree has an index of
         all paths: the time to open it does not depend on their number, and a lookup reads only a
         few pages.
 
         Args:
             path: Target path; ``.json`` selects a JSON file, other suffixes as for `tenfold.save`.
-            format: As for `tenfold.save`. If it is given, a ``.json`` path is a tree, too.
+            format: As for `tenfold.save`. If it is given, a tree is saved even at a ``.json`` path.
             durable: fsync before returning.
             overwrite: If false, an existing `path` is an error.
 
@@ -200,7 +200,7 @@ class HierarchicalStateMapper(StateMapper):
 
         Raises:
             UnsupportedError: If a JSON file cannot store a value: a mapper, a tensor of more than
-                65,536 numbers, or a complex or float4 tensor. For a tree, as `StateMapper.save`.
+                65,536 numbers, or a complex or float4 tensor. For a tree, see `StateMapper.save`.
             FileExistsError: If `path` exists and `overwrite` is false.
 
         Example:
@@ -258,7 +258,7 @@ def _mapper_trees(tensors: Any) -> list[Any]:
 
 
 def _simple(path: str, value: Any) -> Any:
-    """An array as a dense tensor in main memory, other values as JSON."""
+    """Converts an array to a dense tensor in main memory, other values to JSON strings."""
     if arrays.is_array(value) or hasattr(value, "__dlpack__") or hasattr(value, "__array__"):
         return _dense(path, value)
     try:

@@ -5,8 +5,8 @@ A mapper is saved as this tree:
     {"state_mapper": {"class": "tenfold.ModuleStateMapper", "version": 1, "config": {...}},
      "tensors": {...}}
 
-The entry "tensors" is omitted if it would be empty. A mapper within a mapper is such a tree among
-the tensors of the outer one.
+The entry "tensors" is omitted if it would be empty. A mapper within a mapper is saved as such
+a tree within "tensors" of the outer mapper.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def register_mapper(name: str) -> Callable[[Thing], Thing]:
         if known is not None and known is not mapped and _place_of(known) != _place_of(mapped):
             raise ValueError(
                 f'register_mapper("{name}"): the name is taken: expected another name for '
-                f"{_place_of(mapped)}, found {_place_of(known)} registered under this one"
+                f"{_place_of(mapped)}, found {_place_of(known)} registered under this name"
             )
         _functions[name] = mapped
         _names[mapped] = name
@@ -96,7 +96,7 @@ def _place_of(mapped: Any) -> str:
 
 
 def registered(name: str, where: str) -> Any:
-    """The registered object. Raises UnsupportedError if no object has the name."""
+    """Returns the object registered as `name`. Raises UnsupportedError if there is none."""
     try:
         return _functions[name]
     except KeyError:
@@ -131,7 +131,7 @@ def _load(target: Any, path: PathLike, *, verify: bool = False) -> Any:
     """Opens a mapper that was saved, in any format.
 
     ``StateMapper.load(path)`` returns a mapper of the class that was saved;
-    ``SparseStateMapper.load(path)`` raises unless this is SparseStateMapper or a subclass of it;
+    ``SparseStateMapper.load(path)`` raises unless that class is SparseStateMapper or a subclass;
     ``mapper.load(path)`` replaces the content of `mapper`, which must have the saved class, and
     returns it. Tensors are mapped and read on access, with two exceptions: a JSON file is parsed
     completely, and the parameters of a module are copied into a new module.
@@ -146,7 +146,7 @@ def _load(target: Any, path: PathLike, *, verify: bool = False) -> Any:
         FileNotFoundError: If there is nothing at `path`.
         UnsupportedError: If the file is not a mapper, it has another version of the format, or the
             name of its class or factory is not registered; the message contains the name.
-        ValueError: If it is a mapper of another class, or its parameters do not fit the module.
+        ValueError: If the saved mapper has another class, or its parameters do not fit the module.
         CorruptFileError: If the parts of the mapper contradict each other, or `verify` finds
             damage.
     """
@@ -204,7 +204,7 @@ class StateMapper:
             A tensor or array ``[len(states), dim]``: the rows in the order of `states`.
 
         Raises:
-            NotImplementedError: If a subclass does not override it.
+            NotImplementedError: If the subclass does not override this method.
             KeyError, ValueError, CorruptFileError: Depending on the subclass, for example for a
                 state without a row.
 
@@ -278,7 +278,7 @@ class StateMapper:
         return None
 
     def saved_as(self) -> StateMapper:
-        """Returns the mapper that `save` stores: this one, or the one inside a cache."""
+        """Returns the mapper that `save` stores: this mapper, or for a cache the mapper inside."""
         return self
 
     # --- common methods ---
@@ -309,7 +309,7 @@ class StateMapper:
         durable: bool = True,
         overwrite: bool = True,
     ) -> Path:
-        """Saves the name of its class, `config` and `tensors`, as `tenfold.save` saves a tree.
+        """Saves the name of the class, `config` and `tensors`, as `tenfold.save` saves a tree.
 
         Args:
             path: Target path. Its suffix selects the format; without a suffix, a folder is written.
@@ -373,7 +373,7 @@ class StateMapper:
         return self._by_value()
 
     def _by_value(self) -> tuple[Any, ...]:
-        """Pickles the content of a mapper that has no path, or differs from the file there."""
+        """Pickles the content of a mapper that has no path, or has changed since it was saved."""
         return _pickle.mapper_of_tree, (tree_of(self),)
 
     def __repr__(self) -> str:
@@ -467,7 +467,7 @@ def load_mapper(path: str, wanted: type, verify: bool) -> StateMapper:
 
 
 def mapper_of(tree: Any, where: str) -> StateMapper:
-    """Creates a mapper from a saved tree, which may be an opened one."""
+    """Checks a saved tree, such as an opened file, and creates its mapper."""
     _core.check_mapper(_core.tree(tree, where), where)
     return restored(tree, where)
 

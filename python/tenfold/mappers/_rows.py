@@ -60,8 +60,8 @@ def put(into: Any, positions: Any, rows: Any) -> None:
 def _bits(rows: Any) -> Any:
     """The same memory as integers, which torch can index and copies without changing bits.
 
-    Rows with gradients, of common dtypes or of 16-byte elements, and 1-d rows without elements, are
-    returned unchanged.
+    Returns `rows` unchanged if they have gradients, if they are bool, float32, float64, int64 or of
+    16-byte elements, and if they are 1-d without elements.
     """
     torch = arrays.torch_of(rows)
     if rows.requires_grad or rows.dtype in (torch.bool, torch.float32, torch.float64, torch.int64):
@@ -121,7 +121,7 @@ def joined(parts: list[tuple[list[int], Any]], length: int) -> Any:
 
 
 def row_like(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """A row of dtype `dtype`: a copy of `value`, or filled with it if it is a single number."""
+    """A copy of `value` as a row of `dtype`; for a number, a row of `shape` filled with it."""
     torch = arrays.torch_or_none()
     if torch is None:
         row = _held_by_numpy(value, arrays.dtype_name(dtype))
@@ -142,11 +142,11 @@ def row_like(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def _held_by(given: Any, dtype: Any, torch: Any) -> Any:
-    """Converts numbers to that dtype. Float and complex dtypes round them.
+    """Converts numbers to `dtype`. Only float and complex dtypes may round them.
 
     Raises:
-        ValueError: If a float or complex dtype overflows, if another dtype changes a number, or if
-            an imaginary part would be lost.
+        ValueError: If a number overflows a float or complex dtype, if another dtype would change a
+            number, or if an imaginary part would be lost.
     """
     if given.is_complex() and not dtype.is_complex:
         lost = given.imag != 0
@@ -166,7 +166,7 @@ def _held_by(given: Any, dtype: Any, torch: Any) -> Any:
 
 
 def _held_by_numpy(value: Any, dtype: str) -> Any:
-    """A new array of that dtype; raises like `row_like`."""
+    """A copy of `value` as an array of `dtype`; raises like `row_like`."""
     np = numpy_module()
     try:
         given = np.asarray(value)

@@ -42,7 +42,7 @@ class SparseStateMapper(StateMapper):
 
     States are ints, floats, strings, None and tuples of these, and compare as in Python:
     ``(True, 2.0)`` equals ``(1, 2)``, except that a float of magnitude 2^63 or more equals no int.
-    Only the keys of a `MappedDict` may be bytes.
+    States may be bytes only if `keys` is a `MappedDict`.
 
     Args:
         keys: A list of states, or a tensor of integers ``[n]``, in the order of the matrix rows; a
@@ -185,7 +185,7 @@ def _native_of(keys: Keys, matrix: SparseMatrix, default: Any) -> _core.SparseMa
 
 
 def _row_numbers(rows: dict[Any, Any], num_rows: int) -> list[int] | None:
-    """The matrix row of each state; None if they are 0, 1, 2, ..."""
+    """The matrix row of each state; None if the rows are 0, 1, 2, ..."""
     numbers = []
     for state, row in rows.items():
         number = row

@@ -1,4 +1,4 @@
-"""Opens a safetensors file as a flat dict of tensors, by their names in the header."""
+"""Opens a safetensors file as a flat dict from the names in the header to tensors."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     PathLike = str | os.PathLike[str]
 
-# Lets `except SafetensorError` catch the same errors after a program changed its import: damaged
-# files, missing names, unsupported frameworks.
+# An alias for programs that imported safetensors before: `except SafetensorError` still catches
+# errors of damaged files, missing names and unsupported frameworks.
 SafetensorError = Error
 
 _FRAMEWORKS = {
@@ -47,9 +47,9 @@ class safe_open:  # noqa: N801 - safetensors' name
     Args:
         filename: The path of one file.
         framework: ``"pt"`` (``"torch"``, ``"pytorch"``) or ``"np"`` (``"numpy"``).
-        device: The device of the tensors, as ``torch.device`` takes it; ``"cpu"`` for numpy.
+        device: The device of the tensors, as ``torch.device`` accepts it; ``"cpu"`` for numpy.
         backend: ``"mmap"``: tensors are private copy-on-write maps of the file; numpy arrays are
-            read-only. ``"pread"``: they are writable copies in memory. On another device than the
+            read-only. ``"pread"``: both are writable copies in memory. On another device than the
             CPU, tensors are copies in both cases.
 
     Raises:
@@ -102,12 +102,12 @@ class safe_open:  # noqa: N801 - safetensors' name
         return sorted(self._entries)
 
     def offset_keys(self) -> list[str]:
-        """Returns the names of the tensors in the order of their bytes."""
+        """Returns the names of the tensors in the order of the data in the file."""
         self._require_open()
         return list(self._entries)
 
     def metadata(self) -> dict[str, str] | None:
-        """Returns ``__metadata__`` without tenfold's checksums; None if nothing else is in it."""
+        """Returns ``__metadata__`` without tenfold's checksums; None if it has no other keys."""
         self._require_open()
         return dict(self._metadata) or None
 
@@ -132,7 +132,7 @@ class safe_open:  # noqa: N801 - safetensors' name
         return self._placed(self._mapped(name))
 
     def get_tensors(self) -> dict[str, Any]:
-        """Returns all tensors by name, in the order of their bytes."""
+        """Returns all tensors by name, in the order of the data in the file."""
         self._require_open()
         return {name: self.get_tensor(name) for name in self._entries}
 

@@ -63,7 +63,7 @@ def save(tensors: dict[str, Any], metadata: dict[str, str] | None = None) -> byt
 
 @set_module("tenfold.safetensors")
 def load_file(filename: PathLike, device: Any = "cpu", *, backend: str = "mmap") -> dict[str, Any]:
-    """Loads all tensors of a file by the names of its header.
+    """Loads all tensors of a file, by their names.
 
     Args:
         filename: The path.
@@ -71,7 +71,7 @@ def load_file(filename: PathLike, device: Any = "cpu", *, backend: str = "mmap")
         backend: ``"mmap"`` or ``"pread"``, as for `safe_open`.
 
     Returns:
-        dict[str, torch.Tensor]: In the order of their bytes.
+        dict[str, torch.Tensor]: In the order of the data in the file.
 
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError: As `safe_open`.
@@ -92,7 +92,7 @@ def load(data: bytes) -> dict[str, Any]:
         data: The bytes of the file.
 
     Returns:
-        dict[str, torch.Tensor]: In the order of their bytes.
+        dict[str, torch.Tensor]: In the order of the data in the file.
 
     Raises:
         CorruptFileError: If the bytes are not a safetensors file.
@@ -106,12 +106,12 @@ def load(data: bytes) -> dict[str, Any]:
 
 
 def tensors_of(data: bytes, use_numpy: bool) -> dict[str, Any]:
-    """The tensors from the bytes of a file, in the order of their bytes; see `load`."""
+    """Loads the tensors from the bytes of a file; see `load`."""
     if not isinstance(data, bytes):
         raise TypeError(f"load: expected bytes, got {type(data).__name__}")
     node, entries, _ = _core.read_flat_safetensors(data)
     tied = tied_of(use_numpy)
-    # "c": the arrays own their memory, so they may be written.
+    # Mode "c" makes the arrays writable, because they own their memory.
     return {name: node.get(name, "c", tied)[0] for name, _, _ in entries}
 
 
@@ -177,9 +177,10 @@ def load_model(
         of them: the others are not missing, and are unexpected if the file has them.
 
     Raises:
-        RuntimeError: With `strict`, naming all missing and unexpected names. Without it, too, for a
-            tensor of another shape, and if none of the module's tensors that share memory covers
-            the whole storage. Parameters may have changed by then, as with safetensors.
+        RuntimeError: With `strict`, if names are missing or unexpected; the message lists them.
+            Also without `strict`, for a tensor of another shape, and if none of the module's
+            tensors that share memory covers the whole storage. Parameters may have changed by
+            then, as with safetensors.
         FileNotFoundError, CorruptFileError, UnsupportedError: As `safe_open`.
 
     Example:
@@ -204,7 +205,7 @@ def load_model(
 
 
 def _check(tensors: Any, remedy: str = "call contiguous() first") -> None:
-    """Raises the errors of safetensors before anything is written.
+    """Checks the tensors before anything is written; raises the errors of safetensors.
 
     Args:
         tensors: The argument of `save_file`.
@@ -221,7 +222,7 @@ def _check(tensors: Any, remedy: str = "call contiguous() first") -> None:
         if tensor.is_nested or tensor.layout != torch.strided:
             raise ValueError(
                 f"key {name!r}: expected a tensor that is neither sparse nor nested, got layout "
-                f"{tensor.layout}; to_dense() makes a sparse one dense, which may be much larger"
+                f"{tensor.layout}; to_dense() converts a sparse one, but may need much memory"
             )
     shared = storages.overlapping(tensors)
     if shared:

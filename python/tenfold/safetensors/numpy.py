@@ -69,14 +69,14 @@ def save(tensor_dict: dict[str, Any], metadata: dict[str, str] | None = None) ->
 
 @set_module("tenfold.safetensors.numpy")
 def load_file(filename: PathLike, *, backend: str = "mmap") -> dict[str, Any]:
-    """Loads all arrays of a file by the names of its header.
+    """Loads all arrays of a file, by their names.
 
     Args:
         filename: The path.
         backend: As for `safe_open`. Arrays over a mapped file are read-only.
 
     Returns:
-        dict[str, numpy.ndarray]: In the order of their bytes.
+        dict[str, numpy.ndarray]: In the order of the data in the file.
 
     Raises:
         FileNotFoundError, CorruptFileError: As `safe_open`.
@@ -98,7 +98,7 @@ def load(data: bytes) -> dict[str, Any]:
         data: The bytes of the file.
 
     Returns:
-        dict[str, numpy.ndarray]: In the order of their bytes.
+        dict[str, numpy.ndarray]: In the order of the data in the file.
 
     Raises:
         CorruptFileError: If the bytes are not a safetensors file.

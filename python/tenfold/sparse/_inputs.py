@@ -32,8 +32,8 @@ _MISSING = object()
 def of_scipy(x: Any) -> Any:
     """The engine's matrix with the entries of a scipy sparse matrix.
 
-    It shares the arrays of `x`, unless `x` is in coo format or is not canonical. Index arrays of
-    different dtypes and arrays that are not contiguous are copied, too.
+    The result shares the arrays of `x`, unless `x` is in coo format or is not canonical. Index
+    arrays of different dtypes and arrays that are not contiguous are copied, too.
     """
     layout = getattr(x, "format", None)
     if layout not in LAYOUTS:
@@ -46,8 +46,8 @@ def of_scipy(x: Any) -> Any:
         raise ValueError(f"{_WHAT}: expected two dimensions, found shape {x.shape}")
     if layout == "coo":
         return _sorted(x.row, x.col, x.data, x.shape)
-    # scipy's functions do not check indices, so check them here. Its check may shorten the arrays,
-    # which must not change `x`.
+    # Other functions of scipy do not check indices. `check_format` may shorten the arrays of its
+    # object, so it is called for a copy of `x`.
     x = copy.copy(x)
     try:
         x.check_format(full_check=True)
@@ -74,7 +74,7 @@ def of_parts(layout: str, parts: tuple[Any, ...], shape: Any) -> Any:
 def of_torch(tensor: Any) -> Any:
     """The engine's matrix with the entries of a sparse tensor.
 
-    It shares the tensor's memory if that is on the CPU, contiguous and coalesced.
+    The result shares the tensor's memory if the tensor is on the CPU, contiguous and coalesced.
     """
     torch = arrays.imported_torch()
     layouts = () if torch is None else (torch.sparse_csr, torch.sparse_csc, torch.sparse_coo)
@@ -113,7 +113,7 @@ def _sorted(rows: Any, cols: Any, values: Any, shape: Any) -> Any:
 
 
 def _entries(rows: Any, cols: Any, values: Any) -> Any:
-    """The arrays as the engine's builder takes them; raises UnsupportedError for other dtypes."""
+    """Converts arrays for the engine's builder; UnsupportedError for a dtype that it lacks."""
     return _core.tree({"rows": rows, "cols": cols, "values": values}, _WHAT)
 
 
@@ -274,7 +274,7 @@ def _is_int(value: Any) -> bool:
 
 
 def _check_ints(values: list[Any], dtype: str, rows: list[int]) -> None:
-    """Raises an error that names the row of an element that is no int or out of range.
+    """Raises an error that names the row of an element that is not an int or is out of range.
 
     torch would convert negative elements to an unsigned dtype without an error.
     """
@@ -284,7 +284,7 @@ def _check_ints(values: list[Any], dtype: str, rows: list[int]) -> None:
         if not _is_int(value):
             raise ValueError(
                 f"{_WHAT}: row {row}: expected an int, as the elements are {dtype}, found "
-                f"{value!r}; build() accepts another dtype"
+                f"{value!r}; pass another dtype to build()"
             )
         if not low <= operator.index(value) < high:
             raise ValueError(
@@ -319,12 +319,12 @@ def _chunks(rows: Any, cols: Any, values: Any) -> Iterator[tuple[Any, Any, Any]]
     if not all(whole):
         raise ValueError(
             f"{_WHAT}: coordinates: expected rows, columns and values to be three arrays, or three "
-            "iterables of arrays, found some of each"
+            "iterables of arrays, found both"
         )
     rows, cols, values = _indices(rows), _indices(cols), _array(values)
     if not len(rows) == len(cols) == len(values):
         raise ValueError(
-            f"{_WHAT}: coordinates: expected rows, columns and values of one length, found "
+            f"{_WHAT}: coordinates: expected rows, columns and values of equal lengths, found "
             f"{len(rows)}, {len(cols)} and {len(values)}"
         )
     # Read memory maps in chunks, sequentially.
@@ -404,7 +404,7 @@ class Growing(Closing):
             int: The new number of rows.
 
         Raises:
-            ValueError: For rows that do not fit.
+            ValueError: For rows with another number of columns, another dtype or invalid elements.
             TypeError: For `rows` of another type, or a row that is not a dict.
             UnsupportedError: For another layout, format or mode, or a matrix in memory, and after
                 `close`.

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from tenfold._interop.frameworks import Name
     from tenfold.sparse._sparse_matrix import SparseMatrix
 
-# Maximum number of elements of a block of products or summands: 64 MiB of float32. A block of
-# products has at least one entry of the matrix, times a row of the other operand.
+# Maximum number of elements that are multiplied or added at once: 64 MiB of float32. A product
+# uses at least one entry of the matrix at once, and multiplies it by a row of the other operand.
 _BLOCK_ELEMENTS = 16 << 20
 
 
@@ -123,7 +123,7 @@ class _Torch:
 
 
 class _Numpy:
-    """The same functions, with numpy."""
+    """The functions of `_Torch`, with numpy."""
 
     framework: Name = "numpy"
 
@@ -156,7 +156,7 @@ class _Numpy:
 
 
 def _kit(array: Any) -> _Torch | _Numpy:
-    """The functions with the library of `array`."""
+    """The functions that use the library and the device of `array`."""
     numpy = arrays.numpy_module() if not hasattr(array, "untyped_storage") else None
     if numpy is not None and isinstance(array, numpy.ndarray):
         return _Numpy(numpy)

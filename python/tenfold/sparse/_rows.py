@@ -88,8 +88,8 @@ class Rows:
         """Copies the rows at `indices`, in their order, in one call of the engine.
 
         Args:
-            indices: A slice, a list, an int or bool array of one dimension. Negative ones count
-                from the end; a row may be repeated.
+            indices: A slice, a list, an int or bool array of one dimension. Negative indices
+                count from the end; a row may be repeated.
             layout: ``"dense"``: ``[n, columns]``. ``"csr"``, ``"coo"``: torch's sparse tensor
                 ``(n, columns)`` (with framework numpy, scipy's matrix). ``"padded"``:
                 ``{"indices", "values"}`` ``[n, longest]``, zeros after the entries of each row,
@@ -247,7 +247,8 @@ def batches(matrix: SparseMatrix, batch_size: int, layout: str, options: Any) ->
         )
     if matrix.layout != "csr":
         raise ValueError(
-            f'sparse matrix: batches: expected layout csr, found {matrix.layout}; to_layout("csr")'
+            f"sparse matrix: batches: expected layout csr, found {matrix.layout}; "
+            'use to_layout("csr")'
         )
     ends, indices, values = matrix._arrays()
     # A data set requires int64 end offsets, without the leading 0.
@@ -272,7 +273,7 @@ def batches(matrix: SparseMatrix, batch_size: int, layout: str, options: Any) ->
 
 
 def _made(layout: str, num_cols: int, batch: Any) -> Any:
-    """Converts a batch of the data set to the result of `rows`; checks its column indices."""
+    """Converts a batch of the data set to the form that `rows` returns; checks column indices."""
     indices = batch["indices"]["values"] if layout == "csr" else batch["indices"]
     if 0 not in indices.shape and not 0 <= indices.min() <= indices.max() < num_cols:
         raise CorruptFileError(

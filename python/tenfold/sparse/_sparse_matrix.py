@@ -36,7 +36,7 @@ _PARTS = {
 class SparseMatrix(Rows, Growing):
     """A sparse matrix on disk or in memory.
 
-    It is stored like a torch sparse tensor: `tenfold.load` returns that tensor, and tensordict
+    It is stored like a torch sparse tensor: `tenfold.load` returns such a tensor, and tensordict
     opens the folder as plain component tensors. Opening reads no entry; a matrix may be larger than
     memory.
 
@@ -50,15 +50,15 @@ class SparseMatrix(Rows, Growing):
     >>> m.rows([5, 900, 5], layout="padded")   # {"indices", "values": [3, longest], "length": [3]}
 
     Layouts are ``"csr"`` (by row), ``"csc"`` (by column) and ``"coo"`` (coordinates: small if most
-    rows are empty). Reading rows is fast in csr and, with a binary search each, in coo; reading
+    rows are empty). Reading rows is fast in csr and, with a binary search per row, in coo; reading
     columns is fast in csc. Other accesses read all indices: convert with `to_layout` first.
 
     Indices keep their dtype, int32 or int64. Explicit zeros are kept. Entries are sorted within
     each row (csc: column), except in a coo matrix that is not coalesced. An index that is out of
     range raises an error and never causes an out-of-bounds read.
 
-    A SparseMatrix that was opened from a path pickles as that path, another one as its arrays. It
-    works in forked and spawned workers. An unpickled matrix has mode ``"r"``.
+    A SparseMatrix that was opened from a path pickles as that path, any other as its arrays. Both
+    work in forked and spawned workers. An unpickled matrix has mode ``"r"``.
 
     Args:
         source: A path, in any format that supports sparse tensors; or the node of a sparse tensor
@@ -111,10 +111,10 @@ class SparseMatrix(Rows, Growing):
 
     @classmethod
     def from_scipy(cls, x: Any) -> SparseMatrix:
-        """Returns the same matrix, over the same memory if `x` is csr or csc and canonical.
+        """Returns `x` as a SparseMatrix, over the same memory if it is csr or csc and canonical.
 
-        Otherwise entries are sorted, and those with the same coordinate are added, as in scipy.
-        Arrays that are not contiguous are copied.
+        Otherwise, entries are sorted, and those with the same coordinate are added, as in scipy.
+        Arrays that are not contiguous and index arrays of different dtypes are copied.
 
         Args:
             x: A scipy sparse matrix or array in format csr, csc or coo; the format is kept.
@@ -135,7 +135,7 @@ class SparseMatrix(Rows, Growing):
 
     @classmethod
     def from_torch(cls, tensor: Any) -> SparseMatrix:
-        """Returns the same matrix, over the same memory unless `tensor` must be copied.
+        """Returns `tensor` as a SparseMatrix, over the same memory unless it must be copied.
 
         A tensor that is not on the CPU, not contiguous or not coalesced is copied.
 
@@ -171,8 +171,9 @@ class SparseMatrix(Rows, Growing):
     ) -> SparseMatrix:
         """Builds a matrix from coordinates in any order, which may exceed memory.
 
-        Entries that exceed `memory_bytes` are sorted in runs, which are written to temporary files
-        next to `path` (without `path`: in the system's temporary folder) and merged.
+        If the entries exceed `memory_bytes`, they are sorted in runs, which are written to
+        temporary files next to `path` (without `path`: in the system's temporary folder) and
+        merged.
 
         >>> tenfold.SparseMatrix.from_coo([0, 2], [1, 0], [0.5, 2.0], (3, 4)).to_scipy().toarray()
         >>> tenfold.SparseMatrix.from_coo(users, films, stars, shape, path="ratings")   # memmaps
@@ -180,8 +181,8 @@ class SparseMatrix(Rows, Growing):
         Args:
             rows: int32 or int64 ``[nnz]``: an array, a memory map or a list; or an iterable of such
                 pieces. Then `cols` and `values` are iterables of pieces of the same lengths.
-            cols: As `rows`. The indices of the matrix are int32 if `cols` are, unless a length or
-                the number of entries exceeds 2**31 - 1; otherwise int64.
+            cols: As `rows`. The indices of the matrix are int32 if `cols` are, unless a dimension
+                or the number of entries exceeds 2**31 - 1; otherwise int64.
             values: The elements. Python floats become torch's default dtype; with framework numpy,
                 float32.
             shape: (rows, columns).
@@ -268,8 +269,8 @@ class SparseMatrix(Rows, Growing):
         Args:
             path: Target path. An existing one is replaced, unless it is a folder with files that
                 are not part of a saved tree, which is an error.
-            format: ``"memmap"``, ...; None: the suffix of `path` selects it; without one, a folder
-                of memory-mapped files.
+            format: ``"memmap"``, ...; None: the suffix of `path` selects it; without a suffix, a
+                folder of memory-mapped files.
             durable: fsync before returning.
             checksums: Store checksums, which `tenfold.verify` compares.
             num_threads: Maximum number of threads, as for `tenfold.save`.
@@ -352,7 +353,7 @@ class SparseMatrix(Rows, Growing):
     # --- conversions ---
 
     def _arrays(self, framework: Name | None = None) -> tuple[Any, ...]:
-        """The component tensors, as arrays of `framework` (None: the matrix's)."""
+        """The component tensors, as arrays of `framework` (None: the framework of the matrix)."""
         with using(framework or self._framework):
             return tuple(self._native.part(part) for part in _PARTS[self._layout])
 
