@@ -142,8 +142,9 @@ class Search {
   std::vector<NewerRow> newer_;
 };
 
-/// The number of threads for `count` keys. With 8192 keys per thread, a thread works for at least
-/// half a millisecond, much longer than it takes to wake the thread.
+/// The number of threads for `count` keys: at least 8192 keys for each thread, so that it works
+/// longer than it takes to wake it (about 0.1 ms for integer keys of a small dictionary, longer for
+/// strings and for large dictionaries).
 int num_threads_for_keys(std::size_t count) {
   constexpr std::size_t kMinKeysAThread = 8192;
   const auto worth = static_cast<int>(std::min<std::size_t>(count / kMinKeysAThread, 1024));
