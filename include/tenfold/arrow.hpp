@@ -4,7 +4,8 @@
 
 #include <tenfold/dataset.hpp>
 
-// Arrow's C stream interface: defined by Arrow's headers, or by those of any of its consumers.
+// The struct of Arrow's C stream interface. Arrow's headers define it, or those of any library that
+// uses the interface.
 extern "C" {
 struct ArrowArrayStream;
 }
