@@ -115,11 +115,11 @@ struct SaveOptions {
 /// name.
 TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
 
-/// Opens a path and maps every leaf, which checks the size of its file. Bytes are paged in on use,
-/// or prefetched by other threads. Throws what open() and select() throw, and Error(corrupt) for a
-/// file that is too short or invalid indices of a sparse tensor; with LoadOptions::verify, for any
-/// damage of the loaded entries. Throws Error(invalid_argument) for Mode::write_through without
-/// aliases.
+/// Opens a path and maps every leaf; mapping checks the size of the leaf's file. Bytes are paged in
+/// on use, or prefetched by other threads. Throws what open() and select() throw. Throws
+/// Error(corrupt) for a file that is too short, for invalid indices of a sparse tensor, and, with
+/// LoadOptions::verify, for any damage of the loaded entries. Throws Error(invalid_argument) for
+/// Mode::write_through if LoadOptions::aliases is false.
 TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
 
 /// Like load(), but returns the value if the tree is a bare root: the tensor of "x.npy", or the
@@ -190,8 +190,9 @@ struct ConvertOptions {
   std::string format{};  ///< format of the target; empty: by suffix
   Keys keys{};           ///< entries to convert; default: all
   Keys exclude{};        ///< entries of `keys` to omit
-  /// A key that is renamed as a whole stays one key, dots included. If several keys of a path
-  /// change, dots create nodes. Two entries of one new name are Error(invalid_argument).
+  /// A key that is renamed as a whole stays one key, even if its new name contains dots. If the
+  /// number of keys that change is not one, each dot of the changed part separates two keys. Two
+  /// entries with the same new name are Error(invalid_argument).
   RenameFunction rename{};
   /// Dotted names of the source that `rename` is to change: Error(key_not_found) if one is missing.
   std::vector<std::string> renamed{};
