@@ -190,9 +190,10 @@ struct ConvertOptions {
   std::string format{};  ///< format of the target; empty: by suffix
   Keys keys{};           ///< entries to convert; default: all
   Keys exclude{};        ///< entries of `keys` to omit
-  /// A key that is renamed as a whole stays one key, even if its new name contains dots. If the
-  /// number of keys that change is not one, each dot of the changed part separates two keys. Two
-  /// entries with the same new name are Error(invalid_argument).
+  /// Returns the new dotted name of an entry. If only one key of the path changes, its new name is
+  /// one key, even if it contains dots. Otherwise, each dot of the changed part separates two keys.
+  /// If the root has no child nodes, the whole new name is one key. Two entries with the same new
+  /// name are Error(invalid_argument).
   RenameFunction rename{};
   /// Dotted names of the source that `rename` is to change: Error(key_not_found) if one is missing.
   std::vector<std::string> renamed{};
