@@ -202,29 +202,30 @@ class TENFOLD_API CheckpointManager {
   const Path& directory() const noexcept TENFOLD_LIFETIMEBOUND;
 
   /// True if a multiple of `every_steps` was reached or skipped since the last save or restore, if
-  /// `every_seconds` have passed since then, or if neither is set. Initially counts from step 0 and
-  /// the construction of the manager.
+  /// `every_seconds` have passed since then, or if neither option is set. Before the first save or
+  /// restore, counts from step 0 and from the construction of the manager.
   bool should_save(std::int64_t step) const;
   /// Makes should_save() count from this step. save() calls begin_save() first. If another thread
   /// will call save(), call begin_save() before, so that should_save() counts from the step at
   /// once.
   void begin_save(std::int64_t step);
 
-  /// Saves each entry of `state` as an entry of the step, then prunes. An existing step is
-  /// replaced: by one exchange of names, or, where the file system has none, by two renames. If a
-  /// crash between these leaves no step, the next listing of steps restores the old one. Returns
-  /// the step's folder. Throws before writing any entry: Error(invalid_argument) for a negative
-  /// step, or for the name of an entry or metric that is not UTF-8; Error(unsupported) naming the
-  /// key of an entry that its format cannot hold, or Error(invalid_argument) naming a key that
-  /// cannot be stored, such as one that is too long for the name of a file; Error(unsupported) for
-  /// `extra` or `versions` that JSON cannot represent, such as NaN; Error(io) with ENOSPC, with
-  /// EBUSY if another process or manager writes to the directory, or with ESTALE if the directory
-  /// was moved. If the directory was missing, an empty one may remain.
+  /// Saves each entry of `state` as an entry of the step, then prunes. An existing step is replaced
+  /// by one exchange of names, or, where the file system cannot exchange names, by two renames. If
+  /// a crash between the two renames leaves no step, the next listing of steps restores the old
+  /// one. Returns the step's folder. Before writing any entry, throws Error(invalid_argument) for a
+  /// negative step, for the name of an entry or metric that is not UTF-8, or, naming the key, for a
+  /// key that cannot be stored, such as one that is too long for the name of a file. Throws
+  /// Error(unsupported) naming the key of an entry that its format cannot hold, or for `extra` or
+  /// `versions` that JSON cannot represent, such as NaN. Throws Error(io) with ENOSPC, with EBUSY
+  /// if another process or manager writes to the directory, or with ESTALE if the directory was
+  /// moved. If the directory was missing, an empty one may remain.
   Path save(std::int64_t step, const TensorDict& state, const CheckpointSaveOptions& options = {});
 
   /// Adds or replaces metrics of a step. Any process may call it. Throws Error(invalid_argument)
-  /// for a name that is not UTF-8, Error(key_not_found), Error(corrupt) if the step's document is
-  /// damaged, and Error(io) (EBUSY) if others that set metrics of the step hold its lock for 10 s.
+  /// for a name that is not UTF-8, Error(key_not_found), Error(corrupt) if the step's
+  /// `checkpoint.json` is damaged, and Error(io) (EBUSY) if other calls of set_metrics() hold the
+  /// step's lock for 10 s.
   void set_metrics(std::int64_t step, const std::map<std::string, double>& metrics);
 
   /// Finds and checks a step, and continues its line. Without `step`, takes the newest undamaged

@@ -258,13 +258,13 @@ struct LoadIntoOptions {
   Monitor* monitor = nullptr;  ///< observes the call
 };
 
-/// Copies tensors of `source` into the tensors of `target` (in memory, or mapped "r+"), matched by
-/// dotted name. Bytes on disk are read directly to their destination; casts and strided tensors
-/// need buffers of at most 2 MiB per thread. JSON values are not changed. With `keys`, a tensor of
-/// the target counts as missing only if the keys name it. If tensors of the target share storage
-/// (tied parameters), they get the values of the last of them, as in Python. Throws
+/// Copies tensors of `source` into the tensors of `target` (in memory, or mapped "r+") with the
+/// same dotted names. Bytes on disk are read directly to their destination; casts and strided
+/// tensors need buffers of at most 2 MiB per thread. JSON values are not changed. With `keys`, a
+/// tensor of the target counts as missing only if the keys name it. If tensors of the target share
+/// storage (tied parameters), all get the values of the last of these tensors, as in Python. Throws
 /// Error(invalid_argument) for differences if `strict` is set, for a read-only or expanded tensor
-/// of the target, and for two tensors of one name.
+/// of the target, and for two tensors with the same name.
 TENFOLD_API LoadReport load_into(const TensorDict& target, const TensorDict& source,
                                  const LoadIntoOptions& options = {});
 /// load_into() of open(source).

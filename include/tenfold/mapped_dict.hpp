@@ -133,16 +133,17 @@ class TENFOLD_API MappedDict {
   bool contains(std::string_view key) const;
   /// True if the dictionary has the key.
   bool contains(std::int64_t key) const;
-  /// The value: a batch of one row. Throws Error(key_not_found).
+  /// The value of the key, as a batch of one row. Throws Error(key_not_found).
   Batch at(std::string_view key) const;
-  /// The value: a batch of one row. Throws Error(key_not_found).
+  /// The value of the key, as a batch of one row. Throws Error(key_not_found).
   Batch at(std::int64_t key) const;
   /// Gathers the values of all keys. May use a helper thread for batches in quick succession, and
   /// several threads for tens of thousands of keys.
   DictValues get_many(const DictKeys& keys) const;
-  /// The row indices of the keys in dataset(), -1 for missing keys. Valid until compact().
+  /// For each key, the index of its row in dataset(), or -1 if the key is missing. Valid until
+  /// compact().
   std::vector<std::int64_t> rows(const DictKeys& keys) const;
-  /// The values of row indices from rows(); -1 gives zeros or empty values. Throws
+  /// The values at row indices that rows() returned; -1 gives zeros or empty values. Throws
   /// Error(invalid_argument) for an index that is not a row.
   Batch at_rows(std::span<const std::int64_t> rows) const;
   /// at_rows({0, 2}).
@@ -150,7 +151,7 @@ class TENFOLD_API MappedDict {
     return at_rows(std::span<const std::int64_t>(rows.begin(), rows.size()));
   }
 
-  /// All rows, with the column "key", superseded ones included.
+  /// All rows, including superseded ones, with the keys in the column "key".
   Dataset dataset() const;
   /// The row index of each key's value, in insertion order: an assigned key keeps its position.
   /// Valid until compact().

@@ -137,7 +137,8 @@ class TENFOLD_API ShardWriter {
   /// Closes the files.
   ~ShardWriter();
 
-  /// The number of boxes of this rank, which are in the order of the ShardedWriter's argument.
+  /// The number of boxes of this rank. They are in the order in which the coordinator passed them
+  /// to the ShardedWriter.
   std::size_t num_boxes() const noexcept;
 
   /// Writes the boxes `first`, `first` + 1, ... of this rank. Each tensor has the shape of its box

@@ -106,9 +106,9 @@ class TENFOLD_API SparseMatrix {
   /// `column` is out of range, Error(unsupported) for a coo matrix that is not coalesced.
   Tensor at(std::int64_t row, std::int64_t column) const;
   /// Rows by index, in the given order, repetitions included: [rows.size(), num_cols()].
-  /// Throws Error(invalid_argument) for an index outside [0, num_rows()), and possibly if the matrix
-  /// has int32 indices and these rows have more than 2^31 - 1 entries. Throws Error(unsupported) for
-  /// a coo matrix that is not coalesced.
+  /// Throws Error(invalid_argument) for an index outside [0, num_rows()), and possibly if the
+  /// matrix has int32 indices and these rows have more than 2^31 - 1 entries. Throws
+  /// Error(unsupported) for a coo matrix that is not coalesced.
   SparseRows rows(std::span<const std::int64_t> rows, RowsLayout layout = RowsLayout::dense) const;
   /// rows({5, 900'000}).
   SparseRows rows(std::initializer_list<std::int64_t> rows,
