@@ -12,7 +12,7 @@
 
 namespace tenfold {
 
-/// A batch, and the factor for its loss in the gradient of its window.
+/// A batch, and the factor by which its loss is multiplied before gradients are summed.
 struct WeightedBatch {
   Batch batch;        ///< the rows
   double weight = 0;  ///< the factor for the batch's loss
@@ -50,7 +50,8 @@ class Window {
   std::int64_t rows_;
 };
 
-/// The windows of an epoch, as accumulate() returns them. Each call of begin() starts the loader.
+/// The windows of an epoch, as accumulate() returns them. Each call of begin() calls the loader's
+/// start().
 class TENFOLD_API Windows {
  public:
   /// An input iterator.
@@ -106,11 +107,12 @@ class TENFOLD_API Windows {
 ///       optimizer.zero_grad();
 ///     }
 ///
-/// The weight of a batch is its number of rows divided by that of its window. So the summed
-/// gradients of mean losses equal the gradient of the window's rows as one batch. The gradients of
-/// several ranks must be averaged (as by DistributedDataParallel). The weight is then the batch's
-/// rows on this rank times the world size, divided by the window's rows on all ranks. It is 0 for a
-/// batch in which this rank has no rows.
+/// The weight of a batch is its number of rows divided by the number of rows of its window. If each
+/// loss is the mean over a batch, the summed gradients equal the gradient of the mean over all rows
+/// of the window. With several ranks, gradients must be averaged over the ranks (as
+/// DistributedDataParallel does). The weight is then the batch's rows on this rank times the world
+/// size, divided by the window's rows on all ranks. It is 0 for a batch in which this rank has no
+/// rows.
 ///
 /// Throws Error(invalid_argument) if `steps` is below 1.
 TENFOLD_API Windows accumulate(BatchLoader& loader TENFOLD_LIFETIMEBOUND, std::int64_t steps);

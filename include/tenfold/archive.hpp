@@ -5,11 +5,12 @@
 namespace tenfold {
 
 // Archives (`.tdz`): a memory-mapped folder in one zip file, as tensordict packs it. open(),
-// load(), save(), convert() and verify() support them like any other format; this header declares
-// tensordict's other functions for them.
+// load(), save(), convert() and verify() support archives like any other format. This header
+// declares further functions for archives.
 
-/// Options of the functions below. pack_memmap() ignores `robust_names`, `zeros` and `all_notes`;
-/// unpack_memmap() ignores these and `deflate_level`.
+/// Options of write_memmap_archive(), pack_memmap() and unpack_memmap(). pack_memmap() ignores
+/// `robust_names`, `zeros` and `all_notes`. unpack_memmap() ignores these three and
+/// `deflate_level`.
 struct ArchiveOptions {
   bool durable = false;      ///< fsynced when the call returns
   bool robust_names = true;  ///< false: keys are file names without encoding
@@ -23,33 +24,34 @@ struct ArchiveOptions {
 /// True for a file that is a zip archive with a meta.json at its top.
 TENFOLD_API bool is_memmap_archive(const Path& path);
 
-/// Saves one archive with the files that tensordict's `memmap` writes, and replaces `path` by it.
-/// Without `all_notes`, adds notes only for properties that the files cannot express, as
-/// write_memmap() does. Throws Error(unsupported) if such files cannot hold the tree,
-/// Error(invalid_argument) for keys that cannot be file names, Error(io, EBUSY) if another handle
-/// has the existing archive open "r+".
+/// Saves the files that tensordict's `memmap` writes as one archive, which replaces `path`. Without
+/// `all_notes`, adds notes only for properties that these files cannot express, as memmap() does.
+/// Throws Error(unsupported) if the files cannot hold the tree, Error(invalid_argument) for keys
+/// that cannot be file names, and Error(io) (EBUSY) if another handle has the existing archive open
+/// "r+".
 TENFOLD_API void write_memmap_archive(const TensorDict& tree, const Path& path,
                                       const ArchiveOptions& options = {});
 
 /// Packs a folder into one archive with all of its files unchanged, checksums and notes included.
 /// Temporary files of saves are omitted. Throws Error(invalid_argument) if the folder has no
-/// meta.json or would contain the archive, Error(unsupported) if it grows (`%commit`), contains
-/// symbolic links or special files, or is nested deeper than 512 folders.
+/// meta.json or would contain the archive. Throws Error(unsupported) if the folder is a data set
+/// that can grow (it has a `%commit`), contains symbolic links or special files, or is nested
+/// deeper than 512 folders.
 TENFOLD_API void pack_memmap(const Path& folder, const Path& archive,
                              const ArchiveOptions& options = {});
 
 /// Unpacks an archive into a folder, which is replaced atomically. Throws Error(corrupt) if a
-/// CRC-32 is wrong, Error(invalid_argument) if the old folder has entries that no metadata names;
-/// then nothing has changed.
+/// CRC-32 is wrong, and Error(invalid_argument) if an existing folder has entries that no metadata
+/// names. If it throws either error, the existing folder is unchanged.
 TENFOLD_API void unpack_memmap(const Path& archive, const Path& folder,
                                const ArchiveOptions& options = {});
 
-/// Recomputes the CRC-32s of all stored entries without data descriptors, which writes through a
-/// shared mapping make stale. Only changed CRC-32s are written. tenfold itself updates CRC-32s on
-/// flush(), and when the last tensor of a tree opened with Mode::write_through is released. Holes
-/// are not read. If the archive comment contains a checksum of the structure, that checksum is
-/// recomputed, too. Throws Error(io) with errno ECANCELED if the monitor stops the call: then
-/// nothing has changed.
+/// Recomputes the CRC-32s of all stored (uncompressed) entries without data descriptors. Writes
+/// through a shared mapping make these CRC-32s stale. Only changed CRC-32s are written. tenfold
+/// itself updates CRC-32s on flush(), and when the last tensor of a tree opened with
+/// Mode::write_through is released. Holes are not read. If the archive comment contains a checksum
+/// of the structure, that checksum is recomputed, too. Throws Error(io) with errno ECANCELED if the
+/// monitor stops the call: then nothing has changed.
 TENFOLD_API void refresh_archive_checksums(const Path& path, Monitor* monitor = nullptr);
 
 }  // namespace tenfold

@@ -4,7 +4,8 @@
 
 #include <tenfold/dataset.hpp>
 
-// Arrow's C stream interface: defined by Arrow's headers, or by those of any of its consumers.
+// The struct of Arrow's C stream interface. Arrow's headers define it, or those of any library that
+// uses the interface.
 extern "C" {
 struct ArrowArrayStream;
 }
@@ -24,24 +25,24 @@ struct ArrowExportOptions {
 ///     tenfold::export_arrow_stream(ds, &stream);
 ///     auto reader = arrow::ImportRecordBatchReader(&stream);
 ///
-/// If the rows are contiguous in one part and not in a circular buffer, arrays point into the
-/// mapping and keep it alive until they are released. Otherwise, and for columns whose rows have
-/// other bytes between them, the rows are copied, batch by batch. Bools, validity and offsets are
-/// always copied, because Arrow has its own layout for them.
+/// If the rows are contiguous in a single part of the data set and not in a circular buffer, the
+/// arrays point into the mapping and keep it alive until they are released. Otherwise, and for
+/// columns whose rows have other bytes between them, the rows are copied, batch by batch. Bools,
+/// validity and offsets are always copied, because Arrow stores them in another layout.
 ///
 /// A string is a large_string, bytes are large_binary, ragged rows a large_list, rows of a fixed
 /// shape nested fixed_size_lists, a nested record a struct. The validity of a nullable column comes
 /// from its valid leaf. The unit of a column is the metadata "unit" of its field.
 ///
 /// As Arrow's interface specifies, `*out` is overwritten, and the consumer must release it. If a
-/// batch is damaged, get_next returns EIO, and get_last_error returns the message. Rows appended
-/// later are not part of the stream.
+/// batch is damaged, get_next returns EIO, and get_last_error returns the message. Rows that are
+/// appended after this call are not part of the stream.
 ///
 /// Throws Error(unsupported), naming the column, for a dtype that Arrow does not have (bfloat16,
 /// float8, float4, complex), Error(invalid_argument) for batch_rows below 1.
 ///
-/// Thread safety: one call of the stream at a time, as Arrow requires. Its arrays may be used from
-/// any thread.
+/// Thread safety: only one thread at a time may call functions of the stream, as Arrow requires.
+/// The stream's arrays may be used from any thread.
 TENFOLD_API void export_arrow_stream(const Dataset& rows, ArrowArrayStream* out,
                                      const ArrowExportOptions& options = {});
 

@@ -23,8 +23,9 @@ struct BatchColumn {
   Tensor offsets;
   Tensor item_offsets;  ///< lists of strings only: int64 [items + 1], offsets of items in bytes
   Tensor lengths;       ///< padded rows only: int64 [B], the row lengths in elements
-  /// bool [B] for nullable columns, otherwise an empty float32 tensor. It is empty, too, for
-  /// nullable columns of floats that are not ragged, in which NaN marks a missing value.
+  /// bool [B] for nullable columns: true where the row has a value. Other columns have an empty
+  /// float32 tensor; so have nullable columns of floats that are not ragged, in which NaN marks a
+  /// missing value.
   Tensor valid;
   bool is_padded = false;  ///< rows are padded to the longest
 };
@@ -35,7 +36,7 @@ struct BatchColumn {
 ///     batch.at("price").span<float>();            // [256]
 ///     batch.text("name", 5);                      // the string of row 5
 ///
-/// The memory of a batch is not reused before the last tensor over it is released.
+/// The memory of a batch is not reused until the last tensor over it is released.
 class TENFOLD_API Batch {
  public:
   /// Columns of `num_rows` rows each.
@@ -48,7 +49,7 @@ class TENFOLD_API Batch {
   const std::vector<BatchColumn>& columns() const& noexcept TENFOLD_LIFETIMEBOUND {
     return columns_;
   }
-  /// For temporaries, as in `for (c : ds.rows(0, 5).columns())`.
+  /// For temporaries, as in `for (c : ds.rows(0, 5).columns())`: returns the columns by value.
   std::vector<BatchColumn> columns() && { return std::move(columns_); }
   /// The column of that (dotted) name. Throws Error(key_not_found).
   const BatchColumn& column(std::string_view name) const& TENFOLD_LIFETIMEBOUND;
@@ -61,7 +62,7 @@ class TENFOLD_API Batch {
   /// For temporaries.
   Tensor at(std::string_view name) && { return std::as_const(*this).column(name).values; }
   /// The string or bytes of one row. Throws Error(key_not_found), and Error(invalid_argument) if
-  /// the column has other values (such as lists of strings) or the row is out of range.
+  /// the rows of the column are not single strings or bytes, or if `row` is out of range.
   std::string_view text(std::string_view name, std::int64_t row) const& TENFOLD_LIFETIMEBOUND;
   /// For temporaries.
   std::string text(std::string_view name, std::int64_t row) && {

@@ -27,28 +27,30 @@ struct BatchLoaderOptions {
   std::int64_t rank = 0;
   std::int64_t world_size = 1;         ///< the number of ranks
   std::vector<std::string> columns{};  ///< empty: all
-  /// Number of batches that are made in advance, at most 1,024; none if there is only one thread.
+  /// Number of batches that are made in advance, at most 1,024. No batch is made in advance if only
+  /// one thread makes batches (`num_threads`).
   std::int64_t prefetch = 2;
-  /// 0: TENFOLD_NUM_THREADS, or min(8, cores); 1: next() itself makes the batch.
+  /// 0: TENFOLD_NUM_THREADS, or min(8, cores). 1: the thread that calls next() makes the batch.
   int num_threads = 0;
   /// With `shuffle`: shuffles blocks of this many rows, and then the rows within windows of 64
   /// blocks. For data sets that have small rows and do not fit in memory. 0: a full shuffle.
   std::int64_t shuffle_block = 0;
   BatchOptions batch{};  ///< how ragged columns are padded; its num_threads is not used
-  /// Makes batches in the blocks given to supply(), and in other memory if none of them is large
+  /// Makes each batch in a block given to supply(), or in other memory if no such block is large
   /// enough.
   bool use_supplied_memory = false;
 };
 
-/// Counters and times of the epoch in progress, or else of the last one.
+/// Counters and times of the epoch in progress; if there is none, those of the last epoch.
 struct LoaderStats {
   std::int64_t batches = 0;    ///< batches returned
   std::int64_t rows = 0;       ///< rows in these batches
   std::uint64_t bytes = 0;     ///< bytes of the values of these rows
   double elapsed_seconds = 0;  ///< from the request for the first batch to the return of the last
   double wait_seconds = 0;     ///< time that next() took, also to make batches itself
-  /// How pages are prefetched: "resident" (not at all: all sampled pages were in the page cache),
-  /// "willneed" (madvise for coming batches), "pread" (threads read them), "none".
+  /// How pages are prefetched: "resident" (not at all, because all sampled pages were in the page
+  /// cache), "willneed" (madvise for coming batches), "pread" (threads read them), "none" (not at
+  /// all).
   std::string residency;
   std::int64_t shuffle_window_rows = 0;  ///< rows per shuffle window; 0: not shuffled in windows
 };
@@ -62,22 +64,24 @@ struct LoaderStats {
 ///
 /// Iterating to the end increments the epoch. The last epoch, 2^62, is followed by epoch 0.
 ///
-/// Thread safety: threads may share the stream of one start(). Then next() returns each batch to
-/// one of the threads, and nullopt to each of them at the end. state_dict(), epoch() and stats()
-/// may be called concurrently. Other members, and an Iterator, are for one thread at a time. A
-/// Batch may be used from any thread.
+/// Thread safety: threads may share the stream that one call of start() returned. next() then
+/// returns each batch to one of the threads, and nullopt to each of them at the end. state_dict(),
+/// epoch() and stats() may be called concurrently. Only one thread at a time may call other members
+/// or use an Iterator. A Batch may be used from any thread.
 class TENFOLD_API BatchLoader {
  public:
-  /// Throws Error(invalid_argument) naming the option, Error(key_not_found) for a column.
+  /// Throws Error(invalid_argument) naming an invalid option, and Error(key_not_found) for a column
+  /// that the data set does not have.
   BatchLoader(Dataset dataset, BatchLoaderOptions options);
-  /// Does not wait for threads: the destructor of a stream waits for those that make its batches.
+  /// Does not wait for threads. The destructor of a BatchStream waits for the threads that make its
+  /// batches.
   ~BatchLoader();
   /// Moves the loader.
   BatchLoader(BatchLoader&&) noexcept;
   /// Moves the loader.
   BatchLoader& operator=(BatchLoader&&) noexcept;
 
-  /// The options of the constructor; load_state_dict() replaces the seed.
+  /// The options given to the constructor, except that load_state_dict() replaces the seed.
   const BatchLoaderOptions& options() const noexcept TENFOLD_LIFETIMEBOUND;
   /// The number of batches in a whole epoch.
   std::int64_t size() const noexcept;
@@ -91,14 +95,15 @@ class TENFOLD_API BatchLoader {
   /// counts the rows returned on all ranks. After the last batch of an epoch, it is 0, and `epoch`
   /// is the next one.
   std::string state_dict() const;
-  /// Makes the next start() resume at a state from state_dict(), with its seed; batch_size and
-  /// world_size may differ. Throws Error(invalid_argument) for an invalid state, or a position
-  /// beyond the rows.
+  /// Makes the next start() resume at a state that state_dict() returned, with the seed of that
+  /// state. The loader that returned the state may have had another batch_size or world_size.
+  /// Throws Error(invalid_argument) for an invalid state, or a position beyond the rows.
   void load_state_dict(std::string_view json);
   /// Throws as load_state_dict() does, and changes nothing.
   void check_state_dict(std::string_view json) const;
 
-  /// Returns counters and times of the epoch in progress, or else of the last one.
+  /// Returns counters and times of the epoch in progress; if there is none, those of the last
+  /// epoch.
   LoaderStats stats() const;
 
   /// Supplies a block of memory, such as pinned memory, for tensors of one batch. The loader writes

@@ -13,8 +13,8 @@ struct BenchSpeed {
   double warm = std::numeric_limits<double>::quiet_NaN();  ///< from the page cache
 };
 
-/// The speed of one kind of access, and of pread of as many bytes (fewer if the files are smaller)
-/// from the same files.
+/// The speed of one kind of access, and the speed of pread on the same files. pread reads as many
+/// bytes, or fewer if the files are smaller.
 struct BenchPart {
   std::uint64_t num_bytes = 0;  ///< bytes read
   BenchSpeed speed;             ///< speed of this library
@@ -37,10 +37,10 @@ struct BenchOptions {
   Monitor* monitor = nullptr;                        ///< observes the call
 };
 
-/// Measures how fast the data at `path`, in any format, is read on this machine, relative to the
-/// limits of disk and memory. Before a cold measurement, the files' pages are dropped from the page
+/// Measures how fast the data at `path`, in any format, is read on this machine, and how fast pread
+/// reads the same files. Before a cold measurement, the files' pages are dropped from the page
 /// cache. If the system keeps the pages, because they are mapped or the file system is in memory,
-/// cold figures are NaN. Nothing is written. Throws what open() and Leaf::read throw.
+/// the cold speeds are NaN. Nothing is written. Throws what open() and Leaf::read throw.
 TENFOLD_API BenchReport bench(const Path& path, const BenchOptions& options = {});
 
 }  // namespace tenfold

@@ -31,8 +31,8 @@ struct CheckpointEntry {
   std::string checksum;         ///< 16 hexadecimal digits: hash of the entry's checksums or bytes
 };
 
-/// A run in the lineage of a step: the saves that follow one start, restore() or return to an
-/// earlier step.
+/// A run in the lineage of a step: the consecutive saves that follow a start, a restore() or a
+/// return to an earlier step.
 struct CheckpointRun {
   std::string run_id;          ///< identifies the run
   std::int64_t last_step = 0;  ///< the last step of the run that belongs to the lineage
@@ -52,7 +52,8 @@ struct CheckpointInfo {
   std::int64_t world_size = 1;            ///< number of processes that saved the step together
   std::vector<CheckpointEntry> entries;   ///< the entries of the saved state
   /// The time of the save, in nanoseconds since 1970 by the clock of the file system. Set only if
-  /// metrics were set later; otherwise the modification time of `checkpoint.json` is that time.
+  /// set_metrics() has replaced `checkpoint.json` since the save; otherwise the modification time
+  /// of `checkpoint.json` is the time of the save.
   std::optional<std::int64_t> saved_ns{};
 };
 
@@ -81,12 +82,12 @@ struct CheckpointManagerOptions {
   std::int64_t best_to_keep = 1;              ///< number of best steps to keep
   std::optional<std::int64_t> every_steps{};  ///< for should_save()
   std::optional<double> every_seconds{};      ///< for should_save()
-  /// Name or glob of entries -> "safetensors", "memmap", "tdz", "pt" or "npz". Exact names take
-  /// precedence over globs, which are tried in this order. An entry that none matches is stored as
-  /// safetensors, a JSON value always as JSON.
+  /// Maps the name or a glob of entries to "safetensors", "memmap", "tdz", "pt" or "npz". Exact
+  /// names take precedence over globs, which are tried in the order of this list. Entries that
+  /// match no name and no glob are stored as safetensors. JSON values are always stored as JSON.
   std::vector<std::pair<std::string, std::string>> formats{{"*", "safetensors"}};
-  /// Creates hard links to equal files of the highest step of the line: per leaf for memmap
-  /// entries, per file for others; none for JSON.
+  /// Creates hard links to equal files of the line's highest step instead of writing them again:
+  /// per leaf for memmap entries, per file for other formats. JSON files are always written.
   bool share_unchanged = false;
   bool durable = true;  ///< fsynced when save() returns
   int num_threads = 0;  ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
@@ -127,8 +128,8 @@ struct RestoredCheckpoint {
   /// A dict of all entries, opened lazily. In a step that several processes saved, entries of ranks
   /// other than 0 are omitted.
   TensorDict state;
-  /// Newer steps that are damaged: those of the line, and those of which `checkpoint.json` is
-  /// missing or damaged, so that their line is unknown.
+  /// Newer steps that are damaged: steps of the line, and steps whose line is unknown because their
+  /// `checkpoint.json` is missing or damaged.
   std::vector<SkippedCheckpoint> skipped;
 };
 
@@ -181,12 +182,14 @@ class TENFOLD_API CheckpointHold {
 /// later steps stay in the directory but no longer belong to the current line. The current line is
 /// the line of the newest save.
 ///
-/// One manager at a time may save, prune and remove; readers need no lock. Steps that the Python
-/// package saved from several processes are read, verified and pruned. restore() returns the
-/// entries that belong to all ranks, and among those of single ranks only the ones of rank 0.
+/// Only one manager at a time may save, prune and remove; readers need no lock. Steps that the
+/// Python package saved from several processes are read, verified and pruned. restore() returns the
+/// entries that belong to all ranks. Of the entries that belong to single ranks, it returns only
+/// those of rank 0.
 ///
 /// If a step's folder exists but its `checkpoint.json` cannot be read, functions that need the step
-/// throw the reason, such as Error(corrupt), instead of Error(key_not_found); verify() reports it.
+/// throw the reason, such as Error(corrupt), instead of Error(key_not_found). verify() reports the
+/// damage instead.
 ///
 /// Thread safety: all members may be called from any thread.
 class TENFOLD_API CheckpointManager {
@@ -199,28 +202,30 @@ class TENFOLD_API CheckpointManager {
   const Path& directory() const noexcept TENFOLD_LIFETIMEBOUND;
 
   /// True if a multiple of `every_steps` was reached or skipped since the last save or restore, if
-  /// `every_seconds` have passed since then, or if neither is set. Initially counts from step 0 and
-  /// the construction of the manager.
+  /// `every_seconds` have passed since then, or if neither option is set. Before the first save or
+  /// restore, counts from step 0 and from the construction of the manager.
   bool should_save(std::int64_t step) const;
-  /// Makes should_save() count from this step. save() calls it first; call it before a save on
-  /// another thread.
+  /// Makes should_save() count from this step. save() calls begin_save() first. If another thread
+  /// will call save(), call begin_save() before, so that should_save() counts from the step at
+  /// once.
   void begin_save(std::int64_t step);
 
-  /// Saves each entry of `state` as an entry of the step, then prunes. An existing step is
-  /// replaced: by one exchange of names, or, where the file system has none, by two renames. If a
-  /// crash between these leaves no step, the next listing of steps restores the old one. Returns
-  /// the step's folder. Throws before writing any entry: Error(invalid_argument) for a negative
-  /// step, or for the name of an entry or metric that is not UTF-8; Error(unsupported) naming the
-  /// key of an entry that its format cannot hold, or Error(invalid_argument) naming a key that
-  /// cannot be stored, such as one that is too long for the name of a file; Error(unsupported) for
-  /// `extra` or `versions` that JSON cannot represent, such as NaN; Error(io) with ENOSPC, with
-  /// EBUSY if another process or manager writes to the directory, or with ESTALE if the directory
-  /// was moved. If the directory was missing, an empty one may remain.
+  /// Saves each entry of `state` as an entry of the step, then prunes. An existing step is replaced
+  /// by one exchange of names, or, where the file system cannot exchange names, by two renames. If
+  /// a crash between the two renames leaves no step, the next listing of steps restores the old
+  /// one. Returns the step's folder. Before writing any entry, throws Error(invalid_argument) for a
+  /// negative step, for the name of an entry or metric that is not UTF-8, or, naming the key, for a
+  /// key that cannot be stored, such as one that is too long for the name of a file. Throws
+  /// Error(unsupported) naming the key of an entry that its format cannot hold, or for `extra` or
+  /// `versions` that JSON cannot represent, such as NaN. Throws Error(io) with ENOSPC, with EBUSY
+  /// if another process or manager writes to the directory, or with ESTALE if the directory was
+  /// moved. If the directory was missing, an empty one may remain.
   Path save(std::int64_t step, const TensorDict& state, const CheckpointSaveOptions& options = {});
 
   /// Adds or replaces metrics of a step. Any process may call it. Throws Error(invalid_argument)
-  /// for a name that is not UTF-8, Error(key_not_found), Error(corrupt) if the step's document is
-  /// damaged, and Error(io) (EBUSY) if others that set metrics of the step hold its lock for 10 s.
+  /// for a name that is not UTF-8, Error(key_not_found), Error(corrupt) if the step's
+  /// `checkpoint.json` is damaged, and Error(io) (EBUSY) if other calls of set_metrics() hold the
+  /// step's lock for 10 s.
   void set_metrics(std::int64_t step, const std::map<std::string, double>& metrics);
 
   /// Finds and checks a step, and continues its line. Without `step`, takes the newest undamaged
@@ -231,11 +236,12 @@ class TENFOLD_API CheckpointManager {
   /// Error(invalid_argument) for `discard_later` with `path`. Throws Error(io), and skips nothing,
   /// if a system call fails for lack of descriptors or memory.
   RestoredCheckpoint restore(const CheckpointRestoreOptions& options = {});
-  /// As restore(), but does not continue the line; continue_from() does.
+  /// Finds and checks a step as restore() does, but does not continue its line; call
+  /// continue_from() for that.
   RestoredCheckpoint find(const CheckpointRestoreOptions& options = {}) const;
-  /// Continues the line of a step that find() returned for the same options; after a `path`, the
-  /// next save begins a new line. With `discard_later`, removes the later steps, warns of those
-  /// that are held, and throws as prune() does.
+  /// Continues the line of a step that find() returned for the same options. If the options have a
+  /// `path`, the next save begins a new line. With `discard_later`, removes the later steps, warns
+  /// of held steps, which it keeps, and throws as prune() does.
   void continue_from(const RestoredCheckpoint& restored, const CheckpointRestoreOptions& options);
 
   /// The highest step of the current line, or nullopt.
@@ -255,9 +261,9 @@ class TENFOLD_API CheckpointManager {
   std::string metadata_json(std::int64_t step) const;
   /// The step's folder. Throws Error(key_not_found).
   Path path(std::int64_t step) const;
-  /// Checks files, sizes, and every checksum of a step. Damage is reported, also of its
-  /// `checkpoint.json`. Throws Error(key_not_found), and Error(unsupported) if that is of a newer
-  /// version.
+  /// Checks the files, their sizes, and every checksum of a step. Reports damage, also of the
+  /// step's `checkpoint.json`. Throws Error(key_not_found), and Error(unsupported) if the
+  /// `checkpoint.json` is of a newer version.
   VerifyReport verify(std::int64_t step, const VerifyOptions& options = {}) const;
 
   /// Removes the steps that no rule keeps. Returns their numbers. Throws Error(io) (EBUSY) if
@@ -270,14 +276,15 @@ class TENFOLD_API CheckpointManager {
   /// (EBUSY) if the step has 1,024 holds already.
   CheckpointHold hold(std::int64_t step);
 
-  /// Converts (a part of) a step. If the keys select parts of one entry only and it is a node,
-  /// `target` holds that node: {"model"} gives a file of weights with their own names. Throws
-  /// Error(key_not_found), and as convert().
+  /// Converts a step, or a part of it. If the keys select parts of only one entry and this entry is
+  /// a node, that node becomes the root of `target`: {"model"} gives a file in which the names of
+  /// weights do not begin with "model.". Throws Error(key_not_found), and as convert().
   ConvertReport export_step(std::int64_t step, const Path& target,
                             const ConvertOptions& options = {}) const;
-  /// Saves a file or folder of any format as a step. Its top-level keys become entries; a tree with
-  /// tensors at the top becomes the entry "model". The folder of a step keeps its entries, after
-  /// all its checksums were compared. Throws what open(), restore() and save() throw.
+  /// Saves a file or folder of any format as a step. The top-level keys of its tree become entries;
+  /// a tree with tensors at the top becomes the entry "model". If the source is the folder of a
+  /// step, the new step has the same entries, and all checksums of the source are compared first.
+  /// Throws what open(), restore() and save() throw.
   Path import_step(const Path& source, std::int64_t step,
                    const CheckpointSaveOptions& options = {});
   /// Estimates the disk space for a save of `state`. Throws as save() does for an entry or a key

@@ -17,10 +17,11 @@ struct ConsolidateOptions {
 };
 
 /// Writes what tensordict's `consolidate(filename)` writes, byte for byte, with two exceptions, and
-/// replaces `path` atomically. A gap of 8 bytes precedes a complex128 that tensordict would place
-/// where it cannot view it. A lazy stack of tensorclass nodes is stored as a stack that tensordict
-/// can read, unlike the one that it writes. Throws Error(unsupported), naming the key, for entries
-/// that tensordict could not read back, before anything is written.
+/// replaces `path` atomically. First, a gap of 8 bytes precedes a complex128 tensor that tensordict
+/// would place at an offset at which it cannot view the tensor. Second, a lazy stack of tensorclass
+/// nodes is stored as a stack that tensordict can read; tensordict cannot read the stack that it
+/// writes itself. Before anything is written, throws Error(unsupported), naming the key, for
+/// entries that tensordict could not read back.
 TENFOLD_API void consolidate(const TensorDict& tree, const Path& path,
                              const ConsolidateOptions& options = {});
 

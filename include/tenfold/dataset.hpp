@@ -29,7 +29,8 @@ struct BatchOptions {
   std::map<std::string, PadValue, std::less<>> pad{};
   std::optional<PadValue> pad_all{};  ///< pads every ragged column of numbers with this value
   /// Greatest number of threads that copy rows. 0: TENFOLD_NUM_THREADS, or min(8, cores). The
-  /// default is 1, the calling thread, because most batches take less time than waking another.
+  /// default is 1, the calling thread, because copying most batches takes less time than waking
+  /// another thread.
   int num_threads = 1;
 };
 
@@ -88,8 +89,9 @@ class TENFOLD_API Dataset {
   /// "x.valid" the validity of a nullable column x, as bools. Throws Error(key_not_found).
   Dataset select(const std::vector<std::string>& names) const;
   /// The columns under other names, in the same order. Each pair is a name and the new path. The
-  /// name of a record renames all of its columns. Throws Error(key_not_found), also for an empty
-  /// path, and Error(invalid_argument) if two columns would have one name.
+  /// name of a record renames all of its columns. Throws Error(key_not_found) for a name without a
+  /// column and for an empty new path, and Error(invalid_argument) if two columns would have the
+  /// same name.
   Dataset rename(const std::vector<std::pair<std::string, KeyPath>>& names) const;
   /// The rows at `positions`, int64 [n]. Copies the positions, in four bytes each if possible.
   /// Throws Error(invalid_argument) for another dtype or shape, or a position outside [0, size()).
@@ -120,11 +122,11 @@ class TENFOLD_API Dataset {
   // Mode::write_through and not closed; other handles throw Error(unsupported).
 
   /// Appends rows; in a circular buffer, overwrites the oldest ones. Readers that open or refresh
-  /// the data set afterwards see all of them or none. The rows survive a crash of this process,
-  /// and, once flush() has returned, a power failure. Returns the new size(). Throws
-  /// Error(invalid_argument) naming a column that does not fit, Error(io) if another process adds
-  /// rows (EBUSY) or the disk is full. If it throws, nothing is appended; if writing to a circular
-  /// buffer failed, the rows in the slots to overwrite are lost.
+  /// the data set at any time see all of the new rows or none. The rows survive a crash of this
+  /// process, and, once flush() has returned, a power failure. Returns the new size(). Throws
+  /// Error(invalid_argument) naming a column that does not fit, and Error(io) if another process
+  /// adds rows (EBUSY) or the disk is full. If it throws, nothing is appended, but if a write to a
+  /// circular buffer failed, the oldest rows, which were to be overwritten, are lost.
   std::int64_t append(const Batch& rows);
   /// Appends the rows of a tree, whose columns must be those of this data set. Throws what
   /// Dataset(TensorDict) and append(Batch) throw.
@@ -136,11 +138,12 @@ class TENFOLD_API Dataset {
   void update(std::span<const std::int64_t> positions, const Batch& rows);
   /// Makes all rows durable and updates meta.json, so that tensordict sees them.
   void flush();
-  /// Calls flush(), and allows another process to append. This handle can still read; append()
-  /// throws. Throws Error(io) (ESTALE) if the folder was moved, but allows appending to it.
+  /// Calls flush(), and allows another process to append. This handle can still read; its append()
+  /// throws. Throws Error(io) (ESTALE) if the folder was moved; even then, another process may
+  /// append.
   void close();
-  /// Includes the rows that other handles have added since this handle was opened. A view, or a
-  /// data set of a tree, throws Error(unsupported).
+  /// Includes the rows that other handles have added since this handle was opened. Throws
+  /// Error(unsupported) for a view, or a data set made from a tree.
   void refresh();
   /// Capacity of a circular buffer in rows; 0 for other data sets and for views.
   std::int64_t capacity() const;

@@ -30,15 +30,16 @@ struct Change {
 
   std::string key;                       ///< dotted name; empty for the root
   ChangeKind kind = ChangeKind::values;  ///< what differs
-  /// The entry of the first tree: "float32 [3, 4]", "dict", "no node", at most 200 bytes of JSON.
-  /// For JSON that is equal in these bytes, the place and value of the first difference.
+  /// The entry of the first tree: "float32 [3, 4]", "dict", "no node", or at most 200 bytes of a
+  /// JSON value. If both JSON values begin with the same 200 bytes: the path of the first
+  /// difference, and the value there.
   std::string a;
   std::string b;  ///< the entry of the second tree
 
-  // Figures, computed for tensors of the same shape only. They exclude pairs in which both values
-  // are NaN or the same infinity. A NaN or infinity against another value counts as an infinite
-  // difference; then there is no cosine. A float4_e2m1fn_x2 has two values per element, and is not
-  // compared with another dtype.
+  // Measures of the difference, computed only for tensors of the same shape. They exclude pairs in
+  // which both values are NaN or the same infinity. If only one value of a pair is NaN or infinite,
+  // or the infinities differ, the difference counts as infinite; then there is no cosine. A
+  // float4_e2m1fn_x2 has two values per element, and is not compared with another dtype.
   double max_abs = kNone;  ///< greatest |a - b|
   double rel_l2 = kNone;   ///< |a - b| / |a|, Euclidean norms of all values
   double cosine = kNone;   ///< of the angle between all values of a and all of b; kNone if one is 0

@@ -132,8 +132,9 @@ using Float8_e8m0fnu = SmallFloat<DType::float8_e8m0fnu>;    ///< float8_e8m0fnu
 template <class T>
 struct ElementType {};
 
-/// Integers of every name (`long`, `long long`, `size_t`, ...) of at most 8 bytes, by size and
-/// sign. `signed char` and `unsigned char` are integers, other character types are not.
+/// Integer types of at most 8 bytes: the size and the sign determine the dtype, whatever the name
+/// of the type (`long`, `long long`, `size_t`, ...). `signed char` and `unsigned char` are
+/// integers, other character types are not.
 template <std::integral T>
   requires(sizeof(T) <= 8 && !std::same_as<T, bool> && !std::same_as<T, char> &&
            !std::same_as<T, wchar_t> && !std::same_as<T, char8_t> && !std::same_as<T, char16_t> &&

@@ -43,7 +43,7 @@ class TENFOLD_API Error : public std::runtime_error {
   /// expected(), found() or remedy().
   static Error io(int system_errno, std::string path, std::string problem = {});
 
-  /// Shares the fields, and throws nothing. There is no move constructor, because a moved-from
+  /// The copy shares the fields of the original. There is no move constructor, because a moved-from
   /// Error would have no fields.
   Error(const Error&) = default;
   /// As the copy constructor.

@@ -67,10 +67,11 @@ struct IngestOptions {
   /// unpacked.
   SourceFormat format = SourceFormat::by_name;
   /// CSV and TSV: the character between fields, as returned by separator_from(). '\0': the
-  /// character that a first line such as `sep=;` names, otherwise a comma, in TSV files a tab. If
-  /// the file names none, a header that has more of another separator (comma, semicolon, tab or |)
-  /// outside of quotes is Error(invalid_argument). A value other than '\0' without any CSV or TSV
-  /// file is Error(invalid_argument).
+  /// character that a first line such as `sep=;` names; without such a line, a comma, or a tab in
+  /// TSV files. If neither this option nor the file names a separator, throws
+  /// Error(invalid_argument) for a header in which another separator (comma, semicolon, tab or |)
+  /// is more frequent outside of quotes. A value other than '\0' without any CSV or TSV file is
+  /// Error(invalid_argument).
   char separator = '\0';
   /// CSV and TSV: unquoted fields equal to one of these are missing values, like empty ones.
   /// If there is no CSV or TSV file, any element of this list is Error(invalid_argument).

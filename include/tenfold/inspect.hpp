@@ -10,13 +10,13 @@
 namespace tenfold {
 
 /// Selects the entries of `keys` without those of `exclude`, still lazily: tensors are not mapped,
-/// and usually only nodes are entered in which a key may name an entry. A key is the path of
-/// an entry or a node (everything below it), or one string: a dotted name, or a glob over dotted
-/// names. A list, tuple or lazy stack that loses an item before its end becomes a dict with int
-/// keys, so that the other items keep their names. A part of an opaque node or of a sparse tensor
-/// becomes a dict. If `keys` is not given, everything is selected. Throws Error(key_not_found),
-/// with near matches, for a key that names nothing in the tree, and for any selection, even an
-/// empty one, if the tree is a bare root.
+/// and usually only the nodes in which a key may name an entry are read. A key is the path of an
+/// entry or of a node (which selects everything below the node), or one string: a dotted name, or a
+/// glob over dotted names. A list, tuple or lazy stack that loses an item before its end becomes a
+/// dict with int keys, so that the other items keep their names. A part of an opaque node or of a
+/// sparse tensor becomes a dict. If `keys` is not given, everything is selected. Throws
+/// Error(key_not_found), with similar names, for a key that names nothing in the tree. If the tree
+/// is a bare root, throws it for any selection, even an empty one.
 ///
 ///     tenfold::TensorDict weights = tenfold::select(td, {"model.*"}, {"*.bias"});
 TENFOLD_API TensorDict select(const TensorDict& tree, const Keys& keys, const Keys& exclude = {});

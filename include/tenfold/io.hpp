@@ -115,11 +115,11 @@ struct SaveOptions {
 /// name.
 TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
 
-/// Opens a path and maps every leaf, which checks the size of its file. Bytes are paged in on use,
-/// or prefetched by other threads. Throws what open() and select() throw, and Error(corrupt) for a
-/// file that is too short or invalid indices of a sparse tensor; with LoadOptions::verify, for any
-/// damage of the loaded entries. Throws Error(invalid_argument) for Mode::write_through without
-/// aliases.
+/// Opens a path and maps every leaf; mapping checks the size of the leaf's file. Bytes are paged in
+/// on use, or prefetched by other threads. Throws what open() and select() throw. Throws
+/// Error(corrupt) for a file that is too short, for invalid indices of a sparse tensor, and, with
+/// LoadOptions::verify, for any damage of the loaded entries. Throws Error(invalid_argument) for
+/// Mode::write_through if LoadOptions::aliases is false.
 TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
 
 /// Like load(), but returns the value if the tree is a bare root: the tensor of "x.npy", or the
@@ -190,8 +190,10 @@ struct ConvertOptions {
   std::string format{};  ///< format of the target; empty: by suffix
   Keys keys{};           ///< entries to convert; default: all
   Keys exclude{};        ///< entries of `keys` to omit
-  /// A key that is renamed as a whole stays one key, dots included. If several keys of a path
-  /// change, dots create nodes. Two entries of one new name are Error(invalid_argument).
+  /// Returns the new dotted name of an entry. If only one key of the path changes, its new name is
+  /// one key, even if it contains dots. Otherwise, each dot of the changed part separates two keys.
+  /// If the root has no child nodes, the whole new name is one key. Two entries with the same new
+  /// name are Error(invalid_argument).
   RenameFunction rename{};
   /// Dotted names of the source that `rename` is to change: Error(key_not_found) if one is missing.
   std::vector<std::string> renamed{};
@@ -256,13 +258,13 @@ struct LoadIntoOptions {
   Monitor* monitor = nullptr;  ///< observes the call
 };
 
-/// Copies tensors of `source` into the tensors of `target` (in memory, or mapped "r+"), matched by
-/// dotted name. Bytes on disk are read directly to their destination; casts and strided tensors
-/// need buffers of at most 2 MiB per thread. JSON values are not changed. With `keys`, a tensor of
-/// the target counts as missing only if the keys name it. If tensors of the target share storage
-/// (tied parameters), they get the values of the last of them, as in Python. Throws
+/// Copies tensors of `source` into the tensors of `target` (in memory, or mapped "r+") with the
+/// same dotted names. Bytes on disk are read directly to their destination; casts and strided
+/// tensors need buffers of at most 2 MiB per thread. JSON values are not changed. With `keys`, a
+/// tensor of the target counts as missing only if the keys name it. If tensors of the target share
+/// storage (tied parameters), all get the values of the last of these tensors, as in Python. Throws
 /// Error(invalid_argument) for differences if `strict` is set, for a read-only or expanded tensor
-/// of the target, and for two tensors of one name.
+/// of the target, and for two tensors with the same name.
 TENFOLD_API LoadReport load_into(const TensorDict& target, const TensorDict& source,
                                  const LoadIntoOptions& options = {});
 /// load_into() of open(source).

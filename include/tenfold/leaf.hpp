@@ -44,29 +44,29 @@ class TENFOLD_API Leaf {
   }
   /// For temporaries.
   Shape shape() && { return tensor_.has_value() && !nested_ ? tensor_->shape() : shape_; }
-  /// Bytes of a contiguous copy. For a nested leaf on disk this reads its sizes.
+  /// The size in bytes of a contiguous copy. For a nested leaf on disk, this call reads sizes().
   std::uint64_t nbytes() const;
 
-  /// The tensor. The first call maps a leaf on disk (or reads it, if small or compressed) and
-  /// checks the size of its file. Throws Error(corrupt) if the file is too short, Error(io) if it
-  /// cannot be read or was replaced since it was opened. For a nested leaf: all values in one
-  /// dimension.
+  /// The tensor. The first call maps a leaf on disk (or reads it, if it is small or compressed) and
+  /// checks the size of the leaf's file. Throws Error(corrupt) if the file is too short, Error(io)
+  /// if the file cannot be read or was replaced since it was opened. For a nested leaf, returns the
+  /// values of all components in one dimension.
   Tensor tensor() const;
 
   /// True if the leaf holds its tensor: it was made from one, or load() has mapped it. False for a
   /// leaf on disk that is known by its metadata only, and for the leaves of load() in
   /// Mode::write_through.
   bool in_memory() const noexcept { return tensor_.has_value(); }
-  /// The tensor if in_memory(), without a copy of the handle; otherwise null.
+  /// The leaf's own tensor if in_memory(), without copying the Tensor handle; otherwise null.
   const Tensor* tensor_in_memory() const noexcept TENFOLD_LIFETIMEBOUND {
     return tensor_.has_value() ? &*tensor_ : nullptr;
   }
 
   /// Copies destination.size() bytes of the contiguous tensor, from `offset_bytes` on, into the
-  /// caller's buffer. Bytes on disk are read by `pread`: that takes bounded memory, and throws
-  /// Error(corrupt) if the file was truncated. A compressed entry of an archive, and a member of an
-  /// .npz in Fortran order, is decoded as a whole. Throws Error(invalid_argument) if the range
-  /// exceeds the tensor.
+  /// caller's buffer. Bytes on disk are read by `pread`, in bounded memory. Throws Error(corrupt)
+  /// if the file was truncated. A compressed entry of an archive, and a member of an .npz in
+  /// Fortran order, is decoded as a whole. Throws Error(invalid_argument) if the range exceeds the
+  /// tensor.
   void read(std::uint64_t offset_bytes, std::span<std::byte> destination) const;
 
   /// A strided nested tensor (torch.nested, default layout): n components of k dimensions.
@@ -86,8 +86,8 @@ class TENFOLD_API Leaf {
   /// Sets is_unbatched().
   void mark_unbatched(bool unbatched = true) noexcept { unbatched_ = unbatched; }
 
-  /// The autograd state of the torch tensor from which the leaf was made or that torch.save stored.
-  /// No other format stores it.
+  /// The autograd state of the torch tensor from which the leaf was made, or the state that
+  /// torch.save stored. No format other than that of torch.save stores the state.
   Grad grad() const noexcept { return grad_; }
   /// Sets grad().
   void mark_grad(Grad grad) noexcept { grad_ = grad; }

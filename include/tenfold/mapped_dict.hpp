@@ -111,10 +111,10 @@ struct DictValues {
 /// Thread safety: all const members may be called from any thread, also while one thread writes.
 class TENFOLD_API MappedDict {
  public:
-  /// Throws what Dataset() throws, Error(invalid_argument) if it is not a dictionary,
-  /// Error(corrupt) if its index is damaged. If the index may lack rows (the system crashed while
-  /// it was open for writing, or rows were added as to a data set), warns and rebuilds it in
-  /// memory.
+  /// Throws what Dataset() throws, Error(invalid_argument) if `path` is not a dictionary,
+  /// Error(corrupt) if the index is damaged. If the index may lack rows (because the system crashed
+  /// while the dictionary was open for writing, or because Dataset::append() added rows), warns and
+  /// rebuilds the index in memory.
   explicit MappedDict(const Path& path, Mode mode = Mode::read);
   /// The dictionary whose root is `tree`, opened or in memory. Throws and warns as the other
   /// constructor.
@@ -133,16 +133,17 @@ class TENFOLD_API MappedDict {
   bool contains(std::string_view key) const;
   /// True if the dictionary has the key.
   bool contains(std::int64_t key) const;
-  /// The value: a batch of one row. Throws Error(key_not_found).
+  /// The value of the key, as a batch of one row. Throws Error(key_not_found).
   Batch at(std::string_view key) const;
-  /// The value: a batch of one row. Throws Error(key_not_found).
+  /// The value of the key, as a batch of one row. Throws Error(key_not_found).
   Batch at(std::int64_t key) const;
   /// Gathers the values of all keys. May use a helper thread for batches in quick succession, and
   /// several threads for tens of thousands of keys.
   DictValues get_many(const DictKeys& keys) const;
-  /// The row indices of the keys in dataset(), -1 for missing keys. Valid until compact().
+  /// For each key, the index of its row in dataset(), or -1 if the key is missing. Valid until
+  /// compact().
   std::vector<std::int64_t> rows(const DictKeys& keys) const;
-  /// The values of row indices from rows(); -1 gives zeros or empty values. Throws
+  /// The values at row indices that rows() returned; -1 gives zeros or empty values. Throws
   /// Error(invalid_argument) for an index that is not a row.
   Batch at_rows(std::span<const std::int64_t> rows) const;
   /// at_rows({0, 2}).
@@ -150,7 +151,7 @@ class TENFOLD_API MappedDict {
     return at_rows(std::span<const std::int64_t>(rows.begin(), rows.size()));
   }
 
-  /// All rows, with the column "key", superseded ones included.
+  /// All rows, including superseded ones, with the keys in the column "key".
   Dataset dataset() const;
   /// The row index of each key's value, in insertion order: an assigned key keeps its position.
   /// Valid until compact().
@@ -159,8 +160,8 @@ class TENFOLD_API MappedDict {
   bool is_dense() const;
 
   // assign(), extend(), compact() and flush() throw Error(unsupported) unless the mode is
-  // Mode::write_through, and after close(). One process writes at a time: Error(io) (EBUSY) names
-  // the other process.
+  // Mode::write_through, and after close(). Only one process at a time can write: if another
+  // process does, they throw Error(io) (EBUSY) naming that process.
 
   /// Assigns new values to existing keys: `values` has a row for each key and the columns of
   /// schema(). The old rows remain, superseded, until compact(). Throws Error(key_not_found) naming
@@ -170,8 +171,8 @@ class TENFOLD_API MappedDict {
   void assign(const DictKeys& keys, const Batch& values);
   /// Adds keys atomically. Throws Error(invalid_argument) naming duplicate or existing keys, and
   /// for keys of another type, strings that are not UTF-8, and values that do not fit. If it
-  /// throws, nothing is added. With DuplicateKeys::last, it assigns duplicate and existing keys
-  /// instead, as assign().
+  /// throws, nothing is added. With DuplicateKeys::last, duplicate and existing keys are no error:
+  /// as assign() does, extend() gives them their last value in `values`.
   void extend(const DictKeys& keys, const Batch& values,
               DuplicateKeys duplicates = DuplicateKeys::error);
   /// Rewrites the dictionary without superseded rows, and replaces it atomically. Throws Error(io)
@@ -182,7 +183,7 @@ class TENFOLD_API MappedDict {
   /// Makes all changes durable.
   void flush();
   /// Calls flush(), and allows another process to write. This handle can still read. Throws
-  /// Error(io) (ESTALE) if the folder was moved, but allows writing to it.
+  /// Error(io) (ESTALE) if the folder was moved; even then, another process may write.
   void close();
   /// Makes dataset() and at_rows() include the rows that other handles have added. Lookups by key,
   /// size() and is_dense() include them without refresh().
@@ -217,8 +218,8 @@ struct MappedDictOptions {
 class TENFOLD_API MappedDictBuilder {
  public:
   /// `schema` describes the values: one column "value" unless the form is `columns`. Throws
-  /// Error(io) as the options say, and Error(invalid_argument) for a column called "key" or a
-  /// schema that does not fit the form.
+  /// Error(io) as described at MappedDictOptions, and Error(invalid_argument) for a column called
+  /// "key" or a schema that does not fit the form.
   MappedDictBuilder(const Path& path, DictKeyType keys, const Schema& schema,
                     const MappedDictOptions& options = {},
                     DictValueForm form = DictValueForm::columns);

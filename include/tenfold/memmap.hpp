@@ -8,8 +8,9 @@
 
 namespace tenfold {
 
-// Folders that change: tensordict's `memmap` functions. For data that does not change, use save(),
-// which adds notes and checksums, and open(), which locks a folder while it is mapped "r+".
+// tensordict's `memmap` functions, for folders whose contents change. For data that does not
+// change, use save(), which adds notes and checksums, and open(), which locks a folder while it is
+// mapped "r+".
 
 /// Options of memmap().
 struct MemmapOptions {
@@ -23,18 +24,19 @@ struct MemmapOptions {
   bool existing_ok = true;     ///< false: Error(io, EEXIST) if a tensor's file exists
   bool robust_names = true;    ///< false: keys are file names without encoding
   Monitor* monitor = nullptr;  ///< observes the call
-  /// Paths within the folder: files from which tensors of the tree are mapped, and which are kept.
-  /// If there are any, only other tensors and metadata are written, each by replacing one file
-  /// (tensors in place with `in_place`).
+  /// Paths, relative to the folder, of files from which tensors of the tree are mapped. These files
+  /// are kept. If there are any, only the other tensors and the metadata are written. Each of their
+  /// files is replaced, or, with `in_place`, tensors are written to the existing file.
   std::vector<std::string> already_mapped{};
 };
 
-/// Writes the files of tensordict's `memmap` and opens them as open_memmap() does: no checksums,
-/// not durable unless `durable` is set, and notes only for what its files cannot express. An
-/// existing folder is replaced atomically, unless `in_place` or `already_mapped` is set. Shared
-/// storage is not kept. Before anything is written, throws Error(unsupported) if a folder cannot
-/// hold the tree, or with `in_place` if it is a data set that grows, and Error(invalid_argument) if
-/// the old folder is to be replaced and has entries that no metadata names.
+/// Writes the files of tensordict's `memmap` and opens them as open_memmap() does. Writes no
+/// checksums, and notes only for what tensordict's files cannot express. The files are durable only
+/// if `durable` is set. An existing folder is replaced atomically, unless `in_place` or
+/// `already_mapped` is set. Shared storage is not kept. Before anything is written, throws
+/// Error(unsupported) if a folder cannot hold the tree, or, with `in_place`, if the existing folder
+/// is a data set that grows. Throws Error(invalid_argument) if the existing folder is to be
+/// replaced and has entries that no metadata names.
 ///
 ///     tenfold::TensorDict buffer = tenfold::memmap(tree, "buffer");
 ///     buffer.at("x").mutable_data<float>()[0] = 1;       // written to the file
@@ -65,35 +67,37 @@ struct NewLeaf {
 };
 
 /// Adds a tensor of zeros to the node in `folder`. Returns the path of the tensor's file, which is
-/// not created if the tensor has no elements. Throws Error(invalid_argument) if `folder` is not
-/// that of a TensorDict, or if the key exists or needs the notes; Error(io): EEXIST if the file
-/// exists and NewLeaf::existing_ok is not set, EBUSY if others change the folder for 10 seconds.
+/// not created if the tensor has no elements. Throws Error(invalid_argument) if `folder` is not the
+/// folder of a TensorDict, or if the key exists, is reserved, or has a file name that is reserved,
+/// in use or too long. Throws Error(io): EEXIST if the file exists and NewLeaf::existing_ok is not
+/// set, EBUSY if other callers change the folder for 10 seconds.
 TENFOLD_API Path add_memmap_leaf(const Path& folder, const NewLeaf& leaf);
 
 /// Adds an empty node to the node in `folder` and returns its folder, which may already exist.
-/// Throws Error(invalid_argument) if `folder` is not that of a TensorDict, or if the key exists or
-/// needs the notes; Error(io): EEXIST if a file has the name of the folder, EBUSY as of
-/// add_memmap_leaf().
+/// Throws Error(invalid_argument) if `folder` is not the folder of a TensorDict, or if the key
+/// exists, is reserved, or has a file name that is reserved, in use or too long. Throws Error(io):
+/// EEXIST if a file has the name of the new node's folder, EBUSY as add_memmap_leaf() does.
 TENFOLD_API Path add_memmap_node(const Path& folder, std::string_view key, const Shape& batch_size,
                                  bool robust_names = true);
 
 /// Replaces the JSON value (NonTensorData, NonTensorStack) stored in `folder`. Throws
 /// Error(invalid_argument) if `folder` does not hold such a value. The tree's notes are not
-/// rewritten: throws Error(unsupported) for a value with an extended scalar (Value::Special), and,
-/// if the notes record key types or tuples of the old value, for a value in which these differ.
+/// rewritten. So it throws Error(unsupported) for a value with an extended scalar (Value::Special).
+/// If the notes record key types or tuples of the old value, it also throws it unless the new value
+/// has the same ones.
 TENFOLD_API void write_memmap_value(const Path& folder, const NonTensor& value);
 
 /// Appends rows along dimension 0 of every tensor; keys, dtypes and other dimensions must be those
 /// of the saved tree. JSON values and unbatched tensors, which all rows share, stay as they are;
-/// `rows` may lack the latter. Tensors are written first, then each meta.json is replaced, the
-/// root's last. So concurrent readers see complete rows only, but a child node may already have
-/// more rows than the root, also after a crash: the next call overwrites those. Removes the
-/// checksums of the folder, also those in an enclosing saved tree. Throws before anything is
-/// written: Error(invalid_argument) if the rows do not fit, the saved tree has no batch size, a
-/// node is a stack or a tensor is nested; Error(unsupported) if the folder has a `%commit`, texts
-/// or ragged rows of a data set, or an entry "shape", "device" or "_type", whose length is not in
-/// meta.json; Error(corrupt) for a damaged tree; Error(io): EBUSY while another call appends,
-/// EACCES if a file has hard links outside of the tree.
+/// `rows` may lack unbatched tensors. Tensors are written first, then each meta.json is replaced,
+/// the root's last. So concurrent readers see complete rows only, but a child node may have more
+/// rows than the root during the call or after a crash: the next call overwrites these rows.
+/// Removes the checksums of the folder, also those in an enclosing saved tree. Throws before
+/// anything is written: Error(invalid_argument) if the rows do not fit, the saved tree has no batch
+/// size, a node is a stack or a tensor is nested; Error(unsupported) if the folder has a `%commit`,
+/// strings or ragged rows of a data set, or a tensor with the key "shape", "device" or "_type",
+/// whose length is not in meta.json; Error(corrupt) for a damaged tree; Error(io): EBUSY while
+/// another call appends, EACCES if a file has hard links outside of the tree.
 TENFOLD_API void append_memmap(const Path& path, const TensorDict& rows);
 
 }  // namespace tenfold

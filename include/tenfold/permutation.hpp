@@ -11,30 +11,32 @@ namespace tenfold {
 
 namespace detail {
 
-/// The Feistel network of a Permutation: the widths of its halves and its keys.
+/// The Feistel network of a Permutation: the widths of the network's halves, and its round keys.
 struct PermutationNetwork {
   static constexpr std::size_t kRounds = 8;
   unsigned low_bits = 5;
   unsigned high_bits = 5;
-  /// 1: swaps the results 0 and 1. Rounds alone give even permutations only.
+  /// 1: swaps the results 0 and 1; 0: does not. Without the swap, the rounds give even permutations
+  /// only.
   std::uint64_t swap = 0;
   std::array<std::uint64_t, kRounds> keys{};
 };
 
 }  // namespace detail
 
-/// A shuffled order of the rows [0, size) of an epoch, with random access and without memory. It is
-/// the same on every machine and in every version: `(seed, epoch, size)` determines it.
+/// A shuffled order of the rows [0, size) of an epoch, with random access. It needs no memory for
+/// the order. `(seed, epoch, size)` determines the order, on every machine and in every version.
 ///
 ///     Permutation order(ds.size(), 7, 0);
 ///     order[0];                  // the first row
 ///     order.fill(512, batch);    // the rows at the positions 512, 513, ...
 ///
-/// It is a Feistel network over the smallest power of two that is at least `size` and 1024, with
-/// halves of unequal width if necessary, and cycle walking for values outside of [0, size) (M. Luby
-/// and C. Rackoff, "How to construct pseudorandom permutations", 1988; J. Black and P. Rogaway,
-/// "Ciphers with arbitrary finite domains", 2002). Simple statistics distinguish four rounds from
-/// random orders of 1,000 rows, but not six rounds; this network has eight. It is not a cipher.
+/// The order is a Feistel network over the smallest power of two that is at least `size` and 1024,
+/// with halves of unequal width if necessary, and cycle walking for values outside of [0, size) (M.
+/// Luby and C. Rackoff, "How to construct pseudorandom permutations", 1988; J. Black and P.
+/// Rogaway, "Ciphers with arbitrary finite domains", 2002). For 1,000 rows, simple statistics
+/// distinguish the orders of four rounds from random orders, but not those of six rounds. This
+/// network has eight rounds. It is not a cipher.
 ///
 /// Thread safety: all members may be called from any thread.
 class TENFOLD_API Permutation {

@@ -33,11 +33,11 @@ struct BoxCheck {
 };
 
 /// Compares the checksums of the blocks that the boxes overlap, and of the metadata, in parallel.
-/// Other blocks of these tensors are not read, except in ".tdz", ".npz", ".pt" and consolidated
-/// files, where whole tensors are checked, and in ".distcp" files, where whole pieces are. Damage
-/// is reported as by verify(). Throws Error(key_not_found) for a missing tensor,
-/// Error(invalid_argument) if a box exceeds its tensor or BoxCheck::path is that of another entry,
-/// and what verify() and open() throw.
+/// Other blocks of these tensors are not read, with two exceptions: in ".tdz", ".npz", ".pt" and
+/// consolidated files, whole tensors are checked, and in ".distcp" files, whole pieces of tensors.
+/// Damage is reported as by verify(). Throws Error(key_not_found) for a missing tensor,
+/// Error(invalid_argument) if a box exceeds its tensor or the entry at BoxCheck::path is not a
+/// tensor, and what verify() and open() throw.
 TENFOLD_API VerifyReport verify_boxes(const Path& path, std::span<const BoxCheck> boxes,
                                       const VerifyOptions& options = {});
 

@@ -71,24 +71,24 @@ class TENFOLD_API Schema {
  public:
   /// No columns.
   Schema() = default;
-  /// Throws Error(invalid_argument) for two columns of one path, a column with the path of a
-  /// record, or one in more than 64 nested records. {"a.b"} and {"a", "b"} are two paths, although
-  /// name() is the same.
+  /// Throws Error(invalid_argument) for two columns with the same path, for a column whose path is
+  /// also the path of a record, and for a column in more than 64 nested records. {"a.b"} and {"a",
+  /// "b"} are different paths, although their name() is the same.
   explicit Schema(std::vector<Column> columns);
 
-  /// The schema of a tree: that of its notes, otherwise a column of numbers for each tensor that is
-  /// not unbatched. Throws Error(invalid_argument) if the tree is not a table: it is neither a
-  /// TensorDict nor a dict, its batch_size is [], its tensors have no common first dimension, or
-  /// one is nested, jagged or sparse. Throws Error(corrupt) if the notes and the tensors contradict
-  /// each other.
+  /// The schema of a tree: the schema in its notes; without one, a column of numbers for each
+  /// tensor that is not unbatched. Throws Error(invalid_argument) if the tree is not a table: it is
+  /// neither a TensorDict nor a dict, its batch_size is [], its tensors have no common first
+  /// dimension, or a tensor is nested, jagged or sparse. Throws Error(corrupt) if the notes and the
+  /// tensors contradict each other.
   static Schema of(const TensorDict& tree);
 
   /// The columns in order.
   const std::vector<Column>& columns() const noexcept { return columns_; }
   /// The number of columns.
   std::size_t size() const noexcept { return columns_.size(); }
-  /// The column of that path, or null. A single key may be a dotted path; if a column has the key
-  /// itself as its path, it is that column.
+  /// The column at `path`, or null. A path of a single key may also be a dotted name. If one column
+  /// has this single key as its path and another has it as its dotted name, returns the former.
   const Column* find(const KeyPath& path) const;
   /// The column of that dotted name, or null.
   const Column* find(std::string_view name) const { return find(KeyPath{std::string(name)}); }

@@ -47,8 +47,8 @@ struct ShardedWriteOptions {
   bool checksums = true;
   bool overwrite = true;  ///< false: Error(io) with errno EEXIST if `path` exists
   /// safetensors: bytes to reserve in the header for JSON values that are not known yet. If they do
-  /// not suffice, publish() inserts space at the beginning of the file, or copies the data once
-  /// where the file system cannot do that (other than ext4 and XFS).
+  /// not suffice, publish() inserts space at the beginning of the file. Where the file system
+  /// cannot insert space (only ext4 and XFS can), publish() copies the data once instead.
   std::uint64_t value_bytes = 0;
   /// Ranks may pass values that contain tensors by ShardWriter::add_values(). ShardLayout::plain
   /// only.
@@ -58,9 +58,9 @@ struct ShardedWriteOptions {
   std::uint64_t shard_size_bytes = 0;
 };
 
-/// Coordinates several processes that write one tree: as one `.safetensors` file, shards and their
-/// index, or one folder. In ShardLayout::plain only the stored checksums depend on the number of
-/// processes.
+/// Coordinates several processes that write one tree as one `.safetensors` file, as shards and
+/// their index, or as one folder. In ShardLayout::plain, only the stored checksums depend on the
+/// number of processes; all other bytes do not.
 ///
 /// One process is the coordinator. It creates the files next to `path`, reserves the space of all
 /// bytes, and returns a ticket for each rank. A ShardWriter on that rank writes its boxes and
@@ -78,11 +78,11 @@ struct ShardedWriteOptions {
 class TENFOLD_API ShardedWriter {
  public:
   /// Creates the files for `tree`; of its tensors, only dtype and shape are used. If several boxes
-  /// are identical, only the first is written. Throws Error(invalid_argument) naming the tensor and
-  /// the ranks if boxes overlap, exceed the tensor or do not cover it, or if the suffix of `path`
-  /// or the option selects another format, or a shard size is given for a format without shards.
-  /// Throws it, too, if a folder at `path` has files that do not belong to such a save.
-  /// Throws Error(unsupported) naming the key of an entry that the format does not support,
+  /// are identical, only the first is written. Throws Error(invalid_argument): naming the tensor
+  /// and the ranks if boxes overlap, exceed the tensor or do not cover it; if the suffix of `path`
+  /// or the option `format` selects a format that the layout does not have; for a shard size with a
+  /// format without shards; and if a folder at `path` has files that do not belong to such a save.
+  /// Throws Error(unsupported) naming the key of an entry that the format does not support, and
   /// Error(io) (ENOSPC) if the disk is too small.
   ShardedWriter(const Path& path, const TensorDict& tree, std::vector<ShardBox> boxes,
                 const ShardedWriteOptions& options = {});
@@ -99,14 +99,15 @@ class TENFOLD_API ShardedWriter {
   /// Publishes the tree. `receipts`: one from each rank that had boxes to write, in any order.
   /// Throws Error(invalid_argument) if a receipt is missing, naming a tensor and its rank, if a
   /// receipt belongs to another save, if the tree is already published, or if an earlier call
-  /// failed while it moved the data or published shards. A call that throws one of these leaves
-  /// `path` unchanged.
+  /// failed while it moved the data or published shards. A call that throws Error(invalid_argument)
+  /// leaves `path` unchanged.
   void publish(std::span<const std::string> receipts);
-  /// Publishes the JSON values of `tree` instead of those of the constructor. In
-  /// ShardLayout::plain, `tree` may have more tensors, which are written here, after the others of
-  /// the file, or to further shards. Also throws Error(invalid_argument) unless `tree` has the
-  /// tensors of the constructor under the same keys, in the same order; Error(unsupported) if the
-  /// format does not support an entry, or a header is longer than it allows.
+  /// Publishes the JSON values of `tree` instead of those given to the constructor. In
+  /// ShardLayout::plain, `tree` may have further tensors. This call writes them, after the other
+  /// tensors of the file or to further shards. Also throws Error(invalid_argument) unless `tree`
+  /// has the tensors given to the constructor, under the same keys and in the same order. Throws
+  /// Error(unsupported) if the format does not support an entry, or if a header is longer than the
+  /// format allows.
   void publish(std::span<const std::string> receipts, const TensorDict& tree);
 
   /// Returns the tree that a rank has passed by ShardWriter::add_values(). Compares its checksums,
@@ -124,10 +125,10 @@ class TENFOLD_API ShardedWriter {
 /// The part of one rank in a ShardedWriter's save.
 class TENFOLD_API ShardWriter {
  public:
-  /// Opens the coordinator's files. Throws Error(invalid_argument) if `ticket` is not a ticket,
-  /// Error(io) naming host and path if this process does not see the coordinator's files, or finds
-  /// those of another save. Throws Error(unsupported) in ShardLayout::plain if the coordinator is
-  /// on another host and the file system (NFS, 9p, SMB, FUSE) could lose bytes.
+  /// Opens the coordinator's files. Throws Error(invalid_argument) if `ticket` is not a ticket.
+  /// Throws Error(io) naming host and path if this process does not see the coordinator's files, or
+  /// finds files of another save in their place. Throws Error(unsupported) in ShardLayout::plain if
+  /// the coordinator is on another host and the file system (NFS, 9p, SMB, FUSE) could lose bytes.
   explicit ShardWriter(std::string_view ticket);
   /// Moves the writer.
   ShardWriter(ShardWriter&&) noexcept;
@@ -136,26 +137,28 @@ class TENFOLD_API ShardWriter {
   /// Closes the files.
   ~ShardWriter();
 
-  /// The number of boxes of this rank, which are in the order of the ShardedWriter's argument.
+  /// The number of boxes of this rank. They are in the order in which the coordinator passed them
+  /// to the ShardedWriter.
   std::size_t num_boxes() const noexcept;
 
-  /// Writes the boxes `first`, `first` + 1, ... of this rank: each a tensor, of any strides, of the
-  /// box's shape and the tensor's dtype. Boxes may be written in any order, each once. Throws
-  /// Error(invalid_argument), and writes none of them, if one does not fit or is already written;
-  /// Error(io), and then none of them counts as written. `num_threads` 0 means TENFOLD_NUM_THREADS
-  /// or min(8, cores), divided by the number of ranks that write.
+  /// Writes the boxes `first`, `first` + 1, ... of this rank. Each tensor has the shape of its box
+  /// and the dtype of the whole tensor; its strides are arbitrary. Boxes may be written in any
+  /// order, each once. Throws Error(invalid_argument), and writes none of the boxes, if a tensor
+  /// does not fit its box or a box is already written. If it throws Error(io), none of these boxes
+  /// counts as written. `num_threads` 0 means TENFOLD_NUM_THREADS or min(8, cores), divided by the
+  /// number of ranks that write.
   void write(std::size_t first, std::span<const Tensor> tensors, int num_threads = 0,
              Monitor* monitor = nullptr);
 
-  /// Passes a tree to the coordinator, where ShardedWriter::values() returns it: values with
-  /// tensors in them, of which the constructor of the coordinator did not know. Call it once at
-  /// most. `num_threads`: as for write(). Throws Error(unsupported), naming the key, for an entry
-  /// that the coordinator could not write, Error(invalid_argument) without
-  /// ShardedWriteOptions::accepts_values, Error(io).
+  /// Passes a tree to the coordinator, where ShardedWriter::values() returns it. The tree contains
+  /// values with tensors that were not in the tree given to the coordinator's constructor. Call
+  /// this function at most once. `num_threads`: as for write(). Throws Error(unsupported), naming
+  /// the key, for an entry that the coordinator could not write, Error(invalid_argument) without
+  /// ShardedWriteOptions::accepts_values, and Error(io).
   void add_values(const TensorDict& tree, int num_threads = 0);
 
-  /// Makes the written boxes durable, if the save is, and returns the receipt. Throws
-  /// Error(invalid_argument) naming a tensor if a box was not written.
+  /// Makes the written boxes durable if ShardedWriteOptions::durable is set, and returns the
+  /// receipt. Throws Error(invalid_argument) naming a tensor if one of its boxes was not written.
   std::string finish();
 
  private:

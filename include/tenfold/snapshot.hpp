@@ -17,8 +17,8 @@ struct SnapshotOptions {
   bool checksums = true;  ///< store them with the data
   int num_threads = 0;    ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   bool overwrite = true;  ///< false: Error(io) with errno EEXIST if `path` exists
-  /// Globs over paths like "model/encoder/weight": entries that torchsnapshot may restore on any
-  /// rank.
+  /// Globs over paths such as "model/encoder/weight". torchsnapshot may restore the entries that
+  /// match on any rank.
   std::vector<std::string> replicated{};
   std::uint64_t slab_bytes = std::uint64_t{128} << 20;   ///< tensors below this share files
   std::uint64_t chunk_bytes = std::uint64_t{512} << 20;  ///< tensors above this are split
@@ -26,8 +26,8 @@ struct SnapshotOptions {
 };
 
 /// Saves a tree as a snapshot of world size 1, which torchsnapshot 0.1.0 can restore. The keys of
-/// the root are those of its app_state. Equivalent to save() with the format "snapshot", with more
-/// options.
+/// the root become the keys of torchsnapshot's app_state. Equivalent to save() with the format
+/// "snapshot", with more options.
 TENFOLD_API Path save_snapshot(const TensorDict& tree, const Path& path,
                                const SnapshotOptions& options = {});
 
@@ -37,12 +37,12 @@ TENFOLD_API std::string snapshot_metadata(const Path& path);
 
 /// Opens the entries that one rank restores from the snapshot at `path`: its own entries,
 /// replicated entries, and complete sharded tensors. For a rank that is not in the snapshot,
-/// returns the containers of rank 0; accesses to entries of single ranks throw
+/// returns the containers of rank 0; access to an entry that belongs to a single rank then throws
 /// Error(key_not_found). Throws like open(), and Error(invalid_argument) for a negative rank.
 TENFOLD_API TensorDict open_snapshot(const Path& path, std::int64_t rank);
 
-/// A tensor whose parts are distributed over processes (ranks). In the tree of a rank it is a list
-/// of the rank's parts. Parts that several ranks have are written once.
+/// A tensor whose parts are distributed over processes (ranks). In the tree of a rank, the tensor
+/// is a list of the parts that the rank has. A part that several ranks have is written once.
 struct SnapshotShards {
   KeyPath key;                       ///< path of the list
   DType dtype = DType::float32;      ///< dtype of the parts
@@ -66,10 +66,10 @@ struct SnapshotShards {
 class TENFOLD_API SnapshotPart {
  public:
   /// `tree`: as for save_snapshot(). Entries that match SnapshotOptions::replicated, and that all
-  /// ranks have, are written once, distributed over the ranks. The coordinator's options decide
-  /// whether the snapshot is durable and has checksums. Throws Error(unsupported), naming the key
-  /// of an entry that a snapshot does not support, Error(invalid_argument) if `shards` do not fit
-  /// the tree, or unless 0 <= rank < world_size.
+  /// ranks have, are written once; the ranks share this work. The options of the SnapshotWriter,
+  /// not these, decide whether the snapshot is durable and has checksums. Throws
+  /// Error(unsupported), naming the key of an entry that a snapshot does not support. Throws
+  /// Error(invalid_argument) if `shards` do not fit the tree, or unless 0 <= rank < world_size.
   SnapshotPart(const TensorDict& tree, std::int64_t rank, std::int64_t world_size,
                std::vector<SnapshotShards> shards = {}, const SnapshotOptions& options = {});
   /// Moves the part.
@@ -82,8 +82,8 @@ class TENFOLD_API SnapshotPart {
   std::string outline() const;
 
   /// Writes the files of this rank and returns the receipt. Throws Error(invalid_argument) if
-  /// `ticket` is not a ticket or is for another number of ranks, Error(io) naming host and path if
-  /// this process does not see the coordinator's folder.
+  /// `ticket` is not a ticket or is for another number of ranks, and Error(io) naming host and path
+  /// if this process does not see the folder that the SnapshotWriter has created.
   std::string write(std::string_view ticket, Monitor* monitor = nullptr);
 
  private:
@@ -93,14 +93,15 @@ class TENFOLD_API SnapshotPart {
 
 /// Coordinates the SnapshotParts of all ranks. Creates a folder next to `path`; publish() writes
 /// the metadata and moves the folder to `path` atomically, as save() does. Without publish(), the
-/// destructor removes the folder, and `path` is unchanged. The next save to `path` removes the
-/// leftovers of a crashed coordinator.
+/// destructor removes the folder, and `path` is unchanged. If the process crashes, the next save to
+/// `path` removes the folder.
 class TENFOLD_API SnapshotWriter {
  public:
   /// `outlines`: from all ranks, in order. Throws Error(invalid_argument), naming the entry, if a
-  /// replicated entry differs between ranks, or if shards overlap or do not cover the tensor.
-  /// Throws it, too, unless there is one outline of each rank, and if a folder at `path` has files
-  /// that its snapshot does not name. Throws Error(io) (ENOSPC) if the disk is too small.
+  /// replicated entry differs between ranks, or if shards overlap or do not cover the tensor. Also
+  /// throws Error(invalid_argument) unless there is exactly one outline of each rank, or if `path`
+  /// is a folder with files that the snapshot in it does not name. Throws Error(io) (ENOSPC) if the
+  /// disk is too small.
   SnapshotWriter(const Path& path, std::span<const std::string> outlines,
                  const SnapshotOptions& options = {});
   /// Moves the writer.
@@ -114,8 +115,8 @@ class TENFOLD_API SnapshotWriter {
   std::string ticket() const;
 
   /// Publishes the snapshot. `receipts`: from all ranks, in order. Throws Error(invalid_argument)
-  /// if a receipt is missing or of another save, if an entry or a part of it is in no receipt, and
-  /// if the snapshot is already published.
+  /// if a receipt is missing or belongs to another save, if no receipt contains an entry or a part
+  /// of an entry, or if the snapshot is already published.
   void publish(std::span<const std::string> receipts);
 
  private:

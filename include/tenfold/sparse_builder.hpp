@@ -10,13 +10,14 @@ namespace tenfold {
 /// Options of SparseBuilder.
 struct SparseBuilderOptions {
   SparseLayout layout = SparseLayout::csr;  ///< of the result
-  /// int32 or int64. int32 becomes int64 if a length or the number of added entries exceeds
-  /// 2^31 - 1.
+  /// int32 or int64. If the number of rows, columns or added entries exceeds 2^31 - 1, int64
+  /// replaces int32.
   DType index_dtype = DType::int64;
-  /// Adds the values of entries with the same coordinate, in insertion order. If false, finish()
-  /// throws Error(invalid_argument) naming the coordinate.
+  /// If true, the values of entries with the same coordinate are added, in insertion order. If
+  /// false, finish() throws Error(invalid_argument) naming the coordinate.
   bool sum_duplicates = true;
-  /// Memory for added entries. When it is full, they are sorted and moved to a spill file.
+  /// Size of the memory for added entries. When it is full, the entries are sorted and moved to a
+  /// spill file.
   std::uint64_t memory_bytes = std::uint64_t{256} << 20U;
   /// The folder of the spill files; empty: the system's folder for temporary files.
   Path temporary_folder{};
@@ -29,11 +30,11 @@ struct SparseBuilderOptions {
 ///     for (const Chunk& chunk : chunks) builder.add(chunk.users, chunk.films, chunk.ratings);
 ///     builder.finish().save("ratings");
 ///
-/// Thread safety: none; one thread at a time.
+/// Thread safety: only one thread at a time may use a builder.
 class TENFOLD_API SparseBuilder {
  public:
-  /// Throws Error(invalid_argument) for a negative length, or an index dtype other than int32 and
-  /// int64.
+  /// Throws Error(invalid_argument) for a negative number of rows or columns, or an index dtype
+  /// other than int32 and int64.
   SparseBuilder(std::int64_t num_rows, std::int64_t num_cols, DType dtype,
                 const SparseBuilderOptions& options = {});
   SparseBuilder(const SparseBuilder&) = delete;
@@ -46,24 +47,27 @@ class TENFOLD_API SparseBuilder {
   /// the matrix, and after finish(); nothing is added then. Throws Error(io) if a spill file cannot
   /// be written.
   void add(const Tensor& rows, const Tensor& columns, const Tensor& values);
-  /// Adds all entries of a matrix, in bounded memory. Throws Error(invalid_argument) if its shape
-  /// or dtype differs and after finish(), Error(corrupt) for an invalid index, Error(io) with errno
-  /// ECANCELED if `monitor` stops it. After the last two, the entries before the error stay added.
+  /// Adds all entries of a matrix, in bounded memory. Throws Error(invalid_argument) if the matrix
+  /// has another shape or dtype than this builder, and after finish(). Throws Error(corrupt) for an
+  /// invalid index, and Error(io) if a spill file cannot be written, or with errno ECANCELED if
+  /// `monitor` stops the call. If it throws Error(corrupt) or Error(io), the entries before the
+  /// error stay added.
   void add(const SparseMatrix& matrix, Monitor* monitor = nullptr);
 
-  /// Changes the shape of the matrix. Throws Error(invalid_argument) for a negative length, or if
-  /// an added coordinate is outside the new shape.
+  /// Changes the shape of the matrix. Throws Error(invalid_argument) for a negative number of rows
+  /// or columns, or if an added coordinate is outside the new shape.
   void resize(std::int64_t num_rows, std::int64_t num_cols);
   /// The smallest number of rows that contains all coordinates.
   std::int64_t rows_needed() const noexcept;
   /// The smallest number of columns that contains all coordinates.
   std::int64_t cols_needed() const noexcept;
 
-  /// Returns the matrix, in memory or over spill files that it owns. May be called once, even if it
-  /// throws. Throws Error(invalid_argument) in a second call, and for duplicate coordinates if
-  /// `sum_duplicates` is false. Throws Error(unsupported) if duplicates cannot be added because the
-  /// dtype is float8, float4 or complex32. Throws Error(io) if a spill file cannot be written, or
-  /// with errno ECANCELED if `monitor` stops it.
+  /// Returns the matrix, in memory or over spill files that the matrix owns. May be called only
+  /// once, even if the call throws: a second call throws Error(invalid_argument). Throws
+  /// Error(invalid_argument), too, for duplicate coordinates if `sum_duplicates` is false. Throws
+  /// Error(unsupported) if duplicates cannot be added because the dtype is float8, float4 or
+  /// complex32. Throws Error(io) if a spill file cannot be written, or with errno ECANCELED if
+  /// `monitor` stops the call.
   SparseMatrix finish(Monitor* monitor = nullptr);
 
  private:

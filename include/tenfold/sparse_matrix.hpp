@@ -41,7 +41,8 @@ enum class RowsLayout : std::uint8_t {
 /// The layout of that name, or nothing.
 TENFOLD_API std::optional<RowsLayout> rows_layout_from_name(std::string_view name) noexcept;
 
-/// Copied rows or columns of a matrix: they form a num_rows by num_cols matrix.
+/// A copy of rows or columns of a matrix. The copy is itself a matrix of num_rows rows and num_cols
+/// columns.
 struct SparseRows {
   RowsLayout layout = RowsLayout::dense;  ///< the layout of the tensors below
   std::int64_t num_rows = 0;              ///< rows of the copy
@@ -49,26 +50,27 @@ struct SparseRows {
   /// dense: [num_rows, num_cols]. csr, coo: [nnz], sorted by row and column. padded: [count,
   /// longest], the entries of each of `count` requested rows or columns, followed by zeros.
   Tensor values;
-  /// csr: columns [nnz], of the matrix's index dtype, or int64 for more than 2^31 - 1 entries. coo:
-  /// int64 [2, nnz], rows and columns. padded: [count, longest], the columns (of requested columns:
-  /// the rows) of the entries, followed by zeros.
+  /// csr: [nnz], the columns of the entries, of the matrix's index dtype, or int64 for more than
+  /// 2^31 - 1 entries. coo: int64 [2, nnz], rows and columns. padded: [count, longest], followed by
+  /// zeros: the columns of the entries of each requested row, or the rows of the entries of each
+  /// requested column.
   Tensor indices;
   Tensor crow_indices;  ///< csr: [num_rows + 1], of the dtype of `indices`
   Tensor lengths;       ///< padded: int64 [count], the number of entries of each row or column
 };
 
-/// A sparse matrix on disk or in memory. It is stored as a torch sparse tensor, a node of kind
-/// sparse: tenfold.load() returns it in Python as a torch tensor, and tensordict sees its component
+/// A sparse matrix on disk or in memory. It is stored as a torch sparse tensor (a node of kind
+/// sparse): Python's tenfold.load() returns a torch tensor, and tensordict reads the component
 /// tensors.
 ///
 ///     tenfold::SparseMatrix m("ratings");                       // reads no entry
 ///     tenfold::SparseRows batch = m.rows({5, 900'000}, tenfold::RowsLayout::csr);
 ///     auto rating = m.at(5, 17).item<float>();
 ///
-/// Rows are fast in csr and, with a binary search each, in coo; columns in csc. Other accesses read
-/// all indices: convert the layout first. Explicit zeros are kept. No call reads or writes out of
-/// bounds, whatever the file contains: reading an entry whose offsets or index are out of bounds
-/// throws Error(corrupt).
+/// Access to rows is fast in csr, and in coo, where each row takes a binary search. Access to
+/// columns is fast in csc. Other accesses read all indices: convert the layout first. Explicit
+/// zeros are kept. No call reads or writes out of bounds, whatever the file contains: reading an
+/// entry whose offsets or index are out of bounds throws Error(corrupt).
 ///
 /// Thread safety: all members may be called from any thread, also while one thread appends.
 class TENFOLD_API SparseMatrix {
@@ -100,13 +102,13 @@ class TENFOLD_API SparseMatrix {
   /// The dtype of the indices: int32 or int64.
   DType index_dtype() const;
 
-  /// The element, 0-d; zero if it is not stored. Throws Error(invalid_argument) if it is out of
-  /// range, Error(unsupported) for a coo matrix that is not coalesced.
+  /// The element, 0-d; zero if no entry is stored. Throws Error(invalid_argument) if `row` or
+  /// `column` is out of range, Error(unsupported) for a coo matrix that is not coalesced.
   Tensor at(std::int64_t row, std::int64_t column) const;
   /// Rows by index, in the given order, repetitions included: [rows.size(), num_cols()].
-  /// Throws Error(invalid_argument) for an index outside [0, num_rows()). With int32 indices, it
-  /// may also throw it for more than 2^31 - 1 entries. Throws Error(unsupported) for a coo matrix
-  /// that is not coalesced.
+  /// Throws Error(invalid_argument) for an index outside [0, num_rows()), and possibly if the
+  /// matrix has int32 indices and these rows have more than 2^31 - 1 entries. Throws
+  /// Error(unsupported) for a coo matrix that is not coalesced.
   SparseRows rows(std::span<const std::int64_t> rows, RowsLayout layout = RowsLayout::dense) const;
   /// rows({5, 900'000}).
   SparseRows rows(std::initializer_list<std::int64_t> rows,
@@ -129,45 +131,46 @@ class TENFOLD_API SparseMatrix {
   }
 
   /// Checks that all offsets and indices are in range, and that indices increase within each row
-  /// (csc: column; not in a coo matrix that is not coalesced). Throws Error(corrupt). A successful
-  /// check is repeated only after append_rows(), refresh() or close(). Call it before other
-  /// libraries use the tensors, and before at() if the file may be invalid: at() can miss unsorted
-  /// entries.
+  /// (csc: column). Does not check the order in a coo matrix that is not coalesced. Throws
+  /// Error(corrupt). After a successful check, further calls return at once until append_rows(),
+  /// refresh() or close(). Call it before other libraries use the tensors, and before at() if the
+  /// file may be invalid: at() may not find entries that are not sorted.
   void check() const;
 
-  /// The transpose: a csr matrix becomes csc and the reverse, over the same memory, without reading
-  /// indices. The entries of a coo matrix are checked as by check(), copied and sorted again; if it
-  /// is not coalesced, duplicates are added.
+  /// The transpose. A csr matrix becomes csc and a csc matrix csr, over the same memory, without
+  /// reading indices. The entries of a coo matrix are checked as by check(), copied and sorted
+  /// again; if the matrix is not coalesced, the values of duplicates are added.
   SparseMatrix transposed() const;
 
   /// A node of kind sparse with the component tensors, by torch's names.
   TensorDict tree() const;
-  /// The path that it was opened from, for messages; "sparse matrix" for one in memory.
+  /// The path that the matrix was opened from, for messages; "sparse matrix" for a matrix in
+  /// memory.
   std::string where() const;
 
   /// tenfold::save() of tree(): atomic.
   Path save(const Path& path, const SaveOptions& options = {}) const;
 
   // append_rows(), flush(), close() and refresh() throw Error(unsupported) for a matrix that was
-  // not opened from a path of its own. append_rows() and flush() also throw it unless the mode is
-  // Mode::write_through, and after close(). append_rows() also throws it unless the path is a
-  // folder with layout csr.
+  // not opened from a path of its own. append_rows() and flush() also throw Error(unsupported)
+  // unless the mode is Mode::write_through, and after close(). append_rows() also throws
+  // Error(unsupported) unless the path is a folder with layout csr.
 
-  /// Appends the rows of `rows`, which has the same number of columns and dtype, in any layout.
-  /// Readers that open or refresh the matrix at any time see all of these rows or none. The rows
-  /// survive a crash of this process, and, once flush() has returned, a power failure. Throws
-  /// Error(invalid_argument) for another number of columns or dtype, more entries than int32
-  /// offsets can count, or a column that int32 indices cannot hold; Error(corrupt) if check() of
-  /// `rows` does; Error(io) if another handle appends (EBUSY) or the disk is full. If it throws,
-  /// nothing is appended.
+  /// Appends the rows of `rows`, a matrix of any layout with the same number of columns and the
+  /// same dtype. Readers that open or refresh this matrix at any time see all of the new rows or
+  /// none. The rows survive a crash of this process, and, once flush() has returned, a power
+  /// failure. Throws Error(invalid_argument) for another number of columns or dtype, more entries
+  /// than int32 offsets can count, or a column that int32 indices cannot hold; Error(corrupt) if
+  /// rows.check() throws it; Error(io) if another handle appends (EBUSY) or the disk is full. If it
+  /// throws, nothing is appended.
   void append_rows(const SparseMatrix& rows);
   /// Makes the rows durable that this handle has appended.
   void flush();
-  /// Calls flush(), and allows another handle to append. This handle can still read;
-  /// append_rows() throws. If the folder was moved, throws Error(io) (ESTALE), but also allows
-  /// another handle to append. Has no effect unless the mode is Mode::write_through.
+  /// Calls flush(), and allows another handle to append. This handle can still read, but its
+  /// append_rows() throws. Throws Error(io) (ESTALE) if the folder was moved; even then, another
+  /// handle may append. Has no effect unless the mode is Mode::write_through.
   void close();
-  /// Includes the rows that other handles have added since this one was opened.
+  /// Includes the rows that other handles have added since this handle was opened.
   void refresh();
 
  private:

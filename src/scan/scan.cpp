@@ -25,7 +25,7 @@ namespace tenfold {
 using namespace detail;
 namespace {
 
-/// A byte range in a file of torch.distributed.checkpoint, and its key.
+/// A byte range in a file of torch.distributed.checkpoint, and the key whose data it contains.
 struct ScanItem {
   std::uint64_t begin = 0;
   std::uint64_t size_bytes = 0;
@@ -33,9 +33,9 @@ struct ScanItem {
 };
 using ScanItems = std::map<os::Path, std::vector<ScanItem>>;  ///< by file
 
-/// Adds the locations of the items in a checkpoint's metadata. If the metadata cannot be read,
-/// is damaged or not supported, adds none, and the files of the checkpoint are searched for
-/// archives instead.
+/// Adds the locations of the items that a checkpoint's metadata lists. Adds none if the metadata
+/// cannot be read, is damaged or is not supported; scan_file() then searches the checkpoint's files
+/// for archives.
 void add_items(ScanItems& items, const os::Path& metadata) {
   try {
     const os::File file = os::File::open_read(metadata);
@@ -63,7 +63,7 @@ void add_items(ScanItems& items, const os::Path& metadata) {
 }
 
 /// Scans bytes that no item covers. tenfold does not read them, but other programs may. Returns
-/// false if there are bytes and none of them are an archive.
+/// false if `bytes` is not empty and contains no archive.
 bool scan_between(ByteScanner& scanner, std::string_view bytes, std::uint64_t begin) {
   const std::string where = "bytes from " + std::to_string(begin) + " on, which no key names";
   if (bytes.empty() || scanner.archives(bytes, where)) return true;
@@ -73,9 +73,10 @@ bool scan_between(ByteScanner& scanner, std::string_view bytes, std::uint64_t be
   return false;
 }
 
-/// Scans the items of a file, and the bytes between them. Returns true if the items and these bytes
-/// are zip archives that do not overlap. Otherwise the items may split or replace a pickle or an
-/// archive, which other programs read when they open the file without its metadata.
+/// Scans the items of a file, and the bytes between them. Returns true if the items do not overlap
+/// and each item, and each range of other bytes, is or contains a zip archive. If the result is
+/// false, the caller must also scan the file as a whole: a pickle or an archive that other programs
+/// read without the metadata may extend over several items.
 bool scan_items(ByteScanner& scanner, std::string_view bytes, std::vector<ScanItem> items) {
   const auto range = [](const ScanItem& item) { return std::pair(item.begin, item.size_bytes); };
   std::ranges::stable_sort(items, {}, range);
@@ -90,7 +91,7 @@ bool scan_items(ByteScanner& scanner, std::string_view bytes, std::vector<ScanIt
       are_archives = false;
       continue;
     }
-    // Scanning all of many overlapping items would take too long.
+    // An overlapping item is not scanned: scanning many of them would take too long.
     if (item.begin < done) {
       scanner.add("item of the key " + base::quote(item.key) + " that overlaps another",
                   ScanRisk::suspicious, "", item.begin);
@@ -141,9 +142,10 @@ struct ScanFolder {
                                                                ///< type, and why
 };
 
-/// The regular files below a folder. Links to files are included, links to folders are not, because
-/// they may form a cycle. A sub-folder that cannot be listed is recorded, and so is an entry or the
-/// target of a link whose type is unknown. Throws Error(io) if `root` cannot be listed.
+/// The regular files below a folder, including links to files. Links to folders are not followed,
+/// because they may form a cycle. Records in `unlisted` each sub-folder that cannot be listed, and
+/// each entry whose type, or whose link target's type, cannot be determined. Throws Error(io) if
+/// `root` cannot be listed.
 ScanFolder files_in(const os::Path& root) {
   ScanFolder found;
   std::vector<os::Path> folders = {root};

@@ -84,8 +84,8 @@ std::vector<Problem> check_rows_of(const TensorDict& tree) {
 using namespace detail;
 namespace {
 
-/// Checks sparse tensors and rows of a tree, which may be invalid (an index out of range) although
-/// their checksums match.
+/// Checks the sparse tensors and the rows of a tree. They may be invalid (for example, have an
+/// index out of range) although their checksums match.
 void check_tree(const formats::Format& format, const Path& path, VerifyReport& report) {
   try {
     const TensorDict tree = format.open(path, {});
