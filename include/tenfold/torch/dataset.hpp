@@ -168,7 +168,7 @@ class TorchBatches {
     shared_->stream.reset();
   }
   /// The state_dict() of BatchLoader. It counts the batches that torch's loader has taken; without
-  /// workers these are the batches that it has returned.
+  /// worker threads, torch's loader has returned all of them.
   std::string state_dict() const {
     const std::lock_guard lock(shared_->mutex);
     return shared_->loader.state_dict();
