@@ -421,7 +421,8 @@ NamedTensors tensors_of(Module& module) {
 /// Bytes of the staging memory for tensors on other devices.
 inline constexpr std::uint64_t kGroupBytes = std::uint64_t{64} << 20;
 
-/// A tensor of that dtype and shape over memory of one element, for comparison only.
+/// A tensor with the dtype and shape of `target`, for comparison only. All its elements share the
+/// memory of one element.
 inline Tensor outline_of(const NamedTensor& target) {
   const std::string found = to_tensor_problem(target.tensor);
   if (!found.empty()) {

@@ -180,7 +180,8 @@ class OptimizerPlan {
     }
   }
 
-  /// Plans an option of the source that LibTorch does not have.
+  /// Reports an option of the source that LibTorch does not have as ignored, unexpected or
+  /// different.
   void plan_foreign_option(const TensorDict& group, const std::string& key,
                            const std::string& name) {
     using Kind = OptimizerKind<Options>;
