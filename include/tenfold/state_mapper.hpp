@@ -55,29 +55,29 @@ class TENFOLD_API StateMapper {
   /// state mapper or was written by a newer version, Error(corrupt) if its entries contradict each
   /// other.
   static StateMapper open(const Path& path);
-  /// The mapper that was saved as this tree or node, which has an entry "state_mapper". Throws
-  /// Error(unsupported) and Error(corrupt) as open().
+  /// The mapper that was saved as `tree`, a root or another node that has an entry "state_mapper".
+  /// Throws Error(unsupported) and Error(corrupt) in the same cases as open().
   explicit StateMapper(const TensorDict& tree);
   /// Creates a hierarchy. Its levels are nodes and JSON objects; its values are tensors, numbers,
-  /// lists of numbers and other JSON. If a path has no value, its value is the entry `default_key`
-  /// of the deepest level on the path that has such an entry. Throws Error(invalid_argument) for a
-  /// key that is empty or contains "/", for a default that is a level, and for levels nested deeper
-  /// than 512; Error(unsupported) for nodes other than dicts and TensorDicts, and for nested
-  /// tensors.
+  /// lists of numbers and other JSON values. A path without a value of its own has the value of the
+  /// entry `default_key` in the deepest level on the path that has such an entry. Throws
+  /// Error(invalid_argument) for a key that is empty or contains "/", for a default that is a
+  /// level, and for levels nested deeper than 512; Error(unsupported) for nodes other than dicts
+  /// and TensorDicts, and for nested tensors.
   static StateMapper hierarchical(const TensorDict& levels,
                                   std::string_view default_key = "default");
-  /// Creates a mapper from states[i] to row i of a sparse matrix. Unknown states have the row
-  /// `fallback` if it is given, [num_cols] of the matrix's dtype. Throws Error(invalid_argument)
-  /// for an invalid or duplicate state, for more states than rows, and for a fallback of another
-  /// dtype or shape.
+  /// Creates a mapper that maps states[i] to row i of `matrix`. If `fallback` is given, it is the
+  /// row of all other states: a tensor of shape [num_cols] and the dtype of `matrix`. Throws
+  /// Error(invalid_argument) for an invalid or duplicate state, for more states than rows, and for
+  /// a fallback of another dtype or shape.
   static StateMapper sparse(std::span<const Value> states, const SparseMatrix& matrix,
                             const std::optional<Tensor>& fallback = std::nullopt);
 
-  /// The tree that save() writes, unless it writes a JSON file.
+  /// The tree that save() writes, unless save() writes a JSON file.
   TensorDict tree() const;
   /// Saves the mapper as tenfold::save() saves a tree. If `path` ends in ".json" and no format is
   /// given, saves a hierarchy as one JSON file that people can read and edit. Returns the path.
-  /// Throws what tenfold::save() throws, Error(unsupported) for a value that such a file cannot
+  /// Throws what tenfold::save() throws, and Error(unsupported) for a value that a JSON file cannot
   /// hold.
   Path save(const Path& path, const SaveOptions& options = {}) const;
 
@@ -91,21 +91,23 @@ class TENFOLD_API StateMapper {
   const Value& config() const noexcept;
 
   /// The row of one state: [dim], or in a hierarchy the value, of any shape. Throws
-  /// Error(key_not_found) naming an unknown state without a fallback or default, Error(unsupported)
-  /// if the value in a hierarchy is JSON other than a number or a list of numbers, or if only a
-  /// program can compute rows: a module, a user-defined class. Throws Error(invalid_argument) for
-  /// an invalid state.
+  /// Error(key_not_found) naming the state if it is unknown and the mapper has no fallback or
+  /// default for it. Throws Error(unsupported) if the value in a hierarchy is JSON other than a
+  /// number or a list of numbers, and for mappers whose rows only a program can compute (modules
+  /// and user-defined classes). Throws Error(invalid_argument) for an invalid state.
   Tensor at(const Value& state) const;
   /// The rows of several states, copied: [n, dim]. Values of a hierarchy are cast to their promoted
-  /// dtype. Throws as at(), and Error(invalid_argument) if values of a hierarchy differ in shape.
+  /// dtype. Throws what at() throws, and Error(invalid_argument) if values of a hierarchy differ in
+  /// shape.
   Tensor rows(std::span<const Value> states) const;
   /// rows({"room/door", "room/x"}).
   Tensor rows(std::initializer_list<Value> states) const {
     return rows(std::span<const Value>(states.begin(), states.size()));
   }
-  /// Hierarchies: any value as JSON, such as a string; tensors become numbers and lists. Throws
-  /// Error(key_not_found) naming an unknown state, Error(invalid_argument) for an invalid one,
-  /// Error(unsupported) for other kinds and for tensors of complex or float4 numbers.
+  /// Hierarchies: the value of a state as JSON, for example a string; tensors become numbers and
+  /// lists. Throws Error(key_not_found) naming the state if it is unknown, Error(invalid_argument)
+  /// for an invalid state, Error(unsupported) for other kinds of mappers and for tensors of complex
+  /// or float4 numbers.
   Value value(const Value& state) const;
 
   /// Hierarchies: the paths of values that are mappers; empty for other kinds.

@@ -23,7 +23,7 @@ using Shape = std::vector<std::int64_t>;
 /// Copying shares the bytes. All elements of a Tensor are inside its buffer.
 ///
 ///     tenfold::Tensor w = tenfold::Tensor::from<float>({0, 1, 2, 3, 4, 5}, {2, 3});
-///     w.at<float>(1, 2);                     // 5, of this dtype
+///     w.at<float>(1, 2);                     // 5; T must match the dtype
 ///     w[1][2].item<double>();                // 5, converted
 ///     for (float value : w.span<float>()) sum += value;
 ///
@@ -38,8 +38,9 @@ class TENFOLD_API Tensor {
   Tensor(DType dtype, Shape shape, Buffer buffer);
 
   /// A strided view; the first element starts `offset_bytes` into `buffer`. Strides count
-  /// elements. Throws Error(invalid_argument) for a negative length or stride, unless there is one
-  /// stride per dimension, on overflow, or if any element would be outside the buffer.
+  /// elements. Throws Error(invalid_argument) for a negative length or stride, for a number of
+  /// strides other than the number of dimensions, on overflow, or if any element would be outside
+  /// the buffer.
   Tensor(DType dtype, Shape shape, Shape strides, Buffer buffer, std::uint64_t offset_bytes);
 
   /// Zeros, on the heap.
@@ -94,8 +95,8 @@ class TENFOLD_API Tensor {
   Shape strides() && { return is_default() ? default_strides() : std::move(strides_); }
   /// The number of dimensions.
   std::int64_t ndim() const noexcept { return static_cast<std::int64_t>(shape().size()); }
-  /// The length of a dimension; a negative one counts from the last, -1. Throws
-  /// Error(invalid_argument) if it is out of range.
+  /// The length of dimension `dim`; a negative `dim` counts from the end (-1 is the last
+  /// dimension). Throws Error(invalid_argument) if `dim` is out of range.
   std::int64_t size(std::int64_t dim) const;
   /// The number of elements.
   std::int64_t numel() const noexcept { return numel_; }
@@ -138,7 +139,7 @@ class TENFOLD_API Tensor {
   /// Deleted for temporaries, as span() is.
   std::span<std::byte> mutable_bytes() const&& = delete;
 
-  /// The address of the first element, as T: float, std::int64_t, Half, ... Throws
+  /// The address of the first element, as a pointer to T (float, std::int64_t, Half, ...). Throws
   /// Error(invalid_argument) naming both dtypes if T is not the dtype.
   template <Element T>
   const T* data() const TENFOLD_LIFETIMEBOUND {
@@ -175,7 +176,7 @@ class TENFOLD_API Tensor {
   }
 
   /// The only element, converted to T as torch's `.to(dtype)` does. Throws Error(invalid_argument)
-  /// unless numel() is 1, or if the value does not fit T. Throws Error(unsupported) for a complex
+  /// if numel() is not 1 or the value does not fit T. Throws Error(unsupported) for a complex
   /// number if T is real, and for float4_e2m1fn_x2.
   template <Element T>
   T item() const {
@@ -184,15 +185,17 @@ class TENFOLD_API Tensor {
     return read<T>(bytes.data());
   }
 
-  /// The same elements, contiguous: this tensor if it already is, otherwise a copy on the heap.
+  /// The same elements, contiguous: this tensor if it is contiguous, otherwise a copy on the heap.
   Tensor contiguous() const;
 
-  /// Row `index` of dimension 0, a view. Throws Error(invalid_argument) if 0-d or out of range.
+  /// A view of row `index` of dimension 0. Throws Error(invalid_argument) if the tensor is 0-d or
+  /// `index` is out of range.
   Tensor select(std::int64_t index) const;
-  /// select(); a negative index counts from the last row, -1.
+  /// As select(), but a negative index counts from the end (-1 is the last row).
   Tensor operator[](std::int64_t index) const;
 
-  /// Rows [begin, end) of dimension 0, a view. Throws Error(invalid_argument) if out of range.
+  /// A view of rows [begin, end) of dimension 0. Throws Error(invalid_argument) if the tensor is
+  /// 0-d or the range is invalid.
   Tensor narrow(std::int64_t begin, std::int64_t end) const;
 
  private:
@@ -235,12 +238,12 @@ TENFOLD_API std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 /// The strides (in elements) of a row-major tensor of that shape, as torch computes them.
 TENFOLD_API Shape contiguous_strides(const Shape& shape);
 
-/// The product of the lengths. Throws Error(invalid_argument) on a negative length, or if the
-/// product of the lengths other than 0 overflows.
+/// The number of elements of a tensor of that shape. Throws Error(invalid_argument) on a negative
+/// length, or if the product of the nonzero lengths overflows.
 TENFOLD_API std::int64_t numel_of(const Shape& shape);
 
-/// The bytes of a contiguous tensor. Throws Error(invalid_argument) as numel_of(), and for more
-/// than 2^63 - 1 bytes.
+/// The size in bytes of a contiguous tensor. Throws what numel_of() throws, and
+/// Error(invalid_argument) for more than 2^63 - 1 bytes.
 TENFOLD_API std::uint64_t nbytes_of(DType dtype, const Shape& shape);
 
 }  // namespace tenfold

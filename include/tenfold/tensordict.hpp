@@ -43,7 +43,7 @@ enum class NodeKind : std::uint8_t {
   lazy_stack,    ///< keys "0", "1", ...: nodes to be stacked along stack_dim
   sparse,        ///< a sparse or jagged tensor of torch: its component tensors, by torch's names
   opaque,        ///< an object that a pickle would create by calling class_name, with the entries
-                 ///< "args", "state", ...; or one that cannot be read (see problem, is_refused())
+                 ///< "args", "state", ...; or an unreadable entry (see problem, is_refused())
 };
 
 /// "tensordict", "dict", "ordered_dict", "list", "tuple", "tensorclass", "lazy_stack", "sparse",
@@ -54,7 +54,7 @@ TENFOLD_API std::ostream& operator<<(std::ostream& out, NodeKind kind);
 /// The kind of that name, or nothing.
 TENFOLD_API std::optional<NodeKind> node_kind_from_name(std::string_view name) noexcept;
 
-/// A JSON value in the tree, such as tensordict's NonTensorData, or a NonTensorStack of them.
+/// A JSON value in the tree (tensordict's NonTensorData), or a NonTensorStack of JSON values.
 struct NonTensor {
   Value value;                 ///< the value
   bool is_stack = false;       ///< NonTensorStack: `value` is a (nested) list of items
@@ -85,17 +85,18 @@ struct NodeInfo {
   Shape dense_shape{};                          ///< sparse; -1 for a ragged dimension
   bool is_coalesced = false;                    ///< sparse, of layout "sparse_coo"
   std::string problem{};  ///< opaque: why it cannot be read; empty if its class is unsupported
-  /// ordered_dict: `_metadata` of a module's state_dict(), the versions of its layers.
+  /// ordered_dict: `_metadata` of a module's state_dict(): the versions of the module's layers.
   std::optional<Value> module_versions{};
-  /// Root of a data set: the schema of its columns, stored in the notes.
+  /// Root of a data set: the schema of its columns, stored in the metadata sidecar.
   std::optional<Value> schema{};
   std::map<std::string, std::string> metadata{};  ///< root: safetensors' `__metadata__`
-  /// Root of kind dict: its only entry is a tensor or JSON value that was saved without a name. The
-  /// key is "value", in an archive of NumPy files "arr_0", as in numpy.savez.
+  /// Root of kind dict: its only entry is a tensor or JSON value that was saved without a name. Its
+  /// key is "value"; in an .npz archive, the key is "arr_0", as in numpy.savez.
   bool is_bare = false;
 
-  /// True for an entry of a bundle that cannot be read: `problem` is the reason. Its key is listed,
-  /// and for_each() visits it, with the bytes of a file under `bytes`; get() throws.
+  /// True for an entry of a bundle that cannot be read: `problem` is the reason. keys() lists it,
+  /// and for_each() visits it as a node; if it is a file, the entry "bytes" of this node is its
+  /// content. get() and find() throw Error(unsupported).
   bool is_refused() const noexcept {
     return kind == NodeKind::opaque && class_name == kRefusedEntry;
   }
@@ -113,9 +114,10 @@ struct NodeInfo {
 ///     auto state = tenfold::TensorDict::dict({{"model", model}, {"epoch", 3}});
 ///     state.set("loss", 0.25);
 ///
-/// **Names.** A single string names an entry by its key or, if there is no such key, by the keys
-/// down to it, joined with dots, as the command line does: "model.encoder.weight" is found whether
-/// "encoder.weight" is one key or two. Several strings, and a KeyPath, are exact keys.
+/// **Names.** A single string names an entry by its key. If there is no such key, the string is
+/// read as a path of keys joined with dots, as on the command line: "model.encoder.weight" is found
+/// whether "encoder.weight" is one key or two nested ones. If several strings or a KeyPath are
+/// given, each string is one exact key.
 ///
 /// Thread safety: concurrent readers are safe, also on a node whose entries are read on demand. No
 /// other call may run concurrently with set() or with a change of info().
@@ -125,7 +127,7 @@ class TENFOLD_API TensorDict {
   using Item = std::variant<Leaf, NonTensor, TensorDict>;
   struct Entry;
 
-  /// An iterator over the entries of a node, which it keeps alive.
+  /// An iterator over the entries of a node. It keeps the node alive.
   class Iterator {
    public:
     using value_type = Entry;                           ///< the entry
@@ -136,20 +138,20 @@ class TENFOLD_API TensorDict {
 
     /// An iterator without a node.
     Iterator() = default;
-    /// The entry. Reads its metadata if that has not been read yet.
+    /// The entry at this position. Reads the entry's metadata if it has not been read yet.
     Entry operator*() const;
     /// Moves to the next entry.
     Iterator& operator++() {
       ++position_;
       return *this;
     }
-    /// Moves to the next entry. Returns the previous position.
+    /// Moves to the next entry. Returns an iterator at the previous position.
     Iterator operator++(int) {
       Iterator before = *this;
       ++position_;
       return before;
     }
-    /// Compares positions. Both iterators must be of one node.
+    /// Compares positions. Both iterators must belong to the same node.
     bool operator==(const Iterator& other) const noexcept { return position_ == other.position_; }
 
    private:
@@ -165,7 +167,8 @@ class TENFOLD_API TensorDict {
   TensorDict();
   /// An empty node with these properties.
   explicit TensorDict(NodeInfo info);
-  /// An empty node of kind dict, such as the root of a checkpoint: Python's load() returns a dict.
+  /// An empty node of kind dict, such as the root of a checkpoint. Python's load() returns it as a
+  /// dict.
   static TensorDict dict();
   /// A node of kind dict with these entries: dict({{"model", model}, {"epoch", 3}}).
   static TensorDict dict(std::initializer_list<Entry> entries);
@@ -218,7 +221,8 @@ class TENFOLD_API TensorDict {
   Item get(std::initializer_list<std::string> path) const { return get(KeyPath(path)); }
 
   /// The tensor of that name, mapped if it is on disk: at("model.encoder.weight").
-  /// Throws what get() and Leaf::tensor() throw, and Error(key_not_found) if it is not a tensor.
+  /// Throws what get() and Leaf::tensor() throw, and Error(key_not_found) if the entry is not a
+  /// tensor.
   Tensor at(std::string_view name) const;
   /// The tensor at a path of keys: at("model", "encoder.weight").
   template <class... Keys>
@@ -231,9 +235,9 @@ class TENFOLD_API TensorDict {
   /// The tensor at that path.
   Tensor tensor(const KeyPath& path) const;
 
-  /// The node of that name. A JSON object or array (a container without tensors) gives a new node
-  /// of its members. Throws what get() throws, and Error(key_not_found) if the entry is a tensor, a
-  /// JSON scalar or a NonTensorStack.
+  /// The node of that name. A JSON object or array (a saved container without tensors) is returned
+  /// as a new node of its members. Throws what get() throws, and Error(key_not_found) if the entry
+  /// is a tensor, a JSON scalar or a NonTensorStack.
   TensorDict operator[](std::string_view name) const;
   /// The node at that path.
   TensorDict operator[](const KeyPath& path) const;
@@ -242,21 +246,22 @@ class TENFOLD_API TensorDict {
     return (*this)[KeyPath(path)];
   }
 
-  /// The JSON value of that name. Throws what get() throws, and Error(key_not_found) if it is not
-  /// JSON.
+  /// The JSON value of that name. Throws what get() throws, and Error(key_not_found) if the entry
+  /// is not a JSON value.
   Value value(std::string_view name) const;
   /// The JSON value at that path.
   Value value(const KeyPath& path) const;
   /// The JSON value at a path of keys.
   Value value(std::initializer_list<std::string> path) const { return value(KeyPath(path)); }
-  /// The same as T: value<int>("epoch"). Also throws what Value::as() throws.
+  /// The JSON value of that name, converted to T: value<int>("epoch"). Also throws what Value::as()
+  /// throws.
   template <class T>
   T value(std::string_view name) const {
     return value(name).template as<T>("key \"" + std::string(name) + "\"");
   }
 
   /// Adds an entry, or replaces it in place. The key may have dots. In a dict whose keys are all
-  /// int, a new key in the form of an integer is an int, too.
+  /// Python ints (NodeInfo::int_keys), a new key that spells an integer is an int in Python, too.
   void set(std::string_view key, Item item);
   /// Adds or replaces a tensor.
   void set(std::string_view key, Tensor tensor) { set(key, Item(Leaf(std::move(tensor)))); }
@@ -275,29 +280,30 @@ class TENFOLD_API TensorDict {
   /// Calls `visit` for each entry of this node, in order.
   void for_each(const std::function<void(const std::string& key, const Item& item)>& visit) const;
 
-  /// Calls `visit` for each tensor and JSON value below, depth first, with its path; not for the
-  /// bytes of entries that cannot be read (NodeInfo::is_refused).
+  /// Calls `visit` for each tensor and JSON value of this node and its descendants, depth first,
+  /// with its path. Skips entries that cannot be read (NodeInfo::is_refused).
   void for_each_leaf(const std::function<void(const KeyPath& path, const Item& item)>& visit) const;
 
-  /// Row `index` of the first batch dimension: maps every batched tensor and returns a view of it,
-  /// also in nested nodes. Unbatched leaves and JSON values are kept; a NonTensorStack gives its
-  /// item of that row. A lazy stack along dimension 0 gives its node of that row. Throws
-  /// Error(invalid_argument) if the node has no batch dimension, the index is out of range, or an
-  /// entry has another number of rows, and Error(unsupported) for a sparse or jagged tensor or an
-  /// opaque node.
+  /// Returns row `index` of the first batch dimension as a new node. Maps each batched tensor, also
+  /// in nested nodes, and takes a view of its row. Unbatched leaves and JSON values are kept; a
+  /// NonTensorStack is replaced by its item of that row. For a lazy stack along dimension 0,
+  /// returns the stacked node at that index. Throws Error(invalid_argument) if the node has no
+  /// batch dimension, the index is out of range, or an entry has another number of rows, and
+  /// Error(unsupported) for a sparse or jagged tensor or an opaque node.
   TensorDict select_row(std::int64_t index) const;
   /// Rows [begin, end), as select_row().
   TensorDict narrow_rows(std::int64_t begin, std::int64_t end) const;
 
-  /// The path that this node was read from, for messages: "ckpt", "ckpt/model"; empty in memory.
+  /// The path that this node was read from, for messages: "ckpt", "ckpt/model"; empty for a node
+  /// created in memory.
   const std::string& where() const;
 
   /// True if both are handles of one node.
   bool same_node(const TensorDict& other) const noexcept { return node_ == other.node_; }
 
   /// Makes all mapped tensors of a tree that was opened "r+" durable (msync). In an archive, it
-  /// reads these tensors, updates their CRC-32s, and calls fdatasync. `monitor` observes it, except
-  /// for .npy files.
+  /// reads these tensors, updates their CRC-32s, and calls fdatasync. `monitor` observes the flush,
+  /// except for .npy files.
   void flush(Monitor* monitor = nullptr) const;
 
  private:
@@ -331,11 +337,11 @@ struct TensorDict::Entry {
 TENFOLD_API std::ostream& operator<<(std::ostream& out, const TensorDict& tree);
 
 /// Returns a value as a tree: a node unchanged; a list, tuple or dict of JSON values as a node of
-/// its members; a tensor or any other JSON value as a bare root.
+/// its members; a tensor or any other JSON value as a bare root (NodeInfo::is_bare).
 TENFOLD_API TensorDict bare_tree(TensorDict::Item value);
 
-/// True if the root is marked as bare and its only entry is a tensor or JSON value. If entries were
-/// added to a bare root, it is an ordinary dict.
+/// True if the root is marked as bare and its only entry is a tensor or JSON value. A root that is
+/// marked as bare but has several entries is an ordinary dict.
 TENFOLD_API bool is_bare(const TensorDict& root);
 
 /// Returns the value of a bare root; for any other tree, the tree itself.

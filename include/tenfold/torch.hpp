@@ -11,9 +11,9 @@
 ///     at::Tensor w = tenfold::to_torch(model.at("weight"));  // the mapped bytes
 ///     auto data = tenfold::torch_dataset(ds);                // for torch::data
 ///
-/// Header-only: a program that includes it must link LibTorch; the library tenfold itself does not.
-/// It includes no headers of LibTorch but those of ATen's tensor and of c10. Modules are template
-/// parameters, so that programs without a module do not compile torch/torch.h.
+/// Header-only: a program that includes this header must link LibTorch; the library tenfold itself
+/// does not. It includes no headers of LibTorch but those of ATen's tensor and of c10. Modules are
+/// template parameters, so that programs without a module do not compile torch/torch.h.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
@@ -70,20 +70,20 @@ struct ElementType<c10::complex<double>> {
 
 /// The torch dtype of the same name. Throws Error(unsupported) if this LibTorch is too old for it.
 inline c10::ScalarType to_torch(DType dtype);
-/// The dtype of that torch dtype. Throws Error(unsupported) for dtypes that DType does not have,
+/// The DType of the same name. Throws Error(unsupported) for torch dtypes that DType does not have,
 /// such as quantized and sub-byte ones.
 inline DType from_torch(c10::ScalarType dtype);
 
 /// Returns a CPU tensor over the same bytes, with the same shape and strides, without gradient. Its
-/// storage keeps the bytes (a mapping, for example) alive; writes have the effect of writes to
-/// `tensor`. Throws Error(invalid_argument) if `tensor` is read-only and not empty, because torch
-/// would crash on a write; Error(unsupported) if this LibTorch lacks the dtype.
+/// storage keeps the bytes (a mapping, for example) alive; writes to it also change `tensor`.
+/// Throws Error(invalid_argument) if `tensor` is read-only and not empty, because torch would crash
+/// on a write; Error(unsupported) if this LibTorch lacks the dtype.
 inline at::Tensor to_torch(const Tensor& tensor);
 
 /// Returns a Tensor over the same bytes, which it keeps alive. Strided CPU tensors are shared
 /// without a copy; gradient and graph are dropped. Throws Error(unsupported) for tensors of other
 /// devices (`cpu()` copies them), and for conjugate and negative views (`resolve_conj()`,
-/// `resolve_neg()`). Throws it, too, for sparse, nested, quantized, meta and undefined tensors, for
+/// `resolve_neg()`). Also throws it for sparse, nested, quantized, meta and undefined tensors, for
 /// dtypes that DType does not have, and for tensors whose storage was released.
 inline Tensor from_torch(const at::Tensor& tensor);
 
@@ -102,35 +102,36 @@ concept HoldsModule = !NamesTensors<Holder> && requires(Holder& holder) {
 };
 }  // namespace torch_detail
 
-/// torch::nn::Module, torch::jit::Module, or any class with similar lists of named tensors, whose
-/// items have key() and value(), or name and value, or first and second. Also an object that holds
-/// a module: a module holder of torch (torch::nn::Linear), a smart pointer.
+/// torch::nn::Module, torch::jit::Module, or any class with named_parameters() and named_buffers().
+/// The items of these lists have key() and value(), or name and value, or first and second. Also an
+/// object that holds a module: a module holder of torch (torch::nn::Linear), a smart pointer.
 template <class Module>
 concept TorchModule = torch_detail::NamesTensors<Module> || torch_detail::HoldsModule<Module>;
 
-/// Parameters and buffers by dotted name, in the order of Python's state_dict: an ordered_dict over
-/// the module's own memory. Tied tensors share storage. Undefined tensors (the bias of a layer
-/// without one) are omitted, as in Python. Conjugate and negative views, and tensors on other
-/// devices, are copied to main memory, tied ones once. All buffers are included, because C++
-/// modules do not record which buffers are not persistent in Python.
+/// Parameters and buffers by dotted name, in the order of Python's state_dict: a node of kind
+/// ordered_dict whose tensors share the module's memory. Tied tensors share storage. Undefined
+/// tensors (the bias of a layer without one) are omitted, as in Python. Conjugate and negative
+/// views, and tensors on other devices, are copied to main memory, tied ones once. All buffers are
+/// included, because C++ modules do not record which buffers are not persistent in Python.
 /// Throws Error(unsupported) naming a tensor that is sparse, nested, quantized or meta, of a dtype
 /// that DType does not have, or whose storage was released. Throws Error(invalid_argument) for an
-/// empty holder.
+/// empty module holder.
 template <TorchModule Module>
 TensorDict state_dict(Module& module);
 
-/// Copies tensors of `source` (from its file, if it has one) directly into the parameters and
-/// buffers of `module`. These stay the same objects: optimizers, tied parameters and flattened
-/// weights of RNNs see the new values.
-/// Names, dtypes and shapes are compared first. Unless `options.strict` is false, differences are
-/// one Error(invalid_argument), which lists up to 20 of each kind, and nothing has changed.
+/// Copies tensors of `source` (read from its file, if it was opened) directly into the parameters
+/// and buffers of `module`. The parameters and buffers stay the same objects: optimizers, tied
+/// parameters and flattened weights of RNNs see the new values.
+/// Names, dtypes and shapes are compared first. If they differ and `options.strict` is true, throws
+/// one Error(invalid_argument), which lists up to 20 differences of each kind, before anything
+/// changes.
 ///
 /// Memory: no second copy, except at most 64 MiB (or one larger tensor) at a time for conjugate and
 /// negative views and for tensors on other devices; `options.monitor` observes the other tensors.
 /// If a tied tensor has several names, the last one in the module's order is read, as in Python. A
-/// backward pass over the old values is an error, as after copy_(). Throws Error(unsupported)
-/// naming a tensor of the module that state_dict() would refuse, Error(invalid_argument) for an
-/// expanded one or an empty holder.
+/// backward pass that needs the old values is an error, as after copy_(). Throws Error(unsupported)
+/// naming a tensor of the module that state_dict() would refuse, and Error(invalid_argument) for an
+/// expanded tensor of the module or an empty module holder.
 template <TorchModule Module>
 LoadReport load_into(Module& module, const TensorDict& source, const LoadIntoOptions& options = {});
 /// load_into() of open(source).
@@ -138,8 +139,8 @@ template <TorchModule Module>
 LoadReport load_into(Module& module, const Path& source, const LoadIntoOptions& options = {});
 
 /// A class with the members of torch::optim::Optimizer. state_dict() and load_into() support Adam,
-/// AdamW, SGD, RMSprop, Adagrad and LBFGS, also by a reference to Optimizer, and throw
-/// Error(unsupported) for others.
+/// AdamW, SGD, RMSprop, Adagrad and LBFGS, also through a reference to torch::optim::Optimizer, and
+/// throw Error(unsupported) for other classes.
 template <class Optimizer>
 concept TorchOptimizer = requires(Optimizer& optimizer) {
   optimizer.param_groups();
@@ -147,27 +148,27 @@ concept TorchOptimizer = requires(Optimizer& optimizer) {
 };
 
 /// The counterpart of Python's Optimizer.state_dict(), with the same names: {"state": {0: {...}},
-/// "param_groups": [...]}. Tensors other than "step" share the optimizer's memory, as those of a
-/// module do. Options that only Python has get the value of LibTorch's behaviour (maximize is
-/// false). Throws Error(unsupported) for other optimizers, and for a tensor that state_dict() of a
-/// module would refuse, too.
+/// "param_groups": [...]}. Tensors other than "step" share the optimizer's memory, or are copied
+/// where state_dict() of a module copies tensors. Options that only Python has get the value that
+/// describes LibTorch's behaviour (maximize is false). Throws Error(unsupported) for unsupported
+/// optimizers, and for tensors that state_dict() of a module would refuse.
 template <TorchOptimizer Optimizer>
 TensorDict state_dict(Optimizer& optimizer);
 
 /// Loads the state of state_dict(), saved by C++ or Python: td["optimizer"]. Parameters are matched
 /// by their order in the groups. Existing state tensors are filled in place, others are created
-/// like their parameters. A parameter that was saved without a state loses its own (in Adagrad,
-/// this is a difference). Group options are loaded. Everything is compared first: unless
-/// `options.strict` is false, differences are one Error(invalid_argument), which lists up to 20 of
-/// each kind, and nothing has changed. If `strict` is false, the state of each parameter is loaded
-/// completely or not at all.
+/// like their parameters. A parameter that was saved without a state loses its state (for Adagrad,
+/// this is reported as a difference). Group options are loaded. Everything is compared first: if
+/// there are differences and `options.strict` is true, throws one Error(invalid_argument), which
+/// lists up to 20 differences of each kind, before anything changes. If `strict` is false, the
+/// state of each parameter is loaded completely or not at all.
 ///
 /// Python's options that LibTorch does not have are listed in LoadReport::ignored if they do not
 /// change results: foreach, fused, capturable, differentiable, initial_lr and param_names. maximize
-/// and decoupled_weight_decay are ignored if they have the value of LibTorch's behaviour, and are
+/// and decoupled_weight_decay are ignored if their values describe LibTorch's behaviour, and are
 /// differences otherwise. `options.keys` must not be set; `options.rename` may be set only if
 /// parameters are matched by name. Throws Error(invalid_argument) if `source` is not the state of
-/// an optimizer, Error(unsupported) for other optimizers.
+/// an optimizer, and Error(unsupported) for unsupported optimizers.
 template <TorchOptimizer Optimizer>
 LoadReport load_into(Optimizer& optimizer, const TensorDict& source,
                      const LoadIntoOptions& options = {});
@@ -175,16 +176,16 @@ LoadReport load_into(Optimizer& optimizer, const TensorDict& source,
 template <TorchOptimizer Optimizer>
 LoadReport load_into(Optimizer& optimizer, const Path& source, const LoadIntoOptions& options = {});
 
-/// As above, with the names of the parameters in `module`: "param_names" in each group, as with
-/// Python's Optimizer(module.named_parameters()). Throws Error(invalid_argument) for a parameter
-/// that does not belong to the module.
+/// As state_dict(optimizer), but each group also has "param_names", the names of its parameters in
+/// `module`, as with Python's Optimizer(module.named_parameters()). Throws Error(invalid_argument)
+/// for a parameter that does not belong to the module.
 template <TorchOptimizer Optimizer, TorchModule Module>
 TensorDict state_dict(Optimizer& optimizer, Module& module);
 
-/// As above, with parameters matched by their names in `module`, in any order, if both the module's
-/// and the source's names exist and are unique; otherwise by order. `options.rename` maps the
-/// source's names to the module's. Throws Error(invalid_argument) for a parameter that does not
-/// belong to the module.
+/// As load_into(optimizer, source), but parameters are matched by their names in `module`, in any
+/// order, if all parameters of the optimizer and of the source have unique names; otherwise by
+/// order. `options.rename` maps the source's names to the module's. Throws Error(invalid_argument)
+/// for a parameter that does not belong to the module.
 template <TorchOptimizer Optimizer, TorchModule Module>
 LoadReport load_into(Optimizer& optimizer, Module& module, const TensorDict& source,
                      const LoadIntoOptions& options = {});
@@ -261,7 +262,7 @@ inline std::string to_tensor_problem(const at::Tensor& tensor) {
   return {};
 }
 
-/// For a tensor without a to_tensor_problem(), returns why its elements are not stored in CPU
+/// For a tensor whose to_tensor_problem() is empty, returns why its elements are not stored in CPU
 /// memory; empty if they are. (A conjugate or negative view stores other numbers.)
 inline std::string indirection(const at::Tensor& tensor) {
   if (!tensor.device().is_cpu()) {
@@ -420,7 +421,8 @@ NamedTensors tensors_of(Module& module) {
 /// Bytes of the staging memory for tensors on other devices.
 inline constexpr std::uint64_t kGroupBytes = std::uint64_t{64} << 20;
 
-/// A tensor of that dtype and shape over memory of one element, for comparison only.
+/// A tensor with the dtype and shape of `target`, for comparison only. All its elements share the
+/// memory of one element.
 inline Tensor outline_of(const NamedTensor& target) {
   const std::string found = to_tensor_problem(target.tensor);
   if (!found.empty()) {
@@ -438,8 +440,8 @@ inline NamedTensors named_by(const std::vector<std::string>& names, NamedTensors
   return tensors;
 }
 
-/// Removes all but the last of tied tensors, which have the same address and size, as in Python. So
-/// two threads do not write the same tensor.
+/// Keeps only the last of tied tensors (tensors with the same address and size), as in Python, so
+/// that two threads do not write the same memory.
 inline NamedTensors without_aliases(NamedTensors tensors) {
   std::set<std::pair<const void*, std::size_t>> seen;
   NamedTensors last;
@@ -457,7 +459,7 @@ inline void note_write(const at::Tensor& tensor) {
   if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
 }
 
-/// Reads `group` into main memory and copies it to its devices.
+/// Reads the tensors of `group` into main memory and copies them to their devices.
 inline void load_group(const NamedTensors& group, const TensorDict& source,
                        const LoadIntoOptions& options) {
   TensorDict host;

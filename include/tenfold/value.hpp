@@ -54,13 +54,14 @@ class TENFOLD_API Value {
     bool int_keys = false;                               ///< in Python all keys were int
     bool ordered = false;  ///< a Python OrderedDict rather than a dict
     std::vector<std::pair<std::string, Value>> typed_keys{};  ///< see TypedKeys
-    /// Compares `ordered`, the keys' types, and the members: of OrderedDicts in order, else in any.
+    /// Compares `ordered`, the keys' types, and the members, in order only for OrderedDicts.
     bool operator==(const Object&) const;
     /// The member of that key, or null.
     const Value* find(std::string_view key) const noexcept;
   };
-  /// An extended scalar: a value of Python or torch that JSON lacks. to_json() writes `text` (as
-  /// base64 for bytes and bytearray), `items` as an array, or a Counter as its object.
+  /// An extended scalar: a value of Python or torch that JSON lacks. to_json() writes a Counter as
+  /// an object, a complex, set, frozenset or torch.Size as the array `items`, and all others as the
+  /// string `text` (base64 for bytes and bytearray).
   struct Special {
     /// The type of the value.
     enum class Type : std::uint8_t {
@@ -90,7 +91,7 @@ class TENFOLD_API Value {
   Value() : data_(Null{}) {}
   /// null.
   Value(std::nullptr_t) : data_(Null{}) {}
-  /// A bool. No other type converts to it, in particular no pointer.
+  /// A bool. Other types, in particular pointers, are not converted to bool.
   template <std::same_as<bool> Bool>
   Value(Bool value) : data_(value) {}
   /// An integer of any type except character types. It becomes a BigInt if it exceeds std::int64_t.
@@ -144,8 +145,8 @@ class TENFOLD_API Value {
   bool is_null() const noexcept { return is<Null>(); }
 
   /// The value as T: bool, an integer, a floating-point type (also from a std::int64_t),
-  /// std::string, a std::vector of these (from a list or a tuple), or one of Variant. Nothing else
-  /// is converted.
+  /// std::string, a std::vector of these (from a list or a tuple), or an alternative of Variant.
+  /// Nothing else is converted.
   /// Throws Error(invalid_argument), with `what` as its subject, if the value is of another type or
   /// the integer does not fit T.
   template <class T>
@@ -183,8 +184,9 @@ class TENFOLD_API Value {
   /// type.
   std::string_view type_name() const noexcept;
 
-  /// Equal as Python compares them, with these exceptions: NaN equals NaN, types must agree, the
-  /// items of sets must be in the same order, and a count of zero in a Counter is not ignored.
+  /// True if the values are equal in Python, with these exceptions: NaN equals NaN, types must
+  /// agree, the items of sets must be in the same order, and a count of zero in a Counter is not
+  /// ignored.
   bool operator==(const Value& other) const;
 
  private:
@@ -203,7 +205,7 @@ class TENFOLD_API Value {
 };
 
 /// Keys of a Python dict that were not str, by their str(): "1", "0.5", "True", "None", "(1, 'a')".
-/// Sorted by str(). Empty if all keys were int: the flag `int_keys` replaces it.
+/// Sorted by str(). Empty if all keys were int, which the flag `int_keys` records.
 using TypedKeys = std::vector<std::pair<std::string, Value>>;
 
 /// "bytes", "bytearray", "complex", "set", "frozenset", "Counter", "torch.Size", "torch.dtype", ...

@@ -91,8 +91,8 @@ class TrainingState {
     return add_entry(std::move(entry));
   }
 
-  /// Returns the argument for CheckpointManager::save(). Tensors share the objects' memory as those
-  /// of state_dict() do. All other values are copied by this call, also the state of the generator.
+  /// Returns the argument for CheckpointManager::save(). Tensors share the objects' memory, as in
+  /// state_dict(). All other values are copied by this call, also the state of the generator.
   TensorDict state() const {
     TensorDict tree = TensorDict::dict();
     for (const Entry& entry : entries_) tree.set(entry.name, entry.state());
@@ -102,10 +102,11 @@ class TrainingState {
   /// Loads every entry of a restored state. All names, dtypes and shapes, and the states of loaders
   /// and of the generator, are checked first.
   /// Unless `strict` is false, throws Error(key_not_found) if entries are missing or unexpected,
-  /// and Error(invalid_argument) if the tensors of an entry differ. Throws
-  /// one of these two, whatever `strict` is, for an entry of another kind, such as tensors for a
-  /// value or a number for a module. One exception: a JSON object or array in place of a module is
-  /// a node without tensors; if `strict` is false, LoadReport::missing lists the module's names.
+  /// and Error(invalid_argument) if the tensors of an entry differ in name, dtype or shape. Throws
+  /// one of these two, whatever `strict` is, if an entry is of the wrong kind, such as tensors
+  /// where a value was added or a number where a module was added. One exception: a JSON object or
+  /// array where a module was added counts as a node without tensors; if `strict` is false,
+  /// LoadReport::missing lists the module's names.
   LoadReport load(const TensorDict& saved, bool strict = true) {
     LoadReport report;
     std::vector<const Entry*> found;

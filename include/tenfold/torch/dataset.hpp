@@ -43,10 +43,10 @@ MapDataset<D, T> map(D, T);
 namespace tenfold {
 
 /// The tensors of a batch by (dotted) name, in the order of the columns. A column of numbers is
-/// `[B, *shape]`. A column of ragged rows or strings has its values and, unless it is padded,
-/// "<column>.offsets" int64 [B + 1], as in BatchColumn; the values of strings are bytes, and lists
-/// of strings also have "<column>.item_offsets". "<column>.length" holds the row lengths of a
-/// padded column, "<column>.valid" marks the rows with a value if BatchColumn::valid is set.
+/// `[B, *shape]`. A column of ragged rows or strings has its values under its name and, unless it
+/// is padded, "<column>.offsets" int64 [B + 1], as in BatchColumn; the values of strings are bytes,
+/// and lists of strings also have "<column>.item_offsets". "<column>.length" holds the row lengths
+/// of a padded column, "<column>.valid" marks the rows with a value if BatchColumn::valid is set.
 class TorchBatch {
  public:
   /// A tensor and its name.
@@ -168,7 +168,7 @@ class TorchBatches {
     shared_->stream.reset();
   }
   /// The state_dict() of BatchLoader. It counts the batches that torch's loader has taken; without
-  /// workers these are the batches that it has returned.
+  /// worker threads, torch's loader has returned all of them.
   std::string state_dict() const {
     const std::lock_guard lock(shared_->mutex);
     return shared_->loader.state_dict();

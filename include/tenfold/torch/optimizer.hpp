@@ -79,8 +79,9 @@ class OptimizerPlan {
     const OptimizerPairing pairing = pairing_of(names, groups, numbers);
     for (std::size_t g = 0; g < pairing.groups.size(); ++g) {
       if (!pairing.groups[g]) {
-        // Paired by name: the group keeps its options, its parameters get states. Paired by order:
-        // the sizes or numbers of groups differ, which was reported, and there are no states.
+        // If paired by name, the group keeps its options, and its parameters get states. If paired
+        // by order, the sizes or numbers of groups differ; this was reported, and there are no
+        // states.
         if (pairing.numbers[g].size() == numbers[g].size()) {
           auto& kept = optimizer_.param_groups()[g];
           plan_states(pairing.numbers[g], kept, static_cast<const Options&>(kept.options()),
@@ -108,7 +109,8 @@ class OptimizerPlan {
     }
   }
 
-  /// The number of parameters of a group that may have a state: LBFGS stores one for all of them.
+  /// The number of parameters of a group that may have a state: LBFGS stores one state for all
+  /// parameters.
   static std::size_t with_state(std::size_t num_params) {
     return kHasOneState<Options> ? std::min<std::size_t>(num_params, 1) : num_params;
   }
@@ -178,7 +180,8 @@ class OptimizerPlan {
     }
   }
 
-  /// Plans an option of the source that LibTorch does not have.
+  /// Reports an option of the source that LibTorch does not have as ignored, unexpected or
+  /// different.
   void plan_foreign_option(const TensorDict& group, const std::string& key,
                            const std::string& name) {
     using Kind = OptimizerKind<Options>;
@@ -234,8 +237,8 @@ class OptimizerPlan {
     }
   }
 
-  /// The options for the tensors of states. Their names contain numbers of parameters, so they are
-  /// not renamed: `rename` maps the names of parameters.
+  /// The load options for the tensors of states. The names of these tensors contain numbers of
+  /// parameters, so `rename`, which maps names of parameters, is not applied to them.
   LoadIntoOptions tensor_options() const {
     LoadIntoOptions options = load_options_;
     options.strict = false;

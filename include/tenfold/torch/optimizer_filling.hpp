@@ -115,7 +115,8 @@ class StateFilling {
     planned_.fits = false;
   }
 
-  /// True if that member must be saved: LibTorch's next step would fail or go wrong without it.
+  /// True if the saved state must have that member: LibTorch's next step would fail or go wrong
+  /// without it.
   bool is_needed(std::string_view key) const {
     if constexpr (kHasOneState<Options>) {
       if (key == "al") return false;  // LBFGS restarts it
@@ -154,7 +155,7 @@ class StateFilling {
     }
   }
 
-  /// Fills a tensor of LBFGS, whose state is that of all parameters. `key` is "d", "H_diag",
+  /// Fills a tensor of LBFGS, which has one state for all parameters. `key` is "d", "H_diag",
   /// "old_dirs.3" (an element of a list) or similar.
   void fill_of_all(const std::string& key, const TensorDict::Item& saved, at::Tensor& member) {
     const bool is_vector = key == "d" || key == "prev_flat_grad" || key.starts_with("old_");

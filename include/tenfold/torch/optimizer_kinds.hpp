@@ -82,8 +82,8 @@ struct OptimizerKind<torch::optim::AdagradOptions> {
   static constexpr bool kDecoupled = false;
 };
 
-/// All parameters share one state, stored as that of the first. Its vectors concatenate the
-/// elements of all parameters.
+/// All parameters share one state, stored as the state of the first parameter. Its vectors
+/// concatenate the elements of all parameters.
 template <>
 struct OptimizerKind<torch::optim::LBFGSOptions> {
   using State = torch::optim::LBFGSParamState;

@@ -22,8 +22,8 @@ using GroupNames = std::vector<std::vector<std::string>>;
 /// The pairing: an element for each group of the target.
 struct OptimizerPairing {
   std::vector<std::optional<std::size_t>> groups;  // the paired group of the source
-  // The name of each parameter's state, "" if it has none. Paired by order, the list of a group
-  // without a counterpart is empty.
+  // The name of each parameter's state, "" if it has none. If groups are paired by order, a group
+  // without a counterpart has an empty list.
   GroupNames numbers;
 };
 

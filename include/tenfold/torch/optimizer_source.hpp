@@ -143,8 +143,8 @@ inline Error refuse_source(const TensorDict& source) {
   return source.where().empty() ? Error(error).part("source") : Error(error).path(source.where());
 }
 
-/// The dict or list `key` of a node of the source; `part`: its place in the source. Throws
-/// Error(invalid_argument) if there is none.
+/// The dict or list `key` of a node of the source; `part`: the place of that dict or list in the
+/// source, for the message. Throws Error(invalid_argument) if there is none.
 inline TensorDict part_of_source(const TensorDict& source, const TensorDict& node,
                                  const std::string& key, const std::string& part) {
   try {
