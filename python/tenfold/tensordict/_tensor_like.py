@@ -624,7 +624,7 @@ class TensorLike(Primitives):
     def tensor_split(
         self, indices_or_sections: int | Sequence[int] | torch.Tensor, dim: int = 0
     ) -> tuple[Self, ...]:
-        """Splits a batch dimension into parts, like ``torch.tensor_split``; returns views.
+        """Returns consecutive parts of a batch dimension, like ``torch.tensor_split``.
 
         Args:
             indices_or_sections: The number of parts, whose lengths differ by at most 1; or the row
@@ -1886,9 +1886,9 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             dtype: Dtype of the results; None: int64 for integers and bools, else that of each
                 tensor.
-            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
-                along `dim` first; a negative `dim` then counts from the end of each tensor's shape.
-                Without `dim`, `keepdim` has no effect.
+            reduce: If true, reduce all tensors together to one tensor. If `dim` is given, concatenate
+                them along it (the first of several) before; a negative `dim` then counts from the
+                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Returns:
             A TensorDict; one tensor with `reduce`.
@@ -1916,9 +1916,9 @@ class TensorLike(Primitives):
                 Default: all dimensions; without `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             dtype: Dtype of the results; None: that of each tensor.
-            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
-                along `dim` first; a negative `dim` then counts from the end of each tensor's shape.
-                Without `dim`, `keepdim` has no effect.
+            reduce: If true, reduce all tensors together to one tensor. If `dim` is given, concatenate
+                them along it (the first of several) before; a negative `dim` then counts from the
+                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1942,9 +1942,9 @@ class TensorLike(Primitives):
                 Default: all dimensions; without `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             dtype: Dtype of the results; None: that of each tensor.
-            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
-                along `dim` first; a negative `dim` then counts from the end of each tensor's shape.
-                Without `dim`, `keepdim` has no effect.
+            reduce: If true, reduce all tensors together to one tensor. If `dim` is given, concatenate
+                them along it (the first of several) before; a negative `dim` then counts from the
+                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1969,9 +1969,9 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             dtype: Dtype of the results; None: int64 for integers and bools, else that of each
                 tensor.
-            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
-                along `dim` first; a negative `dim` then counts from the end of each tensor's shape.
-                Without `dim`, `keepdim` has no effect.
+            reduce: If true, reduce all tensors together to one tensor. If `dim` is given, concatenate
+                them along it (the first of several) before; a negative `dim` then counts from the
+                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1995,9 +1995,9 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             dtype: Dtype of the results; None: int64 for integers and bools, else that of each
                 tensor.
-            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
-                along `dim` first; a negative `dim` then counts from the end of each tensor's shape.
-                Without `dim`, `keepdim` has no effect.
+            reduce: If true, reduce all tensors together to one tensor. If `dim` is given, concatenate
+                them along it (the first of several) before; a negative `dim` then counts from the
+                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2021,9 +2021,9 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             correction: The divisor is the number of elements minus this number; 1 is Bessel's
                 correction.
-            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
-                along `dim` first; a negative `dim` then counts from the end of each tensor's shape.
-                Without `dim`, `keepdim` has no effect.
+            reduce: If true, reduce all tensors together to one tensor. If `dim` is given, concatenate
+                them along it (the first of several) before; a negative `dim` then counts from the
+                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2048,9 +2048,9 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             correction: The divisor is the number of elements minus this number; 1 is Bessel's
                 correction.
-            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
-                along `dim` first; a negative `dim` then counts from the end of each tensor's shape.
-                Without `dim`, `keepdim` has no effect.
+            reduce: If true, reduce all tensors together to one tensor. If `dim` is given, concatenate
+                them along it (the first of several) before; a negative `dim` then counts from the
+                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2077,9 +2077,9 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             interpolation: The result if the quantile is between two elements: "linear", "lower",
                 "higher", "midpoint" or "nearest".
-            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
-                along `dim` first; a negative `dim` then counts from the end of each tensor's shape.
-                Without `dim`, `keepdim` has no effect.
+            reduce: If true, reduce all tensors together to one tensor. If `dim` is given, concatenate
+                them along it (the first of several) before; a negative `dim` then counts from the
+                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2163,9 +2163,9 @@ class TensorLike(Primitives):
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
                 Default: all dimensions; without `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
-            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
-                along `dim` first; a negative `dim` then counts from the end of each tensor's shape.
-                Without `dim`, `keepdim` has no effect.
+            reduce: If true, reduce all tensors together to one tensor. If `dim` is given, concatenate
+                them along it (the first of several) before; a negative `dim` then counts from the
+                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2186,9 +2186,9 @@ class TensorLike(Primitives):
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
                 Default: all dimensions; without `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
-            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
-                along `dim` first; a negative `dim` then counts from the end of each tensor's shape.
-                Without `dim`, `keepdim` has no effect.
+            reduce: If true, reduce all tensors together to one tensor. If `dim` is given, concatenate
+                them along it (the first of several) before; a negative `dim` then counts from the
+                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2596,10 +2596,10 @@ class TensorLike(Primitives):
         return casts.new_full(self, size, fill_value, options)
 
     def new_tensor(self, data: Any, **options: Any) -> Self:
-        """Returns, for each tensor, a copy of `data` in the dtype of that tensor.
+        """Returns a copy of `data` for each tensor, in the dtype of that tensor.
 
-        If `data` is a TensorDict, copies its entry with the same key instead.
-        The batch size is the shape or batch size of `data`.
+        If `data` is a TensorDict, its entry with the same key is copied instead. The batch size of
+        the result is the shape or batch size of `data`.
 
         Args:
             data: A tensor, list or number; or a TensorDict with the same keys.
