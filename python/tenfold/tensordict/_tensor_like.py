@@ -1886,8 +1886,8 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             dtype: Dtype of the results; None: int64 for integers and bools, else that of each
                 tensor.
-            reduce: If true, reduce all tensors together to one tensor. If `dim` is given, concatenate
-                them along it (the first of several) before; a negative `dim` then counts from the
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
+                along `dim` (the first of several) before; a negative `dim` then counts from the
                 end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Returns:
@@ -1916,8 +1916,8 @@ class TensorLike(Primitives):
                 Default: all dimensions; without `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             dtype: Dtype of the results; None: that of each tensor.
-            reduce: If true, reduce all tensors together to one tensor. If `dim` is given, concatenate
-                them along it (the first of several) before; a negative `dim` then counts from the
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
+                along `dim` (the first of several) before; a negative `dim` then counts from the
                 end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
@@ -1942,8 +1942,8 @@ class TensorLike(Primitives):
                 Default: all dimensions; without `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             dtype: Dtype of the results; None: that of each tensor.
-            reduce: If true, reduce all tensors together to one tensor. If `dim` is given, concatenate
-                them along it (the first of several) before; a negative `dim` then counts from the
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
+                along `dim` (the first of several) before; a negative `dim` then counts from the
                 end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
@@ -1969,8 +1969,8 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             dtype: Dtype of the results; None: int64 for integers and bools, else that of each
                 tensor.
-            reduce: If true, reduce all tensors together to one tensor. If `dim` is given, concatenate
-                them along it (the first of several) before; a negative `dim` then counts from the
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
+                along `dim` (the first of several) before; a negative `dim` then counts from the
                 end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
@@ -1995,8 +1995,8 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             dtype: Dtype of the results; None: int64 for integers and bools, else that of each
                 tensor.
-            reduce: If true, reduce all tensors together to one tensor. If `dim` is given, concatenate
-                them along it (the first of several) before; a negative `dim` then counts from the
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
+                along `dim` (the first of several) before; a negative `dim` then counts from the
                 end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
@@ -2021,8 +2021,8 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             correction: The divisor is the number of elements minus this number; 1 is Bessel's
                 correction.
-            reduce: If true, reduce all tensors together to one tensor. If `dim` is given, concatenate
-                them along it (the first of several) before; a negative `dim` then counts from the
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
+                along `dim` (the first of several) before; a negative `dim` then counts from the
                 end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
@@ -2048,8 +2048,8 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             correction: The divisor is the number of elements minus this number; 1 is Bessel's
                 correction.
-            reduce: If true, reduce all tensors together to one tensor. If `dim` is given, concatenate
-                them along it (the first of several) before; a negative `dim` then counts from the
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
+                along `dim` (the first of several) before; a negative `dim` then counts from the
                 end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
@@ -2077,8 +2077,8 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             interpolation: The result if the quantile is between two elements: "linear", "lower",
                 "higher", "midpoint" or "nearest".
-            reduce: If true, reduce all tensors together to one tensor. If `dim` is given, concatenate
-                them along it (the first of several) before; a negative `dim` then counts from the
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
+                along `dim` (the first of several) before; a negative `dim` then counts from the
                 end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
@@ -2163,8 +2163,8 @@ class TensorLike(Primitives):
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
                 Default: all dimensions; without `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
-            reduce: If true, reduce all tensors together to one tensor. If `dim` is given, concatenate
-                them along it (the first of several) before; a negative `dim` then counts from the
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
+                along `dim` (the first of several) before; a negative `dim` then counts from the
                 end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
@@ -2186,8 +2186,8 @@ class TensorLike(Primitives):
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
                 Default: all dimensions; without `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
-            reduce: If true, reduce all tensors together to one tensor. If `dim` is given, concatenate
-                them along it (the first of several) before; a negative `dim` then counts from the
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
+                along `dim` (the first of several) before; a negative `dim` then counts from the
                 end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
