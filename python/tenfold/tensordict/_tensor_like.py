@@ -262,7 +262,8 @@ class TensorLike(Primitives):
     def expand(self, *sizes: int | Sequence[int], shape: Sequence[int] | None = None) -> Self:
         """Returns a view with dimensions of length 1 repeated, and new leading dimensions.
 
-        The result for a lazy stack is a copy if `stack` can stack its members.
+        For a lazy stack, the result is a dense copy if the members have equal keys and shapes and
+        are not lazy stacks.
 
         Args:
             *sizes: The new batch size; -1 keeps a length.
@@ -645,7 +646,7 @@ class TensorLike(Primitives):
     def narrow(self, dim: int, start: int, length: int) -> Self:
         """Returns a view of `length` rows of a batch dimension, from `start` on.
 
-        The result for a lazy stack is a copy.
+        For a lazy stack, the result is a dense copy.
 
         Args:
             dim: The batch dimension; a negative one counts from the end.
