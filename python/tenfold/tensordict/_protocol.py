@@ -48,13 +48,13 @@ def register_classes(**classes: type) -> None:
 
 
 def dense() -> type[TensorDict]:
-    """The class TensorDict, for modules that cannot import it, because it imports them."""
+    """Returns the class TensorDict, for modules that `_dense` imports (import cycle)."""
     found: type[TensorDict] = _classes["dense"]
     return found
 
 
 def stacked() -> type[LazyStackedTensorDict]:
-    """The class LazyStackedTensorDict: see `dense`."""
+    """Returns the class LazyStackedTensorDict; see `dense`."""
     found: type[LazyStackedTensorDict] = _classes["stacked"]
     return found
 
@@ -63,22 +63,23 @@ class Primitives:
     """The operations that TensorDict and LazyStackedTensorDict each implement.
 
     An *entry* is a tensor, a node, an object of a tensorclass, or an object of a class in `WRAPPED`
-    (NonTensorData, NonTensorStack, UnbatchedTensor), which represents the value that ``td[key]``
-    returns. The functions of `_ops` build on these operations, and TensorDictBase on the functions.
+    (NonTensorData, NonTensorStack, UnbatchedTensor). Such an object represents the value that
+    ``td[key]`` returns. The functions of `_ops` call these operations; the methods of
+    TensorDictBase call the functions of `_ops`.
     """
 
     if not TYPE_CHECKING:  # at run time, the classes define these as slots or properties
         __slots__ = ()
 
     if TYPE_CHECKING:
-        #: The leading dimensions of all tensors but unbatched ones; -1 for a length that differs
+        #: The leading dimensions of all tensors except unbatched ones; -1 for a length that differs
         #: between the members of a lazy stack.
         _batch_size: tuple[int, ...]
         #: A name, or None, for each batch dimension; None if no dimension has one.
         _names: tuple[str | None, ...] | None
         #: The device as a str; None if none was set, or if the members of a lazy stack differ.
         _device: str | None
-        #: False, True, a mark of mapped trees, or weak references to locked parents.
+        #: The lock state: False, True, or another value that `_ops.locking.MAPPED` describes.
         _locked: Any
         #: A `Disk`, the engine's node behind this one; None if there is none.
         _disk: Any
@@ -87,7 +88,7 @@ class Primitives:
         _node_info: NodeInfo
         #: The call at the end of the next ``with`` statement: a method's name, arguments, options.
         _undo: Any
-        #: The same for the ``with`` statements that were entered, the innermost one last.
+        #: Such calls for the ``with`` statements that are being executed, the innermost one last.
         _entered: tuple[Any, ...]
         #: The block made by `consolidate`; None or not set if there is none.
         _consolidated: Any
@@ -96,11 +97,11 @@ class Primitives:
         def _opened(self) -> Opened | None: ...
 
         def _entry(self, key: str) -> Any:
-            """The entry of one key. Raises KeyError if there is none."""
+            """The entry under `key`. Raises KeyError if there is none."""
             ...
 
         def _entries(self) -> dict[str, Any]:
-            """All entries in order, tensors fetched or stacked; not to be changed."""
+            """All entries in order; loads or stacks tensors. Callers must not change the dict."""
             ...
 
         def _key_list(self) -> list[str]:
@@ -108,7 +109,7 @@ class Primitives:
             ...
 
         def _has(self, key: str) -> bool:
-            """True if this node has an entry under that key."""
+            """True if this node has an entry under `key`."""
             ...
 
         def _kinds(self, *, shows_damaged: bool = False) -> Iterator[tuple[str, str, Any]]:
@@ -122,19 +123,19 @@ class Primitives:
             ...
 
         def _put(self, key: str, entry: Any) -> None:
-            """Sets one entry of a checked shape. Raises RuntimeError if the node is locked."""
+            """Sets an entry; does not check its shape. Raises RuntimeError if locked."""
             ...
 
         def _put_locked(self, key: str, entry: Any) -> None:
-            """Sets one entry of a checked shape, even if the node is locked."""
+            """Sets an entry, even if the node is locked; does not check its shape."""
             ...
 
         def _held(self) -> Iterable[Any]:
-            """The entries, or for a lazy stack the members, that Python has loaded."""
+            """The entries that Python has loaded; for a lazy stack, the members."""
             ...
 
         def _own(self) -> Any:
-            """Called before the node is changed. Raises RuntimeError if it is locked."""
+            """Prepares this node for a change. Raises RuntimeError if the node is locked."""
             ...
 
         def _mark_changed(self) -> None:
@@ -153,13 +154,13 @@ class Primitives:
         ) -> Self:
             """A node of `batch_size` with `change(entry)` for each tensor and node.
 
-            For values that are not tensors, `change` gets the `ValueRows`. An UnbatchedTensor is
-            taken over unchanged.
+            For a value that is not a tensor, `change` is called with its `ValueRows`. An
+            UnbatchedTensor remains unchanged.
             """
             ...
 
         def _valued(self, change: Callable[[Any], Any]) -> Self:
-            """The same tree with `change(tensor)` for each tensor here and below."""
+            """A tree of the same keys with `change(tensor)` for each tensor, here and below."""
             ...
 
         def _in_place(self, change: Callable[[Any], Any]) -> Self:
@@ -171,11 +172,11 @@ class Primitives:
             ...
 
         def _with_entries(self, items: dict[str, Any]) -> Self:
-            """A TensorDict of other entries with this node's batch size, names and device."""
+            """A TensorDict of `items` with the batch size, names and device of this node."""
             ...
 
         def _like(self, items: dict[str, Any], batch_size: tuple[int, ...]) -> Self:
-            """A TensorDict of other entries and batch size on the same device."""
+            """A TensorDict of `items` with `batch_size` and the device of this node."""
             ...
 
         def _info(self) -> NodeInfo:
@@ -183,7 +184,7 @@ class Primitives:
             ...
 
         def _simplified(self) -> tuple[Any, ...]:
-            """The result of `tenfold._interop.objects.simplify` for this node."""
+            """Returns what `tenfold._interop.objects.simplify` returns for this node."""
             ...
 
         # Methods of TensorDictBase that methods of TensorLike call.

@@ -1,8 +1,8 @@
 """The repr of a TensorDict, in tensordict's compact form.
 
-Entries on disk are described from metadata, except the entries of lazy stacks and tensors that are
-made of component tensors, which are loaded. The latter are jagged tensors, and sparse ones unless
-`tenfold.open` or `from_consolidated` opened the file: these return sparse tensors as nodes.
+Entries on disk are described from metadata. Entries of lazy stacks, and tensors that are stored as
+several component tensors, are loaded instead. Such tensors are jagged and sparse ones; but
+if `tenfold.open` or `from_consolidated` opened the file, a sparse tensor is a node and not loaded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_HTML_ENTRIES = 200
 
 
 def text(td: TensorDictBase) -> str:
-    """``TensorDict(batch_size=[3], fields={a: f32[2], b: {c: i64[]}})``, fields sorted."""
+    """``TensorDict(batch_size=[3], fields={a: f32[2], b: {c: i64[]}})``, keys sorted."""
     head = f"{type(td).__name__}({_header(td)}, fields="
     tail = _exclusive(td) if is_stack(td) else ""
     return head + _rendered(("", _entries(td)), "", len(head), len(tail) + 1) + tail + ")"
@@ -116,7 +116,7 @@ def _entry(td: TensorDictBase, key: str, kind: str, found: Any) -> Entry:
 
 
 def _stacked_entries(nodes: list[Any]) -> list[tuple[str, Entry]]:
-    """The common entries of the members of a stack; -1 for lengths that differ."""
+    """The entries that all members of a stack have; -1 stands for a length that differs."""
     if not nodes:
         return []
     keys = [key for key in nodes[0]._key_list() if all(node._has(key) for node in nodes)]
@@ -166,7 +166,7 @@ def _flat(entry: Entry) -> str:
 
 
 def _rendered(entry: Entry, indent: str, used: int, tail: int) -> str:
-    """One line if it fits into 80 columns, `used` before it and `tail` after; else several."""
+    """One line if it fits into 80 columns with `used` before and `tail` after it; else several."""
     flat = _flat(entry)
     if isinstance(entry, str) or not entry[1] or used + len(flat) + tail <= _WIDTH:
         return flat

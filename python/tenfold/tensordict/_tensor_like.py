@@ -29,13 +29,13 @@ class TensorLike(Primitives):
     """Methods like those of torch.Tensor, applied to every tensor of the tree.
 
     Arguments for dimensions refer to batch dimensions; negative ones count from the end of the
-    batch size, except with ``reduce=True``. Results share memory if those of torch's method of the
-    same name do, but some results for a lazy stack are copies. Arithmetic and comparisons broadcast
-    the shape of a tensor with the batch size, and the result has the broadcast batch size. A method
-    that would change nothing may return this TensorDict itself. Methods that change batch
-    dimensions, and reductions, leave unbatched leaves unchanged; a reduction of all tensors
-    together includes them. Methods whose names end in ``_`` change this TensorDict or its tensors
-    in place and return it.
+    batch size, except with ``reduce=True``. A result shares memory with this TensorDict if torch's
+    method of the same name returns a view; some results for a lazy stack are copies. Arithmetic
+    and comparisons broadcast the shape of a tensor operand with the batch size, and the result has
+    the broadcast batch size. A method that would change nothing may return this TensorDict itself.
+    Methods that change batch dimensions, and reductions, leave each UnbatchedTensor unchanged; only
+    a reduction of all tensors together includes it. Methods whose names end in ``_`` change this
+    TensorDict or its tensors in place and return this TensorDict.
     """
 
     __slots__ = ()
@@ -44,14 +44,16 @@ class TensorLike(Primitives):
 
     @property
     def batch_size(self) -> torch.Size:
-        """The leading dimensions that all tensors share; a tuple if torch is not imported.
+        """The leading dimensions that all batched tensors share.
 
-        It can be assigned; nodes below with fewer batch dimensions, and values that all rows share,
-        then get the new batch size, unless that of the value begins with it.
+        A ``torch.Size``, or a tuple if torch is not imported.
+
+        It can be assigned. Nodes below with fewer batch dimensions then get the new batch size, as
+        do values that all rows share and whose batch size does not begin with the new one.
 
         Raises:
-            RuntimeError: On assignment, if the shape of an entry does not begin with it, except
-                nodes with fewer batch dimensions.
+            RuntimeError: On assignment, if the shape of an entry does not begin with the new batch
+                size. For a node with fewer batch dimensions, its entries are checked instead.
             TypeError: On assignment of an int.
             ValueError: On assignment of a str.
         """
@@ -72,8 +74,8 @@ class TensorLike(Primitives):
 
         Args:
             batch_dims: The maximum number of dimensions; None: no maximum.
-            keep_compliant_size: With `batch_dims`, nodes and values directly below that have at
-                least as many dimensions keep their batch size.
+            keep_compliant_size: With `batch_dims`, entries that are nodes or values keep their
+                batch size if it has at least `batch_dims` dimensions.
 
         Returns:
             This TensorDict.
@@ -133,12 +135,12 @@ class TensorLike(Primitives):
         return self.batch_size if dim is None else self._batch_size[dim]
 
     def numel(self) -> int:
-        """Returns the number of rows: the product of the batch size, at least 1."""
+        """Returns the product of the lengths in the batch size, or 1 if the product is 0."""
         return _shape.numel(self)
 
     @property
     def names(self) -> list[str | None]:
-        """A name, or None, for each batch dimension. It can be assigned a list or None.
+        """A name, or None, for each batch dimension. Assign a list, or None to remove all names.
 
         Raises:
             ValueError: On assignment, if a name occurs twice or the number of names is not the
@@ -172,15 +174,15 @@ class TensorLike(Primitives):
         return _shape.refine_names(self, *names)
 
     def rename(self, *names: Any, **rename_map: str) -> Self:
-        """Returns a copy that shares its tensors, with other names of the dimensions.
+        """Returns a TensorDict with other dimension names that shares the tensors of this one.
 
         Args:
             *names: A name, or None, for each batch dimension; or one sequence of them.
-            **rename_map: New name by old name.
+            **rename_map: New names, with the old names as keywords.
 
         Raises:
             ValueError: If an old name does not exist, a new one occurs twice, the number of names
-                is wrong, or both kinds of arguments are given.
+                is wrong, or both `names` and keywords are given.
 
         Example:
             >>> td.rename("time").names
@@ -193,14 +195,14 @@ class TensorLike(Primitives):
 
         Args:
             *names: A name, or None, for each batch dimension; or one sequence of them.
-            **rename_map: New name by old name.
+            **rename_map: New names, with the old names as keywords.
 
         Returns:
             This TensorDict.
 
         Raises:
             ValueError: If an old name does not exist, a new one occurs twice, the number of names
-                is wrong, or both kinds of arguments are given.
+                is wrong, or both `names` and keywords are given.
 
         Example:
             >>> td.rename_("time").names
@@ -210,7 +212,7 @@ class TensorLike(Primitives):
 
     @property
     def device(self) -> torch.device | None:
-        """The device of the tensors if one was set, else None; a str if the framework is numpy.
+        """The device that was set, or None; a str if tenfold returns NumPy arrays.
 
         Raises:
             UnsupportedError: If torch does not support the device.
@@ -227,7 +229,9 @@ class TensorLike(Primitives):
         return _shape.clear_device_(self)
 
     def auto_device_(self) -> Self:
-        """Sets the device, here and in nodes below, to that of all tensors; None if they differ.
+        """Sets the device, here and in nodes below, to the one that holds all tensors.
+
+        Sets None if the tensors are on several devices, or if there are no tensors.
 
         Returns:
             This TensorDict; no tensor is moved.
@@ -258,7 +262,8 @@ class TensorLike(Primitives):
     def expand(self, *sizes: int | Sequence[int], shape: Sequence[int] | None = None) -> Self:
         """Returns a view with dimensions of length 1 repeated, and new leading dimensions.
 
-        The result for a lazy stack is a copy if `stack` can stack its members.
+        For a lazy stack, the result is a dense copy if the members have equal keys and shapes and
+        are not lazy stacks.
 
         Args:
             *sizes: The new batch size; -1 keeps a length.
@@ -278,7 +283,7 @@ class TensorLike(Primitives):
         """Expands to the batch size of another TensorDict, or the shape of a tensor.
 
         Args:
-            other: A TensorDict, of which the batch size counts, or a tensor.
+            other: A TensorDict, whose batch size is used, or a tensor, whose shape is used.
 
         Returns:
             A view without names of dimensions; see `expand`.
@@ -318,10 +323,11 @@ class TensorLike(Primitives):
         size: Sequence[int] | None = None,
         batch_size: BatchSize | None = None,
     ) -> Self:
-        """Returns a view with another batch size of the same number of rows, or of another dtype.
+        """Returns a view with another batch size, or with another dtype.
 
         Args:
-            *shape: The new batch size, one length may be -1; or a dtype.
+            *shape: The new batch size, with the same number of rows; one length may be -1. Or a
+                dtype.
             size: The new batch size as one sequence instead.
             batch_size: With a dtype: the batch size of the result.
 
@@ -341,12 +347,12 @@ class TensorLike(Primitives):
         shape: Sequence[int] | None = None,
         size: Sequence[int] | None = None,
     ) -> Self:
-        """Returns a TensorDict of another batch size with as many rows; a view if possible.
+        """Returns a TensorDict with another batch size; a view if possible.
 
         Args:
-            *sizes: The new batch size; one length may be -1.
+            *sizes: The new batch size, with the same number of rows; one length may be -1.
             shape: The new batch size as one sequence instead.
-            size: The same as `shape`.
+            size: Another name of `shape`.
 
         Raises:
             RuntimeError: If the number of rows differs.
@@ -363,15 +369,15 @@ class TensorLike(Primitives):
         """Merges the batch dimensions from `start_dim` to `end_dim`, inclusive, into one.
 
         Args:
-            start_dim: Default: the first.
-            end_dim: Default: the last.
-            inplace: Not supported: an error if true.
+            start_dim: The first dimension to merge. Default: the first batch dimension.
+            end_dim: The last dimension to merge. Default: the last batch dimension.
+            inplace: Not supported; must be false.
 
         Returns:
             A TensorDict with the merged dimension: a view where strides allow it.
 
         Raises:
-            ValueError: If `end_dim` is before `start_dim`, or `inplace`.
+            ValueError: If `end_dim` is before `start_dim`, or `inplace` is true.
             IndexError: If a dimension does not exist.
 
         Example:
@@ -388,15 +394,15 @@ class TensorLike(Primitives):
         Args:
             dim: The dimension.
             unflattened_size: The new lengths; one may be -1.
-            inplace: Not supported: an error if true.
+            inplace: Not supported; must be false.
 
         Returns:
             A view with more batch dimensions.
 
         Raises:
-            RuntimeError: If the lengths do not multiply to that of `dim`.
+            RuntimeError: If the product of the new lengths is not the length of `dim`.
             IndexError: If `dim` does not exist.
-            ValueError: If `inplace`.
+            ValueError: If `inplace` is true.
 
         Example:
             >>> TensorDict({"a": torch.zeros(6)}, [6]).unflatten(0, [2, -1]).batch_size
@@ -409,7 +415,7 @@ class TensorLike(Primitives):
 
         Args:
             *order: All batch dimensions, in the new order.
-            dims: The same as one sequence instead.
+            dims: The same order as one sequence instead.
 
         Raises:
             ValueError: If a dimension is missing or occurs twice.
@@ -520,7 +526,7 @@ class TensorLike(Primitives):
         """Returns a view with a new batch dimension of length 1.
 
         Args:
-            dim: Its position: 0 is the front, -1 the end.
+            dim: The position of the new dimension: 0 is the front, -1 the end.
 
         Raises:
             RuntimeError: If `dim` is out of range.
@@ -535,7 +541,8 @@ class TensorLike(Primitives):
         """Returns a view without batch dimensions of length 1.
 
         Args:
-            dim: The dimension to remove; if its length is not 1, nothing changes. Default: all.
+            dim: The dimension to remove; if its length is not 1, nothing changes. Default: all
+                dimensions of length 1.
 
         Raises:
             IndexError: If the dimension does not exist.
@@ -582,7 +589,7 @@ class TensorLike(Primitives):
         """Returns consecutive parts of a batch dimension, as views.
 
         Args:
-            split_size: Rows per part, the last may have fewer; or a list of row counts.
+            split_size: Rows per part (the last part may have fewer), or a list of row counts.
             dim: The batch dimension.
 
         Raises:
@@ -618,7 +625,7 @@ class TensorLike(Primitives):
     def tensor_split(
         self, indices_or_sections: int | Sequence[int] | torch.Tensor, dim: int = 0
     ) -> tuple[Self, ...]:
-        """Returns parts of a batch dimension by number or offsets, like ``torch.tensor_split``.
+        """Returns consecutive parts of a batch dimension, like ``torch.tensor_split``.
 
         Args:
             indices_or_sections: The number of parts, whose lengths differ by at most 1; or the row
@@ -639,7 +646,7 @@ class TensorLike(Primitives):
     def narrow(self, dim: int, start: int, length: int) -> Self:
         """Returns a view of `length` rows of a batch dimension, from `start` on.
 
-        The result for a lazy stack is a copy.
+        For a lazy stack, the result is a dense copy.
 
         Args:
             dim: The batch dimension; a negative one counts from the end.
@@ -666,7 +673,7 @@ class TensorLike(Primitives):
             dim: The batch dimension.
             index: An int64 tensor with as many dimensions as the batch.
             out: A TensorDict to write the rows into.
-            inplace: Not supported: an error if true.
+            inplace: Not supported; must be false.
 
         Returns:
             A TensorDict of the shape of `index`; `out` if it is given.
@@ -674,7 +681,7 @@ class TensorLike(Primitives):
         Raises:
             RuntimeError: If the dimension does not exist, `index` has more or fewer dimensions than
                 the batch, or an index is out of range.
-            ValueError: If `inplace`.
+            ValueError: If `inplace` is true.
 
         Example:
             >>> TensorDict({"a": torch.arange(3)}, [3]).gather(0, torch.tensor([2, 0]))["a"]
@@ -683,18 +690,18 @@ class TensorLike(Primitives):
         return _shape.gather(self, dim, index, out, inplace=inplace)
 
     def repeat(self, *repeats: int | Sequence[int], inplace: bool = False) -> Self:
-        """Copies all rows along each batch dimension, like ``torch.Tensor.repeat``.
+        """Repeats the batch along each batch dimension, like ``torch.Tensor.repeat``.
 
         Args:
-            *repeats: A number for each batch dimension.
-            inplace: Not supported: an error if true.
+            *repeats: The number of repetitions for each batch dimension.
+            inplace: Not supported; must be false.
 
         Returns:
             A copy with the rows repeated.
 
         Raises:
             ValueError: If the number of `repeats` is not the number of batch dimensions, or
-                `inplace`.
+                `inplace` is true.
 
         Example:
             >>> TensorDict({"a": torch.arange(2)}, [2]).repeat(2)["a"]
@@ -703,10 +710,10 @@ class TensorLike(Primitives):
         return _shape.repeat(self, *repeats, inplace=inplace)
 
     def tile(self, dims: int | Sequence[int]) -> Self:
-        """Copies all rows, like ``torch.tile``.
+        """Repeats the batch along its dimensions, like ``torch.tile``.
 
         Args:
-            dims: A number for each batch dimension. If there are fewer numbers, they apply to the
+            dims: The number of repetitions for each batch dimension. Fewer numbers apply to the
                 last dimensions; if there are more, the result has new leading dimensions.
 
         Returns:
@@ -732,7 +739,7 @@ class TensorLike(Primitives):
             repeats: The number of copies; an int, or a tensor with one for each row.
             dim: The batch dimension. Default: flatten all batch dimensions first.
             output_size: The number of rows of the result, if known.
-            inplace: Not supported: an error if true.
+            inplace: Not supported; must be false.
 
         Returns:
             A copy with the rows repeated.
@@ -740,7 +747,7 @@ class TensorLike(Primitives):
         Raises:
             IndexError: If the dimension does not exist.
             RuntimeError: If `repeats` has several numbers, but not one for each row.
-            ValueError: If `inplace`.
+            ValueError: If `inplace` is true.
 
         Example:
             >>> TensorDict({"a": torch.arange(2)}, [2]).repeat_interleave(2)["a"]
@@ -788,7 +795,7 @@ class TensorLike(Primitives):
         Args:
             shifts: Positions to shift by, one for each of `dims`.
             dims: Batch dimensions. Default: flatten all, shift, and restore the shape.
-            inplace: Not supported: an error if true.
+            inplace: Not supported; must be false.
 
         Returns:
             A copy.
@@ -796,7 +803,7 @@ class TensorLike(Primitives):
         Raises:
             IndexError: If a dimension does not exist.
             RuntimeError: If the number of shifts is not the number of dimensions.
-            ValueError: If `inplace`.
+            ValueError: If `inplace` is true.
 
         Example:
             >>> TensorDict({"a": torch.arange(3)}, [3]).roll(1, 0)["a"]
@@ -826,15 +833,15 @@ class TensorLike(Primitives):
         return _shape.rot90(self, k, dims)
 
     def masked_select(self, mask: torch.Tensor, *, inplace: bool = False) -> Self:
-        """Returns the rows where a mask is true, in one dimension.
+        """Returns the rows where a mask is true; the dimensions of the mask become one.
 
         Args:
-            mask: A bool tensor of the first batch dimensions.
-            inplace: Not supported: an error if true.
+            mask: A bool tensor with the shape of the first (or all) batch dimensions.
+            inplace: Not supported; must be false.
 
         Raises:
             IndexError: If the shape of `mask` is not that of the first batch dimensions.
-            ValueError: If `inplace`.
+            ValueError: If `inplace` is true.
 
         Example:
             >>> td.masked_select(torch.tensor([True, False, True])).batch_size
@@ -940,18 +947,19 @@ class TensorLike(Primitives):
         """Selects rows of this TensorDict where a condition is true, else rows of `other`.
 
         Args:
-            condition: A bool tensor of the first batch dimensions.
+            condition: A bool tensor whose shape expands to the first (or all) batch dimensions.
             other: A TensorDict, a number, or a tensor, which is broadcast with each tensor from the
-                right, as by ``torch.where``.
+                last dimension on, as in ``torch.where``.
             out: A TensorDict to write the result into.
-            pad: Value used, in their dtype, for tensors that one of the two lacks.
-            update_batch_size: Accepted; `out` keeps its batch size.
+            pad: Replaces a tensor that one of the two TensorDicts lacks; cast to the dtype of the
+                other tensor.
+            update_batch_size: Accepted and ignored: `out` keeps its batch size.
 
         Returns:
             A new TensorDict with the keys of both; `out` if it is given.
 
         Raises:
-            KeyError: If one lacks an entry and no `pad` is given.
+            KeyError: If one of two TensorDicts lacks an entry and no `pad` is given.
             RuntimeError: If the condition does not broadcast to the first dimensions of a tensor.
 
         Example:
@@ -961,18 +969,18 @@ class TensorLike(Primitives):
         return pointwise.where(self, condition, other, out=out, pad=pad)
 
     # --- arithmetic ------------------------------------------------------------------------------
-    # A number or a tensor is applied to every tensor, a TensorDict by key. The shape of a tensor is
-    # broadcast with the batch size, never with the dimensions beyond it; the result has the
-    # broadcast batch size.
+    # A number or tensor operand is applied to every tensor; a TensorDict is matched by key.
+    # The shape of a tensor operand is broadcast with the batch size, never with the dimensions
+    # beyond it; the result has the broadcast batch size.
     # `default` is used for keys missing in one of two TensorDicts: a number, or "intersection" to
-    # drop them; by default different keys are a KeyError.
+    # drop them. By default, different keys raise KeyError.
 
     def add(self, other: Operand, *, alpha: float | None = None, default: Any = None) -> Self:
         """Adds `other`, times `alpha`, like ``torch.add``.
 
         Args:
             other: A number, a tensor that broadcasts with the batch size, or a TensorDict.
-            alpha: A factor of `other`.
+            alpha: `other` is multiplied by it.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. Default: such keys are an error.
 
@@ -997,7 +1005,7 @@ class TensorLike(Primitives):
         Args:
             other: A number, a tensor that expands to the batch size, or a TensorDict of the same
                 keys.
-            alpha: A factor of `other`; None: 1.
+            alpha: `other` is multiplied by it; None: 1.
 
         Returns:
             This TensorDict.
@@ -1017,7 +1025,7 @@ class TensorLike(Primitives):
 
         Args:
             other: A number, a tensor that broadcasts with the batch size, or a TensorDict.
-            alpha: A factor of `other`; None: 1.
+            alpha: `other` is multiplied by it; None: 1.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1040,7 +1048,7 @@ class TensorLike(Primitives):
         Args:
             other: A number, a tensor that expands to the batch size, or a TensorDict of the same
                 keys.
-            alpha: A factor of `other`; None: 1.
+            alpha: `other` is multiplied by it; None: 1.
 
         Returns:
             This TensorDict.
@@ -1060,7 +1068,7 @@ class TensorLike(Primitives):
 
         Args:
             other: A number, a tensor that broadcasts with the batch size, or a TensorDict.
-            alpha: A factor of `other`; None: 1.
+            alpha: `other` is multiplied by it; None: 1.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1392,7 +1400,9 @@ class TensorLike(Primitives):
         return pointwise.binary_tensor_op(self, "logical_and", other, default)
 
     def mod(self, other: Operand) -> Self:
-        """Returns the remainder of the division by `other`, with its sign; see ``torch.remainder``.
+        """Returns the remainder of division by `other`, with the sign of `other`.
+
+        See ``torch.remainder``.
 
         Args:
             other: A number, a tensor that broadcasts with the batch size, or a TensorDict of the
@@ -1417,7 +1427,7 @@ class TensorLike(Primitives):
         Args:
             min: Lower bound: a number, a tensor that broadcasts with the batch size, or a
                 TensorDict of the same keys. Default: none.
-            max: Upper bound, likewise. Default: none.
+            max: Upper bound, of the same types as `min`. Default: none.
             out: A TensorDict to write the result into.
 
         Returns:
@@ -1516,7 +1526,8 @@ class TensorLike(Primitives):
         Args:
             end: A number, a tensor that broadcasts with the batch size, or a TensorDict of the
                 same keys.
-            weight: Likewise. At 0, the result equals this TensorDict; at 1, it equals `end`.
+            weight: Of the same types as `end`. At 0, the result equals this TensorDict; at 1, it
+                equals `end`.
 
         Raises:
             KeyError: If an operand is a TensorDict that lacks a key.
@@ -1534,7 +1545,8 @@ class TensorLike(Primitives):
         Args:
             end: A number, a tensor that expands to the batch size, or a TensorDict of the same
                 keys.
-            weight: Likewise. At 0, no element changes; at 1, the result equals `end`.
+            weight: Of the same types as `end`. At 0, no element changes; at 1, the result equals
+                `end`.
 
         Returns:
             This TensorDict.
@@ -1710,7 +1722,7 @@ class TensorLike(Primitives):
         return pointwise.unary_(self, "reciprocal")
 
     def round(self) -> Self:
-        """Returns the nearest integer of every element, like ``torch.round``."""
+        """Returns every element rounded to the nearest integer, like ``torch.round``."""
         return pointwise.unary(self, "round")
 
     def round_(self) -> Self:
@@ -1871,13 +1883,13 @@ class TensorLike(Primitives):
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
-                Default: all dimensions; unless `keepdim`, the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
+                Default: all dimensions; without `keepdim`, the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             dtype: Dtype of the results; None: int64 for integers and bools, else that of each
                 tensor.
-            reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
-                where a negative `dim` counts from the end of each entry's shape.
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
+                along `dim` (the first of several) before; a negative `dim` then counts from the
+                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Returns:
             A TensorDict; one tensor with `reduce`.
@@ -1902,12 +1914,12 @@ class TensorLike(Primitives):
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
-                Default: all dimensions; unless `keepdim`, the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
+                Default: all dimensions; without `keepdim`, the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             dtype: Dtype of the results; None: that of each tensor.
-            reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
-                where a negative `dim` counts from the end of each entry's shape.
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
+                along `dim` (the first of several) before; a negative `dim` then counts from the
+                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1928,12 +1940,12 @@ class TensorLike(Primitives):
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
-                Default: all dimensions; unless `keepdim`, the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
+                Default: all dimensions; without `keepdim`, the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             dtype: Dtype of the results; None: that of each tensor.
-            reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
-                where a negative `dim` counts from the end of each entry's shape.
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
+                along `dim` (the first of several) before; a negative `dim` then counts from the
+                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1954,13 +1966,13 @@ class TensorLike(Primitives):
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
-                Default: all dimensions; unless `keepdim`, the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
+                Default: all dimensions; without `keepdim`, the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             dtype: Dtype of the results; None: int64 for integers and bools, else that of each
                 tensor.
-            reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
-                where a negative `dim` counts from the end of each entry's shape.
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
+                along `dim` (the first of several) before; a negative `dim` then counts from the
+                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1980,13 +1992,13 @@ class TensorLike(Primitives):
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
-                Default: all dimensions; unless `keepdim`, the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
+                Default: all dimensions; without `keepdim`, the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             dtype: Dtype of the results; None: int64 for integers and bools, else that of each
                 tensor.
-            reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
-                where a negative `dim` counts from the end of each entry's shape.
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
+                along `dim` (the first of several) before; a negative `dim` then counts from the
+                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2006,13 +2018,13 @@ class TensorLike(Primitives):
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
-                Default: all dimensions; unless `keepdim`, the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
+                Default: all dimensions; without `keepdim`, the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             correction: The divisor is the number of elements minus this number; 1 is Bessel's
                 correction.
-            reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
-                where a negative `dim` counts from the end of each entry's shape.
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
+                along `dim` (the first of several) before; a negative `dim` then counts from the
+                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2033,13 +2045,13 @@ class TensorLike(Primitives):
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
-                Default: all dimensions; unless `keepdim`, the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
+                Default: all dimensions; without `keepdim`, the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             correction: The divisor is the number of elements minus this number; 1 is Bessel's
                 correction.
-            reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
-                where a negative `dim` counts from the end of each entry's shape.
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
+                along `dim` (the first of several) before; a negative `dim` then counts from the
+                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2059,16 +2071,16 @@ class TensorLike(Primitives):
         """Returns the `q`-th quantile, like ``torch.quantile``.
 
         Args:
-            q: A number from 0 to 1, or a 1-D tensor of them, which adds a leading dimension to the
-                tensors and, with `dim` or `keepdim`, to the batch size.
+            q: A number from 0 to 1, or a 1-D tensor of such numbers. A 1-D tensor adds a leading
+                dimension to each result and, with `dim` or `keepdim`, to the batch size.
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
-                Default: all dimensions; unless `keepdim`, the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
-            interpolation: Between two elements: "linear", "lower", "higher", "midpoint" or
-                "nearest".
-            reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
-                where a negative `dim` counts from the end of each entry's shape.
+                Default: all dimensions; without `keepdim`, the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
+            interpolation: The result if the quantile is between two elements: "linear", "lower",
+                "higher", "midpoint" or "nearest".
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
+                along `dim` (the first of several) before; a negative `dim` then counts from the
+                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2090,19 +2102,20 @@ class TensorLike(Primitives):
 
         Args:
             dim: The batch dimension. Default: all dimensions.
-            keepdim: Keep the dimension, with length 1; ignored with `reduce` without `dim`.
-            reduce: If true, reduce all entries together, concatenated along `dim` if it is given,
-                where a negative `dim` counts from the end of each entry's shape.
+            keepdim: Keep the dimension, with length 1. Ignored if `reduce` is true and `dim` is not
+                given.
+            reduce: If true, reduce all tensors together. With `dim`, concatenate them along `dim`
+                first; a negative `dim` then counts from the end of each tensor's shape.
             return_indices: If false, return the maxima only; ignored with `reduce`.
 
         Returns:
-            Without `dim`, a TensorDict; with `reduce`, one tensor. With `dim`, a
-            ``torch.return_types.max`` of two TensorDicts; with `reduce`, of two tensors. If
-            `return_indices` is false, the first TensorDict only.
+            Without `dim`, a TensorDict, or one tensor if `reduce` is true. With `dim`, a
+            ``torch.return_types.max`` of two TensorDicts, or of two tensors if `reduce` is true. If
+            both `return_indices` and `reduce` are false, only the TensorDict of the maxima.
 
         Raises:
             IndexError: If the dimension does not exist.
-            ValueError: If `keepdim` is true without `dim` and `reduce`.
+            ValueError: If `keepdim` is true, but neither `dim` nor `reduce` is given.
 
         Example:
             >>> TensorDict({"a": torch.tensor([3, 1, 2])}, [3]).max()["a"]
@@ -2121,19 +2134,20 @@ class TensorLike(Primitives):
 
         Args:
             dim: The batch dimension. Default: all dimensions.
-            keepdim: Keep the dimension, with length 1; ignored with `reduce` without `dim`.
-            reduce: If true, reduce all entries together, concatenated along `dim` if it is given,
-                where a negative `dim` counts from the end of each entry's shape.
+            keepdim: Keep the dimension, with length 1. Ignored if `reduce` is true and `dim` is not
+                given.
+            reduce: If true, reduce all tensors together. With `dim`, concatenate them along `dim`
+                first; a negative `dim` then counts from the end of each tensor's shape.
             return_indices: If false, return the minima only; ignored with `reduce`.
 
         Returns:
-            Without `dim`, a TensorDict; with `reduce`, one tensor. With `dim`, a
-            ``torch.return_types.min`` of two TensorDicts; with `reduce`, of two tensors. If
-            `return_indices` is false, the first TensorDict only.
+            Without `dim`, a TensorDict, or one tensor if `reduce` is true. With `dim`, a
+            ``torch.return_types.min`` of two TensorDicts, or of two tensors if `reduce` is true. If
+            both `return_indices` and `reduce` are false, only the TensorDict of the minima.
 
         Raises:
             IndexError: If the dimension does not exist.
-            ValueError: If `keepdim` is true without `dim` and `reduce`.
+            ValueError: If `keepdim` is true, but neither `dim` nor `reduce` is given.
 
         Example:
             >>> TensorDict({"a": torch.tensor([3, 1, 2])}, [3]).min()["a"]
@@ -2148,11 +2162,11 @@ class TensorLike(Primitives):
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
-                Default: all dimensions; unless `keepdim`, the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
-            reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
-                where a negative `dim` counts from the end of each entry's shape.
+                Default: all dimensions; without `keepdim`, the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
+                along `dim` (the first of several) before; a negative `dim` then counts from the
+                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2171,11 +2185,11 @@ class TensorLike(Primitives):
 
         Args:
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
-                Default: all dimensions; unless `keepdim`, the result has no batch dimensions.
-            keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
-            reduce: If true, reduce all entries together and return one tensor: without `dim`, all
-                their elements, ignoring `keepdim`; with `dim`, the entries concatenated along it,
-                where a negative `dim` counts from the end of each entry's shape.
+                Default: all dimensions; without `keepdim`, the result has no batch dimensions.
+            keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
+                along `dim` (the first of several) before; a negative `dim` then counts from the
+                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2192,13 +2206,14 @@ class TensorLike(Primitives):
 
         Args:
             dim: The batch dimension; a negative one counts from the end.
-            reduce: If true, apply it to the entries concatenated along `dim`, where a negative
-                `dim` counts from the end of each entry's shape.
+            reduce: If true, concatenate all tensors along `dim` first; a negative `dim` then counts
+                from the end of each tensor's shape.
             return_indices: If false, return the maxima only; ignored with `reduce`.
 
         Returns:
-            A ``torch.return_types.cummax`` of two TensorDicts: the maxima and their indices; with
-            `reduce`, of two tensors. If `return_indices` is false, the first TensorDict only.
+            A ``torch.return_types.cummax`` of the maxima and their indices: two TensorDicts, or two
+            tensors if `reduce` is true. If both `return_indices` and `reduce` are false, only the
+            TensorDict of the maxima.
 
         Raises:
             IndexError: If the dimension does not exist.
@@ -2215,13 +2230,14 @@ class TensorLike(Primitives):
 
         Args:
             dim: The batch dimension; a negative one counts from the end.
-            reduce: If true, apply it to the entries concatenated along `dim`, where a negative
-                `dim` counts from the end of each entry's shape.
+            reduce: If true, concatenate all tensors along `dim` first; a negative `dim` then counts
+                from the end of each tensor's shape.
             return_indices: If false, return the minima only; ignored with `reduce`.
 
         Returns:
-            A ``torch.return_types.cummin`` of two TensorDicts: the minima and their indices; with
-            `reduce`, of two tensors. If `return_indices` is false, the first TensorDict only.
+            A ``torch.return_types.cummin`` of the minima and their indices: two TensorDicts, or two
+            tensors if `reduce` is true. If both `return_indices` and `reduce` are false, only the
+            TensorDict of the minima.
 
         Raises:
             IndexError: If the dimension does not exist.
@@ -2241,7 +2257,7 @@ class TensorLike(Primitives):
         Args:
             dim: Batch dimensions; "feature" reduces the dimensions beyond the batch. None: all
                 batch dimensions or, if there are none, all dimensions.
-            keepdim: Keep the reduced dimensions, with length 1. Not with "feature".
+            keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             out: A TensorDict to write the results into.
 
         Returns:
@@ -2278,7 +2294,7 @@ class TensorLike(Primitives):
 
         Args:
             out: A TensorDict to write the results into.
-            dtype: Dtype of the results; None: that of each tensor, float32 for complex64 and so on.
+            dtype: Dtype of the results; None: that of each tensor or, if complex, of its real part.
 
         Returns:
             A TensorDict; `out` if it is given.
@@ -2329,14 +2345,15 @@ class TensorLike(Primitives):
         ) -> Self: ...
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
-        """Returns a TensorDict on another device or of another dtype.
+        """Returns a TensorDict on another device, of another dtype or batch size.
 
-        Without a dtype, it returns this TensorDict if device and batch size are the same.
+        Returns this TensorDict itself if no dtype is given and `device` and `batch_size` are equal
+        already.
 
         Args:
-            *args: A device, a dtype or both; or a tensor or TensorDict from which they are taken,
-                from a TensorDict with its batch size; or a ``torch.Size``, the batch size. A bool
-                is ``non_blocking``.
+            *args: A device, a dtype or both; or a tensor, whose device and dtype are used; or a
+                TensorDict, whose device, dtype and batch size are used; or the batch size, as a
+                ``torch.Size``. A bool sets ``non_blocking``.
             **kwargs: ``device``, ``dtype``, ``non_blocking``, ``other`` (a tensor or TensorDict),
                 or ``batch_size`` of the result; ``non_blocking_pin``, ``num_threads`` and
                 ``inplace`` have no effect.
@@ -2439,7 +2456,7 @@ class TensorLike(Primitives):
         """Sets whether autograd records operations on every tensor.
 
         Args:
-            requires_grad: False: stop recording.
+            requires_grad: If false, autograd stops recording.
 
         Returns:
             This TensorDict.
@@ -2553,7 +2570,7 @@ class TensorLike(Primitives):
         return casts.new(self, "new_ones", size, options)
 
     def new_empty(self, *size: int | Sequence[int], **options: Any) -> Self:
-        """Returns uninitialised tensors with another batch size, like ``Tensor.new_empty``.
+        """Returns uninitialised tensors of another batch size, like ``Tensor.new_empty``.
 
         Args:
             *size: The batch size.
@@ -2566,7 +2583,7 @@ class TensorLike(Primitives):
         return casts.new(self, "new_empty", size, options)
 
     def new_full(self, size: int | Sequence[int], fill_value: Any, **options: Any) -> Self:
-        """Returns tensors filled with one value, with another batch size.
+        """Returns a TensorDict filled with one value, with another batch size.
 
         Args:
             size: The batch size.
@@ -2580,11 +2597,14 @@ class TensorLike(Primitives):
         return casts.new_full(self, size, fill_value, options)
 
     def new_tensor(self, data: Any, **options: Any) -> Self:
-        """Returns copies of `data` in each tensor's dtype; the batch size is the shape of `data`.
+        """Returns a copy of `data` for each tensor, in the dtype of that tensor.
+
+        If `data` is a TensorDict, its entry with the same key is copied instead. The batch size of
+        the result is the shape or batch size of `data`.
 
         Args:
             data: A tensor, list or number; or a TensorDict with the same keys.
-            **options: Options of ``Tensor.new_tensor``; the default of ``device`` is that of
+            **options: Options of ``Tensor.new_tensor``; ``device`` defaults to the device of
                 `data`.
 
         Raises:
@@ -2603,7 +2623,8 @@ class TensorLike(Primitives):
         The members of a lazy stack are nodes "0", "1", ... An UnbatchedTensor is omitted.
 
         Args:
-            storage: Address of the storage, which views share, instead of the first element.
+            storage: If true, return the address of the storage, which a tensor shares with its
+                views, instead of the address of its first element.
 
         Example:
             >>> td.data_ptr()["a"] == td["a"].data_ptr()
@@ -2618,7 +2639,7 @@ class TensorLike(Primitives):
             padding: The value used for padding.
 
         Returns:
-            A TensorDict of dense tensors; those that are not nested are shared.
+            A TensorDict of dense tensors; tensors that are not nested are shared, not copied.
 
         Example:
             >>> td.to_padded_tensor()["a"]
@@ -2638,18 +2659,18 @@ class TensorLike(Primitives):
         _shape.set_names(self, names)
 
     def _set_device(self, device: str) -> None:
-        """Records that all tensors, here and below, are on a device."""
+        """Sets the device, here and in nodes below; moves no tensor."""
         casts.set_device(self, device)
 
     def _expanded(self, wanted: tuple[int, ...], *, shared_below: bool = False) -> Self:
-        """Implements `expand`. With `shared_below`, NonTensorData in nodes below is not stacked."""
+        """Implements `expand`. `shared_below`: NonTensorData in nodes below remains one value."""
         return _shape.expanded(self, wanted, shared_below=shared_below)
 
     def _reshaped(self, wanted: tuple[Any, ...], method: str) -> Self:
         return _shape.reshaped(self, wanted, method)
 
     def _chosen(self, rows: Any, at: int) -> Self:
-        """A copy of the rows at these positions along a batch dimension."""
+        """Copies the rows with the indices `rows` along the batch dimension `at`."""
         return _shape.chosen(self, rows, at)
 
     def _compared(self, op: Callable[[Any, Any], Any], other: Any) -> Self:

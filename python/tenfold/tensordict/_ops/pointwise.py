@@ -80,9 +80,9 @@ BINARY = [
 
 
 def binary(td: Like, op: Callable[..., Any], other: Any, default: Any = None) -> Like:
-    """`op(tensor, operand)` of every tensor, without empty nodes.
+    """Returns a tree of `op(tensor, operand)` for every tensor, without empty nodes.
 
-    As in tensordict, the result is locked if `td` is, unless the operand is a tensor with
+    As in tensordict, the result is locked if `td` is locked, unless the operand is a tensor with
     dimensions.
     """
     wide, (other,) = _broadcast(td, other)
@@ -104,15 +104,15 @@ def binary_(td: Like, op: Callable[..., Any], other: Any) -> Like:
 
 
 def _broadcast(td: Like, *operands: Any) -> tuple[Like, list[Any]]:
-    """Expands a node and its operands to one batch size, if an operand has dimensions.
+    """Expands `td` and the operands to a common batch size, if an operand has another one.
 
-    Returns the node and the operands; arrays are converted to tensors, tensorclasses to nodes. If
-    each operand is a number, a 0-d tensor, or a node with batch size [] or that of `td`, nothing is
-    expanded.
+    Returns the node and the operands; arrays are converted to tensors, tensorclasses to nodes.
+    Nothing is expanded if each operand is a number, a 0-d tensor, or a node whose batch size is []
+    or equals that of `td`.
 
     Raises:
         RuntimeError: If the batch sizes and shapes do not broadcast.
-        TypeError: If an operand is neither a number, a tensor, an array nor a node.
+        TypeError: If an operand is not a number, tensor, array, node or tensorclass.
     """
     torch = need_torch("arithmetic")
     found = [_operand(torch, one) for one in operands]
@@ -149,7 +149,7 @@ def _operand(torch: Any, other: Any) -> Any:
 
 
 def _differs(node: Any, td: Any) -> bool:
-    """True if a node has batch dimensions, but not those of `td`."""
+    """True if `node` has batch dimensions and another batch size than `td`."""
     size = node._batch_size
     return bool(size) and size != td._batch_size
 
@@ -162,7 +162,7 @@ def _size_of(torch: Any, operand: Any) -> tuple[int, ...] | None:
 
 
 def _lengths(td: Any) -> tuple[int, ...]:
-    """The batch size; 1 for a dimension in which the members of a lazy stack differ."""
+    """The batch size; 1 for a dimension whose length differs between lazy-stack members."""
     return tuple(1 if length == -1 else length for length in td._batch_size)
 
 
@@ -172,7 +172,7 @@ def _has_dims(operand: Any) -> bool:
 
 
 def _refuse_wider(td: Any, wide: Any) -> None:
-    """Raises RuntimeError if an operation in place would need the expanded node `wide`."""
+    """Raises RuntimeError if `_broadcast` expanded `td` to `wide`: in place, it cannot grow."""
     if wide is not td:
         raise RuntimeError(
             f"in-place arithmetic: expected operands that expand to batch_size "
@@ -201,14 +201,14 @@ def merged(
 
 
 def _applied(td: Like, op: Callable[..., Any], *operands: Any) -> Like:
-    """`op(tensor, *operands)` of every tensor, for operands that `_broadcast` returned."""
+    """Returns `op(tensor, *operands)` for every tensor; `operands` are from `_broadcast`."""
     if any(isinstance(one, Primitives) or _has_dims(one) for one in operands):
         return td._combined(op, *operands)
     return td._valued(lambda tensor: op(tensor, *operands))
 
 
 def combined(td: Like, op: Callable[..., Any], *operands: Any) -> Like:
-    """Implements `_applied` if an operand is a node or has dimensions."""
+    """Implements `_applied` if an operand is a node or a tensor with dimensions."""
     items = {}
     nodes = [one for one in operands if isinstance(one, Primitives)]
     for key, entry in td._entries().items():
@@ -229,7 +229,7 @@ def combined(td: Like, op: Callable[..., Any], *operands: Any) -> Like:
 
 
 def combined_(td: Like, op: Callable[..., Any], other: Any) -> Like:
-    """Calls `op(tensor, operand)` for every tensor, for an operand that `_broadcast` returned."""
+    """Calls `op(tensor, operand)` for every tensor; `other` is a node or has dimensions."""
     mine = td._entries()
     if isinstance(other, Primitives):
         theirs = other._entries()
@@ -247,9 +247,10 @@ def combined_(td: Like, op: Callable[..., Any], other: Any) -> Like:
 
 
 def _part(operand: Any, key: str, target: Any) -> Any:
-    """The entry of an operand that is a node; the operand itself, aligned with `target`, if not.
+    """Returns the operand for `target`, the tensor, node or UnbatchedTensor under `key`.
 
-    `target`: the tensor, node or UnbatchedTensor under `key` that the result is combined with.
+    If `operand` is a node, returns its entry under `key`; otherwise the operand, with the
+    dimensions that `_aligned` adds.
     """
     if not isinstance(operand, Primitives):
         return _aligned(operand, target)
@@ -325,10 +326,10 @@ def _lerped(x: Any, end: Any, weight: Any) -> Any:
 
 
 def _aligned(other: Any, target: Any) -> Any:
-    """Adds dimensions of length 1 to the right of `other`, until it has as many as `target`.
+    """Appends dimensions of length 1 to the shape of `other`, up to the number of `target`.
 
-    Returns numbers and 0-d tensors unchanged. For an UnbatchedTensor, raises RuntimeError if the
-    result would change its shape.
+    Returns numbers, nodes and 0-d tensors unchanged. If `target` is an UnbatchedTensor, expands
+    `other` to its shape, and raises RuntimeError if the shapes do not allow this.
     """
     if not _has_dims(other):
         return other
@@ -394,7 +395,7 @@ def unary_(td: Like, name: str) -> Like:
 
 
 def scaled(td: Like, name: str, other: Any, alpha: Any, default: Any) -> Like:
-    """``torch.add`` or ``torch.sub``, which take a factor of `other`."""
+    """Applies ``torch.add`` or ``torch.sub``, which multiply `other` by `alpha`."""
     op = getattr(need_torch(name), name)
     if alpha is None:
         return binary(td, op, other, default)
@@ -409,7 +410,7 @@ def scaled_(td: Like, name: str, other: Any, alpha: Any) -> Like:
 
 
 def binary_op(td: Like, name: str, other: Any, default: Any) -> Like:
-    """A function of torch that also takes numbers."""
+    """Applies a torch function of two tensors that accepts a number as the second."""
     return binary(td, getattr(need_torch(name), name), other, default)
 
 
@@ -418,7 +419,7 @@ def binary_op_(td: Like, name: str, other: Any) -> Like:
 
 
 def binary_tensor_op(td: Like, name: str, other: Any, default: Any) -> Like:
-    """A function of torch for two tensors; a number is converted to a tensor."""
+    """Applies a torch function of two tensors; a number is converted to a tensor first."""
     torch = need_torch(name)
     op = getattr(torch, name)
     return binary(td, lambda a, b: op(a, _tensor(torch, b, a)), other, default)
@@ -431,7 +432,7 @@ def binary_tensor_op_(td: Like, name: str, other: Any) -> Like:
 
 
 def _tensor(torch: Any, other: Any, like: Any) -> Any:
-    """A number as a tensor, because ``torch.maximum`` and others do not accept numbers."""
+    """Converts a number to a tensor, because functions such as ``torch.maximum`` need one."""
     if isinstance(other, torch.Tensor):
         return other
     return torch.as_tensor(other, device=like.device)
@@ -462,7 +463,7 @@ def compared(td: Like, op: Callable[[Any, Any], Any], other: Any) -> Like:
 
 
 def compared_with(td: Like, op: Callable[[Any, Any], Any], other: Any) -> Like:
-    """Implements `compared`, for an operand that `_broadcast` returned."""
+    """Implements `compared`; `_broadcast` returned `td` and `other`."""
     mine = td._entries()
     if isinstance(other, Primitives):
         theirs = other._entries()
@@ -478,7 +479,7 @@ def compared_with(td: Like, op: Callable[[Any, Any], Any], other: Any) -> Like:
 
 
 def _compared_entry(op: Any, entry: Any, other: Any, *, each: bool = False) -> Any:
-    """Compares with an entry of another node or, with `each`, with an operand for every entry."""
+    """Compares two entries; with `each`, `other` is one operand for all entries of a node."""
     kind = class_kind(type(entry))
     if kind == LEAF:
         return op(entry, _aligned(other, entry) if each else unwrapped(other))
@@ -523,7 +524,7 @@ def _where(td: Like, torch: Any, condition: Any, other: Any, pad: Any) -> Like:
 
 
 def _chosen(torch: Any, condition: Any, entry: Any, other: Any, pad: Any) -> Any:
-    """`entry` where the condition is true, else `other`, or `pad` if that is NOTHING."""
+    """`entry` where the condition is true, else `other`; `pad` if `other` is NOTHING."""
     node = node_of(entry)
     if node is not None:
         other = node.empty() if other is NOTHING else other

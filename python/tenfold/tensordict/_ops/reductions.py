@@ -27,10 +27,10 @@ def _reduced(
     td: Any, op: Callable[..., Any], dim: Any, keepdim: Any, reduce: bool | None,
     lead: tuple[int, ...] = (),
 ) -> Any:  # fmt: skip
-    """`op(tensor, dim, keepdim)` of every tensor or, with `reduce`, of all tensors together.
+    """Returns `op(tensor, dim, keepdim)` for every tensor; with `reduce`, for all together.
 
     See `TensorLike.sum` for the arguments. `lead`: the lengths of the leading dimensions that `op`
-    adds.
+    adds to its result.
     """
     torch = need_torch("reduction")
     keep = keepdim is True
@@ -57,7 +57,7 @@ def _reduced(
 
 
 def _reduced_together(torch: Any, td: Any, op: Callable[..., Any], dim: Any, keep: bool) -> Any:
-    """`op` of all tensors together: flattened, or concatenated along a dimension."""
+    """Applies `op` to all tensors concatenated along `dim`; without `dim`, flattened first."""
     tensors = _all_tensors(td)
     if dim is NOTHING:
         return op(torch.cat([tensor.reshape(-1) for tensor in tensors]), 0, False)
@@ -68,12 +68,12 @@ def _reduced_together(torch: Any, td: Any, op: Callable[..., Any], dim: Any, kee
 
 
 def _all_tensors(td: Any) -> list[Any]:
-    """The tensors here and below, unbatched ones included."""
+    """The tensors of the node and of nodes below, including unbatched ones."""
     return [unwrapped(entry) for entry in td.values(True, True)]
 
 
 def _without(td: Any, at: tuple[int, ...], keep: bool) -> tuple[Any, Any]:
-    """Batch size and names without the dimensions `at`; with `keep`, with length 1 for each."""
+    """Batch size and names without the dimensions `at`; `keep` keeps them with length 1."""
     if keep:
         new = tuple(1 if i in at else n for i, n in enumerate(td._batch_size))
         return new, td._names
@@ -83,7 +83,7 @@ def _without(td: Any, at: tuple[int, ...], keep: bool) -> tuple[Any, Any]:
 
 
 def _features(tensor: Any, ndim: int) -> Any:
-    """The dimensions beyond the batch dimensions as one, of length 1 if there are none."""
+    """Flattens the dimensions after the first `ndim` into one; adds one if there are none."""
     return tensor.flatten(ndim) if tensor.ndim > ndim else tensor.unsqueeze(-1)
 
 
@@ -109,7 +109,7 @@ def _per_row(td: Like, op: Callable[..., Any], lead: tuple[int, ...]) -> Like:
 
 
 def _each_value(td: Like, change: Callable[[Any], Any], new: Any, names: Any) -> Like:
-    """A node of batch size `new` with `change(tensor)` for tensors here and below."""
+    """A node of batch size `new` with `change(tensor)` for each tensor, also in nodes below."""
     items = {}
     ndim = len(td._batch_size)
     for key, entry in td._entries().items():
@@ -134,9 +134,9 @@ def _each_value(td: Like, change: Callable[[Any], Any], new: Any, names: Any) ->
 def _scalars(
     td: Like, change: Callable[[Any], Any], keep: bool = False, lead: tuple[int, ...] = ()
 ) -> Like:
-    """A tree of `change(tensor)` without batch dimensions; with `keep`, each has length 1.
+    """A tree of `change(tensor)` without batch dimensions; `keep` keeps them with length 1.
 
-    `lead`: the lengths of dimensions that `change` adds in front; used with `keep` only.
+    `lead`: the lengths of the leading dimensions that `change` adds; used only with `keep`.
     """
     size = (*lead, *(1 for _ in td._batch_size)) if keep else ()
     items = {}
@@ -251,7 +251,7 @@ def quantile(
 
 
 def every(td: Any, method: str, dim: int | None) -> Any:
-    """``all`` or ``any``: one bool of all tensors, or a tree without the dimension `dim`."""
+    """``all`` or ``any``: one bool for the tree; with `dim`, a tree without that dimension."""
     need_torch(method)
     if dim is None:
         entries = [unwrapped(entry) for entry in td._entries().values() if _is_tested(entry)]

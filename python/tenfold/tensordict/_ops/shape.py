@@ -1,4 +1,4 @@
-"""The batch dimensions of a TensorDict: their size, names and shape; its rows; its device."""
+"""Batch size, dimension names, views and copies of rows, and the device of a TensorDict."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def viewed(td: Like, change: Callable[[Any], Any], batch_size: Any, names: Any =
 
 
 def _mapped_view(td: Like, change: Callable[[Any], Any], batch_size: Any, names: Any) -> Like:
-    """Creates a view, and marks it as a mapped tree if `td` is one."""
+    """Creates a view; if `td` is a mapped tree, marks the view as mapped too."""
     return locked_as(td, td._as_view(td._each(change, batch_size, names)))
 
 
 def expanded(td: Like, wanted: tuple[int, ...], *, shared_below: bool = False) -> Like:
-    """Implements `expand`. With `shared_below`, NonTensorData in nodes below is not stacked."""
+    """Implements `expand`. `shared_below`: NonTensorData in nodes below remains one value."""
     new = tuple(probe(td._batch_size, "expand").expand(wanted).shape)
     ndim = len(td._batch_size)
     names = None
@@ -53,7 +53,7 @@ def expand_as(td: Like, other: Any) -> Like:
 
 
 def _with_shared_values(td: Like, node: Any) -> Like:
-    """Restores the NonTensorData of `node` in this new tree, with its batch size."""
+    """Puts the NonTensorData of `node` into `td`, with the batch size of `td`."""
     for key, entry in node._entries().items():
         if type(entry) is NonTensorData:
             td._put_locked(key, entry._resized(tuple(td._batch_size)))
@@ -200,8 +200,8 @@ def squeeze(td: Like, dim: int | None) -> Like:
 def _squeezed(td: Like, dims: tuple[int, ...], *, below: bool = False) -> Like:
     """Removes several dimensions of length 1, from the last to the first.
 
-    As in tensordict, a stack of one value that is not a tensor remains a stack in nodes below `td`,
-    but may become the value itself in `td`. See `ValueRows.squeeze_all`.
+    As in tensordict, a NonTensorStack of one value may become that value if it is an entry of `td`;
+    in nodes below `td`, it remains a stack. See `ValueRows.squeeze_all`.
     """
     new = tuple(n for dim, n in enumerate(td._batch_size) if dim not in dims)
     names = td._names and tuple(n for i, n in enumerate(td._names) if i not in dims)
@@ -236,7 +236,7 @@ def atleast_3d(td: Like) -> Like:
 
 
 def sizes(args: tuple[Any, ...], whole: Any) -> tuple[int, ...]:
-    """Sizes given as separate arguments or as one sequence; without them, those in `whole`."""
+    """Returns the sizes in `args` (ints or one sequence), or in `whole` if `args` is empty."""
     if not args and whole is not None:
         args = (whole,)
     if len(args) == 1 and not isinstance(args[0], int):
@@ -419,7 +419,7 @@ def device(td: Any) -> Any:
 
 
 def device_type(td: Any) -> str:
-    """The device without its index; "" if none was set."""
+    """The device type, such as "cuda" for "cuda:0"; "" if no device was set."""
     return str(td._device or "").partition(":")[0]
 
 
@@ -467,7 +467,7 @@ def unbind(td: Like, dim: int) -> tuple[Like, ...]:
 
 
 def _parted(td: Like, part: Any, shapes: list[Any], names: Any) -> tuple[Like, ...]:
-    """TensorDicts of the parts that `part(entry)` returns, one for each of `shapes`."""
+    """Splits entries with `part(entry)`; returns a TensorDict for each batch size in `shapes`."""
     count = len(shapes)
     made: list[dict[str, Any]] = [{} for _ in range(count)]
     for key, entry in td._entries().items():
@@ -592,7 +592,7 @@ def repeat_interleave(
 
 
 def chosen(td: Like, rows: Any, at: int) -> Like:
-    """Copies the rows at the row indices `rows` along the batch dimension `at`."""
+    """Copies the rows with the indices `rows` along the batch dimension `at`."""
     new = (*td._batch_size[:at], len(rows), *td._batch_size[at + 1 :])
 
     def change(value: Any) -> Any:
@@ -641,6 +641,6 @@ def masked_select(td: Like, mask: Any, *, inplace: bool = False) -> Like:
 
 
 def _right(index: Any, shape: Any, ndim: int, dim: int) -> Any:
-    """`index` with the dimensions of an entry beyond the batch."""
+    """Expands `index` by the dimensions of `shape` after the `ndim` batch dimensions."""
     extra = tuple(shape[ndim:])
     return index.reshape(*index.shape, *[1] * len(extra)).expand(*index.shape, *extra)

@@ -1,4 +1,4 @@
-"""torch's functions that take TensorDicts: ``torch.stack``, ``torch.zeros_like``, ..."""
+"""Torch functions that accept TensorDicts, such as ``torch.stack`` and ``torch.zeros_like``."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ _table: dict[Any, Callable[..., Any]] = {}
 
 
 def call(func: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    """Implements ``__torch_function__``: calls our function for `func`, a function of torch.
+    """Implements ``__torch_function__``: calls the TensorDict version of a torch function.
 
-    Returns NotImplemented if we have no function for `func`.
+    Returns NotImplemented if there is none for `func`.
     """
     table = _table or _filled()
     ours = table.get(func)
