@@ -19,7 +19,8 @@ class NodeInfo(NamedTuple):
         int_keys: True if all keys were int; False if all were str; otherwise a dict from
             ``str(key)`` to the key, for the keys that were not str.
         batch_size: The saved batch size. If a program changes it, the Python node stores the new
-            batch size, and this attribute does not change. The same is true of `names` and `device`.
+            batch size, and this attribute does not change. This also applies to `names` and
+            `device`.
         names: A name, or None, for each batch dimension; empty if no dimension has a name.
         class_name: The name of the class of a tensorclass node or an opaque node; otherwise "".
         stack_dim: Lazy stack only: the dimension along which it stacks.

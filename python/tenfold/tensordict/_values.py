@@ -282,7 +282,7 @@ class _Values:
         return len(self._batch_size)
 
     def _through(self, change: Callable[[Any], Any], batch_size: tuple[int, ...]) -> Any:
-        """Applies `change`, which changes the batch size of the node to `batch_size`, to the rows."""
+        """Applies `change` to the rows. It changes the batch size of the node to `batch_size`."""
         return self._with(change(self._rows()))
 
     def _parted_entry(self, part: Callable[[Any], Any], shapes: list[Any]) -> list[Any]:
