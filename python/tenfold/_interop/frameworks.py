@@ -70,7 +70,7 @@ def decided(framework: object = None, needs_torch: bool = False) -> Name:
         needs_torch: Whether the caller requested a torch device or pinned memory.
 
     Raises:
-        ValueError: For an unknown framework, or for numpy if torch is needed.
+        ValueError: If `framework` is unknown, or is numpy and `needs_torch` is true.
         ImportError: If `framework` is torch, and torch is not installed.
     """
     name = checked(framework)

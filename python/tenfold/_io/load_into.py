@@ -325,12 +325,13 @@ def _outline(tensor: Any) -> Any:
 def read_through_host(
     jobs: Iterable[tuple[Source, Any, Any]], read: Callable[[list[tuple[Source, Any]]], object]
 ) -> None:
-    """Fills tensors from buffers in host memory, in groups of up to `_GROUP_BYTES` bytes.
+    """Reads sources into host buffers, in groups, and copies the buffers to the tensors.
 
     Args:
         jobs: Tuples of a source, a tensor and its buffer. The buffer is the tensor itself if the
             engine can write into the tensor. The iterable is consumed lazily, so that few buffers
-            exist at a time. A buffer of more than `_GROUP_BYTES` is the only one in its group.
+            exist at a time: those of a group have at most `_GROUP_BYTES` bytes in total, or the
+            group has a single, larger buffer.
         read: Fills the buffers of a group from their sources.
     """
     group: list[tuple[Source, Any, Any]] = []

@@ -434,7 +434,7 @@ class StateMethods:
             strict: If false, tensors may be missing, and tensors may be added to nodes and to
                 fields that are None.
             assign: Replace the tensors instead of copying their values.
-            from_flatten: Accepted; both forms are recognised.
+            from_flatten: Ignored: flat and nested forms are both recognised.
 
         Raises:
             KeyError: If a key is not a field or, with `strict`, names a tensor of a field that is
