@@ -25,7 +25,7 @@ def simplify(obj: Any) -> tuple[Any, ...] | None:
     if getattr(type(obj), "_is_tensorclass", False):
         inner = obj._tensordict
         if "LazyStackedTensorDict" in {base.__name__ for base in type(inner).__mro__}:
-            # A stack of tensorclass objects becomes a lazy stack of nodes with the name of their class.
+            # A stack of tensorclass objects becomes a lazy stack; its members have the class name.
             info = _info(inner, "lazy_stack", stack_dim=inner.stack_dim)
             members = [type(obj)._from_tensordict(part) for part in inner.tensordicts]
             return ("node", info, [str(i) for i in range(len(members))], members)

@@ -598,8 +598,8 @@ class NonTensorStack(_Values):
     def _stored(cls, values: list[Any], batch_size: Any, device: Any) -> NonTensorStack:
         """Creates the stack of the values that a file stores in a node with `batch_size`.
 
-        A list is a value if it is below the depth of `batch_size`, or if its length differs from
-        that dimension of `batch_size`.
+        Lists are values from the first depth at which `batch_size` has no dimension, or at which
+        the length of the first list differs from the length in `batch_size`.
         """
         depth, level = 0, values
         while depth < len(batch_size) and isinstance(level, list):

@@ -70,7 +70,8 @@ _OPERATORS = [
     )
 ]  # fmt: skip
 
-# Class methods that combine existing objects: `_from_tensordict` is called with `rebuild` true.
+# Class methods that combine existing objects. Their results are not new data; see `rebuild` in
+# `_from_tensordict`.
 _OF_OBJECTS = frozenset(["stack", "cat", "lazy_stack", "maybe_dense_stack"])
 
 
