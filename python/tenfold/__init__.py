@@ -13,8 +13,8 @@ installed, else numpy arrays. To choose, import torch before the first load, or 
 
 from __future__ import annotations
 
-# The public names, by the module from which each name is imported at its first use. `make format`
-# generates __init__.pyi, which type checkers read, from this table.
+# The public names of each module. A name is imported from its module when it is first used.
+# `make format` generates __init__.pyi, which type checkers read, from this table.
 _EXPORTS = {
     "tenfold._core": ["__version__"],
     "tenfold._errors": ["CorruptFileError", "Error", "UnsupportedError"],
@@ -124,8 +124,8 @@ _EXPORTS = {
     "tenfold.tensordict._files.mapped_tensor": ["MemmapTensor", "MemoryMappedTensor"],
     "tenfold.tensordict._tensorclass.decorator": ["TensorClass", "tensorclass"],
 }
-# Exceptions that users catch by their public bases (KeyError, IndexError, ...). They can be
-# imported from this module, because tracebacks and pickles name them ``tenfold.<name>``.
+# Exceptions that are not public: users catch their public base classes (KeyError, ...). This module
+# must provide them, because tracebacks and pickles name them ``tenfold.<name>``.
 _ERRORS = {
     "InplaceWriteError": "tenfold.tensordict._ops.mapping",
     "KeyNotFoundError": "tenfold._errors",

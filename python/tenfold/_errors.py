@@ -31,8 +31,8 @@ class Error(_Fields, Exception):
     If the C++ engine raised an exception, the parts of its message ``<path>: <part>: <problem>:
     expected <E>, found <F>; <remedy>`` are attributes of the exception: each is a str, or None if
     the message has no such part. The engine's built-in exceptions, such as FileNotFoundError, have
-    these attributes too. Pickles contain them. In exceptions that tenfold's Python code creates,
-    they are None or missing, except that `remedy` may be set.
+    these attributes too. Pickles of the exception contain the attributes. If tenfold's Python
+    code raised the exception, the attributes are None or missing, except that `remedy` may be set.
 
     Attributes:
         path: The file or folder; for an entry of an archive, the archive followed by the entry.
@@ -76,7 +76,7 @@ def fields_of(error: BaseException) -> dict[str, str]:
 
 
 def with_fields(error: Raised, fields: dict[str, str]) -> Raised:
-    """Sets the attributes that `fields_of` returned on `error`, and returns `error`."""
+    """Sets `fields`, a result of `fields_of`, as attributes of `error`. Returns `error`."""
     for name in _FIELDS:
         setattr(error, name, fields.get(name))
     return error

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# More rows make a notebook slow to scroll. A line below the table states how many are omitted.
+# More rows make a notebook slow to scroll. A line below the table shows the number of omitted rows.
 _MAX_ROWS = 200
 
 
@@ -23,7 +23,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], max_rows: int = _M
     Args:
         head: The names of the columns.
         rows: The cells of each row, one for each column.
-        max_rows: Maximum number of rows to show; a line below states how many are omitted.
+        max_rows: Maximum number of rows to show; a line below shows the number of omitted rows.
     """
     body = "".join(_row(row, "td") for row in rows[:max_rows])
     made = f"<table><thead>{_row(head, 'th')}</thead><tbody>{body}</tbody></table>"

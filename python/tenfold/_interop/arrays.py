@@ -57,7 +57,7 @@ _waiting: list[Callable[[Any], None]] = []  # functions to call with torch once 
 
 
 def on_torch(call: Callable[[Any], None]) -> None:
-    """Calls `call(torch)` now if `import_torch` has imported torch, else when it does."""
+    """Calls `call(torch)`: now if `import_torch` has imported torch, else as soon as it has."""
     if _torch:
         call(_torch)
     else:
@@ -76,7 +76,7 @@ def torch_or_none() -> Any:
 
 
 def imported_torch() -> Any:
-    """The torch module if it has been imported, else None; without it, no value is a tensor."""
+    """The torch module if imported, else None: then, no value can be a torch tensor."""
     return sys.modules.get("torch")
 
 
@@ -97,7 +97,7 @@ def is_optimizer(value: Any) -> bool:
 
 
 def tensors_in(state: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Yields dotted name and array for each array (torch or numpy) in dicts, lists, tuples."""
+    """Yields (dotted name, array) for each torch or numpy array in nested dicts, lists, tuples."""
     if isinstance(state, dict):
         for key, value in state.items():
             yield from tensors_in(value, (*path, str(key)))
@@ -185,7 +185,7 @@ def has_mask(value: Any) -> bool:
 
 
 def unmasked_row(value: Any) -> Any:
-    """Converts a masked array, the value of one row, to a value with nulls.
+    """Converts the value of one row, an array with masked elements, to a value with nulls.
 
     Returns None if all elements are masked. Otherwise masked floats become NaN; arrays of other
     dtypes become nested lists with None for masked elements.
@@ -239,7 +239,7 @@ def numpy_dtype(name: str, where: str) -> Any:
 
 
 def numpy_array(memory: Any, dtype: str, shape: Any, strides: Any, offset: int, where: str) -> Any:
-    """Creates an array over `memory`, or over new memory if 0 is in `shape`.
+    """Creates an array that is a view of `memory`; of new memory if 0 is in `shape`.
 
     The array is writable if `memory` is.
     """
@@ -254,7 +254,7 @@ def numpy_array(memory: Any, dtype: str, shape: Any, strides: Any, offset: int, 
 
 
 def nested_array(values: Any, shapes: list[tuple[int, ...]]) -> Any:
-    """A strided nested tensor over the 1-d `values`; for numpy, a list of component arrays."""
+    """A strided nested tensor that views the 1-d `values`; for numpy, a list of its components."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(values, torch.Tensor):
         parts = []
@@ -328,7 +328,7 @@ def viewed_as(tensor: Any, dtype: str, where: str) -> Any:
 
 
 def with_grad(tensor: Any, requires_grad: bool, is_parameter: bool) -> Any:
-    """Returns `tensor` with the given autograd settings, or a new tensor over its memory."""
+    """Returns `tensor` if it has the given settings, else a new tensor that shares its memory."""
     torch = sys.modules["torch"]
     wanted = torch.nn.Parameter if is_parameter else torch.Tensor
     if type(tensor) is wanted and tensor.requires_grad == requires_grad:
@@ -401,7 +401,7 @@ def need_torch(what: str) -> Any:
 
 
 def probe(batch_size: tuple[int, ...], what: str) -> Any:
-    """A meta tensor of shape `batch_size`: torch checks the arguments of calls on it."""
+    """A meta tensor of shape `batch_size`, on which torch can check the arguments of methods."""
     torch = need_torch(what)
     return torch.empty(batch_size, device="meta", dtype=torch.bool)
 

@@ -43,7 +43,7 @@ def set_framework(framework: Framework) -> None:
 
     If such a call requests pinned memory or a device other than the CPU, it returns torch tensors
     regardless of this setting. Open handles keep their framework. The environment variable
-    ``TENFOLD_FRAMEWORK`` sets the framework with which a process starts.
+    ``TENFOLD_FRAMEWORK`` sets the initial framework of a process.
 
     Args:
         framework: ``"torch"`` (``"pt"``), ``"numpy"`` (``"np"``), or None: torch if it is imported,
@@ -70,7 +70,7 @@ def decided(framework: object = None, needs_torch: bool = False) -> Name:
         needs_torch: Whether the caller requested a torch device or pinned memory.
 
     Raises:
-        ValueError: For an unknown framework, or for numpy if torch is needed.
+        ValueError: If `framework` is unknown, or is numpy and `needs_torch` is true.
         ImportError: If `framework` is torch, and torch is not installed.
     """
     name = checked(framework)
@@ -106,9 +106,9 @@ def _is_torch_installed() -> bool:
 
 
 class using:  # noqa: N801 - read as a statement
-    """Context manager: inside it, this thread creates arrays of `framework`.
+    """Context manager that makes calls in this thread create arrays of `framework`.
 
-    If `framework` is None, it does nothing.
+    Has no effect if `framework` is None.
     """
 
     __slots__ = ("_before", "_code")

@@ -1,4 +1,4 @@
-"""The properties of a node, as the binding returns and takes them (python/src/node.cpp)."""
+"""The properties of a node, in the form that the binding uses (python/src/node.cpp)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ class NodeInfo(NamedTuple):
         int_keys: True if all keys were int; False if all were str; otherwise a dict from
             ``str(key)`` to the key, for the keys that were not str.
         batch_size: The saved batch size. If a program changes it, the Python node stores the new
-            one, and this value stays. The same holds for `names` and `device`.
+            batch size, and this attribute does not change. This also applies to `names` and
+            `device`.
         names: A name, or None, for each batch dimension; empty if no dimension has a name.
-        class_name: The class of a tensorclass node or an opaque node; otherwise "".
+        class_name: The name of the class of a tensorclass node or an opaque node; otherwise "".
         stack_dim: Lazy stack only: the dimension along which it stacks.
         stack_dim_name: Lazy stack only: the name of that dimension, or None.
         device: The saved device; "" for none.

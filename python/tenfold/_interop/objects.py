@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-#: The function that `register_trees` sets when tenfold.tensordict is imported. Before the import,
-#: the program has no objects that it could describe.
+#: Describes TensorDicts. `register_trees` sets it when tenfold.tensordict is imported. Before the
+#: import, no TensorDict exists.
 _simplified_tree: Callable[[Any], tuple[Any, ...] | None] | None = None
 
 
 def register_trees(simplified: Callable[[Any], tuple[Any, ...] | None]) -> None:
-    """Sets the function that describes TensorDicts and their entries (None: another object)."""
+    """Sets the function that describes TensorDicts and entries; it returns None for others."""
     global _simplified_tree
     _simplified_tree = simplified
 
@@ -152,8 +152,8 @@ def _torch_tensor(torch: Any, tensor: Any, memo: dict[Any, Any]) -> tuple[Any, .
 def _plain(torch: Any, tensor: Any, memo: dict[Any, Any]) -> Any:
     """Returns a plain tensor without autograd graph, in main memory.
 
-    It shares the memory of `tensor` if possible. Otherwise it is a copy, for example of a tensor on
-    another device or a lazy conjugate.
+    The result shares the memory of `tensor` if possible. Otherwise it is a copy, for example if
+    `tensor` is on another device or is a lazy conjugate.
     """
     with torch.no_grad():
         plain = tensor.as_subclass(torch.Tensor).detach()
@@ -240,7 +240,8 @@ def special(name: str, text: Any, items: list[Any]) -> Any:
     """Creates an extended scalar (`tenfold::Value::Special`).
 
     If `torch_or_none` returns None, a torch.Size becomes a tuple, and a dtype, device, layout or
-    qscheme becomes the str `text`. It also becomes `text` if this version of torch lacks it.
+    qscheme becomes the str `text`. A dtype, device, layout or qscheme that
+    the installed version of torch lacks also becomes `text`.
     """
     if name in ("bytes", "bytearray"):
         return text if name == "bytes" else bytearray(text)
@@ -363,7 +364,7 @@ def sparse(layout: str, shape: Any, is_coalesced: bool, parts: dict[str, Any]) -
     by_row = layout in ("sparse_csr", "sparse_bsr")
     compressed = parts["crow_indices" if by_row else "ccol_indices"]
     plain = parts["col_indices" if by_row else "row_indices"]
-    # Both index tensors must have the same dtype, which must be able to represent the shape.
+    # torch requires one dtype for both index tensors. It must be able to represent the shape.
     if compressed.dtype != plain.dtype or max(shape) > torch.iinfo(torch.int32).max:
         compressed, plain = compressed.long(), plain.long()
     return torch.sparse_compressed_tensor(
@@ -392,7 +393,7 @@ def sparse_parts(tensor: Any) -> tuple[str, tuple[int, ...], bool, dict[str, Any
         return layout, (*shape[:ragged], -1, *shape[ragged + 1 :]), False, parts
     shape = tuple(int(length) for length in tensor.shape)
     if layout == "sparse_coo":
-        # Not indices(): that requires a coalesced tensor, and coalescing would change it.
+        # Not indices(): it requires a coalesced tensor, and coalescing would change the components.
         parts = {"indices": tensor._indices(), "values": tensor._values()}
         return layout, shape, bool(tensor.is_coalesced()), parts
     by_row = layout in ("sparse_csr", "sparse_bsr")
@@ -402,7 +403,7 @@ def sparse_parts(tensor: Any) -> tuple[str, tuple[int, ...], bool, dict[str, Any
 
 
 def special_of(obj: Any) -> tuple[str, bytes | str, list[Any]] | None:
-    """Name, text and items of an extended scalar, by its exact class; None for another object."""
+    """Returns name, text and items if the exact class is one of an extended scalar, else None."""
     cls = type(obj)
     name = _OF_CLASS.get(cls)
     if name is None:
@@ -429,7 +430,7 @@ def _special_of_torch(obj: Any) -> tuple[str, str, list[Any]] | None:
 
 
 def _in_order(items: Any) -> list[Any]:
-    """Sorts the items if ``<`` compares them, so that equal sets are stored as equal bytes."""
+    """Sorts the items if ``<`` compares them, so that equal sets are stored as the same bytes."""
     try:
         return sorted(items)
     except TypeError:

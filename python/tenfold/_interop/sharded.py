@@ -22,9 +22,9 @@ class Shards(NamedTuple):
         parts: The local tensors, without copies; a single empty tensor if the rank has none.
         offsets: Index of the first element of each part in the whole tensor.
         shape: Shape of the whole tensor.
-        mesh: For a DTensor: the shape of the device mesh, its ranks, and for each dimension of the
-            tensor a tuple of the mesh dimensions that shard it, ``(-1,)`` if no mesh dimension
-            does. None for a ShardedTensor.
+        mesh: For a DTensor: the shape of the device mesh, the ranks in the mesh, and a list with a
+            tuple for each dimension of the tensor: the mesh dimensions that shard this dimension,
+            or ``(-1,)`` if there are none. None for a ShardedTensor.
     """
 
     parts: list[Any]
@@ -34,7 +34,7 @@ class Shards(NamedTuple):
 
     @property
     def is_replicated(self) -> bool:
-        """True for a DTensor that is replicated on all ranks."""
+        """True for a DTensor that is replicated on all ranks of its mesh."""
         return self.mesh is not None and all(dims == (-1,) for dims in self.mesh[2])
 
 
@@ -65,7 +65,7 @@ def is_here(value: Any) -> bool:
 
 
 def local_boxes(tensor: Any) -> list[Box]:
-    """The boxes of the local part of a DTensor without partial placements; usually one."""
+    """Returns the boxes, usually one, of the local part of a DTensor without partial placements."""
     # torch.distributed.checkpoint calls this method of DTensor, too.
     return [(tuple(chunk.offsets), tuple(chunk.sizes)) for chunk in tensor.__create_chunk_list__()]
 

@@ -32,7 +32,7 @@ def overlapping(tensors: Mapping[str, Any]) -> list[set[str]]:
 
 
 def is_whole_storage(tensor: Any) -> bool:
-    """True if the tensor begins where its storage begins and has as many bytes."""
+    """True if the tensor begins where its storage begins and has as many bytes as the storage."""
     storage = tensor.untyped_storage()
     return bool(
         tensor.data_ptr() == storage.data_ptr()
@@ -43,7 +43,7 @@ def is_whole_storage(tensor: Any) -> bool:
 def duplicate_names(
     call: str, tensors: Mapping[str, Any], preferred: Iterable[str] = ()
 ) -> dict[str, list[str]]:
-    """Returns ``{name to keep: names to drop}``, one item for each group that shares memory.
+    """Returns ``{name to keep: names to drop}``, one item for each group of aliases.
 
     Args:
         call: Prefix of the error: ``"save_model"``.

@@ -25,7 +25,7 @@ def simplify(obj: Any) -> tuple[Any, ...] | None:
     if getattr(type(obj), "_is_tensorclass", False):
         inner = obj._tensordict
         if "LazyStackedTensorDict" in {base.__name__ for base in type(inner).__mro__}:
-            # A stack of tensorclasses becomes a lazy stack of nodes of that class.
+            # A stack of tensorclass objects becomes a lazy stack; its members have the class name.
             info = _info(inner, "lazy_stack", stack_dim=inner.stack_dim)
             members = [type(obj)._from_tensordict(part) for part in inner.tensordicts]
             return ("node", info, [str(i) for i in range(len(members))], members)
@@ -67,7 +67,7 @@ def _info(node: Any, kind: str, *, class_name: str = "", stack_dim: int = 0) -> 
 
 
 def _plain_lists(value: Any) -> Any:
-    """Converts nested lists, which may be tensordict's LinkedLists, to plain lists."""
+    """Converts nested lists to plain lists; tensordict returns instances of its LinkedList."""
     return [_plain_lists(item) for item in value] if isinstance(value, list) else value
 
 

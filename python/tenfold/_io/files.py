@@ -303,7 +303,7 @@ def scan(path: PathLike) -> ScanReport:
     Args:
         path: A file of torch.save, a pickle, a zip archive with pickles or nested archives
             (``.npz`` too), a ``.npy`` file of objects or a file of torch.distributed.checkpoint;
-            or a folder, whose files at any depth are scanned, except behind links to folders.
+            or a folder: scans its files at any depth, but does not follow links to folders.
 
     Returns:
         ScanReport: Nothing was imported, called or executed. Content that was not scanned
@@ -312,8 +312,8 @@ def scan(path: PathLike) -> ScanReport:
 
     Raises:
         FileNotFoundError: If `path` does not exist.
-        CorruptFileError, UnsupportedError: If it is an archive that cannot be read; such an archive
-            in a folder is a finding instead.
+        CorruptFileError, UnsupportedError: If `path` is an archive that cannot be read. If the
+            archive is in a folder `path`, the report lists it as a finding instead.
         PermissionError: If the file, or the folder itself, cannot be read.
 
     Example:
@@ -340,7 +340,7 @@ def verify(path: PathLike, *, progress: Progress = None) -> VerifyReport:
 
     Raises:
         FileNotFoundError: If `path` does not exist.
-        UnsupportedError: If the format is unknown, such as a plain pickle.
+        UnsupportedError: If the format is unknown, for example if the file is a plain pickle.
         OSError: If a system call failed.
 
     Example:
@@ -380,8 +380,8 @@ def convert(
         exclude: Entries to omit.
         rename: ``{old: new}`` of dotted names, a list of ``(regex, replacement)`` applied in order,
             or a callable from dotted name to dotted name. Names in a dict must exist;
-            patterns may match nothing. The name of a single tensor or value is ``"value"``;
-            another name makes it a dict.
+            patterns may match nothing. If `src` is a single tensor or value, its name is
+            ``"value"``; another name makes `dst` a dict.
         dtype: Casts floating-point tensors to this floating-point dtype of torch or numpy, or the
             dtype with this name.
         shard_size: For a ``.safetensors.index.json``: the greatest number of tensor bytes in a
@@ -396,7 +396,8 @@ def convert(
         UnsupportedError: If the format of `dst` cannot store an entry; nothing has been written.
         KeyError: If one of `keys`, `exclude` or the names in `rename` matches nothing.
         ValueError: If `dst` is inside the folder `src`, `shard_size` is given and the format of
-            `dst` has no shards, `dtype` is no floating-point dtype, or two entries get one name.
+            `dst` has no shards, `dtype` is no floating-point dtype, or two entries get the same
+            name.
         FileNotFoundError, CorruptFileError, OSError: As for `load` and `save`.
 
     Example:
@@ -533,7 +534,7 @@ def diff(
         b: The other tree, in the same forms.
         rtol: Values are equal if ``|a - b| <= atol + rtol * |b|``, or if both are NaN. If `rtol`
             and `atol` are 0, the comparison is exact, also for 64-bit integers. Dtypes, shapes,
-            kinds of nodes and JSON values are always compared exactly.
+            JSON values and kinds of nodes (except dict and OrderedDict) must always be equal.
         atol: See `rtol`.
         progress: As for `save`.
 

@@ -146,7 +146,7 @@ def _report(
 
 
 def source_node(source: Any) -> Any:
-    """Returns the engine's node for `source`: a path, a TensorDict, a dict or such a node."""
+    """Returns the engine's node for a path, a TensorDict or a dict; returns such a node itself."""
     if isinstance(source, _core.Node):
         return source
     if isinstance(source, (str, os.PathLike)):
@@ -212,8 +212,9 @@ def _module_tensors(module: Any, strict: bool) -> dict[str, Any]:
 def _without_copies(state: Any, again: Any, kind: str, strict: bool) -> dict[str, Any]:
     """Returns the tensors of `state` that the object owns, by dotted name.
 
-    `again` is the result of a second state_dict() call. If a tensor has other memory there, the
-    object creates it in each call. If `strict`, raises UnsupportedError for such a tensor.
+    `again` is the result of a second state_dict() call. If the memory of a tensor differs between
+    the two results, each call creates this tensor. The result omits it; with `strict`, raises
+    UnsupportedError instead.
     """
     tensors = _by_name(arrays.tensors_in(state))
     memory = {name: _memory_of(tensor) for name, tensor in arrays.tensors_in(again)}
@@ -237,8 +238,8 @@ def _created(name: str, expected: str, target: str) -> UnsupportedError:
 def _memory_of(tensor: Any) -> int | None:
     """Identifies the memory of a tensor or array.
 
-    None for a DTensor and for an uninitialised, sparse or jagged tensor: for these, `_is_direct`
-    raises UnsupportedError.
+    Returns None for a DTensor and for an uninitialised, sparse or jagged tensor. `_is_direct`
+    raises UnsupportedError for these tensors.
     """
     torch = arrays.imported_torch()
     if torch is None or not isinstance(tensor, torch.Tensor):
@@ -253,7 +254,7 @@ def _is_lazy(torch: Any, tensor: Any) -> bool:
 
 
 def _others(node: Any, path: tuple[str, ...] = ()) -> list[str]:
-    """Dotted names of values that are not tensors, and of empty containers."""
+    """Returns the dotted names of values that are not tensors, and of empty containers."""
     if isinstance(node, (dict, list, tuple)) and node:
         items = node.items() if isinstance(node, dict) else enumerate(node)
         return [name for key, value in items for name in _others(value, (*path, str(key)))]
@@ -324,12 +325,13 @@ def _outline(tensor: Any) -> Any:
 def read_through_host(
     jobs: Iterable[tuple[Source, Any, Any]], read: Callable[[list[tuple[Source, Any]]], object]
 ) -> None:
-    """Fills tensors from buffers in host memory, in groups of up to `_GROUP_BYTES` bytes.
+    """Reads sources into host buffers, in groups, and copies the buffers to the tensors.
 
     Args:
         jobs: Tuples of a source, a tensor and its buffer. The buffer is the tensor itself if the
             engine can write into the tensor. The iterable is consumed lazily, so that few buffers
-            exist at a time. A buffer of more than `_GROUP_BYTES` is the only one in its group.
+            exist at a time: those of a group have at most `_GROUP_BYTES` bytes in total, or the
+            group has a single, larger buffer.
         read: Fills the buffers of a group from their sources.
     """
     group: list[tuple[Source, Any, Any]] = []
@@ -360,7 +362,7 @@ def host_like(tensor: Any) -> Any:
 
 
 def _note_writes(tensors: Iterable[Any]) -> None:
-    """Bumps autograd's version counters, so that a backward pass that needs old values raises."""
+    """Increments the version counters, so that autograd raises if it needs overwritten values."""
     torch = arrays.imported_torch()
     increment = getattr(getattr(torch, "autograd", None), "graph", None)
     increment = getattr(increment, "increment_version", None)

@@ -1790,7 +1790,7 @@ class TensorDictBase(TensorLike):
             state_dict: Tensors by dotted names, or nested.
             strict: If false, missing keys are ignored, and unexpected ones are added.
             assign: Replace the tensors instead of copying into them.
-            from_flatten: Accepted; both forms are recognised.
+            from_flatten: Ignored: flat and nested forms are both recognised.
 
         Returns:
             This TensorDict.

@@ -1,6 +1,7 @@
-"""Entries of a TensorDict other than plain tensors: values, and unbatched tensors.
+"""Entries of a TensorDict that are neither plain tensors nor nodes.
 
-A value is shared by all rows (NonTensorData), or there is one for each row (NonTensorStack).
+NonTensorData is one value for all rows, NonTensorStack has one value for each row, and an
+UnbatchedTensor is a tensor without batch dimensions.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
 
 
 class ValueRows:
-    """For each row, the position of its value in a list; has the shape methods of a tensor.
+    """The position of each row's value in a list. Has the shape methods of a tensor.
 
     Attributes:
         positions: A tensor or array of positions in the list, one for each row.
-        stacked: The dimensions along which values were stacked, the last stacked first.
+        stacked: The dimensions along which values were stacked, the most recent one first.
     """
 
     __slots__ = ("positions", "stacked")
@@ -281,7 +282,7 @@ class _Values:
         return len(self._batch_size)
 
     def _through(self, change: Callable[[Any], Any], batch_size: tuple[int, ...]) -> Any:
-        """Applies `change`, which changes the batch dimensions of the node to `batch_size`."""
+        """Applies `change` to the rows. It changes the batch size of the node to `batch_size`."""
         return self._with(change(self._rows()))
 
     def _parted_entry(self, part: Callable[[Any], Any], shapes: list[Any]) -> list[Any]:
@@ -311,7 +312,7 @@ class _Values:
         return NonTensorStack._of([*values, None], ValueRows(positions, rows.stacked), self.device)
 
     def _valued(self, change: Callable[[Any], Any]) -> Any:
-        """Returns the entry itself: a change of its node's tensors does not change values."""
+        """Returns the entry itself, because `change` applies only to the tensors of its node."""
         return self
 
     @classmethod
@@ -597,7 +598,8 @@ class NonTensorStack(_Values):
     def _stored(cls, values: list[Any], batch_size: Any, device: Any) -> NonTensorStack:
         """Creates the stack of the values that a file stores in a node with `batch_size`.
 
-        Lists below the depth of `batch_size`, or of a length that differs from it, are values.
+        Lists are values from the first depth at which `batch_size` has no dimension, or at which
+        the length of the first list differs from the length in `batch_size`.
         """
         depth, level = 0, values
         while depth < len(batch_size) and isinstance(level, list):
@@ -738,7 +740,7 @@ class NonTensorStack(_Values):
         return _pickle.non_tensor_stack, (values, *rows, self.device)
 
     def _compact(self) -> tuple[list[Any], Any]:
-        """Returns the values that rows use, and for each row the position of its value in them."""
+        """Returns a list of the values that rows use, and each row's position in this list."""
         positions = self._all_positions()
         used = sorted(set(positions.reshape(-1).tolist()))
         if len(used) == len(self._values):
@@ -790,8 +792,8 @@ def is_non_tensor(value: Any) -> bool:
 def side_by_side(parts: list[_Values]) -> tuple[list[Any], list[Any], tuple[int, ...]]:
     """Concatenates the values of several entries.
 
-    Returns the list of values; for each entry, the position of each row's value in this list; and
-    the `stacked` (see `ValueRows`) of the entry that has the fewest stacked dimensions.
+    Returns a tuple: the list of values; for each entry, the positions of its rows in this list;
+    and the attribute `ValueRows.stacked` of the entry with the fewest stacked dimensions.
     """
     values: list[Any] = []
     places = []
@@ -819,7 +821,7 @@ def restored(
 
 
 def _arrays_module() -> Any:
-    """The module for positions: torch if `torch_or_none` returns it, else numpy."""
+    """Returns the module that stores positions: torch if `torch_or_none` returns it, else numpy."""
     torch = arrays.torch_or_none()
     if torch is not None:
         return torch
@@ -870,8 +872,8 @@ def _regular_shape(values: list[Any]) -> tuple[int, ...]:
 class UnbatchedTensor:
     """Marks a tensor as exempt from the batch size of the TensorDict that contains it.
 
-    An example is a tensor with the bytes of all strings of a table: indexing the table does not
-    change it. In a folder, the unbatched tensors of a node are stored in its sub-folder
+    For example, one tensor contains the bytes of all strings of a table: indexing the table does
+    not index this tensor. In a folder, the unbatched tensors of a node are stored in its sub-folder
     ``%values``. The tensordict package ignores this sub-folder when it loads the node, but can load
     the sub-folder by its own path.
 

@@ -1,4 +1,4 @@
-"""Methods of a tensorclass that create, convert, save and load objects, or call TensorDict's."""
+"""Methods of tensorclasses that create, convert, save or load objects, or wrap TensorDict's."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ _UNWRAPPED = frozenset(
     ]
 )  # fmt: skip
 
-# Methods whose `self` is the object, not its TensorDict, because files store the class.
+# Methods that are called with the object itself, not with its TensorDict, because files store the
+# name of its class.
 _OF_FILES = frozenset(
     [
         "dumps", "load_memmap_", "memmap", "memmap_", "memmap_like", "memmap_refresh_", "save",
@@ -69,12 +70,13 @@ _OPERATORS = [
     )
 ]  # fmt: skip
 
-# Class methods that combine existing objects: their results are not new data.
+# Class methods that combine existing objects. Their results are not new data; see `rebuild` in
+# `_from_tensordict`.
 _OF_OBJECTS = frozenset(["stack", "cat", "lazy_stack", "maybe_dense_stack"])
 
 
 def delivered(obj: Any, result: Any) -> Any:
-    """Converts the result of a method of the TensorDict of `obj` to that of a method of `obj`."""
+    """Replaces TensorDicts in `result`, returned by a method of `obj._tensordict`, by objects."""
     if result is obj._tensordict:
         return obj
     if isinstance(result, TensorDictBase):
@@ -88,7 +90,7 @@ def delivered(obj: Any, result: Any) -> Any:
 
 
 def inherited() -> dict[str, Any]:
-    """All members of TensorDict that a tensorclass has, by name."""
+    """Returns the members that tensorclasses take from TensorDictBase, by name."""
     made: dict[str, Any] = {}
     names = [name for name in dir(TensorDictBase) if not name.startswith("_")]
     for name in (*names, *_OPERATORS):
@@ -172,11 +174,11 @@ def _named(call: Any, name: str, member: Any) -> Callable[..., Any]:
 
 
 class MakingMethods:
-    """Methods that create objects: `from_dict`, `empty`, copies, torch's functions; `fields`."""
+    """`from_dict`, `empty`, `fields`, and support for `copy` and for torch functions."""
 
     @classmethod
     def _over(cls: Any, node: Any) -> Any:
-        """An object over a TensorDict, which is neither copied nor checked."""
+        """Creates an object that contains `node`; neither copies nor checks `node`."""
         made = cls.__new__(cls)
         made.__dict__["_tensordict"] = node
         return made
@@ -185,10 +187,10 @@ class MakingMethods:
     def _from_tensordict(
         cls: Any, node: Any, non_tensordict: Any = None, *, rebuild: bool = True
     ) -> Any:
-        """An object over a TensorDict; raises ValueError if a key is not a field.
+        """Creates an object that contains `node`; raises ValueError if a key is not a field.
 
         Calls ``__post_init__``, unless the class has `skip_post_init_on_rebuild` and `rebuild` is
-        true: the TensorDict is the result of a method, not new data.
+        true. `rebuild` is true if `node` is the result of a method, and false for new data.
         """
         unknown = set(node._key_list()) - set(cls._field_names)
         if unknown:
@@ -203,7 +205,7 @@ class MakingMethods:
 
     @classmethod
     def from_tensordict(cls: Any, tensordict: Any, non_tensordict: Any = None) -> Any:
-        """Creates an object over a TensorDict, without copying tensors.
+        """Creates an object from a TensorDict, without copying tensors.
 
         A TensorDict in a field that is annotated with a tensorclass becomes an object of that
         class, if all its keys are fields of the class.
@@ -216,7 +218,7 @@ class MakingMethods:
         Raises:
             RuntimeError: If `tensordict` is not a TensorDict.
             ValueError: If a key is not a field.
-            KeyError: If both arguments have a field.
+            KeyError: If both arguments contain a value for the same field.
 
         Example:
             >>> MyData.from_tensordict(TensorDict({"x": torch.zeros(3)}, [3])).x.shape
@@ -255,11 +257,11 @@ class MakingMethods:
         Args:
             input_dict: The fields; None values are ignored. A nested dict becomes a TensorDict, or
                 an object of the class with which the field is annotated.
-            auto_batch_size: Infer the longest batch size that all tensors share.
+            auto_batch_size: Infer the batch size: the longest prefix that all tensor shapes share.
             batch_size: The batch size. If it has dimensions, int, float and bool values are not
                 converted to tensors.
             device: Move tensors to this device.
-            batch_dims: Infer the batch size, with at most this many dimensions.
+            batch_dims: Infer the batch size as above, but with at most this many dimensions.
 
         Raises:
             ValueError: If a key is not a field, or `batch_size` is given with `batch_dims` or
@@ -279,13 +281,14 @@ class MakingMethods:
         return MakingMethods.from_tensordict.__func__(cls, node)  # type: ignore[attr-defined]
 
     def from_dict_instance(self: Any, input_dict: Any, **options: Any) -> Any:
-        """`from_dict` with the class of this object."""
+        """Calls `from_dict` of the class of this object."""
         return type(self).from_dict(input_dict, **options)
 
     def empty(self: Any, recurse: bool = False, **options: Any) -> Any:
-        """Returns an object like this one with all fields None; see `TensorDict.empty`.
+        """Returns an object of this class without tensors; see `TensorDict.empty`.
 
-        With `recurse`, fields that are nodes or plain values remain, and the nodes are emptied.
+        All fields are None. With `recurse`, plain values remain, and nested nodes remain without
+        their tensors.
         """
         return type(self)._over(self._tensordict.empty(recurse, **options))
 
@@ -306,8 +309,8 @@ class MakingMethods:
     ) -> Any:
         """Calls a torch function with the TensorDicts of the arguments.
 
-        TensorDicts in its result become objects of the class of the first tensorclass argument;
-        `out` is returned itself.
+        TensorDicts in the result become objects of the class of the first tensorclass argument. If
+        the function wrote to `out`, returns `out` itself.
         """
         kwargs = kwargs or {}
         given = [*args, *kwargs.values()]
@@ -338,7 +341,7 @@ def _post_init(cls: Any, obj: Any, node: Any) -> None:
 
 
 def _with_values(given: Any, batch_size: tuple[int, ...], device: Any) -> dict[Any, Any]:
-    """The dict with each number as NonTensorData, because a 0-d tensor has no batch dimensions."""
+    """Converts numbers in a dict to NonTensorData, because 0-d tensors have no batch dimensions."""
     made: dict[Any, Any] = {}
     for key, value in given.items():
         if isinstance(value, dict):
@@ -351,9 +354,10 @@ def _with_values(given: Any, batch_size: tuple[int, ...], device: Any) -> dict[A
 
 
 def with_classes(cls: Any, node: Any) -> Any:
-    """`node`, or a shallow copy in which fields annotated with a tensorclass are of that class.
+    """Converts TensorDicts in fields that are annotated with a tensorclass to that class.
 
-    A TensorDict remains one if it has a key that is not a field of the class.
+    Does not convert a TensorDict with a key that is not a field of that class. Returns `node`
+    itself if nothing was converted, else a shallow copy.
     """
     made = node
     for name in cls._field_names:
@@ -372,7 +376,7 @@ def with_classes(cls: Any, node: Any) -> Any:
 
 
 class StateMethods:
-    """`state_dict`, `load_state_dict`, pickling, and the tree that is written to a file."""
+    """`state_dict`, `load_state_dict`, pickling, and the conversion to a tree for files."""
 
     def state_dict(
         self: Any,
@@ -383,8 +387,8 @@ class StateMethods:
     ) -> Any:
         """Returns the tensors by dotted names, as ``Module.state_dict`` does.
 
-        The attribute ``_metadata`` of the result has the other fields, the class, batch size and
-        device.
+        The attribute ``_metadata`` of the result contains the fields that are not tensors, the
+        class, the batch size and the device.
 
         Args:
             destination: An OrderedDict to add the tensors to.
@@ -431,14 +435,14 @@ class StateMethods:
             strict: If false, tensors may be missing, and tensors may be added to nodes and to
                 fields that are None.
             assign: Replace the tensors instead of copying their values.
-            from_flatten: Accepted; both forms are recognised.
+            from_flatten: Ignored: flat and nested forms are both recognised.
 
         Raises:
             KeyError: If a key is not a field or, with `strict`, names a tensor of a field that is
                 None.
-            RuntimeError: If, with `strict`, a tensor of this object is missing or a node lacks one
-                of `state_dict`; if a shape does not fit; if this object is locked and `assign` is
-                true or `state_dict` has values that are not tensors.
+            RuntimeError: If, with `strict`, `state_dict` lacks a tensor of this object, or has a
+                tensor that a nested node lacks; if a shape does not fit; if this object is locked,
+                and either `assign` is true or `state_dict` has values that are not tensors.
         """
         node = self._tensordict
         about = (getattr(state_dict, "_metadata", None) or {}).get("", {})
@@ -458,9 +462,9 @@ class StateMethods:
         return self
 
     def _simplified(self: Any) -> tuple[Any, ...]:
-        """The result of `objects.simplify`: a node with the name of its class.
+        """Describes this object for `objects.simplify`: a node with the name of the class.
 
-        In a lazy stack, the members have the name.
+        For a lazy stack, only the nodes of its members have the name of the class.
         """
         cls = type(self)
         node = self._tensordict
@@ -489,13 +493,13 @@ class StateMethods:
 
 
 class FileMethods:
-    """`load_memmap` and `load`. The methods that write are those of TensorDict."""
+    """`load_memmap` and `load`. The methods that save are those of TensorDict."""
 
     @classmethod
     def load_memmap(cls: Any, prefix: PathLike, *args: Any, **options: Any) -> Any:
         """Loads a folder or archive that this class saved, as an object of this class.
 
-        The class that saved a folder (not an archive) may also be one of the same name in another
+        A folder (not an archive) may also have been saved by a class of the same name in another
         module, unless that class is defined in this process or was local to a function. Other trees
         are loaded as TensorDicts, or as objects of the class that saved them.
 
@@ -527,7 +531,8 @@ class FileMethods:
 def _claim(cls: Any, prefix: str) -> None:
     """Registers `cls` for a folder saved by a class of the same name in another module.
 
-    Does nothing if a class is registered under the saved name, or if a function defined the class.
+    Does nothing if a class is registered under the saved name, or if the saving class was
+    local to a function.
     """
     if not os.path.isdir(prefix):
         return  # an archive; or the loader reports the error

@@ -213,7 +213,7 @@ def _is_generated(method: Any) -> bool:
     code = getattr(inspect.unwrap(method), "__code__", None)
     if code is None or code.co_filename != "<string>":
         return False
-    # A method of a user's class may be compiled from a string, too: by exec() or python -c.
+    # Methods that users wrote may also be compiled from a string: by exec() or python -c.
     name = getattr(code, "co_qualname", None)
     if name is None:  # Python 3.10: a method of a class at module level is not nested
         return bool(code.co_flags & inspect.CO_NESTED)
@@ -251,7 +251,7 @@ def _annotated_fields(cls: Any) -> list[str]:
 def _add_members(cls: Any) -> None:
     """Adds the members that neither the class nor a base class defines.
 
-    Replaces generated methods whose names are in `_WRITTEN`, unless the class is frozen.
+    Also replaces the methods in `_WRITTEN` that dataclasses generated, unless the class is frozen.
     """
     bases = [base for base in cls.__mro__ if base is not object]
     for name, member in MEMBERS.items():
@@ -261,14 +261,14 @@ def _add_members(cls: Any) -> None:
     cls._is_tensorclass = True
 
 
-# Methods that dataclasses.dataclass may have added to a class that was a dataclass before.
+# Methods that the class may have from an earlier call of dataclasses.dataclass.
 _WRITTEN = ("__eq__", "__repr__", "__hash__")
 
 
 def _enclosing_names(cls: Any, frame: Any) -> dict[str, Any]:
     """The local variables of the calling functions; none unless a function defines the class.
 
-    Skips further callers after 10,000 names.
+    Stops at the caller with which the number of names exceeds 10,000.
     """
     if "<locals>" not in cls.__qualname__:
         return {}

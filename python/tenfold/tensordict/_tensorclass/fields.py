@@ -41,7 +41,7 @@ class Field:
             return value_of(obj._tensordict, self.name)
         if vars(owner).get(self.name) is self:
             return self
-        # If a subclass declares the field again, this descriptor must not become its default.
+        # If a subclass declares the field again, this descriptor must not become the default.
         raise AttributeError(f"class {owner.__name__}: no attribute {self.name!r}")
 
     def __set__(self, obj: Any, value: Any) -> None:
@@ -53,9 +53,10 @@ class Field:
 
 
 def value_of(node: Any, name: str) -> Any:
-    """The value of a field; None if it has no entry.
+    """Returns the value of a field; None if the TensorDict has no entry for the field.
 
-    If only some members of a lazy stack have it, returns a list of the members' values.
+    If only some members of a lazy stack have the entry, returns a list of the value, or None, of
+    each member.
     """
     if node._has(name):
         return unwrapped(node._entry(name))
@@ -81,16 +82,16 @@ def remove(obj: Any, name: str) -> None:
 
 
 def missing(obj: Any) -> list[str]:
-    """The fields without an entry, in order: those that are None.
+    """Returns the names of the fields that are None, in the order of their declaration.
 
-    If the TensorDict is a lazy stack, also those that only some members have.
+    For a lazy stack, the result includes fields for which only some members have an entry.
     """
     node = obj._tensordict
     return [name for name in type(obj)._field_names if not node._has(name)]
 
 
 def require(cls: Any, name: str) -> None:
-    """Raises AttributeError if there is no such field."""
+    """Raises AttributeError if `cls` has no field `name`."""
     if name not in cls._field_names:
         raise AttributeError(
             f'{cls.__name__}: no field "{name}": expected one of {sorted(cls._field_names)}'
@@ -117,7 +118,7 @@ def own_annotations(cls: type) -> dict[str, Any]:
 
 
 def check_names(cls: type, names: Iterable[str], members: Iterable[str]) -> None:
-    """Raises AttributeError for a field that would hide a member, except those in `_HIDEABLE`."""
+    """Raises AttributeError if a field would hide a member that is not in `_HIDEABLE`."""
     reserved = {name for name in dir(TensorDictBase) if not name.startswith("_")}
     reserved = (reserved | set(members)) - _HIDEABLE
     for name in names:
@@ -169,23 +170,24 @@ def resolved_hints(cls: Any, local_names: dict[str, Any]) -> dict[str, Any]:
 def hint_of(cls: Any, name: str) -> Any:
     """The type of a field; None if its annotation cannot be evaluated."""
     if cls._hints[name] is None:  # try again: a name may have been defined after the class
-        # Hints that are known may need names of the function that defined the class.
+        # Keep the known hints: they may contain local names of the function that defined the class,
+        # and could not be evaluated again.
         known = {field: hint for field, hint in cls._hints.items() if hint is not None}
         cls._hints = {**resolved_hints(cls, {}), **known}
     return cls._hints[name]
 
 
 def alternatives(hint: Any) -> tuple[Any, ...]:
-    """The types of a union, without None; any other type itself."""
+    """Returns the types in a union, except None; for any other type, a tuple of that type."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return tuple(arg for arg in typing.get_args(hint) if arg is not type(None))
     return (hint,)
 
 
 def scalar_types(hint: Any) -> tuple[type, ...]:
-    """The types of numbers that an annotation permits; empty if it permits other values.
+    """Returns the number types in an annotation; empty if it has types other than these and None.
 
-    As for type checkers, float permits int. None is not counted.
+    float also permits int, as in type checkers.
     """
     found: set[type] = set()
     for one in alternatives(hint):
@@ -196,7 +198,7 @@ def scalar_types(hint: Any) -> tuple[type, ...]:
 
 
 def class_of(hint: Any) -> Any:
-    """The tensorclass of ``T`` or ``Optional[T]``, or None."""
+    """Returns T if `hint` is T or Optional[T] and T is a tensorclass, else None."""
     found = alternatives(hint)
     one = typing.get_origin(found[0]) or found[0] if len(found) == 1 else None
     is_class = isinstance(one, type) and class_kind(one) == TENSORCLASS
@@ -204,7 +206,7 @@ def class_of(hint: Any) -> Any:
 
 
 def is_tensor_type(cls: type, torch: Any) -> bool:
-    """True for classes of tensors and of trees of them, and for the class of None."""
+    """True for tensor classes, TensorDict classes, tensorclasses, and the class of None."""
     is_tree = issubclass(cls, TensorDictBase) or class_kind(cls) == TENSORCLASS
     return is_tree or issubclass(cls, (torch.Tensor, type(None)))
 
@@ -217,10 +219,11 @@ def set_field(
     Raises:
         AttributeError: If there is no such field.
         RuntimeError: If the object is locked or a shape does not fit; with `inplace`, also if the
-            field is set and `value` is None, a plain value, or a TensorDict for a tensor.
+            field is not None and `value` is None, a plain value, or a TensorDict where the field
+            is a tensor.
         ValueError: If `value` is the object itself, or the cast of an `autocast` class raises it.
-        TypeError: If an `autocast` class cannot cast the value, torch lacks an array's dtype or,
-            with `inplace`, `value` is a tensor and the field a node.
+        TypeError: If an `autocast` class cannot cast the value, torch lacks the dtype of an
+            array or, with `inplace`, `value` is a tensor and the field is a node.
     """
     cls = type(obj)
     node = obj._tensordict
@@ -254,7 +257,7 @@ def _entry(cls: Any, name: str, value: Any, node: Any, inplace: bool) -> Any:
         numbers = (*numbers, sys.modules["numpy"].ndarray)
     if cls._nocast or not isinstance(value, numbers):
         return _as_value(value, node)
-    # A tensor without dimensions would not fit a batch size.
+    # Store the number as a plain value: a 0-d tensor has no batch dimensions.
     if node._batch_size and not inplace and isinstance(value, scalar_types(hint_of(cls, name))):
         return _as_value(value, node)
     return value
@@ -272,7 +275,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _cast(cls: Any, name: str, value: Any) -> tuple[Any, bool]:
-    """Casts a value to its annotation, if that is a class.
+    """Casts a value to the annotation of its field, if the annotation is a class.
 
     Also returns whether to store the result as a plain value.
     """
@@ -315,7 +318,7 @@ _ABOUT = ("batch_size", "device", "names", "lock")
 
 
 def constructor(cls: Any, own_init: Callable[..., None] | None) -> Callable[..., None]:
-    """``__init__`` of a tensorclass, which is a dataclass already.
+    """Returns the ``__init__`` of a tensorclass, for a class that is a dataclass already.
 
     Args:
         cls: The class.
@@ -375,7 +378,7 @@ def _about_names(cls: Any) -> tuple[str, ...]:
 
 
 def init_vars(cls: Any) -> dict[str, Any]:
-    """The InitVars of the class, arguments of ``__post_init__``: default, or MISSING, by name."""
+    """Returns the default, or MISSING, of each InitVar, by name. ``__post_init__`` gets them."""
     kind = dataclasses._FIELD_INITVAR  # type: ignore[attr-defined]
     declared = cls.__dataclass_fields__.values()
     return {field.name: field.default for field in declared if field._field_type is kind}
@@ -411,7 +414,7 @@ def _bound(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str,
 
 
 def _add_defaults(cls: Any, values: dict[str, Any], later: dict[str, Any]) -> None:
-    """Adds defaults to the arguments; raises TypeError for a missing one without default."""
+    """Adds defaults to the arguments; raises TypeError if one is missing and has no default."""
     absent = []
     for field in dataclasses.fields(cls):
         if field.name in values:
@@ -502,10 +505,10 @@ def _fill_unset(obj: Any) -> None:
 
 
 def _contain(obj: Any, about: dict[str, Any]) -> bool:
-    """Creates the TensorDict of an object; returns false if an outer ``__init__`` has done so.
+    """Creates the TensorDict of an object. Returns false if an outer ``__init__`` has created it.
 
-    If it has, and a batch size, device or names are given, a copy with these replaces the
-    TensorDict.
+    In that case, if `about` has a batch size, device or names, replaces the TensorDict by a copy
+    with these.
     """
     node = obj.__dict__.get("_tensordict")
     batch_size, device, names = (about.get(name) for name in _ABOUT[:3])

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 _STATE = ("_tensordict", "_non_tensordict")
 
-# Methods whose results are entries, not TensorDicts with these fields. Parent nodes call them.
+# Methods that return an entry, which must not become an object of this class. Parent nodes call
+# them.
 _OF_ENTRIES = frozenset(["_child", "_entry", "_fetch"])
 
 
@@ -44,7 +45,7 @@ class FieldMethods:
 
         Args:
             key: A str or a tuple of str.
-            default: Returned if there is no such field or entry. A field that is None exists.
+            default: Returned if there is no such field or entry. If a field is None, returns None.
             **how: For an object over a lazy stack: as for `LazyStackedTensorDict.get`.
 
         Example:
@@ -81,15 +82,15 @@ class FieldMethods:
 
         Args:
             key: A str or a tuple of str.
-            value: The value; None deletes the entry of a field.
+            value: The value; None makes a field None.
             inplace: Write into the existing tensor.
-            non_blocking: With `inplace`, for a field: passed to ``Tensor.copy_``.
+            non_blocking: Passed to ``Tensor.copy_`` if `inplace` is true and `key` is a field.
 
         Raises:
             AttributeError: If there is no such field, or the first field of a path is not a node.
             KeyError: If a path leads through a tensor or a plain value below a node.
             RuntimeError: If this object is locked, or a shape does not fit; with `inplace`, also if
-                the field is set and `value` cannot be written into it.
+                the field is not None and `value` cannot be written into it.
             ValueError: If `value` is this object, or the cast of an `autocast` class raises it.
             TypeError: If an `autocast` class cannot cast the value.
         """
@@ -124,7 +125,7 @@ class FieldMethods:
         return self
 
     def non_tensor_items(self: Any, include_nested: bool = False) -> Any:
-        """Pairs (field, None) of fields that are None, then `TensorDict.non_tensor_items`."""
+        """Returns (field, None) for each field that is None, then `TensorDict.non_tensor_items`."""
         absent = [(name, None) for name in missing(self)]
         return (*absent, *self._tensordict.non_tensor_items(include_nested))
 
@@ -252,7 +253,7 @@ class TextMethods:
         return f"<pre>{escape(repr(self))}</pre>"
 
     def _shown(self: Any) -> list[tuple[str, Any]]:
-        """The entries of the repr, with None last."""
+        """Returns the entries of the repr; fields that are None are last."""
         declared = type(self).__dataclass_fields__.items()
         hidden = {name for name, field in declared if not field.repr}
         there = [entry for entry in _repr._entries(self._tensordict) if entry[0] not in hidden]
@@ -260,7 +261,7 @@ class TextMethods:
 
 
 class ComparisonMethods:
-    """``==``, ``!=``, ``|``, ``^`` by field; a bool if `_operand` does not accept the operand."""
+    """Field-wise ``==``, ``!=``, ``|`` and ``^``; for an operand of an unsupported type, a bool."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -285,7 +286,7 @@ class ComparisonMethods:
 
 
 def _operand(obj: Any, other: Any) -> Any:
-    """Converts an operand: a tree, dict, number or tensor; returns NOTHING for another object."""
+    """Converts a tensorclass, TensorDict, dict, number or tensor; otherwise returns NOTHING."""
     if class_kind(type(other)) == TENSORCLASS:
         return other._tensordict
     node = node_of(other)
@@ -318,7 +319,8 @@ class TreeMethods:
         """Returns a copy of the fields as a TensorDict; nested objects become TensorDicts, too.
 
         Args:
-            retain_none: If true, this object's fields that are None become entries None.
+            retain_none: If true, the result has an entry None for each field of this object that is
+                None. Fields of nested objects that are None are always omitted.
         """
         made = _plain_copy(self._tensordict)
         for name in missing(self) if retain_none else ():
@@ -332,7 +334,9 @@ class TreeMethods:
         strict: bool = True,
         as_tensordict: bool = False,
     ) -> Any:
-        """Returns an object in which all other fields are None; see `TensorDict.select`.
+        """Returns an object with only the given fields or entries; see `TensorDict.select`.
+
+        All other fields are None.
 
         Args:
             *keys: Fields, or paths of keys.
@@ -362,7 +366,7 @@ class TreeMethods:
         Without arguments, it returns this object itself.
 
         Raises:
-            ValueError: If there is no such field, or for more than one dict.
+            ValueError: If a key is not a field, or more than one dict is given.
         """
         if len(args) > 1:
             raise ValueError(f"replace: expected at most one dict, found {len(args)} arguments")
@@ -381,14 +385,14 @@ class TreeMethods:
 
         Args:
             input_dict_or_td: The fields.
-            clone: Copy the tensors first.
+            clone: Copy the tensors before storing them.
             inplace: Write into existing tensors.
-            **options: As for `TensorDict.update`, and more fields.
+            **options: Options of `TensorDict.update`. All other keywords are fields.
 
         Raises:
             ValueError: If a key is not a field, or the cast of an `autocast` class raises it.
-            RuntimeError: If a shape or batch size does not fit; or if this object is locked, and
-                `inplace` is false, a key is new or a value is None.
+            RuntimeError: If a shape or batch size does not fit; or if this object is locked and
+                at least one is true: `inplace` is false, a key is new, a value is None.
             TypeError: If `input_dict_or_td` is of another type, or an `autocast` class cannot cast
                 a number.
         """
@@ -459,7 +463,7 @@ def _update_from_dict(obj: Any, given: dict[Any, Any], options: dict[str, Any]) 
 
 
 def _add_none(rows: Any, names: list[str]) -> None:
-    """Adds entries None to a dict, or to each dict of nested lists."""
+    """Sets the keys `names` to None in a dict, or in each dict in nested lists."""
     if isinstance(rows, list):
         for row in rows:
             _add_none(row, names)
