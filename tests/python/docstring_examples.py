@@ -41,7 +41,7 @@ def _documented(name: str, thing: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_ours(thing: Any) -> bool:
-    """Whether the package defines `thing`. MemoryMappedTensor inherits much from torch.Tensor."""
+    """Returns True for modules, classes, and functions that the package itself defines."""
     if inspect.isfunction(thing):
         return thing.__code__.co_filename.startswith(PACKAGE)
     return inspect.isclass(thing) or inspect.ismodule(thing)
@@ -67,7 +67,7 @@ def examples() -> dict[str, doctest.DocTest]:
             doc = getattr(member, "__doc__", None)
             if isinstance(doc, str) and ">>>" in doc and _is_ours(member):
                 kept = named.get(doc, documented)
-                # TensorDict shares methods with LazyStackedTensorDict and TensorClass.
+                # Prefer the name in TensorDict if LazyStackedTensorDict or TensorClass has it too.
                 named[doc] = min(
                     kept,
                     documented,
@@ -81,7 +81,7 @@ def examples() -> dict[str, doctest.DocTest]:
 
 
 class Checker(doctest.OutputChecker):
-    """Accepts any output if an example states none; replaces the working directory by /data."""
+    """Accepts any output if an example states none. Writes /data for the working directory."""
 
     def check_output(self, want: str, got: str, optionflags: int) -> bool:
         """Returns True if `want` is empty or equals `got`."""
@@ -101,9 +101,9 @@ class Executed:
 
 
 def prepare(name: str, text: str) -> dict[str, Any]:
-    """Makes files in the working directory; returns the names that the example `name` uses.
+    """Makes files in the working directory; returns the variables that the example `name` uses.
 
-    Makes a model and the data set "flights" only if its `text` seems to use them.
+    Makes a model and the data set "flights" only if `text`, the example, seems to use them.
     """
     names = {
         "__name__": "__main__",
@@ -296,7 +296,7 @@ def _steps() -> dict[str, Any]:
 
 
 def _followed() -> dict[str, Any]:
-    """Returns the names of an example whose `follow` ends after the saved steps."""
+    """Returns the variables of an example, with a `manager.follow` that ends after saved steps."""
     names = _steps()
     manager = names["manager"]
     steps = iter(manager.all_steps())

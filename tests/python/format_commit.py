@@ -13,7 +13,9 @@ BOOT_ID = bytes.fromhex(Path("/proc/sys/kernel/random/boot_id").read_text().repl
 
 
 def committed_rows(read: Callable[[str], bytes], boot: bytes = BOOT_ID) -> int | None:
-    """Returns the number of committed rows; None without a commit page: meta.json has the number.
+    """Returns the number of committed rows, or None without a commit page.
+
+    Without a commit page, the shape in meta.json has the number.
 
     `read` returns the bytes of a file of the folder, b"" if it does not exist.
     """

@@ -2,8 +2,8 @@
 
 It reads the trees in folders, archives (.tdz) and safetensors files. format_tables.py reads data
 sets and dictionaries in these trees, and format_checks.py compares checksums. It copies what it
-reads and validates only the version: an example of the format, not a library. bfloat16, complex32,
-float8 and float4 are returned as unsigned integers.
+reads and validates only the version and the commit page, because it is an example of the format,
+not a library. bfloat16, complex32, float8 and float4 are returned as unsigned integers.
 """
 
 import json
@@ -23,15 +23,15 @@ TYPES = {"bytes": b64decode, "set": set, "frozenset": frozenset, "Counter": Coun
 TYPES["bytearray"] = lambda text: bytearray(b64decode(text))
 TYPES["complex"] = lambda parts: complex(*parts)
 
-# A tensordict (a tensorclass, if its info has a class), lazy_stack or sparse node. The other kinds
-# of nodes are Python's own types.
+# A node of kind tensordict, lazy_stack or sparse. A tensordict with a class in its info is a
+# tensorclass. Nodes of other kinds become containers of Python.
 Node = namedtuple("Node", "kind entries info")
-# A value whose type is torch's, or "values" for a NonTensorStack.
+# A value with the name of a type of torch, or with "values" for a NonTensorStack.
 Typed = namedtuple("Typed", "type value")
 
 
 def tensor(data: bytes, dtype: str, shape: list[int]) -> np.ndarray:
-    """Returns the first elements of the data; a first dimension of -1 takes all of them."""
+    """Returns an array of the first elements of the data; [-1, ...] takes all complete rows."""
     letter, bits = re.match(r"(?:torch\.)?(.)\D*(\d*)", dtype.lower()).groups()
     name = f"{letter}{int(bits or 8) // 8}"
     # bfloat16, complex32, float8 and float4 are integers here.
@@ -66,7 +66,7 @@ def container(kind: str, entries: dict, int_keys: bool, keys: dict):
 
 
 def from_json(value, note: dict, at: str = ""):
-    """Returns a JSON value with the types of its value note; `at` is the pointer to it."""
+    """Converts a JSON value at the JSON pointer `at` to the types that its value note states."""
     if isinstance(value, (list, dict)):
         entries = {}
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
@@ -87,9 +87,11 @@ class File:
     """A file with its `notes`, its `tensors` by name, and its `tree`."""
 
     def item(self, entry: dict, path: str, at: dict[int, int]):
-        """Returns the value of an entry of the structure document, as safetensors files have it.
+        """Returns the value of an entry of a structure document.
 
-        `at` has the index of the element in each dimension that is stacked around it.
+        A safetensors file has this document; Folder.entry() makes one for a folder or an archive.
+
+        `at` maps each stack dimension around the entry to the index of the element.
         """
         assert self.notes.get("version", 1) == 1, "written by a newer tenfold"
         if "non_tensor" in entry:
@@ -104,7 +106,7 @@ class File:
         names = level["names"] or [None] * len(sizes)
         children = [(key, child, at) for key, child in level["keys"].items()]
         if dim is not None and dim not in at:
-            # A stack and its elements are one level: element i is the level at index i of the dim.
+            # A stack and its elements are one level of the document: index i of `dim` is element i.
             lazy = {"stack_dim": dim - sum(d < dim for d in at), "name": names[dim]}
             children = [(str(i), entry, {**at, dim: i}) for i in range(sizes[dim])]
         entries = {key: self.item(child, note_path(path, key), i) for key, child, i in children}
@@ -137,12 +139,15 @@ class Folder(File):
         return (self.path / name).read_bytes() if (self.path / name).is_file() else b""
 
     def grown(self, shape: list[int], is_batched: bool = True) -> list[int]:
-        """Returns the shape with the committed rows, or -1 (all of the file) if it is unbatched."""
+        """Returns the shape, with the number of committed rows if the folder has a commit page.
+
+        With a commit page, unbatched tensors have -1, for all rows in the file.
+        """
         rows = self.num_rows if is_batched else -1
         return [rows, *shape[1:]] if self.num_rows is not None and shape else shape
 
     def entry(self, folder: str, path: str, class_name: str = "") -> dict:
-        """Returns a folder as an entry of the structure document, and keeps its tensors."""
+        """Converts a folder to an entry of a structure document, and fills `self.tensors`."""
         meta, keys = json.loads(self.read(f"{folder}meta.json")), {}
         shape, type_name = meta.get("shape", []), meta.get("_type") or meta["_class"]
         level = {"batch_size": self.grown(shape), "names": meta.get("_names"), "keys": keys}
@@ -161,8 +166,8 @@ class Folder(File):
             return {"td": level}
         for key, value in meta.items():
             below = note_path(path, key)
-            # Both meta.json, of the folder and of %values/, have a member `shape`: an entry with
-            # such a key is in one of them.
+            # The folder and its %values/ both have a meta.json with a member `shape`. An entry
+            # whose key is "shape" is in only one of them: in %values/ if it is unbatched.
             if (below in self.notes["unbatched"]) != folder.endswith("%values/"):
                 continue
             name, value = self.notes["files"].get(below), self.notes["leaves"].get(below, value)

@@ -23,7 +23,10 @@ def parts(path: str | Path) -> list[dict]:
 
 
 def columns(path: str | Path) -> dict[str, Any]:
-    """Returns the columns by name: arrays, or lists of one array, str, bytes or list per row."""
+    """Returns the columns by name.
+
+    A column is an array, or a list with an array, str, bytes object or list for each row.
+    """
     found = {}
     for part in parts(path) or [{"path": "."}]:
         file = open_file(Path(path) / part["path"])
@@ -41,7 +44,8 @@ def columns_of(root: Node, schema: dict, prefix: str = "") -> Iterator[tuple[str
             continue
         values, is_text = leaf(root, column, "leaf", name), column["dtype"] in TEXT
         convert = TEXT.get(column["dtype"], np.asarray)
-        # Strings have end offsets, and so have ragged rows. The offsets of items are applied first.
+        # Columns of strings and ragged columns have end offsets. A ragged column of strings has two
+        # arrays of them: apply those of the strings ("item_end") first.
         for member in ("item_end", "end")[2 - is_text - column.get("ragged", False) :]:
             ends = leaf(root, column, f"{member}_leaf", f"{name}.{member}")
             values = [convert(values[a:b]) for a, b in zip([0, *ends], ends, strict=False)]
@@ -52,7 +56,7 @@ def columns_of(root: Node, schema: dict, prefix: str = "") -> Iterator[tuple[str
 
 
 def leaf(node: Node, column: dict, member: str, name: str) -> np.ndarray:
-    """Returns the leaf that a member of the column names, with a key or several."""
+    """Returns the leaf at the key or list of keys in `member` of the column, else at `name`."""
     keys = column.get(member, name)
     for key in [keys] if isinstance(keys, str) else keys:
         node = getattr(node, "entries", node)[key]

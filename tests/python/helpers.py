@@ -19,7 +19,7 @@ DTYPES = [getattr(torch, name) for name in DTYPE_NAMES.split() if hasattr(torch,
 
 
 def make_tensor(shape, dtype, seed=0):
-    """Returns a tensor of random bytes as values of the dtype; for bool, of 0 and 1."""
+    """Returns a tensor whose bytes are random; for bool, random values True and False."""
     generator = torch.Generator().manual_seed(seed)
     count = math.prod(shape)
     if dtype == torch.bool:
@@ -58,7 +58,7 @@ def assert_same(found, expected):
 
 
 def rename_named_in(error: Exception) -> Callable[[str], str]:
-    """Returns the rename that an error of load_into recommends."""
+    """Returns the function `rename` that an error of load_into recommends."""
     found = re.search(r'prefix "([^"]+)".* a rename that (removes|adds) it$', str(error))
     assert found, error
     prefix, does = found.groups()

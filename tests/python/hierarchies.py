@@ -31,7 +31,7 @@ levels = st.recursive(
 
 
 def with_one_nan(item):
-    """Replaces all NaNs of the tensors in a value by the same NaN, as JSON stores no payloads."""
+    """Replaces every NaN in tensors by one NaN, because JSON does not store NaN payloads."""
     if isinstance(item, dict):
         return {key: with_one_nan(value) for key, value in item.items()}
     if isinstance(item, list):
@@ -42,7 +42,7 @@ def with_one_nan(item):
 
 
 def has_level_as_default(hierarchy, default_key):
-    """Returns True if a mapper must refuse the hierarchy because a default is a level."""
+    """Returns True if a mapper must refuse the hierarchy because some default is a dict."""
     return any(
         key == default_key or has_level_as_default(value, default_key)
         for key, value in hierarchy.items()

@@ -13,7 +13,7 @@ from tenfold.dataset._stream import Assignment
 
 
 def all_numbers(assignment: Assignment, rows: list[int]) -> list[int]:
-    """Returns the numbers of all ranks, `rows[worker]` of them from each worker."""
+    """Returns the row numbers of all ranks: `rows[worker]` numbers from each worker of a rank."""
     return [
         number
         for rank in range(assignment.world_size)

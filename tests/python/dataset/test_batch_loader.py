@@ -217,7 +217,7 @@ def test_stats_name_the_bottleneck(ds: Dataset) -> None:
 
 
 def _resources() -> dict[str, int]:
-    """Resources of this process: resident anonymous memory in KiB, descriptors, maps, threads."""
+    """Returns KiB of anonymous memory, and the numbers of descriptors, mappings and threads."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return {
         "memory": int(status["RssAnon"].split()[0]),
@@ -357,7 +357,7 @@ def test_complex_columns_are_padded(tmp_path: Path) -> None:
 
 @pytest.fixture
 def texts() -> Dataset:
-    """Rows of 2, 0, 3 and 1 tokens, with a second ragged column and a name each."""
+    """Returns four rows with 2, 0, 3 and 1 tokens. Each has one mark, and a name (one is empty)."""
     td = tenfold.TensorDict(
         {
             "n": torch.arange(4),
@@ -579,7 +579,7 @@ def test_pad_of_a_missing_column_names_it(texts: Dataset, value: object) -> None
         BatchLoader(texts, 4, columns=["tokens"], pad={"n": value})
     with pytest.raises(TypeError, match="pad: expected a str, found 1"):
         BatchLoader(texts, 4, pad={1: value})
-    # The columns that functions add are not known in advance.
+    # The loader does not know in advance which columns a function of map() adds.
     added = texts.map(lambda row: {"typo": row["tokens"]})
     assert len(list(BatchLoader(added, 4, pad={"typo": value}))) > 0
 

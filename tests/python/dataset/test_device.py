@@ -19,7 +19,7 @@ ROWS = 1000
 
 
 class FakeCuda:
-    """A fake ``torch.cuda``, whose streams record their calls."""
+    """A fake ``torch.cuda`` that records the calls of its streams and events."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -162,7 +162,7 @@ def test_copy_error_is_raised_at_its_own_batch(ds: Dataset) -> None:
 
 
 class FakePinned:
-    """Fake pinned memory, which records its blocks and the copies into them."""
+    """Fake pinned memory that records its blocks and counts the calls of Tensor.pin_memory."""
 
     def __init__(self) -> None:
         self.blocks: list[weakref.ref[torch.Tensor]] = []
@@ -213,7 +213,7 @@ def test_batches_are_gathered_into_pinned_memory(
             assert torch.equal(batch["frame"], expected["frame"])
             assert torch.equal(batch["half"], expected["half"])
             assert torch.equal(batch["camera"]["gain"], expected["camera"]["gain"])
-    # Only batches made before the first was returned were copied.
+    # Only the batches that were made before the loader returned the first batch were copied.
     num_fields = 6
     assert pinned.num_copied <= 5 * num_fields
     pinned.num_copied = 0
@@ -256,7 +256,7 @@ def test_results_of_a_transform_are_pinned_too(ds: Dataset, pinned: FakePinned) 
         assert torch.equal(batch["y"], batch["x"] * 2)
         assert pinned.is_pinned(batch["x"])
         assert pinned.is_pinned(batch["y"])
-    # "y" of each batch, and "x" of those that were made while no block was free.
+    # The copies are "y" of each batch, and "x" of batches that were made while no block was free.
     assert len(loader) <= pinned.num_copied <= len(loader) + 5
     list(BatchLoader(ds, 100, pin_memory=True, as_tensordict=True))
 

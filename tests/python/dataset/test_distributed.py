@@ -1,4 +1,4 @@
-"""Gradients of several processes equal those of one large batch, for any last batch."""
+"""Gradients of several processes equal those of one large batch, even if a batch is partial."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ def loss_of(model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
     return nn.functional.mse_loss(model(batch["x"]), batch["y"])
 
 
-# (rows, batch_size, batches of a window). The last window of each case has fewer batches. The last
-# batch is partial in the first case, has no rows for one rank in the second, is full in the third.
+# (rows, batch_size, batches per window). In each case, the last window has fewer batches. The last
+# batch of the first case is partial, that of the second has no rows for one rank, and that of the
+# third is full.
 CASES = [(103, 10, 4), (41, 10, 3), (40, 8, 2)]
 
 
@@ -77,7 +78,10 @@ def gradients_of(rank: int, path: Path, batch_size: int, steps: int) -> list[lis
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns the files of two processes, started once for all tests, as starting takes seconds."""
+    """Returns the folder with the files that two processes wrote.
+
+    The processes run once for all tests, because starting them takes seconds.
+    """
     folder = tmp_path_factory.mktemp("distributed")
     for rows, _, _ in CASES:
         td = tenfold.TensorDict(columns_of(rows), batch_size=[rows])

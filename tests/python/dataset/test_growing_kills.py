@@ -23,7 +23,7 @@ from forks import forked, kill_and_wait
 from tenfold import Dataset
 
 KILLS = int(os.environ.get("TENFOLD_KILLS", "30"))
-# SIGKILLs per data set, which grows and is checked completely after each.
+# SIGKILLs per data set. The number is small because each check reads the whole data set.
 KILLS_EACH = 20
 
 WRITE = """
@@ -113,7 +113,7 @@ def test_sigkill_of_the_writer_keeps_complete_rows_and_all_commits(
         ids = check(ds, kind)
         assert tenfold.verify(path).ok
         if kind == "append":
-            # The last commit may have been made but not reported.
+            # The writer may have been killed between its last commit and the report of this commit.
             assert ids == list(range(len(ids)))
             assert reported <= len(ids) <= reported + 241
             end = len(ids)
@@ -122,7 +122,7 @@ def test_sigkill_of_the_writer_keeps_complete_rows_and_all_commits(
         assert reported <= newest <= reported + 241
         gone = min(newest, capacity) - len(ids)
         assert (gone > 0) == bool(caught)
-        # The data set has the last `capacity` rows, except those that were being overwritten.
+        # The data set has the last `capacity` rows, except rows that the writer was overwriting.
         assert set(ids) <= set(range(newest - capacity, newest))
         assert 0 <= gone <= 241
         end = newest

@@ -100,7 +100,7 @@ def test_column_named_like_a_validity_mask_is_data(tmp_path: Path) -> None:
     again = tenfold.ingest(ds, tmp_path / "b")
     assert again["x.valid"].tolist() == [False, True]
     assert again["x"].tolist() == [1, 2]
-    # A nullable column of a schema accepts a Python bool as its validity, like append.
+    # ingest() accepts a Python bool as the validity of a nullable column, as append() does.
     told = tenfold.ingest(
         [{"x": 1, "x.valid": False}],
         tmp_path / "c",

@@ -41,8 +41,8 @@ def ingest_forever(sources: list[Path], target: Path, start: int, report: int) -
     number = start
     while True:
         source = sources[number % SOURCES]
-        # Only every fourth ingest is durable, and never the first: else most kills would come
-        # during an fsync, which may also take longer than this process runs.
+        # Only every fourth ingest is durable: otherwise, most kills would occur during an fsync.
+        # The first ingest is not durable, because its fsync may not end before the kill.
         durable = number > start and number % 4 == 0
         tenfold.ingest(source, target, num_threads=2, durable=durable, progress=False)
         number += 1
@@ -50,7 +50,7 @@ def ingest_forever(sources: list[Path], target: Path, start: int, report: int) -
 
 
 def killed_after(seconds: float, sources: list[Path], target: Path, start: int) -> int:
-    """Returns the number of ingests done before the kill, those before `start` included."""
+    """Returns the number of ingests reported before the kill, including the first `start`."""
     read, write = os.pipe()
     pid = forked(lambda: ingest_forever(sources, target, start, write))
     os.close(write)
@@ -61,7 +61,7 @@ def killed_after(seconds: float, sources: list[Path], target: Path, start: int) 
 
 
 def source_in(target: Path) -> int:
-    """Returns the source whose rows the data set has. Fails if a row is wrong."""
+    """Returns the number of the source of the rows in the data set. Fails if a row is wrong."""
     assert tenfold.verify(target).ok
     batch = tenfold.Dataset(target)[:]
     source = int(batch["source"][0])
@@ -91,7 +91,8 @@ def test_sigkill_during_ingest_leaves_the_old_or_the_new_dataset(tmp_path: Path)
         if not target.exists():
             assert done == 0
             continue
-        # The last source that was reported, or the next one, if it was published but not reported.
+        # The data set has the rows of the last source that was reported, or those of the next
+        # source, if the kill came between its publication and its report.
         source = source_in(target)
         assert source in ((done - 1) % SOURCES, done % SOURCES)
         done += source == done % SOURCES

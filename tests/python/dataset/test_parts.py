@@ -337,7 +337,7 @@ def write_forever(path: Path, start: int, report: int) -> None:
 
 
 def test_the_next_commit_removes_what_a_killed_job_staged(tmp_path) -> None:
-    """Stages parts under a lease, as the driver of `tenfold.ray` does, and moves one of two."""
+    """Kills a job that staged two parts under a lease, as `tenfold.ray` does, and moved one."""
     path = tmp_path / "ds"
     ds = make(tmp_path, [3, 2], 2)
     staging = path / ".ray-1.tenfold-staging"
@@ -383,7 +383,7 @@ def test_sigkill_of_the_writer_leaves_the_rows_before_or_after(tmp_path) -> None
         assert ds["i"].tolist() == list(range(len(ds)))
         assert list(ds["text"]) == [f"row {i}" for i in range(len(ds))]
         count = len(ds)
-        # Uncommitted parts belong to their writer; the next one starts without them.
+        # Remove the parts that the killed writer did not commit.
         named = {part["path"] for part in json.loads((path / "%parts.json").read_text())["parts"]}
         for folder in path.iterdir():
             if folder.is_dir() and folder.name not in named:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Order = NDArray[np.int64]
     Shuffle = Callable[[int, int, int], Order]
 
-#: A statistic differs if its p-value is less. There are about 850 comparisons.
+#: A statistic differs if its p-value is less than this. There are about 850 comparisons.
 P_VALUE = 1e-6
 
 
@@ -101,7 +101,7 @@ def p_value(some: NDArray[np.float64], others: NDArray[np.float64]) -> float:
 
 
 def unlike_numpy(shuffle: Shuffle, size: int, count: int) -> dict[str, float]:
-    """Returns the statistics that distinguish two samples of orders, and their p-values."""
+    """Returns the statistics that differ between `shuffle` and numpy, with their p-values."""
     found = sample(shuffle, size, count)
     expected = sample(by_numpy, size, count)
     unlike = {}

@@ -1,4 +1,4 @@
-"""The examples of two pages about PyTorch and memory-mapped data, with classes of tenfold.
+"""The examples of two web pages about PyTorch and memory-mapped data, with classes of tenfold.
 
 "How can PyTorch handle memory-mapped dictionaries or lists of dictionaries from disk?" and "How can
 memmap arrays be used with PyTorch for gradient accumulation?". The loops are those of the pages.
@@ -132,7 +132,7 @@ class SimpleModel(nn.Module):
 
 
 def mapped_rows(path: Path, rows: int, width: int) -> torch.Tensor:
-    """Returns random float32 rows, and copies them to a memory-mapped tensor at `path`."""
+    """Copies random float32 rows to a memory-mapped tensor at `path`, and returns the rows."""
     mock_data = np.random.default_rng(0).random((rows, width)).astype(np.float32)
     mem_map = tenfold.TensorDict({"data": torch.empty(rows, width)}, batch_size=[rows])
     mem_map = mem_map.memmap_like(path)

@@ -71,7 +71,7 @@ WHOLE = {
 
 
 def state_of(rank: int, size: int, dims: tuple[int, int] = (0, 1), fill: bool = True) -> StateDict:
-    """Returns each kind of entry: of this rank only, of all ranks, and in parts."""
+    """Returns DTensors, ShardedTensors, and the values that REPLICATED names."""
     mesh = init_device_mesh("cpu", (size,))
     whole = {key: value if fill else torch.zeros_like(value) for key, value in WHOLE.items()}
     return StateDict(
@@ -405,7 +405,7 @@ def check_error_on_one_rank_is_raised_on_all_ranks() -> None:
 
 
 class Dying:
-    """Patches the native classes so that this process exits in a phase of the next save."""
+    """Patches the native classes so that this process exits in `phase` of the next save."""
 
     def __init__(self, phase: str) -> None:
         from tenfold import _core
@@ -618,7 +618,7 @@ def check_reads_snapshots_taken_by_two_ranks_of_torchsnapshot() -> None:
 
 
 def check_dtensors_are_restored_with_other_placements() -> None:
-    # The same as the checks with torchsnapshot, without that library: two processes at most.
+    # Repeats a check with torchsnapshot, but without that library and with one or two processes.
     whole = numbered(torch.float32, 7, 6)
     kinds = {"rows": Shard(0), "columns": Shard(1), "copy": Replicate()}
 
@@ -680,7 +680,7 @@ def check_replicas_of_a_dtensor_are_written_once() -> None:
 
 
 def without_places(entry: Any) -> Any:
-    """Returns an entry of a manifest without the places of tensors in files, which are random."""
+    """Returns a manifest entry without file names, which are random, and without byte ranges."""
     if isinstance(entry, dict):
         return {
             key: without_places(value)
@@ -694,7 +694,7 @@ def check_entries_of_dtensors_are_those_of_torchsnapshot() -> None:
     path = FOLDER / "entries"
 
     def take(rank: int, size: int) -> None:
-        # As tests/data/snapshot/generate.py, which has written the golden snapshot.
+        # Makes the same state as tests/data/snapshot/generate.py, which wrote the golden snapshot.
         mesh = init_device_mesh("cpu", (size,))
         table = spread(torch.arange(24.0).reshape(4, 6), mesh, [Shard(1)])
         state = StateDict(

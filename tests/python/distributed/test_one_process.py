@@ -41,7 +41,7 @@ def save(state: dict[str, Any], path: Path, layout: str = "plain", **options: An
 
 
 def files_of(path: Path) -> set[str]:
-    """Returns the names of the files of a checkpoint: its own, and the shards in an index."""
+    """Returns the name of a checkpoint file and, if it is an index, the names of its shards."""
     if path.suffix != ".json":
         return {path.name}
     return {path.name, *json.loads(path.read_text())["weight_map"].values()}
@@ -671,7 +671,7 @@ def test_a_header_beyond_the_limit_is_refused_before_anything_is_written(tmp_pat
 
 def test_a_header_beyond_the_limit_keeps_the_old_version(tmp_path: Path) -> None:
     save({"w": torch.zeros(1)}, tmp_path / "m.safetensors")
-    # torch's planner passes values to the writer only when the ranks write.
+    # torch's planner, unlike tenfold's, passes values to the writer only when the ranks write.
     error = failure(
         save, {"w": torch.ones(1), "long": "\x01" * 15_000_000}, tmp_path / "m.safetensors"
     )

@@ -2,8 +2,8 @@
 
 Usage: worlds.py FOLDER [PART OF A CHECK'S NAME]
 
-torch is imported once, by this process, and each world is forked from it. Prints one JSON object:
-the name of each check, and the traceback of its failure or null.
+This process imports torch once, and forks the ranks of each process group. It prints a JSON object
+that maps the name of each check to the traceback of its failure, or to null.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ import tenfold
 import tenfold.distributed
 from tenfold.distributed import SavePlanner, StorageReader, StorageWriter
 
-# Timeouts of process groups: the second one for a group that loses a rank.
+# Timeouts of process groups. A group in which a rank may die has the short timeout.
 TIMEOUT = datetime.timedelta(seconds=90)
 SHORT_TIMEOUT = datetime.timedelta(seconds=20)
 FORK = multiprocessing.get_context("fork")
@@ -110,7 +110,7 @@ def in_world(size: int, function: Callable[[int, int], None], dying: int | None 
 
 
 def failure_of(call: Callable[..., Any], *args: Any, **kwargs: Any) -> CheckpointException:
-    """Returns the exception that a call of torch.distributed.checkpoint raises."""
+    """Returns the CheckpointException that a call raises. Fails if the call succeeds."""
     try:
         call(*args, **kwargs)
     except CheckpointException as error:  # a BaseException
@@ -175,9 +175,9 @@ LOADED: dict[str, list[Any]] = {
 
 
 def spread(tensor: torch.Tensor, mesh: Any, placements: list[Any]) -> DTensor:
-    """Like distribute_tensor without communication, because gloo does not support every dtype.
+    """Distributes a tensor without communication, because gloo does not support every dtype.
 
-    Every rank passes the whole tensor.
+    Every rank passes the whole tensor, and keeps its own part.
     """
     local = tensor
     for dim, placement in enumerate(placements):
@@ -224,9 +224,9 @@ FOLDER = Path(sys.argv[1])
 # Numbers of ranks that save and load, and how many times a rank is killed at a random moment.
 WORLDS = tuple(map(int, os.environ.get("TENFOLD_WORLDS", "1,2,3").split(",")))
 NUM_KILLS = int(os.environ.get("TENFOLD_KILLS", "3"))
-# If set, a rank is killed in every phase of every layout, else in a sample of them.
+# If set, a rank dies in every phase of a save in every layout, else in a sample of these cases.
 EVERY_FAULT = "TENFOLD_EVERY_FAULT" in os.environ
-# Seconds until a rank counts as hung. A background process imports torch anew: it takes minutes
+# Seconds until a rank counts as hung. A background process imports torch again, which takes minutes
 # on a busy machine at low priority.
 PATIENCE = 1200 if EVERY_FAULT else 180
 LAYOUTS = ("safetensors", "index", "folder", "shards", "torch")
@@ -243,7 +243,7 @@ def saved_path(size: int, layout: str) -> Path:
 
 
 def layout_of(layout: str) -> str:
-    """The argument `layout` of the writer; the first three of LAYOUTS are plain."""
+    """Returns the writer's argument `layout`: "plain" for the first three of LAYOUTS."""
     return layout if layout in ("shards", "torch") else "plain"
 
 
@@ -253,7 +253,7 @@ def writer_of(path: Path, layout: str) -> StorageWriter:
 
 
 def shards_of(path: Path) -> set[str]:
-    """The files that an index names; none for another path."""
+    """Returns the files that an index names, or an empty set if `path` is not an index."""
     if not path.name.endswith(SUFFIXES["index"]):
         return set()
     return set(json.loads(path.read_text())["weight_map"].values())
@@ -450,7 +450,7 @@ def check_values_of_all_ranks_are_sent_with_the_plan() -> None:
     path = FOLDER / "values.safetensors"
 
     class Recording(StorageWriter):
-        """Checks that the results of the ranks have no values."""
+        """Checks that the write results of the ranks contain no values."""
 
         def finish(self, metadata: Any, results: Any) -> None:
             for result in (result for of_rank in results for result in of_rank):
@@ -484,7 +484,7 @@ def check_long_values_are_sent_only_if_the_coordinator_lacks_them() -> None:
     shared, own = ["x" * 1_000_000, 1.5], ["y" * 100_000]
 
     class Measuring(StorageWriter):
-        """Checks which values the ranks send to the coordinator, and it to them."""
+        """Checks that plans have no long values, and results only those that rank 0 lacks."""
 
         def prepare_global_plan(self, plans: Any) -> Any:
             made = super().prepare_global_plan(plans)
@@ -638,7 +638,7 @@ def old_and_new(
 
 
 def expect_new(path: Path, layout: str, state: Callable[[int], dict[str, Any]]) -> None:
-    """Checks that the next save works, and removes the leftover files."""
+    """Checks that the next save succeeds and removes the leftover files."""
 
     def save(rank: int, size: int) -> None:
         dcp.save(state(size), storage_writer=writer_of(path, layout))
@@ -654,7 +654,7 @@ def expect_after(
 ) -> None:
     """Checks that a complete version is left, and that the next save works.
 
-    It is the old version if the rank died before publishing.
+    The complete version is the old one, unless the rank died after publishing.
     """
     assert tenfold.verify(path).ok
     assert tenfold.load(path)["version"] == (2 if phase == "after publishing" else 1), phase
@@ -662,7 +662,7 @@ def expect_after(
 
 
 class DyingWriter(StorageWriter):
-    """Ends the process of its rank in the middle of a save, before or after a call."""
+    """A writer that, if `dies`, ends its process in `phase` of a save."""
 
     def __init__(self, path: Path, layout: str, phase: str, dies: bool) -> None:
         super().__init__(path, layout=layout_of(layout), durable=False)
@@ -815,7 +815,7 @@ def check_sigkill_of_a_rank_leaves_a_complete_version() -> None:
 
 
 class FullDiskWriter(StorageWriter):
-    """On its rank, writes to a file beyond 16 bytes fail."""
+    """A writer that, if `is_full`, cannot write more than 16 bytes to a file."""
 
     def __init__(self, path: Path, layout: str, is_full: bool) -> None:
         super().__init__(path, layout=layout_of(layout), durable=False)
@@ -860,7 +860,7 @@ def check_full_disk_on_one_rank_keeps_the_old_version() -> None:
 
 
 class ElsewhereWriter(StorageWriter):
-    """Its rank does not see the folder of the coordinator, as on a host that does not share it."""
+    """A writer that, if `is_elsewhere`, does not see the folder of the coordinator."""
 
     def __init__(self, path: Path, layout: str, is_elsewhere: bool) -> None:
         super().__init__(path, layout=layout_of(layout), durable=False)
@@ -929,7 +929,7 @@ def check_wrong_shards_are_refused_by_name_and_rank() -> None:
     path = FOLDER / "wrong.safetensors"
 
     class NotChecked(SavePlanner):
-        """A planner without the checks of torch's planner, which other planners may lack too."""
+        """A planner without the checks of torch's planner. Custom planners may lack them too."""
 
         def create_global_plan(self, all_plans: Any) -> Any:
             from torch.distributed.checkpoint.default_planner import create_default_global_save_plan
@@ -996,7 +996,7 @@ def check_another_path_on_one_rank_is_refused() -> None:
             planner=SavePlanner(enable_plan_caching=True),
         )
         expect_both(error, cached)
-        # A relative path is another one in another working directory.
+        # A relative path refers to another folder if the working directory differs.
         os.chdir(FOLDER if rank == 0 else FOLDER.parent)
         writer = writer_of(Path(cached.name), "folder")
         error = failure_of(dcp.save, state(size), storage_writer=writer)
@@ -1119,7 +1119,7 @@ def check_checkpoint_of_a_newer_version_is_refused_on_all_ranks() -> None:
 
 
 class DyingReader(StorageReader):
-    """Ends the process of its rank in the middle of a load, before a call."""
+    """A reader that, if `dies`, ends its process in `phase` of a load."""
 
     def __init__(self, path: Path, phase: str, dies: bool) -> None:
         super().__init__(path)

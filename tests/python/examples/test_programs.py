@@ -53,7 +53,7 @@ def test_a_stopped_training_resumes_with_the_same_losses(tmp_path: Path, number:
     assert begun < 600
     if number == signal.SIGTERM:
         assert found[-1].startswith(f"step {begun}: ")
-    # An interrupted training prints other steps, too: those at which it was stopped.
+    # An interrupted training also prints the step at which it stopped; `losses` may lack it.
     losses = dict(line.split(": ") for line in expected[1:])
     for line in [*"".join(found).splitlines(), *resumed[1:]]:
         step, loss = line.split(": ")

@@ -111,8 +111,8 @@ def test_exception_of_the_items_leaves_no_files(tmp_path):
     ids=["scalars", "tensors", "dicts"],
 )
 def test_build_triggers_few_garbage_collections(tmp_path, value):
-    # A garbage collection would visit all objects of the program, such as the source of the
-    # items.
+    # Garbage collections would slow down build(): a full one visits all objects of the program,
+    # for example a dict with the items to store.
     pairs = ((f"k{i}", value()) for i in range(20_000))
     phases = []
     gc.collect()

@@ -49,7 +49,7 @@ def large(tmp_path_factory):
 
 
 def evict_from_page_cache(path: Path) -> None:
-    """Drops these files from the page cache. A tmpfs ignores this."""
+    """Drops the files of a dictionary from the page cache. Has no effect on a tmpfs."""
     os.sync()
     for file in path.rglob("*.memmap"):
         descriptor = os.open(file, os.O_RDONLY)
@@ -58,7 +58,7 @@ def evict_from_page_cache(path: Path) -> None:
 
 
 def part_in_page_cache(path: Path) -> float:
-    """The fraction of the pages of these files that are in the page cache."""
+    """Returns the fraction of the pages of a dictionary that are in the page cache."""
     num_pages = num_cached = 0
     for file in path.rglob("*.memmap"):
         with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, flags=mmap.MAP_PRIVATE) as at:
@@ -87,5 +87,5 @@ def test_lookups_read_only_the_pages_of_their_keys(large, batch):
     assert done.returncode == 0, done.stderr
     pages = float(done.stdout)
     assert pages >= 200  # fewer than the pages of the values alone: some reads are not counted
-    # Slot, end offset, string and value, each in a separate page, and a few more for probing.
+    # A lookup reads four pages: slot, end offset, key and value. Some probe another page of slots.
     assert pages <= 256 * 4 + 64

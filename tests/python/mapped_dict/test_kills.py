@@ -21,7 +21,7 @@ KEYS = 50
 
 
 def write(path, start: int, told) -> None:
-    """Assigns the number of each round to every key, and adds some keys."""
+    """Assigns the number of the round to each key in turn, and adds keys at every seventh step."""
     with MappedDict(path, "r+") as d:
         i = start
         while True:
@@ -69,7 +69,7 @@ def test_sigkill_of_the_writer_keeps_all_committed_values(tmp_path, seed):
         done = max([done, *(int(line) for line in said if line.strip())])
         check(MappedDict(path), done)
         check(reader.refresh(), done)
-        # The step in progress is repeated, unless its keys exist.
+        # The next writer repeats the interrupted step, unless that step has added its keys.
         if f"n{done}/0" in reader:
             done += 1
     with MappedDict(path, "r+") as d:

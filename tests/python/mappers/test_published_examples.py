@@ -1,4 +1,4 @@
-"""The examples of a page about large state mappers, with classes of tenfold.
+"""The examples of a web page about large state mappers, with classes of tenfold.
 
 "How can PyTorch handle large state mappers without pickle issues?": a memory-mapped sparse mapping,
 a network whose parameters are saved, and a hierarchy that is saved as JSON.
@@ -86,7 +86,7 @@ def test_hierarchy_is_saved_as_json_and_looked_up(tmp_path, monkeypatch):
     loaded_mapper = HierarchicalStateMapper({})
     loaded_mapper.load("hierarchy.json")
 
-    # The __call__ of the published class is `pass`; that of tenfold returns values.
+    # The published __call__ only has `pass`. The __call__ of tenfold's class returns values.
     assert loaded_mapper(["level1/a", ("level1", "b"), "level2/c"]).tolist() == [1, 2, 3]
     with pytest.raises(KeyError, match=r"no state 'level2/d'.*nearest level .*level2"):
         loaded_mapper("level2/d")

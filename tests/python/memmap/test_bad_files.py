@@ -1,6 +1,6 @@
 """Files of mapped trees that are truncated, replaced, removed or damaged.
 
-Reading them raises errors that state what was expected, and never crashes.
+Reading them raises errors that state what was expected, and never crashes the process.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Shuffled batches of rows, which threads of the library prepare."""
+"""Shuffled batches of the rows of a sparse matrix, which threads of the library prepare."""
 
 from __future__ import annotations
 
