@@ -86,7 +86,10 @@ def assert_same_tree(found, expected, *, in_order=True):
 
 
 def assert_same_values(found, expected, what="values"):
-    """Asserts that trees of both libraries are equal in all but key order, device, is_locked, is_memmap."""
+    """Asserts that trees of both libraries are equal.
+
+    The order of keys, the device, is_locked and is_memmap() are not compared.
+    """
     both = [unordered(stripped(describe(td))) for td in (found, expected)]
     assert_described(what, *both)
 
