@@ -1,6 +1,6 @@
-"""The bytes of an archive outside the data of its entries, which no CRC-32 covers.
+"""Changes of an archive outside the data of its entries, where no CRC-32 detects them.
 
-`verify` detects changes of them by the checksum in the archive comment. Other readers ignore it.
+`verify` detects them with a checksum in the archive comment. Other readers ignore the comment.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def test_bit_flips_in_the_central_directory_are_detected(archive):
 
 
 def change_date(path):
-    """Sets the date in the first local header, which is not compared with the directory."""
+    """Changes the date in the first local header, which no CRC-32 covers."""
     with open(path, "r+b") as file:
         file.seek(12)
         file.write(struct.pack("<H", 0x22))

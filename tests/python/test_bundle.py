@@ -38,7 +38,7 @@ def trainer(tmp_path):
 
 
 def same(ours, theirs):
-    """Compares containers, tensors and values recursively; others, such as torch.Size, by ==."""
+    """Compares dicts (with order), lists, tuples and their tensors; other values by ==."""
     if isinstance(theirs, torch.Tensor):
         return torch.equal(torch.as_tensor(ours), theirs)
     if isinstance(theirs, np.ndarray):
@@ -122,7 +122,7 @@ def test_model_of_a_bundle_loads_into_a_module(trainer):
 def test_verify_names_the_entries_without_checksums(trainer):
     report = tenfold.verify(trainer)
     assert report.ok
-    # transformers' safetensors have no checksums; archives of torch.save have CRC-32s.
+    # safetensors files of transformers have no checksums; archives of torch.save have CRC-32s.
     assert report.unchecked == ("config", "merges.txt", "model", "trainer_state")
     assert report.num_checksums > 10
     assert "without checksums, or not read: config" in report._repr_html_()
@@ -217,7 +217,7 @@ def test_a_checkpoint_of_torch_checkpointing_is_a_bundle():
 
 
 def deepspeed_folder(folder, stage):
-    """Writes a small folder with the names of files and objects that DeepSpeed's ZeRO saves."""
+    """Writes a small checkpoint with the file names and keys of DeepSpeed ZeRO."""
     part = folder / "global_step10"
     part.mkdir(parents=True)
     (folder / "latest").write_text("global_step10")

@@ -45,7 +45,7 @@ def test_misspelled_suffix_warns(tmp_path):
 
 
 def run_unprivileged(code, *arguments):
-    """Runs code twice: first to import modules, then without root's permissions."""
+    """Runs code twice in a child: first to import modules, then without root permissions."""
     lines = [
         "import contextlib, io, json, os, sys, tenfold",
         f"code = {code!r}",

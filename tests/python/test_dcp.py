@@ -209,7 +209,7 @@ def test_numpy_arrays_are_loaded_as_tensors(tmp_path):
 
 @pytest.fixture
 def compressed(tmp_path):
-    """Returns a function that saves a state in which each item is a Zstandard stream."""
+    """Returns a function that saves a state with each item compressed by Zstandard."""
     pytest.importorskip("zstandard")
     from torch.distributed.checkpoint._extension import ZStandard
 

@@ -46,7 +46,7 @@ def test_extension_exports_only_its_init_function():
 
 def test_description_has_only_absolute_links():
     message = metadata.metadata("tenfold")
-    # The importlib_metadata package, if a test has imported it, stores the description as a header.
+    # After a test imports the importlib_metadata package, the description is a header.
     description = message.get_payload() or message["Description"]
     assert "# tenfold" in description
     assert "](https://" in description
@@ -86,7 +86,7 @@ def test_sbom_and_notice_name_linked_libraries():
         assert ("LLVM" if name == "libc++" else name) in notice
 
 
-# The names in each recipe that differ from the lower-case names of `LINKED`.
+# For each recipe, the names of libraries that are not the lower-case names of `LINKED`.
 RECIPES = {
     "vcpkg/ports/tenfold/vcpkg.json": {"xz": "liblzma"},
     "conan/conanfile.py": {"xz": "xz_utils"},

@@ -1,6 +1,6 @@
 """The Python code of README.md, docs/ and the README.md of top-level folders runs unchanged.
 
-The blocks of a page run from the top, in a folder of their own. A block that needs a library which
+The blocks of a page run in order, in an empty folder. A block that needs a library which
 the tests do not install has an info string such as `python requires=lmdb`. It runs separately, and
 only if the library is installed.
 """
@@ -69,7 +69,7 @@ def test_links_point_to_existing_files_and_headings(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_blocks_of_a_page_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    # The name of an existing module, because dataclasses look up the module of a class.
+    # `__name__` is that of an existing module, because dataclasses look up a class's module.
     scope = {"__name__": "__main__"}
     for block in BLOCK.finditer(TEXTS[page]):
         if not block[1]:

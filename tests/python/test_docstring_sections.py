@@ -1,8 +1,8 @@
 """Public functions and methods with parameters have a docstring of Google style, with all sections.
 
-The rule is checked on the source, so that the adapters need no library of theirs: a docstring has
-Args with every parameter, Returns (or a summary that begins with it) if a value is returned, Raises
-if the body raises, and an example.
+A docstring has Args with every parameter, Returns (or a summary that begins with "Returns") if a
+value is returned, Raises if the body raises an exception, and an example. The tests parse the
+source, so the libraries that the adapters import need not be installed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CALLED_BY = {
     "tenfold.torchrl.RingStorageCheckpointer.": "a ReplayBuffer of TorchRL",
     "tenfold.transformers.AtomicCheckpointMixin.": "a program, as the method of Trainer",
 }
-# Classes that no program constructs, and what creates the objects. Their constructors need no docs.
+# Classes that users do not construct, and what creates the objects. Constructors are not checked.
 CREATED_BY = {
     "tenfold.Opaque": "tenfold.load(allow_opaque=True)",
     "tenfold.PendingSnapshot": "tenfold.Snapshot.async_take",
@@ -56,7 +56,7 @@ def _modules() -> dict[str, ast.Module]:
 
 
 def _listed(module: ast.Module) -> list[str]:
-    """The names in ``__all__``, if it is a list of constants."""
+    """Returns the names in ``__all__``; none if it is not a list."""
     for node in module.body:
         is_list = isinstance(node, ast.Assign) and isinstance(node.value, ast.List)
         if is_list and ast.unparse(node.targets[0]) == "__all__":
@@ -83,9 +83,9 @@ class Source:
             }
 
     def find(self, module: str, name: str) -> tuple[str, Definition] | None:
-        """Returns the module and definition of a name of `module`.
+        """Follows imports from `name` of `module`; returns the defining module and the definition.
 
-        None if the name is a value, or from another package.
+        Returns None if the name is a value, or from another package.
         """
         if module not in self.modules:
             return None
@@ -95,7 +95,7 @@ class Source:
         return None if source is None or source[0] == module else self.find(*source)
 
     def public(self) -> Iterator[tuple[str, str, Definition]]:
-        """The public name, module and definition of each public function and class."""
+        """Yields the public name, module and definition of each public function and class."""
         named = {f"tenfold.{name}": (module, name) for name, module in tenfold._MODULE_OF.items()}
         for module, tree in self.modules.items():
             if not any(part.startswith("_") for part in module.split(".")[1:]):
@@ -111,7 +111,7 @@ class Source:
                 yield public, *found
 
     def functions(self) -> Iterator[tuple[str, Function, str | None]]:
-        """The public name, definition and docstring of each function, method and constructor."""
+        """Yields the public name, definition and docstring of each function and method."""
         seen: set[Definition] = set()
         for public, module, node in self.public():
             if isinstance(node, Function):
@@ -135,7 +135,7 @@ class Source:
 
     @staticmethod
     def _docstring(classes: list[tuple[str, str, ast.ClassDef]], member: Function) -> str | None:
-        """The docstring of a method, or that of the method it overrides, as ``help()`` shows it."""
+        """Returns the docstring of a method, or of the method that it overrides."""
         docs = [ast.get_docstring(member)]
         for _, _, made in classes:
             same = (node for node in made.body if isinstance(node, Function))

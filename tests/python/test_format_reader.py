@@ -2,8 +2,8 @@
 
 Golden trees and data sets are compared with their descriptions, golden dictionaries with
 `tenfold.MappedDict`, other files with `tenfold.load` or the saved values. The reader is
-format_reader.py, with format_commit.py, format_tables.py and format_checks.py; it shares no code
-with the engine, nor does its XXH3.
+format_reader.py, with format_commit.py, format_tables.py and format_checks.py. The reader and its
+XXH3 share no code with the engine.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ RAW = {"bfloat16": "uint16", "complex32": "uint32"}
 
 
 def as_read(described):
-    """Returns a golden description as it would be without torch."""
+    """Converts a golden description to the one expected of the reader, which does not use torch."""
     if not isinstance(described, list):
         return described
     kind = described[0] if described else None

@@ -1,4 +1,4 @@
-"""Writes larger than the free disk space are refused before they start; others are not."""
+"""Writes larger than the free disk space are refused before they start; smaller ones succeed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def large() -> torch.Tensor:
 
 @contextlib.contextmanager
 def refused(path: Path, needed: int = SIZE) -> Iterator[None]:
-    """Expects the OSError of a check before writing: it names path, needed and free bytes."""
+    """Expects an OSError that names `path`, the bytes needed and the bytes free."""
     with pytest.raises(OSError, match="no space left on device") as caught:
         yield
     error = caught.value

@@ -36,7 +36,7 @@ VERSIONS = {
 
 
 def cases(*parts, only=lambda entry: True):
-    """Parametrizes by (version, entry) of these parts of every expected.json."""
+    """Parametrizes a test by (version, entry) for entries of `parts` of every expected.json."""
     found = [
         pytest.param(version, entry, id=f"{version}-{entry.get('path') or entry['source']}-{i}")
         for version, expected in VERSIONS.items()
@@ -177,7 +177,7 @@ def test_golden_sparse_matrix_rows_are_unchanged(files, version, entry):
 
 
 def state_of_mapper(described):
-    """Returns the state of a state mapper from its description."""
+    """Converts a description to the state, an argument of a state mapper."""
     if not isinstance(described, list):
         return described
     kind, value = described

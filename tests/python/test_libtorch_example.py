@@ -155,7 +155,7 @@ def test_step_of_a_checkpoint_manager_resumes_in_libtorch_and_back(programs, tmp
     manager = tenfold.CheckpointManager(tmp_path / "run")
     assert manager.all_steps() == [10, 20]
     assert all(manager.verify(step).ok for step in manager.all_steps())
-    # A step that Python saves now continues the line of the step that C++ saved.
+    # The lineage of a step that Python saves next includes the step that C++ saved.
     manager.restore()
     manager.save(30, {"step": 30})
     assert [step for _, step in manager.metadata(30)["lineage"]] == [10, 20, 30]

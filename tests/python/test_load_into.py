@@ -419,7 +419,7 @@ def test_autograd_detects_overwritten_values(target):
 
 
 class IndirectTensors:
-    """Makes `load_into` treat some tensors as if they were on another device, in small groups."""
+    """Makes `load_into` treat the tensors `names` as on another device, in groups of 16 bytes."""
 
     def __init__(self, monkeypatch, names):
         from tenfold._io import load_into

@@ -11,7 +11,7 @@ import torch
 
 from tenfold._interop import sharded
 
-# The DLPack support of torch 2.1: capsules named "dltensor", with these codes and sizes.
+# Limits DLPack to that of torch 2.1: capsules named "dltensor", these type codes and bits.
 AS_OLD_TORCH = """
 import ctypes
 import sys

@@ -1,6 +1,6 @@
 """Public calls with unusual values of each option return a result or raise a clear error.
 
-They never crash, hang, take more than 4 GiB, raise an undocumented exception or lose all rows.
+No call crashes, hangs, takes more than 4 GiB, raises an undocumented exception or loses all rows.
 `WITHOUT_CASE` lists the public names that are not tested here.
 """
 
@@ -254,7 +254,7 @@ def _manager(work: Path):
 
 
 def manager_case(method: str, **arguments: Any) -> None:
-    """Adds a case of a method; an iterator or a context manager is used as well."""
+    """Adds a case of a method. It enters the result of `hold` and takes one item of `follow`."""
 
     def make(work: Path) -> Any:
         call = getattr(manager(work), method)
@@ -389,7 +389,7 @@ def _loader_state(work: Path):
 
 
 def members_changed(work: Path, make: Callable[[], Any]):
-    """Returns a call that takes each member of a state as an option, and the arguments."""
+    """Returns a function that loads a state, given its members as options, and valid members."""
     state = make().state_dict()
 
     def load(**members: Any) -> Any:
@@ -841,7 +841,7 @@ def report_faults(name: str, work: Path, answer: Any) -> None:
 def test_unusual_option_values_succeed_or_raise_a_clear_error(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Relative paths, and so the files written to them, are below this folder.
+    # In a subfolder, so that files written to the path "../x" are also below tmp_path.
     (tmp_path / "inner").mkdir()
     monkeypatch.chdir(tmp_path / "inner")
     # A crash, or the use of gigabytes, ends only the child.

@@ -239,7 +239,7 @@ def test_public_names_have_their_public_module():
 
 
 def declared_things():
-    """The module and name of everything in the sources that `set_module` decorates."""
+    """Yields the module and name of each class and function that `set_module` decorates."""
     for file in pathlib.Path(tenfold.__file__).parent.rglob("*.py"):
         yield from re.findall(
             r'@set_module\("(.+)"\)\n(?:@.*\n)*(?:class|def) (\w+)',

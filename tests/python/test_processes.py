@@ -62,7 +62,7 @@ def one_torch_thread():
 
 @pytest.mark.usefixtures("one_torch_thread")
 def test_a_forked_child_loads_and_saves_after_the_parent_did(saved, tmp_path):
-    # Enough leaves and bytes that the parent has running threads before the fork.
+    # Large enough that the save starts threads in the parent before the fork.
     tenfold.save({str(i): torch.ones(100_000) for i in range(40)}, tmp_path / "warm")
     opened = tenfold.open(saved)
 

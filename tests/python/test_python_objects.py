@@ -1,7 +1,7 @@
 """The extension converts Python strings, numbers, sequences and classes.
 
-The results are the same if it is built for one version of Python or for the stable ABI
-(TENFOLD_LIMITED_API).
+The results are the same whether the extension is built for one version of Python or for the stable
+ABI (TENFOLD_LIMITED_API).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ClaimsToBeADate:
 
 @pytest.fixture
 def words(tmp_path):
-    # In a call with many keys some are ASCII, some are not, and one is not a str.
+    # Every third key is not ASCII.
     keys = [f"wörd {i} ☃" if i % 3 == 0 else f"word {i}" for i in range(1000)]
     made = tenfold.MappedDict.build({key: torch.tensor(i) for i, key in enumerate(keys)}, tmp_path)
     return keys, made

@@ -1,4 +1,4 @@
-"""examples/replay_buffer.py runs, and its learner finds no torn row."""
+"""examples/replay_buffer.py runs, and its learner finds no partially written row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports are plain frozen values without a truth value; notebooks show them as escaped HTML."""
+"""Reports are immutable, their bool() raises, and notebooks show them as escaped HTML."""
 
 from __future__ import annotations
 

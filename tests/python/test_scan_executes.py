@@ -1,7 +1,7 @@
 """`scan` reports no file as safe if loading it with Python can execute code.
 
 A child process loads generated files with torch.load, pickle.load and numpy.load. Its audit hook
-records and blocks globals that are not allowed, and calls such as those of `os`.
+records and blocks pickled globals that are not allowed, and calls of modules such as `os`.
 """
 
 import io

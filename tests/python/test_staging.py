@@ -33,7 +33,7 @@ def publish(path: Path, text: str) -> None:
 
 
 def contents(path: Path) -> str:
-    """Returns the text that all files have; fails if the folder is incomplete."""
+    """Returns the `text` that fill() wrote to all files; fails if the folder is incomplete."""
     assert check(path)
     texts = {(path / name).read_text().split()[0] for name in ("a.txt", "b.bin", "sub/c.txt")}
     assert len(texts) == 1
@@ -44,7 +44,7 @@ CHANGES = ("rename", "mkdir", "link", "fsync", "open", "unlink", "rmdir")
 
 
 def crash_at(monkeypatch, number: int) -> None:
-    """Allows `number` calls of CHANGES and of `_exchange`; all later ones raise Killed."""
+    """Allows `number` calls of CHANGES and `_exchange` in total; later calls raise Killed."""
     left = [number]
 
     def counted(real):

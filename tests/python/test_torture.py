@@ -144,7 +144,7 @@ def test_reads_lookups_and_locks_fail_separately(tmp_path):
 
 
 def run_harness(program: str, **values: str) -> None:
-    """Runs a program with modules of the harness, whose names are too general for pytest."""
+    """Runs a program in a child, because names of harness modules could clash in pytest."""
     head = f"import sys\nsys.path.insert(0, {str(TORTURE)!r})\n"
     run = subprocess.run(
         [sys.executable, "-c", head + program.format(**values)], capture_output=True, text=True

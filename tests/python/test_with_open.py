@@ -1,4 +1,4 @@
-"""`with tenfold.open(path) as td` closes the tree; entries accessed before stay valid."""
+"""`with tenfold.open(path) as td` closes the tree at exit; entries accessed inside stay valid."""
 
 from __future__ import annotations
 

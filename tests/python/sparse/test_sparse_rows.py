@@ -24,7 +24,7 @@ def random_matrix(rows=13, cols=7, layout="csr", dtype=np.float32, seed=0, densi
 
 @pytest.fixture(params=LAYOUTS)
 def pair(request, tmp_path):
-    """Returns a matrix of scipy, and the same matrix opened from disk."""
+    """Returns a scipy matrix, and a SparseMatrix with the same content, opened from disk."""
     x = random_matrix(layout=request.param)
     SparseMatrix.from_scipy(x).save(tmp_path / "m")
     return x, SparseMatrix(tmp_path / "m")

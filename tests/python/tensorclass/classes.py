@@ -25,7 +25,7 @@ def sample(rows=4, **fields):
 
 @functools.cache
 def classes(lib):
-    """Returns the test classes made by a library, by name."""
+    """Returns an object whose attributes are the test classes, made by the library `lib`."""
 
     @lib.tensorclass
     class Plain:

@@ -1,4 +1,4 @@
-"""Adds the folders of classes.py and of the comparison with tensordict to sys.path."""
+"""Adds the folders of classes.py and compare.py to sys.path."""
 
 import pathlib
 import sys

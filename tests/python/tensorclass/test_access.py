@@ -17,7 +17,7 @@ from compare import assert_same_outcome
 
 
 def after(change):
-    """Returns a call that changes an object and returns it."""
+    """Returns a function that applies `change` to an object and returns the object."""
 
     def call(obj, lib):
         change(obj, lib)

@@ -1,4 +1,4 @@
-"""How tensorclasses are defined and their objects made, as tensordict's are."""
+"""Definitions of tensorclasses and construction of their objects, compared with tensordict."""
 
 from __future__ import annotations
 

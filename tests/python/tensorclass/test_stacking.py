@@ -1,4 +1,4 @@
-"""Objects of tensorclasses stacked and concatenated, as tensordict's are."""
+"""Stacks and concatenations of tensorclass objects, compared with tensordict."""
 
 from __future__ import annotations
 
@@ -82,5 +82,5 @@ def test_post_init_runs_on_each_member_of_a_lazy_stack():
         cls = classes(lib).Counting
         return [row.x.tolist() for row in lib.lazy_stack([cls(torch.zeros(n)) for n in (1, 2)])]
 
-    # It adds 1 for the member, for the stack and for the row.
+    # `__post_init__` runs, and adds 1, for the member, for the stack and for the row.
     assert rows(tenfold) == rows(tensordict) == [[3], [3, 3]]

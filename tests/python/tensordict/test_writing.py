@@ -32,7 +32,7 @@ def test_set_inplace_needs_an_entry_of_the_same_shape():
 
 
 class Copies(TorchDispatchMode):
-    """Records the copies of tensors, and whether they may be asynchronous."""
+    """Records each call of a copy operator, and its argument `non_blocking`."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if "copy" in func.__name__:

@@ -13,7 +13,7 @@ sys.path.insert(0, str(HERE))  # trees and describe.py, also imported by old_ver
 
 @pytest.fixture(autouse=True)
 def _no_advice():
-    """Ignores warnings of other libraries, and that of tenfold about float8 and float4."""
+    """Ignores warnings of other libraries, and tenfold's that tensordict cannot load float8."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning)
         warnings.filterwarnings("ignore", message=".*nested tensors.*")
@@ -24,9 +24,9 @@ def _no_advice():
 
 @pytest.fixture(scope="session")
 def memmap_of(tmp_path_factory):
-    """Returns a function from the name of a tree to the folder that tensordict's `memmap` writes.
+    """Returns a function that takes the name of a tree, and writes it with tensordict's `memmap`.
 
-    Each folder is written once, and must not be changed.
+    The function returns the folder. Each folder is written once, and must not be changed.
     """
     import trees
 
@@ -43,9 +43,9 @@ def memmap_of(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def save_of(tmp_path_factory):
-    """Returns a function from the name of a tree to the folder that `tenfold.save` writes.
+    """Returns a function that takes the name of a tree, and writes it with `tenfold.save`.
 
-    Each folder is written once, and must not be changed.
+    The function returns the folder. Each folder is written once, and must not be changed.
     """
     import trees
 

@@ -1,6 +1,6 @@
 """Descriptions of trees as plain values, which can be compared and sent between processes.
 
-    ["tensor", dtype, shape, digest]            digest: of the contiguous bytes
+    ["tensor", dtype, shape, digest]            digest: SHA-256 of the bytes, 16 digits
     ["nested", dtype, [[shape, digest], ...]]   a strided nested tensor
     ["value", json]                             NonTensorData, MetaData
     ["values", json]                            NonTensorStack
@@ -100,7 +100,7 @@ def without(description: list, paths) -> list:
 
 
 def without_names(description: list) -> list:
-    """Returns the description without dim names, which versions before 0.15.3 do not store."""
+    """Removes names of dimensions, which tensordict before 0.15.3 does not store."""
 
     def change(path, part):
         if part[0] == "tensordict":
@@ -130,7 +130,7 @@ def order(description: list) -> list:
 
 
 def assert_same(found: list, expected: list, where: str = "root") -> None:
-    """Asserts that trees are equal except for the order of keys (see order()).
+    """Asserts that two descriptions are equal. The order of keys is ignored; compare order().
 
     The message of the failure names the first difference.
     """

@@ -29,9 +29,10 @@ def describe_ours(item) -> list:
 
 
 def describe_stack(stack: list) -> list:
-    """Describes a stack of tensorclasses as tensordict does: as a tensorclass of a stack.
+    """Converts the description of a stack of tensorclasses to that of a tensorclass of a stack.
 
-    tenfold loads the same files as a stack of tensorclasses.
+    From the same files, tenfold loads a stack of tensorclasses, and tensordict loads a tensorclass
+    that contains a stack.
     """
     classes = {part[1] if part[0] == "tensorclass" else None for part in stack[3]}
     if len(classes) != 1 or None in classes:

@@ -6,12 +6,13 @@ Both results are described by values that do not depend on the library:
     Value                    any other value: NonTensorData, NonTensorStack, int, bool, ...
     Node                     TensorDict, LazyStackedTensorDict or a tensorclass, with its entries
     Raised                   an exception
-    list, tuple, str, None   themselves, lists and tuples of the above
-    dict                     a list of its class and its items
+    str, None                themselves
+    list, tuple              a list or tuple of the descriptions of the items
+    dict                     a list of the class name and the (key, description) pairs
     torch.Size, dtype, ...   a str; so are devices and classes
     nested tensor            a list of a str and the Leaf of each component
 
-The descriptions use only public members, none that starts with an underscore.
+Descriptions are made from public members only, whose names do not start with an underscore.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ import torch
 
 import tenfold
 
-# Exceptions that would be errors of the test: a call must not raise them in tensordict, unless
-# `raises` names the exception.
+# Exceptions that indicate a mistake in the test, such as a method that tensordict does not have. A
+# call must not raise them in tensordict, unless the argument `raises` names the class.
 NOT_A_CONTRACT = (AttributeError, NameError, SyntaxError, NotImplementedError)
 
 
@@ -66,7 +67,7 @@ def real(flat):
 
 @dataclasses.dataclass(eq=False)
 class Value:
-    """A value that is neither tensor nor tree. True, 1 and 1.0 differ, also within it."""
+    """A value that is neither tensor nor tree. True, 1 and 1.0 are unequal, also in containers."""
 
     value: object
     shape: list | None = None  # the batch size of NonTensorData and NonTensorStack
@@ -83,7 +84,7 @@ class Value:
 
 
 def is_same(a, b):
-    """Whether two values are equal and of the same type, and so are all values inside them."""
+    """Whether types and values are equal, also of the members of dicts, lists and tuples."""
     if type(a) is not type(b):
         return False
     if isinstance(a, dict):
@@ -142,7 +143,7 @@ def describe(item):
     if isinstance(item, type):
         return item.__name__
     if isinstance(item, dict):
-        # For state_dict() and similar: a node's description with its entries in the same order.
+        # A list, because the order of items must match, such as that of state_dict().
         return [type(item).__name__, [(key, describe(value)) for key, value in item.items()]]
     if isinstance(item, (list, tuple)):
         described = [describe(part) for part in item]
@@ -151,7 +152,7 @@ def describe(item):
 
 
 def kind_of(item):
-    """The name of the tree class of `item`, or None if it is not a tree of either library."""
+    """Returns the name of the class of `item`, if it is one of the libraries, else None."""
     if isinstance(item, type):
         return None
     names = [base.__name__ for base in type(item).__mro__]
@@ -205,7 +206,7 @@ def plain(tensor):
 
 
 def without_subclasses(value):
-    """Converts subclasses of list to plain lists, and describes tensors and nodes in them."""
+    """Converts subclasses of list to list, recursively, and describes tensors and nodes."""
     if isinstance(value, list):
         return [without_subclasses(item) for item in value]
     return describe(value) if isinstance(value, torch.Tensor) or kind_of(value) else value
@@ -254,10 +255,11 @@ def text(description):
 class Outcome:
     """The outcome of a call.
 
-    result: describes its result or exception
-    after: describes its argument after the call; None if it raised
-    is_first_argument: whether it returned its argument
-    shares_memory: whether each tensor of the result has a storage of the argument; None: not tested
+    result: the description of the result, or Raised
+    after: the description of the argument after the call; None if the call raised
+    is_first_argument: whether the call returned the argument itself
+    shares_memory: for each tensor of the result, whether its storage is one of the argument; None
+        if this was not tested or the call raised
     """
 
     result: object
@@ -267,7 +269,7 @@ class Outcome:
 
 
 def outcome(library, build, call, *, memory=False):
-    """Builds the argument with `build(library)` and describes what `call(it, library)` does."""
+    """Builds the argument with `build(library)`, and returns the outcome of `call` on it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.default_generator.manual_seed(0)  # manual_seed also queries devices: 2 ms
@@ -293,7 +295,7 @@ def assert_same_outcome(build, call, *, memory=False, raises=None):
     build: takes the library (tensordict or tenfold) and returns the argument
     call: takes the argument and the library
     memory: whether to compare which tensors of the result share memory with the argument
-    raises: the exception of NOT_A_CONTRACT that the call must raise
+    raises: the exception that the call must raise; None: none of NOT_A_CONTRACT in tensordict
     """
     expected = outcome(upstream, build, call, memory=memory)
     error = expected.result.error if isinstance(expected.result, Raised) else None
@@ -326,7 +328,7 @@ def assert_equal(found, expected, *, in_order=True):
 
 
 def assert_same_kind(found, expected):
-    """Asserts that handlers of tensordict's exception also catch that of tenfold."""
+    """Asserts that an `except` for tensordict's exception also catches tenfold's exception."""
     kind = type(found.error)
     for wanted in public_classes(type(expected.error)):
         assert issubclass(kind, wanted), (
@@ -343,7 +345,7 @@ def public_classes(kind):
 
 
 def unordered(description):
-    """Sorts keys: tensordict loads tensors first, tenfold loads entries in the order saved."""
+    """Sorts entries by key, because the libraries load the same files in different orders."""
     if isinstance(description, Node):
         entries = [(key, unordered(part)) for key, part in description.entries]
         return dataclasses.replace(description, entries=sorted(entries, key=lambda e: e[0]))

@@ -1,4 +1,4 @@
-"""Adds this folder to sys.path for compare.py and others; skips its tests without tensordict."""
+"""Adds this folder to sys.path, so that tests can import compare.py; skips without tensordict."""
 
 import pathlib
 import sys

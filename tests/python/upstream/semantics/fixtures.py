@@ -73,7 +73,7 @@ def nested_td(lib):
 
 @fixture
 def deeper_nested_td(lib):
-    """Children with more batch dimensions than their parent."""
+    """A TensorDict whose nested TensorDict has more batch dimensions than it."""
     inner = lib.TensorDict({"x": numbers(4, 3, 2), "d": {"y": numbers(4, 3)}}, batch_size=[4, 3])
     entries = {
         "a": numbers(4),
@@ -164,7 +164,7 @@ def td_without_batch_size(lib):
 
 
 def values(lib):
-    """JSON values, a stack of them, and a tensor without elements."""
+    """A TensorDict with JSON values, a NonTensorStack, and a tensor without elements."""
     td = lib.TensorDict({"x": numbers(2, 3), "none": torch.zeros(2, 0)}, [2])
     td["text"] = lib.NonTensorData("é", batch_size=[2])
     td["each"] = lib.NonTensorStack(*map(lib.NonTensorData, ["a", "b"]))
@@ -204,7 +204,7 @@ def memmap_td(lib):
 
 # --- tables of cases -------------------------------------------------------------------------
 
-# In memory, lazily stacked and memory-mapped.
+# All fixtures: in memory, lazily stacked and memory-mapped.
 ALL = tuple(FIXTURES)
 # One fixture of each relevant kind, for tests with many calls.
 VARIED = (
@@ -212,8 +212,8 @@ VARIED = (
     "td_with_non_tensor", "td_with_unbatched", "td_without_batch_size", "nested_stacked_td",
     "memmap_td",
 )  # fmt: skip
-# Fixtures for calls on batch dimensions: no lazy stacks. All have four dimensions, except
-# deeper_nested_td, which has one.
+# Fixtures for calls on batch dimensions, without lazy stacks. All have four batch dimensions,
+# except deeper_nested_td, which has one.
 DENSE = tuple(
     name for name in ALL if "stacked" not in name and name not in ("td_without_batch_size",)
 )
@@ -223,7 +223,7 @@ STACKS = ("stacked_td", "nested_stacked_td")
 def over(names, calls, *, skip=()):
     """Parametrizes `build` and `call` by all pairs of a fixture and a call.
 
-    `skip` contains pairs of names for which tensordict is wrong or inconsistent.
+    `skip` contains pairs (fixture, call) of names for which tensordict is wrong or inconsistent.
     """
     known = {(name, call) for name in names for call in calls}
     assert set(skip) <= known, f"no such case: {set(skip) - known}"

@@ -1,4 +1,4 @@
-"""Runs sequences of calls on folders with both libraries, each in a separate folder."""
+"""Runs a sequence of calls with both libraries, each in its own folder, and compares the files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import tenfold
 
 
 def tree_of(folder):
-    """Returns the bytes of each file below a folder by its path; "folder" for a folder."""
+    """Returns a dict from the path of each file below `folder` to its bytes, or to "folder"."""
     found = {}
     for path in sorted(pathlib.Path(folder).rglob("*")):
         found[str(path.relative_to(folder))] = path.read_bytes() if path.is_file() else "folder"
@@ -29,15 +29,15 @@ def tree_of(folder):
 
 
 def without(tree, name):
-    """Returns the tree without files called `name`."""
+    """Returns a result of tree_of() without the files called `name`."""
     return {path: data for path, data in tree.items() if pathlib.PurePath(path).name != name}
 
 
 def mapped(td, folder):
-    """Returns key, whether it is memory-mapped, and file relative to `folder` of each leaf."""
+    """Returns (key, whether memory-mapped, file relative to `folder`) of each non-empty tensor."""
     found = []
     for key, leaf in td.items(True, True):
-        # Values are in the metadata, and empty tensors need no mapping.
+        # Non-tensor values are in the metadata, and empty tensors need no mapping.
         if kind_of(leaf) in ("NonTensorData", "NonTensorStack") or leaf.numel() == 0:
             continue
         kind = "MemoryMappedTensor" in [base.__name__ for base in type(leaf).__mro__]
@@ -52,8 +52,8 @@ def relative(path, folder):
 def assert_same_story(build, story, tmp_path, *, files="bytes", raises=None):
     """Runs `story(td, library, folder)` for both libraries; asserts the same outcome and files.
 
-    files: the comparison of files if the story does not raise. "bytes": equal bytes; "json": equal
-        bytes, except for the order of members in meta.json; None: no comparison
+    files: how to compare files if the story raises nothing. "bytes": equal bytes; "json": equal
+        bytes, except that meta.json must be equal as JSON; None: no comparison
     raises: the exception that tensordict must raise; None: it must not raise
     """
     outcomes, trees = [], []
@@ -86,7 +86,10 @@ def assert_same_tree(found, expected, *, in_order=True):
 
 
 def assert_same_values(found, expected, what="values"):
-    """Asserts that trees of both libraries are equal, except for key order, device and flags."""
+    """Asserts that trees of both libraries are equal.
+
+    The order of keys, the device, is_locked and is_memmap() are not compared.
+    """
     both = [unordered(stripped(describe(td))) for td in (found, expected)]
     assert_described(what, *both)
 
