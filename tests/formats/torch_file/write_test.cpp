@@ -143,7 +143,7 @@ TEST(TorchFileWrite, SharedTensorsAndViewsUseOneRecord) {
   EXPECT_EQ(static_cast<const void*>(found.at("bits").raw_data()), begin + 2);
   EXPECT_EQ(stored_range(leaf_in(found, "whole")), stored_range(leaf_in(found, "tied")));
 
-  // Leaves on disk share storage if they have the same place in a file, and are written once.
+  // Leaves that are at the same place in a file share storage, and are written once.
   const TensorDict again = opened(found, folder / "again.pt");
   EXPECT_EQ(again.at("tied").raw_data(), again.at("whole").raw_data());
 }
