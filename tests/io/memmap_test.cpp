@@ -44,7 +44,8 @@ TensorDict sample() {
   return tree;
 }
 
-/// A node of batch size [2] with the rows 0 and 1 under each key, and the same in a node `below`.
+/// A node of batch size [2] with a tensor of the numbers 0 and 1 under each of `keys`. Unless
+/// `below` is empty, the child node `below` has the same tensors.
 TensorDict two_rows(const std::vector<std::string>& keys, const std::string& below) {
   NodeInfo info;
   info.batch_size = {2};
