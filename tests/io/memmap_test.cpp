@@ -507,7 +507,7 @@ TEST_F(Memmap, AFailedAppendKeepsTheRowsThatACrashedOneAddedBelowTheRoot) {
   const TensorDict rows = two_rows({"x"}, "below");
   write_memmap(rows, path_);
   append_memmap(path_, rows);
-  // The state after a crash before the root's meta.json was replaced.
+  // meta.json of the root has the old length, as after a crash before this file was replaced.
   std::string meta = test::read_bytes(path_ / "meta.json");
   for (std::size_t at = meta.find("[4]"); at != std::string::npos; at = meta.find("[4]")) {
     meta[at + 1] = '2';

@@ -179,7 +179,7 @@ TEST(TorchFileWrite, ARepeatedNodeIsPickledOnce) {
   const TemporaryFolder folder;
   EXPECT_EQ(text_of(opened(tree, folder / "m.pt")), text_of(tree));
   EXPECT_EQ(records_of(folder / "m.pt").size(), 4U);
-  // A second node with the same tensor takes more bytes of the pickle.
+  // Two nodes with the same tensor need more bytes in the pickle than one node under two keys.
   TensorDict copy(kind(NodeKind::dict));
   copy.set("x", shared.at("x"));
   tree.set("1", copy);
