@@ -906,7 +906,8 @@ TEST(CheckpointManager, AFileIsLinkedNextToAnyOtherEntry) {
   EXPECT_TRUE(manager.verify(2).ok());
 }
 
-/// The state of a large model and its optimizer. `changing` is in a small tensor of the optimizer.
+/// A state of 1 MiB: frozen weights and an optimizer. States made with different `changing` differ
+/// only in the tensor "step" of the optimizer.
 TensorDict mostly_frozen_state(float changing) {
   constexpr std::size_t kNumbers = std::size_t{1} << 14;
   const auto numbers = [](float value, std::size_t count) {

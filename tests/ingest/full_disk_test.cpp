@@ -33,8 +33,8 @@ using test::Found;
 
 constexpr std::int64_t kRows = 5;
 
-/// Classifies a data set: the old version has column x only, the new one has x and s. The first
-/// three numbers of x are equal in all versions.
+/// Returns which version of the data set is at `path`. The old one has only the column x, the new
+/// one has x and s. The first three numbers of x are 0, 1 and 2 in both.
 Found found_at(const Path& path) {
   if (!std::filesystem::exists(path)) return Found::absent;
   const Dataset ds(path);

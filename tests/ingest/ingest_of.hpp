@@ -31,7 +31,7 @@ class IngestOf {
     report = ingest(sources, target(), options);
     return Dataset(target());
   }
-  /// The message of the error, which must have that code; no target may exist then.
+  /// Ingests `text`, which must fail with `code` and leave no target. Returns the error message.
   std::string error(const std::string& name, const std::string& text, ErrorCode code,
                     IngestOptions options = {}) {
     try {

@@ -12,7 +12,7 @@
 namespace tenfold {
 namespace {
 
-/// Appends the bytes after the end of a number that the scanner may read.
+/// Appends zero bytes, because the scanner may read some bytes after the end of a number.
 std::string padded(const std::string& text) { return text + std::string(kNumberSlackBytes, '\0'); }
 
 std::uint64_t bits_of(const std::string& text) {
@@ -23,7 +23,7 @@ std::uint64_t bits_of(const std::string& text) {
   return std::bit_cast<std::uint64_t>(to_double(number));
 }
 
-/// Returns the bits according to the C library, which rounds like Python's float().
+/// Returns the bits of the double that strtod() returns, which rounds like Python's float().
 std::uint64_t expected_bits(const std::string& text) {
   return std::bit_cast<std::uint64_t>(std::strtod(text.c_str(), nullptr));
 }
@@ -99,7 +99,8 @@ TEST(NumberText, IsTheNearestDoubleOfQuotientsByPowersOfTen) {
 TEST(NumberText, RoundsTiesToEven) {
   std::mt19937_64 random(7);
   for (int i = 0; i < 100'000; ++i) {
-    // 54 bits, the last of which is set, times 5^k / 10^k: halves, quarters, ...
+    // An odd number of 54 bits, divided by 2^power, lies halfway between two doubles. Its decimal
+    // form is the number times 5^power, divided by 10^power.
     const int power = 1 + i % 4;
     std::uint64_t digits = (random() >> 10) | (std::uint64_t{1} << 53) | 1;
     for (int k = 0; k < power; ++k) digits *= 5;

@@ -83,7 +83,7 @@ Value described(const Items& items) {
   return list(std::move(made));
 }
 
-/// Describes a key with its type in the program, which is a string if it is not recorded.
+/// Describes a key with the type that it has in Python. A key without a recorded type is a string.
 Value describe_key(const std::string& key, bool int_keys, const TypedKeys& typed) {
   if (int_keys) return tagged("int", key);
   for (const auto& [text, value] : typed) {
@@ -233,7 +233,7 @@ const std::string& text(const Value& value) { return *value.get_if<std::string>(
 std::int64_t integer(const Value& value) { return *value.get_if<std::int64_t>(); }
 std::uint64_t seed_of(const Value& value) { return std::stoull(text(value)); }
 
-/// Returns the scalar that a description of a key or of a state stands for.
+/// Returns the scalar or tuple that the description of a key or of a state encodes.
 Value plain(const Value& described) {
   const auto* parts = described.get_if<Value::List>();
   if (parts == nullptr) return described;

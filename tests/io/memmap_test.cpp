@@ -44,7 +44,8 @@ TensorDict sample() {
   return tree;
 }
 
-/// A node of batch size [2] with the rows 0 and 1 under each key, and the same in a node `below`.
+/// A node of batch size [2] with a tensor of the numbers 0 and 1 under each of `keys`. Unless
+/// `below` is empty, the child node `below` has the same tensors.
 TensorDict two_rows(const std::vector<std::string>& keys, const std::string& below) {
   NodeInfo info;
   info.batch_size = {2};
@@ -506,7 +507,7 @@ TEST_F(Memmap, AFailedAppendKeepsTheRowsThatACrashedOneAddedBelowTheRoot) {
   const TensorDict rows = two_rows({"x"}, "below");
   write_memmap(rows, path_);
   append_memmap(path_, rows);
-  // The state after a crash before the root's meta.json was replaced.
+  // meta.json of the root has the old length, as after a crash before this file was replaced.
   std::string meta = test::read_bytes(path_ / "meta.json");
   for (std::size_t at = meta.find("[4]"); at != std::string::npos; at = meta.find("[4]")) {
     meta[at + 1] = '2';

@@ -89,7 +89,8 @@ inline std::string difference(const TensorDict& a, const TensorDict& b,
   return {};
 }
 
-/// The code, errno and message of the Error that `call` throws; the values below if it throws none.
+/// The code, errno and message of the Error that a call throws, or the default values if it throws
+/// none.
 struct Thrown {
   ErrorCode code = ErrorCode::io;
   int system_errno = 0;

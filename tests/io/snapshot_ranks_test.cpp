@@ -59,7 +59,7 @@ struct OfRank {
   }
 };
 
-/// Adds the parts of a sharded tensor that this rank has to state[key].
+/// Adds `parts`, which this rank has of a sharded tensor, under state[key].
 void add_shards(OfRank& rank, const std::string& key, Shape shape,
                 const std::vector<std::pair<Shape, Tensor>>& parts, Shape mesh = {}) {
   TensorDict list = node_of(NodeKind::list);
@@ -346,7 +346,7 @@ TEST(SnapshotRanks, BoxesHeldBySeveralRanksAreWrittenOnceAndListedForEach) {
   const TemporaryFolder folder;
   std::vector<OfRank> ranks(4);
   for (std::int64_t i = 0; i < 4; ++i) {
-    // Ranks 0 and 1 have the first half, 2 and 3 the second.
+    // Ranks 0 and 1 have the first half of the rows, ranks 2 and 3 the second half.
     const std::int64_t row = i / 2 * 4;
     add_shards(ranks[static_cast<std::size_t>(i)], "w", {8, 2},
                {{{row, 0}, counting({4, 2}, static_cast<float>(2 * row))}}, {0, 1, 2, 3});

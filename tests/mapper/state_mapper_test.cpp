@@ -218,8 +218,8 @@ TEST(StateMapper, RefusesJsonThatIsNotAHierarchy) {
       HasSubstr("newer tenfold"));
 }
 
-/// The message of the error that occurs if the golden tree of `name`, with one part replaced or
-/// added, is opened from memory and rows of it are read.
+/// Replaces or adds the tensor `part` of the golden tree `name`, opens the tree from memory and
+/// reads rows. Returns the error message.
 std::string message_without(const std::string& name, const std::string& part,
                             const TensorDict::Item& instead, ErrorCode code) {
   const TensorDict tree = load(kData / name);
@@ -458,8 +458,8 @@ TensorDict paths_node(const std::vector<std::string_view>& paths,
   return StatePaths::make(paths, tables, rows, is_level);
 }
 
-/// The message of the error that occurs if the golden tree of `name`, with another config, is
-/// opened from memory.
+/// Replaces the config of the golden tree `name` and opens the tree from memory. Returns the error
+/// message.
 std::string message_with_config(const std::string& name, std::string_view config) {
   const TensorDict tree = load(kData / name);
   const TensorDict::Item item = tree.get("state_mapper");

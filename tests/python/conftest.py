@@ -60,7 +60,7 @@ def small_disk(make_disk):
 def run_python():
     """Returns a function that runs a program in a new interpreter and returns its output.
 
-    It fails if the program does not exit with `status`.
+    The returned function fails if the program does not exit with `status`.
     """
 
     def run(program, *arguments, python=sys.executable, environment=None, status=0):
@@ -79,9 +79,9 @@ def run_python():
 
 @pytest.fixture
 def kill_after():
-    """Returns a function that kills a program after `num_lines` lines of output.
+    """Returns a function that runs a program and kills it after `num_lines` lines of output.
 
-    It returns the last of these lines, and fails if the program printed fewer.
+    The returned function returns the last of these lines, and fails if the program printed fewer.
     """
 
     def run(program, num_lines, *arguments):

@@ -78,7 +78,7 @@ TensorDict batch_of(Shape batch_size, DimNames names = {}) {
   return TensorDict(info);
 }
 
-/// Saves, opens, and compares; verify() must find no problem.
+/// Saves `tree` as a folder, opens the folder and compares both. verify() must find no problem.
 void expect_round_trip(const TensorDict& tree) {
   const TemporaryFolder folder;
   save_folder(tree, folder / "tree");
@@ -182,7 +182,8 @@ TEST(MemmapFolder, KeepsEntriesWithTheSameFileName) {
   const Tensor found = std::get<Leaf>(again.get("a")).sizes();
   EXPECT_EQ(test::bytes_of(found),
             test::bytes_of(Tensor::from(std::span<const std::int64_t>(lengths), {2, 2})));
-  // tensordict loads the tensors whose files are named by their keys, and skips the others.
+  // tensordict loads a tensor only from a file named "<key>.memmap". It skips the tensor "a", whose
+  // files have other names.
   EXPECT_TRUE(fs::is_regular_file(folder / "tree/x.memmap"));
   EXPECT_TRUE(fs::is_regular_file(folder / "tree/a.shape.memmap"));
   EXPECT_FALSE(fs::exists(folder / "tree/a.memmap"));
@@ -234,7 +235,7 @@ TEST(MemmapFolder, CopiesShareStorageWhileTheirBytesAreEqual) {
     const TensorDict model = open_folder(folder / "copy")["model"];
     EXPECT_EQ(model.at("head.weight").raw_data(), model.at("embed.weight").raw_data());
     EXPECT_THAT(warnings.all(), IsEmpty());
-    // If the copy is saved, the shared tensors are stored once again.
+    // A save of the copy stores the shared tensors only once, as in the original folder.
     save_folder(open_folder(folder / "copy"), folder / "again");
     EXPECT_EQ(inode_of(folder / "again/model/embed.weight.memmap"),
               inode_of(folder / "again/model/head.weight.memmap"));

@@ -29,7 +29,8 @@ std::string read_bytes(const fs::path& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-/// Relative path -> bytes of every file; folders end with "/".
+/// Maps the relative path of each file to its bytes, and that of each folder, with "/" at its end,
+/// to "".
 std::map<std::string, std::string> files_below(const fs::path& root) {
   std::map<std::string, std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(root)) {

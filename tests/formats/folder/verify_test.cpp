@@ -178,7 +178,7 @@ TEST(MemmapChecksums, RefusePathsThatLeaveTheFolder) {
   for (const std::string path : {"", "..", "../x", "a/../../x", "/etc/passwd", "a//b", "a/", "."}) {
     EXPECT_THROW(parse_checksums(checksums_text({{1, 0, 5, path}}), "f"), Error) << path;
   }
-  // The offset and the size are refused, because their sum overflows.
+  // The sum of the offset and the size overflows.
   EXPECT_THROW(parse_checksums(checksums_text({{1, ~std::uint64_t{0}, 5, "x"}}), "f"), Error);
 }
 

@@ -91,7 +91,7 @@ TEST(Npz, StoresABareTensorUnderNumpysName) {
   EXPECT_TRUE(is_bare(tree));
   EXPECT_EQ(tree.keys(), std::vector<std::string>{"arr_0"});
   EXPECT_EQ(tree.at("x").shape(), Shape{2});
-  // A comment of the member marks a bare tensor. numpy.savez writes no such comment.
+  // tenfold marks a bare tensor by a comment of its ZIP member. numpy.savez writes no such comment.
   write_archive(folder, {{"arr_0.npy", npy("<i2", {2}, "abcd")}});
   EXPECT_FALSE(is_bare(opened(folder)));
   TensorDict named(kind(NodeKind::dict));
@@ -289,8 +289,8 @@ TEST(Npz, ReportsErrorsWithTheirLocation) {
          "member \"x.npy\": shape: too large");
   expect({good, {"readme.txt", "hello"}}, unsupported,
          "member \"readme.txt\": not a NumPy file: expected a name that ends in \".npy\"");
-  // If the invalid member is requested, it is refused, because NumPy would read the bytes after the
-  // array as another array.
+  // A member with bytes after its array is refused when it is read, because NumPy would read these
+  // bytes as another array.
   write_archive(folder, {good, {"x.npy", npy("<f4", {1}, "12345678")}});
   EXPECT_THAT(message_of([&] { numpy::kNpz.open(folder / "x.npz", {}).get("x"); }, unsupported),
               HasSubstr("bytes after the array"));

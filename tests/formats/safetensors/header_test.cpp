@@ -60,7 +60,7 @@ TEST(SafetensorsHeader, TheFastParserAndTheGeneralOneAgree) {
       "\"w\":{\"dtype\":\"F9\",\"shape\":[16],\"data_offsets\":[0,8]}}",
   };
   for (const std::string& body : bodies) {
-    // The fast parser does not read headers with a blank, so this compares it with the slow parser.
+    // Only the slow parser reads headers with a blank, so this compares the two parsers.
     EXPECT_EQ(parsed("{" + body, 8), parsed("{ " + body, 8)) << body;
   }
   EXPECT_EQ(parsed("{" + bodies[1], 8), "a=}\"{;b=;w:float32[2,]0-8;");

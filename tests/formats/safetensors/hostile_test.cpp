@@ -406,13 +406,14 @@ TEST(SafetensorsHostile, TensorsThatTheStructureDoesNotNameAreAddedWithOneWarnin
   }
 }
 
-/// A file system in memory if there is one, because these tests write thousands of small files.
+/// Returns a folder in memory, or an empty path if there is none. These tests write thousands of
+/// small files, so a file system in memory makes them faster.
 std::filesystem::path memory() {
   const std::filesystem::path shared_memory = "/dev/shm";
   return std::filesystem::is_directory(shared_memory) ? shared_memory : std::filesystem::path();
 }
 
-/// Opens, maps and reads the whole file. Returns false if it was refused.
+/// Opens the file, and maps and reads all of its tensors. Returns false if it was refused.
 bool opens(const Path& path) {
   try {
     const TensorDict tree = safetensors::kFormat.open(path, {});
@@ -464,7 +465,8 @@ TEST(SafetensorsHostile, VerifyDetectsAFlippedBitInEveryByteOfASavedFile) {
   tree.set("n", Value(3));
   safetensors::kFormat.write(tree, folder / "ok.safetensors", {});
   const std::string whole = bytes_of(folder / "ok.safetensors");
-  // A changed name of the member with the checksums gives a valid file without checksums.
+  // If the changed byte is in the name of the member with the checksums, the result is a valid file
+  // without checksums.
   const std::string marker = "tenfold_xxh3";
   const std::size_t marker_at = whole.find(marker);
   ASSERT_NE(marker_at, std::string::npos);

@@ -233,7 +233,7 @@ TEST(SafetensorsSharded, VerifyReportsAChecksumThatCannotBeRead) {
         "cannot be read: expected 16 hexadecimal digits as tenfold writes them, found another "
         "value; another tool may have changed the file");
   }
-  // Another tool wrote the index again, with a blank where tenfold writes none.
+  // Another tool rewrote the index, with a blank where tenfold writes none.
   write_bytes(folder / kIndex,
               "{\"metadata\":{\"tenfold_xxh3\" : \"0123456789abcdef\"},"
               "\"weight_map\":{\"w\":\"s.safetensors\"}}");
@@ -313,8 +313,8 @@ TEST(SafetensorsSharded, UnknownMembersAreIgnored) {
             std::vector<std::string>{"w"});
 }
 
-/// The cache of the Hugging Face hub with one shard and its index. The index is behind a link;
-/// link_shard() adds the link to the shard.
+/// A cache of the Hugging Face hub that contains one shard and its index as blobs. The index is
+/// opened through a symbolic link; link_shard() creates the link to the shard.
 struct Cache {
   Cache() {
     std::filesystem::create_directories(snapshot);

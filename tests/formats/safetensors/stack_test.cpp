@@ -19,7 +19,7 @@ namespace tenfold::test {
 using namespace detail::formats;
 namespace {
 
-/// Each byte has the value of its offset; counts the bytes that are read.
+/// A source whose byte at each offset is the offset modulo 251. Counts the bytes that are read.
 class CountingSource final : public LeafSource {
  public:
   Buffer map(const Leaf& leaf) override {
@@ -38,8 +38,8 @@ class CountingSource final : public LeafSource {
   std::uint64_t num_bytes = 0;
 };
 
-/// Reads the bytes from `begin` of index 1 of dimension `dim`. Checks them, and returns how many
-/// bytes were read for them.
+/// Reads and checks `count` bytes, starting at byte `begin`, of the slice at index 1 of dimension
+/// `dim`. Returns how many bytes were read from the source.
 std::uint64_t bytes_read(const Shape& shape, std::int64_t dim, std::size_t begin,
                          std::size_t count) {
   const auto source = std::make_shared<CountingSource>();

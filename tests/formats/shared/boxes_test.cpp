@@ -265,7 +265,7 @@ TEST_F(CheckedBoxes, OverlapsAndGapsAreAProblem) {
   is_refused({sum_of({{0, 0}, {rows_, 600}}), sum_of({{0, 500}, {rows_, 400}})});
   is_refused({sum_of({{0, 0}, {rows_, 500}}), sum_of({{0, 0}, {rows_, 500}})});
   is_refused({sum_of({{0, 0}, {2, columns_}}), sum_of({{1, 0}, {rows_ - 2, columns_}})});
-  // The second box is inside the first one, and rows 10 to 14 are in none.
+  // The total size is right, but one box is inside another one, so some rows are in no box.
   is_refused({sum_of({{0, 0}, {10, columns_}}), sum_of({{5, 0}, {5, columns_}}),
               sum_of({{15, 0}, {rows_ - 15, columns_}})});
   is_refused({sum_of({{0, 0}, {rows_ - 5, columns_}}), sum_of({{5, 0}, {5, columns_}})});
@@ -275,8 +275,7 @@ TEST_F(CheckedBoxes, OverlapsAndGapsAreAProblem) {
 }
 
 TEST_F(CheckedBoxes, AnOverlapIsAProblemOfItsOwnRange) {
-  // The first ten rows are covered twice; of the others, columns 500 to 999 of rows 10 to 29 are
-  // not covered.
+  // Rows 0 to 9 are covered twice. Columns 500 to 999 of rows 10 to 29 are not covered.
   const auto problems =
       check({sum_of({{0, 0}, {10, columns_}}), sum_of({{0, 0}, {10, columns_}}),
              sum_of({{10, 0}, {rows_ - 10, 500}}), sum_of({{30, 500}, {rows_ - 30, 500}})});

@@ -79,7 +79,7 @@ Error error_of(const Call& call) {
   return Error(ErrorCode::unsupported, "no error");
 }
 
-/// Runs `work` in a child that is then killed with its locks.
+/// Runs `work` in a child, which is then killed while it holds its locks.
 template <class Work>
 void in_killed_child(const Work& work) {
   const pid_t child = ::fork();
@@ -301,8 +301,8 @@ TEST(FolderReplacement, AFolderThatWasRemovedConcurrentlyIsReplaced) {
   os::set_exchange_supported(true);
 }
 
-/// Runs `work` in a child of another user than root, for whom permissions apply; returns its
-/// result.
+/// Runs `work` in a child that does not run as root, so that file permissions apply. Returns the
+/// exit code of the child.
 template <class Work>
 int as_nobody(const Work& work) {
   const pid_t child = ::fork();
@@ -434,7 +434,8 @@ TEST(FileReplacement, RefusesToPublishASiblingOfAnotherWriter) {
   {
     FileReplacement replacement(folder / "x", 0);
     replacement.file().write_at(0, std::as_bytes(std::span("new", 3)));
-    // Another host considered this process dead, removed its sibling, and started to write its own.
+    // Another host considered this process dead, removed its temporary file, and started to write a
+    // file of the same name.
     fs::remove(folder / ".x.tenfold-0");
     write_text(folder / ".x.tenfold-0", "half");
     const Error error = error_of([&] { replacement.publish(false); });

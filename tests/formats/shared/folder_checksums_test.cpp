@@ -22,7 +22,7 @@ std::string sealed(const std::string& lines) {
   return lines + "xxh3 " + base::hex16(base::xxh3(std::as_bytes(std::span(lines)))) + "\n";
 }
 
-/// The error message of parsing the text; "" if it succeeds.
+/// Parses the text. Returns the error message, or "" if there is none.
 std::string complaint(const std::string& text) {
   try {
     parse_checksums(text, "%checksums");

@@ -66,8 +66,9 @@ class LeafWriterTest : public ::testing::Test {
 };
 
 TEST_F(LeafWriterTest, WritesEveryByteAndTheChecksumOfEveryBlock) {
-  // The sizes are just below, at and above those of a direct write (512 KiB), of a piece (2 MiB)
-  // and of a block (16 MiB). Others are small or 0.
+  // The sizes in bytes are just below, at and above the limits in leaf_writer.cpp: 512 KiB for
+  // writes that are not combined with others, 2 MiB for one write, and 16 MiB for a block with a
+  // checksum. There are also empty leaves, many small ones, and one of three blocks (36 MB).
   std::vector<Leaf> leaves;
   for (const std::int64_t n :
        {0, 1, 131071, 131072, 131073, 524287, 524288, 524289, 4194303, 4194304, 4194305, 9000000}) {

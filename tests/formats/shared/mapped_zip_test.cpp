@@ -15,7 +15,8 @@ namespace tenfold::test {
 using namespace detail::formats;
 namespace {
 
-/// An archive with a stored entry "s" and a deflated one "d", after `before` bytes of a file.
+/// An archive with a stored entry "s" and a deflated entry "d". The archive begins `before` bytes
+/// after the start of its file.
 class Fixture {
  public:
   explicit Fixture(std::size_t before = 0) : zip_(part_after(before)) {

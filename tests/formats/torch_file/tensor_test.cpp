@@ -211,7 +211,7 @@ TEST_F(TorchTensor, AttributesOfAParameterAreIgnoredWithAWarning) {
   }
 }
 
-/// The arguments of _rebuild_from_type_v2 that make a tensor of that class.
+/// The arguments of _rebuild_from_type_v2 that make a tensor of the class `type`.
 pickled::Values of_type(const std::string& type, const pickled::Values& arguments) {
   return {pickled::global(kUtils, "_rebuild_tensor_v2"), type, pickled::tuple(arguments),
           pickled::dict({pickled::text("mark"), pickled::integer(1)})};
@@ -279,7 +279,8 @@ TEST_F(TorchTensor, QuantizedNeedsAStorageOfQuantizedElements) {
               AllOf(HasSubstr("per tensor or per channel"), HasSubstr("dequantize()")));
 }
 
-/// The components of a nested tensor: a buffer of 1, 2, 3, ..., and int64 tensors.
+/// The sizes, strides and offsets of a nested tensor whose buffer contains 1, 2, 3, ... `shape` is
+/// the shape of the tensor of sizes.
 struct Nested {
   std::vector<std::int64_t> sizes = {1, 2, 2, 2};
   Shape shape = {2, 2};

@@ -143,7 +143,7 @@ TEST(TorchFileWrite, SharedTensorsAndViewsUseOneRecord) {
   EXPECT_EQ(static_cast<const void*>(found.at("bits").raw_data()), begin + 2);
   EXPECT_EQ(stored_range(leaf_in(found, "whole")), stored_range(leaf_in(found, "tied")));
 
-  // Leaves on disk share storage if they have the same place in a file, and are written once.
+  // Leaves that are at the same place in a file share storage, and are written once.
   const TensorDict again = opened(found, folder / "again.pt");
   EXPECT_EQ(again.at("tied").raw_data(), again.at("whole").raw_data());
 }
@@ -179,7 +179,7 @@ TEST(TorchFileWrite, ARepeatedNodeIsPickledOnce) {
   const TemporaryFolder folder;
   EXPECT_EQ(text_of(opened(tree, folder / "m.pt")), text_of(tree));
   EXPECT_EQ(records_of(folder / "m.pt").size(), 4U);
-  // A second node with the same tensor takes more bytes of the pickle.
+  // Two nodes with the same tensor need more bytes in the pickle than one node under two keys.
   TensorDict copy(kind(NodeKind::dict));
   copy.set("x", shared.at("x"));
   tree.set("1", copy);

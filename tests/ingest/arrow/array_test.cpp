@@ -250,7 +250,8 @@ TEST(ArrowArrays, ListViewsBeyondTheirItemsAreRefusedUnlessTheyAreNull) {
   }
 }
 
-/// The decimals of that format that are stored in `words`, little-endian words of 32 bits.
+/// Returns as text the decimals of type `format` that are stored in `words`, the least significant
+/// word first.
 std::vector<std::string> decimals(const char* format, const std::vector<std::uint32_t>& words) {
   ArrowNode node(format);
   const ArrowType type = type_of(node);

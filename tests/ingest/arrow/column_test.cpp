@@ -49,8 +49,8 @@ std::vector<std::string> items(const Dataset& ds, const std::string& name) {
   return made;
 }
 
-/// Expects that row `row` of the column x is a bad row, and that the other rows are read without
-/// it. Returns these.
+/// Expects that `row` of the column x is a bad row, and that OnError::skip skips only this row.
+/// Returns the data set of the other rows.
 Dataset without_bad_row(IngestedArrow& of, ArrowNode& x, std::int64_t num_rows, std::int64_t row,
                         const std::string& text) {
   try {

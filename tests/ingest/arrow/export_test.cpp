@@ -125,8 +125,8 @@ TEST(ArrowExport, AChildThatIsMovedOutOutlivesItsParent) {
   EXPECT_THAT(values_of<std::int64_t>(*child, 1, 3), ElementsAre(0, 1, 2));
 }
 
-/// The parameter is true for a range of rows, which is exported as a view, and false for rows that
-/// are gathered.
+/// If the parameter is true, the rows are a range, which is exported as a view. If it is false, the
+/// rows are gathered.
 class RaggedRows : public testing::TestWithParam<bool> {
  protected:
   Dataset rows() const {

@@ -23,7 +23,7 @@ using test::ArrowStreamOf;
 using test::IngestedArrow;
 using testing::ElementsAre;
 
-/// The column for a field of that type, as "int64[2]" or "string[*], ns".
+/// Describes the column that stores `field`, for example as "int64[2]" or "string[*], ns".
 std::string column_of(ArrowNode& field) {
   ArrowNode root("+s");
   root.child(field);
@@ -142,8 +142,8 @@ TEST(ArrowPlan, OnlyRecordBatchesHaveColumns) {
   }
 }
 
-/// A column x of lists of lists of int32, which count from 1. `ends` has the offsets of the rows in
-/// the lists, `inner` those of the lists in the numbers.
+/// A column x of lists of lists of int32. The numbers count from 1 over all rows. `ends` has the
+/// offsets of the rows in the inner lists, and `inner` those of the inner lists in the numbers.
 struct ListsOfLists {
   ArrowNode numbers{"i", "item"};
   ArrowNode lists{"+l", "item"};
@@ -186,7 +186,7 @@ TEST(ArrowPlan, ListsOfListsOfSeveralLengthsBecomeJson) {
   ASSERT_EQ(of.report.promotions.size(), 1U);
   EXPECT_EQ(of.report.promotions[0].column, "x");
   EXPECT_EQ(of.report.promotions[0].to, "a list as JSON text");
-  // In the second batch, the rows of the first one are converted.
+  // The third batch has a list of another length, so the rows of the first two are converted, too.
   ListsOfLists later({0, 1, 2, 3}, {0, 2, 4, 5});
   IngestedArrow second;
   EXPECT_THAT(test::texts(second.rows(later.rows, 3, {.batch_rows = 1}), "x"),

@@ -425,8 +425,8 @@ TEST(ArrowStream, ABadRowOfSeveralFilesIsNamedByItsFileAndRow) {
   EXPECT_THAT(lines, HasSubstr(R"("row": 4, "column": "x", "error": "b: row 4, column \"x\": )"));
 }
 
-/// A column x of lists of lists of int32 that count from 1; one row for each inner list, of these
-/// lengths.
+/// A column x of lists of lists of int32. Each row has one inner list, of a length in `lengths`.
+/// The numbers count from 1 over all rows.
 struct NestedRows {
   ArrowNode numbers{"i", "item"};
   ArrowNode lists{"+l", "item"};

@@ -290,7 +290,7 @@ TEST(IngestJson, DecodesEveryEscapeOfAString) {
     EXPECT_THAT(texts(of.rows("a.jsonl", "{\"s\": \"" + std::string(json) + "\"}\n"), "s"),
                 ElementsAre(text))
         << json;
-    // The same escapes in a key, and in a value that is kept as JSON.
+    // The same escapes are in the key and in the value of an object that is kept as JSON.
     IngestOf nested;
     const std::string row = "{\"k\": [{\"" + std::string(json) + "\": \"" + json + "\"}]}";
     const Value kept = from_json(texts(nested.rows("a.jsonl", row + "\n"), "k")[0], "test");
@@ -380,7 +380,7 @@ TEST(IngestJson, CollectsBadRowsWithTheirSourceText) {
   EXPECT_THAT(second, HasSubstr("\"column\": null"));
   EXPECT_THAT(second, HasSubstr("oops \\ufffd"));
   EXPECT_TRUE(verify(of.target()).ok());
-  // The file is a part of the data set, so the next ingest() to this path removes it.
+  // bad_rows.jsonl is a part of the data set, so the next ingest() to this path removes it.
   of.rows("a.jsonl", "{\"x\": 1}\n");
   EXPECT_FALSE(std::filesystem::exists(of.target() / "bad_rows.jsonl"));
 }

@@ -90,7 +90,7 @@ TEST(File, WritesManyPartsSequentially) {
   const TemporaryFolder folder;
   const Directory directory = Directory::open(folder.path());
   File file = File::create_at(directory, "x");
-  // The counts of parts include the maximum of one system call, and more than that.
+  // The counts include the maximum number of parts of one system call, and a larger number.
   for (const std::size_t count :
        {std::size_t{0}, std::size_t{3}, File::kMaxParts, File::kMaxParts + 7}) {
     file.truncate(0);

@@ -41,7 +41,7 @@ std::set<std::string> entries_of(const fs::path& folder) {
   return names;
 }
 
-/// Runs `work` in a child, which exits with the result, or kills itself if that is negative.
+/// Runs `work` in a child, which exits with the result, or kills itself if the result is negative.
 /// Returns the exit code, or -1 if a signal ended the child.
 int in_child(const std::function<int()>& work) {
   const pid_t child = ::fork();
@@ -163,8 +163,8 @@ void await_heartbeat(const Directory& directory, const std::string& name) {
   }
 }
 
-/// Runs `work` in a child whose heartbeat has a short interval: the thread of this process may
-/// already wait for 30 s. The child is killed if the heartbeat does not come.
+/// Runs `work` in a child whose heartbeat has a short interval, because the heartbeat thread of
+/// this process may already be in a wait of 30 s. SIGALRM ends the child after 300 s.
 int with_fast_heartbeat(const std::function<int()>& work) {
   return in_child([&] {
     ::alarm(300);
@@ -192,8 +192,8 @@ TEST_P(EveryLease, TheHeartbeatDoesNotRefreshALeaseThatAnotherProcessTookOver) {
               const auto lost = Lease::try_acquire(directory_, "x");
               const auto held = Lease::try_acquire(directory_, "y");
               test::take_over(folder_ / "x");
-              // The second refresh shows that the heartbeat before it, which may have examined "x"
-              // before it was taken over, is complete.
+              // A heartbeat may have examined "x" before "x" was taken over. The second refresh of
+              // "y" shows that this heartbeat is complete.
               for (int i = 0; i < 2; ++i) await_heartbeat(directory_, "y");
               set_modified(directory_, "x", 1);
               for (int i = 0; i < 2; ++i) await_heartbeat(directory_, "y");
@@ -204,7 +204,7 @@ TEST_P(EveryLease, TheHeartbeatDoesNotRefreshALeaseThatAnotherProcessTookOver) {
 
 TEST_P(EveryLease, OnAnotherHostIsTakenOverOnlyAfterTheTimeout) {
   EXPECT_EQ(timeout_, std::chrono::minutes(10)) << "as docs/reliability.md states";
-  // Hours, so that the duration of this test does not matter.
+  // The timeout is hours long, so that the duration of this test does not matter.
   set_lease_timeout(std::chrono::hours(100));
   const auto lost = Lease::try_acquire(directory_, "x");
   ASSERT_TRUE(lost);
@@ -295,8 +295,8 @@ TEST_P(EveryLease, ATakeoverOfAnEmptyFileKeepsANewerOne) {
   const fs::path path = folder_ / "x";
   std::ofstream{path};  // a process crashed before it wrote its lease
   fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(1));
-  // Before this process may remove it, another one replaces it by the file of its own lease, which
-  // is still empty.
+  // Just before this process can remove the expired lease, another process replaces it by the file
+  // of a new lease, which is still empty.
   const test::WatchChanges replace([&](const Change& change) {
     if (change.name != "x~" || change.kind == Change::Kind::remove_file) return;
     fs::remove(path);
@@ -340,8 +340,9 @@ TEST(LeaseHolder, IsEmptyForTextWithControlCharacters) {
 }
 
 TEST_P(EveryLease, OnlyOneOfManyProcessesAcquiresIt) {
-  // The processes first compete for a dead lease, then for a released one. Each holder creates the
-  // file "alone", which exists only if another process is a holder, too.
+  // The processes first compete for a dead lease, then for a released one. A holder creates the
+  // file "alone" and removes it, so the file already exists only if another process holds the
+  // lease, too.
   leave_dead(directory_);
   constexpr int kProcesses = 4;
   constexpr int kRounds = 60;

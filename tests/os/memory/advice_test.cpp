@@ -25,7 +25,8 @@ namespace {
 constexpr std::size_t kPages = 3000;
 constexpr std::size_t kPageBytes = 4096;
 
-/// Maps a file that is not in the page cache. Empty if the file system cannot drop pages.
+/// Maps a file that is not in the page cache. Returns std::nullopt if the file system cannot drop
+/// pages.
 std::optional<Buffer> cold(const test::TemporaryFolder& folder) {
   const auto path = folder.path() / "pages";
   std::ofstream(path, std::ios::binary) << std::string(kPages * kPageBytes, 'x');

@@ -30,7 +30,7 @@ void work_for(Clock::duration time) {
   }
 }
 
-/// Makes one call with short work. Returns the number of threads that ran ranges.
+/// Calls run_with_helper() once with short work. Returns the number of threads that ran ranges.
 std::size_t num_threads_of_a_call() {
   std::mutex mutex;
   std::set<std::thread::id> threads;

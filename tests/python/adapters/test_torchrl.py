@@ -50,7 +50,7 @@ def rows(first: int, count: int) -> TensorDict:
 
 
 def numbers(batch: TensorDict) -> list[int]:
-    """Returns the numbers of these rows. Fails if a row is torn."""
+    """Returns the number from which each row of the batch was made. Fails if a row is torn."""
     number = batch["action"]
     assert torch.equal(batch["observation"], number[:, None].float().expand(-1, 3))
     assert torch.equal(batch["next", "observation"], number[:, None].float() + 1)

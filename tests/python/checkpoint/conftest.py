@@ -28,7 +28,7 @@ class Ranks:
         ]
 
     def run(self, folder, name, *arguments):
-        """Runs the function on each rank. Returns the results; None for a rank that exited."""
+        """Runs the function `name` on each rank. Returns a result for each, None if it exited."""
         timer = threading.Timer(SECONDS, self.kill)
         timer.start()
         try:
@@ -76,7 +76,7 @@ def run(groups, tmp_path):
 
 @pytest.fixture
 def run_apart(tmp_path):
-    """Like `run`, with arguments and new processes, for functions in which a rank exits."""
+    """Like `run`, but passes arguments and starts new processes: for functions that end a rank."""
 
     def run(name, *arguments, size=2):
         ranks = Ranks(tmp_path / "store", size)
@@ -90,9 +90,10 @@ def run_apart(tmp_path):
 
 @pytest.fixture
 def errors(run):
-    """Returns a function like that of `run`, which returns the message of the error of each rank.
+    """Returns a function that runs a function of ranks_program.py and returns all error messages.
 
-    It fails unless every rank raised an error of the type `kind`.
+    The result has one message for each rank. The call fails unless every rank raised an error of
+    the type `kind`.
     """
 
     def errors(name, kind, size=2):

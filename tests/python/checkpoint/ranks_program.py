@@ -343,7 +343,7 @@ def sharded_step(state):
 
 
 def whole(state):
-    """The tensors of a model and an optimizer, as lists."""
+    """Returns the full tensors of a model and of its optimizer as lists, by name."""
     found = dict(state["model"].state_dict())
     for number, of_parameter in state["optimizer"].state_dict()["state"].items():
         found.update({f"{number}.{name}": value for name, value in of_parameter.items()})
@@ -561,7 +561,7 @@ def retention(folder, rank):
 
 
 def answer(folder, name, rank, *arguments):
-    """The result of the function, with its error and warnings."""
+    """Returns the result of the function `name`, with its error and warnings."""
     found = {}
     error_found = None
     with warnings.catch_warnings(record=True) as caught:
@@ -578,7 +578,7 @@ def answer(folder, name, rank, *arguments):
 
 
 def destroy_groups_of_managers():
-    """Destroys the groups that managers made, whose threads wake 100 times a second."""
+    """Destroys the groups of managers, because their threads wake 100 times a second."""
     gc.collect()
     for group in list(dist.distributed_c10d._world.pg_map):
         if group is not dist.group.WORLD:

@@ -13,8 +13,9 @@ from torch.nn.parallel import DistributedDataParallel
 def mean_in_rank_order(group, bucket):
     """The mean of the gradients, summed in the order of ranks.
 
-    DDP changes its buckets after the first step of each run, also of a resumed one. An all-reduce
-    sums in an order that depends on the position in a bucket, so the last bit would differ.
+    DDP changes its buckets after the first step of each run, including resumed runs. An all-reduce
+    sums in an order that depends on the position in a bucket. The last bit of a mean would
+    therefore differ between a resumed and an uninterrupted run.
     """
     mine = bucket.buffer()
     parts = [torch.empty_like(mine) for _ in range(dist.get_world_size())]

@@ -80,7 +80,8 @@ def main(folder, mode, num_steps, rank=None, size=1, wrap=lambda model: model):
                 if is_last or mode != "preemption":
                     # All ranks must have the same value.
                     metrics = {"loss": loss.item() if size == 1 else step}
-                    # A second signal after the `with` block would end the process.
+                    # The save of a preemption must end inside the `with` block: after the block, a
+                    # second signal would end the process.
                     manager.save(step, state, metrics=metrics, block=mode == "preemption")
                 else:
                     time.sleep(0.03)  # so that signals arrive before the end

@@ -44,7 +44,7 @@ def saved(path, format="safetensors"):
 
 
 def damage(manager, step, entry):
-    """Changes one bit of an entry: in its first tensor byte, or in its last byte for the model."""
+    """Flips one bit of a file: in the last byte for the entry "model", else in a tensor."""
     found = next(manager.path(step).glob(entry + "*"))
     file = sorted(found.glob("*.memmap"))[-1] if found.is_dir() else found
     data = bytearray(file.read_bytes())
@@ -85,7 +85,7 @@ def test_damaged_block_of_a_large_step_restores_the_previous_step(large, tmp_pat
     assert torch.equal(state["model"].weight, objects(1)["model"].weight)
     if format in ("safetensors", "memmap"):
         assert state["first"].num_loads == 2
-    # The manager keeps a record of the damaged step, and pruning does not count it.
+    # The manager remembers that step 2 is damaged, so pruning does not count it.
     assert "verified" not in {s.step: s.kept_by for s in manager.status()}[2]
 
 

@@ -620,7 +620,7 @@ def test_steps_saved_by_the_first_version_are_restored(tmp_path):
 
 
 def test_rng_entry_with_the_state_of_torch_alone_is_restored(tmp_path):
-    """TrainingState::add_rng() of the C++ library saves such an entry."""
+    """TrainingState::add_rng() of the C++ library saves an entry with the state of torch alone."""
     manager = tenfold.CheckpointManager(tmp_path)
     state = torch.get_rng_state()
     manager.save(1, {"rng": {"torch": state}})

@@ -45,7 +45,11 @@ def losses(folder):
 
 
 def signal_delayed(process, folder, number, num_lines, delay_s):
-    """Sends a signal `delay_s` after `num_lines` more lines. Returns the exit status."""
+    """Sends signal `number` `delay_s` seconds after `num_lines` more lines of `losses.jsonl`.
+
+    Returns:
+        The exit status of the process.
+    """
     before = len(losses(folder))
     give_up = time.monotonic() + 300
     while len(losses(folder)) < before + num_lines and process.poll() is None:
@@ -57,7 +61,7 @@ def signal_delayed(process, folder, number, num_lines, delay_s):
 
 
 def random_moments():
-    """Yields NUM_KILLS pairs of a number of lines and a delay in seconds."""
+    """Yields NUM_KILLS pairs: after how many lines to send a signal, and a delay in seconds."""
     seed = os.environ.get("TENFOLD_SEED", str(random.randrange(1 << 32)))
     print("seed", seed)  # pytest shows it if the test fails
     moments = random.Random(seed)

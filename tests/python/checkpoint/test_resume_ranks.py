@@ -51,7 +51,7 @@ class Job:
                 self.ranks.append(subprocess.Popen(command, stderr=output))
 
     def wait(self):
-        """The exit status of each rank. Fails if one still runs after a timeout."""
+        """Waits for all ranks and returns their exit statuses. Fails after a timeout."""
         try:
             for rank in self.ranks:
                 rank.wait(GIVE_UP_SECONDS)
@@ -64,7 +64,7 @@ class Job:
         return [rank.returncode for rank in self.ranks]
 
     def signal_delayed(self, rank, number, num_lines, delay_s):
-        """Sends a signal to a rank `delay_s` after `num_lines` more lines.
+        """Sends signal `number` to a rank `delay_s` seconds after its next `num_lines` losses.
 
         Returns:
             The exit status of each rank.
@@ -101,7 +101,7 @@ def uninterrupted(tmp_path_factory):
 
 
 def random_moments():
-    """Yields NUM_KILLS tuples of a rank, a number of lines and a delay in seconds."""
+    """Yields NUM_KILLS tuples: a rank, the number of losses to await, and a delay in seconds."""
     seed = os.environ.get("TENFOLD_SEED", str(random.randrange(1 << 32)))
     print("seed", seed)  # pytest shows it if the test fails
     moments = random.Random(seed)

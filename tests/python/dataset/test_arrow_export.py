@@ -41,7 +41,7 @@ def ds(tmp_path: Path) -> Dataset:
 
 
 def same(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> bool:
-    """Whether rows are equal, where NaN equals NaN."""
+    """Returns whether the rows are equal. NaN counts as equal to NaN."""
     return repr(found) == repr(expected)
 
 

@@ -129,7 +129,8 @@ def rename(lib, td, s, other):
 
 @step
 def update(lib, td, s, other):
-    # The error that tensordict raises for a stack and another batch size depends on its progress.
+    # An update of or with a stack is skipped if the batch sizes differ, because which error
+    # tensordict raises depends on how many entries it has already updated.
     if other.batch_size == td.batch_size or not (has_stacks(td) or has_stacks(other)):
         td.update(other.clone())
 
