@@ -125,7 +125,7 @@ def test_per_rank_entries_are_restored_and_missing_ranks_named(run, errors):
         (
             "other_shape",
             "ValueError",
-            r'"ema": .* on rank 1 than on rank 0; per_rank=\["ema"',
+            r'"ema": .* between rank 0 and rank 1; per_rank=\["ema"',
         ),
         ("other_names", "ValueError", r"entries: .*'b0'.* on rank 0, .*'b1'.* on rank 1"),
         ("other_step", "ValueError", "step: .* 1 on rank 0, 2 on rank 1"),
