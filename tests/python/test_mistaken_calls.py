@@ -64,7 +64,7 @@ READING: dict[str, Case] = {
     "a web page": (
         lambda: tenfold.load("page.pt"),
         tenfold.UnsupportedError,
-        "found an HTML page instead of the file; download it again",
+        "found an HTML page instead of the file; download the file again",
     ),
     "a pickle": (
         lambda: tenfold.load("plain.pkl"),
@@ -553,7 +553,7 @@ def test_mistake_raises_an_error_of_its_type_and_message(name: str, made: Path) 
 def test_an_unavailable_device_is_refused(made: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("a CUDA device is available")
-    with pytest.raises(tenfold.UnsupportedError, match=r'found "cuda" and .*; omit it'):
+    with pytest.raises(tenfold.UnsupportedError, match=r'found "cuda" and .*; omit map_location'):
         tenfold.load("ckpt", device="cuda")
 
 

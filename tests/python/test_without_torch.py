@@ -188,7 +188,7 @@ assert rows[5]["id"].shape == () and rows[5]["id"] == 5
 assert rows[5]["tokens"].tolist() == [0, 1] and rows[5]["name"] == "" and not rows[5]["name.valid"]
 mapped = ds.map(lambda row: {"twice": row["id"] * 2, "name": "n"})
 assert mapped[[3, 1]]["twice"].tolist() == [6, 2] and mapped[3]["name"] == "n"
-with pytest.raises(tenfold.UnsupportedError, match="expected torch"):
+with pytest.raises(tenfold.UnsupportedError, match="expected an installed torch"):
     tenfold.BatchLoader(ds, 2, device="cpu")
 """
     )

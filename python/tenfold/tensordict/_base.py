@@ -1740,6 +1740,9 @@ class TensorDictBase(TensorLike):
         Args:
             tensordict: A TensorDict, lazy stack or tensorclass of the tensordict package.
 
+        Returns:
+            TensorDictBase: A TensorDict, lazy stack or tensorclass of tenfold.
+
         Raises:
             ImportError: If tensordict cannot be imported.
             TypeError: If `tensordict` is not a tree of that package.

@@ -287,7 +287,7 @@ def test_ragged_rows_are_gathered_into_pinned_memory(
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_without_cuda_device_raises_and_pin_memory_warns(ds: Dataset) -> None:
-    with pytest.raises(tenfold.UnsupportedError, match=r'found "cuda:1" and torch\.cuda'):
+    with pytest.raises(tenfold.UnsupportedError, match=r'found "cuda:1", but torch\.cuda'):
         BatchLoader(ds, 4, device="cuda:1")
     with pytest.warns(UserWarning, match="batches are not pinned"):
         loader = BatchLoader(ds, 4, pin_memory=True)
@@ -300,11 +300,11 @@ def test_without_cuda_device_raises_and_pin_memory_warns(ds: Dataset) -> None:
 def test_a_device_that_the_machine_lacks_is_refused_before_iteration(
     ds: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(tenfold.UnsupportedError, match=r'found "xpu" and torch.xpu.is_available'):
+    with pytest.raises(tenfold.UnsupportedError, match=r'found "xpu", but torch.xpu.is_available'):
         BatchLoader(ds, 4, device="xpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    with pytest.raises(tenfold.UnsupportedError, match=r'"cuda:2" and torch.*device_count\(\) 2'):
+    with pytest.raises(tenfold.UnsupportedError, match=r'"cuda:2", but torch.*device_count\(\) is 2'):
         BatchLoader(ds, 4, device="cuda:2")
     BatchLoader(ds, 4, device="cuda:1")
 

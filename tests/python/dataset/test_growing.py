@@ -234,7 +234,7 @@ def test_numbers_are_cast_where_torch_can_cast(
 def test_string_columns_accept_only_strings(tmp_path: Path, value: object) -> None:
     ds = tenfold.create(tmp_path / "rows", {"s": "string"})
     for rows in ([{"s": value}], {"s": [value]}):
-        with pytest.raises(ValueError, match=r'column "s": expected (string|a value of 0)'):
+        with pytest.raises(ValueError, match=r'column "s": expected (string|0 dimensions)'):
             ds.append(rows)
     assert len(ds) == 0
 
@@ -340,7 +340,7 @@ def test_views_and_read_only_datasets_reject_writes(tmp_path: Path) -> None:
             lambda ds: ds.flush(),
             lambda ds: ds.__setitem__(0, {"id": 1}),
         ):
-            with pytest.raises(tenfold.UnsupportedError, match=r'found a view|mode "r"'):
+            with pytest.raises(tenfold.UnsupportedError, match=r'found a view|found "r"'):
                 write(refused)
     with pytest.raises(tenfold.UnsupportedError, match="found a view"):
         ds.range(0, 2).refresh()

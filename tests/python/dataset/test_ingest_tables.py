@@ -269,7 +269,7 @@ def test_validity_of_another_length_is_refused(tmp_path):
     valid = torch.tensor([True, True])
     for values in (torch.arange(3.0), [1, 2, 3]):
         for columns in ({"x": values, "x.valid": valid}, {"r": {"x": values, "x.valid": valid}}):
-            with pytest.raises(ValueError, match=r"x.valid.: .*expected 3 rows .*found 2"):
+            with pytest.raises(ValueError, match=r"x.valid.: .*expected 3 rows, .*found 2"):
                 tenfold.ingest(columns, tmp_path / "ds")
     ds = tenfold.ingest({"x": torch.arange(2.0), "x.valid": valid}, tmp_path / "ds")
     assert ds.columns == ["x"]

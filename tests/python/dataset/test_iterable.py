@@ -279,7 +279,9 @@ def test_an_invalid_state_does_not_change_the_stream(path: Path) -> None:
 def test_schema_is_accepted_for_text_files_only(path: Path) -> None:
     schema = Dataset(path).schema
     for source in (path, Dataset(path)):
-        with pytest.raises(ValueError, match="schema: expected None, because a data set has its own"):
+        with pytest.raises(
+            ValueError, match="schema: expected None, because a data set has its own"
+        ):
             IterableDataset(source, schema=schema)
 
 

@@ -49,7 +49,7 @@ def test_invalid_rows_are_named_by_number(tmp_path):
     with pytest.raises(TypeError, match="row 0: column: expected an int, found 'a'"):
         SparseMatrix.build([{"a": 1}], path)
     with pytest.raises(
-        ValueError, match=r"row 1: expected an int, .* found 0\.5; build\(\) accepts"
+        ValueError, match=r"row 1: expected an int, .* found 0\.5; pass another dtype to build"
     ):
         SparseMatrix.build([{0: 1}, {0: 0.5}], path, dtype=torch.int8)
     assert not path.exists()
