@@ -304,7 +304,9 @@ def test_a_device_that_the_machine_lacks_is_refused_before_iteration(
         BatchLoader(ds, 4, device="xpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    with pytest.raises(tenfold.UnsupportedError, match=r'"cuda:2", but torch.*device_count\(\) is 2'):
+    with pytest.raises(
+        tenfold.UnsupportedError, match=r'"cuda:2", but torch.*device_count\(\) is 2'
+    ):
         BatchLoader(ds, 4, device="cuda:2")
     BatchLoader(ds, 4, device="cuda:1")
 
