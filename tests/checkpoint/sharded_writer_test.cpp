@@ -1000,6 +1000,27 @@ TEST(ShardsLayout, ASplitTensorWithoutElementsHasAnEntryOfItsShape) {
   EXPECT_EQ(load(folder / "m").at("empty").shape(), (Shape{4, 0}));
 }
 
+TEST(ShardsLayout, VerifyReportsAMissingManifest) {
+  const TemporaryFolder folder;
+  run(laid_out(rich_save(), "shards"), folder / "m");
+  const Path manifest = folder / "m" / "metadata.json";
+  const std::string text = read_bytes(manifest);
+  std::string renamed = text;
+  renamed[renamed.find("tenfold.distributed")] ^= 1;
+  const std::function<void()> damages[] = {
+      [&] { write_bytes(manifest, renamed); },
+      [&] { write_bytes(manifest, text.substr(0, 20)); },
+      [&] { fs::remove(manifest); },
+  };
+  for (const auto& damage : damages) {
+    damage();
+    const VerifyReport report = verify(folder / "m");
+    ASSERT_EQ(report.problems.size(), 1U);
+    EXPECT_THAT(report.problems[0].path, HasSubstr("metadata.json"));
+    EXPECT_THAT(report.problems[0].what, HasSubstr("expected the manifest of "));
+  }
+}
+
 TEST(TorchLayout, EntriesOfOneNameInTorchAreRefused) {
   const TemporaryFolder folder;
   Save save = laid_out({dict(), {{0, {0}, {2}, 0}, {0, {2}, {2}, 1}}}, "torch");

@@ -182,15 +182,40 @@ def _run_is_whole(path: Path) -> bool:
     return manager.latest_step() == 3 and manager.verify(3).ok
 
 
+def _make_parts(path: Path, sizes: tuple[int, int, int]) -> None:
+    count = sizes[1] // 6
+    for begin in (0, count):
+        rows = [{"id": i, "text": f"row {i}"} for i in range(begin, begin + count)]
+        tenfold.ingest(rows, path / f"part-{begin}", durable=False, progress=False)
+    tenfold.commit_parts(path)
+
+
+def _make_ring(path: Path, sizes: tuple[int, int, int]) -> None:
+    capacity = sizes[1] // 3
+    with tenfold.create(path, {"id": "int64"}, capacity=capacity) as ds:
+        ds.append({"id": torch.arange(capacity + 3)})
+
+
+def _distributed(layout: str) -> Sample:
+    from tenfold import distributed
+
+    def make(path: Path, sizes: tuple[int, int, int]) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch: there is no process group
+            distributed.save({**_state(sizes), "step": 7}, path, layout=layout, durable=False)
+
+    def load_sure(path: Path) -> Any:
+        return tenfold.load(path, verify=True)
+
+    return Sample(f"DCP, layout {layout}", make, tenfold.load, load_sure, _ok)
+
+
 def _make_memmap(path: Path, sizes: tuple[int, int, int]) -> None:
     tenfold.TensorDict(_state(sizes), []).memmap(path)
 
 
 def samples() -> list[Sample]:
-    """Returns samples of the formats that tenfold writes, and of other libraries.
-
-    Formats without a sample: DCP, parts, circular buffers and checkpoints of several ranks.
-    """
+    """Returns samples of the formats that tenfold writes, and of other libraries."""
 
     def rows(path: Path) -> Any:
         return dict(tenfold.Dataset(path)[:])
@@ -222,6 +247,8 @@ def samples() -> list[Sample]:
             _ok,
             large=(5, 2_200_000, 0),
         ),
+        Sample("data set of parts", _make_parts, rows, _verified(rows), _ok),
+        Sample("circular buffer (no checksum)", _make_ring, rows, _verified(rows), _ok, False),
         Sample("MappedDict", _make_dict, pairs, _verified(pairs), _ok),
         Sample(
             "SparseMatrix",
@@ -231,6 +258,8 @@ def samples() -> list[Sample]:
             _ok,
             large=(5, 1_200_000, 0),
         ),
+        _distributed("torch"),
+        _distributed("shards"),
         Sample("StateMapper", _make_mapper, _levels_of, _verified(_levels_of), _ok),
         Sample("CheckpointManager", _make_run, _restored(False), _restored(True), _run_is_whole),
         Sample(

@@ -270,12 +270,24 @@ VerifyReport verify_dcp(const Path& path, const VerifyRequest& request) {
     OpenedFolder opened = open_folder(path);
     num_tensors = opened.num_tensors;
     for (const OpenedFile& shard : opened.shards) {
-      if (!opened.has_checksums || shard.header->metadata_value(kBoxesMember) != nullptr) continue;
-      found.problems.push_back(
-          problem_of(base::corrupt(shard.source->file().display())
-                         .part("metadata ", base::quote(kBoxesMember))
-                         .expected("checksums, according to ", base::quote(kManifestName))
-                         .found("none")));
+      const bool has_checksums = shard.header->metadata_value(kBoxesMember) != nullptr;
+      const std::string& file = shard.source->file().display();
+      if (opened.has_checksums && !has_checksums) {
+        found.problems.push_back(
+            problem_of(base::corrupt(file)
+                           .part("metadata ", base::quote(kBoxesMember))
+                           .expected("checksums, according to ", base::quote(kManifestName))
+                           .found("none")));
+      } else if (!opened.has_checksums && has_checksums) {
+        // Without the manifest, the folder opens as one that torch wrote, which loses the values.
+        found.problems.push_back(
+            problem_of(base::corrupt((path / kManifestName).string())
+                           .part("file")
+                           .expected("the manifest of ", base::quote(file), ", which has checksums")
+                           .found("none, or another file")
+                           .remedy("the file is missing, damaged or was changed")));
+        break;
+      }
     }
     return std::move(opened.shards);
   });
