@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -8,9 +7,6 @@
 #include <vector>
 
 namespace tenfold::detail::formats::folder {
-
-/// Maximum length of an entry's name in a folder.
-inline constexpr std::size_t kMaxNameBytes = 255;
 
 inline constexpr std::string_view kLeafSuffix = ".memmap";
 inline constexpr std::string_view kSizesSuffix = ".shape.memmap";

@@ -18,6 +18,7 @@
 #include "base/text.hpp"
 #include "formats/folder/files.hpp"
 #include "formats/folder/keys.hpp"
+#include "os/fs/directory.hpp"
 
 namespace tenfold::detail::formats::folder {
 namespace {
@@ -129,12 +130,12 @@ std::string FolderSource::file_of(const Leaf& leaf) {
 
 std::unique_ptr<StoredFile> FolderSource::try_open(const std::string& name,
                                                    bool for_writing) const {
-  if (name.size() > kMaxNameBytes) return nullptr;
+  if (name.size() > os::kMaxNameBytes) return nullptr;
   return folder_->try_open(name, for_writing);
 }
 
 std::optional<StoredInfo> FolderSource::info_of(const std::string& name) const {
-  if (name.size() > kMaxNameBytes) return std::nullopt;
+  if (name.size() > os::kMaxNameBytes) return std::nullopt;
   return folder_->file_info(name);
 }
 

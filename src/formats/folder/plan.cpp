@@ -15,6 +15,7 @@
 #include "formats/folder/inventory.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/meta/meta.hpp"
+#include "os/fs/directory.hpp"
 
 namespace tenfold::detail::formats::folder {
 namespace {
@@ -322,11 +323,11 @@ void Planner::name_entries(std::vector<Entry>& entries, const std::string& path)
   for (Entry& entry : entries) {
     const std::size_t longest = entry.names_of(entry.name).back().size();
     const std::string child = note_path_child(path, entry.key);
-    if (longest > kMaxNameBytes) {
+    if (longest > os::kMaxNameBytes) {
       throw base::invalid_argument()
           .part(key_part(child))
           .problem("name of its file too long")
-          .expected("at most ", kMaxNameBytes, " bytes")
+          .expected("at most ", os::kMaxNameBytes, " bytes")
           .found(longest);
     }
     if (!base::is_utf8(entry.key)) {

@@ -23,6 +23,7 @@
 #include "formats/folder/leaf_source.hpp"
 #include "formats/folder/meta/meta.hpp"
 #include "formats/folder/row_count.hpp"
+#include "os/fs/directory.hpp"
 #include "os/fs/unreplaced.hpp"
 
 namespace tenfold::detail::formats::folder {
@@ -52,11 +53,11 @@ class FolderItem final : public LazyItem {
  private:
   std::shared_ptr<Folder> open() const {
     Folder& parent = *parent_.folder;
-    if (name_.size() <= kMaxNameBytes) {
+    if (name_.size() <= os::kMaxNameBytes) {
       if (auto folder = parent.try_child(name_)) return folder;
     }
     // tensordict before 0.14 did not encode the names of folders.
-    if (name_ != key_ && !is_clash_name(name_) && key_.size() <= kMaxNameBytes &&
+    if (name_ != key_ && !is_clash_name(name_) && key_.size() <= os::kMaxNameBytes &&
         is_safe_raw_node(key_)) {
       if (auto folder = parent.try_child(key_)) return folder;
     }
@@ -210,7 +211,7 @@ class NodeBuilder {
       if (entry.is_node || entry.is_nested || entry.shape.empty() || entry.problem) continue;
       std::string name = name_of(entry.key);
       if (name.empty()) name = encode_key(entry.key) + std::string(kLeafSuffix);
-      if (name.size() > kMaxNameBytes) continue;
+      if (name.size() > os::kMaxNameBytes) continue;
       const auto file = folder.file_info(name);
       const Shape inner(entry.shape.begin() + 1, entry.shape.end());
       const std::uint64_t row_bytes = nbytes_of(entry.dtype, inner);

@@ -380,10 +380,10 @@ class MetaEdit {
           .expected("another key")
           .remedy("save the whole tree again, which can store this key");
     }
-    if (longest > kMaxNameBytes) {
+    if (longest > os::kMaxNameBytes) {
       throw base::invalid_argument(where)
           .problem("name of its file too long")
-          .expected("at most ", kMaxNameBytes, " bytes")
+          .expected("at most ", os::kMaxNameBytes, " bytes")
           .found(longest);
     }
   }
@@ -406,7 +406,7 @@ class MetaEdit {
 
  private:
   bool exists(const std::string& name) const {
-    return name.size() <= kMaxNameBytes && directory_.entry_info(name).has_value();
+    return name.size() <= os::kMaxNameBytes && directory_.entry_info(name).has_value();
   }
 
   /// True if the node has an unbatched tensor with this key. The notes and the meta.json in

@@ -143,7 +143,7 @@ std::vector<std::string> ShardTransaction::name_shards(std::size_t count, bool d
   const auto names_from = [&](std::string base) {
     const std::string end = "-of-" + five_digits(count) + part + std::string(kShardSuffix);
     // A base that is too long is replaced by its hash.
-    if (base.size() + 1 + five_digits(count).size() + end.size() > kMaxFileNameBytes) {
+    if (base.size() + 1 + five_digits(count).size() + end.size() > os::kMaxNameBytes) {
       base = base::hex16(base::xxh3(std::as_bytes(std::span(base))));
     }
     std::vector<std::string> names;

@@ -20,7 +20,7 @@ namespace tenfold::detail::formats {
 std::string hidden_name(const std::string& name, const std::string& suffix) {
   constexpr std::string_view kLongestSuffix = "shards-63-01234567";
   const std::string marker = ".tenfold-";
-  const bool fits = 1 + name.size() + marker.size() + kLongestSuffix.size() <= kMaxFileNameBytes;
+  const bool fits = 1 + name.size() + marker.size() + kLongestSuffix.size() <= os::kMaxNameBytes;
   const std::string stem = fits ? name : base::hex16(base::xxh3(std::as_bytes(std::span(name))));
   return "." + stem + marker + suffix;
 }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
@@ -63,11 +62,8 @@ class Sibling {
 std::optional<os::Lease> try_lease_slot(const os::Directory& parent, const std::string& target_name,
                                         int slot);
 
-/// The longest name of a file on Linux.
-inline constexpr std::size_t kMaxFileNameBytes = 255;
-
 /// Returns `.<name>.tenfold-<suffix>`. A hash replaces `<name>` if the result could exceed
-/// kMaxFileNameBytes.
+/// os::kMaxNameBytes.
 std::string hidden_name(const std::string& name, const std::string& suffix);
 
 /// Creates a file. If `old` is given, the new file gets its permissions, and its owner and group if

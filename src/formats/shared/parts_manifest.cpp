@@ -13,13 +13,13 @@
 #include "core/value/value_json.hpp"
 #include "core/value/value_reader.hpp"
 #include "formats/shared/json_checksums.hpp"
+#include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 
 namespace tenfold::detail::formats {
 namespace {
 
 constexpr std::size_t kMaxPathBytes = 4096;
-constexpr std::size_t kMaxComponentBytes = 255;
 
 bool is_component(std::string_view name) {
   return !name.empty() && name != "." && name != ".." && name.find('\0') == std::string_view::npos;
@@ -37,10 +37,10 @@ PartEntry entry_from(const ValueReader& reader) {
   PartEntry part;
   part.path = reader.at("path").text();
   const std::vector<std::string> names = components_of(part.path);
-  const auto is_long = [](const std::string& name) { return name.size() > kMaxComponentBytes; };
+  const auto is_long = [](const std::string& name) { return name.size() > os::kMaxNameBytes; };
   if (part.path.size() > kMaxPathBytes || std::ranges::any_of(names, is_long)) {
     reader.at("path").fail("at most " + std::to_string(kMaxPathBytes) + " bytes, and at most " +
-                           std::to_string(kMaxComponentBytes) + " in each component");
+                           std::to_string(os::kMaxNameBytes) + " in each component");
   }
   if (!std::ranges::all_of(names, is_component)) {
     reader.at("path").fail("a relative path that stays below the folder, without \"..\"");

@@ -10,6 +10,9 @@
 
 namespace tenfold::os {
 
+/// The longest name of a file or folder on Linux, in bytes.
+inline constexpr std::size_t kMaxNameBytes = 255;
+
 /// An open folder; move-only. It refers to the same folder even if the folder is renamed or
 /// replaced.
 class Directory {

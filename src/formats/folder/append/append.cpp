@@ -67,7 +67,7 @@ bool same_rows(const Leaf& a, const Leaf& b) {
 std::string name_in(const os::Directory& folder, const NodeMeta& meta, const std::string& key,
                     std::string_view suffix, bool may_be_raw) {
   const auto exists = [&](const std::string& name) {
-    return name.size() <= kMaxNameBytes && folder.entry_info(name).has_value();
+    return name.size() <= os::kMaxNameBytes && folder.entry_info(name).has_value();
   };
   std::string encoded = encode_key(key) + std::string(suffix);
   std::string raw = key + std::string(suffix);
