@@ -296,8 +296,8 @@ const std::vector<BadFile> kBadFiles = {
     {"data-missing", ErrorCode::corrupt,
      "data: too short for float32 [2]: expected 8 bytes, found 0; the file may be truncated"},
     {"data-trailing", ErrorCode::unsupported,
-     "data: bytes after the array: expected 8 bytes, found 144; if the file has several arrays, only "
-     "NumPy can read it"},
+     "data: bytes after the array: expected 8 bytes, found 144; if the file has several arrays, "
+     "only NumPy can read it"},
     {"descr-empty", ErrorCode::unsupported,
      "dtype: torch has no such dtype: expected numbers or bool, found \"\""},
     {"descr-missing", ErrorCode::corrupt,
