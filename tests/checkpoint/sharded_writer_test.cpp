@@ -36,6 +36,7 @@
 #include "os/process.hpp"
 #include "support/crash_harness.hpp"
 #include "support/files.hpp"
+#include "support/message_of.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/watch_changes.hpp"
 
@@ -1000,7 +1001,7 @@ TEST(ShardsLayout, ASplitTensorWithoutElementsHasAnEntryOfItsShape) {
   EXPECT_EQ(load(folder / "m").at("empty").shape(), (Shape{4, 0}));
 }
 
-TEST(ShardsLayout, VerifyReportsAMissingManifest) {
+TEST(ShardsLayout, WithoutItsManifestItDoesNotOpen) {
   const TemporaryFolder folder;
   run(laid_out(rich_save(), "shards"), folder / "m");
   const Path manifest = folder / "m" / "metadata.json";
@@ -1014,6 +1015,7 @@ TEST(ShardsLayout, VerifyReportsAMissingManifest) {
   };
   for (const auto& damage : damages) {
     damage();
+    expect_error(ErrorCode::corrupt, "expected the manifest of ", [&] { open(folder / "m"); });
     const VerifyReport report = verify(folder / "m");
     ASSERT_EQ(report.problems.size(), 1U);
     EXPECT_THAT(report.problems[0].path, HasSubstr("metadata.json"));

@@ -242,6 +242,23 @@ struct OpenedFolder {
   std::uint64_t num_tensors = 0;
 };
 
+bool has_checksums(const OpenedFile& shard) {
+  return shard.header->metadata_value(kBoxesMember) != nullptr;
+}
+
+/// Throws Error(corrupt) if one of the shards has checksums. torch writes none, so tenfold wrote
+/// the folder with a manifest, and without the manifest the values of the tree are lost.
+void check_written_by_torch(const std::vector<OpenedFile>& shards, const os::Directory& folder) {
+  const auto shard = std::ranges::find_if(shards, has_checksums);
+  if (shard == shards.end()) return;
+  throw base::corrupt(folder.display_of(kManifestName))
+      .part("file")
+      .expected("the manifest of ", base::quote(shard->source->file().display()),
+                ", which has checksums")
+      .found("none, or another file")
+      .remedy("restore the file from a copy; without it, only the single shards can be opened");
+}
+
 OpenedFolder open_folder(const Path& path) {
   const os::Directory folder = os::Directory::open(path);
   const std::optional<Manifest> manifest = read_manifest(folder);
@@ -253,6 +270,7 @@ OpenedFolder open_folder(const Path& path) {
     opened.num_tensors = manifest->tensors.size();
   } else {
     opened.shards = open_shards(folder, path);
+    check_written_by_torch(opened.shards, folder);
     opened.tree = tree_of(opened.shards, path.string());
     opened.num_tensors = opened.tree.size();
   }
@@ -270,24 +288,12 @@ VerifyReport verify_dcp(const Path& path, const VerifyRequest& request) {
     OpenedFolder opened = open_folder(path);
     num_tensors = opened.num_tensors;
     for (const OpenedFile& shard : opened.shards) {
-      const bool has_checksums = shard.header->metadata_value(kBoxesMember) != nullptr;
-      const std::string& file = shard.source->file().display();
-      if (opened.has_checksums && !has_checksums) {
-        found.problems.push_back(
-            problem_of(base::corrupt(file)
-                           .part("metadata ", base::quote(kBoxesMember))
-                           .expected("checksums, according to ", base::quote(kManifestName))
-                           .found("none")));
-      } else if (!opened.has_checksums && has_checksums) {
-        // Without the manifest, the folder opens as one that torch wrote, which loses the values.
-        found.problems.push_back(
-            problem_of(base::corrupt((path / kManifestName).string())
-                           .part("file")
-                           .expected("the manifest of ", base::quote(file), ", which has checksums")
-                           .found("none, or another file")
-                           .remedy("the file is missing, damaged or was changed")));
-        break;
-      }
+      if (!opened.has_checksums || has_checksums(shard)) continue;
+      found.problems.push_back(
+          problem_of(base::corrupt(shard.source->file().display())
+                         .part("metadata ", base::quote(kBoxesMember))
+                         .expected("checksums, according to ", base::quote(kManifestName))
+                         .found("none")));
     }
     return std::move(opened.shards);
   });
