@@ -13,7 +13,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 class TenfoldConan(ConanFile):
-    """A package of the static or shared library, and with the option `cli` of the program."""
+    """A package of the static or shared library, with the option `cli` also of the program."""
 
     name = "tenfold"
     license = "Apache-2.0"
@@ -41,13 +41,13 @@ class TenfoldConan(ConanFile):
             copy(self, f"{folder}/*", REPOSITORY, self.export_sources_folder)
 
     def validate(self):
-        """Refuses systems other than Linux, and standards before C++20."""
+        """Refuses systems other than Linux, and C++ standards before C++20."""
         if self.settings.os != "Linux":
             raise ConanInvalidConfiguration("tenfold runs on Linux only")
         check_min_cppstd(self, 20)
 
     def requirements(self):
-        """Declares the libraries. Those used header-only are invisible to users of the package."""
+        """Declares the libraries that tenfold uses. Header-only ones are invisible to consumers."""
         self.requires("fmt/[>=9]", visible=False)
         self.requires("xxhash/[>=0.8]", visible=False)
         self.requires("libdeflate/[>=1.14]")
@@ -63,7 +63,7 @@ class TenfoldConan(ConanFile):
         cmake_layout(self)
 
     def generate(self):
-        """Configures CMake to use Conan's libraries, not pinned sources that CMake downloads."""
+        """Configures CMake to use libraries from Conan, not pinned sources that CMake downloads."""
         toolchain = CMakeToolchain(self)
         toolchain.cache_variables["TENFOLD_DEPS"] = "system"
         toolchain.cache_variables["TENFOLD_CLI"] = bool(self.options.cli)
@@ -80,7 +80,7 @@ class TenfoldConan(ConanFile):
         cmake.build()
 
     def package(self):
-        """Installs the build, and copies the licenses of tenfold and of its libraries."""
+        """Installs the library, and copies the licenses of tenfold and of the libraries it uses."""
         CMake(self).install()
         copy(self, "LICENSE", self.source_folder, Path(self.package_folder) / "licenses")
         copy(self, "NOTICE", self.source_folder, Path(self.package_folder) / "licenses")

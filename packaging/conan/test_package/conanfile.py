@@ -1,4 +1,4 @@
-"""Builds and runs the program of tests/consumer against the package."""
+"""Builds the program of tests/consumer against the Conan package, and runs it."""
 
 from pathlib import Path
 
@@ -28,6 +28,6 @@ class TenfoldTest(ConanFile):
         cmake.build()
 
     def test(self):
-        """Runs the program, unless it was built for another machine."""
+        """Runs the program, unless it was built for another architecture."""
         if can_run(self):
             self.run(Path(self.cpp.build.bindir) / "consumer", env="conanrun")

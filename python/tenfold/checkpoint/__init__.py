@@ -1,4 +1,4 @@
-"""The checkpoints of a training: saving, retention and restoring."""
+"""The checkpoints of a training run: saving, retention and restoring."""
 
 from tenfold.checkpoint._background import SaveHandle
 from tenfold.checkpoint._manager import CheckpointManager

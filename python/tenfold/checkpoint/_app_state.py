@@ -1,4 +1,4 @@
-"""Conversion between the objects of a training and trees of tensors and values."""
+"""Conversion between the objects of a training run and trees of tensors and values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_names(app_state: Any) -> None:
     """Checks that `app_state` is a dict with str keys and at most one RngState or RNGState.
 
     Raises:
-        TypeError: For another type, or a name that is not a str.
+        TypeError: If `app_state` is not a dict, or a name is not a str.
         ValueError: For a name with an unpaired surrogate.
         RuntimeError: If there is more than one RngState or RNGState.
     """
@@ -43,20 +43,21 @@ def check_names(app_state: Any) -> None:
 
 
 def is_stateful(value: Any) -> bool:
-    """True for an object (not a class) with state_dict and load_state_dict."""
+    """Returns True for an object (not a class) with the methods state_dict and load_state_dict."""
     return not isinstance(value, type) and all(
         callable(getattr(value, method, None)) for method in ("state_dict", "load_state_dict")
     )
 
 
 def states_of(app_state: dict[str, Any]) -> dict[str, Any]:
-    """The state of every entry; an entry without state_dict is its own state.
+    """Returns the state of every entry: its state_dict(), or the entry itself if it has none.
 
-    Random states are taken first, and restored at the end, because other calls may draw numbers.
+    The state_dict() of an RngState or RNGState is called first. At the end, that state is restored,
+    because the state_dict() of other objects may draw random numbers.
 
     Raises:
         TypeError, ValueError, RuntimeError: As for `check_names`.
-        UnsupportedError: For an object with state_dict and without load_state_dict, and for a class
+        UnsupportedError: For an object with state_dict but without load_state_dict, and for a class
             with state_dict.
     """
     check_names(app_state)
@@ -78,10 +79,10 @@ def states_of(app_state: dict[str, Any]) -> dict[str, Any]:
 
 
 def constant_names(app_state: dict[str, Any]) -> list[str]:
-    """Names of entries whose bytes need not change between saves.
+    """Returns the names of entries that may be equal in successive saves.
 
-    A save warns once of each other entry that has not changed. The names are those of values,
-    random states and modules without trainable parameters.
+    These entries are values, random states and modules without trainable parameters. For each other
+    entry with tensors, the first save that finds it unchanged since the previous step warns.
     """
     names = []
     for name, value in app_state.items():
@@ -95,11 +96,12 @@ def constant_names(app_state: dict[str, Any]) -> list[str]:
 
 
 def is_damage(error: Exception, folder: str = "") -> bool:
-    """True for the error of a step that is damaged, or that another process removed.
+    """Returns True if the error means that a step is damaged, or that another process removed it.
 
     Args:
         error: The error.
-        folder: The folder of the step; an OSError must be about a path in it.
+        folder: The folder of the step. An error about a missing file counts only if the path of the
+            file begins with `folder`.
     """
     if isinstance(error, CorruptFileError):
         return True
@@ -116,27 +118,30 @@ class Restoring:
 
     Args:
         node: The engine's node of the step, or of the selected part of it.
-        app_state: Names and objects.
+        app_state: The objects by name.
         where: The step's folder, for messages.
-        strict: Raise for missing or unexpected entries and tensors, and for other dtypes or shapes.
+        strict: Raise if entries or tensors are missing or unexpected, or if a saved tensor has
+            another dtype or shape than the tensor of the module.
         is_part: Only a part of the step was requested, so missing or unexpected entries and missing
             tensors of modules are no errors.
-        rename: Maps saved names of a module's tensors to its own names.
+        rename: A function that maps the saved name of a tensor to its name in the module.
         rank: Rank of this process.
-        lacking: Entries of single ranks that this rank did not save; `node` has those of rank 0.
-        copy: Function of the name of an entry that returns a node with the entry in memory; with
-            ``compares`` each block is compared with its checksum.
-        copied_first: Entries that `read` copies into memory, comparing their checksums.
+        lacking: Names of the entries that each rank saves separately, if the step has none of this
+            rank because fewer ranks saved it. `node` has the entries of rank 0 instead.
+        copy: A function that takes the name of an entry, and returns a node with the entry in
+            memory. With ``compares=True``, it compares each block with its checksum.
+        copied_first: Names of entries whose checksums `read` compares, and which it copies into
+            memory.
         compares_later: Compare the checksums of each entry when it is loaded, not before.
-        place: By entry, for objects with DTensors: a function that converts the saved state to one
-            with DTensors.
+        place: For each entry whose object has DTensors, a function that converts the saved state to
+            a state with DTensors.
 
     Raises:
-        KeyError: If `strict` and entries are missing or unexpected, or are `lacking` and not random
-            states.
+        KeyError: If `strict` and entries are missing or unexpected. Also if `strict` and an entry
+            in `lacking` is not a random state.
         ValueError: If `strict` and tensors of a module are missing, unexpected or of another dtype
             or shape; the message lists up to 20 of each. Also if the entry of a module or optimizer
-            is not a dict, or groups of an optimizer have other sizes.
+            is not a dict, or if the parameter groups of an optimizer had other sizes when saved.
     """
 
     def __init__(
@@ -215,8 +220,8 @@ class Restoring:
             CorruptFileError: If a block of an entry is damaged; `changed` lists the entries
                 that were loaded before it.
             OSError: ENOENT or ESTALE, if another process removed the step.
-            RuntimeError: If an object raises an error after others were loaded; the message names
-                the loaded ones. An error of the first object is raised unchanged.
+            RuntimeError: If an entry cannot be loaded after others were loaded; the message lists
+                the loaded entries. If the first entry fails, its error is raised unchanged.
         """
         for name in self._names:
             try:
@@ -291,7 +296,7 @@ class Restoring:
         ]
 
     def _placed(self, name: str, state: Any) -> Any:
-        """The saved state; where the object has DTensors, with this rank's parts as DTensors."""
+        """Returns the saved state. If the object has DTensors, the state contains DTensors, too."""
         return self._place[name](state) if name in self._place else state
 
     def _renamed(self, state: Any) -> Any:
@@ -333,13 +338,13 @@ class Restoring:
 
 
 def entry_of(node: Any, name: str, *, in_memory: bool) -> Any:
-    """An entry in its original containers.
+    """Returns an entry in its original containers.
 
     Args:
         node: The engine's node of a step.
         name: The entry.
-        in_memory: The node has copies of the tensors, which the program may change; if false, they
-            are mapped.
+        in_memory: True if the tensors in `node` are copies in memory, which the program may change;
+            False if they are mapped from files.
     """
     mode = "c" if in_memory else "r"
     described = node.describe(name)

@@ -24,10 +24,10 @@ def whole(where: str, value: int | None) -> int | None:
 
 
 def number_of(where: str, value: Any) -> float:
-    """Converts a real number, of Python or numpy, or a tensor of one element to a float.
+    """Converts a real number (of Python or numpy) or a tensor with one element to a float.
 
     Raises:
-        TypeError: For another value, also a bool or a complex number.
+        TypeError: For any other value, including bools and complex numbers.
         ValueError: For an int that is too large for a float.
     """
     dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
@@ -45,11 +45,11 @@ def number_of(where: str, value: Any) -> float:
 
 
 def metrics_of(metrics: Mapping[str, float] | None) -> dict[str, float]:
-    """Converts metrics to floats; None to an empty dict.
+    """Returns metrics as floats, or an empty dict for None.
 
     Raises:
         TypeError: If `metrics` is not a mapping, a name is not a str or a value is not a number.
-        ValueError: If a float cannot hold a value, or a name has an unpaired surrogate.
+        ValueError: If an int is too large for a float, or a name has an unpaired surrogate.
     """
     if metrics is None:
         return {}
@@ -62,7 +62,7 @@ def metrics_of(metrics: Mapping[str, float] | None) -> dict[str, float]:
 
 
 def rules_of(format: Format) -> list[tuple[str, str]]:
-    """Converts `format` to pairs of a name or glob of entries and a format."""
+    """Converts `format` to pairs: the name of an entry, or a glob of names, and the format."""
     where = "checkpoint manager: format"
     if isinstance(format, str):
         return [("*", text(where, format))]
@@ -86,11 +86,13 @@ def check_name(verify: Any) -> str:
 
 
 def more_of(extra: Any) -> Any:
-    """An engine node with `extra` and the versions of Python and, if imported, torch and numpy.
+    """Returns an engine node with `extra` and the versions of Python, torch and numpy.
+
+    The versions of torch and numpy are included only if these packages are imported.
 
     Raises:
-        UnsupportedError: If ``json.dumps`` cannot write `extra`. Values that it would change, such
-            as tuples and int keys, cause an error of the save.
+        UnsupportedError: If ``json.dumps`` cannot write `extra`. For values that JSON would change,
+            such as tuples and int keys, the save raises an error later.
     """
     versions = {"python": ".".join(map(str, sys.version_info[:3]))}
     for name in ("torch", "numpy"):
@@ -114,7 +116,7 @@ def _with_plain_floats(value: Any) -> Any:
 
 
 def metadata_of(document: str) -> dict[str, Any]:
-    """The document of a step, with metrics as floats."""
+    """Parses the ``checkpoint.json`` of a step, and converts its metrics to floats."""
     found: dict[str, Any] = json.loads(document)
     special = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
     found["metrics"] = {

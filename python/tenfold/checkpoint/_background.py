@@ -22,9 +22,9 @@ class SaveHandle(Future[Path]):
     Attributes:
         step: The number of the step.
         path: The path of the step, which exists once ``result()`` has returned.
-        staged: A Future that is done when the tensors may change, because they have been copied or
-            written, or the save in the calling thread has ended. If a save in the background fails
-            before that, it has the same exception.
+        staged: A Future that is done once the program may change the tensors: they have been copied
+            or written, or the save ran in the calling thread. If a save in the background fails
+            before that, `staged` gets the exception of the save.
     """
 
     def __init__(self, step: int, path: Path) -> None:
@@ -45,9 +45,10 @@ class SaveHandle(Future[Path]):
 
 
 class StepLock:
-    """A lock that the optimizer holds while it steps, and a save while it copies.
+    """A lock that is held during ``optimizer.step()``, and while a save copies tensors.
 
-    A save acquires it in one thread and releases it in another, so it is no reentrant lock.
+    A save acquires the lock in one thread and releases it in another, so a reentrant lock
+    (``threading.RLock``) cannot be used.
     """
 
     def __init__(self) -> None:
@@ -63,16 +64,19 @@ class StepLock:
         self._lock.release()
 
     def acquire(self, timeout: float = -1) -> bool:
-        """Waits for the lock, for `timeout` seconds at most; -1: for any time.
+        """Acquires the lock, and returns whether it was acquired within `timeout` seconds.
+
+        Args:
+            timeout: The maximum time to wait, in seconds; -1: no limit.
 
         Raises:
-            RuntimeError: In the thread that steps, which would wait forever.
+            RuntimeError: If this thread holds the lock by ``with``, and so would wait forever.
         """
         self.require_outside()
         return self._lock.acquire(timeout=timeout)
 
     def require_outside(self) -> None:
-        """Raises RuntimeError in the thread that steps."""
+        """Raises RuntimeError if this thread holds the lock by ``with``."""
         if self._stepping == threading.get_ident():
             raise RuntimeError(
                 "save: expected a call outside of `with manager.lock()`, found one in it"
@@ -86,9 +90,9 @@ class Writer:
     """Runs saves, in the calling thread or in another thread.
 
     Args:
-        on_error: ``"raise"``: `run` raises the exception of a failed save, and `wait` that of a
-            save in a thread. ``"warn"``: a failed save is a warning.
-        retries: Number of further attempts after a save failed with an OSError.
+        on_error: ``"raise"``: `run` raises the exception of a failed save; if the save runs in
+            another thread, `wait` raises the exception. ``"warn"``: a failed save causes a warning.
+        retries: Maximum number of further attempts if a save fails with an OSError.
     """
 
     def __init__(self, on_error: str, retries: int) -> None:
@@ -108,7 +112,7 @@ class Writer:
         """Saves in the calling thread.
 
         Raises:
-            Exception: The exception of the save, unless failures are warnings.
+            Exception: If the save fails and `on_error` is "raise": the exception of the save.
         """
         if not handle.staged.done():
             handle.staged.set_result(None)
@@ -124,7 +128,7 @@ class Writer:
             raise
 
     def start(self, handle: SaveHandle, work: Callable[[], str]) -> None:
-        """Saves in a thread; the interpreter waits for the thread before it exits."""
+        """Saves in a new thread. The interpreter waits for this thread before it exits."""
         self._handle = handle
         self._thread = threading.Thread(
             target=self._run, args=(handle, work), name="tenfold-checkpoint"
@@ -132,7 +136,12 @@ class Writer:
         self._thread.start()
 
     def wait(self) -> None:
-        """Waits for the thread. With ``"raise"``, raises the exception of its save, once."""
+        """Waits for the thread.
+
+        Raises:
+            BaseException: If the save failed and `on_error` is "raise": the exception of the save.
+                A further call does not raise it again.
+        """
         thread = self._thread
         if thread is not None:
             thread.join()

@@ -1,4 +1,4 @@
-"""Tensors that are copied in the background while a training continues."""
+"""Tensors that are copied in the background while a training run continues."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 
 
 class LiveTensors:
-    """A state that refers to the training's parameters and optimizer tensors; the rest is copied.
+    """States that share parameters and optimizer tensors with the program, and copy the rest.
 
     Args:
-        app_state: Names and objects.
-        states: The state of each, as returned by `states_of`.
+        app_state: The objects by name.
+        states: The states by name, as returned by `states_of`.
 
     Attributes:
-        states: The states, with copies of tensors that may change outside of ``optimizer.step()``.
+        states: The states. Tensors that may change outside of ``optimizer.step()``, and tensors
+            whose changes cannot be detected, are copies.
     """
 
     def __init__(self, app_state: dict[str, Any], states: dict[str, Any]) -> None:
@@ -41,7 +42,7 @@ class LiveTensors:
                 self.states[name] = _copied(state)
 
     def parts_of(self, app_state: dict[str, Any], sharded: ShardedEntries) -> dict[str, Any]:
-        """Returns the parts of sharded entries; as in `states`, some of them are copies."""
+        """Returns the parts of sharded entries, with copies of tensors by the rule of `states`."""
         parts: dict[str, Any] = {}
         for name, tensors in sharded.parts.items():
             target = app_state[name]
@@ -88,14 +89,14 @@ class LiveTensors:
 
 
 def _has_version(tensor: Any) -> bool:
-    """False for numpy arrays and inference tensors, whose changes cannot be detected."""
+    """Returns False for numpy arrays and inference tensors: their changes cannot be detected."""
     return torch_of(tensor) is not None and not tensor.is_inference()
 
 
 def _copied(state: Any, is_shared: Callable[[Any], bool] = lambda tensor: False) -> Any:
-    """A copy of nested dicts, lists and tuples, and of the tensors and arrays in them.
+    """Returns a copy of nested dicts, lists and tuples, and of the tensors and arrays in them.
 
-    Those for which `is_shared` returns true are not copied.
+    Objects for which `is_shared` returns true are not copied.
     """
     if is_shared(state):
         return state
