@@ -56,11 +56,12 @@ std::vector<std::string> names_from(nb::handle names) {
   return listed;
 }
 
-/// Wraps a Python callable for the engine, which does not hold the GIL when it calls the result.
-/// None: an empty function, for no renaming.
+/// Wraps a Python callable for the engine, which calls the wrapper without holding the GIL. For
+/// None (no renaming), returns an empty function.
 RenameFunction rename_function(RenameArgument rename) {
   if (rename.is_none()) return {};
-  // std::function copies its target, and Python reference counts may only change under the GIL.
+  // A shared pointer, because std::function copies its target without the GIL, which Python's
+  // reference counts require.
   return [kept = keep_alive(std::move(rename))](const std::string& dotted_path) {
     const nb::gil_scoped_acquire gil;
     const nb::handle callable(static_cast<PyObject*>(const_cast<void*>(kept.get())));
@@ -236,9 +237,9 @@ void require_ok(nb::str source, NamesArgument missing, NamesArgument unexpected,
   tenfold::require_ok(report, utf8(source));
 }
 
-/// The names of the parameters of groups (size, names or None); empty if there are no groups, a
-/// group has no names, or a name occurs twice. Throws Error(invalid_argument) unless a group with
-/// names has one for each parameter.
+/// The names of the parameters of groups, each group (size, names or None). Empty if there are no
+/// groups, a group has no names, or a name occurs twice. Throws Error(invalid_argument) for a group
+/// whose number of names differs from its size.
 std::optional<torch_detail::GroupNames> group_names(nb::handle groups) {
   torch_detail::GroupNames names;
   for (const nb::handle group : groups) {
@@ -300,7 +301,7 @@ nb::tuple pair_parameters(AnyObject targets, AnyObject sources) {
                         list_of(report.unexpected), mismatched, list_of(report.ignored));
 }
 
-/// A tensor with only dtype and shape, whose bytes must not be accessed.
+/// A placeholder leaf that has only a dtype and a shape. Its bytes must not be accessed.
 ItemHandle shape_only(const std::string& dtype, IntsArgument lengths) {
   return {outline_leaf(dtype_from(dtype), shape_from(lengths))};
 }
