@@ -50,8 +50,9 @@ std::optional<DType> dtype_of_format(std::string_view format, std::size_t itemsi
   }
 }
 
-/// Reads an object with the buffer protocol, such as a numpy array; copies it unless it is
-/// contiguous and aligned. Empty if it has no buffer, or one of elements without a dtype.
+/// Reads an object with the buffer protocol, such as a numpy array. Copies the elements if they are
+/// not contiguous or not aligned. Empty if the object has no buffer, or if no dtype fits the format
+/// of its elements.
 std::optional<Tensor> tensor_of_buffer(nb::handle object) {
   struct Held {
     Py_buffer view{};
@@ -97,7 +98,7 @@ bool is_time(PyObject* object) {
   return name == "numpy.datetime64" || name == "numpy.timedelta64";
 }
 
-/// True for numpy's masked arrays, whose buffer contains masked elements, too.
+/// True for masked arrays of numpy. Their buffer also contains the masked elements.
 bool is_masked_array(PyObject* object) {
   if (type_name(object).starts_with("numpy.")) return false;
   return PyObject_HasAttrString(object, "mask") != 0 &&
@@ -110,8 +111,8 @@ void check_depth(std::size_t depth) {
   throw BadValue{"", "expected at most 64 lists in each other, found more"};
 }
 
-/// The value itself or, if the reader cannot add it, the result of simple_value(), which is called
-/// again until the reader can add its result.
+/// Returns `value` or, if the reader cannot add it, the result of simple_value(). If the reader
+/// cannot add that either, converts it again.
 nb::object known_value(nb::handle value) {
   nb::object known = nb::borrow(value);
   for (std::size_t depth = 0; is_convertible(known) && !array_from(known); ++depth) {
@@ -121,8 +122,8 @@ nb::object known_value(nb::handle value) {
   return known;
 }
 
-/// Adds a list inside `depth` lists, and its items. `refused`: the first item that add_item()
-/// refuses.
+/// Adds the types of a list, which is inside `depth` other lists, and of its items. Sets `refused`
+/// to the error for the first item that add_item() refuses.
 void add_list_types(ListTypes& types, PyObject* list, std::size_t depth,
                     std::optional<BadValue>& refused) {
   check_depth(depth);

@@ -14,10 +14,10 @@ namespace tenfold::python {
 /// Converts Python's nested containers, tensors and JSON values to a tree. Passes objects of other
 /// types to `tenfold._interop.objects.simplify`, which returns one of:
 ///
-///   ("again", object)                 convert this instead
+///   ("again", object)                 another object to convert instead
 ///   ("tensor", torch_tensor)          a dense torch tensor in main memory
-///   ("memory", address, dtype, shape, strides, writable, owner)
-///   ("capsule", dlpack_capsule)
+///   ("memory", address, dtype, shape, strides, writable, owner) a dense array in main memory
+///   ("capsule", dlpack_capsule)       a dense array in main memory
 ///   ("nested", values, sizes)         a strided nested tensor: two tensors
 ///   ("unbatched", object)             a tensor exempt from the batch size
 ///   ("value", object)                 a JSON value, even if it is a list
@@ -26,7 +26,7 @@ namespace tenfold::python {
 ///   ("node", info, keys, values)      a node; `info`: a NodeInfo
 ///   ("native", handle, overrides)     an opened node with some entries replaced
 ///   ("item", handle)                  an entry of an opened node
-///   ("refused", expected, found, remedy) an object that cannot be stored, for the message
+///   ("refused", expected, found, remedy) parts of the error for an object that cannot be stored
 class TreeBuilder {
  public:
   /// `path`: the target path, for messages; may be empty.
