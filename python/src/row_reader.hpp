@@ -39,8 +39,8 @@ class RowReader {
   /// been added.
   void add_columns(nb::dict columns, std::int64_t begin, std::int64_t end);
 
-  /// All columns in the order in which they first appeared, with the columns of a record together. If
-  /// a record started as a column of nulls, its columns are in the place of that column.
+  /// All columns in the order in which they first appeared, with the columns of a record together.
+  /// If a record started as a column of nulls, its columns are in the place of that column.
   std::vector<const RowColumn*> columns_in_input_order() const;
   /// Throws Error(invalid_argument) for a column of the schema that occurred in no row, and
   /// Error(key_not_found) for a name in `columns` that did.
