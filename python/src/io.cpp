@@ -60,8 +60,8 @@ std::vector<std::string> names_from(nb::handle names) {
 /// None (no renaming), returns an empty function.
 RenameFunction rename_function(RenameArgument rename) {
   if (rename.is_none()) return {};
-  // A shared pointer, because std::function copies its target without the GIL, which Python's
-  // reference counts require.
+  // A shared pointer: std::function copies its target without the GIL, but changing a reference
+  // count of Python requires the GIL.
   return [kept = keep_alive(std::move(rename))](const std::string& dotted_path) {
     const nb::gil_scoped_acquire gil;
     const nb::handle callable(static_cast<PyObject*>(const_cast<void*>(kept.get())));
@@ -259,13 +259,16 @@ std::optional<torch_detail::GroupNames> group_names(nb::handle groups) {
 /// Pairs the parameters of an optimizer with those of a saved state. Returns a tuple of:
 ///
 ///   whether parameters were matched by name
-///   for each group of the target, the number of the source's group, or None
-///   for each parameter of the target, the number of the source's parameter, or None; parameters
-///     are counted through all groups
-///   by name only: the missing parameters of the target, and the unexpected ones of the source
-///   by order only: differing numbers of groups or parameters, as (name, expected, found)
-///   by name only: "param_groups.<i>" for each group i of the target that keeps its options,
-///     because no group of the source has the same parameters
+///   for each group of the target (the optimizer), the index of the paired group in the source (the
+///     saved state), or None
+///   for each parameter of the target, the index of the paired parameter in the source, or None;
+///     indices count the parameters of all groups
+///   names of parameters that only the target has; empty if matched by order
+///   names of parameters that only the source has; empty if matched by order
+///   (name, expected, found) for numbers of groups or parameters that differ; empty if matched by
+///     name
+///   "param_groups.<i>" for each group i of the target that keeps its options, because no group of
+///     the source has the same parameters; empty if matched by order
 nb::tuple pair_parameters(AnyObject targets, AnyObject sources) {
   std::vector<std::size_t> sizes;
   for (const nb::handle group : targets) sizes.push_back(nb::cast<std::size_t>(group[0]));

@@ -42,8 +42,8 @@ class RowReader {
   /// All columns in the order in which they first appeared, with the columns of a record together.
   /// If a record started as a column of nulls, its columns are in the place of that column.
   std::vector<const RowColumn*> columns_in_input_order() const;
-  /// Throws Error(invalid_argument) for a column of the schema that occurred in no row, and
-  /// Error(key_not_found) for a name in `columns` that did.
+  /// Throws Error(invalid_argument) for a column of the schema that occurred in no row. Throws
+  /// Error(key_not_found) for a name in `columns` that occurred in no row.
   void check_all_seen(const std::string& where) const;
   /// The keys of rows that are not in the schema; empty without a schema.
   std::vector<std::string> ignored() const;

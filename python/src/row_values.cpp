@@ -108,7 +108,7 @@ bool is_masked_array(PyObject* object) {
 /// `depth`: the number of lists around a list.
 void check_depth(std::size_t depth) {
   if (depth < kMaxListDepth) return;
-  throw BadValue{"", "expected at most 64 lists in each other, found more"};
+  throw BadValue{"", "expected at most 64 nested lists, found more"};
 }
 
 /// Returns `value` or, if the reader cannot add it, the result of simple_value(). If the reader
@@ -195,7 +195,8 @@ std::optional<Time> time_from(nb::handle object) {
     if (!count_and_unit[0].is_none()) {
       const Integer count = integer_of(nb::object(count_and_unit[0]).ptr());
       if (count.size != Integer::Size::int64) {
-        throw BadValue{"", "expected a time that int64 counts, found " + utf8(nb::str(object))};
+        throw BadValue{"",
+                       "expected a time whose count fits int64, found " + utf8(nb::str(object))};
       }
       time.count = count.value;
     }
@@ -304,7 +305,7 @@ std::string json_of(nb::handle object) {
         !error.matches(PyExc_RecursionError)) {
       throw;
     }
-    throw BadValue{"", "expected a value of JSON in a list, found " + class_of(object) + ": " +
+    throw BadValue{"", "expected a list that JSON can represent, found " + class_of(object) + ": " +
                            utf8(nb::str(error.value()))};
   }
 }
@@ -351,7 +352,8 @@ RowType row_type_of(nb::handle value) {
     return time->count ? RowType::time(time->unit, time->clock) : RowType();
   }
   const auto array = array_from(known);
-  if (!array) throw BadValue{"", "expected a value of a column, found " + class_of(value)};
+  if (!array)
+    throw BadValue{"", "expected a value that a column can store, found " + class_of(value)};
   return type_of_array(*array);
 }
 
