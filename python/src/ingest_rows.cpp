@@ -64,7 +64,7 @@ std::optional<Schema> selected(std::optional<Schema> schema,
 class RowFiles {
  public:
   /// `first_rows[i]`: the number of rows in the files before `files[i]`. It has items only for the
-  /// files that were read so far, and the caller may append more while rows are read.
+  /// files that were opened so far, and the caller may change it while rows are read.
   RowFiles(nb::list files, nb::list first_rows)
       : files_(std::move(files)), first_rows_(std::move(first_rows)) {}
 
