@@ -94,16 +94,18 @@ std::string metrics_text(const CheckpointInfo& info) {
   return texts.empty() ? "-" : joined(texts);
 }
 
-/// Returns the retention status of a step: "removed next" if no rule keeps it, otherwise the rules
-/// ("newest"); without rules "held" or "-". A kept step that is not on the current line gets the
-/// suffix " (not on the current line)".
+/// Returns what keeps a step, such as "newest" for a retention rule, or "removed next" if nothing
+/// does. If there are no rules, returns "held" for a step that a process holds, and "-" for any
+/// other step. A kept step that is not on the current line gets the suffix " (not on the current
+/// line)".
 std::string status_text(const CheckpointStatus& status, bool has_rules) {
   if (status.kept_by.empty()) return "removed next";
   const std::string rules = has_rules ? joined(status.kept_by) : status.is_held ? "held" : "-";
   return status.is_on_line ? rules : rules + " (not on the current line)";
 }
 
-/// A step saved after the others were verified has no report.
+/// "-" for a step without a report, for example a step that was saved after the others were
+/// verified.
 std::string verified_text(const StepRow& row) {
   if (!row.report) return "-";
   return row.report->ok() ? "ok" : "damaged";
@@ -139,7 +141,7 @@ void print_text(const std::vector<StepRow>& rows, bool has_rules, bool has_repor
   }
 }
 
-/// Prints which step a restart would use. Returns the exit status.
+/// Prints which step a restart would use. Returns the exit status: 1 if a step is damaged.
 int check_restore(const CheckpointManager& manager, bool json, Output& out) {
   ProgressBar bar;
   try {
@@ -171,8 +173,8 @@ int check_restore(const CheckpointManager& manager, bool json, Output& out) {
   }
 }
 
-/// Verifies the steps. The manager records damaged steps, and does not count them among the newest
-/// steps to keep. A step that another process removes concurrently has no report.
+/// Verifies the steps. The manager records which steps are damaged, and does not count these among
+/// the newest steps to keep. A step that another process removes in the meantime has no report.
 Reports verify_all(const CheckpointManager& manager, const std::vector<std::int64_t>& steps) {
   Reports reports;
   ProgressBar bar;

@@ -82,7 +82,7 @@ Tensor rows_with_value(const Tensor& values, const Tensor& valid) {
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr Statistics kNoFigures = {0, kNone, kNone, kNone, kNone, 0, 0, 0};
 
-/// Combines the statistics of two runs of values (Chan et al. 1979).
+/// Combines the statistics of two disjoint sets of values (Chan et al. 1979).
 Statistics merged(const Statistics& a, const Statistics& b) {
   Statistics both = a.count == 0 ? b : a;
   both.zeros = a.zeros + b.zeros;
@@ -119,7 +119,8 @@ Statistics statistics_of_valid(const Dataset& data, const Column& column) {
   return all;
 }
 
-/// The elements of a column's rows. While a data set grows, its files may contain more.
+/// The elements of a column's rows. While another process appends to a data set, a ragged or string
+/// column may have more elements in its files.
 Leaf elements_of_rows(const Dataset& data, const Column& column) {
   const auto leaf = std::get<Leaf>(data.tree().get(column.leaf));
   if (!column.has_ends()) return leaf;

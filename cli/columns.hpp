@@ -10,11 +10,12 @@
 
 namespace tenfold::cli {
 
-/// The data set of a tree with a schema; empty for other trees.
+/// The data set of a tree that has a schema. Empty for a tree without a schema.
 std::optional<Dataset> dataset_of(const TensorDict& tree);
 
-/// The columns that KEY arguments name, in the schema's order; all without arguments. Throws
-/// Error(key_not_found) with near matches.
+/// The columns that KEY arguments name, in the order of the schema; all columns if there are no
+/// arguments. Throws Error(key_not_found), with a suggestion of similar names, if a name is
+/// unknown.
 std::vector<Column> columns_of(const Dataset& data, const std::vector<std::string>& keys);
 
 /// The type of a column's elements as text, such as "int32", "string" or "int32 or null".

@@ -16,14 +16,14 @@ class App;
 
 namespace tenfold::cli {
 
-/// The command that the parser selected, for run(). It prints to `Output` and returns the exit
-/// status, 0 or 1; errors are thrown.
+/// The command that the parser selected, for run(). The function prints to `Output` and returns the
+/// exit status, 0 or 1. It reports errors by exceptions.
 struct Chosen {
   std::function<int(Output&)> command;
 };
 
-/// Each function adds one command with its options. When the parser finds the command, it stores
-/// the work in `chosen`, which must outlive the parser.
+/// Each function adds one command with its options to the parser. If the parser finds the command,
+/// it stores the function to run in `chosen`, which must outlive the parser.
 void add_ls(CLI::App& app, Chosen& chosen);
 void add_tree(CLI::App& app, Chosen& chosen);
 void add_stat(CLI::App& app, Chosen& chosen);
@@ -37,7 +37,8 @@ void add_diff(CLI::App& app, Chosen& chosen);
 void add_checkpoints(CLI::App& app, Chosen& chosen);
 void add_bench(CLI::App& app, Chosen& chosen);
 
-/// Converts KEY arguments, dotted names or globs, to Keys. No arguments mean no selection.
+/// Converts KEY arguments, dotted names or globs, to Keys. Without arguments, Keys selects
+/// everything.
 Keys key_paths(const std::vector<std::string>& keys);
 
 /// A JSON object with these members, in order.

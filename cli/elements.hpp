@@ -14,9 +14,9 @@ namespace tenfold::cli {
 /// a string for infinities, complex numbers and pairs of 4-bit numbers.
 Value json_element(DType dtype, const std::string& text);
 
-/// The elements of `texts` from index `at` on, as nested lists of the dimensions of `shape` from
-/// `level` on. Advances `at`. Without elements, returns an empty list: the other dimensions may
-/// have any length.
+/// Converts the elements of `texts` from index `at` on to nested lists. The nesting has one level
+/// for each dimension of `shape` from `level` on. Advances `at`. If there are no elements, returns
+/// an empty list, because the other dimensions may have any length.
 Value nested_json(DType dtype, const Shape& shape, std::size_t level,
                   const std::vector<std::string>& texts, std::size_t& at);
 

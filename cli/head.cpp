@@ -94,8 +94,9 @@ void print_json(const std::string& key, const Leaf& leaf, const Rows& rows, Outp
                        {"rows", std::move(list)}}));
 }
 
-/// A row of two or more dimensions as nested brackets, up to the elements that were read. A row
-/// without elements is "[]": its other dimensions may have any length.
+/// Formats a row of two or more dimensions with nested brackets, and "…" in place of the elements
+/// that were not read. A row without elements is "[]", because its other dimensions may have any
+/// length.
 std::string nested_text(const Shape& shape, std::size_t level,
                         const std::vector<std::string>& texts, std::size_t& at) {
   if (level == shape.size()) return at < texts.size() ? texts[at++] : "…";
@@ -119,7 +120,8 @@ void print_text(const std::string& key, const Leaf& leaf, const Rows& rows, Outp
   out.line(out.paint(Style::bold, printable(key)) + "  " +
            out.paint(Style::dtype, leaf_text(leaf)));
   const std::size_t columns = out.columns();  // 0: no limit for the length of a row
-  // An element takes at least one character and a gap of two, so more elements do not fit.
+  // Each element takes at least three columns: one character and a gap of two. More elements than
+  // these do not fit.
   const std::uint64_t elements =
       columns == 0 ? rows.elements : std::min<std::uint64_t>(rows.elements, columns / 3 + 1);
   std::vector<std::vector<std::string>> cells;
@@ -150,8 +152,8 @@ void print_text(const std::string& key, const Leaf& leaf, const Rows& rows, Outp
   }
 }
 
-/// A value of a row for display: strings without quotes, unless they are in a list; floating-point
-/// numbers with six significant digits.
+/// Formats a value of a row for display. Strings have quotes only in a list. Floating-point numbers
+/// have six significant digits.
 std::string cell_text(const Value& value) {
   if (const auto* text = std::get_if<std::string>(&value.data())) return printable(*text);
   if (const auto* number = std::get_if<Value::BigInt>(&value.data())) {
@@ -217,7 +219,7 @@ void print_rows(const Dataset& data, const std::vector<Column>& columns,
 }
 
 /// Prints the first rows of a data set. If KEY selects one column, the JSON document has the same
-/// members as that of a tensor.
+/// members as for a tensor.
 int head_of_dataset(const Dataset& data, const HeadArguments& options, Output& out) {
   std::vector<std::string> keys;
   if (!options.key.empty()) keys.push_back(options.key);

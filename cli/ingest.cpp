@@ -62,7 +62,8 @@ Schema schema_of(const std::string& path) {
   return Schema::from_json(text, path);
 }
 
-/// The total size of the files in the new data set. Another process may change it concurrently.
+/// The total size of the files in the new data set. Ignores a file that cannot be read, because
+/// another process may remove files concurrently.
 std::uint64_t bytes_in(const std::string& folder) {
   std::uint64_t total = 0;
   std::error_code failure;

@@ -4,10 +4,10 @@
 
 namespace tenfold::cli {
 
-/// During the lifetime of this object, interrupted() returns true after Ctrl-C, and the command
-/// stops when it next checks that. A command that is done prints nothing then. A second Ctrl-C ends
-/// the program at once. If interrupts were ignored before (nohup, a background job), they stay
-/// ignored.
+/// While this object exists, Ctrl-C makes interrupted() return true, and the command stops at its
+/// next check. A command that was finished when Ctrl-C came does not print its result. A second
+/// Ctrl-C ends the program at once. If interrupts were ignored before (nohup, a background job),
+/// they stay ignored.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -19,7 +19,8 @@ class InterruptGuard {
   void (*previous_)(int);
 };
 
-/// Exit status of an interrupted program, as shells report it for a program that SIGINT ended.
+/// Exit status of an interrupted program. Shells report the same status for a program that SIGINT
+/// ended.
 inline constexpr int kExitInterrupted = 130;
 
 bool interrupted() noexcept;

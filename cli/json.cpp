@@ -12,9 +12,10 @@
 namespace tenfold::cli {
 namespace {
 
-/// Appends an invalid UTF-8 byte like Python's surrogateescape, so that the byte can be recovered.
-/// The three bytes of a lone surrogate, which a JSON string may contain, are appended as that
-/// surrogate.
+/// Appends a byte that is not valid UTF-8 as the escape of a lone surrogate, as surrogateescape in
+/// Python does, so that readers can recover the byte. If three bytes encode a lone surrogate, which
+/// a JSON string may contain, appends the escape of that surrogate and sets the size of `next` to
+/// 3.
 void append_byte(std::string_view text, CodePoint& next, std::string& out) {
   const auto byte = [&](std::size_t i) {
     return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i]));

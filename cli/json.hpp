@@ -8,13 +8,13 @@
 
 namespace tenfold::cli {
 
-/// Formats one strict JSON document (RFC 8259): NaN is null, infinities are "inf" and "-inf". A
-/// byte that is not UTF-8 becomes the escape of a lone surrogate, 0xff "\udcff"; os.fsencode() in
-/// Python recovers it.
+/// Formats one strict JSON document (RFC 8259). NaN becomes null, infinities become "inf" and
+/// "-inf". A byte that is not UTF-8 becomes the escape of a lone surrogate, such as "\udcff" for
+/// 0xff. In Python, os.fsencode() recovers the byte from the parsed string.
 std::string strict_json(const Value& value);
 
-/// Completes the text of a finite float so that readers parse it as a float, not an integer: "1" ->
-/// "1.0".
+/// Adds ".0" to the text of a finite float if readers would otherwise parse it as an integer: "1"
+/// becomes "1.0".
 std::string json_float(std::string text);
 
 /// Any unsigned number as a JSON integer.

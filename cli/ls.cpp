@@ -18,7 +18,7 @@ struct LsArguments {
   bool json = false;
 };
 
-/// A tensor or JSON value of the list, or an entry that cannot be read.
+/// A row of the list: a tensor, a JSON value, or an entry that cannot be read.
 struct Listed {
   KeyPath path;
   std::string dtype = "json";

@@ -6,9 +6,9 @@
 
 namespace tenfold::cli {
 
-/// Validates an option as a decimal integer in [least, most]. Pass it to transform(), because it
-/// removes leading zeros. Its message contains the bounds and the value found; the greatest int64
-/// as `most` means that there is no upper bound.
+/// Returns a validator that accepts decimal integers in [least, most]. Pass it to transform(),
+/// because the validator also removes leading zeros. Its error message contains the bounds and the
+/// value found. The greatest int64 as `most` means that there is no upper bound.
 CLI::Validator whole_number(std::int64_t least, std::int64_t most);
 
 /// The option --threads, which several commands have.

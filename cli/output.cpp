@@ -49,8 +49,9 @@ bool use_colours() {
          (terminal == nullptr || std::string_view(terminal) != "dumb");
 }
 
-/// Assigns the cells of a row to lines: the first cell has its own line, the others share indented
-/// ones. Returns the index after the last cell of each line. Cells wider than a line are cut.
+/// Assigns the cells of a row to lines: the first cell has its own line, and the other cells share
+/// indented lines. Returns the index after the last cell of each line. Reduces `widths` for cells
+/// that are wider than a line.
 std::vector<std::size_t> wrap(std::vector<std::size_t>& widths, std::size_t columns) {
   const std::size_t room = std::max(columns, kIndent + 1) - kIndent;
   widths[0] = std::min(widths[0], columns);

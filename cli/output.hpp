@@ -13,8 +13,8 @@ namespace tenfold::cli {
 
 enum class Style { plain, bold, dim, node, dtype, good, bad };
 
-/// The standard output of a command. It is written when the command is done, so that a failure
-/// leaves standard output empty.
+/// The standard output of a command. It is written after the command has succeeded, so that a
+/// command that fails prints nothing to standard output.
 class Output {
  public:
   Output();
@@ -26,8 +26,8 @@ class Output {
   /// Sets the document of --json.
   void document(const Value& value);
 
-  /// Adds colours to `text`, if standard output is a terminal that is not "dumb" and NO_COLOR is
-  /// not set or is empty.
+  /// Adds colours to `text` if standard output is a terminal, TERM is not "dumb", and NO_COLOR is
+  /// empty or not set.
   std::string paint(Style style, std::string_view text) const;
   /// Current width of the terminal; 0 if lines have no limit.
   std::size_t columns() const noexcept;
@@ -40,10 +40,10 @@ class Output {
   bool colours_;
 };
 
-/// Rows below a header, each column as wide as its widest cell. On a terminal that is too narrow,
-/// the cells of the first column are shortened in the middle. If that is not enough, the first cell
-/// of each row gets its own line. The other cells follow in as many lines as needed. A cell is only
-/// cut if it is wider than a whole line.
+/// Rows below a header, each column as wide as its widest cell. If the terminal is too narrow, the
+/// cells of the first column are shortened in the middle. If that is not enough, the first cell of
+/// each row gets its own line, and the other cells follow in as many lines as necessary. Those
+/// cells are only cut if they are wider than a line.
 class Table {
  public:
   enum class Align { left, right };

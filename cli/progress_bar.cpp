@@ -91,7 +91,7 @@ void ProgressBar::report(std::uint64_t done_bytes, std::uint64_t total_bytes,
   // The last column stays empty, because a full line would wrap on some terminals.
   const auto columns = static_cast<std::size_t>(std::max(columns_of(Stream::errors) - 1, 1));
   // Leave the cursor at the start of the line. If the window becomes narrower and the bar wraps,
-  // the whole bar is then after the cursor, and the next bar erases it.
+  // the whole bar is then after the cursor, so the next bar erases it.
   write_error("\r" + progress_line({what, done_bytes, total_bytes, seconds}, columns) +
               std::string(kErase));
 }

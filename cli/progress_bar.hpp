@@ -16,12 +16,13 @@ struct ProgressState {
   double seconds = 0;             ///< since this part of the work started
 };
 
-/// Formats the bar in at most `columns` columns: a narrow terminal gets a shorter bar, then fewer
-/// details. If the total is unknown (0) and some bytes are done, there is no bar.
+/// Formats the progress in at most `columns` columns. On a narrow terminal, the bar is shorter, and
+/// then details are omitted. If the total is unknown (0) and some bytes are done, returns the bytes
+/// and the speed without a bar.
 std::string progress_line(const ProgressState& state, std::size_t columns);
 
-/// Monitors a long command: cancels it after Ctrl-C, and draws a bar on standard error, if that is
-/// a terminal, from one second after the start on.
+/// Monitors a long command. Cancels the command after Ctrl-C. If standard error is a terminal,
+/// draws a bar there, from one second after the start on.
 class ProgressBar : public Monitor {
  public:
   ProgressBar();

@@ -7,8 +7,8 @@
 
 namespace tenfold::cli {
 
-/// `--rename A=B` renames A, and everything below it, to B. "model=" removes the level "model", and
-/// "=model" adds that level above everything. Rules apply sequentially.
+/// Rules of `--rename A=B`, each of which renames A and everything below it to B. "model=" removes
+/// the level "model", and "=model" adds that level above everything. Rules apply in order.
 class RenameRules {
  public:
   /// Throws Error(invalid_argument) for the rule "=" and for a rule without "=".
@@ -16,8 +16,8 @@ class RenameRules {
 
   bool empty() const noexcept { return rules_.empty(); }
   std::string apply(const std::string& name) const;
-  /// Throws Error(key_not_found) for a rule whose A names nothing in `names` after the preceding
-  /// rules were applied.
+  /// Throws Error(key_not_found) for a rule whose A names nothing, given `names` as the earlier
+  /// rules have renamed them.
   void require_each_applies(std::vector<std::string> names) const;
 
  private:

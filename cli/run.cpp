@@ -91,8 +91,8 @@ void set_widths(CLI::App& app) {
   }
 }
 
-/// The message that the first argument is not the name of a command; empty if it is a command or an
-/// option.
+/// Returns the error message if `name`, the first argument, is neither a command nor an option;
+/// otherwise an empty string.
 std::string problem_of_command(CLI::App& app, const std::string& name) {
   if (name.starts_with('-')) return {};
   std::string near;

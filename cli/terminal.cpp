@@ -28,7 +28,8 @@ int columns_of(Stream stream) noexcept {
 void reserve_standard_streams() noexcept {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(descriptor, F_GETFD) != -1 || errno != EBADF) continue;
-    // The lowest free descriptor is this one, because all lower ones are open.
+    // open() returns this descriptor, because it is the lowest free one: all lower descriptors are
+    // open.
     if (::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY) == -1) return;
   }
 }

@@ -22,8 +22,8 @@ std::size_t columns(const CodePoint& point) noexcept {
   return wide ? 2 : 1;
 }
 
-/// True for characters that reverse or hide text or show nothing, which could make a key look like
-/// another key: bidirectional controls, and Unicode's Default_Ignorable_Code_Point.
+/// True for characters that are invisible or that reverse or hide text, so that one key could look
+/// like another: bidirectional controls and the Default_Ignorable_Code_Point characters of Unicode.
 bool is_invisible(std::uint32_t c) noexcept {
   return c == 0xad || c == 0x34f || c == 0x61c || c == 0x115f || c == 0x1160 || c == 0x17b4 ||
          c == 0x17b5 || (c >= 0x180b && c <= 0x180f) || (c >= 0x200b && c <= 0x200f) ||

@@ -7,8 +7,8 @@
 
 namespace tenfold::cli {
 
-/// The first character of a non-empty string. `valid` is false for a byte that does not start
-/// well-formed UTF-8; it then counts as one character of one byte.
+/// The first character of a non-empty string. `valid` is false if the string does not start with
+/// well-formed UTF-8. The first byte then counts as one character.
 struct CodePoint {
   std::uint32_t value = 0;
   std::size_t size_bytes = 1;
@@ -16,9 +16,9 @@ struct CodePoint {
 };
 CodePoint first_code_point(std::string_view text) noexcept;
 
-/// `text` for display on a terminal: control characters and invalid UTF-8 become \xNN, so that no
-/// key or value can move the cursor or end the line. Characters that reverse or hide text become
-/// \uNNNN or \UNNNNNNNN.
+/// Formats `text` for a terminal. Control characters and invalid UTF-8 become \xNN, so that no key
+/// or value can move the cursor or end the line. Invisible characters and characters that reverse
+/// text become \uNNNN or \UNNNNNNNN.
 std::string printable(std::string_view text);
 
 /// Display width of a printable string: wide characters (CJK, emoji) take two columns, combining
@@ -29,8 +29,8 @@ std::size_t width_of(std::string_view text) noexcept;
 std::string cut_end(std::string_view text, std::size_t width);
 std::string cut_middle(std::string_view text, std::size_t width);
 
-/// Smallest number of insertions, deletions, replacements and swaps of neighbouring bytes that turn
-/// `a` into `b`.
+/// The smallest number of insertions, deletions, replacements and swaps of neighbours, each of
+/// single bytes, that turn `a` into `b`.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
 }  // namespace tenfold::cli

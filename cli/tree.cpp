@@ -11,7 +11,7 @@
 namespace tenfold::cli {
 namespace {
 
-/// Names of siblings are padded to the width of the longest, ignoring names longer than this.
+/// Names of siblings are padded to the width of the longest name that has at most this width.
 constexpr std::size_t kMaxPadding = 48;
 /// Minimum and maximum width to which a JSON value is cut on a terminal.
 constexpr std::size_t kLeastValueWidth = 20;
@@ -33,7 +33,7 @@ std::string node_text(const TensorDict& node) {
   return text;
 }
 
-/// False for an entry whose format is not supported, which is no damage.
+/// False if the format of the entry is not supported, because the entry is then not damaged.
 bool is_damage(const Error& error) { return error.code() != ErrorCode::unsupported; }
 
 /// Sets `is_damaged` if an entry is damaged.

@@ -17,19 +17,20 @@
 namespace tenfold::python {
 namespace {
 
-/// The start of a heap block with everything that a torch tensor needs from this module. Lengths
-/// and strides follow it and, if there is no buffer, the elements. Any thread may free the block:
-/// if the buffer's owner is a Python object, releasing it acquires the GIL.
+/// The head of a heap block that holds everything that a torch tensor needs from this module. The
+/// tensor's shape and strides follow the head and, if `buffer` is empty, the elements. Any thread
+/// may free the block: if a Python object owns the buffer, releasing the buffer acquires the GIL.
 struct TorchLeaf {
   dlpack::ManagedVersioned managed{};
   Buffer buffer;
-  /// True while torch may still refuse the block: calling its deleter then has no effect.
+  /// True while torch has neither accepted nor refused the block. The deleter then has no effect.
   bool is_offered = false;
 };
 
-/// Alignment in bytes of the elements in a leaf's own block.
+/// Alignment in bytes of the elements that are stored in the block of a TorchLeaf.
 constexpr std::size_t kAlignment = 64;
-/// Larger blocks come from the pool, because the kernel would have to zero fresh pages for each.
+/// Copies with more bytes come from the pool, because the kernel would have to zero new pages for a
+/// larger block.
 constexpr std::size_t kMaxOwnBytes = std::size_t{64} << 10;
 
 TorchLeaf& leaf_of(const dlpack::ManagedVersioned& managed) {
@@ -45,8 +46,8 @@ struct FreeLeaf {
 };
 using OwnedLeaf = std::unique_ptr<dlpack::ManagedVersioned, FreeLeaf>;
 
-/// The deleter of DLPack. torch calls it when the last tensor is released, or if torch fails to
-/// create one.
+/// The deleter of DLPack. torch calls it when it releases the last tensor over the block, or when
+/// it fails to create a tensor.
 void delete_leaf(dlpack::ManagedVersioned* managed) {
   if (!leaf_of(*managed).is_offered) FreeLeaf()(managed);
 }
@@ -62,8 +63,8 @@ bool offer(dlpack::ManagedVersioned& managed, const Take& take) {
   return is_taken;
 }
 
-/// `own_bytes`: size of the uninitialised memory for the elements, in the block itself. 0: the
-/// caller sets the address of the elements.
+/// Creates a block. `own_bytes`: number of uninitialised bytes for the elements in the block; if 0,
+/// the caller sets the address of the elements.
 OwnedLeaf pack(DType dtype, const Shape& shape, const Shape& strides, const Buffer& buffer,
                std::size_t own_bytes) {
   const std::size_t ndim = shape.size();
@@ -113,14 +114,15 @@ void delete_unversioned(dlpack::Managed* managed) {
       .remedy("set it to 0 or 1, or open with mode=\"r+\"");
 }
 
-/// For a torch without the exchange API. Old versions read neither versioned capsules nor every
-/// dtype; such dtypes are transferred as integers of the same size.
+/// Creates a tensor with torch.from_dlpack(), for a torch without the exchange API. Old versions of
+/// torch accept no versioned capsules and not every dtype. Elements of other dtypes are passed as
+/// integers of the same size.
 nb::object torch_of_capsule(const Torch& torch_api, OwnedLeaf leaf, const LeafName& name) {
   const dlpack::DataType dtype = leaf->array.dtype;
   leaf->array.dtype = dlpack_dtype_of_any_torch(dtype);
   auto managed = std::make_unique<dlpack::Managed>(
       dlpack::Managed{leaf->array, leaf.get(), delete_unversioned});
-  // Without a destructor: the capsule owns nothing, and is not used after the call.
+  // The capsule has no destructor, because it owns nothing and is not used after the call.
   const nb::object capsule = nb::steal(PyCapsule_New(managed.get(), "dltensor", nullptr));
   if (!capsule.is_valid()) throw nb::python_error();
   const bool has_dtype = leaf->array.dtype == dtype;
@@ -165,8 +167,9 @@ nb::object make_numpy_array(const Tensor& tensor, bool writable, const LeafName&
                            text(name.text()));
 }
 
-/// True if `made`, a copy of a tensor with these `strides`, has the same strides. If not, an alias
-/// of the tensor cannot become a view of `made`, and gets its own copy.
+/// True if `made` is a torch tensor with these strides. `made` is a copy of a tensor with
+/// `strides`. If the strides of the copy differ, an alias of that tensor cannot become a view of
+/// `made` and gets its own copy.
 bool has_strides(const nb::object& made, const Shape& strides) {
   return nb::hasattr(made, "stride") && made.attr("stride")().equal(tuple_of(strides));
 }
@@ -281,8 +284,8 @@ nb::object ArrayMaker::make_one(const Tensor& tensor, const LeafName& name) cons
   return use_torch_ ? make_torch(tensor, name) : make_numpy(tensor, name);
 }
 
-/// Converts a new tensor to a MemoryMappedTensor by assigning `__class__`, as torch's own lazy
-/// modules do. That is several times faster than creating a view of that class.
+/// Converts a new tensor to a MemoryMappedTensor by assigning `__class__`, as torch's lazy modules
+/// do. That is several times faster than creating a view with that class.
 void ArrayMaker::make_mapped(nb::object& made, const Leaf& leaf, const Tensor& tensor) const {
   made.attr("__class__") = tied_.type();
   if (!tied_.file().is_none()) {

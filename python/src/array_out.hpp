@@ -13,16 +13,16 @@
 
 namespace tenfold::python {
 
-/// The arrays of one opened or loaded tree, keyed by the address of their first byte, so that
-/// leaves over the same bytes become one object, or views of it. An open-addressing table:
-/// allocating a node for each of many small tensors would cost as much as creating them.
+/// The arrays of one opened or loaded tree, keyed by the address of their first byte. With them,
+/// leaves that share bytes become the same array or views of it. An open-addressing table, because
+/// allocating a node for each of many small tensors would take as long as creating the tensors.
 class Tied {
  public:
   Tied() = default;
-  /// Torch tensors get the class `type` (MemoryMappedTensor); None: they stay plain. `file`: the
-  /// MappedFile of all of them; None: each has its own.
+  /// `type`: the class of new torch tensors (MemoryMappedTensor), or None for plain tensors.
+  /// `file`: the MappedFile that all tensors share, or None if each mapped leaf has its own file.
   Tied(nb::object type, nb::object file) : type_(std::move(type)), file_(std::move(file)) {}
-  /// `framework`: the framework of new arrays, decided once.
+  /// `framework`: the framework of all new arrays. If undecided, the thread's scope determines it.
   explicit Tied(Framework framework) : framework_(framework) {}
 
   Framework framework() const { return makes_mapped() ? Framework::torch : framework_; }
@@ -33,7 +33,7 @@ class Tied {
 
   /// The array that starts at `address`, or a null handle.
   nb::handle find(const std::byte* address) const;
-  /// Adds `array`, unless another one starts at that address.
+  /// Adds `array`, unless the table already has an array that starts at `address`.
   void add(const std::byte* address, nb::handle array);
 
  private:
@@ -58,24 +58,25 @@ struct LeafName {
   std::string text() const;
 };
 
-/// Creates torch tensors or numpy arrays from tensors of the engine without a copy. The framework
-/// is that of the Tied or else of the thread's scope. Each array keeps its own Buffer alive, and so
-/// its file mapped.
+/// Creates torch tensors or numpy arrays from tensors of the engine without a copy. `tied`
+/// determines the framework or, if it is undecided there, the thread's scope. Each array keeps its
+/// Buffer alive, which keeps the file mapped.
 class ArrayMaker {
  public:
-  /// `place`: a callable that gets each new array and returns the array to use in its place, or
-  /// None to use the new arrays themselves.
+  /// `place`: called with each new array that is not a view; returns the array to use instead.
+  /// None: new arrays are used unchanged.
   ArrayMaker(Mode mode, Tied& tied, nb::object place);
 
-  /// `tensor` belongs to `leaf`, which also has the sizes of a nested tensor. `name` identifies the
-  /// leaf in messages. For torch, throws Error(io) if the tensor's memory is read-only, because a
-  /// write to the torch tensor would crash. For numpy, raises UnsupportedError for a dtype that
-  /// numpy does not have.
+  /// `tensor` has the elements of `leaf`; for a nested tensor, `leaf` also has the sizes. `name`
+  /// identifies the leaf in messages. For torch, throws Error(io) if `tensor` has elements in
+  /// read-only memory, because a write to the torch tensor would crash. For numpy, raises
+  /// UnsupportedError for a dtype that numpy does not have.
   nb::object make(const Leaf& leaf, const Tensor& tensor, const LeafName& name);
 
  private:
   nb::object make_one(const Tensor& tensor, const LeafName& name) const;
-  /// A view of the torch tensor over the whole storage; creates that tensor if necessary.
+  /// Returns a view of the torch tensor over the whole storage, and creates that tensor if
+  /// necessary. If the storage cannot be viewed in this way, returns a separate tensor.
   nb::object make_view(const Tensor& tensor, const LeafName& name);
   nb::object make_numpy(const Tensor& tensor, const LeafName& name) const;
   void make_mapped(nb::object& made, const Leaf& leaf, const Tensor& tensor) const;
@@ -91,12 +92,12 @@ class ArrayMaker {
 /// A plain torch tensor over `tensor`, without a copy. Throws like ArrayMaker::make().
 nb::object torch_tensor_of(const Tensor& tensor, const std::string& name);
 
-/// A torch tensor, or a numpy array that is writable if the buffer is, over `tensor`, without a
-/// copy. The thread's scope determines the framework. Throws like ArrayMaker::make().
+/// A torch tensor or numpy array over `tensor`, without a copy. The thread's scope determines the
+/// framework. A numpy array is writable if the buffer is. Throws like ArrayMaker::make().
 nb::object array_of(const Tensor& tensor, const std::string& name);
 
-/// The same over a copy of contiguous elements. For torch, up to 64 KiB are stored in the block of
-/// memory that holds everything else that torch needs from this module; otherwise the copy is in
+/// Like array_of(), for a copy of `elements`. For torch, a copy of up to 64 KiB is stored in the
+/// memory block that holds everything else that torch needs from this module. Other copies are in
 /// memory of `pool`.
 nb::object copy_array_of(DType dtype, const Shape& shape, const Shape& strides,
                          std::span<const std::byte> elements, const BufferPool& pool);

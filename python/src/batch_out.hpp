@@ -7,7 +7,7 @@
 
 namespace tenfold::python {
 
-/// Converts batches to dicts of arrays, nested like records.
+/// Converts batches to dicts of arrays. A record of columns becomes a nested dict.
 class BatchMaker {
  public:
   /// `ragged`: called with (values, offsets) for each ragged column of numbers in a batch that is
@@ -25,8 +25,9 @@ class BatchMaker {
   nb::object dict_of(const Batch& batch, bool is_row) const;
 
   std::vector<std::vector<nb::object>> keys_;  ///< for each column, the keys of its records and its
-                                               ///< own key
-  /// For each column, the keys of its validity and lengths; empty if another column has that key.
+                                               // For each column, the keys under which batches have
+                                               // its validity and its lengths. Empty if another
+                                               // column has that key.
   std::vector<nb::object> valid_keys_;
   std::vector<nb::object> length_keys_;
   nb::object ragged_;

@@ -124,7 +124,7 @@ std::unique_ptr<RankedSave> begin_save(
       [&] { return std::make_unique<RankedSave>(self, step, replicated.node, options, plan); });
 }
 
-// Entries of a rank are tuples in Python, so that ranks can exchange them as JSON.
+// In Python, the entries that a rank wrote are tuples, so that ranks can exchange them as JSON.
 using EntryTuple = std::tuple<std::string, std::string, std::int64_t, std::string, bool,
                               std::uint64_t, std::string>;
 
@@ -197,7 +197,7 @@ RestoredCheckpoint open_candidate(Restoration& self, std::size_t index, const st
   });
 }
 
-/// Names of entries, each with its rank, or None if it belongs to all ranks.
+/// (name, rank) of each entry. The rank is None for an entry that belongs to all ranks.
 nb::list entries_of(const RestoredCheckpoint& self) {
   nb::list all;
   for (const CheckpointEntry& entry : self.info.entries) {
@@ -264,7 +264,7 @@ nb::list skipped_of(const RestoredCheckpoint& self) {
   return skipped;
 }
 
-/// The part of the state that `keys` select (None: everything), without `exclude`.
+/// The part of the state that `keys` selects, or all of it if None, without the keys in `exclude`.
 NodeHandle selected(const RestoredCheckpoint& self, KeysArgument keys, KeysArgument exclude) {
   const Keys wanted = keys.is_none() ? Keys() : Keys(key_paths(keys));
   if (wanted.given() && wanted.paths().empty()) return {TensorDict()};
@@ -272,9 +272,9 @@ NodeHandle selected(const RestoredCheckpoint& self, KeysArgument keys, KeysArgum
   return {without_gil([&] { return select(self.state, wanted, unwanted); })};
 }
 
-/// Reads one entry of the selected part `node` into memory; with `compares`, compares the checksums
-/// of its blocks. Returns a node with the entry under its key; an empty node if the step does not
-/// have the entry.
+/// Reads the entry `name` of `node`, the selected part of the state, into memory. If `compares` is
+/// true, verifies the checksums of the entry's blocks. Returns a node with the entry under its key,
+/// or an empty node if the step does not have the entry.
 NodeHandle copied_entry(const RestoredCheckpoint& self, const NodeHandle& node,
                         const std::string& name, std::int64_t rank, bool compares) {
   return {monitored(nb::none(), [&](Monitor* monitor) {

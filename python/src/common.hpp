@@ -15,9 +15,10 @@ namespace nb = nanobind;
 
 namespace tenfold::python {
 
-/// Encodes a Python str as UTF-8; lone surrogates are encoded in three bytes.
+/// Encodes a Python str as UTF-8. A lone surrogate becomes three bytes, as with "surrogatepass".
 std::string utf8(nb::handle text);
-/// The inverse; bytes that are not UTF-8 become lone surrogates, as in os.fsdecode.
+/// Decodes UTF-8, and restores lone surrogates that utf8() encoded. If the bytes are otherwise
+/// invalid, each invalid byte becomes a lone surrogate, as in os.fsdecode().
 nb::str text(std::string_view utf8_bytes);
 /// None for an empty string.
 nb::object text_or_none(std::string_view utf8_bytes);
@@ -26,25 +27,25 @@ nb::object text_or_none(std::string_view utf8_bytes);
 Path path_from(nb::handle path);
 std::vector<Path> paths_from(nb::handle sequence);
 
-/// Parses "r", "c" or "r+"; anything else is Error(invalid_argument).
+/// Parses "r", "c" or "r+". Throws Error(invalid_argument) for any other name.
 Mode mode_from(std::string_view mode);
-/// Parses torch's name of a dtype: "float32". Error(invalid_argument) if there is no such dtype.
+/// Parses a dtype as torch names it: "float32". Throws Error(invalid_argument) for any other name.
 DType dtype_from(std::string_view name);
 
 nb::tuple tuple_of(const Shape& lengths);
 Shape shape_from(nb::handle sequence_of_int);
 
-/// Converts JSON values. Uses text() above for strings, int for integers of any size. Throws
-/// Error(unsupported) with long_integer() for an integer with more digits than Python converts.
+/// Converts a JSON value or extended scalar to a Python object. Throws Error(unsupported) with the
+/// message of long_integer() for an integer with more digits than Python converts.
 nb::object to_python(const Value& value);
-/// The same for the value under `key` of `node`; error messages name the key.
+/// Converts the value under `key` of `node` in the same way. Error messages name the key.
 nb::object to_python(const Value& value, const TensorDict& node, std::string_view key);
-/// Error message for an integer with more digits than Python converts. `num_digits`: if known.
+/// Error message for an integer with more digits than Python converts. `num_digits` may be unknown.
 std::string long_integer(std::optional<std::size_t> num_digits);
 /// The dict key that a node's `key` represents.
 nb::object key_from(std::string_view key, bool int_keys, const TypedKeys& typed_keys);
 
-/// Keeps a Python object alive as long as the result, which any thread may destroy.
+/// Returns a pointer that keeps `object` alive. Any thread may destroy the pointer.
 std::shared_ptr<const void> keep_alive(nb::object object);
 
 /// Handle of a node of the tree, held by Python's TensorDict.
@@ -52,7 +53,8 @@ struct NodeHandle {
   TensorDict node;
 };
 
-/// An entry of a node that is moved to another tree unchanged.
+/// Handle of an entry of a node, which Python passes on to put the entry into another tree
+/// unchanged.
 struct ItemHandle {
   TensorDict::Item item;
 };
@@ -62,8 +64,8 @@ struct ItemHandle {
 std::vector<KeyPath> key_paths(nb::handle keys);
 /// The arguments of Problem in _reports.py.
 nb::tuple tuple_of(const Problem& problem);
-/// (problems, number of leaves, of bytes, of checksums, keys without checksums), as verify_report()
-/// in _reports.py takes them.
+/// The arguments of verify_report() in _reports.py: (problems, number of leaves, number of bytes,
+/// number of checksums, keys without checksums).
 nb::tuple tuple_of(const VerifyReport& report);
 
 void bind_node(nb::module_& module);

@@ -48,7 +48,7 @@ std::vector<std::int64_t> ints_of(nb::handle sequence) {
   return values;
 }
 
-/// The numbers of an object with a buffer of int64, such as a numpy array or an array.array.
+/// The elements of an object with a buffer of int64, such as a numpy array or an array.array.
 std::vector<std::int64_t> ints_of_buffer(nb::handle object) {
   Py_buffer view;
   if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) != 0) {
@@ -67,8 +67,8 @@ std::vector<std::int64_t> ints_of_buffer(nb::handle object) {
   return values;
 }
 
-/// (boot, device, inode, birth) of the opened folder or file; None for the rows of a tree, and for
-/// joined data sets.
+/// (boot, device, inode, birth) of the opened folder or file. None if the data set was not opened
+/// from exactly one path: the rows of a tree, and joined data sets.
 AnyObject identity_of(const DatasetHandle& self) {
   const auto state = state_of(self.dataset);
   if (!state->origin) return nb::none();
@@ -130,14 +130,14 @@ AnyObject arrow_stream(const DatasetHandle& self, bool copy) {
   return capsule;
 }
 
-/// `first_row`: the number of the first row in error messages, if `columns` is a list of rows.
+/// `first_row`: if `columns` is a list of rows, the number of its first row in error messages.
 std::int64_t append(DatasetHandle& self, std::int64_t num_rows, AnyObject columns,
                     std::int64_t first_row) {
   const Batch rows = batch_from(self.dataset.schema(), num_rows, columns, first_row);
   return without_gil([&] { return self.dataset.append(rows); });
 }
 
-/// Appends rows and returns the new length. Unless plain_batch_from() accepts `rows`, appends
+/// Appends rows and returns the new length. If plain_batch_from() does not accept `rows`, appends
 /// nothing and returns None.
 AnyObject append_tensors(DatasetHandle& self, nb::dict rows) {
   const std::optional<Batch> batch = plain_batch_from(self.dataset.schema(), rows);
@@ -162,7 +162,8 @@ DatasetHandle create_at(PathArgument path, const std::string& schema, std::int64
   })};
 }
 
-/// Total size in bytes of the columns, for all rows of the opened tree.
+/// Total size in bytes of all columns in the opened tree, even if the data set is a part of its
+/// rows.
 std::uint64_t num_bytes_of(const DatasetHandle& self) {
   const TensorDict& tree = self.dataset.tree();
   std::uint64_t total = 0;
@@ -224,7 +225,8 @@ nb::str part_path_of(PathArgument path, std::int64_t index, std::int64_t count) 
   return text(without_gil([&] { return part_path(target, index, count); }).native());
 }
 
-/// Checks a schema, which messages call `where`. Returns the JSON that the engine would write.
+/// Checks a schema. Error messages call the schema `where`. Returns the JSON that the engine would
+/// write.
 nb::str checked_schema(AnyObject json, const std::string& where) {
   return text(Schema::from_json(utf8(json), where).to_json());
 }
@@ -251,7 +253,7 @@ Tensor permuted(const Permutation& self, std::int64_t begin, std::int64_t end) {
   const Shape shape = {end - begin};
   const auto size_bytes = static_cast<std::size_t>(nbytes_of(DType::int64, shape));
   constexpr std::size_t kLargeBytes = std::size_t{1} << 20U;
-  // The rows of a large buffer are written once, into pages that were not zeroed before.
+  // A large buffer comes from the pool without being zeroed, because fill() writes every element.
   const Tensor rows = size_bytes < kLargeBytes
                           ? Tensor::zeros(DType::int64, shape)
                           : Tensor(DType::int64, shape, {1}, BufferPool().take(size_bytes), 0);

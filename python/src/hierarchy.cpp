@@ -62,8 +62,8 @@ std::string key_text(nb::handle key, const std::string& where) {
                    ": expected a str or an int, found " + class_of(key));
 }
 
-/// A number, or nested lists and tuples of numbers; empty for other objects, for an int that does
-/// not fit int64, and for lists that are nested too deeply.
+/// Converts a number, a bool, or nested lists and tuples of these. Empty for other objects, for an
+/// int that does not fit int64, and for lists that are nested too deeply.
 std::optional<Value> numbers_from(PyObject* object, std::size_t depth) {
   if (PyFloat_CheckExact(object)) return Value(float_value(object));
   if (PyBool_Check(object)) return Value(object == Py_True);
@@ -87,13 +87,14 @@ std::optional<Value> numbers_from(PyObject* object, std::size_t depth) {
 /// Adds nested dicts to a builder.
 class DictLevels {
  public:
-  /// `mapper_type`: the class of mappers. `simple`: called with the path and an object of another
-  /// type; returns a dense tensor or array in main memory, or a str of JSON.
+  /// `mapper_type`: the class of mappers. `simple`: converts an object of any other type. It is
+  /// called with the object's path and the object, and returns a dense tensor or array in main
+  /// memory, or a str of JSON.
   DictLevels(HierarchyBuilder& builder, nb::handle mapper_type, nb::handle simple)
       : builder_(builder), mapper_type_(mapper_type), simple_(simple) {}
 
   void add(nb::handle level) {
-    // A copy: conversion may run Python code that changes the dict.
+    // Iterate over a copy, because conversion may run Python code that changes the dict.
     const nb::object items = nb::steal(PyMapping_Items(level.ptr()));
     if (!items.is_valid()) throw nb::python_error();
     for (const nb::handle item : items) {
@@ -139,7 +140,7 @@ class DictLevels {
   nb::list mappers_;
 };
 
-/// Returns (the hierarchy of nested dicts, a list of the mappers among the values).
+/// Builds a hierarchy from nested dicts. Returns (hierarchy, list of the mappers among the values).
 nb::tuple hierarchy_of_dict(AnyObject levels, AnyObject default_key, nb::handle mapper_type,
                             nb::handle simple) {
   if (!PyDict_Check(levels.ptr())) {
@@ -171,8 +172,8 @@ HierarchyHandle open_hierarchy(const NodeHandle& tree) {
   });
 }
 
-/// The hierarchy of a JSON file. None if the file does not begin like a JSON object, or is an index
-/// of safetensors shards.
+/// Reads the hierarchy of a JSON file. Returns None if the file does not start like a JSON object,
+/// or if it is an index of safetensors shards.
 nb::object hierarchy_of_json(PathArgument path) {
   const Path source = path_from(path);
   std::optional<HierarchyHandle> made = without_gil([&]() -> std::optional<HierarchyHandle> {
@@ -184,8 +185,8 @@ nb::object hierarchy_of_json(PathArgument path) {
   return made ? nb::cast(*std::move(made)) : nb::none();
 }
 
-/// Raises TypeError if `state` is neither a str, an int nor a tuple. Throws Error(invalid_argument)
-/// for an empty tuple, and for a tuple with a component that is empty or contains "/".
+/// Raises TypeError if `state` is not a str, an int or a tuple. Throws Error(invalid_argument) for
+/// an empty tuple, and for a tuple with a component that is empty or contains "/".
 StatePath path_of(nb::handle state) {
   PyObject* const raw = state.ptr();
   if (PyUnicode_Check(raw)) return StatePath(utf8(state));
@@ -208,7 +209,8 @@ StatePath path_of(nb::handle state) {
   throw not_a_path("state " + shown_object(state));
 }
 
-/// The components of a state after the first `num_above` ones: one as it is, several as a tuple.
+/// The components of a state after the first `num_above` ones: a tuple, or the component itself if
+/// there is only one.
 nb::object rest_of(nb::handle state, std::size_t num_above) {
   const nb::tuple parts = PyUnicode_Check(state.ptr()) ? nb::tuple(state.attr("split")("/"))
                           : PyTuple_Check(state.ptr()) ? nb::borrow<nb::tuple>(state)
@@ -235,9 +237,9 @@ std::vector<StatePlace> places_of(const HierarchyHandle& self, nb::list states,
   return without_gil([&] { return self.hierarchy.find(paths, names); });
 }
 
-/// Returns the result for `state`, which was found at `place`: the row index in a table, a value
-/// that the hierarchy itself stores, or the rest of the state, which the mapper at `place` looks
-/// up. `position`: index of the state in the call.
+/// Returns the result for `state`, whose value is at `place`: the row index if that is a table, the
+/// value if the hierarchy itself stores it, or the rest of the state if a mapper has to look it up.
+/// `position`: index of the state in the call.
 nb::object found_at(const HierarchyHandle& self, const StatePlace& place, nb::handle state,
                     std::size_t position, const StateNames& names) {
   if (place.table >= 0) return nb::int_(place.row);
@@ -245,8 +247,10 @@ nb::object found_at(const HierarchyHandle& self, const StatePlace& place, nb::ha
   return rest_of(state, self.hierarchy.num_above(path_of(state), place.row, position, names));
 }
 
-/// A list of (positions in the batch, table, mapper, found_at() of each) for the groups of values.
-/// The rows of a table are an array; the positions of a single group are omitted.
+/// Finds a batch of states. Returns a list of (positions in the batch, table, mapper, results), one
+/// tuple for each group of states with values in the same table or mapper. The results are an array
+/// of row indices for a table, otherwise a list of results of found_at(). If there is only one
+/// group, its positions are omitted.
 nb::list groups_of_states(const HierarchyHandle& self, nb::list states, PathArgument path) {
   const StateNames names = {place_in_messages(path, "hierarchy"), shown_states(states)};
   const std::vector<PlaceGroup> groups = groups_of(places_of(self, states, names));
@@ -267,8 +271,8 @@ nb::list groups_of_states(const HierarchyHandle& self, nb::list states, PathArgu
   return made;
 }
 
-/// Finds one state. Returns (index of the table or a negative kind of place, index of the mapper or
-/// row, a list with the result of found_at()).
+/// Finds one state. Returns (table, row, list with the result of found_at()), where a table < 0
+/// means that the value is in another place; for a mapper, the row is then the mapper's index.
 nb::tuple find_state(const HierarchyHandle& self, AnyObject state, PathArgument path) {
   const StateNames names = {place_in_messages(path, "hierarchy"),
                             [&](std::size_t) { return shown_object(state); }};
@@ -286,7 +290,7 @@ nb::object tensor_copy(const Tensor& row) {
   return array_of(Tensor(row.dtype(), row.shape(), std::move(bytes)), "hierarchy");
 }
 
-/// The nested dicts; `mappers` are the values that are mappers.
+/// Returns the hierarchy as nested dicts. `mappers`: the mappers among the values, by index.
 nb::dict nested_dicts(const HierarchyHandle& self, nb::list mappers) {
   nb::dict root;
   std::unordered_map<std::string, nb::dict> levels = {{"", root}};

@@ -30,9 +30,9 @@ using namespace nb::literals;
 namespace {
 
 constexpr std::int64_t kBlockRows = 65'536;
-/// The size of a block is checked after every row, because a row may be large. Unless a single row
-/// is larger than this, a growing block uses up to three times this memory, in addition to the 16
-/// MiB of the writer.
+/// Maximum size of a block in memory. It is checked after every row, because a row may be large.
+/// While it grows, a block uses up to three times this size, or more if a single row is larger than
+/// this size. The writer uses another 16 MiB.
 constexpr std::size_t kBlockBytes = std::size_t{8} << 20;
 /// Rows between two checks of signals and the clock.
 constexpr std::int64_t kCheckRows = 1024;
@@ -48,7 +48,8 @@ std::optional<Path> optional_path(nb::handle path) {
   return path_from(path);
 }
 
-/// The part of a schema that `columns` selects: names of columns, or of records around them.
+/// The part of a schema that `columns` selects. `columns`: names of columns, or of records that
+/// contain them.
 std::optional<Schema> selected(std::optional<Schema> schema,
                                const std::vector<std::string>& columns, const std::string& where) {
   if (!schema || columns.empty()) return schema;
@@ -62,12 +63,13 @@ std::optional<Schema> selected(std::optional<Schema> schema,
 /// The files of a source, for messages about rows.
 class RowFiles {
  public:
-  /// `first_rows`: for each of `files` of which rows were read, in order, the number of rows in the
-  /// files before it. The caller may change it while rows are read.
+  /// `first_rows[i]`: the number of rows in the files before `files[i]`. It has items only for the
+  /// files that were opened so far, and the caller may change it while rows are read.
   RowFiles(nb::list files, nb::list first_rows)
       : files_(std::move(files)), first_rows_(std::move(first_rows)) {}
 
-  /// SourceRows::find; empty without files. This object must outlive it.
+  /// Returns the function for SourceRows::find, or an empty one if there are no files. The function
+  /// uses this object.
   std::function<SourceRow(std::int64_t)> finder() const {
     if (nb::len(files_) == 0) return {};
     return [this](std::int64_t row) {
@@ -120,10 +122,10 @@ class RowIngest {
       };
     }
     has_schema_ = wanted.has_value();
-    // Nulls in lists can be checked at the end only with `raise`: rows to omit must be known before
-    // they are written.
+    // Only with `raise` can nulls in lists be checked at the end. Otherwise the rows to omit must
+    // be known before they are written.
     const bool defers_nulls = on_error_ == OnError::raise;
-    // A dictionary returns values as they were stored, so they are not converted to strings.
+    // A dictionary has to return the values that were stored, so they are not converted to strings.
     const bool is_dictionary = !dictionary.is_none();
     table_.emplace(optional_path(path), wanted, columns, options, defers_nulls, is_dictionary);
     reader_.emplace(*table_, wanted.has_value(), std::move(columns), !is_dictionary);
@@ -147,8 +149,8 @@ class RowIngest {
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
   }
 
-  /// Returns false, without adding rows, if a column contains records, so that rows must be added
-  /// one by one.
+  /// Adds rows of whole columns. If a column contains records, adds nothing and returns false; the
+  /// caller then adds the rows one by one.
   bool add_columns(nb::dict columns, std::int64_t begin, std::int64_t end,
                    std::int64_t total_rows) {
     expect_rows(total_rows);
@@ -188,7 +190,8 @@ class RowIngest {
  private:
   void expect_rows(std::int64_t total_rows) {
     total_rows_ = total_rows;
-    // With other values of on_error, bad rows are omitted, so the number is not known.
+    // With other values of on_error, bad rows are omitted, so the number of rows is not known in
+    // advance.
     if (on_error_ == OnError::raise) table_->expect_rows(total_rows);
   }
 
@@ -293,7 +296,8 @@ nb::dict ingest_streams(nb::list capsules, nb::list again, PathArgument path,
   options.total_bytes = total_bytes;
   options.table.overwrite = overwrite;
   options.table.durable = durable;
-  // With other values of on_error, bad rows are omitted, so the number is not known.
+  // With other values of on_error, bad rows are omitted, so the number of rows is not known in
+  // advance.
   if (options.on_error == OnError::raise) options.table.expected_rows = total_rows;
   const std::optional<Path> target = optional_path(path);
   const SourceReport report = monitored(progress, [&](Monitor* monitor) {

@@ -56,11 +56,12 @@ std::vector<std::string> names_from(nb::handle names) {
   return listed;
 }
 
-/// Wraps a Python callable for the engine, which does not hold the GIL when it calls the result.
-/// None: an empty function, for no renaming.
+/// Wraps a Python callable for the engine, which calls the wrapper without holding the GIL. For
+/// None (no renaming), returns an empty function.
 RenameFunction rename_function(RenameArgument rename) {
   if (rename.is_none()) return {};
-  // std::function copies its target, and Python reference counts may only change under the GIL.
+  // A shared pointer: std::function copies its target without the GIL, but changing a reference
+  // count of Python requires the GIL.
   return [kept = keep_alive(std::move(rename))](const std::string& dotted_path) {
     const nb::gil_scoped_acquire gil;
     const nb::handle callable(static_cast<PyObject*>(const_cast<void*>(kept.get())));
@@ -236,9 +237,9 @@ void require_ok(nb::str source, NamesArgument missing, NamesArgument unexpected,
   tenfold::require_ok(report, utf8(source));
 }
 
-/// The names of the parameters of groups (size, names or None); empty if there are no groups, a
-/// group has no names, or a name occurs twice. Throws Error(invalid_argument) unless a group with
-/// names has one for each parameter.
+/// The names of the parameters of groups, each group (size, names or None). Empty if there are no
+/// groups, a group has no names, or a name occurs twice. Throws Error(invalid_argument) for a group
+/// whose number of names differs from its size.
 std::optional<torch_detail::GroupNames> group_names(nb::handle groups) {
   torch_detail::GroupNames names;
   for (const nb::handle group : groups) {
@@ -258,13 +259,16 @@ std::optional<torch_detail::GroupNames> group_names(nb::handle groups) {
 /// Pairs the parameters of an optimizer with those of a saved state. Returns a tuple of:
 ///
 ///   whether parameters were matched by name
-///   for each group of the target, the number of the source's group, or None
-///   for each parameter of the target, the number of the source's parameter, or None; parameters
-///     are counted through all groups
-///   by name only: the missing parameters of the target, and the unexpected ones of the source
-///   by order only: differing numbers of groups or parameters, as (name, expected, found)
-///   by name only: "param_groups.<i>" for each group i of the target that keeps its options,
-///     because no group of the source has the same parameters
+///   for each group of the target (the optimizer), the index of the paired group in the source (the
+///     saved state), or None
+///   for each parameter of the target, the index of the paired parameter in the source, or None;
+///     indices count the parameters of all groups
+///   names of parameters that only the target has; empty if matched by order
+///   names of parameters that only the source has; empty if matched by order
+///   (name, expected, found) for numbers of groups or parameters that differ; empty if matched by
+///     name
+///   "param_groups.<i>" for each group i of the target that keeps its options, because no group of
+///     the source has the same parameters; empty if matched by order
 nb::tuple pair_parameters(AnyObject targets, AnyObject sources) {
   std::vector<std::size_t> sizes;
   for (const nb::handle group : targets) sizes.push_back(nb::cast<std::size_t>(group[0]));
@@ -300,7 +304,7 @@ nb::tuple pair_parameters(AnyObject targets, AnyObject sources) {
                         list_of(report.unexpected), mismatched, list_of(report.ignored));
 }
 
-/// A tensor with only dtype and shape, whose bytes must not be accessed.
+/// A placeholder leaf that has only a dtype and a shape. Its bytes must not be accessed.
 ItemHandle shape_only(const std::string& dtype, IntsArgument lengths) {
   return {outline_leaf(dtype_from(dtype), shape_from(lengths))};
 }

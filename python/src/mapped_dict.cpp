@@ -33,14 +33,15 @@ namespace {
 constexpr std::size_t kMaxNamed = 5;
 
 [[noreturn]] void raise_key(nb::handle key) {
-  // Creates the exception object here: given the key alone, PyErr_SetObject would unpack a tuple to
+  // Create the exception object here. If PyErr_SetObject got the key, it would unpack a tuple to
   // several arguments, and None to no arguments.
   const nb::object error = nb::steal(call_with(PyExc_KeyError, key.ptr()));
   if (error.is_valid()) PyErr_SetObject(PyExc_KeyError, error.ptr());
   throw nb::python_error();
 }
 
-/// An element as a Python bool, int or float; empty for dtypes whose elements become arrays.
+/// Converts an element to a Python bool, int or float. Empty for other dtypes, whose elements are
+/// returned as arrays.
 nb::object scalar_of(DType dtype, const std::byte* bytes) {
   const auto as = [&]<class T>(T value) {
     std::memcpy(&value, bytes, sizeof value);
@@ -134,8 +135,8 @@ class Dict {
     return {std::move(begun), [handle](const DictKeys& keys) { return handle->find_many(keys); }};
   }
 
-  /// The next keys of an iteration and, with `with_values`, their current values, otherwise None.
-  /// At the end, no keys and None.
+  /// Returns (keys, values) of the next block of an iteration. The values are None without
+  /// `with_values`. At the end, there are no keys, and the values are None.
   nb::tuple walk_on(DictWalk& walk, bool with_values) {
     std::optional<Batch> values;
     const auto block = without_gil([&] {
@@ -154,17 +155,17 @@ class Dict {
     return array_of(Tensor::from(std::span<const std::int64_t>(rows)), "rows");
   }
 
-  /// Writes items: keys, and a row for each value. `begin`: the number of the first item in error
-  /// messages. `kind`: "assign" for assign(), or the option duplicates of extend(): "error" or
-  /// "last".
+  /// Writes items. `rows`: one row with the value of each key. `begin`: the number of the first
+  /// item in error messages. `kind`: "assign" calls assign(); "error" and "last" call extend() with
+  /// this option `duplicates`.
   void write(std::int64_t begin, nb::handle keys, nb::list rows, const std::string& kind) {
     const KeysIn wanted(keys, type_);
     const Batch values = batch_of_rows(dict_.schema(), rows, "item ", begin);
     without_gil([&] { put(wanted.some(), values, kind); });
   }
 
-  /// Returns spill files for items that write_spill() writes in one step; the items may be larger
-  /// than memory. Acquires the writer lock.
+  /// Acquires the writer lock and returns spill files. spill_items() adds items to them, which may
+  /// be larger than memory in total. write_spill() then writes all items in one step.
   DictSpill spill() {
     const std::string& path = handle_of(dict_)->state()->keys.where.path;
     without_gil([&] { handle_of(dict_)->begin_writing(); });
@@ -195,7 +196,8 @@ class Dict {
     }
   }
 
-  /// Keeps the GIL, because looking up one key is faster than releasing and acquiring it.
+  /// Holds the GIL, because looking up one key takes less time than releasing and acquiring the
+  /// GIL.
   FoundRow find(nb::handle object) {
     const KeyIn key = key_from(object.ptr(), type_);
     DictHandle& handle = *handle_of(dict_);
@@ -247,8 +249,8 @@ class Dict {
     return nb::steal(PyBytes_FromStringAndSize(key.data(), static_cast<Py_ssize_t>(key.size())));
   }
 
-  /// Raises KeyError with the key itself if only one is missing, as a dict does; otherwise the
-  /// message names the first missing ones.
+  /// Raises KeyError. If one key is missing, the argument of the exception is that key, as for a
+  /// dict. Otherwise it is a message that names the first missing keys.
   [[noreturn]] static void raise_missing(const KeysIn& keys,
                                          const std::vector<std::int64_t>& rows) {
     nb::list missing;

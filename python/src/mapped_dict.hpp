@@ -10,24 +10,25 @@
 
 namespace tenfold::python {
 
-/// Parses "tensor", "scalar" or "columns"; anything else is Error(invalid_argument).
+/// Parses "tensor", "scalar" or "columns". Throws Error(invalid_argument) for any other name.
 DictValueForm form_from(std::string_view name);
-/// Parses "error" or "last"; anything else is Error(invalid_argument).
+/// Parses "error" or "last". Throws Error(invalid_argument) for any other name.
 DuplicateKeys duplicates_from(std::string_view name);
 
-/// Keys passed from Python, without a copy if they are in memory in the engine's form: a list or
-/// any other iterable of keys, a tensor or array of integers, or packed strings: {"values": uint8
-/// [M], "offsets": int64 [B + 1]}. Keeps the objects alive. Short strings of a list or tuple are
-/// copied, which is faster than changing the reference counts of objects that are scattered in
-/// memory.
+/// Keys passed from Python: a list or any other iterable of keys, a tensor or array of integers, or
+/// packed strings: {"values": uint8 [M], "offsets": int64 [B + 1]}. Keys whose memory has the form
+/// that the engine needs are not copied, and their objects are kept alive. Short strings of a list
+/// or tuple are always copied, which is faster than changing the reference counts of objects that
+/// are scattered in memory.
 ///
 /// Requires the GIL for construction, destruction and object(), not for the other members.
 class KeysIn {
  public:
-  /// Raises TypeError for a single str or bytes, an object that is not iterable, and keys that are
-  /// not hashable, as a dict does; also for arrays and packed keys of another dtype or several
-  /// dimensions. Throws Error(invalid_argument) for packed keys whose offsets do not ascend, or are
-  /// outside of the values.
+  /// Raises TypeError for a single str or bytes, for an object that is not iterable and, as a dict
+  /// does, for a key that is not hashable. Also raises it for an array with several dimensions or
+  /// without an integer dtype that fits int64, and for packed keys with several dimensions or
+  /// another dtype. Throws Error(invalid_argument) for packed keys with offsets that decrease or
+  /// are outside of the values.
   KeysIn(nb::handle keys, DictKeyType type);
 
   std::size_t size() const noexcept { return size_; }
@@ -35,7 +36,8 @@ class KeysIn {
   bool all_fit() const noexcept { return all_fit_; }
   /// The keys of the dictionary's type.
   DictKeys some() const;
-  /// Expands rows of some() to rows of all keys: keys of another type get -1.
+  /// Expands `rows`, which has one row for each key of some(), to one row for each key. Keys that
+  /// do not have the dictionary's type get -1.
   std::vector<std::int64_t> rows_of_all(std::vector<std::int64_t> rows) const;
   /// Key number `i` as an object.
   nb::object object(std::size_t i) const;

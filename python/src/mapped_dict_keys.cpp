@@ -25,13 +25,14 @@ namespace {
   throw nb::python_error();
 }
 
-/// A key of another type, which is in no dictionary of this type. Raises if it is not hashable.
+/// For a key that does not have the dictionary's type and so is not in the dictionary. Raises
+/// TypeError if the key is not hashable.
 KeyIn other_key(PyObject* key) {
   if (PyObject_Hash(key) == -1) throw nb::python_error();
   return {};
 }
 
-/// The UTF-8 of a str; Python caches it in the str if that is not ASCII.
+/// The UTF-8 of a str. If the str is not ASCII, Python caches the UTF-8 in the str object.
 KeyIn text_key(PyObject* key) {
   if (const auto text = ascii_text(key)) return {true, *text};
   Py_ssize_t size = 0;
@@ -51,14 +52,15 @@ void fetch_objects(std::span<PyObject* const> objects) {
   }
 }
 
-/// The items of a list or tuple, like sequence_items(); empty for subclasses and other objects.
+/// The items of a list or tuple, as from sequence_items(). Empty for subclasses and other objects.
 std::optional<std::span<PyObject* const>> items_of(nb::handle keys,
                                                    std::vector<PyObject*>& copies) {
   if (!PyList_CheckExact(keys.ptr()) && !PyTuple_CheckExact(keys.ptr())) return std::nullopt;
   return sequence_items(keys.ptr(), copies);
 }
 
-/// The characters of an ASCII str, or of bytes; empty for anything else.
+/// The characters of a key that is an ASCII str or bytes, according to `type`. Empty for other
+/// keys.
 std::optional<std::string_view> plain_text(PyObject* key, DictKeyType type) {
   if (type == DictKeyType::string && PyUnicode_CheckExact(key)) return ascii_text(key);
   if (type == DictKeyType::bytes && PyBytes_CheckExact(key)) return bytes_text(key);
@@ -121,9 +123,9 @@ KeysIn::KeysIn(nb::handle keys, DictKeyType type) : type_(type) {
   }
 }
 
-/// Copies short strings to `copies`, and sets their views. Returns false unless all keys are short,
-/// and bytes or ASCII str according to the type of the dictionary. Prefetches objects while earlier
-/// ones are copied.
+/// Copies short keys to `copies`, and sets `texts` to the copies. Returns false if a key is longer
+/// than 256 bytes or, according to the type of the dictionary, is not bytes or not an ASCII str.
+/// Prefetches the next objects while it copies.
 bool KeysIn::copy_short_texts(std::span<PyObject* const> keys, std::string& copies,
                               std::span<std::string_view> texts) const {
   constexpr std::size_t kAtOnce = 128;
@@ -148,7 +150,8 @@ bool KeysIn::copy_short_texts(std::span<PyObject* const> keys, std::string& copi
   return true;
 }
 
-/// Takes copies of the keys, and returns true, if copy_short_texts() accepts all of them.
+/// If copy_short_texts() accepts all keys, takes the copies and returns true; otherwise returns
+/// false.
 bool KeysIn::take_short_texts(std::span<PyObject* const> keys) {
   constexpr std::size_t kAtOnce = 64;
   texts_.resize(keys.size());
@@ -162,8 +165,9 @@ bool KeysIn::take_short_texts(std::span<PyObject* const> keys) {
       all_short.store(false, std::memory_order_relaxed);
     }
   };
-  // This thread holds the GIL, so no Python code runs while the helper thread reads the objects.
-  // With the limited API it cannot read them: its functions require the GIL.
+  // This thread holds the GIL, so no Python code runs while the helper thread reads the objects. A
+  // build with the limited API uses no helper thread, because the functions of that API require the
+  // GIL.
   if constexpr (kLimitedApi) {
     copy_part(0, keys.size());
   } else {

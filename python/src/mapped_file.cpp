@@ -49,8 +49,9 @@ std::optional<os::FileInfo> info_of(const std::string& path) {
   }
 }
 
-/// Maps part of a file. Returns (tensor, MappedFile). `strides` None: row-major. `handler`: as in
-/// MappedFile, or None for a file with a name. `identity`: the expected (device, inode), or None.
+/// Maps part of a file. Returns (tensor, MappedFile). `strides`: None for row-major. `handler`: as
+/// in MappedFile; None for a file with a name. `identity`: the (device, inode) that the file must
+/// have, or None.
 nb::tuple map_tensor(PathArgument path, std::uint64_t offset_bytes, const std::string& dtype,
                      IntsArgument shape, IntsArgument strides, const std::string& mode,
                      AnyObject handler, AnyObject identity) {
@@ -98,9 +99,10 @@ nb::tuple map_tensor(PathArgument path, std::uint64_t offset_bytes, const std::s
   return nb::make_tuple(torch_tensor_of(tensor, where.string()), nb::cast(std::move(mapped)));
 }
 
-/// Creates a file of that many zeros; with `existing_ok`, extends an existing one if it is shorter.
-/// The file is sparse: no disk space is reserved. Throws Error(io) for an entry that is not a
-/// regular file and, without `existing_ok`, for an existing file.
+/// Creates a file of `size_bytes` zeros. With `existing_ok`, extends an existing file that is
+/// shorter, and does not change a longer one. The new part is sparse: no disk space is reserved.
+/// Throws Error(io) for an entry that is not a regular file and, without `existing_ok`, for an
+/// existing file.
 void reserve_file(PathArgument path, std::uint64_t size_bytes, bool existing_ok) {
   const Path where = path_from(path);
   without_gil([&] {
@@ -125,7 +127,8 @@ void reserve_file(PathArgument path, std::uint64_t size_bytes, bool existing_ok)
   });
 }
 
-/// Waits until the changes of a mapped tensor are durable (msync). `file`: its name in errors.
+/// Writes the changes of a mapped tensor to the disk, and waits until they are durable (msync).
+/// `file`: the file's name in errors.
 void sync_tensor(AnyObject tensor, const std::string& file) {
   const std::optional<Tensor> mapped = tensor_of_any_torch(tensor);
   if (!mapped) {
@@ -139,7 +142,7 @@ void sync_tensor(AnyObject tensor, const std::string& file) {
 MappedFile MappedFile::of_leaf(const Leaf& leaf, const Tensor& tensor, Mode mode) {
   MappedFile mapped;
   mapped.path = source_of(leaf)->where(leaf).path;
-  // where() knows the encoded name only, but the file may have the name of the key.
+  // where() returns the name that encodes the key, but the file may be named by the key itself.
   auto* source = dynamic_cast<detail::formats::folder::FolderSource*>(source_of(leaf).get());
   if (source != nullptr) {
     mapped.path = source->folder()->display() + "/" + source->file_of(leaf);
@@ -158,7 +161,7 @@ void check_not_truncated(nb::handle object, const Tensor& tensor) {
   const auto address = reinterpret_cast<std::uintptr_t>(tensor.raw_data());
   const std::uint64_t needed = address - mapped->base + spanned_bytes(tensor);
   const auto found = without_gil([&] { return info_of(mapped->path); });
-  // If another file has the name now, the mapped file was replaced, not truncated.
+  // If the path now names another file, the mapped file was replaced, not truncated.
   if (!found || found->size_bytes >= needed || found->inode != mapped->inode) return;
   throw_too_short(mapped->path, needed, found->size_bytes);
 }
@@ -178,7 +181,8 @@ void bind_mapped_file(nb::module_& module) {
               const auto found = without_gil([&] { return info_of(made.path); });
               if (found) made.inode = found->inode;
             }
-            // Last: nanobind does not destroy the object if __init__ raises.
+            // Construct `*self` last, because nanobind does not destroy the object if __init__
+            // raises.
             new (self) MappedFile(std::move(made));
           },
           "path"_a.none(), "mode"_a, "base"_a, "handler"_a.none(),

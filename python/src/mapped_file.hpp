@@ -9,8 +9,8 @@
 
 namespace tenfold::python {
 
-/// The file of a MemoryMappedTensor: the tensor starts `address - base` bytes into the file. Views
-/// share this object with their base.
+/// The file of a MemoryMappedTensor. A tensor whose elements start at `address` starts `address -
+/// base` bytes into the file. Views share this object with the tensor that they view.
 struct MappedFile {
   std::string path;  ///< absolute; empty for an unnamed file
   Mode mode = Mode::write_through;

@@ -42,7 +42,7 @@ NodeHandle open_tree(PathArgument path, const std::string& mode) {
   return {without_gil([&] { return open_memmap(where, access); })};
 }
 
-/// Returns (tree, address of the file's first byte; 0 if no tensor has bytes).
+/// Returns (tree, address of the file's first byte). The address is 0 if all tensors are empty.
 nb::tuple write_into(const NodeHandle& tree, PathArgument path, bool zeros, int num_threads) {
   const Path where = path_from(path);
   const TensorDict mapped = monitored(nb::none(), [&](Monitor* monitor) {

@@ -41,8 +41,8 @@ nb::object path_or_none(const std::string& path) {
 nb::object exception_of(const Error& error, const nb::object& path) {
   const nb::object type = exception_for(error.code());
   if (error.code() != ErrorCode::io || error.system_errno() == 0) return type(text(error.what()));
-  // OSError appends the file name to the text. Called with an errno, it returns the subclass for
-  // it, such as FileExistsError or PermissionError.
+  // OSError appends the path to the text, so the text is without it. If OSError is called with an
+  // errno, it creates the subclass for this errno, such as FileExistsError or PermissionError.
   return type(error.system_errno(), text(Error(error).path("").what()), path);
 }
 
@@ -53,7 +53,8 @@ void translate(const std::exception_ptr& pointer, void*) {
   } catch (const Error& error) {
     const nb::object path = path_or_none(error.path());
     const nb::object raised = exception_of(error, path);
-    // Instance attributes are pickled with the exception, also for Python's own classes.
+    // Attributes of the instance are pickled with the exception, even if its class is one of
+    // Python's own.
     raised.attr("path") = path;
     raised.attr("part") = text_or_none(error.part());
     raised.attr("problem") = text_or_none(error.problem());
@@ -69,7 +70,8 @@ void translate(const std::exception_ptr& pointer, void*) {
 
 NB_MODULE(_core, module) {
   namespace bindings = tenfold::python;
-  // Tensors in global variables are released after the module at exit, which is not a leak.
+  // At exit, Python may release tensors in global variables only after this module. nanobind would
+  // report them as leaks, which they are not.
   nb::set_leak_warnings(false);
   nb::register_exception_translator(bindings::translate);
   module.attr("__version__") = nb::str(std::string(tenfold::version()).c_str());

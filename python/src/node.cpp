@@ -35,7 +35,8 @@ static TypedKeys typed_keys_from(nb::handle dict) {
   return keys;
 }
 
-/// The fields of NodeInfo in _interop/node_info.py, in their order: faster than by name.
+/// Indices of the fields of NodeInfo in _interop/node_info.py. Access by index is faster than by
+/// name.
 enum NodeField : std::size_t {
   kKind,
   kIntKeys,
@@ -102,8 +103,8 @@ NodeInfo node_info_from(nb::handle info) {
   return made;
 }
 
-/// True if all keys are int; False if all are strings; otherwise the non-string keys, by their
-/// strings.
+/// True if all keys are int, False if all are str. Otherwise a dict with the other keys, each under
+/// the string by which the tree stores it.
 static nb::object key_types_of(const NodeInfo& info) {
   if (info.typed_keys.empty()) return nb::bool_(info.int_keys);
   nb::dict keys;

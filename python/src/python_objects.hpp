@@ -12,8 +12,8 @@
 
 // Access to Python objects. A build for one version of Python uses macros that read the memory of
 // the objects. A build for the stable ABI of Python 3.12 and later calls functions of the limited
-// API. TENFOLD_LIMITED_API (CMake) compiles these functions without the stable ABI, for any Python
-// from 3.11.
+// API. The CMake option TENFOLD_LIMITED_API selects these functions without the stable ABI, for any
+// Python from 3.11 on.
 #if defined(Py_LIMITED_API) && !defined(TENFOLD_LIMITED_API)
 #define TENFOLD_LIMITED_API
 #endif
@@ -34,8 +34,8 @@ inline constexpr bool kLimitedApi = false;
 
 // --- strings and numbers: the caller has checked the type ---
 
-/// The characters of an ASCII str; empty for another str. With the limited API, requires the GIL,
-/// and Python stores the UTF-8 of a str that is not ASCII in the str object.
+/// The characters of an ASCII str; empty for any other str. With the limited API, requires the GIL.
+/// For a str that is not ASCII, Python then caches the UTF-8 in the str object.
 inline std::optional<std::string_view> ascii_text(PyObject* text) {
 #ifdef TENFOLD_LIMITED_API
   Py_ssize_t size = 0;
@@ -130,8 +130,8 @@ inline PyObject* sequence_item(PyObject* sequence, std::size_t i) {
 #endif
 }
 
-/// All items, valid as long as no Python code runs. They point into the sequence; with the limited
-/// API, into `copies`.
+/// All items. The span points into the sequence or, with the limited API, into `copies`. It is
+/// valid until Python code runs.
 inline std::span<PyObject* const> sequence_items(PyObject* sequence,
                                                  [[maybe_unused]] std::vector<PyObject*>& copies) {
 #ifdef TENFOLD_LIMITED_API
@@ -153,7 +153,7 @@ inline std::size_t dict_size(PyObject* dict) {
 
 // --- calls and types ---
 
-/// Calls `callable`. Returns null if an exception was raised.
+/// Calls `callable` with one argument. Returns null if it raised an exception.
 inline PyObject* call_with(PyObject* callable, PyObject* argument) {
 #ifdef TENFOLD_LIMITED_API
   return PyObject_CallFunctionObjArgs(callable, argument, nullptr);

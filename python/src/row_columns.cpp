@@ -5,8 +5,8 @@
 
 namespace tenfold::python {
 
-/// The entry of a column that is passed as a whole, created if it is new; null if it is not
-/// requested, or not in the schema.
+/// The entry of a column that is passed as a whole; creates the entry if the column is new. Null if
+/// the column is not requested, or is not in the schema.
 RowReader::Entry* RowReader::column_at(const nb::tuple& keys) {
   Record* record = root_.get();
   for (std::size_t depth = 0;; ++depth) {
@@ -55,7 +55,8 @@ void RowReader::add_columns(nb::dict columns, std::int64_t begin, std::int64_t e
   table_.end_rows(end - begin);
 }
 
-/// Throws for the first row of an array that does not fit the column's type in the schema.
+/// Throws for the first row of the array `values` that does not fit the column's type in the
+/// schema.
 void RowReader::refuse_rows(RowColumn& column, nb::handle values, std::int64_t begin,
                             std::int64_t end) {
   for (std::int64_t i = begin; i < end; ++i) {
@@ -66,7 +67,7 @@ void RowReader::refuse_rows(RowColumn& column, nb::handle values, std::int64_t b
   mismatch(column, values);
 }
 
-/// Adds the rows [begin, end) of a list, or all rows of an array that was sliced before.
+/// Adds the rows [begin, end) of a list, or all rows of an array, which the caller has sliced.
 void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t begin,
                            std::int64_t end) {
   if (const auto tensor = array_from(values)) {

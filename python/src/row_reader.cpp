@@ -111,7 +111,8 @@ nb::object RowReader::with_nulls(const nb::object& dict) const {
   return nb::module_::import_("tenfold.dataset._ingest.values").attr("with_nulls")(dict, names_);
 }
 
-/// Returns false if the type of a column has to change, or the row lacks a required column.
+/// Returns false if a column needs another type, or the row has a new key or lacks a required
+/// column.
 bool RowReader::add_dict(PyObject* dict) {
   return add_record(*root_, dict) && table_.missing_column() == nullptr;
 }
@@ -178,7 +179,7 @@ bool RowReader::add_scalar(RowColumn& column, PyObject* value) {
     return column.add_text(ColumnKind::bytes, bytearray_text(value));
   }
   if (PyDict_Check(value)) return false;
-  // Python code runs from here on, and might drop the last reference.
+  // Keep a reference: Python code runs from here on, and might drop the last one.
   const nb::object kept = nb::borrow(value);
   if (const auto time = time_from(value)) {
     return time->count ? column.add_time(*time->count, time->unit, time->clock) : column.add_null();
@@ -190,7 +191,7 @@ bool RowReader::add_scalar(RowColumn& column, PyObject* value) {
   return add_scalar(column, plain.ptr());
 }
 
-/// simple_value(), but throws for a Decimal if the reader does not store it as a string.
+/// Like simple_value(), but throws for a Decimal if the reader does not store Decimals as strings.
 nb::object RowReader::simple(const RowColumn& column, nb::handle value) const {
   if (takes_decimals_ || !is_decimal(value)) return simple_value(value);
   const std::string expected = column.is_fixed_by_schema() ? column.text() : "a number or str";
@@ -227,9 +228,10 @@ bool RowReader::put_items(RowColumn& column, PyObject* list, std::size_t depth) 
   return true;
 }
 
-/// Adds an array, or an object that can be converted to an array or a list.
+/// Adds an array, or an object that can be converted to an array or a list. Returns false for
+/// others.
 bool RowReader::put_part(RowColumn& column, nb::handle item, std::size_t depth) {
-  // Python code runs from here on, and might drop the last reference.
+  // Keep a reference: Python code runs from here on, and might drop the last one.
   const nb::object kept = nb::borrow(item);
   if (const auto tensor = array_from(kept)) {
     return column.put_array(tensor->dtype(), tensor->shape(), tensor->raw_data(), depth);

@@ -12,37 +12,38 @@
 
 namespace tenfold::python {
 
-/// Adds Python dicts to the columns of a RowTable. Rows with the same keys and types as before take
-/// a fast path. For any other row, all values are checked before a column changes, so that a bad
-/// row changes none.
-///
-/// Requires the GIL.
+/// Adds Python dicts to the columns of a RowTable. Rows with the same keys and types as earlier
+/// rows take a fast path. For any other row, all values are checked before a column changes, so
+/// that a bad row changes no column. Requires the GIL.
 class RowReader {
  public:
-  /// `columns`: names of the columns to read, or of records whose columns to read; empty: all
-  /// columns. `takes_decimals`: stores Decimals as strings; otherwise they are bad values.
+  /// `columns`: names of the columns to read, or of records whose columns are all read; empty: all
+  /// columns. `takes_decimals`: whether Decimals are stored as strings or are bad values.
   RowReader(RowTable& table, bool has_schema, std::vector<std::string> columns,
             bool takes_decimals);
-  /// For a table whose rows take_rows() returns. add() throws BadValue for a key that is no column
-  /// of the table; a key may also be the dotted name of a column in a record.
+  /// For a table from which the caller gets the rows by take_rows(). add() throws BadValue for a
+  /// key that names no column of the table. The key of a column in a record may also be its dotted
+  /// name.
   explicit RowReader(RowTable& table);
   ~RowReader();
   RowReader(const RowReader&) = delete;
   RowReader& operator=(const RowReader&) = delete;
 
-  /// Adds a row, or throws BadValue and adds nothing. Python exceptions are passed on.
+  /// Adds a row. Throws BadValue for a bad row, and then adds nothing. Python exceptions are passed
+  /// on.
   void add(nb::handle row);
 
-  /// Adds the rows [begin, end) of whole columns. `columns`: path of a column, a tuple of keys ->
-  /// a list or tuple of all rows, or an array of only these rows. Throws BadValue naming the
-  /// column, RowsNeeded if a list has records. If it throws, some rows may have been added.
+  /// Adds the rows [begin, end) of whole columns. `columns`: maps the path of a column, a tuple of
+  /// keys, to a list or tuple of all rows, or to an array of only these rows. Throws BadValue
+  /// naming the column, or RowsNeeded if a list contains records. If it throws, some rows may have
+  /// been added.
   void add_columns(nb::dict columns, std::int64_t begin, std::int64_t end);
 
-  /// All columns in the order of their first appearance, with the columns of a record together. A
-  /// record may have started as a column of nulls.
+  /// All columns in the order in which they first appeared, with the columns of a record together.
+  /// If a record started as a column of nulls, its columns are in the place of that column.
   std::vector<const RowColumn*> columns_in_input_order() const;
-  /// Throws if a wanted column occurred in no row: Error(invalid_argument) for a column of the
-  /// schema, Error(key_not_found) for a name in `columns`.
+  /// Throws Error(invalid_argument) for a column of the schema that occurred in no row. Throws
+  /// Error(key_not_found) for a name in `columns` that occurred in no row.
   void check_all_seen(const std::string& where) const;
   /// The keys of rows that are not in the schema; empty without a schema.
   std::vector<std::string> ignored() const;
@@ -71,13 +72,13 @@ class RowReader {
   Entry* column_at(const nb::tuple& keys);
   void add_column(RowColumn& column, nb::handle values, std::int64_t begin, std::int64_t end);
 
-  /// Converts a mapping that is not a dict to a dict; empty if it is not a mapping.
+  /// Converts a mapping to a dict. Empty for an object that is not a mapping.
   static nb::object simple_mapping(PyObject* value);
   void widen(Record& record, PyObject* dict, bool apply);
   void widen_value(const KeyPath& path, Entry* entry, PyObject* value, bool apply);
 
-  /// The type of a column (null: a new column) that can also store `value`. Throws BadValue if no
-  /// type can store all of its values.
+  /// The type with which the column (null: a new column) can store `value` in addition to its
+  /// earlier values. Throws BadValue if there is no such type.
   RowType widened(const RowColumn* column, nb::handle value) const;
   static void check_array(const RowType& before, const RowType& type, nb::handle value);
   [[noreturn]] static void refuse(const RowColumn* column, const RowType& type, nb::handle value);

@@ -33,8 +33,8 @@ struct RowReader::Record {
     return made;
   }
 
-  /// Calls `use` with each entry, followed by those of its record, in the order in which they first
-  /// appeared.
+  /// Calls `use` with each entry in the order in which they first appeared. The entries of a record
+  /// follow the entry of that record.
   template <class Use>
   void for_each(const Use& use) const {
     for (const auto& entry : entries) {

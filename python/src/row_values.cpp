@@ -50,8 +50,9 @@ std::optional<DType> dtype_of_format(std::string_view format, std::size_t itemsi
   }
 }
 
-/// Reads an object with the buffer protocol, such as a numpy array; copies it unless it is
-/// contiguous and aligned. Empty if it has no buffer, or one of elements without a dtype.
+/// Reads an object with the buffer protocol, such as a numpy array. Copies the elements if they are
+/// not contiguous or not aligned. Empty if the object has no buffer, or if no dtype fits the format
+/// of its elements.
 std::optional<Tensor> tensor_of_buffer(nb::handle object) {
   struct Held {
     Py_buffer view{};
@@ -97,7 +98,7 @@ bool is_time(PyObject* object) {
   return name == "numpy.datetime64" || name == "numpy.timedelta64";
 }
 
-/// True for numpy's masked arrays, whose buffer contains masked elements, too.
+/// True for masked arrays of numpy. Their buffer also contains the masked elements.
 bool is_masked_array(PyObject* object) {
   if (type_name(object).starts_with("numpy.")) return false;
   return PyObject_HasAttrString(object, "mask") != 0 &&
@@ -107,11 +108,11 @@ bool is_masked_array(PyObject* object) {
 /// `depth`: the number of lists around a list.
 void check_depth(std::size_t depth) {
   if (depth < kMaxListDepth) return;
-  throw BadValue{"", "expected at most 64 lists in each other, found more"};
+  throw BadValue{"", "expected at most 64 nested lists, found more"};
 }
 
-/// The value itself or, if the reader cannot add it, the result of simple_value(), which is called
-/// again until the reader can add its result.
+/// Returns `value` or, if the reader cannot add it, the result of simple_value(). If the reader
+/// cannot add that either, converts it again.
 nb::object known_value(nb::handle value) {
   nb::object known = nb::borrow(value);
   for (std::size_t depth = 0; is_convertible(known) && !array_from(known); ++depth) {
@@ -121,8 +122,8 @@ nb::object known_value(nb::handle value) {
   return known;
 }
 
-/// Adds a list inside `depth` lists, and its items. `refused`: the first item that add_item()
-/// refuses.
+/// Adds the types of a list, which is inside `depth` other lists, and of its items. Sets `refused`
+/// to the error for the first item that add_item() refuses.
 void add_list_types(ListTypes& types, PyObject* list, std::size_t depth,
                     std::optional<BadValue>& refused) {
   check_depth(depth);
@@ -194,7 +195,8 @@ std::optional<Time> time_from(nb::handle object) {
     if (!count_and_unit[0].is_none()) {
       const Integer count = integer_of(nb::object(count_and_unit[0]).ptr());
       if (count.size != Integer::Size::int64) {
-        throw BadValue{"", "expected a time that int64 counts, found " + utf8(nb::str(object))};
+        throw BadValue{"",
+                       "expected a time whose count fits int64, found " + utf8(nb::str(object))};
       }
       time.count = count.value;
     }
@@ -303,7 +305,7 @@ std::string json_of(nb::handle object) {
         !error.matches(PyExc_RecursionError)) {
       throw;
     }
-    throw BadValue{"", "expected a value of JSON in a list, found " + class_of(object) + ": " +
+    throw BadValue{"", "expected a list that JSON can represent, found " + class_of(object) + ": " +
                            utf8(nb::str(error.value()))};
   }
 }
@@ -350,7 +352,8 @@ RowType row_type_of(nb::handle value) {
     return time->count ? RowType::time(time->unit, time->clock) : RowType();
   }
   const auto array = array_from(known);
-  if (!array) throw BadValue{"", "expected a value of a column, found " + class_of(value)};
+  if (!array)
+    throw BadValue{"", "expected a value that a column can store, found " + class_of(value)};
   return type_of_array(*array);
 }
 

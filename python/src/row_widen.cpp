@@ -22,7 +22,7 @@ void RowReader::widen(Record& record, PyObject* dict, bool apply) {
   Py_ssize_t position = 0;
   PyObject* key = nullptr;
   PyObject* value = nullptr;
-  // A copy, because Python code of a value may change the dict.
+  // A copy, because converting a value may run Python code that changes the dict.
   std::vector<std::pair<nb::object, nb::object>> members;
   while (PyDict_Next(dict, &position, &key, &value) != 0) {
     members.emplace_back(nb::borrow(key), nb::borrow(value));
@@ -78,7 +78,7 @@ void RowReader::widen_value(const KeyPath& path, Entry* entry, PyObject* value, 
   if (column != nullptr && column->is_fixed_by_schema()) return;
   const RowType type = widened(column, value);
   if (!apply) {
-    // Throws for values that JSON lacks before any column changes.
+    // Throws, before any column changes, for a value that JSON cannot represent.
     if (type.form == RowForm::json && (PyList_Check(value) || PyTuple_Check(value))) {
       json_of(value);
     }
@@ -96,7 +96,7 @@ RowType RowReader::widened(const RowColumn* column, nb::handle value) const {
   return *joined;
 }
 
-/// Throws for a value of `type` that cannot be added to the column (null: a new one).
+/// Throws for a value of `type` that cannot be added to the column (null: a new column).
 void RowReader::refuse(const RowColumn* column, const RowType& type, nb::handle value) {
   const std::string found = ", found " + found_in(column, value);
   if (column != nullptr && column->type().form != RowForm::none) {
@@ -110,7 +110,8 @@ void RowReader::refuse(const RowColumn* column, const RowType& type, nb::handle 
                      found + (is_json ? "; json.dumps() makes a string" : "")};
 }
 
-/// Throws for an array that fits the rows before it only as JSON text: arrays are not converted.
+/// Throws for an array that could share a column with the earlier rows only as JSON text, because
+/// arrays are not converted to JSON.
 void RowReader::check_array(const RowType& before, const RowType& type, nb::handle value) {
   const auto joined = join(before, type);
   if (!joined || joined->form != RowForm::json) return;
@@ -131,8 +132,8 @@ void RowReader::check_array(const RowType& before, const RowType& type, nb::hand
                          "flattened values and the shape as two columns"};
 }
 
-/// The index of the first None that a list of the column (null: a new one) cannot have; empty if
-/// there is none.
+/// The indices of the first None in a list that the column (null: a new column) cannot store. Empty
+/// if there is none.
 std::vector<std::int64_t> RowReader::refused_none(const RowColumn* column, nb::handle value) {
   if (column == nullptr || column->type().form == RowForm::none) {
     return indices_of_none(value, kMaxListDepth);
@@ -142,7 +143,7 @@ std::vector<std::int64_t> RowReader::refused_none(const RowColumn* column, nb::h
   return indices_of_none(value, 1 + column->type().inner.size());
 }
 
-/// Describes `value` like found_text(), preceded by the index from refused_none() if there is one.
+/// Describes `value` like found_text(), after the indices from refused_none() if there are any.
 std::string RowReader::found_in(const RowColumn* column, nb::handle value) {
   const std::string found = found_text(value);
   const std::vector<std::int64_t> indices = refused_none(column, value);
@@ -166,7 +167,7 @@ void RowReader::mismatch(const RowColumn& column, nb::handle value, std::int64_t
   throw BadValue{dotted(column.path()), what, row};
 }
 
-/// Throws for the value that does not fit, in a column of the schema.
+/// Throws for the value of the row that does not fit its column of the schema.
 void RowReader::mismatch_in(Record& record, PyObject* dict) {
   table_.undo_row();
   for (const auto& [key, value] : nb::borrow<nb::dict>(dict)) {

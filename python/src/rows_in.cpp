@@ -15,8 +15,8 @@
 namespace tenfold::python {
 namespace {
 
-/// Converts all rows of a column. An array of the right dtype and shape of rows for a column
-/// without end offsets is copied only if array_from() has to copy it.
+/// Converts all rows of a column. An array that already has the dtype and row shape of the column,
+/// and whose column has no end offsets, is copied only if array_from() has to copy it.
 BatchColumn column_from(const Column& column, nb::handle values) {
   const bool is_list = PyList_Check(values.ptr()) || PyTuple_Check(values.ptr());
   if (is_list || column.has_ends()) {

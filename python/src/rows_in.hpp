@@ -8,23 +8,25 @@
 
 namespace tenfold::python {
 
-/// Converts row mappings to a batch of the columns of `schema`. Casts numbers as RowTable does for
-/// take_rows(). Throws Error(invalid_argument) for a row that does not fit; the message names it by
-/// `unit` and its number, counted from `begin`: "row 7".
+/// Converts mappings, one for each row, to a batch with the columns of `schema`. Casts numbers as a
+/// RowTable for take_rows() does. Throws Error(invalid_argument) for a row that does not fit. The
+/// message names the row by `unit` and its number, counted from `begin`: "row 7".
 Batch batch_of_rows(const Schema& schema, nb::list rows, const std::string& unit = "row ",
                     std::int64_t begin = 0);
 
-/// The same from a list, or from a tuple of columns (index in the schema, values, offsets, valid):
+/// Converts rows to a batch: a list of mappings as batch_of_rows() does, or a tuple with
+/// (index in the schema, values, offsets, valid) for each column:
 ///
 ///   values   a list with the value of each row, None for null; numbers also as an array
-///            [rows, *shape], or with `offsets` [total, *shape]
-///   offsets  end offsets [rows + 1] of a ragged column of numbers, from 0; else None
-///   valid    bools [rows]; None: determined by the values
+///            [rows, *shape] or, if there are `offsets`, [total, *shape]
+///   offsets  end offsets [rows + 1] of a ragged column of numbers, starting with 0; otherwise None
+///   valid    bools [rows]; None: a row is null if its value is None
 Batch batch_from(const Schema& schema, std::int64_t num_rows, nb::handle rows,
                  std::int64_t first_row = 0);
 
-/// The rows of a dict with one torch tensor [rows, *shape] of the right dtype for every column of
-/// `schema`; empty for any other dict, and for columns in records or of several tensors.
+/// Converts a dict with one torch tensor [rows, *shape] of the right dtype for every column of
+/// `schema`. Empty for any other dict, for columns in records, for nullable columns, and for
+/// columns with end offsets.
 std::optional<Batch> plain_batch_from(const Schema& schema, nb::handle rows);
 
 }  // namespace tenfold::python

@@ -26,7 +26,7 @@ using namespace nb::literals;
 
 namespace {
 
-/// Returns a dense torch tensor in main memory, copied if `object` is on another device.
+/// Returns a dense torch tensor in main memory. It is a copy if `object` is on another device.
 Tensor shard_tensor(nb::handle object) {
   std::optional<Tensor> tensor = tensor_of_any_torch(object);
   if (!tensor) {
@@ -80,7 +80,7 @@ void write(ShardWriter& self, std::size_t first, nb::list tensors, int num_threa
   monitored(nb::none(), [&](Monitor* monitor) { self.write(first, all, num_threads, monitor); });
 }
 
-/// The tensors of a tree by index, in the order of Node.leaves().
+/// The tensors of a tree, by their index in Node.leaves().
 class Boxes {
  public:
   explicit Boxes(const NodeHandle& handle) {

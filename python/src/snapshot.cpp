@@ -63,7 +63,8 @@ void fill_tensors(AnyObject items, const NodeHandle& target, bool cast, Progress
   });
 }
 
-/// Fills the tensors "0", "1", ... of `target` with the boxes of `items` that begin at `offsets`.
+/// Fills the tensors "0", "1", ... of `target`, each with the box of the corresponding item of
+/// `items` that begins at the item's `offsets`.
 void read_boxes_into(nb::object items, nb::object offsets, const NodeHandle& target) {
   std::vector<BoxRead> reads;
   for (const nb::handle item : items) {
@@ -78,7 +79,8 @@ void read_boxes_into(nb::object items, nb::object offsets, const NodeHandle& tar
   monitored(nb::none(), [&](Monitor* monitor) { read_boxes(reads, 0, monitor); });
 }
 
-/// (key, dtype, shape, offsets of the parts, None or (shape of the mesh, ranks, dim_map)).
+/// Parses (key, dtype, shape, offsets of the parts, mesh). The mesh is (shape, ranks, dim_map) or
+/// None.
 SnapshotShards snapshot_shards_from(nb::handle description) {
   const auto fields = nb::cast<nb::tuple>(description);
   SnapshotShards shards;

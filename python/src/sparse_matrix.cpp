@@ -36,15 +36,15 @@ RowsLayout rows_layout_from(const std::string& name) {
       .found("\"", name, "\"");
 }
 
-/// Layout, rows, columns, entries, dtype, dtype of the indices, and location.
+/// (layout, rows, columns, entries, dtype, dtype of the indices, location).
 nb::tuple describe_matrix(const SparseMatrix& self) {
   return nb::make_tuple(text(to_string(self.layout())), self.num_rows(), self.num_cols(),
                         self.nnz(), text(to_string(self.dtype())),
                         text(to_string(self.index_dtype())), text(self.where()));
 }
 
-/// dense: (values,). csr: (crow_indices, col_indices, values, shape). coo: (indices, values,
-/// shape). padded: (indices, values, lengths).
+/// Returns, by layout: dense: (values,). csr: (crow_indices, col_indices, values, shape). coo:
+/// (indices, values, shape). padded: (indices, values, lengths).
 nb::tuple arrays_of(const SparseRows& rows) {
   const auto array = [](const Tensor& tensor) { return array_of(tensor, "rows"); };
   const auto shape = [&] { return nb::make_tuple(rows.num_rows, rows.num_cols); };
@@ -85,7 +85,8 @@ SparseMatrix open_matrix(PathArgument path, const std::string& mode) {
   return without_gil([&] { return SparseMatrix(source, how); });
 }
 
-/// `parts`: a node with the component tensors in torch's order, under any names.
+/// `parts`: a node with the component tensors, in the order in which torch takes them, under any
+/// names.
 SparseMatrix of_parts(const std::string& layout, const NodeHandle& parts, std::int64_t num_rows,
                       std::int64_t num_cols) {
   const SparseLayout how = layout_from(layout);
@@ -123,7 +124,7 @@ struct Builder {
   void add_matrix(const SparseMatrix& matrix, ProgressArgument progress) {
     monitored(std::move(progress), [&](Monitor* monitor) { builder->add(matrix, monitor); });
   }
-  /// Negative: as many rows or columns as the coordinates need.
+  /// A negative argument: as many rows or columns as the coordinates need.
   void resize(std::int64_t num_rows, std::int64_t num_cols) {
     builder->resize(num_rows < 0 ? builder->rows_needed() : num_rows,
                     num_cols < 0 ? builder->cols_needed() : num_cols);

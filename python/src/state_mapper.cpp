@@ -96,7 +96,7 @@ Tensor dense_tensor(nb::handle array, const std::string& what) {
 
 namespace {
 
-/// Appends a Python int that fits int64; returns false for another object.
+/// Appends a Python int that fits int64. Returns false for any other object.
 bool append_int(PyObject* object, std::string& into) {
   if (!PyLong_CheckExact(object)) return false;
   int overflow = 0;
@@ -108,7 +108,7 @@ bool append_int(PyObject* object, std::string& into) {
   return true;
 }
 
-/// Appends a str that needs no escapes in JSON; returns false for another object.
+/// Appends an ASCII str that needs no escapes in JSON. Returns false for any other object.
 bool append_plain_text(PyObject* object, std::string& into) {
   if (!PyUnicode_CheckExact(object)) return false;
   const auto text = ascii_text(object);
@@ -121,8 +121,8 @@ bool append_plain_text(PyObject* object, std::string& into) {
   return true;
 }
 
-/// Appends a tuple of such ints and strings in the form of state_text(); returns false for another
-/// object.
+/// Appends a tuple of ints and strings that the functions above accept, in the form of
+/// state_text(). Returns false for any other object; some parts may then have been appended.
 bool append_plain_tuple(PyObject* object, std::string& into) {
   if (!PyTuple_CheckExact(object)) return false;
   into += '[';
@@ -135,7 +135,7 @@ bool append_plain_tuple(PyObject* object, std::string& into) {
   return true;
 }
 
-/// Converts a state. Raises TypeError for an object that is not one, such as a list.
+/// Converts a state. Raises TypeError for an object that cannot be a state, such as a list.
 Value state_from(nb::handle state, std::size_t depth = 0) {
   PyObject* const raw = state.ptr();
   if (raw == Py_None) return Value();
@@ -179,7 +179,8 @@ std::vector<Value> states_from(const nb::list& states) {
   return made;
 }
 
-/// Fast path for states that are usable as keys without conversion; empty if some are not.
+/// Fast path for states that can be looked up without conversion. Empty if there is any other
+/// state.
 std::optional<std::vector<std::int64_t>> positions_of_plain(const SavedSparse& mapper,
                                                             const nb::list& states) {
   const auto look_up = [&](const auto& keys) {
@@ -226,15 +227,15 @@ std::optional<std::vector<std::int64_t>> positions_of_plain(const SavedSparse& m
   return are_texts ? std::optional(look_up(Utf8Texts(states).views())) : std::nullopt;
 }
 
-/// The positions of states in the mapper's keys, -1 for unknown states.
+/// The position of each state in the mapper's keys, or -1 for an unknown state.
 std::vector<std::int64_t> positions_of(const SavedSparse& mapper, const nb::list& states) {
   if (auto plain = positions_of_plain(mapper, states)) return *std::move(plain);
   if (mapper.key_kind != StateKeyKind::bytes) {
     const std::vector<Value> values = states_from(states);
     return without_gil([&] { return rows_of_states(mapper.keys, mapper.key_kind, values); });
   }
-  // The engine has no type for bytes: their characters are compared. A state of another type, also
-  // a str, equals no bytes key, so it becomes null.
+  // The engine has no type for bytes, so Values hold their characters as strings. A state that is
+  // not bytes, even a str, equals no bytes key, so it becomes null.
   std::vector<Value> values;
   for (std::size_t i = 0; i < states.size(); ++i) {
     const nb::object one = state_at(states, i);

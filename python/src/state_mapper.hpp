@@ -18,8 +18,8 @@
 
 namespace tenfold::python {
 
-/// The UTF-8 of a list of str (or bytes). Points into the objects, which a copy of the list keeps
-/// alive.
+/// The UTF-8 of the items of a list of str (or bytes). Points into the items, and keeps them alive
+/// by a copy of the list.
 class Utf8Texts {
  public:
   explicit Utf8Texts(nb::handle list) : objects_(nb::steal(PySequence_Tuple(list.ptr()))) {
@@ -55,10 +55,10 @@ inline nb::object int_array(const std::vector<std::int64_t>& values) {
 
 /// Formats an object for messages, in at most 80 characters.
 std::string shown_object(nb::handle object);
-/// An item of a list, which the conversion of other states may have changed.
+/// Item `i` of a list. Converting earlier states may have run Python code that changed the list.
 nb::object state_at(nb::handle states, std::size_t i);
-/// Functions for StateNames, which may be called without the GIL. Their arguments must outlive
-/// them.
+/// The function that formats states for StateNames. It may be called without the GIL, and `states`
+/// must outlive it.
 ShownKey shown_states(const nb::list& states);
 /// The path of a mapper; if it is None, `what`.
 std::function<base::Where()> place_in_messages(nb::handle path, const char* what);
@@ -66,7 +66,7 @@ std::function<base::Where()> place_in_messages(nb::handle path, const char* what
 [[noreturn]] void refuse_state(nb::handle state, const std::string& expected,
                                const std::string& batch);
 
-/// The head of a mapper that Python restores: only the entry "config" of `tree`.
+/// The MapperHead of a mapper that Python restores. Reads only the entry "config" of `tree`.
 MapperHead restored_head(const NodeHandle& tree);
 /// The entries of a tree by their names.
 nb::dict item_handles_of(const TensorDict& node);

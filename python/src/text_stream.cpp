@@ -76,7 +76,8 @@ nb::list find_all_files(PathsArgument sources) {
   return list_of(without_gil([&] { return find_files(paths); }));
 }
 
-/// The files that `sources` expand to. Throws like find_sources() unless all are text sources.
+/// The files that `sources` expand to. Throws like find_sources() if one of them is not a text
+/// source.
 nb::list find_text_files(PathsArgument sources, const std::string& format,
                          const std::string& separator) {
   const std::vector<Path> paths = paths_from(sources);

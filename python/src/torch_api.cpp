@@ -73,7 +73,8 @@ const Torch* output_torch(Framework decided) {
   if (decided == Framework::undecided) decided = default_of_process;
   if (decided == Framework::numpy) return nullptr;
   if (decided == Framework::torch || record()) return torch();
-  // Undecided, and torch is not in use yet: Python chooses, and imports torch only if it is chosen.
+  // The framework is undecided and torch is not in use yet. Python decides, and imports torch only
+  // if it decides for torch.
   const nb::object module = nb::module_::import_("tenfold._interop.arrays").attr("torch_or_none")();
   return module.is_none() ? nullptr : torch();
 }
@@ -97,7 +98,8 @@ const Torch* torch() {
   const nb::object module = nb::module_::import_("tenfold._interop.arrays").attr("import_torch")();
   if (module.is_none()) return nullptr;
   const Torch found = look_up(module);
-  // Python may have released the GIL, and another thread filled the record and its mapped_type.
+  // While the GIL was released in Python code, another thread may have set the record and its
+  // mapped_type.
   if (!record()) record() = found;
   return &*record();
 }

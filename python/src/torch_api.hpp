@@ -15,7 +15,7 @@ struct Torch {
   /// MemoryMappedTensor, once that module is imported.
   PyTypeObject* mapped_type = nullptr;
   PyObject* from_dlpack = nullptr;
-  /// Null if this torch has no DLPack exchange API, or another major version of it.
+  /// Null if this torch has no DLPack exchange API of the supported major version.
   const dlpack::ExchangeApi* api = nullptr;
 };
 
@@ -25,15 +25,15 @@ const Torch* torch();
 /// The framework of returned arrays: torch, numpy, or undecided, to be chosen in Python.
 enum class Framework : std::uint8_t { undecided = 0, torch = 1, numpy = 2 };
 
-/// Sets the framework for the current work of this thread; undecided: use that of the process.
-/// Returns the previous one. A handle with its own framework sets it during each of its calls.
+/// Sets the framework of this thread, and returns the previous one. If undecided, the thread uses
+/// the framework of the process. A handle with its own framework sets it during each of its calls.
 Framework set_framework_scope(Framework framework) noexcept;
 Framework framework_scope() noexcept;
-/// Sets the framework of the process: set_framework() or TENFOLD_FRAMEWORK; undecided if neither
-/// was used.
+/// Sets the framework of the process, for set_framework() and TENFOLD_FRAMEWORK. Undecided if
+/// neither was used.
 void set_default_framework(Framework framework) noexcept;
 
-/// Sets the framework of this thread during its lifetime, unless it is undecided.
+/// Sets the framework of this thread during the lifetime of this object. Undecided: no change.
 class FrameworkScope {
  public:
   explicit FrameworkScope(Framework framework) noexcept
@@ -47,21 +47,23 @@ class FrameworkScope {
   Framework before_;
 };
 
-/// torch, imported if necessary, if arrays are returned as torch tensors; null for numpy.
+/// The objects of torch if arrays are returned as torch tensors; imports torch if necessary. Null
+/// if arrays are returned as numpy arrays.
 const Torch* output_torch();
 /// The same for an object with its own framework.
 const Torch* output_torch(Framework decided);
 
 void bind_framework(nb::module_& module);
 
-/// torch if the program has imported it, else null. If it has not, no argument can be a tensor.
+/// The objects of torch if the program has imported torch, else null. Without torch, no argument
+/// can be a tensor.
 const Torch* torch_if_imported();
 
 /// Sets the class of tensors over mapped files.
 void set_mapped_type(nb::object type);
 
 dlpack::DataType dlpack_dtype(DType dtype) noexcept;
-/// The same dtype if torch 2.1 accepts it in a capsule, else the integer type of the same size.
+/// Returns `dtype` if torch 2.1 accepts it in a capsule, else the integer type of the same size.
 dlpack::DataType dlpack_dtype_of_any_torch(dlpack::DataType dtype) noexcept;
 std::optional<DType> dtype_of_dlpack(dlpack::DataType dtype) noexcept;
 

@@ -41,7 +41,7 @@ std::optional<std::string> short_digits_of(nb::handle object) {
   return std::nullopt;
 }
 
-/// Empty for an integer with more digits than Python converts.
+/// Converts an int. Empty if the int has more digits than Python converts.
 std::optional<Value> integer(nb::handle object) {
   int overflow = 0;
   const long long small = PyLong_AsLongLongAndOverflow(object.ptr(), &overflow);
@@ -59,8 +59,9 @@ struct TreeBuilder::Children {
   bool any_tensor = false;
 };
 
-/// Marks a container as being converted. So a container that contains itself is an error instead of
-/// an infinite recursion, and only the root is forced to be a node.
+/// Marks a container as being converted, so that a container that contains itself is an error
+/// instead of an infinite recursion. Meanwhile, force_node_ is false, because only the root has to
+/// be a node.
 class TreeBuilder::Entered {
  public:
   Entered(TreeBuilder& builder, nb::handle container)
@@ -139,7 +140,8 @@ TreeBuilder::Converted TreeBuilder::convert_other(nb::handle object) {
       nb::module_::import_("tenfold._interop.objects").attr("simplify")(object, memo_));
   const auto kind = nb::cast<std::string>(answer[0]);
   if (kind == "again") {
-    // state_dict() may return an object that contains this object, and so on infinitely.
+    // Without this check, the recursion would be infinite if state_dict() returns an object that
+    // contains this object.
     const bool forced = force_node_;
     const Entered entered(*this, object);
     force_node_ = forced;
@@ -267,7 +269,8 @@ std::string TreeBuilder::key_of(nb::handle key, KeyTypes& keys) const {
   return made;
 }
 
-/// Sets the key types. Throws if two keys that are different in Python have the same string.
+/// Sets the key types of `info`. Throws if two keys are equal, or if two different keys have the
+/// same string.
 void TreeBuilder::set_keys(const Children& children, KeyTypes keys, NodeInfo& info) const {
   const auto text_at = [&](std::size_t i) -> const std::string& {
     return children.entries[i].first;
@@ -291,7 +294,7 @@ TreeBuilder::Converted TreeBuilder::convert_dict(nb::handle dict, bool ordered) 
   Children children;
   {
     const Entered entered(*this, dict);
-    // A copy: conversion may run Python code that changes the dict.
+    // Iterate over a copy, because conversion may run Python code that changes the dict.
     const nb::object items = nb::steal(PyMapping_Items(dict.ptr()));
     if (!items.is_valid()) throw nb::python_error();
     KeyTypes keys;
@@ -306,7 +309,7 @@ TreeBuilder::Converted TreeBuilder::convert_dict(nb::handle dict, bool ordered) 
   return finish(std::move(children), std::move(info));
 }
 
-/// The versions that a module's state_dict() attaches to its result.
+/// The versions of modules, which Module.state_dict() attaches to its result as `_metadata`.
 std::optional<Value> TreeBuilder::module_versions(nb::handle dict) {
   const nb::object attached = nb::getattr(dict, "_metadata", nb::none());
   if (!PyDict_Check(attached.ptr())) return std::nullopt;
@@ -336,8 +339,8 @@ void TreeBuilder::put_all(TensorDict& node, Children& children) {
   for (auto& [key, converted] : children.entries) put(node, std::move(key), std::move(converted));
 }
 
-// Append to the list directly: the keys of a container are unique, and looking each up would take
-// most of the time of a large dict.
+// Appends to the list of entries directly: the keys of a container are unique, and looking up each
+// key would take most of the time for a large dict.
 void TreeBuilder::put(TensorDict& node, std::string key, Converted converted) {
   Node::Slot slot = NonTensor{};
   if (auto* plain = std::get_if<Value>(&converted)) {

@@ -14,10 +14,10 @@ namespace tenfold::python {
 /// Converts Python's nested containers, tensors and JSON values to a tree. Passes objects of other
 /// types to `tenfold._interop.objects.simplify`, which returns one of:
 ///
-///   ("again", object)                 convert this instead
+///   ("again", object)                 another object to convert instead
 ///   ("tensor", torch_tensor)          a dense torch tensor in main memory
-///   ("memory", address, dtype, shape, strides, writable, owner)
-///   ("capsule", dlpack_capsule)
+///   ("memory", address, dtype, shape, strides, writable, owner) a dense array in main memory
+///   ("capsule", dlpack_capsule)       a dense array in main memory
 ///   ("nested", values, sizes)         a strided nested tensor: two tensors
 ///   ("unbatched", object)             a tensor exempt from the batch size
 ///   ("value", object)                 a JSON value, even if it is a list
@@ -26,15 +26,15 @@ namespace tenfold::python {
 ///   ("node", info, keys, values)      a node; `info`: a NodeInfo
 ///   ("native", handle, overrides)     an opened node with some entries replaced
 ///   ("item", handle)                  an entry of an opened node
-///   ("refused", expected, found, remedy) an object that cannot be stored, for the message
+///   ("refused", expected, found, remedy) parts of the error for an object that cannot be stored
 class TreeBuilder {
  public:
   /// `path`: the target path, for messages; may be empty.
   explicit TreeBuilder(std::string path);
 
-  /// Converts a container or node; with `bare` also a tensor or JSON value, to a bare root. Throws
-  /// Error(invalid_argument) for anything else, Error(unsupported) naming the key of an object that
-  /// a tree cannot hold.
+  /// Converts a container or node to a tree. If `bare` is true, also converts a tensor or JSON
+  /// value, to a tree with a bare root. Throws Error(invalid_argument) for any other object. If the
+  /// tree cannot hold an object inside, throws Error(unsupported) with its key.
   TensorDict root(nb::handle object, bool bare);
 
  private:
@@ -69,22 +69,22 @@ class TreeBuilder {
   std::vector<PyObject*> open_containers_;
   /// State that simplify() keeps between the objects of one conversion.
   nb::dict memo_;
-  /// True until the root is entered, which becomes a node even without tensors.
+  /// True until the conversion of the root starts. The root becomes a node even without tensors.
   bool force_node_ = false;
 };
 
-/// The elements of a dense torch tensor of any class and device: shared, or copied if they are not
-/// in main memory or the tensor is a lazy conjugate or negative. Empty for sparse, jagged and
-/// nested tensors and other objects. Throws if the tensor's storage is missing (as on the meta
-/// device), if it is quantized, or if trees do not have its dtype.
+/// The elements of a dense torch tensor of any class and device. They are shared with the tensor,
+/// or copied if they are not in main memory or the tensor is a lazy conjugate or negative. Empty
+/// for sparse, jagged and nested tensors and other objects. Throws if the tensor's storage is
+/// missing (as on the meta device), if it is quantized, or if trees do not have its dtype.
 std::optional<Tensor> tensor_of_any_torch(nb::handle object);
 
 /// From and to NodeInfo of _interop/node_info.py.
 NodeInfo node_info_from(nb::handle info);
 nb::object to_python(const NodeInfo& info);
 
-/// Converts a key that is not a string, if a tree supports it: None, bool, int, float, a tuple of
-/// these or of strings. `depth`: the number of tuples around it.
+/// Converts a key that is not a string: None, bool, int, float, or a tuple of these or of strings.
+/// Empty for any other key. `depth`: the number of tuples that contain the key.
 std::optional<Value> typed_key(nb::handle key, std::size_t depth = 0);
 
 }  // namespace tenfold::python

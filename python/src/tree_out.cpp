@@ -17,8 +17,8 @@
 namespace tenfold::python {
 namespace {
 
-/// An entry whose tensor is already mapped, so that the GIL is not held during I/O. A leaf of the
-/// node is referenced by `held`, not copied.
+/// An entry whose tensor is already mapped, so that no I/O is necessary while the GIL is held. If
+/// the node stores the entry as a Leaf, `held` points to that Leaf, and it is not copied.
 struct Mapped {
   std::string_view key;
   std::optional<TensorDict::Item> item;  // unless `held` points into the node
@@ -50,8 +50,8 @@ std::vector<Mapped> map_entries(const TensorDict& tree, std::size_t begin, std::
   return entries;
 }
 
-/// Calls `use` for each entry in order. Maps tensors without the GIL, in small groups, so that they
-/// are still in the CPU cache when their Python objects are created.
+/// Calls `use` for each entry in order. Maps tensors without the GIL, in groups that are small
+/// enough to be still in the CPU cache when the Python objects are created.
 template <class Use>
 void for_each_mapped(const TensorDict& tree, const Use& use) {
   constexpr std::size_t kBlockTensors = 256;
@@ -82,7 +82,7 @@ nb::object object_of(const TensorDict& node, const Mapped& entry, ArrayMaker& ma
   return nb::cast(NodeHandle{*entry.child()});
 }
 
-/// The dict key that `key` of `node` represents; error messages name it.
+/// The dict key that `key` of `node` represents. Error messages name `key`.
 nb::object key_of(std::string_view key, const TensorDict& node) {
   try {
     return key_from(key, node.info().int_keys, node.info().typed_keys);
@@ -141,7 +141,7 @@ class Containers {
     const NodeInfo& info = node.info();
     for_each_mapped(
         node, [&](const Mapped& mapped) { made[key_of(mapped.key, node)] = entry(node, mapped); });
-    // Another tool may have added versions to a dict, which has no attributes.
+    // A file of another tool may have versions for a plain dict, which has no attributes.
     const auto& versions = info.module_versions;
     if (versions && info.kind == NodeKind::ordered_dict) {
       made.attr("_metadata") =

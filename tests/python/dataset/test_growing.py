@@ -755,7 +755,7 @@ def test_lists_that_contain_themselves_are_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="found list"):
             ds.append([row])
     for value in (looped, queue, array, [queue], [array]):
-        with pytest.raises(ValueError, match="expected at most 64 lists in each other"):
+        with pytest.raises(ValueError, match="expected at most 64 nested lists"):
             tenfold.ingest([{"n": value}], tmp_path / "ingested")
 
 
@@ -764,7 +764,7 @@ def test_a_row_may_have_64_lists_in_each_other(tmp_path: Path) -> None:
     for _ in range(63):
         value = [value]
     assert len(tenfold.ingest([{"n": value}], tmp_path / "rows")) == 1
-    with pytest.raises(ValueError, match="expected at most 64 lists in each other"):
+    with pytest.raises(ValueError, match="expected at most 64 nested lists"):
         tenfold.ingest([{"n": [value]}], tmp_path / "deeper")
 
 
