@@ -1,6 +1,6 @@
 // Times three ways to fill the parameters of a LibTorch module: load_into and torch::load of files
-// in the page cache, and memcpy of the same bytes. All contenders run in one process, interleaved in
-// rotating order. libtorch.py compiles this program and creates the first two files.
+// in the page cache, and memcpy of the same bytes. All contenders run in one process, interleaved
+// in rotating order. libtorch.py compiles this program and creates the first two files.
 //
 //   libtorch MODEL.safetensors MODEL_FOLDER MODEL.pt REPETITIONS
 //

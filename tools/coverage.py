@@ -45,7 +45,7 @@ PARSERS = (
     "src/scan/",
     "src/sparse/",
 )
-#: Sources in the folders of PARSERS that are no parsers: they write, move bytes or use parsed values.
+#: Sources in these folders that are no parsers: they write, move bytes or use parsed values.
 NOT_PARSERS = frozenset(
     {
         "src/codecs/json/writer",
