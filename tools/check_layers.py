@@ -45,8 +45,8 @@ BELOW = {
     for position, layer in enumerate(LAYERS)
 }
 
-# The public headers that the layers without tensors may include. Other layers may include every
-# public header.
+# The public headers that base, os and codecs may include: these layers do not use tensors. Other
+# layers may include every public header.
 PUBLIC_HEADERS = {
     "base": ["tenfold/error.hpp"],
     "os": ["tenfold/error.hpp", "tenfold/buffer.hpp"],

@@ -67,7 +67,7 @@ ENTRANCES = {"", "__main__", "_pickle"}
 # the modules in `ENTRANCES` do not.
 LARGEST_CYCLE = 4
 
-# Imports in functions from the same or a higher layer: by importer, the module imported, and why.
+# Allowed imports in functions of the same or a higher layer: importer -> imported module -> reason.
 TIES = {
     "_io.load_into": {
         "_io.optimizer": "load_into and optimizer import each other",
@@ -90,7 +90,7 @@ TIES = {
 }
 
 LIBRARIES = {"torch", "numpy", "tensordict"}
-# Modules other than those of _interop/ that import a library, and why.
+# Modules outside _interop/ that may import one of LIBRARIES -> reason.
 LIBRARY_USERS = {
     "distributed._save_load": "calls torch.distributed.checkpoint",
     "distributed._planner": "its classes are subclasses of torch.distributed.checkpoint's",
@@ -216,7 +216,7 @@ def _module_of(path: Path, package: Path) -> str:
 
 
 def imports_of(path: Path, modules: set[str]) -> Iterator[Import]:
-    """Yields the imports of a file, except those for type checkers only."""
+    """Yields the imports of a file, except those below `if TYPE_CHECKING:`."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     yield from _imports_below(tree, modules, is_late=False)
 
