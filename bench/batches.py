@@ -70,7 +70,7 @@ def _take(batches, count: int) -> None:
 
 
 def _endless(loader):
-    """Yields the batches of one epoch after another, without end."""
+    """Yields batches without end: a new epoch begins after the last batch of the one before."""
     while True:
         yield from loader
 
@@ -83,7 +83,7 @@ def _by_hand(columns: dict[str, torch.Tensor], rows: int, count: int):
 
 
 class _Rows(torch.utils.data.Dataset):
-    """A Dataset of torch as users write it: each row is a dict of tensors."""
+    """A map-style Dataset of torch as most users write it: each row is a dict of tensors."""
 
     def __init__(self, columns: dict[str, torch.Tensor]) -> None:
         self.columns = columns
@@ -186,7 +186,7 @@ def first_batch(work: Path, repetitions: int) -> Result:
 
 
 def frames(work: Path) -> Path:
-    """Writes images, uint8 [84, 84, 4], of 28 KB a row."""
+    """Writes a data set with an image per row: uint8 [84, 84, 4], 28 KB."""
     path = work / "frames"
     if not path.exists():
         pixels = torch.randint(0, 256, (FRAMES, 84, 84, 4), dtype=torch.uint8)
@@ -254,7 +254,7 @@ def frames_cold(work: Path, repetitions: int) -> Result | None:
         print("frames_cold: left out, dropping the page cache needs root")
         return None
     path = frames(work)
-    # Only a few rows: readahead of the peers would otherwise soon read the whole file.
+    # Few batches: with more, the readahead of the other contenders would read the whole file.
     count = 30
 
     def ours() -> None:
@@ -302,7 +302,7 @@ def frames_cold(work: Path, repetitions: int) -> Result | None:
 
 
 def documents(work: Path) -> Path:
-    """Writes a ragged column of token sequences, each of 1 to 599 int32."""
+    """Writes a data set with one ragged column: a row has 1 to 599 tokens, int32."""
     rng = np.random.default_rng(0)
     lengths = rng.integers(1, 600, DOCUMENTS)
     tokens = rng.integers(0, 50_000, lengths.sum()).astype(np.int32)
@@ -392,16 +392,16 @@ def order(work: Path, repetitions: int) -> Result:
 def views(work: Path, repetitions: int) -> Result:
     path = transitions(work)
     hold_in_memory(path)
-    # A run takes half a millisecond, so that longer disturbances of the machine affect all
-    # contenders.
+    # Many slices, so that a run takes only half a millisecond. A disturbance of the machine that
+    # lasts longer affects all contenders.
     count, slices = 400, 40
     half = ROWS // 2
 
     def opened() -> tenfold.Dataset:
-        """Opens the data set with its own mappings, for a fair comparison.
+        """Opens the data set again, so that no two contenders share memory mappings.
 
-        The CPU caches of page table entries limit the speed. A contender that shared its mappings
-        would find entries there from the contenders before it.
+        The speed depends on how many page table entries are in the CPU caches. With shared
+        mappings, a contender would find the entries that an earlier contender has loaded.
         """
         dataset = tenfold.Dataset(path)
         for name in dataset.columns:
@@ -416,8 +416,9 @@ def views(work: Path, repetitions: int) -> Result:
     def loaders(made: Callable[[], tenfold.Dataset]) -> Iterator[Iterator]:
         """Returns an endless cycle of 4 loaders, each as an endless iterator of batches.
 
-        There are several because the location of memory changes times by a tenth. Each loader has
-        its own order, because rows that another loader has just read are in the CPU caches.
+        Runs alternate between several loaders, because the addresses of a loader's memory change
+        its times by a tenth. Each loader has its own seed. With a shared seed, a loader would find
+        rows in the CPU caches that another loader has just read.
         """
         options = {"shuffle": True, "num_threads": 1, "drop_last": True}
         loaders = [
@@ -426,7 +427,8 @@ def views(work: Path, repetitions: int) -> Result:
         return itertools.cycle([_endless(loader) for loader in loaders])
 
     def halves() -> list[tenfold.Dataset]:
-        # Halves of the same files: the page cache has pages of a random size for each file.
+        # Both data sets have the same files. The times of different files would not be comparable,
+        # because the page cache has pages of a random size for each file.
         return halves_of(opened(), opened())
 
     def halves_of_one() -> list[tenfold.Dataset]:
@@ -456,7 +458,7 @@ def views(work: Path, repetitions: int) -> Result:
 
 
 def _held() -> dict[str, float]:
-    """Returns the resources of this process: MiB of private memory, descriptors and maps."""
+    """Returns the MiB of private memory, the open descriptors and the mappings of this process."""
     status = Path("/proc/self/status").read_text().splitlines()
     own = next(int(line.split()[1]) for line in status if line.startswith("RssAnon"))
     return {
@@ -467,7 +469,7 @@ def _held() -> dict[str, float]:
 
 
 def steady(work: Path, repetitions: int) -> Result:
-    """Runs 20 epochs; the resources of the process may grow by 2 % from epoch 3 to 20."""
+    """Runs 20 epochs. The resources of the process may grow by 2 % from the 3rd to the 20th."""
     dataset = tenfold.Dataset(transitions(work)).range(0, 200_000)
     loader = tenfold.BatchLoader(dataset, BATCH, shuffle=True)
     starts = Timing()

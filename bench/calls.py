@@ -1,4 +1,4 @@
-"""Calls of TensorDict against those of tensordict. Short calls are repeated within one timing."""
+"""Calls of tenfold's TensorDict against tensordict's. A timing repeats a short call many times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from saving import fresh, ours, upstream_folder
 
 import tenfold
 
-# Calls in one timing: enough for the clock, few enough to avoid disturbances.
+# Calls per timing: enough for the resolution of the clock, but few, so that other work on the
+# machine seldom disturbs a timing.
 CALLS = 200
 
 
@@ -89,7 +90,7 @@ def calls_memmap(work: Path, repetitions: int) -> Result:
 
 
 def rows(cls, work: Path, name: str):
-    """100,000 rows of 8 fields, as in a replay buffer, memory-mapped."""
+    """Returns 100,000 memory-mapped rows of 8 fields, as in a replay buffer."""
     widths = {"obs": 17, "act": 6, "rew": 1, "done": 1, "next_obs": 17, "logp": 1, "adv": 1, "i": 1}
     n = 100_000
     return cls({k: torch.rand(n, w) for k, w in widths.items()}, [n]).memmap(work / name)

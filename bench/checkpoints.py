@@ -1,7 +1,7 @@
-"""CheckpointManager: stalls, durable saves, sharing, restoring, listing, and steps during a save.
+"""CheckpointManager: stalls, durable saves, sharing, restoring, listing, training during a save.
 
-The state is that of GPT-2 small and of Adam: 592 tensors, 1.5 GB. `run.py --width 128` uses a
-smaller model.
+The state consists of the parameters of GPT-2 small and the state of Adam: 592 tensors, 1.5 GB.
+`run.py --width 128` uses a smaller model.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def saves(manager: tenfold.CheckpointManager, tree: Tree) -> Callable[[], object
 
 
 def memcpy_into(tree: Tree) -> Callable[[], None]:
-    """Returns a function that copies every tensor, with one thread, to memory already mapped."""
+    """Returns a function that copies every tensor with one thread. It causes no page faults."""
     copies = {key: torch.empty_like(tensor).fill_(0) for key, tensor in tree.items()}
     pairs = [
         (copies[key].data_ptr(), tensor.data_ptr(), tensor.nbytes) for key, tensor in tree.items()
@@ -74,7 +74,7 @@ def memcpy_into(tree: Tree) -> Callable[[], None]:
 
 
 def quiet(work: Callable[[], object]) -> Callable[[], object]:
-    """Wraps `work` to hide the warning of an unchanged state, as nothing is trained here."""
+    """Wraps `work` to hide warnings: nothing is trained, so the manager sees an unchanged state."""
 
     def run() -> object:
         with warnings.catch_warnings():
@@ -103,7 +103,7 @@ def checkpoint_stall(work: Path, repetitions: int) -> Result:
 
 
 def durable_file(tree: Tree, path: Path) -> Callable[[], None]:
-    """Returns a function that writes with safetensors, and makes the file durable."""
+    """Returns a function that saves with safetensors, then calls fsync for file and folder."""
 
     def run() -> None:
         safetensors.torch.save_file(tree, path)
@@ -155,7 +155,7 @@ def checkpoint_durable(work: Path, repetitions: int) -> Result:
 
 
 def last_layers(tree: Tree) -> list[str]:
-    """Returns the names of the last layers and their Adam state, as if the others were frozen."""
+    """Returns the names of the tensors that change if all layers but the last ones are frozen."""
     changing: list[str] = []
     for number in reversed(range(12)):
         changing += [name for name in tree if f".h.{number}." in name]
@@ -167,7 +167,7 @@ def last_layers(tree: Tree) -> list[str]:
 
 
 def smallest_tensors(tree: Tree) -> list[str]:
-    """Returns the names of the smallest tensors, as many as the changed share of bytes allows."""
+    """Returns the names of the smallest tensors, which together have a tenth of all bytes."""
     changing: list[str] = []
     for name in sorted(tree, key=lambda name: tree[name].nbytes):
         if sum(tree[key].nbytes for key in changing) >= num_bytes(tree) * (1 - UNCHANGED):
@@ -225,7 +225,7 @@ def checkpoint_share(work: Path, repetitions: int) -> Result:
 
 
 def checkpoint_share_small(work: Path, repetitions: int) -> Result:
-    """Five of six files change, and each is created and synced, so sharing the rest saves less."""
+    """Measures a case where sharing saves little: five of six files must be created and synced."""
     title = "only the smallest tensors changed"
     return share(work, repetitions, "checkpoint_share_small", title, smallest_tensors, [])
 
@@ -345,7 +345,7 @@ def group_of_one(work: Path) -> Iterator[None]:
 
 
 def checkpoint_beside(work: Path, repetitions: int) -> Result:
-    """Times training steps of one thread while a background save is written."""
+    """Times training steps on one thread during a save in the background."""
     tree = state()
     step = training_step()
     manager = tenfold.CheckpointManager(work / "run", max_to_keep=1, async_save=True)

@@ -1,13 +1,15 @@
-"""Compares two wheels of tenfold by the rows of bench/run.py, interleaved on one machine.
+"""Compares the times of two wheels of tenfold in bench/run.py, interleaved on one machine.
 
     python bench/compare_wheels.py build/wheel/tenfold-*.whl dist/tenfold-*.whl
     python bench/compare_wheels.py A.whl B.whl open_many save_many --rounds 4
 
 In each round, each benchmark runs once with A and once with B, and the order alternates between
-rounds. The smallest time of a row counts. Prints the time of B divided by that of A for each row of
-tenfold, and the geometric mean of these ratios. With --write, the first round with A also updates
-the tables in docs/performance/. Exits 1 if the mean is above 1.05, if B misses a goal in every
-round that A meets in at least one, if a benchmark fails or if there are no rows to compare.
+rounds. A row is one contender of one benchmark; its smallest time counts. For each row of tenfold,
+the program prints the time of B divided by the time of A. At the end, it prints the geometric mean
+of these ratios. With --write, the first round with A also updates the tables in docs/performance/.
+
+Exits with 1 if the mean is above 1.05, if there are no rows to compare, if a benchmark fails, or if
+B misses a goal in all rounds and A meets this goal in at least one.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ AT_MOST = 1.05
 
 
 class Measured:
-    """The smallest time of each row of a wheel, and how often it missed each goal."""
+    """The results of one wheel: the smallest time of each row, and the misses of each goal."""
 
     def __init__(self, site: Path) -> None:
         self.site = site
@@ -54,7 +56,7 @@ class Measured:
 
 
 def main() -> None:
-    """Unpacks the wheels, runs the benchmarks, prints the ratios, and exits with the status."""
+    """Unpacks the wheels, runs the benchmarks and prints the ratios. Exits with 0 or 1."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

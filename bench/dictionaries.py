@@ -30,9 +30,9 @@ KEYS = int(os.environ.get("TENFOLD_BENCH_KEYS", 1_000_000))  # the goals hold fo
 IS_LARGE = KEYS > 5_000_000  # then only contenders that fit memory and end in minutes run
 DIMENSIONS = 32
 BATCH = 256
-# Number of keys per transaction of lmdb: a single one of 20 M keys takes hours.
+# Number of keys per transaction of lmdb. A single transaction with 20 M keys takes hours.
 KEYS_A_COMMIT = 1_000_000
-# Limit of live tensors: with more of them, garbage collection takes longer than the build.
+# Number of tensors that exist at once. With more, garbage collection takes longer than the build.
 PAIRS_AT_ONCE = 256
 
 
@@ -51,7 +51,7 @@ def _table(work: Path, keys: list[str], values: np.ndarray) -> tenfold.Dataset:
 
 
 def _of_table(path: Path, keys: object, values: np.ndarray) -> tenfold.MappedDict:
-    """Ingests keys and values, builds a dictionary from that data set, and removes the data set."""
+    """Ingests keys and values, builds a dictionary from the data set, and removes the data set."""
     table = tenfold.ingest({"key": keys, "value": values}, path.parent / "table", progress=False)
     made = tenfold.MappedDict.build((table, "key"), path, progress=False)
     remove(path.parent / "table")
@@ -66,7 +66,7 @@ def _pairs(keys: list[str], values: np.ndarray) -> Iterator[tuple[str, torch.Ten
 
 
 def _build_lmdb(path: Path, keys: list[str], values: np.ndarray) -> None:
-    """Writes keys and values to lmdb, in the order of the list."""
+    """Writes keys and values to lmdb in the given order, which is random."""
     shutil.rmtree(path, ignore_errors=True)
     env = lmdb.open(str(path), map_size=1 << 34, sync=False)
     for begin in range(0, len(keys), KEYS_A_COMMIT):
@@ -78,7 +78,7 @@ def _build_lmdb(path: Path, keys: list[str], values: np.ndarray) -> None:
 
 
 def _build_small_lmdb(path: Path, keys: list[str], values: np.ndarray) -> None:
-    """Writes to lmdb in key order, which fills its pages: a third of the size for 20 M keys."""
+    """Writes to lmdb in key order. This fills its pages: 20 M keys take a third of the space."""
     env = lmdb.open(str(path), map_size=1 << 34, sync=False)
     order = np.argsort(np.array(keys, dtype=np.bytes_))
     for begin in range(0, len(keys), KEYS_A_COMMIT):
@@ -97,9 +97,9 @@ def _packed(keys: list[str]) -> dict[str, torch.Tensor]:
 
 
 def _parts(path: Path) -> list[torch.Tensor]:
-    """Returns the files of a dictionary, except those smaller than a byte per key.
+    """Maps the files of a dictionary that have at least one byte per key.
 
-    Each is a uint8 tensor [KEYS, bytes per key].
+    Returns each file as a uint8 tensor [KEYS, bytes per key].
     """
     files = [file for file in sorted(path.rglob("*.memmap")) if file.stat().st_size >= KEYS]
     sizes = [file.stat().st_size // KEYS for file in files]

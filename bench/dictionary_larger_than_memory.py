@@ -1,4 +1,4 @@
-"""Lookups in a dictionary that is larger than the memory of its processes.
+"""Lookups in a dictionary that is larger than the memory of the process that reads it.
 
 Needs root and a control group, like larger_than_memory.py, and 3 GiB of disk.
 """
@@ -19,14 +19,14 @@ import tenfold
 KEYS = 12_000_000
 DIMENSIONS = 32
 BATCH = 256
-# The process takes 0.2 GiB. The rest can cache a quarter of the 2 GB of the dictionary.
+# The process itself takes 0.2 GiB. The rest can cache a quarter of the dictionary, which has 2 GB.
 MEMORY_BYTES = 11 << 26
 WARM_UP_KEYS = 60_000
 KEYS_READ = 40_960
 FIRST_KEYS = 8 * BATCH
 
-# Prints for each run of lookups the seconds, the pages read from the device, and the major faults.
-# Keys are derived from numbers, so that no list of keys takes memory.
+# For each number of lookups in the arguments, prints the seconds, the pages read from the device,
+# and the major page faults. Keys are computed from numbers: a list of all keys would take memory.
 CODE = """
 import random, resource, sys, time
 import tenfold, torch
@@ -39,7 +39,7 @@ def pages_read():
     return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes")) / 4096
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_majflt
-# Runs the measured code once before, so that its machine code is in memory.
+# Runs the measured calls once on a small dictionary, so that their machine code is in memory.
 small = [key(number) for number in range(4096)]
 words = tenfold.MappedDict(path + "-small")
 words.get_many(small), words[small[0]]
@@ -108,7 +108,7 @@ def _measured(work: Path, repetitions: int, group: MemoryLimit) -> Result:
         for name, count in ((bare, KEYS_READ), (bare_cold, FIRST_KEYS)):
             begin = time.perf_counter()
             if raw.raw_read_pages(str(path / "value.memmap").encode(), 2 * count, 64) != 2 * count:
-                raise OSError(f"{path}: pages could not be read past the page cache")
+                raise OSError(f"{path}: pages could not be read with O_DIRECT")
             timings[name].seconds.append(time.perf_counter() - begin)
     result = Result(
         "dict_larger_than_memory",

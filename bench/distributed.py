@@ -2,10 +2,15 @@
 
     python bench/distributed.py [--tensors 20000] [--gigabytes 1.5] [--rounds 3] [--folder DIR]
 
-Compares saves and loads of small and of large tensors, a checkpoint of four ranks that two load,
-and one file of whole tensors: saved as such, or as torch's shards that are then consolidated.
-Contenders are interleaved in rotating order; reports medians of the slower rank. Everything is
-durable. This is a separate program: bench/run.py does not run it.
+Measures with two ranks:
+
+- saves and loads of small and of large tensors,
+- loads of a checkpoint that four ranks saved,
+- saves of one file with whole tensors. tenfold writes it directly; torch writes a file per rank,
+  and then consolidates these files.
+
+Contenders are interleaved in rotating order. A time ends when the slower rank is done; the tables
+show medians. All contenders make their result durable. bench/run.py does not run this program.
 """
 
 from __future__ import annotations
@@ -52,7 +57,7 @@ def small_state(count: int, mesh: Any) -> dict[str, Any]:
 
 
 def large_state(num_bytes: int, mesh: Any) -> dict[str, Any]:
-    """Returns twelve float32 matrices, split by rows, each filled with row plus matrix number."""
+    """Returns 12 float32 matrices, split by rows. An element is its row plus its matrix number."""
     all_rows = max(1, num_bytes // 12 // 4096 // 4 // SAVING_RANKS) * SAVING_RANKS
     rows = all_rows // mesh.size()
     numbers = torch.arange(mesh.get_rank() * rows, (mesh.get_rank() + 1) * rows)
@@ -79,7 +84,7 @@ def write_plainly(state: dict[str, Any], path: Path) -> None:
 
 
 def timed(call: Callable[[], object]) -> float:
-    """Returns the seconds until all ranks are done."""
+    """Calls `call` on all ranks at once. Returns the seconds until the last rank is done."""
     dist.barrier()
     begin = time.perf_counter()
     call()
@@ -151,7 +156,7 @@ def loading(state: dict[str, Any], folder: Path) -> dict[str, Callable[[], float
 
 
 def resharded(state: dict[str, Any], folder: Path) -> dict[str, Callable[[], float]]:
-    """Like `loading`, and compares the loaded tensors with the state."""
+    """Like `loading`, but zeroes the tensors before each load and checks the loaded values."""
     right = {name: tensor.to_local().clone() for name, tensor in state.items()}
 
     def checked(load: Callable[[], float]) -> Callable[[], float]:
@@ -175,7 +180,7 @@ def sync_files(folder: Path) -> None:
 
 
 def whole_files(state: dict[str, Any], folder: Path) -> dict[str, Callable[[], float]]:
-    """Saves one file of whole tensors, which programs without torch.distributed can read."""
+    """Returns contenders that save whole tensors in one file, as single processes read it."""
     path, shards, whole = folder / "new.safetensors", folder / "shards", folder / "whole"
 
     def ours() -> float:
@@ -235,7 +240,7 @@ def measure_saves_and_loads(arguments: argparse.Namespace, folder: Path) -> None
 
 
 def save_for_others(arguments: argparse.Namespace, folder: Path) -> None:
-    """Saves the checkpoint that `measure_resharded` loads."""
+    """Saves the checkpoints that `measure_resharded` loads."""
     state = large_state(int(arguments.gigabytes * 1e9), init_device_mesh("cpu", (SAVING_RANKS,)))
     for save in saving(state, folder).values():
         save()

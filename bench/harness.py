@@ -47,7 +47,7 @@ class Timing:
 
 @dataclass
 class Goal:
-    """A goal for the times of two contenders: other / ours should be at least `at_least`.
+    """A goal for a ratio of medians: `other` divided by `ours` should be at least `at_least`.
 
     Without `other`, the median of `ours` should be at most `at_most_seconds`.
     """
@@ -73,7 +73,7 @@ class Result:
         return [name for name in self.timings if name.startswith("tenfold") or name in with_goal]
 
     def verdicts(self) -> list[tuple[str, str, float, float, bool]]:
-        """Returns (goal, unit, target, measured, met) for each goal, from medians."""
+        """Compares medians with the goals. Returns (goal, unit, target, measured, met) for each."""
         found = []
         for goal in self.goals:
             ours = self.timings[goal.ours].median
@@ -129,7 +129,7 @@ class Result:
 
 
 def run_once(contender: Contender, collects: bool = True) -> tuple[float, int]:
-    """Returns the seconds, and the MiB that the machine gave back to its host during the run.
+    """Runs a contender. Returns the seconds, and the MiB that the machine gave back to its host.
 
     With `collects`, collects garbage before the run.
     """
@@ -160,10 +160,11 @@ def compare(
 ) -> Result:
     """Times all contenders, and returns the result.
 
-    In each repetition, `slices` runs of each contender are interleaved, and the sum of their times
-    counts. So a disturbance that is longer than a run affects all contenders alike. Garbage is
-    collected before the first slice only: collecting takes longer than the short runs that need
-    many slices. With `warm_up`, a first repetition is not counted.
+    A repetition has `slices` rounds; in each round, every contender runs once. The time of a
+    contender is the sum of its runs in the repetition. So a disturbance that is longer than a run
+    affects all contenders alike. Garbage is collected in the first round only, because a collection
+    takes longer than the short runs for which `slices` is large. With `warm_up`, an additional
+    first repetition does not count.
     """
     timings = {key: Timing() for key in contenders}
     keys = list(contenders)
@@ -214,7 +215,7 @@ class Blocks:
 
 
 def bare_copies(columns: list[torch.Tensor], count: int, batch: int) -> Callable[[], None]:
-    """Returns a function that only copies `count` batches of rows, chosen in advance."""
+    """Returns a function that copies `count` batches of random rows, which are already chosen."""
     raw = load_raw()
     rows = torch.randint(0, len(columns[0]), (count, batch))
     outputs = [torch.empty(batch, *column.shape[1:], dtype=column.dtype) for column in columns]
@@ -245,16 +246,17 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-# If a virtual machine gives free pages back to its host, the next use of such a page takes ten
-# times as long. So memory is used right before a timed run, which then reuses the same pages. A run
-# is repeated if it gave back more than DISTURBING_MIB per second. The limit is a rate because every
-# run of minutes gives back some pages.
+# If a virtual machine gives a free page back to its host, the next use of this page takes ten times
+# as long. So memory is used right before a timed run, which then reuses the same pages. A run is
+# repeated if the machine gave back DISTURBING_MIB during it or, in a run of more than a second,
+# DISTURBING_MIB per second. This limit is a rate because a machine always gives back some pages
+# within minutes. After MOST_ATTEMPTS runs, the last one counts.
 MOST_ATTEMPTS = 3
 DISTURBING_MIB = 16
 
 
 def given_back_mib() -> int:
-    """Returns the MiB given back to the host of this machine; 0 if the kernel has no count."""
+    """Returns the MiB that this machine gave back to its host; 0 if the kernel does not count."""
     try:
         text = Path("/sys/module/page_reporting/parameters/reported_kib").read_text()
     except OSError:
@@ -280,7 +282,7 @@ _ZEROS = bytes(16 << 20)
 
 
 def fresh(path: Path, size_bytes: int = 0) -> None:
-    """Removes the path, and warms memory of at least `size_bytes`."""
+    """Removes `path`, and calls warm_memory() for at least `size_bytes`."""
     remove(path)
     warm_memory(path, size_bytes)
 
@@ -295,7 +297,7 @@ def settle() -> None:
 
 
 def drop_caches() -> bool:
-    """Drops the page cache. Returns False if the system does not allow it: it needs root."""
+    """Drops the page cache, which needs root. Returns False if the system does not allow it."""
     os.sync()
     try:
         Path("/proc/sys/vm/drop_caches").write_text("1\n")
@@ -356,7 +358,7 @@ COLD_BYTES = 2 << 30  # more than a run reads
 
 
 def cold() -> None:
-    """Drops the page cache and warms memory: reads wait for the device, but not for the host."""
+    """Drops the page cache, and warms memory so that reads do not wait for memory of the host."""
     drop_caches()
     with mmap.mmap(-1, COLD_BYTES) as memory:
         if hasattr(mmap, "MADV_HUGEPAGE"):

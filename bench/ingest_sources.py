@@ -1,6 +1,6 @@
 """Ingest of Parquet files and of dicts in memory, against pyarrow and numpy's memory maps.
 
-    python bench/ingest_sources.py             both, about a minute
+    python bench/ingest_sources.py             both benchmarks, about a minute
     python bench/ingest_sources.py --rows 0.2  a fifth of the rows
 
 Reports CPU times in addition to wall times: other work on the machine affects CPU times less.
@@ -114,7 +114,7 @@ def decode_only(source: Path) -> None:
 
 
 def hugging_face_parquet(source: Path, cache: Path) -> None:
-    """Loads into the cache of Hugging Face datasets, which has Arrow columns on disk."""
+    """Loads into the cache of Hugging Face datasets, which stores Arrow columns on disk."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     import datasets
 
@@ -157,7 +157,7 @@ print(peak - before)
 
 
 def peak_bytes(source: Path, target: Path, warm: Path) -> int:
-    """Returns the growth of private memory of the process, in bytes, during ingest of `source`."""
+    """Ingests `source` in a new process. Returns the bytes by which its private memory grew."""
     command = [sys.executable, "-c", PEAK, str(source), str(target), str(warm)]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
@@ -269,7 +269,7 @@ def list_of_dicts(work: Path, num_rows: int, repetitions: int) -> Result:
                 before=lambda: _fresh_folder(paths[2]),
             ),
         },
-        # The memory maps of numpy and pyarrow are not durable either.
+        # Without fsync, because the contenders with numpy and pyarrow do not call it either.
         [Goal("tenfold, not durable", "pyarrow from_pylist -> memmap", 3.3)],
         repetitions,
     )

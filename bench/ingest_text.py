@@ -32,7 +32,7 @@ def _record(generator: random.Random) -> dict[str, object]:
 
 
 def write_lines(path: Path, records: int = RECORDS) -> int:
-    """Writes records of 6 integers, 32 floats of 17 digits and a string. Returns the file size."""
+    """Writes records: 6 integers, 32 floats of about 17 digits, a string. Returns the file size."""
     generator = random.Random(7)
     lines = [json.dumps(_record(generator)) + "\n" for _ in range(DISTINCT)]
     with path.open("w") as file:

@@ -1,4 +1,4 @@
-"""Shuffled batches of more data than the memory of the processes in a control group.
+"""Shuffled batches of a data set that is larger than the memory limit of a control group.
 
 Needs root and cgroup v1 (`/sys/fs/cgroup/memory`) or v2, and 8 GiB of disk.
 """
@@ -162,7 +162,7 @@ def _bare_seconds(read_pages, file: Path) -> float:
     begin = time.perf_counter()
     num_read = read_pages(str(file).encode(), ROWS_READ, 64)
     if num_read != ROWS_READ:
-        raise OSError(f"{file}: only {num_read} pages could be read past the page cache")
+        raise OSError(f"{file}: expected {ROWS_READ} pages read with O_DIRECT, found {num_read}")
     return time.perf_counter() - begin
 
 

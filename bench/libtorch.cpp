@@ -1,10 +1,10 @@
-// Loads the parameters of a LibTorch module from a cached file, side by side with memcpy of the
-// same bytes and with torch::load: interleaved, in rotating order, in one process. Built and called
-// by libtorch.py, which makes the files.
+// Times three ways to fill the parameters of a LibTorch module: load_into and torch::load of files
+// in the page cache, and memcpy of the same bytes. All contenders run in one process, interleaved
+// in rotating order. libtorch.py compiles this program and creates the first two files.
 //
 //   libtorch MODEL.safetensors MODEL_FOLDER MODEL.pt REPETITIONS
 //
-// Writes MODEL.pt. Prints {"contender": [seconds, ...], ...}; the first round is not counted.
+// Writes MODEL.pt. Prints {"contender": [seconds, ...], ...} without the first round.
 
 #include <torch/nn/module.h>
 #include <torch/serialize.h>
@@ -34,8 +34,8 @@ struct Contender {
   std::vector<double> seconds{};
 };
 
-/// Adds a parameter to a module below `root`, creating modules for the components of the dotted
-/// name.
+/// Registers a parameter with the dotted name `path` below `root`. Creates the missing modules of
+/// the path.
 void add_parameter(const std::shared_ptr<torch::nn::Module>& root, const std::string& path,
                    const at::Tensor& tensor) {
   std::shared_ptr<torch::nn::Module> module = root;
@@ -52,7 +52,8 @@ void add_parameter(const std::shared_ptr<torch::nn::Module>& root, const std::st
   module->register_parameter(path.substr(begin), tensor);
 }
 
-/// Returns a module with parameters like the tensors of the file, in memory already written once.
+/// Returns a module whose parameters have the names, shapes and dtypes of the tensors of the file.
+/// Their memory has been written, so that no load causes page faults there.
 std::shared_ptr<torch::nn::Module> module_like(const tenfold::TensorDict& file) {
   auto module = std::make_shared<torch::nn::Module>();
   for (const std::string& name : file.keys()) {

@@ -1,6 +1,7 @@
-"""Loads of a LibTorch module in C++, timed by a C++ program: bench/libtorch.cpp.
+"""Loads of a LibTorch module in C++. The C++ program bench/libtorch.cpp times them.
 
-It links the library of `make build`: build/release, or the folder given by TENFOLD_BUILD.
+The program links the library that `make build` makes in build/release. The environment variable
+TENFOLD_BUILD names another build folder.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ BUILD = Path(os.environ.get("TENFOLD_BUILD", ROOT / "build" / "release"))
 
 
 def compiled() -> Path | None:
-    """Compiles bench/libtorch.cpp. Returns None, with a message, if the library is missing."""
+    """Compiles bench/libtorch.cpp. Prints a message and returns None if the library is missing."""
     source, program = ROOT / "bench" / "libtorch.cpp", ROOT / "build" / "bench" / "libtorch"
     library = BUILD / "src" / "libtenfold.a"
     if not library.exists():

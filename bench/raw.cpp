@@ -1,5 +1,5 @@
-// Measures the physical limits for the benchmarks: bare system calls move the same bytes.
-// Called from Python through ctypes.
+// The limits of the machine for the benchmarks: system calls and memcpy that move the same bytes as
+// the library. Python calls these functions through ctypes and times them.
 
 #include <fcntl.h>
 #include <linux/io_uring.h>
@@ -51,7 +51,7 @@ bool on_threads(int num_threads, std::size_t count, const Work& work) {
   return good;
 }
 
-/// The finaliser of splitmix64: pseudo-random positions without state.
+/// Returns the i-th pseudo-random number of splitmix64, which needs no state.
 std::uint64_t place_of(std::size_t i) {
   std::uint64_t place = (i + 1) * 0x9E3779B97F4A7C15;
   place = (place ^ (place >> 30U)) * 0xBF58476D1CE4E5B9;
@@ -104,7 +104,7 @@ int raw_write_one(const char* path, std::size_t count, const char* const* blocks
   return close(fd);
 }
 
-// Returns the sum of all 64-bit words, for which `num_threads` threads read the memory once.
+// Returns the sum of all 64-bit words. Each of `num_threads` threads reads one part of them.
 std::uint64_t raw_sum(const std::uint64_t* words, std::size_t count, int num_threads) {
   std::vector<std::uint64_t> sums(static_cast<std::size_t>(num_threads));
   on_threads(num_threads, sums.size(), [&](std::size_t t) {
@@ -136,7 +136,7 @@ void raw_copy(std::size_t count, char* const* to, const char* const* from, const
   });
 }
 
-// Reads a whole file with large preads, as `dd` would. Returns the bytes read.
+// Reads a whole file with large preads, as `dd` would. Returns the number of bytes read.
 std::uint64_t raw_read_file(const char* path, int num_threads) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return 0;
@@ -161,7 +161,7 @@ std::uint64_t raw_read_file(const char* path, int num_threads) {
 }
 
 // Calls open, fstat, mmap, close and munmap for `count` files `folder`/<i>: the lower bound for a
-// format with one file per leaf. Returns their total size, 0 on failure.
+// format with one file per leaf. Returns the total size of the files, or 0 on failure.
 std::uint64_t raw_map_files(const char* folder, std::size_t count) {
   const std::string prefix = std::string(folder) + "/";
   std::uint64_t total = 0;
@@ -197,8 +197,8 @@ std::uint64_t raw_read_pages(const char* path, std::size_t count, int num_thread
   return num_read;
 }
 
-// Reads these blocks through the page cache, without readahead. The number of threads is the number
-// of outstanding requests. Returns the number of blocks read.
+// Reads the blocks with the given indices through the page cache, without readahead. The number of
+// threads is the number of outstanding requests. Returns the number of blocks read.
 std::uint64_t raw_read_blocks(const char* path, std::size_t count, const std::int64_t* blocks,
                               std::size_t block_bytes, int num_threads) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -219,8 +219,8 @@ std::uint64_t raw_read_blocks(const char* path, std::size_t count, const std::in
   return num_read;
 }
 
-// Like raw_read_pages, by io_uring with `depth` outstanding requests. Returns 0 if the kernel does
-// not support or allow it.
+// Like raw_read_pages, but uses io_uring with `depth` outstanding requests. Returns 0 if the kernel
+// does not support or allow io_uring.
 std::uint64_t raw_read_pages_uring(const char* path, std::size_t count, unsigned depth) {
   const int fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
   if (fd < 0) return 0;
@@ -298,13 +298,13 @@ std::uint64_t raw_read_pages_uring(const char* path, std::size_t count, unsigned
   munmap(sq, sq_bytes);
   munmap(cq, cq_bytes);
   munmap(sqes, entry_bytes);
-  // close() does not wait for reads in flight after an error: their memory is leaked.
+  // After an error, reads may be in flight. close() does not wait for them, so `memory` is leaked.
   if (ended + queued == begun) std::free(memory);
   close(fd);
   return num_read;
 }
 
-// Copies row rows[i] of each column to position i of its output: the minimum work of any loader.
+// Copies row rows[i] of each column to row i of the output: the least that any loader must do.
 void raw_gather_rows(std::size_t num_rows, const std::int64_t* rows, std::size_t num_columns,
                      const char* const* from, const std::size_t* row_bytes, char* const* to) {
   constexpr std::size_t kAhead = 16;

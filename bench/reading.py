@@ -1,4 +1,4 @@
-"""Opens files, reads single leaves and whole trees (warm, cold), copies to parameters; memory."""
+"""Opening files, reading leaves and whole trees (warm and cold), copying to parameters, memory."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read_all(tensors) -> None:
 
 
 def warmed(contenders: dict[str, Contender]) -> dict[str, Contender]:
-    """Returns the same contenders, each of which runs once right before it is timed."""
+    """Makes each contender run once, untimed, before each timed run. Returns `contenders`."""
     for contender in contenders.values():
         contender.twice = True
     return contenders
@@ -372,7 +372,7 @@ WORK = {
 
 
 def memory(work: Path, repetitions: int) -> Result:
-    """Measures no time, but the growth of the high-water mark, in MiB, with a tree of 512 MiB."""
+    """Measures memory, not time: the growth of the peak, in MiB, for a tree of 512 MiB."""
     lines = [
         memory_note(
             f"{what}, above the tree itself",

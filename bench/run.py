@@ -42,7 +42,7 @@ from harness import ROOT, Result, remove, save_json, settle
 
 import tenfold
 
-# For each page of docs/performance/, the modules whose tables the page has.
+# For each page of docs/performance/, the modules that measure the tables of the page.
 TOPICS = {
     "saving": (saving, snapshots, checkpoints),
     "loading": (reading, torch_files, libtorch),
@@ -81,7 +81,7 @@ def write_pages(results: dict[str, list[Result]]) -> None:
 
 
 def write_page(results: list[Result], page: Path) -> None:
-    """Replaces the text between the markers of the page, and keeps the rest."""
+    """Updates the measured tables and the machine between the markers of the page."""
     text = page.read_text()
     head, rest = text.split(BEGIN)
     before, tail = rest.split(END)

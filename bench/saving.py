@@ -262,7 +262,7 @@ def save_archive_large(work: Path, repetitions: int) -> Result:
 
 
 def _into_one_file(work: Path, stem: str, tree: Tree) -> dict[str, Contender]:
-    """Returns contenders that save one file, neither `.pt` nor `.tdz`, with tenfold and others."""
+    """Returns contenders that each save one file: consolidated, npz or safetensors."""
     ends = (".bin", ".npz", ".safetensors", "-td", "-np.npz")
     consolidated, npz, one, theirs, numpys = (work / f"{stem}{end}" for end in ends)
     arrays = {key: tensor.numpy() for key, tensor in tree.items()}

@@ -1,6 +1,7 @@
-"""Snapshots, taken and restored to existing tensors, against torchsnapshot.
+"""Taking snapshots, and restoring them into existing tensors, against torchsnapshot.
 
-torchsnapshot is in .venvs/torchsnapshot (`make deps`), which is appended to sys.path.
+`make deps` installs torchsnapshot in .venvs/torchsnapshot. This program appends that environment to
+sys.path.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ OURS, THEIRS = "tenfold", "torchsnapshot"
 
 
 def upstream():
-    """Imports torchsnapshot. Returns None, with a message, if the package is missing."""
+    """Imports torchsnapshot. Prints a message and returns None if the package is missing."""
     packages = (ROOT / ".venvs" / "torchsnapshot").glob("lib/python*/site-packages")
     sys.path.extend(str(path) for path in packages)
     try:

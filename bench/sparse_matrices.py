@@ -15,7 +15,7 @@ import tenfold
 
 ROWS, COLS, ROW_ENTRIES = 200_000, 100_000, 20
 BATCH = 256
-# Wide rows, such as cells with their genes, for reads from the device.
+# The matrix for reads from the device has long rows: a row is a cell, and a column is a gene.
 CELLS, GENES, CELL_ENTRIES = 100_000, 30_000, 1_000
 BLOCK_ROWS = 64
 AHEAD = 4  # number of batches to prefetch
@@ -44,7 +44,7 @@ def matrix(work: Path) -> Path:
 
 
 def _mapped(work: Path) -> scipy.sparse.csr_matrix:
-    """Returns a matrix of scipy over mapped .npy files."""
+    """Returns a scipy matrix whose arrays are memory-mapped .npy files."""
     parts = [np.load(work / f"{part}.npy", mmap_mode="r") for part in ("data", "indices", "indptr")]
     return scipy.sparse.csr_matrix(tuple(parts), shape=(ROWS, COLS))
 

@@ -107,7 +107,7 @@ def mappers_look_up(work: Path, repetitions: int) -> Result:
 
 
 def sparse_rows(work: Path) -> tuple[scipy.sparse.csr_array, dict[tuple[int, int], int]]:
-    """Returns 16 of 2,000 features for each of 40,000 states of a grid, and a row per state."""
+    """Returns a row with 16 of 2,000 features per state, and the row indices of 40,000 states."""
     generator = np.random.default_rng(0)
     side, per_row, num_cols = 200, 16, 2000
     columns = np.stack([generator.choice(num_cols, per_row, False) for _ in range(side * side)])

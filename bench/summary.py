@@ -1,4 +1,4 @@
-"""Generates the table and picture at the top of docs/performance.md from the topics' tables.
+"""Generates table and picture of docs/performance.md from the tables in docs/performance/.
 
     python bench/summary.py          writes them, as bench/run.py --write does
     python bench/summary.py --check  exits 1 if they are out of date
@@ -146,10 +146,11 @@ def timings(topic: str) -> dict[str, dict[str, float]]:
 
 
 def updated_tables(text: str, measured: dict[str, str]) -> list[str]:
-    """Returns the tables of a page with those that were measured, by benchmark, in their places.
+    """Returns the tables of the page `text`, in order; `measured` tables replace older ones.
 
-    A comment below a table's title names its benchmark, so that a table whose title has changed is
-    replaced. A table without the comment belongs to the benchmark of that title.
+    A comment below the title of a table names its benchmark, so that a table whose title has
+    changed is replaced. A table without this comment is replaced by the new table with its title.
+    New benchmarks follow at the end.
     """
     new = {name: table.replace("\n", f"\n<!-- {name} -->\n", 1) for name, table in measured.items()}
     names = {table.split("\n", 1)[0]: name for name, table in new.items()}
@@ -163,7 +164,7 @@ def updated_tables(text: str, measured: dict[str, str]) -> list[str]:
 
 
 def comparisons() -> list[Comparison]:
-    """Compares each row with the fastest of its peers, by medians of one run."""
+    """Compares tenfold in each row with its fastest peer, by the medians of one table."""
     by_topic = {topic: timings(topic) for topic in {row.topic for row in ROWS}}
     found = []
     for row in ROWS:
@@ -191,7 +192,7 @@ def table_of(found: list[Comparison]) -> str:
 
 
 def picture_of(found: list[Comparison]) -> str:
-    """Draws bars of the speedups on a logarithmic axis. A line marks the speed of the peer."""
+    """Draws bars of the speedups on a logarithmic axis. A dark line marks 1x, the best peer."""
     left, bar, gap, width = 330, 18, 8, 820
     powers = math.ceil(math.log2(max(c.factor for c in found)))
     least = min(0, math.floor(math.log2(min(c.factor for c in found))))
@@ -230,7 +231,7 @@ def picture_of(found: list[Comparison]) -> str:
 
 
 def made() -> dict[Path, str]:
-    """Returns the contents of the page and of the picture."""
+    """Returns the new contents of the page and of the picture."""
     found = comparisons()
     head, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
     tail = rest.split(END)[1]

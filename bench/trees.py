@@ -1,6 +1,7 @@
-"""The trees that the benchmarks save and load, of random numbers, so that no large pages are equal.
+"""The trees that the benchmarks save and load.
 
-Only the steps of Adam, scalars, are all equal.
+Their numbers are random, so that no two large pages of memory are equal. Only the steps of Adam are
+all equal; they are scalars.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def many(count: int = 2000, size_bytes: int = 16 << 10) -> dict[str, torch.Tenso
 
 
 def gpt2_parameters(width: int = 768) -> dict[str, torch.Tensor]:
-    """Returns the 148 parameters of GPT-2 small: 124 million numbers, fewer for a small width."""
+    """Returns the 148 parameters of GPT-2 small: 124 million numbers with the default width."""
     shapes: dict[str, tuple[int, ...]] = {"wte": (50257, width), "wpe": (1024, width)}
     for i in range(12):
         for key, shape in {
@@ -42,7 +43,7 @@ def gpt2_parameters(width: int = 768) -> dict[str, torch.Tensor]:
 
 
 def gpt2_with_adam(width: int = 768) -> dict[str, torch.Tensor]:
-    """Returns GPT-2 small and the state of Adam: 592 tensors, 1.5 GB, less for a small width."""
+    """Returns GPT-2 small and the state of Adam: 592 tensors, 1.5 GB with the default width."""
     tree = {}
     for name, tensor in gpt2_parameters(width).items():
         tree[f"model.{name}"] = tensor

@@ -18,7 +18,7 @@ struct VerifyArguments {
   bool json = false;
 };
 
-/// The first keys, at most kMost, in one line, and the number of the others.
+/// Returns one line with the first kMost keys and, if there are more, their number.
 std::string first_of(const std::vector<std::string>& keys) {
   constexpr std::size_t kMost = 10;
   std::string line;

@@ -4,8 +4,8 @@
 
 namespace tenfold::cli {
 
-/// Collects warnings of the library during its lifetime. The destructor prints them to standard
-/// error, after the progress bar was erased.
+/// While a guard exists, it collects the warnings of the library. Its destructor prints them to
+/// standard error. Destroy the progress bar first, so that it does not mix with the warnings.
 class WarningGuard {
  public:
   WarningGuard();

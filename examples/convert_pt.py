@@ -15,7 +15,7 @@ import tenfold
 
 
 def convert(source: Path, target: Path) -> str | None:
-    """Writes `target`; returns the reason if `source` cannot be converted without running code."""
+    """Converts `source`. Returns None, or the reason why `source` was not converted."""
     try:
         report = tenfold.scan(source)  # what unpickling would call; nothing is imported
         dangerous = [finding.name for finding in report.findings if finding.risk == "dangerous"]

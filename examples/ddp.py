@@ -6,9 +6,9 @@
 With this variable, torchrun creates a new store for each restart. Otherwise gloo may find the
 addresses of exited processes in the old store, and wait for these processes.
 
-Start the program again with the same folder, after a crash or a SIGTERM, also with another number
-of processes: it resumes from the newest complete step. Every process calls the manager; rank 0
-writes the model.
+After a crash or a SIGTERM, start the program again with the same folder: it resumes from the newest
+complete step. The number of processes may change. Every process calls the manager; rank 0 writes
+the model.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def make_data(path: Path) -> None:
 
 
 def train(folder: Path, steps: int, die_at: int | None) -> None:
-    """Trains until a total number of steps, including those of earlier runs.
+    """Trains until this run and earlier runs have done `steps` steps in total.
 
     Args:
         folder: The folder of the data set and the checkpoints.
         steps: Total number of steps of all runs.
-        die_at: The step at which rank 1 ends at once with exit status 1, if the run began at step 0
-            and is no restart of torchrun.
+        die_at: The step at which rank 1 ends at once with exit status 1. Ignored if the run resumed
+            from a checkpoint, or if torchrun has restarted the processes.
     """
     rank, size = dist.get_rank(), dist.get_world_size()
     if rank == 0 and not (folder / "data").exists():

@@ -135,7 +135,7 @@ while True:
 
 
 def survives(how: str, path: Path, kills: int) -> int:
-    """Kills `kills` saves with SIGKILL, and counts after how many the checkpoint is complete."""
+    """Kills `kills` saves with SIGKILL. Returns how often the checkpoint is complete afterwards."""
     whole = 0
     for k in range(kills):
         child = subprocess.Popen(

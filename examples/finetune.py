@@ -3,8 +3,8 @@
     python finetune.py folder
 
 First the program creates a checkpoint with the files that `huggingface_hub.snapshot_download`
-would download. The weights of the body are read directly into the parameters; the head is new,
-because it has other classes.
+would download. The weights of the body are read directly into the parameters. The head is new,
+because it predicts other classes than the checkpoint.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Classifier(nn.Module):
 
 
 def publish(hub: Path) -> None:
-    """Writes config.json and the weights, in shards with an index, like large models."""
+    """Writes config.json and, as for a large model, the weights as shards with an index."""
     hub.mkdir(parents=True, exist_ok=True)
     (hub / "config.json").write_text(json.dumps({"width": 64, "classes": 10}))
     weights = {"model." + name: t for name, t in Classifier(64, 10).state_dict().items()}
@@ -55,7 +55,7 @@ def load_body(hub: Path, classes: int) -> Classifier:
 
 
 def train(model: Classifier, steps: int) -> list[float]:
-    """Returns the loss of every step. The learning rate of the body is a tenth of the head's."""
+    """Returns the loss of every step. The body has a tenth of the learning rate of the head."""
     slow: dict[str, Any] = {"params": model.body.parameters(), "lr": 1e-3}
     optimizer = torch.optim.AdamW([slow, {"params": model.head.parameters()}], lr=1e-2)
     losses = []

@@ -31,7 +31,7 @@ def make(path: Path, rows: int) -> None:
 
 
 def as_floats(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Converts one batch to floats. Stored as bytes, frames take a quarter of the space."""
+    """Converts one batch to floats. On disk, frames are uint8, a quarter of the size of floats."""
     return {"frame": batch["frame"].float() / 255, "corner": batch["corner"].float() / SIDE}
 
 

@@ -20,7 +20,7 @@ import tenfold
 
 
 def reviews(rows: int) -> datasets.Dataset:
-    """Returns ragged token ids, a string, and a label that depends on the tokens."""
+    """Returns rows with a list of token ids, a string, and a label that depends on the tokens."""
     draw = torch.Generator().manual_seed(0)
     lengths = torch.randint(4, 20, (rows,), generator=draw).tolist()
     tokens = [torch.randint(1, 100, (length,), generator=draw).tolist() for length in lengths]

@@ -3,8 +3,9 @@
     pip install lmdb
     python from_lmdb.py folder
 
-The keys do not change. A value is bytes that a program had to decode on each access; it becomes a
-dict of tensors. Keys are looked up as before, and a BatchLoader gathers batches of rows.
+The keys do not change. A value of the LMDB is bytes that a program must decode on each access; in
+the MappedDict, it is a dict of tensors. Keys are looked up as before, and a BatchLoader gathers
+batches of rows.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def decoded(value: bytes) -> dict[str, Any]:
 
 
 def pairs(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields all pairs of the LMDB in the order of its keys."""
+    """Yields all keys of the LMDB, in order, with their decoded values."""
     with lmdb.open(str(path), readonly=True, lock=False) as lmdb_file, lmdb_file.begin() as reader:
         for key, value in reader.cursor():
             yield key.decode(), decoded(value)

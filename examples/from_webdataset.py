@@ -2,9 +2,9 @@
 
     python from_webdataset.py folder
 
-A sample of a shard consists of adjacent members that share a name up to the first dot after their
-folder: 000001.json, 000001.npy. Python's module tarfile reads the shards; with `--library` (pip
-install webdataset) the webdataset package reads them.
+A sample of a shard consists of adjacent members whose paths are equal up to the first dot of the
+file name, such as a/000001.json and a/000001.npy. Python's module tarfile reads the shards; with
+`--library`, the webdataset package reads them (pip install webdataset).
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def write_shards(folder: Path, rows: int, rows_per_shard: int) -> None:
 
 
 def split(name: str) -> tuple[str, str]:
-    """Splits the name of a member at the first dot after its folder."""
+    """Splits the path of a member at the first dot of its file name."""
     folder, slash, file = name.rpartition("/")
     stem, _, suffix = file.partition(".")
     return folder + slash + stem, suffix
 
 
 def samples(shard: Path) -> Iterator[dict[str, Any]]:
-    """Yields the samples of one shard, as dicts by suffix, in the order of the file."""
+    """Yields the samples of one shard in its order, as dicts from suffix to bytes."""
     with tarfile.open(shard, "r|*") as tar:  # as a stream; compressed tars work, too
         files = ((m.name, tar.extractfile(m)) for m in tar if m.isfile())
         read = ((name, file.read()) for name, file in files if file)
@@ -56,7 +56,7 @@ def samples(shard: Path) -> Iterator[dict[str, Any]]:
 
 
 def row_of(sample: dict[str, Any]) -> dict[str, Any]:
-    """Converts a sample to a row; allow_pickle is False by default, so nothing is unpickled."""
+    """Converts a sample to a row. With allow_pickle=False, numpy does not unpickle anything."""
     image = np.load(io.BytesIO(sample["npy"]), allow_pickle=False)
     return {"key": sample["__key__"], "image": image, **json.loads(sample["json"])}
 

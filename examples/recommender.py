@@ -21,7 +21,7 @@ NOISE = 0.4  # standard deviation of the noise: the smallest error that is possi
 
 
 def generate(users: int, films: int, ratings: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns unique coordinates int64 `[2, n]`, and stars float32 `[n]`."""
+    """Returns unique pairs of user and film, int64 `[2, n]`, and their ratings, float32 `[n]`."""
     draw = torch.Generator().manual_seed(0)
     popularity = 1 / torch.arange(5, films + 5)
     film = torch.multinomial(popularity.float(), ratings, replacement=True, generator=draw)
@@ -85,7 +85,7 @@ def train(model: Factors, m: tenfold.SparseMatrix, epochs: int) -> None:
 
 
 def usual(train: tenfold.SparseMatrix, test: tenfold.SparseMatrix) -> float:
-    """Returns the error of predicting each film's mean rating, the baseline."""
+    """Returns the RMS error of the baseline, which predicts the mean rating of each film."""
     ratings = train.to_layout("csc").to_torch()
     counts = ratings.ccol_indices().diff()
     sums = torch.zeros(train.shape[1])

@@ -29,7 +29,7 @@ ENVIRONMENTS = 64
 
 
 def transition() -> dict[str, torch.Tensor]:
-    """One row of the buffer, as an example of its columns."""
+    """Returns an example of a row, which defines the columns of the buffer."""
     return {
         "observation": torch.zeros(OBSERVATION),
         "action": torch.zeros(ACTIONS),
@@ -59,7 +59,8 @@ def collect(path: Path, stop: Event) -> None:
                 {
                     "observation": state,
                     "action": action,
-                    # Lets a learner detect a row that was overwritten while it was read.
+                    # The learner computes this difference again: a row that was overwritten while
+                    # the learner read it would have another difference.
                     "reward": after.sum(1) - state.sum(1),
                     "done": torch.full((ENVIRONMENTS,), step % 200 == 199),
                     "next_observation": after,
@@ -76,7 +77,7 @@ def collect(path: Path, stop: Event) -> None:
 
 
 def learn(path: Path, steps: int, batch_size: int, collector: BaseProcess) -> None:
-    """Learns the reward from the transitions that are in the buffer."""
+    """Trains a model that predicts the reward, on samples of the buffer."""
     buffer = tenfold.Dataset(path)
     while len(buffer) < batch_size:
         if not collector.is_alive():

@@ -1,10 +1,10 @@
-"""Trains, and resumes after any interruption with the losses of an uninterrupted training.
+"""Trains, and resumes after any interruption. The losses are those of an uninterrupted training.
 
     python examples/resume.py folder
 
-Stop it at any moment, by SIGTERM, as a scheduler of a cluster does, or by SIGKILL, and start it
-again with the same folder. After SIGTERM it saves and ends; after SIGKILL it resumes from the
-newest complete step.
+Stop the program at any moment, and start it again with the same folder. At a SIGTERM, which
+schedulers of clusters send, it saves the current step and ends. After a SIGKILL, it resumes from
+the newest complete step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import tenfold
 
 
 def make_data(path: Path) -> tenfold.Dataset:
-    """Ingests 2,000 rows of a regression problem, unless they exist."""
+    """Ingests 2,000 rows of a regression problem, unless the data set exists."""
     if path.exists():
         return tenfold.Dataset(path)
     x = torch.randn(2000, 8, generator=torch.Generator().manual_seed(1))
@@ -27,7 +27,7 @@ def make_data(path: Path) -> tenfold.Dataset:
 
 
 def train(folder: Path, num_steps: int) -> None:
-    """Trains until a total number of steps, including those of earlier runs."""
+    """Trains until this run and earlier runs have done `num_steps` steps in total."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Dropout(0.1), nn.Linear(64, 1))
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)

@@ -3,7 +3,7 @@
     python serve_embeddings.py folder
 
 The dictionary may be larger than memory: the server opens it without reading it, and looks up all
-keys of a request in one call. It returns new values without reopening the dictionary.
+keys of a request in one call. The server returns new values without reopening the dictionary.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def handler_of(vectors: tenfold.MappedDict) -> type[BaseHTTPRequestHandler]:
 
 
 def change(path: Path) -> None:
-    """Assigns new values and adds new keys. Runs in another process than the server."""
+    """Assigns a new value and adds a new key. Does not run in the process of the server."""
     with tenfold.MappedDict(path, "r+") as vectors:
         vectors.update({"item-1": torch.full((WIDTH,), -1.0)})  # readers get the old or new value
         vectors.extend({"item-new": torch.zeros(WIDTH)})

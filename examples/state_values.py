@@ -1,9 +1,9 @@
-"""Learns the value of every state of a grid world from features that are never all in memory.
+"""Learns the value of every state of a grid world from features that are stored on disk.
 
 A state is a cell of a grid. Its features are tiles: squares of several sizes, in overlapping
 tilings; each state is in one tile of each tiling. As dense rows, the features of all states would
 take more memory than this program uses. They are stored as sparse rows on disk, and a
-SparseStateMapper converts those of a batch to dense rows. A linear value function learns from
+SparseStateMapper converts the rows of a batch to dense rows. A linear value function learns from
 samples (expected TD(0): the target is the reward plus the discounted mean value of the neighbours).
 It is compared with the exact values, which can be computed because the world is small.
 
@@ -27,7 +27,7 @@ TILE_SIDES = (4, 4, 8, 8, 16, 16, 32, 32)  # two tilings of each size, the secon
 
 
 class Grid:
-    """A random walk: each of the four neighbours is equally likely; a step into a wall stays."""
+    """A random walk in four directions, all equally likely. A step into a wall changes nothing."""
 
     def __init__(self, side: int) -> None:
         self.side = side
@@ -68,7 +68,7 @@ class Tiles:
             self.num_features += across * across
 
     def of(self, places: torch.Tensor) -> torch.Tensor:
-        """Returns the numbers of the features that are 1: int64 [n, 2] -> [n, tilings]."""
+        """Returns the indices of the features that are 1: int64 [n, 2] -> [n, tilings]."""
         x, y = places.T
         return torch.stack(
             [
@@ -80,7 +80,7 @@ class Tiles:
 
 
 def build(side: int, folder: Path) -> Path:
-    """Builds the mapper of all states on disk, and returns its path."""
+    """Builds a mapper for all states, saves it, and returns its path."""
     tiles = Tiles(side)
     places = torch.cartesian_prod(torch.arange(side), torch.arange(side))
     columns = tiles.of(places)

@@ -44,7 +44,7 @@ class LanguageModel(nn.Module):
 
 
 def loss_of(model: LanguageModel, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Returns the mean of the rows' mean losses, because `accumulate` weights batches by rows."""
+    """Averages over the tokens of a row, then over rows: `accumulate` weights batches by rows."""
     tokens = batch["tokens"].long()
     scores = model(tokens[:, :-1]).transpose(1, 2)
     losses = nn.functional.cross_entropy(scores, tokens[:, 1:], reduction="none")

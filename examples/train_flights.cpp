@@ -1,9 +1,9 @@
-// Trains the model of train_flights.py with LibTorch, on the data set that train_flights.py made
-// and from the same initial weights. The batches are the same, and the loss up to rounding.
+// Trains the model of train_flights.py with LibTorch. train_flights.py creates the data set and the
+// initial weights. Both programs have the same batches, and the same loss except for rounding.
 //
 //   python train_flights.py folder && build/release/tests/torch/train_flights folder
 //
-// `make build` builds it. To build your own program, see examples/libtorch.
+// `make build` builds this program. To build your own program, see examples/libtorch.
 
 #include <torch/nn.h>
 #include <torch/optim/adam.h>
@@ -21,8 +21,8 @@ constexpr std::int64_t kBatchRows = 256;
 constexpr std::int64_t kSteps = 2;
 constexpr std::uint64_t kSeed = 7;
 
-/// Predicts from data known at departure whether a flight arrives over 15 minutes late. Members
-/// have the names of train_flights.py, so that the tensors have the same names.
+/// Predicts from data known at departure whether a flight arrives over 15 minutes late. The members
+/// have the names that they have in train_flights.py, so the tensors have the same keys.
 struct LateModelImpl : torch::nn::Module {
   LateModelImpl() {
     register_module("month", month);
@@ -49,7 +49,7 @@ struct LateModelImpl : torch::nn::Module {
 };
 TORCH_MODULE(LateModel);
 
-/// Returns a checksum over all columns of a batch that depends on the position of each byte.
+/// Returns a checksum of a batch, which depends on the value and the position of each byte.
 std::uint64_t checksum_of(const tenfold::TorchBatch& batch) {
   std::uint64_t sum = 0;
   for (const auto& [name, tensor] : batch) {

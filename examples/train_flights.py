@@ -79,7 +79,7 @@ def make(folder: Path, rows: int) -> None:
 
 
 def checksum_of(batch: dict[str, torch.Tensor]) -> int:
-    """Returns a checksum over all columns that depends on the position of each byte."""
+    """Returns a checksum of a batch, which depends on the value and the position of each byte."""
     total = 0
     for column in batch.values():
         data = column.contiguous().view(torch.uint8).reshape(-1).long()

@@ -19,7 +19,7 @@ from tenfold.torchrl import RingStorage, load_buffer, save_buffer
 
 
 def rollout(first: int, steps: int) -> TensorDict:
-    """Returns a batch like that of a collector after ``data.reshape(-1)``."""
+    """Returns a flat batch, such as ``data.reshape(-1)`` of the data of a TorchRL collector."""
     number = torch.arange(first, first + steps)
     observation = torch.sin(number[:, None] * torch.linspace(0.1, 1, 8))
     return TensorDict(
@@ -49,7 +49,7 @@ def run(folder: Path, steps: int) -> None:
             assert torch.equal(sample["next", "reward"][:, 0], sample["observation"].sum(1))
         save_buffer(buffer, state)
     print(f"{len(storage):,} transitions; the newest one:", int(storage[:]["step"].max()))
-    # The buffer is a data set, which other processes can read, also while rows are written.
+    # The buffer is a data set. Other processes can read it, even while rows are written.
     print(tenfold.Dataset(folder / "buffer").schema)
 
 

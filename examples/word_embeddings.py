@@ -6,9 +6,9 @@
 The texts are docstrings of Python's standard library, and the vectors are computed from them:
 words that occur near the same words get similar vectors. The method is positive pointwise mutual
 information followed by a truncated SVD, close to what word2vec computes implicitly (Levy and
-Goldberg, "Neural Word Embedding as Implicit Matrix Factorization", 2014). With --vectors they come
-from a file in GloVe's format. In both cases the program looks them up on disk, for one batch of
-texts at a time. The classifier predicts the module to which a docstring belongs.
+Goldberg, "Neural Word Embedding as Implicit Matrix Factorization", 2014). With --vectors, the
+vectors come from a file in GloVe's format instead. The program looks up the vectors on disk, for
+one batch of texts at a time. The classifier predicts the module to which a docstring belongs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def words_of(text: str) -> list[str]:
 def members(module: object, seen: dict[int, object], depth: int = 0) -> Iterator[str]:
     """Yields the docstrings of a module's functions and classes, and of their methods."""
     for _, member in inspect.getmembers(module):
-        # A method of a class is a new object in each list, of the same function.
+        # For a classmethod, getmembers() creates a new object in each call; its function is the
+        # same object.
         function = getattr(member, "__func__", member)
         if id(function) in seen or not (inspect.isclass(member) or inspect.isroutine(member)):
             continue
@@ -61,7 +62,7 @@ def members(module: object, seen: dict[int, object], depth: int = 0) -> Iterator
 
 
 def texts() -> list[tuple[list[str], int]]:
-    """Returns the words of each docstring, and the number of its module."""
+    """Returns the words of each docstring, and the index of its module in MODULES."""
     found: list[tuple[list[str], int]] = []
     seen: dict[int, object] = {}
     for label, name in enumerate(MODULES):
@@ -100,7 +101,7 @@ def of_file(path: Path) -> Iterator[tuple[str, torch.Tensor]]:
     count = -1
     with path.open(encoding="utf-8") as lines:
         for line in lines:
-            # Words of some files contain spaces: all lines have as many numbers as the first.
+            # A word may contain spaces, so the first line defines how many numbers a line has.
             word, *numbers = line.rstrip().rsplit(" ", count)
             count = len(numbers)
             yield word, torch.tensor([float(number) for number in numbers])
@@ -158,7 +159,7 @@ def main() -> None:
     )
     print(vectors)
     print(f"{len(data)} texts of {len(MODULES)} modules")
-    # The accuracy of a classifier that always answers with the largest module.
+    # The accuracy of a classifier that always answers with the module that has the most texts.
     guess = max(Counter(label for _, label in data).values()) / len(data)
     accuracy = train(vectors, data, options.epochs)
     print(f"accuracy {accuracy:.3f} on texts it has not seen; always the largest: {guess:.3f}")

@@ -2,9 +2,10 @@
 // call must succeed or throw an Error. The input is a list of changes. Each change is a byte of
 // flags, an offset and a length of two bytes each (little-endian), and as many bytes as the length:
 //
-//   flags & 15   the file, by its index, modulo their number, in the sorted list of the valid data
-//                set's files
-//   flags & 64   the bytes replace everything after the offset; otherwise the same number of bytes
+//   flags & 15   the index of the file, modulo the number of files, in the sorted list of all files
+//                of the valid data set
+//   flags & 64   set: the bytes replace everything after the offset; not set: the bytes replace as
+//                many bytes of the file
 //   flags & 128  the change is made after rows were appended, as if by another program
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 // Arbitrary bytes as the types and buffers of an Arrow stream. They must be refused with an Error,
 // or the single batch must be read without an access outside of its buffers.
 //
-// For each node except the root, which is a struct, the input has a line with the format. Bytes
-// with the numbers of the array and of its children follow. The buffers are at least as large as
-// those of a correct producer.
+// The root is a struct. For each other node, the input has a line with its format. For all nodes,
+// bytes follow: the length, the offset and the number of nulls of the array, its buffers, and the
+// number of its children. Buffers are at least as large as those of a correct producer.
 
 #include <cstddef>
 #include <cstdint>
@@ -91,14 +91,14 @@ class Tree {
   }
 
  private:
-  /// Limits the width of values to 32 bytes. A consumer cannot know the size of a buffer, so it
-  /// would read beyond the buffer if values were wider.
+  /// Limits the width of fixed-size values to 32 bytes. A consumer cannot know the size of a
+  /// buffer: with wider values, a correct consumer would read beyond the end of the buffer.
   static std::string honest(std::string format) {
     return format.starts_with("w:") && format.size() > 3 ? "w:32" : format;
   }
 
-  /// Adds buffers of 512 bytes. The array has at most 5 elements, and offsets and sizes in buffers
-  /// are below 16, so none refers to more bytes.
+  /// Adds buffers of 512 bytes. A correct consumer needs no more: an array has at most 5 elements,
+  /// and offsets and sizes in buffers are below 16.
   void add_buffers(Node& made) {
     const bool is_large = made.format.find_first_of("UZL") != std::string::npos;
     const int count = input_.byte() % 5;

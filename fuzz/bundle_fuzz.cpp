@@ -4,7 +4,7 @@
 //
 // Input: a sequence of entries: a byte for the type ("d": folder, "l": link, others: file), a byte
 // for the length of its name, the name, a byte for the length of its content or of the link's
-// target, the content. The entries after a folder are inside it.
+// target, the content. All entries after a folder are created inside this folder.
 
 #include <algorithm>
 #include <cstddef>
@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns the next bytes. The first byte of `rest` is their number.
+/// Removes a string from the front of `rest`, and returns it. A byte with its length precedes it.
 std::string take(std::string_view& rest) {
   if (rest.empty()) return {};
   const std::size_t size =

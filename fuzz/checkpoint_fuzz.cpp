@@ -1,5 +1,6 @@
 // Arbitrary bytes as a checkpoint document. They are refused, or the document survives a round
-// trip, and none of its entries has a path that leads out of the folder of the step or of its rank.
+// trip. No path of an entry leads out of the folder of the step or, if the entry belongs to a rank,
+// out of the folder of this rank.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Arbitrary bytes as a consolidated file. They are refused with an Error, or every tensor can be
-// read completely, and the offsets of jagged tensors are checked.
+// read completely. The check of the offsets of jagged tensors runs, too.
 
 #include <cstddef>
 #include <cstdint>

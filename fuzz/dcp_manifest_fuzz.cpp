@@ -1,6 +1,7 @@
-// Arbitrary bytes as the `metadata.json` of otherwise valid checkpoints of two ranks, in both
-// layouts with this file. They are refused with an Error, or every tensor can be read. Nothing
-// outside the folder is read, and no number in the file makes the reader allocate too much memory.
+// Arbitrary bytes as the `metadata.json` of two otherwise valid checkpoints, one in the layout
+// `shards` and one in the layout `torch`. Two ranks saved each of them. The bytes are refused with
+// an Error, or every tensor can be read. Nothing outside the folder is read, and no number in the
+// file makes the reader allocate too much memory.
 
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +26,7 @@ namespace {
 
 using namespace tenfold;
 
-/// Saves a matrix whose rows are split between two ranks, a vector of rank 0, and a value.
+/// Saves with two ranks: a matrix with half of its rows on each rank, a vector on rank 0, a value.
 void save_by_two(const Path& path, ShardLayout layout) {
   const auto dict = [] { return TensorDict(NodeInfo{.kind = NodeKind::dict}); };
   TensorDict tree = dict();
@@ -72,7 +73,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     try {
       const auto manifest = detail::formats::read_manifest(os::Directory::open(path));
       if (!manifest) continue;
-      // Builds the tree with small tensors in place of those of the manifest.
+      // Builds the tree of the manifest, with a small tensor for each tensor of the manifest.
       static_cast<void>(detail::formats::manifest_tree(*manifest, "manifest", [](std::size_t) {
         return Leaf(Tensor::zeros(DType::uint8, {1}));
       }));

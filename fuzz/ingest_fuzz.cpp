@@ -1,6 +1,7 @@
 // Arbitrary bytes as JSON lines, one JSON array, CSV and TSV. They are refused with an Error, or
-// split into records, whose types give a plan that every valid record fits. Small blocks must give
-// the same rows as one block, and a stream with the same schema must read as many records.
+// split into records. The types of the records give a plan that every valid record fits. Small
+// blocks must give the same rows as one block. A stream with the schema of the plan must read as
+// many records as the blocks have.
 
 #include <algorithm>
 #include <cstddef>
@@ -79,8 +80,9 @@ Rows rows_of(const std::vector<SourceFile>& files, const RowPlan& plan, std::siz
   return rows;
 }
 
-/// Streams the records in groups, each in reverse order: the first group is one block, the others
-/// have 3 records, the last one possibly fewer. Checks that their total number is as expected.
+/// Streams the records in groups, and reads each group in reverse order. The first group is one
+/// block. Each later group has 3 records; the last one may have fewer. Checks the total number of
+/// records.
 void stream(const std::vector<SourceFile>& files, const Schema& schema, const Rows& expected) {
   TextStream stream(files, schema);
   std::int64_t num_records = 0;

@@ -27,7 +27,7 @@ using namespace tenfold;
 
 constexpr std::int64_t kBuckets = static_cast<std::int64_t>(kDictTailBuckets) + 3;
 
-/// Takes a tensor of 8-byte elements from `input`. Elements after its end are zeros.
+/// Takes a tensor of 8-byte elements from `input`. If `input` is too short, zeros follow.
 Tensor take_words(std::string_view& input, Shape shape) {
   Tensor words = Tensor::zeros(DType::int64, std::move(shape));
   const std::size_t size = std::min(input.size(), static_cast<std::size_t>(words.nbytes()));

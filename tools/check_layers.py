@@ -5,7 +5,8 @@
     dataset  <-  dict, sparse, mapper  <-  verify, ingest  <-  { python, cli, examples }
     io  <-  checkpoint  <-  { python, cli, examples }
 
-LAYERS forbids some of these edges: no layer of src/ includes scan, for example.
+`a <- b` means that b may include a, and also what a may include. LAYERS forbids some of these
+includes: no other layer of src/ includes scan, for example.
 
 Also checks the imports between the modules of python/tenfold (python_layers.py).
 
@@ -44,19 +45,19 @@ BELOW = {
     for position, layer in enumerate(LAYERS)
 }
 
-# The public headers that the layers without tensors may include. Other layers may include every
-# public header.
+# The public headers that base, os and codecs may include: these layers do not use tensors. Other
+# layers may include every public header.
 PUBLIC_HEADERS = {
     "base": ["tenfold/error.hpp"],
     "os": ["tenfold/error.hpp", "tenfold/buffer.hpp"],
     "codecs": ["tenfold/error.hpp"],
 }
 
-# A folder of formats/ is one format. Its files may include their own folder and these, which all
-# formats share.
+# A folder of formats/ is one format. Its files may include headers of their own folder and the
+# following ones, which all formats share.
 FORMATS_SHARE = ("formats/format.hpp", "formats/shared/")
 
-# Exceptions: includes that the rules forbid, for these folders of src/, each with its reason.
+# Includes that are allowed although the rules forbid them: (folder of src/, header): reason.
 FURTHER_EDGES = {
     ("formats/bundle", "io/registry.hpp"): "finds the format of each entry of a bundle",
 }
@@ -82,7 +83,7 @@ LIBRARIES = {
 # Headers of the compiler, not of the operating system, so not only src/os/ may include them.
 COMPILER_HEADERS = {"immintrin.h", "x86intrin.h", "cpuid.h", "arm_neon.h", "arm_acle.h"}
 
-# The only file outside src/os/ with system headers: it gets the width of the terminal.
+# The only file outside src/os/ that may include system headers, to get the width of the terminal.
 TERMINAL = "cli/terminal.cpp"
 
 SUFFIXES = {".cpp", ".hpp", ".h", ".cc"}
@@ -147,7 +148,7 @@ def public_problem(layer: str, target: str) -> str | None:
 
 
 def own_problem(name: str, room: str, layer: str, target: str) -> str | None:
-    """Checks a quoted include of this project's own code."""
+    """Returns what is wrong with an include in quotes, which names a file of this project."""
     owner = target.split("/")[0] if "/" in target else None
     if ".." in target.split("/"):
         return "write the path from src/, without .."
@@ -182,7 +183,7 @@ def format_problem(name: str, target: str) -> str | None:
 
 
 def foreign_problem(file: str, room: str, layer: str, target: str) -> str | None:
-    """Checks <...>: the standard library, another library, or the system."""
+    """Returns what is wrong with an include in <>: the standard library, a library, the system."""
     if "/" not in target and "." not in target:
         return None  # <vector>
     if target in COMPILER_HEADERS:

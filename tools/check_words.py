@@ -23,7 +23,7 @@ CHECKED = (
     "cli/*.?pp",
     "python/tenfold/**/*.py",
 )
-# In these files only comments and identifiers are checked: strings may contain any text.
+# In these files PHRASES are searched in comments only, because strings may contain any text.
 COMMENTS_CHECKED = (
     "src/**/*.?pp",
     "python/src/*.?pp",
@@ -36,7 +36,7 @@ COMMENTS_CHECKED = (
     "tests/**/*.py",
     "tools/*.py",
 )
-# The changelog describes old releases in their words; the two others contain the phrases as data.
+# The changelog describes old releases with older terms. The other files contain PHRASES as data.
 SKIPPED = (
     "CHANGELOG.md",
     "tools/check_words.py",
@@ -88,7 +88,7 @@ PHRASES = {
     r"laid flat": "flattened",
     r"mend(?:s|ed|ing)?": "repair",
 }
-# Patterns of identifiers and what to write instead. Checked in all code.
+# Patterns of identifiers and what to write instead. Searched in the whole text of all files.
 IDENTIFIERS = {
     r"HashesApart": "ChecksumTasks",
     r"require_holdable": "check_supported",

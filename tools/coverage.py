@@ -3,11 +3,13 @@
     make coverage
     python tools/coverage.py [--build build/coverage] [--corpus-only] [--record FILE]
 
-The preset `coverage` builds everything with gcc's counters. This script runs the programs, asks
-gcov for the lines of each parser, prints a table and writes it to a file. A parser is a source that
-reads bytes of a file or of another program: the sources of PARSERS without NOT_PARSERS. Exits with
-1 if fewer lines of a parser ran than the goal, or if a test failed, and with 2 if there are no
-counters.
+The CMake preset `coverage` builds everything with gcc's counters. This script runs the programs and
+asks gcov which lines of each parser ran. It prints a table, and writes the numbers to the file of
+--record. A parser is a source that reads bytes of a file or of another program: a source of PARSERS
+that is not in NOT_PARSERS.
+
+Exits with 1 if a test failed, or if less than GOAL percent of the lines of a parser ran. Exits with
+2 if there are no counters.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[1]
 RECORD = REPOSITORY / "tests" / "torture" / "coverage.json"
 GOAL = 95.0
-#: Folders, and sources without ".cpp", whose parsers are counted.
+#: Folders that contain parsers, and parsers in other folders (names without ".cpp").
 PARSERS = (
     "src/checkpoint/document",
     "src/checkpoint/shard_ticket",
@@ -43,7 +45,7 @@ PARSERS = (
     "src/scan/",
     "src/sparse/",
 )
-#: Sources in these folders that only write, move bytes, or work on parsed values.
+#: Sources in these folders that are no parsers: they write, move bytes or use parsed values.
 NOT_PARSERS = frozenset(
     {
         "src/codecs/json/writer",
@@ -158,7 +160,7 @@ def lines_run(build: Path) -> dict[str, dict[int, int]]:
 
 
 def add(described: dict[str, Any], counts: dict[str, dict[int, int]]) -> None:
-    """Adds the counts of an object file. A line ran if any object or template ran it."""
+    """Adds the counts of an object file. A line has the greatest count of all its instances."""
     for file in described["files"]:
         path = (Path(described["current_working_directory"]) / file["file"]).resolve()
         if not path.is_relative_to(REPOSITORY):
@@ -173,7 +175,7 @@ def add(described: dict[str, Any], counts: dict[str, dict[int, int]]) -> None:
 
 
 def problems_of(counts: dict[str, dict[int, int]], sources: list[str]) -> list[str]:
-    """Returns a message for each parser of which fewer lines ran than the goal."""
+    """Returns a message for each parser of whose lines less than GOAL percent ran."""
     problems = []
     for name in sources:
         lines = counts.get(name)

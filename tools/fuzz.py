@@ -3,10 +3,11 @@
     make fuzz-release FUZZ_SECONDS=600
     python tools/fuzz.py --seconds 600 [--only zip,json] [--build build/fuzz] [--record FILE]
 
-Inputs that reach new code are kept in build/fuzz/corpus/<target>, merged (fewest inputs for the
-same coverage) with those of fuzz/corpus/<target>. `--keep` adds inputs of up to 16 KiB that run
-further branches to fuzz/corpus, to be committed. Exits with 1 if a target failed; the failing input
-is in build/fuzz/findings. Exits with 2 if there are no targets, or none of a name in `--only`.
+Inputs that reach new code are added to build/fuzz/corpus/<target>. After the run of a target, this
+folder is merged with fuzz/corpus/<target>: it keeps the fewest inputs with the coverage of both.
+With `--keep`, inputs of up to 16 KiB that run new branches are also copied to fuzz/corpus; commit
+them. Exits with 1 if a target failed; build/fuzz/findings then has the input. Exits with 2 if no
+target is built, or if `--only` has an unknown name.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ def cpu_seconds() -> float:
 
 
 def fuzz(program: Path, seconds: float, folders: list[Path], findings: Path) -> dict[str, object]:
-    """Runs a target until it has used the CPU-seconds or fails, in slices of wall-clock time."""
+    """Runs a target until it fails or has used the CPU-seconds.
+
+    A run of libFuzzer can limit its wall-clock time only, so several runs may be necessary.
+    """
     begin = cpu_seconds()
     executed, failed, coverage = 0, False, 0
     while not failed and cpu_seconds() - begin < seconds:
@@ -64,9 +68,9 @@ def fuzz(program: Path, seconds: float, folders: list[Path], findings: Path) -> 
 
 
 def merge(program: Path, target: Path, sources: list[Path]) -> None:
-    """Replaces `target` by the fewest inputs of `sources` with the same coverage.
+    """Replaces the folder `target` by the fewest inputs with the coverage of all `sources`.
 
-    If the merge fails, `target` is kept.
+    If the merge fails, `target` does not change.
     """
     merged = target.with_name(target.name + ".merged")
     shutil.rmtree(merged, ignore_errors=True)
@@ -83,9 +87,10 @@ def merge(program: Path, target: Path, sources: list[Path]) -> None:
 
 
 def keep(program: Path, inputs: list[Path], given: Path) -> None:
-    """Adds the small inputs to `given` that run branches which those in it do not run.
+    """Copies small inputs to `given` if they run branches that no input in `given` runs.
 
-    Inputs that only repeat a branch more often are left out: there are several times as many.
+    An input that only runs a known branch more often is not copied: such inputs are several times
+    as many.
     """
     given.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as small:

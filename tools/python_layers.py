@@ -1,7 +1,7 @@
 """Checks the imports between the modules of python/tenfold against the layers of ARCHITECTURE.md.
 
 At its top level, a module may import its own layer and lower ones. A function may import a lower
-layer, which postpones the time of the import. It may import its own layer or a higher one only if
+layer, so that the import happens later. It may import its own layer or a higher one only if
 `TIES` gives a reason. Only `_interop/` and the modules of `LIBRARY_USERS` import torch, numpy and
 the tensordict package. At most `LARGEST_CYCLE` modules import each other in a cycle. The modules of
 `ENTRANCES` may import any module of the package.
@@ -63,11 +63,11 @@ RANKS = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 # Modules that may import any other: they import a module when one of its names is used.
 ENTRANCES = {"", "__main__", "_pickle"}
 
-# The greatest number of modules that import each other, directly or through others. Imports in
-# functions count; those of `ENTRANCES` do not.
+# The greatest allowed number of modules in an import cycle. Imports in functions count; imports of
+# the modules in `ENTRANCES` do not.
 LARGEST_CYCLE = 4
 
-# Imports in functions from the same or a higher layer: by importer, the module imported, and why.
+# Allowed imports in functions of the same or a higher layer: importer -> imported module -> reason.
 TIES = {
     "_io.load_into": {
         "_io.optimizer": "load_into and optimizer import each other",
@@ -90,7 +90,7 @@ TIES = {
 }
 
 LIBRARIES = {"torch", "numpy", "tensordict"}
-# Modules other than those of _interop/ that import a library, and why.
+# Modules outside _interop/ that may import one of LIBRARIES -> reason.
 LIBRARY_USERS = {
     "distributed._save_load": "calls torch.distributed.checkpoint",
     "distributed._planner": "its classes are subclasses of torch.distributed.checkpoint's",
@@ -152,7 +152,7 @@ def check(root: Path) -> list[str]:
 
 
 def _cycles(imported: dict[str, set[str]]) -> list[list[str]]:
-    """Returns the groups of modules that all reach each other, each in order."""
+    """Returns the groups of modules that import each other, directly or not; sorts each group."""
     reached = {module: _reached(module, imported) for module in imported}
     groups = {
         tuple(sorted(other for other in found if module in reached[other]))
@@ -216,7 +216,7 @@ def _module_of(path: Path, package: Path) -> str:
 
 
 def imports_of(path: Path, modules: set[str]) -> Iterator[Import]:
-    """Yields the imports of a file, except those for type checkers only."""
+    """Yields the imports of a file, except those below `if TYPE_CHECKING:`."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     yield from _imports_below(tree, modules, is_late=False)
 

@@ -1,4 +1,4 @@
-// Batches grouped by optimizer step, with the weights of their losses.
+// Groups batches by optimizer step. Each batch comes with the weight of its loss.
 #include <tenfold/accumulate.hpp>
 
 #include <cmath>

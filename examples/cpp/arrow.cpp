@@ -1,5 +1,6 @@
-// The rows of a data set as Arrow's record batches. Arrow's own headers define these structs; a
-// program only passes the stream to arrow::ImportRecordBatchReader().
+// Exports the rows of a data set as a stream of Arrow record batches. This program defines Arrow's
+// struct itself, so that it compiles without Arrow. A program that includes Arrow's headers passes
+// the stream to arrow::ImportRecordBatchReader().
 #include <tenfold/arrow.hpp>
 
 #include <cstdint>

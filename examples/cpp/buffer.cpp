@@ -1,4 +1,4 @@
-// A buffer over the program's own memory, which it keeps alive, without a copy.
+// A buffer that refers to memory of the program without a copy, and keeps this memory alive.
 #include <tenfold/buffer.hpp>
 #include <tenfold/tensor.hpp>
 
@@ -13,7 +13,7 @@ int main() {
   const tenfold::Tensor tensor(tenfold::DType::float32, {32, 32}, buffer);
   (*memory)[33] = 7;  // changes the tensor's element, too
 
-  // A read-only buffer: mutable_bytes() of this buffer and its tensors throws.
+  // A read-only buffer: mutable_bytes() of `constant`, or of a tensor over it, throws.
   const auto bytes = std::as_bytes(std::span(*memory));
   const tenfold::Buffer constant = tenfold::Buffer::read_only(bytes, memory);
   return tensor.at<float>(1, 1) == 7 && !constant.writable() ? 0 : 1;

@@ -1,4 +1,4 @@
-// The checkpoints of a training: the newest two steps and the best one are kept.
+// Saves checkpoints of a training run, and keeps the newest two and the best one.
 #include <tenfold/checkpoint_manager.hpp>
 
 #include <iostream>

@@ -1,4 +1,5 @@
-// All errors are of one class, with the file and the parts of the message as fields.
+// All errors of the library have the class tenfold::Error. Its members give the error code, the
+// file, and the parts of the message.
 #include <tenfold/error.hpp>
 #include <tenfold/io.hpp>
 

@@ -1,4 +1,4 @@
-// Reads a part of a tree, and computes statistics of a tensor.
+// Selects tensors of a tree by patterns, and computes statistics of one of them.
 #include <tenfold/inspect.hpp>
 
 #include <iostream>

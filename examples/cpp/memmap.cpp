@@ -1,4 +1,4 @@
-// Writes into the mapped tensors of a folder change its files.
+// Changes a file of a memory-mapped folder by writing into its tensor.
 #include <tenfold/memmap.hpp>
 
 int main() {

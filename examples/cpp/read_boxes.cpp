@@ -1,5 +1,5 @@
-// Reads one column of a matrix on disk, not the whole matrix, and compares the checksums of its
-// blocks.
+// Reads one column of a matrix on disk, not the whole matrix. Verifies the checksums of the blocks
+// that contain this column.
 #include <tenfold/read_boxes.hpp>
 
 #include <variant>

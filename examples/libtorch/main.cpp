@@ -1,5 +1,6 @@
-// Loads a model that Python saved into the same model written with LibTorch, and compares the
-// outputs of both for the same input. make_model.py is the Python side.
+// Loads the weights of a Python model into the same model written with LibTorch, and compares the
+// outputs of the two models for one input. make_model.py saves the weights, the input and the
+// output of Python.
 //
 //   python make_model.py folder && build/language_model folder
 
@@ -22,7 +23,7 @@ struct LanguageModelImpl : torch::nn::Module {
     register_module("rnn", rnn);
     register_module("norm", norm);
     register_module("head", head);
-    // The weight of the embedding is also that of the output layer.
+    // The output layer shares the weight of the embedding.
     head->weight.set_data(embed->weight);
   }
 
@@ -45,7 +46,7 @@ int run(const tenfold::Path& folder) {
   const tenfold::LoadReport report = tenfold::load_into(model, folder / "model");
   std::cout << "loaded " << report.loaded.size() << " tensors\n";
 
-  // Single tensors are not copied: the file stays mapped while one of them exists.
+  // to_torch() does not copy a tensor: the file stays mapped while such a tensor exists.
   const tenfold::TensorDict expected = tenfold::open(folder / "expected.safetensors");
   const at::Tensor tokens = tenfold::to_torch(expected.at("tokens"));
   const at::Tensor scores = tenfold::to_torch(expected.at("scores"));
@@ -54,7 +55,7 @@ int run(const tenfold::Path& folder) {
   const at::Tensor difference = (model(tokens) - scores).abs().max();
   std::cout << "largest difference from Python: " << difference.item<float>() << '\n';
 
-  // The way back: Python's load_state_dict() takes tenfold.load("returned.safetensors").
+  // Back to Python: model.load_state_dict(tenfold.load("returned.safetensors")).
   tenfold::save(tenfold::state_dict(model), folder / "returned.safetensors");
   return difference.item<float>() < 1e-5F ? 0 : 1;
 }

@@ -1,4 +1,4 @@
-"""Saves a small language model and its output, which main.cpp loads and reproduces.
+"""Saves a small language model, an input, and the output, which main.cpp reproduces.
 
 python make_model.py folder
 """

@@ -1,5 +1,5 @@
-// Resumes a training that Python began and saved with torch.save, and compares the losses with
-// those of Python's own run. Saves the state, with which resume.py, the Python side, continues.
+// Resumes a training that resume.py began and saved with torch.save. Compares the losses with those
+// of an uninterrupted training in Python. Saves the state, from which resume.py --back resumes.
 //
 //   python resume.py folder adam && build/resume folder adam && python resume.py folder adam --back
 //
@@ -43,7 +43,7 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-/// Creates an optimizer with default options, which loading the saved state replaces.
+/// Creates an optimizer. Its options do not matter, because the saved state replaces them.
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const std::string& name, Net& net) {
   std::vector<at::Tensor> params = net->parameters();
   if (name == "adam") return std::make_unique<torch::optim::Adam>(params);

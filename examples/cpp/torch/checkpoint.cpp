@@ -1,4 +1,5 @@
-// Stops a training in the middle of an epoch and resumes it, with the same result.
+// Stops a training in the middle of an epoch and resumes it. The result is that of a training
+// without a stop.
 #include <torch/nn.h>
 #include <torch/optim/adam.h>
 #include <tenfold/batch_loader.hpp>
@@ -8,8 +9,8 @@
 
 namespace {
 
-/// Trains until `last` steps are done, from the newest checkpoint in `folder` on. Returns the
-/// weights.
+/// Resumes from the newest checkpoint in `folder`, if there is one, and trains until `last` steps
+/// are done. Returns the weights of the first layer.
 at::Tensor train(const tenfold::Path& folder, const tenfold::Dataset& data, std::int64_t last) {
   torch::manual_seed(0);
   torch::nn::Sequential net(torch::nn::Linear(2, 8), torch::nn::Dropout(0.5),

@@ -1,4 +1,4 @@
-// A training from a data set on disk, with torch's own loader.
+// Trains on a data set on disk with a data loader of torch.
 #include <torch/data/dataloader.h>
 #include <torch/nn.h>
 #include <torch/optim/sgd.h>
