@@ -22,7 +22,8 @@ struct View {
   std::uint64_t first_element;
 };
 
-// Contiguous, transposed, sliced, with gaps, 0-d, lengths of one, repeated elements.
+// Views that are contiguous, transposed, sliced, with gaps, 0-d, with dimensions of length 1, or
+// with repeated elements (stride 0).
 const std::vector<View> kViews = {
     {{4, 5, 6}, {30, 6, 1}, 0},
     {{6, 5}, {1, 6}, 3},
@@ -145,7 +146,8 @@ TEST(StridedCopy, ACopyForAFileIsBoundedByTheStorage) {
   }
   const Tensor small(DType::int64, {1000}, {0}, buffer, 0);
   EXPECT_TRUE(contiguous_of_file(small, "x.pt").is_contiguous());
-  // A tensor of the program, not of a file, may be larger: 24 MB.
+  // The limit applies only to tensors of files. The copy of a tensor of the program may be larger:
+  // 24 MB.
   const Tensor own(DType::int64, {3'000'000}, {0}, buffer, 0);
   EXPECT_TRUE(contiguous_of_file(own, {"", "data set"}).is_contiguous());
 }
