@@ -1,6 +1,6 @@
 // Arbitrary bytes as a file of torch.save. If they do not begin with "PK", they are only the
-// pickle of the file, and its storages "0" to "3" contain zeros. The bytes are refused with an Error, or every tensor
-// of less than 1 MiB can be read completely.
+// pickle of the file, and its storages "0" to "3" contain zeros. The bytes are refused with an
+// Error, or every tensor of less than 1 MiB can be read completely.
 
 #include <cstddef>
 #include <cstdint>

@@ -1276,7 +1276,7 @@ TEST(ShardedWriterHeader, AHeaderBeyondTheLimitIsRefusedBeforeAnythingIsWritten)
   const TemporaryFolder folder;
   Save save{dict(), {{0, {0}, {1}, 0}}};
   save.tree.set("w", numbered(DType::uint8, {1}));
-  // The header stores JSON in JSON, so it has seven bytes for each of these characters.
+  // The header has the value as JSON in a JSON string, and so seven bytes for each character.
   save.tree.set("value", Value(std::string(15'000'000, '\x01')));
   std::size_t num_changes = 0;
   const WatchChanges watch([&](const os::Change&) { ++num_changes; });
@@ -1312,7 +1312,8 @@ struct Published {
   std::uint64_t num_written_bytes = 0;
 };
 
-/// Writes the parts of `save`, and publishes `later` instead of its tree.
+/// Writes the parts of `save`, and publishes `later` instead of `save.tree`. Returns the changes of
+/// publish() to the file system.
 Published publish_later(const Save& save, const Path& path, const TensorDict& later) {
   ShardedWriter writer(path, save.tree, save.boxes, save.options);
   const std::vector<std::string> receipts = {write_part(writer, save, 0),

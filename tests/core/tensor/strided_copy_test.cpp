@@ -69,7 +69,7 @@ TEST(StridedCopy, GathersEveryRangeInRowMajorOrder) {
       }
       const std::int64_t step = tensor.numel() > 200 ? 97 : 1;
       for (std::int64_t begin = 0; begin <= tensor.numel(); begin += step) {
-        // From the end, so that the last elements are gathered as well.
+        // Count down from the end, so that some ranges include the last element.
         for (std::int64_t end = tensor.numel(); end >= begin; end -= step) {
           std::vector<std::byte> out(static_cast<std::size_t>(end - begin) * item);
           copy_to_contiguous(tensor, begin, end, out.data());

@@ -236,7 +236,7 @@ TEST(MemmapHostile, RefusesNamesInNotesThatLeaveTheFolder) {
   const fs::path notes = folder / "bad/%notes.json";
   write_bytes(notes, R"({"version": 1, "files": {"a": "other", "n": "elsewhere"}})");
   {
-    // Names that a save would not write are ignored with a warning.
+    // File names that a save would not write are ignored with a warning.
     const test::Warnings warnings;
     const TensorDict tree = folder::kFormat.open(folder / "bad", {});
     EXPECT_EQ(tree.at("a").raw_data()[0], std::byte{'1'});
