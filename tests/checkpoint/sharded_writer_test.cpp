@@ -954,8 +954,8 @@ bool publish_same_name(const Path& path, const std::string& name, const std::str
 TEST(IndexLayout, ATensorInAValueDoesNotMoveOthersWithTheSameDottedName) {
   const TemporaryFolder folder;
   const Path path = folder / "m.safetensors.index.json";
-  // The header stores the second of two equal names with two more characters. publish() succeeds if
-  // the padding of the header has space for these.
+  // The second of two equal names gets the suffix "~2". publish() succeeds if the padding of the
+  // header has space for the suffix.
   std::size_t num_published = 0;
   for (std::size_t length = 1; length <= 64; ++length) {
     const std::string name(length, 'x');
