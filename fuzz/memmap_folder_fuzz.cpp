@@ -1,5 +1,6 @@
-// Arbitrary bytes as the files of a folder. They are refused with an Error, or every tensor can be
-// mapped. The byte 0xFF, which JSON never contains, separates the files, whose names are kFiles.
+// Arbitrary bytes as the files kFiles of a folder. The folder is refused with an Error, or every
+// tensor can be mapped. In the input, the byte 0xFF, which JSON never contains, separates the
+// files.
 
 #include <cstddef>
 #include <cstdint>
@@ -67,7 +68,8 @@ void use(tenfold::Mode mode) {
   fuzz::touch_leaves(tree);
 }
 
-/// Compares the folder with itself. diff() plans work and memory by shapes before it maps a tensor.
+/// Compares the folder with itself. diff() plans its work and memory from the shapes in the
+/// metadata, before it maps a tensor.
 void compare() {
   using namespace tenfold;
   const TensorDict tree = detail::formats::folder::kFormat.open(scratch(), {Mode::read});

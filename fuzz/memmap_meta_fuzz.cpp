@@ -1,5 +1,5 @@
-// Arbitrary bytes as a meta.json. They are refused as corrupt or unsupported, or the parsed
-// TensorDict survives a round trip.
+// Arbitrary bytes as a meta.json. They are refused as corrupt or unsupported, or are parsed. The
+// result survives a round trip if it describes a TensorDict without invalid entries.
 
 #include <algorithm>
 #include <cstddef>

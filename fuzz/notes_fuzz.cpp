@@ -1,5 +1,6 @@
-// Arbitrary bytes as a notes document. It is refused, or survives a round trip. A note that does
-// not fit a value leaves it unchanged, and one that does not fit a node leaves its kind unchanged.
+// Arbitrary bytes as a notes document. The document is refused, or survives a round trip. A note
+// that does not fit a value leaves the value unchanged. A note that does not fit a node leaves the
+// kind of the node unchanged.
 
 #include <array>
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Arbitrary bytes as an archive of NumPy files. They are refused with an Error, or every tensor can
-// be mapped and read completely, with the same values.
+// Arbitrary bytes as an archive of NumPy files. The archive or a tensor is refused with an Error,
+// or mapping the tensor gives the same bytes as Leaf::read().
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Arbitrary bytes as the manifest of a folder with two valid parts. They are refused with an Error,
-// or the manifest survives a round trip and the rows can be read. Nothing outside the folder is
-// read.
+// Arbitrary bytes as the manifest of a folder with two valid parts. If the manifest can be parsed,
+// it survives a round trip. Each call that opens, reads or verifies the folder succeeds or throws
+// an Error.
 
 #include <algorithm>
 #include <cstddef>
@@ -25,7 +25,8 @@ namespace {
 
 using tenfold::Path;
 
-/// The parts "a" and "b/c" of 4 rows each. "b/link" is a link to "b/c".
+/// Returns a folder with the parts "a" and "b/c" of 4 rows each, and a symbolic link "b/link" to
+/// "b/c".
 const Path& folder() {
   static const tenfold::fuzz::ScratchFolder scratch;
   static const Path path = [] {

@@ -1,4 +1,4 @@
-// Arbitrary bytes as a pickle. They are refused with an Error, or every reference of the graph is
+// Arbitrary bytes as a pickle. They are refused with an Error, or every node ID in the graph is
 // valid and every string can be read.
 
 #include <cstddef>

@@ -1,6 +1,7 @@
-// main() of a fuzz target that is built without libFuzzer: runs the target once for each file in
-// the arguments, and for each file below a folder in them. An input that fails crashes the process
-// or causes a sanitizer report. Returns 1 if a path does not exist or there are no files.
+// main() of a fuzz target that is built without libFuzzer. Each argument is a file or a folder.
+// Runs the target once for each of the files, and for each file below the folders. An input that
+// fails crashes the process or causes a sanitizer report. Returns 1 if a path does not exist or
+// there are no files.
 
 #include <algorithm>
 #include <cstddef>

@@ -1,6 +1,6 @@
-// Arbitrary bytes as a safetensors file. They are refused with an Error, or every tensor can be
-// read completely. The same bytes are also parsed as an index of shards, which survives a round
-// trip.
+// Arbitrary bytes as a safetensors file. They are refused with an Error, or the first 1000 tensors
+// can be read completely. The same bytes are also parsed as an index of shards. They are refused
+// with an Error, or the index survives a round trip.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,8 @@ namespace {
 using namespace tenfold;
 using namespace tenfold::detail::formats;
 
-/// The data of the input, copied so that sanitizers detect reads out of bounds.
+/// The bytes after the header of the input, in a buffer of their exact size, so that sanitizers
+/// detect reads out of bounds.
 class InputSource final : public LeafSource {
  public:
   InputSource(std::shared_ptr<const safetensors::Header> header, std::string_view data)

@@ -1,5 +1,6 @@
 // Arbitrary bytes as a file that is scanned for the globals of pickles. The scan throws an Error,
-// or returns a report. The pickle reader must not find a global that is not in the report.
+// or returns a report. If the file looks like a pickle, the report must contain every global that
+// the pickle reader finds.
 
 #include <algorithm>
 #include <cstddef>

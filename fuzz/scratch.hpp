@@ -10,8 +10,8 @@
 
 namespace tenfold::fuzz {
 
-/// A folder for the files of the inputs, which this object creates and removes. The folder is in
-/// memory if the system has /dev/shm.
+/// A temporary folder. The constructor creates it, and the destructor removes it and its files. It
+/// is in memory if the system has /dev/shm.
 class ScratchFolder {
  public:
   ScratchFolder() {
@@ -34,7 +34,8 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-/// Maps every tensor of a tree and reads the first byte of its first and of its last element.
+/// Maps every tensor of a tree, and reads the first byte of its first element and of its last
+/// element.
 inline void touch_leaves(const TensorDict& tree) {
   tree.for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);

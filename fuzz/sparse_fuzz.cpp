@@ -45,7 +45,7 @@ void require(bool holds) {
 }
 
 /// Checks that `values` has a row for each column of `indices` [depth, count], and that each column
-/// is an index of the shape.
+/// is a valid index into the first `depth` dimensions of the dense shape.
 void use_coo(const TensorDict& node) {
   const Tensor indices = node.at("indices");
   const Shape& shape = node.info().dense_shape;

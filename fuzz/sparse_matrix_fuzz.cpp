@@ -1,5 +1,5 @@
-// Arbitrary component tensors of a matrix. Opening refuses them, or no call accesses memory outside
-// of them, and the indices that are returned for torch are within the shape.
+// Arbitrary component tensors of a sparse matrix. Each call throws an Error, or returns indices
+// within the shape of its result. No call accesses memory outside the component tensors.
 
 #include <array>
 #include <cstddef>
@@ -73,8 +73,8 @@ void attempt(const Call& call) {
 }
 
 void use_matrix(const SparseMatrix& m) {
-  // Skip results whose size depends on the shape of the matrix: the program requests them, so they
-  // may be as large as the shape in the file.
+  // Some results have a size that depends on the shape in the file, which may be huge. Skip these
+  // if the shape is large, because the caller that requests such a result must provide the memory.
   const bool is_small = m.num_rows() < 1000 && m.num_cols() < 1000;
   std::vector<std::int64_t> rows;
   std::vector<std::int64_t> columns;

@@ -1,5 +1,5 @@
-// An arbitrary file as a saved state mapper: a JSON file, or a tree in one file. A lookup of some
-// states gives a row, or an Error.
+// Arbitrary bytes as the file of a state mapper: JSON, or any format that stores a tree in one
+// file. Opening the file and looking up states succeeds or throws an Error.
 
 #include <array>
 #include <cstddef>

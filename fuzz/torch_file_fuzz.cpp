@@ -1,5 +1,6 @@
-// Arbitrary bytes as a file of torch.save, or as the pickle of one with the storages "0" to "3".
-// They are refused with an Error, or every tensor of less than 1 MiB can be read completely.
+// Arbitrary bytes as a file of torch.save. If they do not begin with "PK", they are only the
+// pickle of the file, and its storages "0" to "3" contain zeros. The bytes are refused with an
+// Error, or every tensor of less than 1 MiB can be read completely.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +25,7 @@ namespace {
 using namespace tenfold;
 using namespace tenfold::detail::formats;
 
-/// Storages of exact size, so that sanitizers detect reads out of bounds.
+/// Storages in buffers of their exact size, so that sanitizers detect reads out of bounds.
 class InputStorages final : public torch_file::Storages {
  public:
   void add(std::string key, std::span<const std::byte> bytes) {
@@ -60,7 +61,7 @@ void open_pickle(std::string_view pickle, const std::shared_ptr<InputStorages>& 
   const TensorDict tree = torch_file::build_tree(graph, storages, "input");
   tree.for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
-    // A stride of 0 can expand a few bytes to a large tensor.
+    // Skip large tensors: a stride of 0 can expand a few bytes to any size.
     if (leaf != nullptr && leaf->nbytes() < (1U << 20U)) leaf->tensor().contiguous();
   });
 }

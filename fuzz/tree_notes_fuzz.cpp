@@ -1,5 +1,5 @@
-// Arbitrary bytes as the notes document of a plain tree. It is refused, or gives a tree whose notes
-// survive a round trip.
+// Arbitrary bytes as the notes document of a plain tree. The document is refused, or the notes of
+// the tree to which it was applied survive a round trip.
 
 #include <cstddef>
 #include <cstdint>

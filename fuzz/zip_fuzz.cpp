@@ -1,5 +1,5 @@
 // Arbitrary bytes as a zip archive. They are refused with an Error, or every entry is inside the
-// archive, and is read or refused as corrupt. The directory must find the name of its last entry.
+// archive, and is read or refused as corrupt. The directory must find its last entry by name.
 
 #include <cstddef>
 #include <cstdint>

@@ -10,7 +10,7 @@
 namespace tenfold::base {
 namespace {
 
-/// Returns the flags of the first CPU in /proc/cpuinfo, or an empty set if it has no such line.
+/// Returns the flags of the first CPU in /proc/cpuinfo, or an empty set if the file lists no flags.
 std::set<std::string> flags_of_kernel() {
   std::ifstream cpuinfo("/proc/cpuinfo");
   std::string line;

@@ -36,7 +36,7 @@ class StepFolder : public testing::Test {
 
 TEST_F(StepFolder, OpensAsTheTreeOfItsEntries) {
   EXPECT_EQ(probe(path_), "bundle");
-  // The step consists of the entries in its document only, so this file is ignored.
+  // The step contains only the entries that checkpoint.json lists, so this file is ignored.
   test::write_bytes(path_ / "stray.json", "1");
   const TensorDict tree = open(path_);
   EXPECT_EQ(difference(tree, manager_.restore().state), "");

@@ -62,7 +62,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-/// Changes the last byte of a file, which belongs to a tensor.
+/// Changes the last byte of a file. In a file of tensors, this damages a tensor.
 void damage(const fs::path& file) {
   std::string bytes = read_bytes(file);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
@@ -263,7 +263,8 @@ TEST(CheckpointManager, AStepWithADamagedDocumentIsNotConsideredAbsent) {
     ASSERT_EQ(report.problems.size(), 1U);
     EXPECT_THAT(report.problems[0].path, HasSubstr("step_00000001/checkpoint.json"));
   }
-  // A step in a newer version of the format is neither damaged nor absent.
+  // A step in a newer version of the format is unsupported, and is not reported as damaged or
+  // absent.
   std::string newer = text;
   newer.replace(newer.find("\"version\": 1"), 12, "\"version\": 2");
   write_bytes(document, newer);
@@ -494,8 +495,8 @@ std::vector<std::string> rules_of(const CheckpointManager& manager, std::int64_t
   return {};
 }
 
-/// Gives a file a later modification time, as a write does. A real write may get the same time as
-/// one a few milliseconds before it.
+/// Gives a file a later modification time, as a write does. A real write within a few milliseconds
+/// of an earlier one may leave the time unchanged.
 void make_newer(const fs::path& file) {
   fs::last_write_time(file, fs::file_time_type::clock::now() + std::chrono::hours(1));
 }
@@ -798,7 +799,7 @@ TEST(CheckpointManager, CopiedStepsWithNumbersOfAnyWidthAreRead) {
   EXPECT_TRUE(is_state_of(copy.restore().state, 5));
   copy.save(5, state_at(6));
   EXPECT_EQ(copy.path(5), folder / "b/step_5");
-  // If two folders have the same number, the later save is used.
+  // If two folders have the same step number, the one that was saved later is used.
   fs::copy(folder / "a/step_00000005", folder / "b/step_00000005", fs::copy_options::recursive);
   const Warnings warnings;
   EXPECT_EQ(copy.path(5), folder / "b/step_5");

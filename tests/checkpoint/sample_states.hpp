@@ -12,7 +12,8 @@
 
 namespace tenfold::test {
 
-/// The state of a training at a step: each tensor begins with the step, and the epoch is the step.
+/// The state of a training run at `step`. The first element of each tensor and the epoch equal
+/// `step`.
 inline TensorDict state_at(std::int64_t step) {
   NodeInfo dict;
   dict.kind = NodeKind::dict;

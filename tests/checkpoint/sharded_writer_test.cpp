@@ -147,8 +147,8 @@ Save rich_save() {
   return save;
 }
 
-/// Returns the layout for a test parameter: "shards", "torch", or a name for the plain layout: that
-/// of a file or folder, or "index", a folder with an index and its shards.
+/// Returns the layout for a test parameter. "shards" and "torch" are layouts. Any other name is
+/// that of a file or folder in the plain layout; "index" is a folder with an index and its shards.
 ShardLayout layout_of(const std::string& name) {
   if (name == "shards") return ShardLayout::shards;
   return name == "torch" ? ShardLayout::torch : ShardLayout::plain;
@@ -160,12 +160,13 @@ Save laid_out(Save save, const std::string& name) {
   return save;
 }
 
-/// Returns the path of the save: `path`, or the index in it.
+/// Returns the path to which a test saves: the index in the folder if `path` is "index", otherwise
+/// `path`.
 Path target_of(const Path& path) {
   return path.filename() == "index" ? path / "m.safetensors.index.json" : path;
 }
 
-/// Returns the files in the folder of an index that it does not name.
+/// Returns the names of the files in `folder` that the index in it does not name.
 std::string files_beside_index(const fs::path& folder) {
   const Path index = folder / "m.safetensors.index.json";
   std::vector<std::string> named = {index.filename().string()};
@@ -191,7 +192,8 @@ class EveryLayout : public testing::TestWithParam<const char*> {
   static Save rich() { return laid_out(rich_save(), GetParam()); }
   static bool is_index() { return GetParam() == std::string("index"); }
   Path path() const { return target_of(folder_ / GetParam()); }
-  /// The entries of the folder, except those that belong to an index.
+  /// Returns the names in the folder. For "index", one more string has the names of the files in
+  /// that folder that its index does not name.
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(folder_.path())) {
@@ -273,7 +275,8 @@ TEST_P(EveryLayout, OnlyTheLoadedBoxesAreVerified) {
     return verify_boxes(path(), boxes).ok();
   };
   EXPECT_TRUE(is_intact({0, 0}, {17, 2 * kHalf}));
-  // Damage a byte of rank 1: in its last row, or in the layout of torch in the middle of its file.
+  // Damage a byte that rank 1 wrote. In the layout "torch", it is in the middle of the file of the
+  // rank; otherwise it is in the last row of the tensor.
   std::string data;
   for (const auto& entry : fs::recursive_directory_iterator(folder_.path())) {
     const std::string suffix = entry.path().extension().string();
@@ -416,7 +419,8 @@ TEST_P(EveryLayout, PublishRefusesTensorsThatWereNotPlanned) {
 /// The layouts in which values may contain tensors.
 class PlainLayout : public EveryLayout {
  protected:
-  /// A value is the first entry, so that its tensors precede the planned ones in the tree.
+  /// Returns a save whose first entry is a value, so that the tensors in this value precede the
+  /// planned tensors in the tree.
   static Save with_value() {
     Save save = laid_out({dict(), rich_save().boxes}, GetParam());
     save.options.accepts_values = true;
@@ -424,7 +428,7 @@ class PlainLayout : public EveryLayout {
     copy_into(save.tree);
     return save;
   }
-  /// The value that a rank passes: a tuple with tensors, one of several blocks.
+  /// The value that a rank passes: a tuple with tensors, one of which has several checksum blocks.
   static TensorDict value(int start) {
     TensorDict deep = dict();
     deep.set("large", numbered(DType::uint8, {17'000'001}, start));
@@ -637,7 +641,8 @@ constexpr std::uint32_t kLustre = 0x0BD00BD0;
 constexpr std::uint32_t kGpfs = 0x47504653;
 constexpr std::uint32_t kXfs = 0x58465342;
 
-/// While this object exists, every file seems to be on that file system.
+/// While this object exists, every file seems to be on the file system with the magic number
+/// `magic`.
 class OnFileSystem {
  public:
   explicit OnFileSystem(std::uint32_t magic) : before_(os::set_file_system(magic)) {}
@@ -766,7 +771,8 @@ TEST(IndexLayout, HasTheNamesAndSizesOfASaveOfOneProcess) {
   convert(folder / "m.safetensors", folder / "alone" / "m.safetensors.index.json",
           {.shard_size_bytes = save.options.shard_size_bytes});
   EXPECT_EQ(names_in(folder / "ours" / "x"), names_in(folder / "alone" / "x"));
-  // Shards are filled in the order of the keys, and each is a plain file.
+  // Shards are filled in the order of the keys, and each can be opened and verified without the
+  // index.
   const Path first = folder / "ours" / "m-00001-of-00002.safetensors";
   EXPECT_THAT(open(first).keys(), ElementsAre("b"));
   EXPECT_TRUE(verify(first).ok());
@@ -854,7 +860,7 @@ std::vector<std::string> files_in(const Path& folder) {
   return names;
 }
 
-/// The tree of two_tensors() with a tensor of `size` elements in a value, which was not planned.
+/// The tree of two_tensors() after a value with an unplanned tensor of `size` elements.
 TensorDict with_tensor_in_value(std::int64_t size) {
   TensorDict tree = dict();
   TensorDict value = dict();
@@ -917,8 +923,8 @@ TEST(IndexLayout, AFailureWhileTensorsInValuesAreWrittenKeepsTheOldVersion) {
   EXPECT_EQ(files_beside_index(folder.path()), "");
 }
 
-/// Saves a tensor "v.<name>", and publishes a value "v" with a tensor of the same dotted name.
-/// Returns false if that is refused.
+/// Plans a tensor with the key "v.<name>", and publishes a value "v" with a tensor <name>, which
+/// has the same dotted name. Returns false if publish() refuses this.
 bool publish_same_name(const Path& path, const std::string& name, const std::string& other) {
   Save save = laid_out({dict(), {{0, {0}, {6}, 0}, {1, {0}, {6}, 1}}}, "index");
   save.options.shard_size_bytes = 1000;
@@ -949,7 +955,8 @@ bool publish_same_name(const Path& path, const std::string& name, const std::str
 TEST(IndexLayout, ATensorInAValueDoesNotMoveOthersWithTheSameDottedName) {
   const TemporaryFolder folder;
   const Path path = folder / "m.safetensors.index.json";
-  // The second name has two more characters, for which the padding of the header may have space.
+  // The second of two equal names gets the suffix "~2". publish() succeeds if the padding of the
+  // header has space for the suffix.
   std::size_t num_published = 0;
   for (std::size_t length = 1; length <= 64; ++length) {
     const std::string name(length, 'x');
@@ -1271,7 +1278,7 @@ TEST(ShardedWriterHeader, AHeaderBeyondTheLimitIsRefusedBeforeAnythingIsWritten)
   const TemporaryFolder folder;
   Save save{dict(), {{0, {0}, {1}, 0}}};
   save.tree.set("w", numbered(DType::uint8, {1}));
-  // The header stores JSON in JSON, so it has seven bytes for each of these characters.
+  // The header has the value as JSON in a JSON string, and so seven bytes for each character.
   save.tree.set("value", Value(std::string(15'000'000, '\x01')));
   std::size_t num_changes = 0;
   const WatchChanges watch([&](const os::Change&) { ++num_changes; });
@@ -1307,7 +1314,8 @@ struct Published {
   std::uint64_t num_written_bytes = 0;
 };
 
-/// Writes the parts of `save`, and publishes `later` instead of its tree.
+/// Writes the parts of `save`, and publishes `later` instead of `save.tree`. Returns the changes of
+/// publish() to the file system.
 Published publish_later(const Save& save, const Path& path, const TensorDict& later) {
   ShardedWriter writer(path, save.tree, save.boxes, save.options);
   const std::vector<std::string> receipts = {write_part(writer, save, 0),
@@ -1330,7 +1338,7 @@ TEST(ShardedWriterHeader, ValuesThatArePlannedHaveExactSpace) {
   const Published published = publish_later(save, path, save.tree);
   EXPECT_EQ(published.num_created, 0U);
   EXPECT_EQ(published.num_inserted, 0U);
-  // The header alone was written, and only its alignment adds spaces.
+  // publish() wrote only the header, whose only padding is that for its alignment to 64 bytes.
   const std::string header =
       read_bytes(path).substr(0, static_cast<std::size_t>(published.num_written_bytes));
   EXPECT_LT(header.size() - header.find_last_not_of(' '), 65U);
@@ -1343,7 +1351,7 @@ TEST(ShardedWriterHeader, LongerValuesMoveTheDataOnce) {
   const Path path = folder / "m.safetensors";
   const bool inserts_here = inserts_holes(folder);
   const Save save = rich_save();
-  // The header needs a part of a block, about one block, or many more.
+  // The longer header needs a part of an additional file-system block, about one block, or many.
   for (const std::size_t size : {std::size_t{100}, std::size_t{4000}, std::size_t{4032},
                                  std::size_t{4096}, std::size_t{1'000'000}}) {
     TensorDict later = rich_save().tree;
@@ -1410,7 +1418,7 @@ TEST(ShardedWriterChecksums, InvalidChecksumsAreAProblemWithoutACrash) {
                               ":0,0;4,2", ":0,0:4  ", ":0,:,4,2"}) {
       std::string changed = file;
       changed.replace(changed.find(boxes), 8, other);
-      // The header gets its valid checksum, as after a deliberate change.
+      // Give the changed header a valid checksum, as a deliberate change would.
       std::uint64_t length = 0;
       std::memcpy(&length, changed.data(), sizeof length);
       const std::string header = changed.substr(0, 8 + length);
@@ -1436,15 +1444,15 @@ TEST(ShardedWriterChecksums, InvalidChecksumsAreAProblemWithoutACrash) {
         "0123456789abcdef box 4,16 0,0 4,0 w.memmap"}) {
     std::string body = text.substr(0, text.rfind("xxh3 "));
     body += std::string(line) + "\n";
-    // The last line is the valid checksum of the other lines, as after a deliberate change.
+    // Append the valid checksum of the changed lines, as a deliberate change would.
     write_bytes(sums,
                 body + "xxh3 " + base::hex16(base::xxh3(std::as_bytes(std::span(body)))) + "\n");
     EXPECT_FALSE(verify(folder / "folder").ok()) << line;
   }
 }
 
-/// A save in which each rank writes whole rows, because the disk model does not see writes through
-/// mappings.
+/// A save in which each rank writes whole rows. Parts of rows would be written through a mapping,
+/// which the disk model does not see.
 Save save_of(int version) {
   Save save{dict(), {{0, {0, 0}, {2, 3}, 0}, {0, {2, 0}, {2, 3}, 1}, {1, {0}, {2}, 1}}};
   save.tree.set("w", numbered(DType::float32, {4, 3}, version));

@@ -59,8 +59,8 @@ Result tenfold_run(std::vector<std::string> arguments) {
   return result;
 }
 
-/// Runs the program in a child whose standard output is a terminal of that width. Returns the final
-/// content of the terminal without the progress line, which only long commands print.
+/// Runs the program in a child whose standard output is a terminal of `columns` columns. Returns
+/// the final content of the terminal without the progress line, which only long commands print.
 std::string shown_on_terminal(int columns, std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "tenfold");
   std::vector<char*> argv;

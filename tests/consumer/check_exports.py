@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# A declaration at namespace scope: its text up to `;` or `{`.
+# A function at namespace scope: its declaration up to the first `;` or `{`.
 FUNCTION = re.compile(
     r"^(?!template|inline|constexpr|using|namespace|#|//)([\w:<>,&* ]+?[ &*](\w+)\([^;{]*)[;{]"
 )

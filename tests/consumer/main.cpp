@@ -15,7 +15,7 @@
 #include <vector>
 
 #if TENFOLD_VERSION_NUMBER < 100
-#error "the version macros are for the preprocessor"
+#error "TENFOLD_VERSION_NUMBER must be usable in #if, and at least 100"
 #endif
 
 namespace {

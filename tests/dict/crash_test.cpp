@@ -23,9 +23,9 @@ namespace {
 
 constexpr std::int64_t kOld = 8;
 
-/// In the old version, key<i> is i for i < 8. The new version has `num_new` keys, and key3 is 33.
-/// After a simulated power failure, checksums are not compared, because the model of the disk does
-/// not see writes through mappings.
+/// Returns which version is at `path`. In the old version, key<i> has the value i for i < 8. The
+/// new version has `num_new` keys, and key3 has the value 33. After a simulated power failure,
+/// checksums cannot be compared, because the disk model does not see writes through mappings.
 Found which(const Path& path, std::int64_t num_new, bool with_checksums) {
   set_warning_handler([](const std::string&) {});
   const MappedDict dict(path);
@@ -41,7 +41,8 @@ Found which(const Path& path, std::int64_t num_new, bool with_checksums) {
   }
   const std::int64_t changed = pair_at(dict, "key3");
   if (changed != 3 && changed != 33) return Found::neither;
-  // The writer changes key3 before it adds keys, so both values are valid in the old version.
+  // The writer changes key3 before it adds keys, so key3 may have either value while the size is
+  // old.
   if (size == kOld) return Found::old_version;
   return changed == 33 ? Found::new_version : Found::neither;
 }
@@ -66,7 +67,7 @@ CrashCase writing(std::int64_t num_new, bool with_checksums = true) {
   return crash;
 }
 
-/// Returns the same case, with the check made after a reboot.
+/// Returns the case with a check that runs after a simulated reboot.
 CrashCase after_a_boot(CrashCase crash) {
   const auto before = crash.which;
   crash.which = [before](const Path& path) {

@@ -87,14 +87,14 @@ TEST(DictIndex, FindsTheSlotOfARowAndAFreeOneInTheProbedBucketsOnly) {
 }
 
 /// A writer assigns new rows to the keys of a full bucket, and gives one slot alternately to two
-/// keys, while other threads look the keys up. Uses the implementation of this build, which is the
+/// keys, while other threads look the keys up. Tests the lookup that this build uses, which is the
 /// scalar one under TSan.
 TEST(DictIndex, FindsKeysWhoseSlotsAreWrittenConcurrently) {
   static constexpr std::uint64_t kKeys = 7;
   constexpr std::uint64_t kStores = 300'000;
   DictIndex index = empty_index(1);
-  // All keys have the same home bucket. Keys 0 to kKeys - 1 have a slot each; keys kKeys and
-  // kKeys + 1 take turns in its last slot.
+  // All keys have the same home bucket. Keys 0 to kKeys - 1 have a slot each. The other two
+  // keys alternate in the last slot of the bucket.
   const auto hash_of = [](std::uint64_t key) { return 0x123456 + key * 0x0101; };
   for (std::uint64_t key = 0; key <= kKeys; ++key) index.store(key, dict_slot(hash_of(key), key));
   std::atomic<bool> is_done{false};

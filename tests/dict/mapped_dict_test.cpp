@@ -39,7 +39,7 @@ Schema value_schema() {
 }
 
 /// Returns rows [first, first + n) of the columns of value_schema(). In row i, x[k] is i * 10 + k,
-/// name is "n<i>", and tokens contains i % 3 times the number i.
+/// name is "n<i>", and tokens contains the number i, repeated i % 3 times.
 Batch values_of(std::int64_t first, std::int64_t n) {
   const Schema schema = value_schema();
   std::vector<float> x;

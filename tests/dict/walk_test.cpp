@@ -81,7 +81,7 @@ TEST(DictWalk, ReturnsEachKeyOnceDuringAssignments) {
   const MappedDict reader(folder / "d");
   writer.assign(Words(2000, 500).keys(), pairs(500, 2000));
   writer.assign(Words(1000, 0).keys(), pairs(0, 1000));
-  // A new value for every key supersedes every row of the earlier values.
+  // Before each block, every key gets a new value, so that all earlier rows are superseded.
   expect_all_in_order(reader,
                       [&](std::int64_t) { writer.assign(Words(kSize).keys(), pairs(0, kSize)); });
 }

@@ -85,7 +85,7 @@ TEST(MappedDictWrite, AddsKeysThatAnOpenReaderFinds) {
   expect_whole(folder / "d");
 }
 
-/// Counts entries that are examined or opened during its lifetime.
+/// Counts the file-system entries that are examined or opened while this object exists.
 class CountedReads : public os::ChangeObserver {
  public:
   CountedReads() : previous_(os::set_change_observer(this)) {}

@@ -1,7 +1,8 @@
 // Crash tests of writers that replace a file or a folder, and of appends to memmap folders: a
-// SIGKILL at every change of the file system, and an error of every change. The former are also
-// tested with power failures at every moment. Other writers have crash tests of their own, as those
-// of src/dict, src/dataset and src/checkpoint. Add a new format as one row of crash_cases().
+// SIGKILL at every change of the file system, and an error of every change. The tests of
+// replacements also simulate power failures at every moment. Other writers, such as those of
+// growing data sets, dictionaries and checkpoints, have their own crash tests in tests/dataset,
+// tests/dict and tests/checkpoint. Add a new format as one row of crash_cases().
 
 #include <gtest/gtest.h>
 
@@ -41,7 +42,8 @@ namespace fs = std::filesystem;
 
 using Files = std::map<std::string, std::string>;
 
-/// The versions share some file names, so that a superficial check would accept a mixture of both.
+/// The versions share some file names, so that a check of the names alone would accept a mixture of
+/// both.
 Files files_of(char version) {
   Files files = {{"a", content(version)}, {"sub/b", content(version, 700)}};
   files[version == 'o' ? "sub/old" : "sub/new"] = content(version, 90);
@@ -77,8 +79,8 @@ Found which_folder(const fs::path& path) {
   return Found::neither;
 }
 
-/// Version 'n' has other tensors, so that the header of one version never matches the data of the
-/// other.
+/// The versions have different tensors, so that the header of one version never matches the data of
+/// the other.
 TensorDict tree_of(char version) {
   const auto values = [](std::vector<float> list) {
     const auto size = static_cast<std::int64_t>(list.size());
@@ -163,7 +165,7 @@ std::string files_that_no_index_names(const fs::path& folder) {
   return names;
 }
 
-/// One tensor in NumPy's files; the versions differ in every byte of it.
+/// Saves one tensor in a format of NumPy. The versions differ in every byte of the tensor.
 void save_npy(const Format& format, const fs::path& path, char version, bool durable) {
   const std::vector<std::uint8_t> bytes(10000, static_cast<std::uint8_t>(version));
   const TensorDict tree = bare_tree(Leaf(Tensor::from(std::span<const std::uint8_t>(bytes))));
@@ -223,7 +225,7 @@ Found which_ingested(const fs::path& path) {
   return is('o') ? Found::old_version : is('n') ? Found::new_version : Found::neither;
 }
 
-/// A diagonal matrix with as many rows as the character's code.
+/// Saves a diagonal matrix. The character code of `version` is the number of rows.
 void save_matrix(const fs::path& path, char version, bool durable) {
   const std::int64_t length = version;
   SparseBuilder builder(length, length, DType::int64, {.temporary_folder = path.parent_path()});
@@ -288,8 +290,8 @@ std::shared_ptr<void> open_tree_r_plus(const Format& format, const fs::path& pat
   return std::make_shared<TensorDict>(format.open(path, {.mode = Mode::write_through}));
 }
 
-/// Adds to the cases how they are opened "r+", whether they refuse to replace foreign files, and
-/// where leftovers may be.
+/// Adds to each case how its path is opened "r+", whether the writer refuses to remove foreign
+/// files, and how leftovers inside the path are found.
 std::vector<CrashCase> with_handles(std::vector<CrashCase> cases) {
   for (CrashCase& crash : cases) {
     const std::string& name = crash.name;
@@ -482,7 +484,8 @@ TEST_P(WritersOfNamedFiles, KeepAForeignFileThatArrivesAtAnyChange) {
   expect_keeps_foreign_files(GetParam());
 }
 
-/// Writers of small saves. Each of two writers is stopped once, at every change that it makes.
+/// Writers of small saves. In each trial, each of two concurrent writers is stopped once. The
+/// trials cover every pair of their changes.
 class SmallWriters : public EveryWriter {};
 
 TEST_P(SmallWriters, SurviveEveryInterleavingOfTwo) {

@@ -99,8 +99,8 @@ TEST(NumberText, IsTheNearestDoubleOfQuotientsByPowersOfTen) {
 TEST(NumberText, RoundsTiesToEven) {
   std::mt19937_64 random(7);
   for (int i = 0; i < 100'000; ++i) {
-    // An odd number of 54 bits, divided by 2^power, lies halfway between two doubles. Its decimal
-    // form is the number times 5^power, divided by 10^power.
+    // An odd number of 54 bits, divided by 2^power, lies halfway between two doubles. The quotient
+    // is computed in decimal: the number times 5^power, divided by 10^power.
     const int power = 1 + i % 4;
     std::uint64_t digits = (random() >> 10) | (std::uint64_t{1} << 53) | 1;
     for (int k = 0; k < power; ++k) digits *= 5;

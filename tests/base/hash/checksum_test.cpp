@@ -22,7 +22,7 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-// The buffer of xxHash's own sanity check (tests/sanity_test.c), whose values are published.
+// The input of xxHash's sanity check (tests/sanity_test.c), for which xxHash publishes the hashes.
 std::vector<std::byte> sanity_buffer(std::size_t size_bytes) {
   std::uint64_t state = 2654435761U;
   std::vector<std::byte> bytes(size_bytes);

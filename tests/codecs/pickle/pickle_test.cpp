@@ -50,7 +50,8 @@ std::string hex(std::string_view text) {
   return out;
 }
 
-/// Python's float.hex(), for normal numbers and the smallest subnormal one.
+/// Formats a number like Python's float.hex(). The only subnormal number that this supports is the
+/// smallest one.
 std::string float_text(double value) {
   if (value != value || value - value != 0) return fmt::format("{}", value);
   if (value == 0) return std::signbit(value) ? "-0x0.0p+0" : "0x0.0p+0";
@@ -121,7 +122,8 @@ std::string text_of(std::string_view pickle) {
   return text_of(graph, graph.root);
 }
 
-/// "corrupt: <message>" without the pickle's name; empty if it can be read.
+/// Returns "<code>: <message>" of the error without the name of the pickle, or "" if the pickle can
+/// be read.
 std::string complaint(std::string_view pickle, const PickleLimits& limits = {}) {
   try {
     read_pickle(pickle, "x.pkl", limits);
@@ -190,8 +192,9 @@ TEST(Pickle, AListMayContainItself) {
 }
 
 TEST(Pickle, ATupleMayBeInItsOwnList) {
-  // t = ([t],) as Python writes it: the tuple is created while its list is written, and gets a slot
-  // of the memo. Then the list is popped, and the tuple is read from the memo.
+  // t = ([t],) as Python writes it: the list is written first. Then the tuple is created, stored in
+  // the memo, and appended to the list. Then the list is popped, and the tuple is read from the
+  // memo.
   const std::string pickle = "\x80\x02]q\x01h\x01\x85q\x02"s + "a0h\x02.";
   const PickleGraph graph = read_pickle(pickle, "x");
   const PickleNode list = graph.at(graph.at(graph.root).items[0]);
@@ -230,7 +233,8 @@ TEST(Pickle, StringsOfPython2KeepTheirBytes) {
 }
 
 TEST(Pickle, ChangesOfAnObjectKeepTheirOrder) {
-  // OrderedDict() with one item, then a state; and an appended and an added value.
+  // An OrderedDict() with four changes: set an item, set the state, append a value, and add a
+  // value.
   const std::string pickle =
       "\x80\x02"
       "ccollections\nOrderedDict\n)RK\x01K\x02sK\x03"

@@ -66,7 +66,7 @@ TEST(PickleWriter, BigIntegersAreReadBackUpTo255Bytes) {
 }
 
 TEST(PickleWriter, LargerIntegersAreRefusedAndWriteNothing) {
-  // 2^2039 - 1 is the largest that fits 255 bytes, sign included.
+  // 2^2039 - 1 is the largest integer that fits in 255 bytes in two's complement.
   std::string power = "1";
   const auto twice = [](const std::string& digits) {
     std::string result;

@@ -67,7 +67,8 @@ struct SparseArchive {
   }
 };
 
-/// Reads back the entries of an archive with this layout, but without the bytes of its items.
+/// Writes the headers and the directory of an archive with this layout, without the data of its
+/// items, and reads its entries.
 std::vector<ZipEntry> read_back(const ZipLayout& layout) {
   SparseArchive archive;
   std::vector<std::uint32_t> crcs;
@@ -182,7 +183,7 @@ TEST(ZipWriter, Crc32sOfTwoRangesAreCombined) {
                             text.size() - middle),
               crc32(bytes));
   }
-  // More zeros than a test could hash: the square of the factor for 2^35 bytes is that for 2^36.
+  // More zeros than a test could hash: appending 2^35 zeros twice must equal appending 2^36 zeros.
   const std::uint32_t half = crc32_combine(0x12345678, 0, std::uint64_t{1} << 35U);
   EXPECT_EQ(crc32_combine(half, 0, std::uint64_t{1} << 35U),
             crc32_combine(0x12345678, 0, std::uint64_t{1} << 36U));

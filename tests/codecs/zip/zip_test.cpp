@@ -67,7 +67,8 @@ std::map<std::string, std::string> contents(const std::string& archive) {
   return found;
 }
 
-/// "corrupt: <message>" of the Error for reading everything, without the archive's name.
+/// Reads everything. Returns "<code>: <message>" of the error without the name of the archive, or
+/// "" if there is none.
 std::string complaint(const std::string& archive) {
   try {
     contents(archive);
@@ -148,7 +149,7 @@ TEST(Zip, TheStartOfAnEntryEqualsThatOfTheWholeEntry) {
   EXPECT_GT(deflated, 0U);
 }
 
-/// A block of deflated data that contains `bytes` as they are; at most 65,535.
+/// A block of a deflate stream that stores `bytes` (at most 65,535) without compression.
 std::string stored_block(std::string_view bytes, bool is_last = false) {
   const auto byte = [](std::size_t value) { return static_cast<char>(value & 0xFF); };
   const std::size_t size = bytes.size();
@@ -226,8 +227,8 @@ TEST(Zip, FlippedBitsAreRefusedOrChangeNoContent) {
       std::string damaged = archive;
       damaged[random() % damaged.size()] ^= static_cast<char>(1U << (random() % 8));
       if (!complaint(damaged).empty()) continue;
-      // Names are stored twice, so a flipped bit is detected. Dates, versions and attributes do not
-      // matter.
+      // The flip was not detected, so it is in a date, a version or an attribute, none of which
+      // affect the contents. A flip in a name is detected, because names are stored twice.
       EXPECT_EQ(contents(damaged), before) << name << ", flip " << i;
     }
   }

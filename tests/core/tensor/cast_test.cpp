@@ -84,7 +84,8 @@ TEST_P(EveryNarrowFloat, EveryBitPatternExceptNanRoundTripsThroughFloat) {
     if (std::isnan(value)) continue;
     cast_elements(DType::float32, reinterpret_cast<const std::byte*>(&value), dtype,
                   reinterpret_cast<std::byte*>(&back), 1);
-    // The bits 0 of float8_e8m0fnu are 2^-127, a subnormal float, which must give the bits 0 again.
+    // In float8_e8m0fnu, the bits 0 are 2^-127. This is a subnormal float, but must be converted
+    // back to the bits 0.
     ASSERT_EQ(back, bits) << to_string(dtype) << " " << value;
   }
 }

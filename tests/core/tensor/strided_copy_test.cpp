@@ -22,7 +22,8 @@ struct View {
   std::uint64_t first_element;
 };
 
-// Contiguous, transposed, sliced, with gaps, 0-d, lengths of one, repeated elements.
+// Views that are contiguous, transposed, sliced, with gaps, 0-d, with dimensions of length 1, or
+// with repeated elements (stride 0).
 const std::vector<View> kViews = {
     {{4, 5, 6}, {30, 6, 1}, 0},
     {{6, 5}, {1, 6}, 3},
@@ -68,7 +69,7 @@ TEST(StridedCopy, GathersEveryRangeInRowMajorOrder) {
       }
       const std::int64_t step = tensor.numel() > 200 ? 97 : 1;
       for (std::int64_t begin = 0; begin <= tensor.numel(); begin += step) {
-        // From the end, so that the last elements are gathered as well.
+        // Count down from the end, so that some ranges include the last element.
         for (std::int64_t end = tensor.numel(); end >= begin; end -= step) {
           std::vector<std::byte> out(static_cast<std::size_t>(end - begin) * item);
           copy_to_contiguous(tensor, begin, end, out.data());
@@ -145,7 +146,8 @@ TEST(StridedCopy, ACopyForAFileIsBoundedByTheStorage) {
   }
   const Tensor small(DType::int64, {1000}, {0}, buffer, 0);
   EXPECT_TRUE(contiguous_of_file(small, "x.pt").is_contiguous());
-  // A tensor of the program, not of a file, may be larger: 24 MB.
+  // The limit applies only to tensors of files. The copy of a tensor of the program may be larger:
+  // 24 MB.
   const Tensor own(DType::int64, {3'000'000}, {0}, buffer, 0);
   EXPECT_TRUE(contiguous_of_file(own, {"", "data set"}).is_contiguous());
 }

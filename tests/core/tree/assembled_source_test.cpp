@@ -149,7 +149,8 @@ TEST(AssembledSource, RefusesGapsAndOverlaps) {
   EXPECT_EQ(refusal({4, 4}, {box_of(whole, {0, 0}, {3, 4})}), text);
   EXPECT_EQ(refusal({4, 4}, {}), text);
   EXPECT_EQ(refusal({4, 4}, {box_of(whole, {0, 0}, {3, 4}), box_of(whole, {2, 0}, {2, 4})}), text);
-  // The boxes have as many elements as the whole tensor, but some twice, and others are missing.
+  // The boxes have as many elements as the whole tensor, but cover some elements twice and others
+  // not at all.
   EXPECT_EQ(refusal({4, 4}, {box_of(whole, {0, 0}, {2, 4}), box_of(whole, {1, 0}, {2, 4})}), text);
   EXPECT_EQ(refusal({4, 4}, {box_of(whole, {0, 0}, {4, 2}), box_of(whole, {0, 0}, {2, 4})}), text);
 }

@@ -209,7 +209,7 @@ TEST(OutlineLeaf, HasADtypeAndAShapeAndNoBytes) {
   std::vector<std::byte> some(4);
   EXPECT_THROW(leaf.read(0, some), Error);
   EXPECT_THROW(static_cast<void>(leaf.tensor()), Error);
-  // A file may declare any shape, so nothing is allocated for an outline.
+  // An outline allocates no memory, because a file may declare any shape.
   EXPECT_EQ(outline_leaf(DType::uint8, {std::int64_t{1} << 60}).nbytes(), std::uint64_t{1} << 60U);
   EXPECT_THROW(outline_leaf(DType::float32, {std::int64_t{1} << 62}), Error);
 }

@@ -29,7 +29,8 @@ TensorDict node_of(const char* layout, Shape shape) {
   return TensorDict(info);
 }
 
-/// A CSR matrix. Offsets {0, 2, 2, 3} and columns {1, 3, 0}: elements at (0, 1), (0, 3), (2, 0).
+/// A CSR matrix. Example: the offsets {0, 2, 2, 3} and the columns {1, 3, 0} give elements at
+/// (0, 1), (0, 3) and (2, 0).
 TensorDict csr(const std::vector<std::int64_t>& ends, const std::vector<std::int64_t>& columns,
                Shape shape = {3, 4}) {
   TensorDict node = node_of("sparse_csr", std::move(shape));

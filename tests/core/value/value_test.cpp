@@ -47,7 +47,8 @@ std::string hex(const std::string& bytes) {
   return text;
 }
 
-/// Formats a value as the second column of golden.tsv has it. The caller compares floats itself.
+/// Formats an integer or a string as in the second column of golden.tsv. The caller compares floats
+/// itself.
 std::string column_of(const Value& value) {
   if (const auto* number = value.get_if<std::int64_t>()) return "int " + std::to_string(*number);
   if (const auto* number = value.get_if<Value::BigInt>()) return "int " + number->digits;

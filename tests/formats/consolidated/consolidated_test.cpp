@@ -107,7 +107,7 @@ TEST(Consolidated, JaggedTensorsOfOlderVersionsAreRaggedInDimensionOne) {
   const TensorDict tree = opened(node(R"("<NJT_VALUES>x": ["torch.uint8", [8, 1], 0, 8, 0], )"
                                       R"("<NJT_OFFSETS>x": ["torch.int64", [3], 8, 32, 0])"));
   EXPECT_EQ(tree["x"].info().dense_shape, (Shape{2, -1, 1}));
-  // The bytes of these offsets are 8, 9, ..., so the offsets exceed the 8 values.
+  // The offsets consist of the bytes 8, 9, ..., so they are larger than 8, the number of values.
   EXPECT_THAT(message_of([&] { check_sparse_indices(tree["x"], "x"); }, ErrorCode::corrupt),
               HasSubstr("jagged tensor: offsets: expected numbers from 0 to 8"));
 }

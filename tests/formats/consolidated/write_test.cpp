@@ -205,7 +205,7 @@ TEST(ConsolidatedWrite, VerifyDetectsEveryFlippedByteThatHasAChecksum) {
   const std::string whole = bytes_of(folder / "file");
   const std::size_t data = whole.size() - 8 - document_of(whole).size();
   EXPECT_TRUE(consolidated::kFormat.verify(folder / "file", {}).ok());
-  // Renaming the member of the checksums gives a file without checksums and otherwise unchanged.
+  // A change of the name of the member with the checksums gives a valid file without checksums.
   const std::string name = "tenfold_xxh3";
   const std::size_t name_at = whole.find(name);
   Warnings ignored;

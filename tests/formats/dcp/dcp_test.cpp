@@ -39,8 +39,8 @@ std::vector<std::string> lines_of(const Path& path) {
   return lines;
 }
 
-/// The content of each checkpoint, from golden.txt: as torch loads it, except that `ranks` has that
-/// of `sharded`, whose state it was saved from.
+/// Returns the content of each checkpoint as torch loads it, from golden.txt. For `ranks`, this is
+/// the content of `sharded`, because both were saved from the same state.
 std::map<std::string, std::string> golden() {
   std::map<std::string, std::string> texts;
   std::string name;
@@ -62,7 +62,8 @@ Path with_metadata(const TemporaryFolder& folder, const std::string& pickle) {
   return path;
 }
 
-/// Opens, and reads every entry completely, mapped and by read().
+/// Opens a checkpoint, and checks that mapping and Leaf::read() give the same bytes for every
+/// tensor.
 void read_all(const Path& path) {
   open(path).for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
@@ -129,7 +130,8 @@ TEST(Dcp, ReportsThatAFileWasReplacedAfterItWasOpened) {
       std::vector<std::string>(1 + dcp::Files::kMaxOpen, "__1_0.distcp"));
   std::weak_ptr<const os::File> first = files->open(item);
   EXPECT_FALSE(first.expired());
-  // If more files are used than are kept open, the first one is closed, and every file is readable.
+  // At most kMaxOpen files are kept open. When one more is opened, the first one is closed, but
+  // every file can still be used.
   for (std::uint32_t i = 1; i <= dcp::Files::kMaxOpen; ++i) EXPECT_TRUE(files->open({i, 0, 1}));
   EXPECT_TRUE(first.expired());
   const FileOpener again = files->place(item).file;

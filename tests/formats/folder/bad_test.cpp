@@ -1,7 +1,7 @@
 // Damaged and hostile folders. Nothing outside of them is read. Each folder tests/data/memmap/bad-*
-// (written by make_bad.py) is refused with the message of its expected.json. The tests create the
-// other folders: with links and files that git cannot store, with invalid notes, and with damaged
-// copies of ok-*, which are refused or read without a crash.
+// (written by make_bad.py) is refused with the message of its expected.json. The tests create other
+// folders: some have links or files that git cannot store, some have invalid notes, and some are
+// damaged copies of ok-*. The damaged copies are refused, or are read without a crash.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,8 +37,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-/// Visits every node, reads the first and last byte of every mapped tensor, and up to 64 bytes
-/// by Leaf::read().
+/// Visits every node. Reads the first and last byte of every mapped tensor, and up to 64 bytes of
+/// each tensor by Leaf::read().
 void touch_all(const TensorDict& tree) {
   tree.for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
@@ -236,7 +236,7 @@ TEST(MemmapHostile, RefusesNamesInNotesThatLeaveTheFolder) {
   const fs::path notes = folder / "bad/%notes.json";
   write_bytes(notes, R"({"version": 1, "files": {"a": "other", "n": "elsewhere"}})");
   {
-    // Names that a save would not write are ignored with a warning.
+    // File names that a save would not write are ignored with a warning.
     const test::Warnings warnings;
     const TensorDict tree = folder::kFormat.open(folder / "bad", {});
     EXPECT_EQ(tree.at("a").raw_data()[0], std::byte{'1'});

@@ -29,8 +29,8 @@ std::string read_bytes(const fs::path& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-/// Maps the relative path of each file to its bytes, and that of each folder, with "/" at its end,
-/// to "".
+/// Returns the bytes of each file by its relative path. For a folder, the path ends in "/", and the
+/// bytes are empty.
 std::map<std::string, std::string> files_below(const fs::path& root) {
   std::map<std::string, std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(root)) {

@@ -314,7 +314,7 @@ TEST(MemmapOpen, NeedsFewDescriptorsAndMapsForManyNodesAndLeaves) {
   constexpr std::size_t kMaxMaps = 20;
 #endif
   EXPECT_LT(maps(), maps_before + kMaxMaps);
-  // A folder that was closed to save descriptors is reopened if it was not replaced.
+  // `again` leaves enough descriptors to open the folder once more and to verify it.
   EXPECT_EQ(bytes_of(open_folder(folder / "tree").at("n0", "x4")), bytes_of(counting({5})));
   EXPECT_TRUE(folder::kFormat.verify(folder / "tree", {}).ok());
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);

@@ -192,8 +192,7 @@ TEST(SafetensorsSharded, VerifyDetectsAFlippedBitInEveryByteOfTheIndexAndOfAShar
       damaged[at] = static_cast<char>(damaged[at] ^ (1 << (at % 8)));
       write_bytes(folder / name, damaged);
       const VerifyReport report = safetensors::kShardedFormat.verify(folder / kIndex, {});
-      // Renaming the member of the checksums gives a file without checksums and otherwise
-      // unchanged.
+      // A change of the name of the member with the checksums gives a valid file without checksums.
       const bool hidden = at >= marker_at && at < marker_at + 12;
       EXPECT_TRUE(!report.ok() || hidden) << name << " byte " << at;
     }

@@ -261,7 +261,7 @@ TEST_F(CheckedBoxes, OverlapsAndGapsAreAProblem) {
   is_refused({});
   is_refused({sum_of({{0, 0}, {rows_, 999}})});
   is_refused({sum_of({{0, 0}, {rows_, columns_}}), sum_of({{0, 0}, {1, 1}})});
-  // These boxes have the right number of bytes, but some are covered twice, and others not at all.
+  // The boxes have the right total size, but cover some bytes twice and others not at all.
   is_refused({sum_of({{0, 0}, {rows_, 600}}), sum_of({{0, 500}, {rows_, 400}})});
   is_refused({sum_of({{0, 0}, {rows_, 500}}), sum_of({{0, 0}, {rows_, 500}})});
   is_refused({sum_of({{0, 0}, {2, columns_}}), sum_of({{1, 0}, {rows_ - 2, columns_}})});

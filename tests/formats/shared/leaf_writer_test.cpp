@@ -38,7 +38,7 @@ std::span<const std::byte> bytes_of(const Tensor& tensor) {
   return {tensor.buffer().data(), static_cast<std::size_t>(tensor.numel()) * 4};
 }
 
-/// Writes leaves consecutively to one file, with their offsets.
+/// A test that writes leaves consecutively to one file, from byte 13 on.
 class LeafWriterTest : public ::testing::Test {
  protected:
   std::vector<LeafWrite> write(const std::vector<Leaf>& leaves, BlockChecksum checksum,

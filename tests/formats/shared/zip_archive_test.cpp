@@ -70,9 +70,9 @@ class ZipArchive : public ::testing::Test {
 TEST_F(ZipArchive, WritesHeadsAndLeavesOfAllSizesWithChecksums) {
   std::vector<ZipArchiveEntry> entries = {{"text", "hello", std::nullopt, 1},
                                           {"empty", "", std::nullopt, 64}};
-  // The sizes in bytes are 0, 2000, just below, at and above 512 KiB, 2 MiB, 16 MiB and 36 MB. The
-  // writer combines writes below 512 KiB. It splits larger ones into writes of up to 2 MiB, and
-  // computes the checksum in blocks of 16 MiB.
+  // The sizes are 0, 4 and 2000 bytes; just below, at and just above 512 KiB; 2 MiB; 16 MiB; and
+  // 36 MB. The writer combines writes below 512 KiB. It splits larger ones into writes of up to
+  // 2 MiB, and computes the checksum in blocks of 16 MiB.
   for (const std::int64_t n : {0, 1, 500, 131071, 131072, 131073, 524288, 4194304, 9000000}) {
     const std::string name = std::to_string(n);
     entries.push_back({"bare/" + name, "", Leaf(counting(n)), 64});

@@ -22,7 +22,8 @@ namespace {
 
 using ::testing::SizeIs;
 
-/// Verifies an archive in memory. `fail` is called with the offset of each read.
+/// Verifies an archive in memory. `fail`, if given, is called with the offset of each read after
+/// the directory was read.
 VerifyReport verify_bytes(const std::string& bytes,
                           const std::function<void(std::uint64_t)>& fail = {}) {
   bool is_read = false;

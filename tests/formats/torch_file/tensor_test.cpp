@@ -170,7 +170,7 @@ TEST_F(TorchTensor, OfAnotherDeviceNeedsADtypeToWhichItCanBeConverted) {
               HasSubstr("dtype: it cannot be read: expected a dtype of torch, found text"));
   EXPECT_THAT(problem(on_device(floats({1}, {1}), pickled::global("torch", "float4_e2m1fn_x2"))),
               HasSubstr("found float4_e2m1fn_x2 for a tensor of float32"));
-  // A stride of 0 repeats one number, here beyond any memory.
+  // A stride of 0 repeats one number 2^50 times, which is more than any memory can hold.
   pickled::Values repeated = arguments(storage<float>("FloatStorage", {1}), {1});
   repeated[2] = lengths({std::int64_t{1} << 50});
   repeated[3] = lengths({0});
@@ -279,8 +279,8 @@ TEST_F(TorchTensor, QuantizedNeedsAStorageOfQuantizedElements) {
               AllOf(HasSubstr("per tensor or per channel"), HasSubstr("dequantize()")));
 }
 
-/// The sizes, strides and offsets of a nested tensor whose buffer contains 1, 2, 3, ... `shape` is
-/// the shape of the tensor of sizes.
+/// The sizes, strides and offsets of a nested tensor whose buffer contains the numbers from 1 on.
+/// `shape` is the shape of the tensor that holds the sizes.
 struct Nested {
   std::vector<std::int64_t> sizes = {1, 2, 2, 2};
   Shape shape = {2, 2};

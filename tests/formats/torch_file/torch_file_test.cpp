@@ -66,7 +66,7 @@ Leaf leaf_in(const TensorDict& tree, const std::string& key) {
 void read_all(const TensorDict& tree) {
   tree.for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
-    // A stride of 0 can expand a few bytes to a large tensor.
+    // Skip large tensors: a stride of 0 can expand a few bytes to any size.
     if (leaf == nullptr || leaf->nbytes() > (1U << 20U)) return;
     EXPECT_EQ(mapped_bytes(*leaf), read_bytes(*leaf));
   });
@@ -82,8 +82,8 @@ TEST(TorchFile, ReadsFilesOfTorch) {
   }
 }
 
-/// Returns the content of an archive that begins `before` bytes after the start of a larger file,
-/// or "" if it is not a container.
+/// Returns as text the content of the archive `name` at offset `before` of a larger file, or "" if
+/// the saved object is not a container.
 std::string text_of_item(const Path& folder, const std::string& name, std::size_t before) {
   const std::string whole = bytes_of(torch_file(name));
   const Path path = folder / (name + std::to_string(before));
@@ -333,7 +333,8 @@ TEST(TorchFile, ReadsExtendedScalars) {
   EXPECT_EQ(tree["sparse"].at("indices").shape(), (Shape{2, 2}));
 }
 
-/// Opens arbitrary `bytes`; only the errors of a bad file are accepted.
+/// Opens arbitrary `bytes` and reads the tensors. The only errors may be `corrupt` and
+/// `unsupported`.
 void open_bytes(const Path& path, const std::string& bytes) {
   write_bytes(path, bytes);
   torch_file::kFormat.probe(path);
@@ -371,8 +372,8 @@ TEST(TorchFile, SurvivesFlippedBits) {
   }
 }
 
-/// Returns tensors "0", "1", ... of shape [2, 3], whose numbers start at their index. Every tenth
-/// tensor is transposed, and therefore mapped while the tree is built.
+/// Returns tensors "0", "1", ... of six numbers that count from the index of the tensor. Every
+/// tenth tensor is transposed, and therefore mapped while the tree is built.
 TensorDict many_tensors(std::int64_t count) {
   TensorDict tree;
   for (std::int64_t i = 0; i < count; ++i) {

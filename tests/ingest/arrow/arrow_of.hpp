@@ -79,8 +79,8 @@ class ArrowNode {
   ArrowArray array_{};
 };
 
-/// A view of text. Up to 12 bytes are stored in the view itself, from `inlined` on. Longer text is
-/// in a buffer, and `inlined` has its first 4 bytes.
+/// An element of an Arrow string view. A string of up to 12 bytes is stored in the element, from
+/// `inlined` on. A longer string is in a buffer, and `inlined` has its first 4 bytes.
 struct ArrowView {
   std::int32_t size = 0;
   char inlined[4] = {};

@@ -354,7 +354,8 @@ TEST(ArrowColumns, TextThatIsNotUtf8IsABadRow) {
 }
 
 TEST(ArrowColumns, ARowThatEndsInsideACharacterIsABadRow) {
-  // The buffer is UTF-8, but each of the first two rows has one byte of the character.
+  // The buffer is valid UTF-8, but each of the first two rows has only one byte of a two-byte
+  // character.
   ArrowNode x("u", "x");
   x.pointer().buffer(Ints{0, 1, 2, 3}).text("\xC3\xA9z").rows(3);
   IngestedArrow of;

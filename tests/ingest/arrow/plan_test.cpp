@@ -143,7 +143,8 @@ TEST(ArrowPlan, OnlyRecordBatchesHaveColumns) {
 }
 
 /// A column x of lists of lists of int32. The numbers count from 1 over all rows. `ends` has the
-/// offsets of the rows in the inner lists, and `inner` those of the inner lists in the numbers.
+/// offsets that divide the inner lists into rows, and `inner` the offsets that divide the numbers
+/// into inner lists.
 struct ListsOfLists {
   ArrowNode numbers{"i", "item"};
   ArrowNode lists{"+l", "item"};
@@ -171,7 +172,8 @@ TEST(ArrowPlan, ListsOfListsOfOneLengthAreRaggedRowsOfThatShape) {
 }
 
 TEST(ArrowPlan, TheShapeIsThatOfTheFirstRowWithAList) {
-  // The first batch, of two rows, has no list; the second one has lists of 3.
+  // The two rows of the first batch have no inner list. Each row of the second batch has one inner
+  // list of 3 numbers.
   ListsOfLists column({0, 0, 0, 1, 2}, {0, 3, 6});
   IngestedArrow of;
   const Dataset ds = of.rows(column.rows, 4, {.batch_rows = 2});
@@ -186,7 +188,8 @@ TEST(ArrowPlan, ListsOfListsOfSeveralLengthsBecomeJson) {
   ASSERT_EQ(of.report.promotions.size(), 1U);
   EXPECT_EQ(of.report.promotions[0].column, "x");
   EXPECT_EQ(of.report.promotions[0].to, "a list as JSON text");
-  // The third batch has a list of another length, so the rows of the first two are converted, too.
+  // The third batch has an inner list of another length, so the rows of the first two batches are
+  // converted to JSON as well.
   ListsOfLists later({0, 1, 2, 3}, {0, 2, 4, 5});
   IngestedArrow second;
   EXPECT_THAT(test::texts(second.rows(later.rows, 3, {.batch_rows = 1}), "x"),

@@ -257,7 +257,7 @@ TEST(ArrowStream, ValuesThatDoNotFitTheSchemaAreBadRows) {
   EXPECT_EQ(of.report.num_bad_rows, 2U);
   EXPECT_THAT(test::values<std::uint8_t>(ds.column("x")), ElementsAre(1));
   EXPECT_THAT(texts(ds, "s"), ElementsAre("a"));
-  // Row 1 is bad in two columns, and is listed once, with the first one.
+  // Row 1 is bad in two columns. It is listed once, with the first of these columns.
   EXPECT_EQ(
       of.bad_rows(),
       R"({"line": null, "row": 1, "column": "x", "error": "expected uint8, found 300", "text": "{\"s\": \"\", \"y\": 300, \"x\": 300}"})"
@@ -589,7 +589,8 @@ TEST(ArrowStream, IndicesInNullStructsMayBeBeyondTheDictionary) {
     ArrowNode numbers("i");
     numbers.buffer(std::vector<std::uint8_t>{0});
     numbers.buffer(std::vector<std::int32_t>{5}).rows(num_entries, 0, -1);
-    // Row 1 of the batch, and value 2 of the fields, is null.
+    // Row 1 of `outer` is null. The fields have an offset of 1, so this row has the index 99, which
+    // is beyond the dictionary.
     ArrowNode s("c", "s");
     s.pointer().buffer(std::vector<std::int8_t>{0, 0, 99}).rows(2, 1).dictionary(words);
     ArrowNode n("c", "n");

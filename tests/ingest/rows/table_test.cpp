@@ -140,7 +140,8 @@ TEST(RowTable, NullsOfMissingColumnsAreDeferredToTheBlock) {
     }
     table.end_row();
   }
-  // If a row visited all columns, the time would be proportional to rows times columns.
+  // A row visits only the columns in which it has a value. Otherwise, the time would be
+  // proportional to rows times columns.
   EXPECT_EQ(dense.num_rows(), 5);
   EXPECT_EQ(sparse.num_rows(), 4);
   EXPECT_EQ(absent.num_rows(), 0);

@@ -163,8 +163,8 @@ TEST(IngestCsv, AHeaderWithMoreOfAnotherSeparatorIsRefused) {
     skips.on_error = OnError::skip;
     EXPECT_THAT(of.error(name, text, ErrorCode::invalid_argument, skips), HasSubstr(message));
   }
-  // Other separators belong to the names of columns if the line has as many commas, or if the
-  // separators are quoted.
+  // A separator other than the comma belongs to the names of columns if the header has at least as
+  // many commas, or if the separator is quoted.
   for (const char* text : {"x;1,y\n1,2\n", "x,\"a;b;c\"\n1,2\n", "x\n1;2\n", "x,y|\n1,2\n"}) {
     IngestOf of;
     EXPECT_EQ(of.rows("a.csv", text).size(), 1) << text;

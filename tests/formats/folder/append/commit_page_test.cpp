@@ -46,7 +46,7 @@ void expect_refused(std::span<const std::byte> bytes, const char* part,
   }
 }
 
-/// The page with one record replaced by a valid one with other content.
+/// Returns the page with a valid record of `state` in place of the record at `offset`.
 CommitBytes with_slot(CommitBytes bytes, std::size_t offset, const CommitState& state) {
   const auto slot = encode_slot(state);
   std::copy(slot.begin(), slot.end(), bytes.begin() + static_cast<std::ptrdiff_t>(offset));
@@ -74,8 +74,8 @@ TEST(CommitPage, HasTheOlderStateIfTheNewerRecordIsTorn) {
   for (std::size_t written = 0; written <= slot.size(); ++written) {
     std::copy_n(slot.begin(), written, bytes.begin());
     const std::uint64_t found = parse_commit_page(bytes, "p").live.num_rows;
-    // The checksum depends on the boot ID. If its last bytes equal the old ones by chance, the
-    // record is complete before all bytes are written.
+    // The checksum depends on the boot ID, so its last bytes may equal those of the old checksum by
+    // chance. Then the record is complete before all of its bytes are written.
     const bool is_whole = std::equal(slot.begin(), slot.end(), bytes.begin());
     EXPECT_EQ(found, is_whole ? 1500U : 1000U) << written;
   }

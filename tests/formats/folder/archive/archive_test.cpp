@@ -170,8 +170,8 @@ TEST(MemmapArchive, RefusesToWriteThroughLeavesWithADataDescriptor) {
   const std::uint32_t crc = codecs::crc32(std::as_bytes(std::span(data)));
   std::memcpy(fields.data(), &crc, 4);
   fields[4] = fields[8] = 8;
-  // Stores the descriptor as the last bytes of the entry, and then subtracts it from the sizes in
-  // both headers.
+  // Store the data descriptor as the last bytes of the entry. Then subtract the size of the
+  // descriptor from the sizes in both headers.
   std::string bytes =
       archive_of({{"meta.json", std::string(kMeta)}, {"a.memmap", data + "PK\x07\x08" + fields}});
   const std::size_t local = bytes.rfind("PK\x03\x04");
