@@ -79,7 +79,8 @@ TEST(Bare, ADictWithTheKeyOfABareRootStaysADict) {
     save(tree, folder / name);
     EXPECT_FALSE(is_bare(load(folder / name))) << name;
   }
-  // A bare root is not saved as bare if it is a node of another tree, or has another entry.
+  // A bare tree becomes an ordinary dict when it is saved as a child of another tree or with a
+  // second entry.
   TensorDict changed = bare_tree(Leaf(counting({2})));
   TensorDict above = node_of(NodeKind::dict);
   above.set("a", bare_tree(Leaf(counting({2}))));

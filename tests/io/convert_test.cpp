@@ -233,7 +233,7 @@ TEST(RenameLeaves, RefusesATensorAtThePathOfANode) {
                         "source's \"model."));
 }
 
-/// Returns the error of renaming the tensor `from`, which is "a" or "n.x", to `to`.
+/// Renames the tensor `from` ("a" or "n.x") of a sample tree to `to`. Returns the error.
 auto thrown_by_renaming(const std::string& from, const std::string& to) {
   TensorDict node;
   node.set("x", counting({2}));

@@ -1,7 +1,7 @@
-// Every later version must open, verify and load the golden files in tests/data/golden/<version>
-// unchanged. expected.json describes their content in the notation of tests/data/golden/golden.py.
-// This test includes only public headers of the engine, so that its internal changes do not affect
-// the test.
+// The golden files in tests/data/golden/<version> were written by that version. Every later version
+// must open, verify and load them. expected.json describes the expected content in the notation of
+// tests/data/golden/golden.py. This test includes only public headers of the engine, so that
+// internal changes of the engine do not affect the test.
 
 #include <gtest/gtest.h>
 
@@ -233,7 +233,7 @@ const std::string& text(const Value& value) { return *value.get_if<std::string>(
 std::int64_t integer(const Value& value) { return *value.get_if<std::int64_t>(); }
 std::uint64_t seed_of(const Value& value) { return std::stoull(text(value)); }
 
-/// Returns the scalar or tuple that the description of a key or of a state encodes.
+/// Decodes the description of a key or of a state. Returns a scalar or a tuple.
 Value plain(const Value& described) {
   const auto* parts = described.get_if<Value::List>();
   if (parts == nullptr) return described;
@@ -326,7 +326,7 @@ TEST_P(GoldenFiles, FilesVerify) {
 
 TEST_P(GoldenFiles, TreesLoadUnchanged) {
   for (const Value& entry : entries("trees")) {
-    // The description of a file with one array uses the name of the file.
+    // expected.json describes a bare root as a dict whose key is the name of the file.
     const TensorDict tree = named_by_file(load(path_of(entry)));
     const Value& expected = member(entry, "tree");
     EXPECT_EQ(to_json(describe(tree)), to_json(expected)) << path_of(entry);
@@ -397,7 +397,8 @@ TEST_P(GoldenFiles, DataSetsReturnTheirRows) {
   }
 }
 
-/// Describes the value of one key as Python returns it: a tensor, a scalar or a dict of columns.
+/// Describes the value of one key of a MappedDict as Python returns it: a tensor, a scalar, a
+/// string, bytes, or a dict of columns.
 Value describe_value(const Batch& batch, DictValueForm form) {
   const auto described = [&](const BatchColumn& column) -> Value {
     const Tensor& values = column.values;

@@ -27,7 +27,7 @@ using test::thrown_by;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// A name of a file or folder, and the format that it selects.
+/// The name of a file or folder, and the format that save() derives from the name.
 struct Form {
   std::string label;
   std::string file_name;
@@ -57,8 +57,8 @@ TEST_P(FoldersAndSafetensors, RoundTripsAStateDict) {
 TEST_P(FoldersAndSafetensors, RoundTripsEveryDtypeAndShape) {
   TensorDict tree = node_of(NodeKind::dict);
   for (const DType dtype : all_dtypes()) {
-    // safetensors has no names for complex32 and complex128. It counts the two numbers of a
-    // float4_e2m1fn_x2 element along the last dimension, which a scalar does not have.
+    // safetensors has no dtype names for complex32 and complex128. A float4_e2m1fn_x2 element is
+    // two numbers, which safetensors counts along the last dimension. A scalar has no dimension.
     const bool narrow = GetParam().format == "safetensors";
     if (narrow && (dtype == DType::complex32 || dtype == DType::complex128)) continue;
     for (const Shape& shape : {Shape{}, Shape{0}, Shape{3, 0, 2}, Shape{5, 3}}) {

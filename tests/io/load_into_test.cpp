@@ -171,8 +171,8 @@ INSTANTIATE_TEST_SUITE_P(Formats, LoadInto, testing::Values("tree", "tree.safete
                            return std::string(file.param == "tree" ? "Memmap" : "Safetensors");
                          });
 
-/// A target with two names for the same memory, and a source with different numbers under each of
-/// these names.
+/// A target with the same tensor under two keys, and a source with different numbers under these
+/// two keys.
 struct Tied {
   Tied() {
     for (const char* name : {"first", "second"}) target.set(name, memory);

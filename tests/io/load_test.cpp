@@ -12,9 +12,9 @@
 #include "io/sample_trees.hpp"
 #include "support/temporary_folder.hpp"
 
-// load() with the option verify compares the checksums of the loaded entries. Damage of other
-// entries is not reported, unless they are packed into the same file of a snapshot. Sparse tensors
-// with invalid indices are refused with and without the option.
+// With the option verify, load() checks the checksums of the loaded entries. It does not report
+// damage of other entries, unless a snapshot packs them into the same file as a loaded entry.
+// load() refuses sparse tensors with invalid indices, with and without the option.
 
 namespace tenfold {
 namespace {
@@ -30,8 +30,8 @@ std::string text_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-/// Changes the last byte of `tensor` in the first file that contains it: `path`, or a file in its
-/// folder.
+/// Changes the last byte of `tensor` in the first file that contains its bytes. Searches `path`,
+/// then the folder `path` or, if `path` is a file, the folder that contains it.
 void damage(const fs::path& path, const Tensor& tensor) {
   std::vector<fs::path> files = {path};
   // The shards are in the folder of their index.
@@ -102,8 +102,8 @@ INSTANTIATE_TEST_SUITE_P(Formats, LoadVerified,
                                          Form{"Consolidated", "m.td", "consolidated"}),
                          [](const auto& form) { return form.param.label; });
 
-// A snapshot packs tensors below slab_bytes into one file, which is checked if one of them is
-// loaded.
+// A snapshot packs tensors below slab_bytes into one file. load() checks this whole file if it
+// loads one of these tensors.
 TEST(LoadVerifiedSnapshot, ChecksTheFilesOfTheLoadedParts) {
   const Tensor large = counting({300'000});
   TensorDict state = node_of(NodeKind::dict);

@@ -507,7 +507,8 @@ TEST_F(Memmap, AFailedAppendKeepsTheRowsThatACrashedOneAddedBelowTheRoot) {
   const TensorDict rows = two_rows({"x"}, "below");
   write_memmap(rows, path_);
   append_memmap(path_, rows);
-  // meta.json of the root has the old length, as after a crash before this file was replaced.
+  // Restore the old length in meta.json of the root, as if an append had crashed before it replaced
+  // this file.
   std::string meta = test::read_bytes(path_ / "meta.json");
   for (std::size_t at = meta.find("[4]"); at != std::string::npos; at = meta.find("[4]")) {
     meta[at + 1] = '2';

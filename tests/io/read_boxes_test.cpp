@@ -117,7 +117,8 @@ TEST_P(ReadBoxes, ATruncatedFileIsAnError) {
   EXPECT_THROW(read_boxes(reads), Error);
 }
 
-/// uint8 [17, 1 << 20]: two blocks, of 16 rows and of 1 row. A byte of the last row is damaged.
+/// A tensor uint8 [17, 1 << 20] with a damaged byte in the last row. Formats with one checksum for
+/// each 16 MiB have two checksums: one for the first 16 rows, and one for the last row.
 class VerifyBoxes : public ReadBoxes {
  protected:
   static constexpr std::int64_t kColumns = 1 << 20;

@@ -11,7 +11,7 @@
 
 namespace tenfold::test {
 
-/// The numbers `first`, first + 1, ... as float32 of that shape.
+/// Returns a float32 tensor of `shape` with the numbers first, first + 1, ...
 inline Tensor counting(Shape shape, float first = 0) {
   std::vector<float> values(static_cast<std::size_t>(numel_of(shape)));
   std::iota(values.begin(), values.end(), first);
@@ -61,8 +61,8 @@ inline std::string bytes_of(const Tensor& tensor) {
           static_cast<std::size_t>(whole.nbytes())};
 }
 
-/// Returns the first difference of two trees, or "" if they are equal. Compares the order of keys,
-/// kinds, batch sizes, int_keys, dtypes, shapes, bytes and values.
+/// Returns the first difference between two trees, or "" if they are equal. Compares keys and their
+/// order, kinds, batch sizes, int_keys, dtypes, shapes, bytes and values.
 inline std::string difference(const TensorDict& a, const TensorDict& b,
                               const std::string& at = "") {
   if (a.kind() != b.kind())

@@ -59,7 +59,7 @@ struct OfRank {
   }
 };
 
-/// Adds `parts`, which this rank has of a sharded tensor, under state[key].
+/// Adds `parts`, the shards of a tensor that `rank` has, under state[key].
 void add_shards(OfRank& rank, const std::string& key, Shape shape,
                 const std::vector<std::pair<Shape, Tensor>>& parts, Shape mesh = {}) {
   TensorDict list = node_of(NodeKind::list);
@@ -461,7 +461,7 @@ TEST(SnapshotRanks, ReceiptsMustBeThoseOfAllRanksOfThisSave) {
   EXPECT_THAT(publish({receipts[0], others[1]}), HasSubstr("of another"));
   EXPECT_THAT(publish({receipts[0], "no receipt"}), HasSubstr("receipt"));
   EXPECT_THAT(publish({receipts[0], writer.ticket()}), HasSubstr("receipt"));
-  // The receipts of ranks that wrote none of the required parts are refused.
+  // publish() refuses receipts of ranks that did not write the parts of this snapshot.
   Ranks empty({OfRank{}, OfRank{}});
   EXPECT_THAT(publish(empty.write(writer.ticket())),
               HasSubstr("expected the complete entry in the receipt of rank 0, found none"));

@@ -23,7 +23,8 @@ using testing::HasSubstr;
 const StateNames kNames = {[] { return base::Where("file"); },
                            [](std::size_t i) { return "number " + std::to_string(i); }};
 
-/// {"row": 1, "text": "x", "deep": {"*": mapper 0, "own": mapper 1}}
+/// Returns {"row": 1, "text": "x", "deep": {"*": mapper 0, "own": mapper 1}}. "*" is the default
+/// key.
 Hierarchy with_mappers() {
   HierarchyBuilder builder("*", base::Where("", "hierarchy"), ErrorCode::invalid_argument);
   builder.add("row", Value(1));

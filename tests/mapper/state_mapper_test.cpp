@@ -37,7 +37,7 @@ std::string text_of(const Path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// Converts lists to tuples, because states are tuples and JSON has none.
+/// Converts lists to tuples, because a state may be a tuple, and JSON has no tuples.
 Value state_from(const Value& json) {
   const auto* list = json.get_if<Value::List>();
   if (list == nullptr) return json;

@@ -32,7 +32,8 @@ def target(request, tmp_path):
 def make_disk(tmp_path):
     """Returns a function that mounts an empty tmpfs of a size in MiB.
 
-    Skips the test if this process may not mount; C++ tests simulate a full disk.
+    Skips the test if this process may not mount file systems. The C++ tests simulate a full disk
+    without a mount.
     """
     mounted = []
 

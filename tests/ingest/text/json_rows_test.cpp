@@ -86,7 +86,7 @@ TEST(IngestJson, PromotesToTheFirstTypeThatHoldsAllValues) {
 }
 
 TEST(IngestJson, PromotesWhenALaterRowNeedsIt) {
-  // The late row is far after the first block, so types were inferred without it.
+  // Types are inferred from the first block of the file. The last row is not in this block.
   std::string start;
   for (int i = 0; i < 200'000; ++i) start += "{\"x\": " + std::to_string(i) + "}\n";
   {
@@ -290,7 +290,8 @@ TEST(IngestJson, DecodesEveryEscapeOfAString) {
     EXPECT_THAT(texts(of.rows("a.jsonl", "{\"s\": \"" + std::string(json) + "\"}\n"), "s"),
                 ElementsAre(text))
         << json;
-    // The same escapes are in the key and in the value of an object that is kept as JSON.
+    // A column of lists is stored as JSON. The object in the list has the escapes in its key and in
+    // its value.
     IngestOf nested;
     const std::string row = "{\"k\": [{\"" + std::string(json) + "\": \"" + json + "\"}]}";
     const Value kept = from_json(texts(nested.rows("a.jsonl", row + "\n"), "k")[0], "test");

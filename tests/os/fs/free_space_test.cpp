@@ -69,7 +69,7 @@ TEST(FreeSpace, SizesWithinTheFreeSpaceAreAccepted) {
   const Directory folder = Directory::open(root.path());
   const FreeSpace space = free_space(folder.fd());
   EXPECT_GT(space.free_bytes, 0U);
-  // Half of the space, because other processes may use a part of it concurrently.
+  // Only half of the free space is required, because other processes may concurrently use a part.
   EXPECT_NO_THROW(require_free_space(folder.fd(), "x", space.free_bytes / 2));
 }
 

@@ -22,7 +22,7 @@ TEST(Holes, SparseRegionsAreHolesAndMappedWritesAreData) {
   EXPECT_EQ(next_data(file, 0), kSize);
   EXPECT_EQ(next_hole(file, 0), 0U);
   {
-    // A page that is written through the mapping only is data, too.
+    // A page that is written only through the mapping counts as data, too.
     const Buffer mapped = map_file(file, 0, kSize, MapKind::shared_write);
     mapped.mutable_data()[kAt + 5] = std::byte{1};
     EXPECT_LE(next_data(file, 0), kAt + 5);

@@ -306,7 +306,8 @@ TEST_P(EveryLease, ATakeoverOfAnEmptyFileKeepsANewerOne) {
   EXPECT_EQ(entries_of(folder_.path()), std::set<std::string>{"x"});
 }
 
-/// Refuses to remove entries of that name, as a folder with the sticky bit does.
+/// Returns a function that refuses to remove entries named `name`, as a folder with the sticky bit
+/// does.
 test::WatchChanges::Before refuse_to_remove(const std::string& name) {
   return [name](const Change& change) {
     if (change.kind != Change::Kind::remove_file || change.name != name) return;
@@ -406,8 +407,8 @@ TEST(WriterLock, IsLostToAProcessThatTakesOverItsLease) {
 }
 
 TEST(LockHolder, NamesTheProcessThatHoldsALock) {
-  // The folder is on tmpfs, because the device numbers in /proc/locks and from stat() differ on
-  // btrfs and overlayfs.
+  // The folder is on tmpfs, because on btrfs and overlayfs, /proc/locks and stat() report different
+  // device numbers for the same file.
   const TemporaryFolder folder("/dev/shm");
   const Directory directory = Directory::open(folder.path());
   File file = File::create_at(directory, "x");

@@ -41,7 +41,8 @@ class Holder {
   std::thread thread_;
 };
 
-/// The exit code of a child that runs `code`; -1 if a signal ended it, as it does after 60 seconds.
+/// Returns the exit code of a child that runs `code`, or -1 if a signal ended the child. SIGALRM
+/// ends it after 60 seconds.
 template <class Code>
 int in_a_child(const Code& code) {
   const pid_t child = ::fork();

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 def rows(first: int, count: int) -> TensorDict:
-    """Returns rows whose entries all follow from one number, so that a torn row is detected."""
+    """Returns rows. Each row is computed from one number, so that a torn row is detected."""
     number = torch.arange(first, first + count)
     return TensorDict(
         {

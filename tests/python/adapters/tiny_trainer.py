@@ -1,4 +1,4 @@
-"""A Trainer of a tiny model, which tests run in their own process and in subprocesses."""
+"""A Trainer of a tiny model. The tests run the Trainer in the process of pytest and in children."""
 
 from __future__ import annotations
 

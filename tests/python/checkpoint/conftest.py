@@ -28,7 +28,7 @@ class Ranks:
         ]
 
     def run(self, folder, name, *arguments):
-        """Runs the function `name` on each rank. Returns a result for each, None if it exited."""
+        """Runs the function `name` on each rank. Returns one result per rank, None if it exited."""
         timer = threading.Timer(SECONDS, self.kill)
         timer.start()
         try:
@@ -54,7 +54,10 @@ class Ranks:
 
 @pytest.fixture(scope="session")
 def groups(tmp_path_factory):
-    """Groups by size, created at first use, because starting a process takes seconds."""
+    """Returns a function that returns the group of a size, which all tests share.
+
+    A group is created at its first use, because starting a process takes seconds.
+    """
     made = {}
     store = tmp_path_factory.mktemp("stores")
 

@@ -28,7 +28,7 @@ TIMEOUT = timedelta(seconds=240)  # of all process groups, less than that of the
 
 
 def training(seed=0):
-    """Returns a state that is the same on all ranks, except for the state of the random numbers."""
+    """Returns a state that is the same on all ranks, except for the random number generators."""
     torch.manual_seed(seed)
     model = torch.nn.Linear(3, 2)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
@@ -308,7 +308,7 @@ def end_of_one_rank(folder, rank):
 def standing_still(folder, rank):
     manager = tenfold.CheckpointManager(folder / "run")
     manager.save(1, {"epoch": 1})
-    # Set after the first save, because groups may take longer to connect on a busy machine.
+    # Set after the first save, because a group may need more than 2 s to connect on a busy machine.
     _ranks._TIMEOUT = timedelta(seconds=2)
     for ranks in (manager._ranks, manager._writing_ranks):
         distributed_c10d._set_pg_timeout(_ranks._TIMEOUT, ranks._group)
@@ -561,7 +561,7 @@ def retention(folder, rank):
 
 
 def answer(folder, name, rank, *arguments):
-    """Returns the result of the function `name`, with its error and warnings."""
+    """Calls the function `name`. Returns its result, error and warnings."""
     found = {}
     error_found = None
     with warnings.catch_warnings(record=True) as caught:
@@ -578,7 +578,7 @@ def answer(folder, name, rank, *arguments):
 
 
 def destroy_groups_of_managers():
-    """Destroys the groups of managers, because their threads wake 100 times a second."""
+    """Destroys the process groups of managers: the threads of a group wake 100 times a second."""
     gc.collect()
     for group in list(dist.distributed_c10d._world.pg_map):
         if group is not dist.group.WORLD:

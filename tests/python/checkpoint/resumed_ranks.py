@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def mean_in_rank_order(group, bucket):
-    """The mean of the gradients, summed in the order of ranks.
+    """A DDP communication hook: the mean of the gradients, summed in the order of ranks.
 
     DDP changes its buckets after the first step of each run, including resumed runs. An all-reduce
     sums in an order that depends on the position in a bucket. The last bit of a mean would

@@ -15,8 +15,8 @@ def main(folder, mode, num_steps, rank=None, size=1, wrap=lambda model: model):
 
     Args:
         folder: Holds the data set "data", and the checkpoints "run".
-        mode: ``"sync"``, ``"async"`` or ``"overlap"``: how every step is saved. ``"preemption"``:
-            only the last step before the end, or after SIGTERM, is saved.
+        mode: ``"sync"``, ``"async"`` or ``"overlap"``: every step is saved in this way.
+            ``"preemption"``: only one step is saved, at the end or after SIGTERM.
         num_steps: Number of steps at which the training ends, including steps of earlier runs.
         rank: Rank of this process, whose file is `losses-<rank>.jsonl`; None for one process.
         size: Number of ranks.

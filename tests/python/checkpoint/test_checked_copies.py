@@ -1,4 +1,4 @@
-"""verify="auto" checks a large step while it is copied, and a small one before."""
+"""verify="auto" checks a large step while it is copied, and a small step before it is copied."""
 
 import pytest
 import torch

@@ -18,7 +18,7 @@ def writer(tmp_path):
 
 
 def saved_before_the_first_call(monkeypatch, name, writer, steps):
-    """Makes the first call of RestorePlan.<name> save `steps`, which removes older steps."""
+    """Makes the first call of RestorePlan.<name> save `steps`. The saves remove older steps."""
     original = getattr(RestorePlan, name)
     left = list(steps)
 

@@ -1,6 +1,7 @@
-"""A training that is killed at random moments computes the same as an uninterrupted one.
+"""A training that is killed and resumed has the same losses as an uninterrupted training.
 
-TENFOLD_KILLS is the number of kills in each mode of saving, TENFOLD_SEED chooses their moments.
+TENFOLD_KILLS is the number of kills in each mode of saving. TENFOLD_SEED is the seed of the random
+moments of the kills.
 """
 
 import json
@@ -61,7 +62,7 @@ def signal_delayed(process, folder, number, num_lines, delay_s):
 
 
 def random_moments():
-    """Yields NUM_KILLS pairs: after how many lines to send a signal, and a delay in seconds."""
+    """Yields NUM_KILLS pairs: the number of lines to await, and a delay in seconds."""
     seed = os.environ.get("TENFOLD_SEED", str(random.randrange(1 << 32)))
     print("seed", seed)  # pytest shows it if the test fails
     moments = random.Random(seed)

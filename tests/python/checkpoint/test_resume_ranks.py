@@ -1,7 +1,7 @@
 """A training of two ranks, one of which is killed at random moments, resumes bit for bit.
 
-TENFOLD_KILLS is the number of kills in each mode of saving. By default, there are two kills, and
-SIGKILL only in mode "async". TENFOLD_SEED chooses their moments.
+TENFOLD_KILLS is the number of kills in each mode of saving. If it is not set, there are two kills,
+and SIGKILL is sent only in mode "async". TENFOLD_SEED is the seed of the random moments.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Entries with DTensors: all ranks save them as one file, any number of ranks restores them."""
+"""Entries with DTensors: all ranks save an entry as one file; any number of ranks restores it."""
 
 import os
 import re

@@ -14,7 +14,7 @@ ROWS = 1000
 
 @pytest.fixture(scope="session")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Six fields of 1,000 rows, one of them nested, saved as a folder."""
+    """Returns a folder with 1,000 rows of six fields, one of which is nested."""
     generator = torch.Generator().manual_seed(0)
     td = tenfold.TensorDict(
         {

@@ -13,7 +13,7 @@ from tenfold.dataset._stream import Assignment
 
 
 def all_numbers(assignment: Assignment, rows: list[int]) -> list[int]:
-    """Returns the row numbers of all ranks: `rows[worker]` numbers from each worker of a rank."""
+    """Returns the first `rows[worker]` row numbers of each worker of each rank."""
     return [
         number
         for rank in range(assignment.world_size)

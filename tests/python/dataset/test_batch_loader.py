@@ -357,7 +357,10 @@ def test_complex_columns_are_padded(tmp_path: Path) -> None:
 
 @pytest.fixture
 def texts() -> Dataset:
-    """Returns four rows with 2, 0, 3 and 1 tokens. Each has one mark, and a name (one is empty)."""
+    """Returns four rows with 2, 0, 3 and 1 tokens. Each row has one mark and a name.
+
+    One of the names is empty.
+    """
     td = tenfold.TensorDict(
         {
             "n": torch.arange(4),

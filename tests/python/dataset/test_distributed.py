@@ -29,8 +29,8 @@ def loss_of(model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 # (rows, batch_size, batches per window). In each case, the last window has fewer batches. The last
-# batch of the first case is partial, that of the second has no rows for one rank, and that of the
-# third is full.
+# batch is partial in the first case. It has no rows for one rank in the second case, and is full in
+# the third case.
 CASES = [(103, 10, 4), (41, 10, 3), (40, 8, 2)]
 
 

@@ -1,4 +1,4 @@
-"""An ingest killed (SIGKILL) at random moments leaves the old or the new data set, complete.
+"""An ingest killed (SIGKILL) at a random moment leaves the complete old or complete new data set.
 
 `TENFOLD_KILLS=1000 pytest tests/python/dataset/test_ingest_kills.py` kills a thousand times.
 """
@@ -42,7 +42,7 @@ def ingest_forever(sources: list[Path], target: Path, start: int, report: int) -
     while True:
         source = sources[number % SOURCES]
         # Only every fourth ingest is durable: otherwise, most kills would occur during an fsync.
-        # The first ingest is not durable, because its fsync may not end before the kill.
+        # The first ingest is not durable, because the kill may come before its fsync ends.
         durable = number > start and number % 4 == 0
         tenfold.ingest(source, target, num_threads=2, durable=durable, progress=False)
         number += 1
@@ -50,7 +50,7 @@ def ingest_forever(sources: list[Path], target: Path, start: int, report: int) -
 
 
 def killed_after(seconds: float, sources: list[Path], target: Path, start: int) -> int:
-    """Returns the number of ingests reported before the kill, including the first `start`."""
+    """Returns the number of reported ingests, including the `start` ingests of earlier writers."""
     read, write = os.pipe()
     pid = forked(lambda: ingest_forever(sources, target, start, write))
     os.close(write)
@@ -91,8 +91,8 @@ def test_sigkill_during_ingest_leaves_the_old_or_the_new_dataset(tmp_path: Path)
         if not target.exists():
             assert done == 0
             continue
-        # The data set has the rows of the last source that was reported, or those of the next
-        # source, if the kill came between its publication and its report.
+        # The data set has the rows of the last reported source. If the kill came after the next
+        # source was published and before it was reported, it has the rows of the next source.
         source = source_in(target)
         assert source in ((done - 1) % SOURCES, done % SOURCES)
         done += source == done % SOURCES

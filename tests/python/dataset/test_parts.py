@@ -337,7 +337,10 @@ def write_forever(path: Path, start: int, report: int) -> None:
 
 
 def test_the_next_commit_removes_what_a_killed_job_staged(tmp_path) -> None:
-    """Kills a job that staged two parts under a lease, as `tenfold.ray` does, and moved one."""
+    """Kills a job that staged two parts under a lease, as `tenfold.ray` does.
+
+    The job has moved one of the two parts out of the staging folder.
+    """
     path = tmp_path / "ds"
     ds = make(tmp_path, [3, 2], 2)
     staging = path / ".ray-1.tenfold-staging"

@@ -1,8 +1,8 @@
-"""Statistics of shuffled orders, which must be distributed like those of numpy's permutations.
+"""Statistics of shuffled orders must be distributed like the statistics of numpy's permutations.
 
-Each statistic is a number for one order. Its sample over seeds is compared with a sample of numpy's
-orders, in mean and in spread, so that no theory of its distribution is needed. Seeds are fixed: a
-test that passes once always passes.
+A statistic is one number for each order. Its mean and spread over many seeds and epochs are
+compared with the mean and spread for numpy's orders, so that its theoretical distribution is not
+needed. The seeds are fixed, so a test that passes once always passes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Order = NDArray[np.int64]
     Shuffle = Callable[[int, int, int], Order]
 
-#: A statistic differs if its p-value is less than this. There are about 850 comparisons.
+#: A statistic differs from numpy's if the p-value is below P_VALUE. There are about 850 p-values.
 P_VALUE = 1e-6
 
 

@@ -1,10 +1,10 @@
 """The examples of two web pages about PyTorch and memory-mapped data, with classes of tenfold.
 
-"How can PyTorch handle memory-mapped dictionaries or lists of dictionaries from disk?" and "How can
-memmap arrays be used with PyTorch for gradient accumulation?". The loops are those of the pages.
-Classes of tenfold replace those that the pages define: arrays of lists of dicts, a Dataset over
-np.memmap with transform, start and end, an IterableDataset over a file of records, and a pool of
-processes that converts.
+The pages are "How can PyTorch handle memory-mapped dictionaries or lists of dictionaries from
+disk?" and "How can memmap arrays be used with PyTorch for gradient accumulation?". The training
+loops are the same as on the pages. Classes of tenfold replace the data code of the pages: arrays of
+lists of dicts, a Dataset over np.memmap with transform, start and end, an IterableDataset over a
+file of records, and a pool of processes that converts data.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ WHOLE = {
 
 
 def state_of(rank: int, size: int, dims: tuple[int, int] = (0, 1), fill: bool = True) -> StateDict:
-    """Returns DTensors, ShardedTensors, and the values that REPLICATED names."""
+    """Returns a state of DTensors, ShardedTensors, and the replicated values in REPLICATED."""
     mesh = init_device_mesh("cpu", (size,))
     whole = {key: value if fill else torch.zeros_like(value) for key, value in WHOLE.items()}
     return StateDict(
@@ -234,7 +234,7 @@ def check_a_mesh_of_two_dimensions() -> None:
             assert same_shards(tensor, spread(whole, mesh, [Shard(1)]))
 
     in_world(4, take)
-    # Each half of "half" is written once, though two ranks have it.
+    # Each half of the tensor "half" is written once, although two ranks have it.
     manifest = json.loads((path / ".snapshot_metadata").read_text())["manifest"]
     places = {
         (shard["tensor"]["location"], *(shard["tensor"]["byte_range"] or ()))
@@ -618,7 +618,7 @@ def check_reads_snapshots_taken_by_two_ranks_of_torchsnapshot() -> None:
 
 
 def check_dtensors_are_restored_with_other_placements() -> None:
-    # Repeats a check with torchsnapshot, but without that library and with one or two processes.
+    # tests/python/upstream/torchsnapshot_worlds.py has a similar check that needs torchsnapshot.
     whole = numbered(torch.float32, 7, 6)
     kinds = {"rows": Shard(0), "columns": Shard(1), "copy": Replicate()}
 

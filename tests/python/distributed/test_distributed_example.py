@@ -1,4 +1,4 @@
-"""examples/distributed.py: two ranks start from a plain file, three ranks resume their save."""
+"""examples/distributed.py: two ranks load a plain file; three ranks resume a save of two ranks."""
 
 from __future__ import annotations
 
