@@ -1,6 +1,7 @@
 """The examples in the docstrings of the public API, and the data that they use.
 
-An example uses data of the user (`model`, "run/ckpt", "flights"), which `prepare` makes.
+Examples use variables and files that a user would have (`model`, "run/ckpt", "flights"). `prepare`
+makes them.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def _documented(name: str, thing: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_ours(thing: Any) -> bool:
-    """Returns True for modules, classes, and functions that the package itself defines."""
+    """Returns True for every module or class, and for functions that this package defines."""
     if inspect.isfunction(thing):
         return thing.__code__.co_filename.startswith(PACKAGE)
     return inspect.isclass(thing) or inspect.ismodule(thing)
@@ -67,7 +68,7 @@ def examples() -> dict[str, doctest.DocTest]:
             doc = getattr(member, "__doc__", None)
             if isinstance(doc, str) and ">>>" in doc and _is_ours(member):
                 kept = named.get(doc, documented)
-                # Prefer the name in TensorDict if LazyStackedTensorDict or TensorClass has it too.
+                # Names that share the docstring: prefer those in TensorDict and outside .numpy.
                 named[doc] = min(
                     kept,
                     documented,
@@ -81,10 +82,10 @@ def examples() -> dict[str, doctest.DocTest]:
 
 
 class Checker(doctest.OutputChecker):
-    """Accepts any output if an example states none. Writes /data for the working directory."""
+    """Accepts any output if an example states none; replaces the working directory by /data."""
 
     def check_output(self, want: str, got: str, optionflags: int) -> bool:
-        """Returns True if `want` is empty or equals `got`."""
+        """Returns True if `want` is empty or matches `got`."""
         got = got.replace(os.getcwd(), "/data")
         return not want or super().check_output(want, got, optionflags)
 
@@ -296,7 +297,7 @@ def _steps() -> dict[str, Any]:
 
 
 def _followed() -> dict[str, Any]:
-    """Returns the variables of an example, with a `manager.follow` that ends after saved steps."""
+    """Returns variables of an example; `manager.follow` yields the saved steps, and then ends."""
     names = _steps()
     manager = names["manager"]
     steps = iter(manager.all_steps())

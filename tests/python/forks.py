@@ -29,11 +29,11 @@ def forked(work: Callable[[], object]) -> int:
 
 
 def exit_status(pid: int) -> int:
-    """Waits for a process. Returns its exit status, or the negative number of a signal."""
+    """Waits for a process. Returns its exit status, or minus the number of the fatal signal."""
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def kill_and_wait(pid: int) -> None:
-    """Kills a process (SIGKILL). Fails if it ended by itself before."""
+    """Kills a process with SIGKILL. Fails if the process had already ended by itself."""
     os.kill(pid, signal.SIGKILL)
     assert exit_status(pid) == -signal.SIGKILL, "the process ended before it was killed"

@@ -23,8 +23,9 @@ def hex16(data: bytes) -> str:
 def wrong_checksums(path: str | Path) -> list[str]:
     """Returns the names of tensors, files and documents that differ from their checksum.
 
-    Without checksums, a safetensors file raises a KeyError, a folder returns ["%checksums"], and
-    only the CRC-32 values of an archive are compared.
+    Without checksums, raises a KeyError for a safetensors file, and returns ["%checksums"] for a
+    folder. In an archive, compares the CRC-32 values, and names only the first entry that differs;
+    compares the checksum in the archive comment, if any.
     """
     path, wrong = Path(path), []
     if path.suffix == ".safetensors":
@@ -39,7 +40,10 @@ def wrong_checksums(path: str | Path) -> list[str]:
 
 
 def wrong_parts(path: str | Path) -> list[str]:
-    """Returns the parts that differ from the manifest, and files of parts with wrong checksums."""
+    """Returns the parts that differ from the manifest, and their files with wrong checksums.
+
+    The checksums of open parts are not compared.
+    """
     wrong = []
     for part in parts(path):
         folder, is_open = Path(path) / part["path"], part.get("open", False)

@@ -1,4 +1,4 @@
-"""The commit page of a folder to which rows are appended: docs/format.md, "`%commit`"."""
+"""Reads commit pages, which docs/format.md describes under "`%commit`: the commit page"."""
 
 import json
 from collections.abc import Callable
@@ -13,11 +13,12 @@ BOOT_ID = bytes.fromhex(Path("/proc/sys/kernel/random/boot_id").read_text().repl
 
 
 def committed_rows(read: Callable[[str], bytes], boot: bytes = BOOT_ID) -> int | None:
-    """Returns the number of committed rows, or None without a commit page.
+    """Returns the number of committed rows of a folder, or None if it has no commit page.
 
-    Without a commit page, the shape in meta.json has the number.
+    Without a commit page, the shape in meta.json has the number of rows.
 
-    `read` returns the bytes of a file of the folder, b"" if it does not exist.
+    `read` returns the bytes of a file of the folder, b"" if the file does not exist. `boot` is the
+    boot ID: live records of another boot are ignored.
     """
     if not (page := read("%commit")):
         return None

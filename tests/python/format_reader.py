@@ -1,9 +1,9 @@
 """A reader of tenfold's files in plain Python and NumPy, written from docs/format.md alone.
 
 It reads the trees in folders, archives (.tdz) and safetensors files. format_tables.py reads data
-sets and dictionaries in these trees, and format_checks.py compares checksums. It copies what it
-reads and validates only the version and the commit page, because it is an example of the format,
-not a library. bfloat16, complex32, float8 and float4 are returned as unsigned integers.
+sets and dictionaries in these trees, and format_checks.py compares checksums. This reader is an
+example of the format, not a library: it copies all data, and validates only the version and the
+commit page. It returns bfloat16, complex32, float8 and float4 as unsigned integers.
 """
 
 import json
@@ -24,14 +24,14 @@ TYPES["bytearray"] = lambda text: bytearray(b64decode(text))
 TYPES["complex"] = lambda parts: complex(*parts)
 
 # A node of kind tensordict, lazy_stack or sparse. A tensordict with a class in its info is a
-# tensorclass. Nodes of other kinds become containers of Python.
+# tensorclass. Nodes of other kinds become Python containers.
 Node = namedtuple("Node", "kind entries info")
-# A value with the name of a type of torch, or with "values" for a NonTensorStack.
+# A value and the name of its torch type; or the list of a NonTensorStack and "values".
 Typed = namedtuple("Typed", "type value")
 
 
 def tensor(data: bytes, dtype: str, shape: list[int]) -> np.ndarray:
-    """Returns an array of the first elements of the data; [-1, ...] takes all complete rows."""
+    """Returns an array of the first elements of `data`; shape [-1, ...] takes all complete rows."""
     letter, bits = re.match(r"(?:torch\.)?(.)\D*(\d*)", dtype.lower()).groups()
     name = f"{letter}{int(bits or 8) // 8}"
     # bfloat16, complex32, float8 and float4 are integers here.
@@ -84,12 +84,12 @@ def from_json(value, note: dict, at: str = ""):
 
 
 class File:
-    """A file with its `notes`, its `tensors` by name, and its `tree`."""
+    """An opened tree: its notes document, its `tensors` by name, and its root, `tree`."""
 
     def item(self, entry: dict, path: str, at: dict[int, int]):
         """Returns the value of an entry of a structure document.
 
-        A safetensors file has this document; Folder.entry() makes one for a folder or an archive.
+        A safetensors file has a structure document. Folder.entry() makes one for other trees.
 
         `at` maps each stack dimension around the entry to the index of the element.
         """
@@ -106,7 +106,7 @@ class File:
         names = level["names"] or [None] * len(sizes)
         children = [(key, child, at) for key, child in level["keys"].items()]
         if dim is not None and dim not in at:
-            # A stack and its elements are one level of the document: index i of `dim` is element i.
+            # The document stores a stack as one level: element i of the stack is index i of `dim`.
             lazy = {"stack_dim": dim - sum(d < dim for d in at), "name": names[dim]}
             children = [(str(i), entry, {**at, dim: i}) for i in range(sizes[dim])]
         entries = {key: self.item(child, note_path(path, key), i) for key, child, i in children}
@@ -128,7 +128,7 @@ class Folder(File):
         self.tensors, self.num_rows = {}, committed_rows(self.read, boot)
         root, note = self.entry("", ""), self.notes["nodes"].get("", {})
         if self.num_rows is not None and "layout" in note:
-            # A sparse matrix that grows: keep the committed rows of the files.
+            # A sparse matrix that grows: drop rows in its files that are not committed.
             ends = self.tensors["crow_indices"][: self.num_rows + 1]
             items = {name: self.tensors[name][: ends[-1]] for name in ("col_indices", "values")}
             self.tensors = {"crow_indices": ends, **items}
@@ -139,9 +139,10 @@ class Folder(File):
         return (self.path / name).read_bytes() if (self.path / name).is_file() else b""
 
     def grown(self, shape: list[int], is_batched: bool = True) -> list[int]:
-        """Returns the shape, with the number of committed rows if the folder has a commit page.
+        """Returns `shape`; if the folder has a commit page, replaces the number of rows.
 
-        With a commit page, unbatched tensors have -1, for all rows in the file.
+        Batched tensors have the number of committed rows, and unbatched tensors all rows in their
+        file (-1).
         """
         rows = self.num_rows if is_batched else -1
         return [rows, *shape[1:]] if self.num_rows is not None and shape else shape

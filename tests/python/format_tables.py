@@ -44,8 +44,8 @@ def columns_of(root: Node, schema: dict, prefix: str = "") -> Iterator[tuple[str
             continue
         values, is_text = leaf(root, column, "leaf", name), column["dtype"] in TEXT
         convert = TEXT.get(column["dtype"], np.asarray)
-        # Columns of strings and ragged columns have end offsets. A ragged column of strings has two
-        # arrays of them: apply those of the strings ("item_end") first.
+        # Columns of strings or bytes, and ragged columns, have end offsets. A ragged column of
+        # strings or bytes has two arrays of them: apply that of the items ("item_end") first.
         for member in ("item_end", "end")[2 - is_text - column.get("ragged", False) :]:
             ends = leaf(root, column, f"{member}_leaf", f"{name}.{member}")
             values = [convert(values[a:b]) for a, b in zip([0, *ends], ends, strict=False)]
@@ -56,7 +56,7 @@ def columns_of(root: Node, schema: dict, prefix: str = "") -> Iterator[tuple[str
 
 
 def leaf(node: Node, column: dict, member: str, name: str) -> np.ndarray:
-    """Returns the leaf at the key or list of keys in `member` of the column, else at `name`."""
+    """Returns the leaf at the key, or list of keys, `column[member]`; by default at `name`."""
     keys = column.get(member, name)
     for key in [keys] if isinstance(keys, str) else keys:
         node = getattr(node, "entries", node)[key]
@@ -64,7 +64,7 @@ def leaf(node: Node, column: dict, member: str, name: str) -> np.ndarray:
 
 
 def find_row(path: str | Path, key: str | bytes | int) -> int | None:
-    """Returns the row of a key in a MappedDict, found by its index; None if it is missing."""
+    """Looks up a key in the index of a MappedDict. Returns its row; None if the key is missing."""
     file, keys = open_file(path), columns(path)["key"]
     name = file.notes["schema"]["mapped_dict"]["index"]
     index = file.tree.entries[name].view("<u8").tolist()

@@ -1,4 +1,4 @@
-"""Values for the tests, and how to compare them."""
+"""Functions that make and compare values for the tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DTYPES = [getattr(torch, name) for name in DTYPE_NAMES.split() if hasattr(torch,
 
 
 def make_tensor(shape, dtype, seed=0):
-    """Returns a tensor whose bytes are random; for bool, random values True and False."""
+    """Returns a tensor of random bytes; for dtype bool, of random elements True and False."""
     generator = torch.Generator().manual_seed(seed)
     count = math.prod(shape)
     if dtype == torch.bool:

@@ -31,7 +31,7 @@ levels = st.recursive(
 
 
 def with_one_nan(item):
-    """Replaces every NaN in tensors by one NaN, because JSON does not store NaN payloads."""
+    """Replaces every NaN in tensors by torch.nan, because JSON does not store NaN payloads."""
     if isinstance(item, dict):
         return {key: with_one_nan(value) for key, value in item.items()}
     if isinstance(item, list):

@@ -1,4 +1,4 @@
-"""The path of the repository. Not in conftest.py: several folders have a module of that name."""
+"""The path of the repository. Not in conftest.py: several folders have a module `conftest`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Measures the memory of code. Programs that tests run in a new interpreter import this."""
+"""Measures anonymous memory. Programs that tests run in a new interpreter import this module."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def anonymous_bytes() -> int:
 
 def peak_of(work: Callable[[], object]) -> int:
     """Returns the maximum growth of anonymous memory, in bytes, sampled while work() runs."""
-    # Freed memory must not count. By default, glibc raises two thresholds when large blocks are
-    # freed, up to 32 and 64 MiB, and then keeps freed memory below them. Setting a threshold stops
-    # this. -3 is M_MMAP_THRESHOLD, -1 is M_TRIM_THRESHOLD.
+    # Freed memory must not count. By default, glibc raises M_MMAP_THRESHOLD (-3) up to 32 MiB and
+    # M_TRIM_THRESHOLD (-1) up to 64 MiB when large blocks are freed, and then keeps freed memory
+    # below these thresholds. Setting the thresholds stops this.
     for parameter in (-3, -1):
         assert ctypes.CDLL(None).mallopt(parameter, 128 << 10) == 1
     done, before = threading.Event(), anonymous_bytes()

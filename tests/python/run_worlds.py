@@ -1,4 +1,4 @@
-"""Runs a program of checks of process groups once, and returns the results of all checks."""
+"""Runs a program that checks process groups, such as worlds.py, and returns its results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def checks_of(program: Path) -> list[str]:
 
 
 def results_of(program: Path, folder: Path) -> dict[str, str | None]:
-    """Runs all checks. Maps the name of each check to its traceback, or to None if it passed."""
+    """Runs all checks. Returns the traceback of each check by name, None if the check passed."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TENFOLD_NUM_THREADS": "2"}
     done = subprocess.run(
         [sys.executable, str(program), str(folder)],

@@ -94,7 +94,7 @@ def test_bare_npy_files_are_interchangeable_with_numpy(tmp_path):
         assert np.array_equal(found["arr_0"], array)
     np.save(tmp_path / "y.npy", array)
     assert np.array_equal(tenfold.load(tmp_path / "y.npy", framework="numpy"), array)
-    # As with np.load, an archive that numpy.savez wrote is loaded as a mapping.
+    # As with np.load, an archive that numpy.savez wrote is loaded as a mapping, even of one array.
     np.savez(tmp_path / "y.npz", array)
     found = tenfold.load(tmp_path / "y.npz", framework="numpy")
     assert list(found) == ["arr_0"]

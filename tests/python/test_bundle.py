@@ -1,4 +1,4 @@
-"""Folders written by trainers, opened as one tree. Folders of real trainers: tests/data/bundle."""
+"""Folders that trainers write, each opened as one tree; tests/data/bundle has real ones."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def program(*arguments):
 
 @pytest.fixture
 def trainer(tmp_path):
-    """Writes `checkpoint-2/` as the Trainer of transformers does, with a file of a tokenizer."""
+    """Copies a checkpoint folder of the Trainer of transformers, and adds a tokenizer file."""
     folder = tmp_path / "checkpoint-2"
     shutil.copytree(DATA / "trainer", folder)
     (folder / "merges.txt").write_text("#version: 0.2\na b\n")
@@ -38,7 +38,7 @@ def trainer(tmp_path):
 
 
 def same(ours, theirs):
-    """Compares dicts (with order), lists, tuples and their tensors; other values by ==."""
+    """Returns True if trees are equal: dicts in the same order, tensors with the same elements."""
     if isinstance(theirs, torch.Tensor):
         return torch.equal(torch.as_tensor(ours), theirs)
     if isinstance(theirs, np.ndarray):
@@ -122,7 +122,7 @@ def test_model_of_a_bundle_loads_into_a_module(trainer):
 def test_verify_names_the_entries_without_checksums(trainer):
     report = tenfold.verify(trainer)
     assert report.ok
-    # safetensors files of transformers have no checksums; archives of torch.save have CRC-32s.
+    # transformers writes safetensors files without checksums; torch.save writes CRC-32 values.
     assert report.unchecked == ("config", "merges.txt", "model", "trainer_state")
     assert report.num_checksums > 10
     assert "without checksums, or not read: config" in report._repr_html_()

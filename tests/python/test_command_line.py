@@ -1,4 +1,4 @@
-"""The command line of the wheel, and errors that it shares with the Python functions."""
+"""The command line that the wheel installs, and messages that Python functions share with it."""
 
 import json
 import os
@@ -45,7 +45,10 @@ def test_misspelled_suffix_warns(tmp_path):
 
 
 def run_unprivileged(code, *arguments):
-    """Runs code twice in a child: first to import modules, then without root permissions."""
+    """Runs code in a child process without root permissions, and returns the JSON that it prints.
+
+    The process runs the code once before it drops the permissions, to import all modules.
+    """
     lines = [
         "import contextlib, io, json, os, sys, tenfold",
         f"code = {code!r}",

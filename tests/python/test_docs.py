@@ -69,7 +69,7 @@ def test_links_point_to_existing_files_and_headings(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_blocks_of_a_page_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    # `__name__` is that of an existing module, because dataclasses look up a class's module.
+    # dataclasses look up the module of a class, so `__name__` must be that of an existing module.
     scope = {"__name__": "__main__"}
     for block in BLOCK.finditer(TEXTS[page]):
         if not block[1]:

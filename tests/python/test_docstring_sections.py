@@ -21,8 +21,8 @@ ADAPTERS = ("accelerate", "lightning", "ray", "torchrl", "transformers")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef
 
-# Methods that another library calls, or that override a method of another library, and their
-# callers. They need all sections but Example.
+# Prefixes of the methods that another library calls or defines, and the callers. These methods need
+# all sections but Example.
 CALLED_BY = {
     "tenfold.distributed.SavePlanner.": "torch.distributed.checkpoint",
     "tenfold.distributed.StorageReader.": "torch.distributed.checkpoint",
@@ -34,7 +34,8 @@ CALLED_BY = {
     "tenfold.torchrl.RingStorageCheckpointer.": "a ReplayBuffer of TorchRL",
     "tenfold.transformers.AtomicCheckpointMixin.": "a program, as the method of Trainer",
 }
-# Classes that users do not construct, and what creates the objects. Constructors are not checked.
+# Classes that users do not construct, and what creates their objects. The docstrings of these
+# constructors are not checked.
 CREATED_BY = {
     "tenfold.Opaque": "tenfold.load(allow_opaque=True)",
     "tenfold.PendingSnapshot": "tenfold.Snapshot.async_take",
@@ -56,7 +57,7 @@ def _modules() -> dict[str, ast.Module]:
 
 
 def _listed(module: ast.Module) -> list[str]:
-    """Returns the names in ``__all__``; none if it is not a list."""
+    """Returns the names in ``__all__``; no names if ``__all__`` is not a list."""
     for node in module.body:
         is_list = isinstance(node, ast.Assign) and isinstance(node.value, ast.List)
         if is_list and ast.unparse(node.targets[0]) == "__all__":
@@ -65,7 +66,7 @@ def _listed(module: ast.Module) -> list[str]:
 
 
 class Source:
-    """The definitions of the package, found through its imports."""
+    """The parsed modules of the package; finds definitions by following the imports in them."""
 
     def __init__(self) -> None:
         self.modules = _modules()
@@ -85,7 +86,7 @@ class Source:
     def find(self, module: str, name: str) -> tuple[str, Definition] | None:
         """Follows imports from `name` of `module`; returns the defining module and the definition.
 
-        Returns None if the name is a value, or from another package.
+        Returns None if `name` is not a function or class, or comes from another package.
         """
         if module not in self.modules:
             return None
@@ -135,7 +136,7 @@ class Source:
 
     @staticmethod
     def _docstring(classes: list[tuple[str, str, ast.ClassDef]], member: Function) -> str | None:
-        """Returns the docstring of a method, or of the method that it overrides."""
+        """Returns the docstring of a method, else that of the method that it overrides."""
         docs = [ast.get_docstring(member)]
         for _, _, made in classes:
             same = (node for node in made.body if isinstance(node, Function))
@@ -144,7 +145,7 @@ class Source:
 
 
 def _is_declared(node: Function) -> bool:
-    """True for overloads, whose implementation has the docstring, and for setters."""
+    """True for setters, and for overloads, whose docstring is that of the implementation."""
     decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
     return any(name == "overload" or name.endswith(".setter") for name in decorators)
 

@@ -220,5 +220,5 @@ def metadata_of(metadata: Any) -> dict[str, str]:
         raise TypeError(f"metadata: expected a dict of str, got {type(metadata).__name__}")
     for key, value in metadata.items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise TypeError(f"metadata: expected str to str, got {key!r}: {value!r}")
+            raise TypeError(f"metadata: expected str keys and values, got {key!r}: {value!r}")
     return dict(metadata)

@@ -628,7 +628,7 @@ def set_schema(td: Any, schema: dict[str, Any] | None) -> None:
 def set_metadata(td: Any, metadata: Mapping[str, str]) -> None:
     for key, text in metadata.items():
         if not isinstance(key, str) or not isinstance(text, str):
-            raise TypeError(f"metadata: expected str to str, found {key!r}: {text!r}")
+            raise TypeError(f"metadata: expected str keys and values, found {key!r}: {text!r}")
     td._own()
     td._node_info = td._node_info._replace(metadata=dict(metadata))
 

@@ -1,4 +1,4 @@
-"""Checkpoints of one process: formats, values, errors, pickles; and merged plans of ranks."""
+"""Saves and loads of one process, and functions that merge the plans of several ranks."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_values_are_stored_as_plain_data_and_never_unpickled(tmp_path: Path) -> 
 
 
 class Pickling(dcp.DefaultSavePlanner):
-    """A planner that converts values to bytes itself."""
+    """A planner that overrides `transform_object`, so that the writer gets values as pickles."""
 
     def transform_object(self, write_item: Any, object: Any) -> Any:
         return super().transform_object(write_item, object)
@@ -484,7 +484,7 @@ def test_the_metadata_of_a_save_are_those_of_torch(tmp_path: Path) -> None:
 
 
 class Doubling(SavePlanner):
-    """A custom planner, which doubles all values."""
+    """A custom planner, which doubles all tensors and values."""
 
     def lookup_object(self, index: Any) -> Any:
         return 2 * super().lookup_object(index)
@@ -660,7 +660,7 @@ def test_values_changed_by_a_subclass_of_our_planner_are_stored(
 
 
 def test_a_header_beyond_the_limit_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    # A character that is escaped twice takes seven bytes of the header.
+    # "\x01" takes seven bytes: JSON escapes it as \u0001, and the header, JSON too, escapes the \.
     state = {"w": torch.ones(1), "long": "\x01" * 15_000_000}
     path = tmp_path / "new" / "m.safetensors"
     error = failure(save, state, path, planner=SavePlanner())
@@ -900,7 +900,7 @@ def test_tensors_in_tuples_are_verified(tmp_path: Path) -> None:
 
 
 class Rows(torch.Tensor):
-    """Some rows of a tensor of 17 MiB, in the protocol of torch.distributed.checkpoint."""
+    """A shard of a 17 MiB tensor: some rows, and the methods that dcp calls for custom shards."""
 
     begin: int
     shape = torch.Size([17, 1 << 20])

@@ -1,4 +1,4 @@
-"""Snapshots of several processes; snapshot_worlds.py runs them."""
+"""Snapshots of several processes; snapshot_worlds.py takes and restores them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Process groups that save and load together: the checks that test_distributed.py runs.
+"""The checks that test_distributed.py runs: process groups save and load checkpoints.
 
 Usage: worlds.py FOLDER [PART OF A CHECK'S NAME]
 
@@ -81,7 +81,7 @@ def in_world(size: int, function: Callable[[int, int], None], dying: int | None 
     Args:
         size: Number of ranks.
         function: Called with rank and size.
-        dying: The rank that may die.
+        dying: A rank that may die without a failure of this function.
     """
     timeout = TIMEOUT if dying is None else SHORT_TIMEOUT
     port_file = f"{sys.argv[1]}/group-{time.monotonic_ns()}"
@@ -128,7 +128,7 @@ def numbered(dtype: torch.dtype, *shape: int) -> torch.Tensor:
     return values.to(dtype)
 
 
-# Names, whole tensors, and their placement at save and at load.
+# Whole tensors by name, and the placements of those that are saved and loaded as DTensors.
 WHOLE = {
     "rows": numbered(torch.float32, 7, 5),
     "columns": numbered(torch.bfloat16, 6, 8),
@@ -221,20 +221,20 @@ def values_of(rank: int) -> dict[str, Any]:
 
 
 FOLDER = Path(sys.argv[1])
-# Numbers of ranks that save and load, and how many times a rank is killed at a random moment.
+# The sizes of the process groups that save and load, and how often a rank is killed at random.
 WORLDS = tuple(map(int, os.environ.get("TENFOLD_WORLDS", "1,2,3").split(",")))
 NUM_KILLS = int(os.environ.get("TENFOLD_KILLS", "3"))
-# If set, a rank dies in every phase of a save in every layout, else in a sample of these cases.
+# If set, checks with a dying rank test every phase of a save in every layout, else a sample.
 EVERY_FAULT = "TENFOLD_EVERY_FAULT" in os.environ
-# Seconds until a rank counts as hung. A background process imports torch again, which takes minutes
-# on a busy machine at low priority.
+# Seconds until a rank counts as hung. A background process imports torch again, which can take
+# minutes if the machine is busy and the process has a low priority.
 PATIENCE = 1200 if EVERY_FAULT else 180
 LAYOUTS = ("safetensors", "index", "folder", "shards", "torch")
 SUFFIXES = {"safetensors": ".safetensors", "index": ".safetensors.index.json"}
 
 
 def path_in(folder: str, layout: str) -> Path:
-    """The path of a checkpoint in a folder of its own."""
+    """Returns the path of a checkpoint; its parent folder has no other checkpoint."""
     return FOLDER / f"{folder}-{layout}" / f"m{SUFFIXES.get(layout, '')}"
 
 
@@ -484,7 +484,7 @@ def check_long_values_are_sent_only_if_the_coordinator_lacks_them() -> None:
     shared, own = ["x" * 1_000_000, 1.5], ["y" * 100_000]
 
     class Measuring(StorageWriter):
-        """Checks that plans have no long values, and results only those that rank 0 lacks."""
+        """Checks that plans have no long values, and results only values that rank 0 lacks."""
 
         def prepare_global_plan(self, plans: Any) -> Any:
             made = super().prepare_global_plan(plans)
@@ -572,7 +572,7 @@ def check_asynchronous_saves() -> None:
         for layout in LAYOUTS:
             writer = StorageWriter(layout=layout_of(layout))
             for number, kind in enumerate(kinds):
-                # torch's stager does not copy views, and spread() returns one.
+                # Not spread(): it may return a view, which torch's stager does not copy.
                 tensor = distribute_tensor(whole + number, mesh, [Shard(0)])
                 planner = SavePlanner() if layout in ("folder", "torch") else None
                 future = dcp.async_save(
@@ -654,7 +654,7 @@ def expect_after(
 ) -> None:
     """Checks that a complete version is left, and that the next save works.
 
-    The complete version is the old one, unless the rank died after publishing.
+    The complete version is the new one if `phase` is "after publishing", else the old one.
     """
     assert tenfold.verify(path).ok
     assert tenfold.load(path)["version"] == (2 if phase == "after publishing" else 1), phase
@@ -730,14 +730,14 @@ def check_a_rank_that_dies_leaves_a_whole_version() -> None:
                 dcp.save(state(size), storage_writer=writer)
             except (CheckpointException, RuntimeError, dist.DistError):
                 return
-            raise AssertionError("a save without a rank succeeded")
+            raise AssertionError("the save succeeded although a rank died")
 
         in_world(2, save, dying=who)
         expect_after(phase, path, layout, state)
 
 
 def saved_in_another_process(writer: StorageWriter, state: dict[str, Any]) -> None:
-    """Like `dcp.save`, in the processes that torch starts for saves, one for each rank."""
+    """Saves in a background process, which torch starts for each rank, and waits for it."""
     # torch's stager does not copy views.
     copies = {
         key: distribute_tensor(value.full_tensor(), value.device_mesh, value.placements)
@@ -772,7 +772,7 @@ def check_a_background_process_that_dies_leaves_a_whole_version() -> None:
             except (CheckpointException, RuntimeError, dist.DistError) as error:
                 failure = error
             else:
-                raise AssertionError("a save without a rank succeeded")
+                raise AssertionError("the save succeeded although a rank died")
             assert not isinstance(failure, TimeoutError), failure
             assert rank != who or "process is dead" in str(failure), failure
 
@@ -807,7 +807,7 @@ def check_sigkill_of_a_rank_leaves_a_complete_version() -> None:
                     dcp.save(made, storage_writer=writer_of(path, layout))
             except (CheckpointException, RuntimeError, dist.DistError):
                 return
-            raise AssertionError("a thousand saves in a tenth of a second")
+            raise AssertionError("a thousand saves finished before the SIGKILL")
 
         in_world(2, save, dying=who)
         assert tenfold.load(path, verify=True)["version"] in (1, 2)
@@ -824,7 +824,7 @@ class FullDiskWriter(StorageWriter):
     def write_data(self, plan: Any, planner: Any) -> Any:
         if not self._is_full:
             return super().write_data(plan, planner)
-        # The kernel refuses the write with an error, because Python ignores SIGXFSZ.
+        # Python ignores SIGXFSZ, so a write past the limit fails with EFBIG.
         resource.setrlimit(resource.RLIMIT_FSIZE, (16, resource.RLIM_INFINITY))
         try:
             return super().write_data(plan, planner)
@@ -834,7 +834,7 @@ class FullDiskWriter(StorageWriter):
 
 
 def check_full_disk_on_one_rank_keeps_the_old_version() -> None:
-    # A process keeps the unpublished files of a failed save until it begins another one, so each
+    # A process keeps the unpublished files of a failed save until it begins the next save, so each
     # case has a folder of its own.
     cases = {
         (layout, folder): old_and_new(layout, folder)
@@ -860,7 +860,7 @@ def check_full_disk_on_one_rank_keeps_the_old_version() -> None:
 
 
 class ElsewhereWriter(StorageWriter):
-    """A writer that, if `is_elsewhere`, does not see the folder of the coordinator."""
+    """A writer that, if `is_elsewhere`, does not find the staging folder of the coordinator."""
 
     def __init__(self, path: Path, layout: str, is_elsewhere: bool) -> None:
         super().__init__(path, layout=layout_of(layout), durable=False)
@@ -929,7 +929,7 @@ def check_wrong_shards_are_refused_by_name_and_rank() -> None:
     path = FOLDER / "wrong.safetensors"
 
     class NotChecked(SavePlanner):
-        """A planner without the checks of torch's planner. Custom planners may lack them too."""
+        """Makes plans with wrong shards; like some custom planners, lacks torch's checks."""
 
         def create_global_plan(self, all_plans: Any) -> Any:
             from torch.distributed.checkpoint.default_planner import create_default_global_save_plan
@@ -996,7 +996,7 @@ def check_another_path_on_one_rank_is_refused() -> None:
             planner=SavePlanner(enable_plan_caching=True),
         )
         expect_both(error, cached)
-        # A relative path refers to another folder if the working directory differs.
+        # A relative path is another folder on each rank if their working directories differ.
         os.chdir(FOLDER if rank == 0 else FOLDER.parent)
         writer = writer_of(Path(cached.name), "folder")
         error = failure_of(dcp.save, state(size), storage_writer=writer)
@@ -1090,7 +1090,7 @@ def check_objects_that_differ_between_ranks_are_stored_once() -> None:
 
 
 def check_checkpoint_of_a_newer_version_is_refused_on_all_ranks() -> None:
-    # The file of each layout that has the version, and the version in it.
+    # By layout: the file in the checkpoint that has the format version, and the bytes with it.
     versions = {
         "safetensors": ("", rb"\"version\": 1, \"nodes\""),
         "folder": ("%notes.json", b'"version": 1'),
@@ -1147,7 +1147,7 @@ def check_rank_that_dies_during_a_load_raises_on_the_others() -> None:
                 dcp.load(state(size), storage_reader=reader)
             except (CheckpointException, RuntimeError, dist.DistError):
                 return
-            raise AssertionError("a load without a rank succeeded")
+            raise AssertionError("the load succeeded although a rank died")
 
         in_world(2, load, dying=who)
         assert tenfold.load(path, verify=True)["version"] == 1
@@ -1170,7 +1170,7 @@ def check_other_tensors_under_one_name_are_refused() -> None:
 
 
 def main(names: dict[str, Any]) -> None:
-    """Runs the functions ``check_...`` in a program's globals, and prints their results."""
+    """Runs the functions ``check_...`` in `names`, the globals of a program; prints the results."""
     results: dict[str, str | None] = {}
     for name, check in list(names.items()):
         if not name.startswith("check_") or (len(sys.argv) > 2 and sys.argv[2] not in name):

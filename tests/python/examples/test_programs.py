@@ -1,4 +1,4 @@
-"""The programs of examples/ that train, resume, convert or serve, each run as a user would."""
+"""Runs programs of examples/ from the command line, and checks what they print and write."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_stopped_training_resumes_with_the_same_losses(tmp_path: Path, number:
     assert begun < 600
     if number == signal.SIGTERM:
         assert found[-1].startswith(f"step {begun}: ")
-    # An interrupted training also prints the step at which it stopped; `losses` may lack it.
+    # A training that SIGTERM stops also prints its last step, which `losses` may lack.
     losses = dict(line.split(": ") for line in expected[1:])
     for line in [*"".join(found).splitlines(), *resumed[1:]]:
         step, loss = line.split(": ")

@@ -1,4 +1,4 @@
-"""Inputs that become a dictionary, and those that are refused and leave no files."""
+"""Inputs that `build` stores as a dictionary, and inputs that it refuses, leaving no files."""
 
 from __future__ import annotations
 

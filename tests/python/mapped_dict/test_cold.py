@@ -1,4 +1,4 @@
-"""Counts the reads from storage for lookups in a dictionary that is not in the page cache."""
+"""Counts the pages that lookups read from storage if a dictionary is not in the page cache."""
 
 import ctypes
 import mmap
@@ -87,5 +87,6 @@ def test_lookups_read_only_the_pages_of_their_keys(large, batch):
     assert done.returncode == 0, done.stderr
     pages = float(done.stdout)
     assert pages >= 200  # fewer than the pages of the values alone: some reads are not counted
-    # A lookup reads four pages: slot, end offset, key and value. Some probe another page of slots.
+    # A lookup reads four pages: one each for the slot, the end offset, the key and the value. Some
+    # lookups probe a second page of slots.
     assert pages <= 256 * 4 + 64

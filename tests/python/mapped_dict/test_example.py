@@ -1,4 +1,4 @@
-"""examples/word_embeddings.py, run as a user would."""
+"""Runs examples/word_embeddings.py from the command line."""
 
 from __future__ import annotations
 

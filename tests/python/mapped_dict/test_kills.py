@@ -1,6 +1,6 @@
 """A writer killed (SIGKILL) at random moments leaves the old or the new value of every key.
 
-`TENFOLD_KILLS=1000 pytest tests/python/mapped_dict/test_kills.py` kills a thousand times.
+`TENFOLD_KILLS=1000 pytest tests/python/mapped_dict/test_kills.py` kills a thousand writers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KEYS = 50
 
 
 def write(path, start: int, told) -> None:
-    """Assigns the number of the round to each key in turn, and adds keys at every seventh step."""
+    """Step i, until SIGKILL, assigns i // KEYS to key i % KEYS; every seventh step adds keys."""
     with MappedDict(path, "r+") as d:
         i = start
         while True:

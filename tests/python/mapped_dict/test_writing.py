@@ -168,7 +168,7 @@ def _raising(pairs):
 
 
 def _own_bytes():
-    """Returns the bytes of anonymous memory, without pages of files, which can be dropped."""
+    """Returns the bytes of anonymous memory. Pages of files, which can be evicted, do not count."""
     status = open("/proc/self/status").read()  # noqa: SIM115
     return int(status.split("RssAnon:")[1].split()[0]) << 10
 

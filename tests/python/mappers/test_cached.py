@@ -20,7 +20,7 @@ from forks import exit_status, forked  # noqa: E402
 
 @tenfold.register_mapper("test.squares")
 class Squares(tenfold.StateMapper):
-    """``[state, state ** 2]``; records the requested states."""
+    """Maps a state to ``[state, state ** 2]``; records the states passed to `generate`."""
 
     def __init__(self):
         self.asked = []
@@ -263,7 +263,7 @@ def test_unhashable_states_are_named():
 
 
 class OfTwoDtypes(tenfold.StateMapper):
-    """Generates float32 rows for batches of even numbers, else float64 rows."""
+    """Generates float32 rows for a batch of even numbers only, float64 rows for other batches."""
 
     def __init__(self):
         self.weight = torch.ones(1, requires_grad=True)

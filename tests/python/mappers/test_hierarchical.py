@@ -276,7 +276,7 @@ def test_repr_shows_node_counts_and_value_types():
 
 
 def walked(hierarchy, path, default_key):
-    """Returns (value,) with the value at `path` or else the nearest default; None without both."""
+    """Returns (value,): the value at `path`, else the nearest default. None if neither exists."""
     level, default = hierarchy, None
     for part in path:
         if not isinstance(level, dict):

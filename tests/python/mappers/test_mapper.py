@@ -1,4 +1,4 @@
-"""Behavior that all state mappers share: names, files, processes."""
+"""Behavior that all state mappers share: registered names, files, pickles and worker processes."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def test_plain_hierarchy_is_saved_as_plain_json(tmp_path):
 
 def test_save_keeps_the_umask_and_leaves_no_temporary_files(tmp_path, monkeypatch):
     def refuse(mask):
-        raise AssertionError("the umask belongs to all threads")
+        raise AssertionError("the umask, which all threads share, was changed")
 
     monkeypatch.setattr(os, "umask", refuse)
     mapper = tenfold.HierarchicalStateMapper(SEED)

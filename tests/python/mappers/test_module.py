@@ -1,4 +1,4 @@
-"""ModuleStateMapper: parameters are saved, code is found by its name."""
+"""ModuleStateMapper: saves the parameters, and finds the code by its registered name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ nn = torch.nn
 
 @tenfold.register_mapper("test.StateMapperNet")
 class StateMapperNet(nn.Module):
-    """The network of the second example of the published page (test_published_examples.py)."""
+    """The network in the second example of the web page that test_published_examples.py tests."""
 
     def __init__(self, input_dim, output_dim, hidden_dim=64):
         super().__init__()

@@ -1,7 +1,8 @@
 """The examples of a web page about large state mappers, with classes of tenfold.
 
-"How can PyTorch handle large state mappers without pickle issues?": a memory-mapped sparse mapping,
-a network whose parameters are saved, and a hierarchy that is saved as JSON.
+The page has the title "How can PyTorch handle large state mappers without pickle issues?". Its
+examples: a memory-mapped sparse mapping, a network whose parameters are saved, and a hierarchy that
+is saved as JSON.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class StateMapperNet(nn.Module):
 
 
 def test_a_sparse_mapping_is_stored_on_disk(tmp_path):
-    # The published version: an array of 8 GB in which three elements are set. Its file is sparse,
-    # so only the three pages with these elements take space on disk.
+    # As published: an array of 8 GB in which three elements are set. The file of the array is
+    # sparse, so only the three pages with these elements take space on disk.
     shape = (1000000, 1000)
     state_indices = torch.tensor([(10, 20), (100, 500), (50000, 900)])
     state_values = torch.tensor([1.2, 3.14, -2.7], dtype=torch.float64)
@@ -43,8 +44,8 @@ def test_a_sparse_mapping_is_stored_on_disk(tmp_path):
     assert mmap_file[10, 20] == 1.2
     assert (tmp_path / "state_mapper.memmap").stat().st_blocks * 512 < 1 << 20
 
-    # As a sparse matrix, the same mapping takes 24 bytes per element, and some KB for the keys. An
-    # unknown state has a default, and only the requested rows are made.
+    # As a sparse matrix, the same mapping takes 24 bytes per stored element, and some KB for the
+    # keys. An unknown state has a default row, and only the requested rows become dense.
     matrix = tenfold.SparseMatrix.from_coo(
         state_indices[:, 0], state_indices[:, 1], state_values, shape, layout="coo"
     )
@@ -60,8 +61,8 @@ def test_a_sparse_mapping_is_stored_on_disk(tmp_path):
 
 
 def test_only_the_parameters_of_a_network_are_saved(tmp_path):
-    # The published version, with tenfold instead of torch: nothing is unpickled, bytes have
-    # checksums, and tensors are mapped instead of copied.
+    # As published, but with save and load of tenfold instead of torch: nothing is unpickled, bytes
+    # have checksums, and tensors are mapped instead of copied.
     state_mapper = StateMapperNet(input_dim=100, output_dim=50)
     tenfold.save(state_mapper.state_dict(), tmp_path / "state_mapper_params.pth")
     loaded_state_mapper = StateMapperNet(input_dim=100, output_dim=50)
@@ -80,13 +81,13 @@ def test_only_the_parameters_of_a_network_are_saved(tmp_path):
 
 def test_hierarchy_is_saved_as_json_and_looked_up(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    # The published version, line by line.
+    # As published, line by line.
     mapper = HierarchicalStateMapper({"level1": {"a": 1, "b": 2}, "level2": {"c": 3}})
     mapper.save("hierarchy.json")
     loaded_mapper = HierarchicalStateMapper({})
     loaded_mapper.load("hierarchy.json")
 
-    # The published __call__ only has `pass`. The __call__ of tenfold's class returns values.
+    # The body of the published __call__ is `pass`. The __call__ of tenfold's class returns values.
     assert loaded_mapper(["level1/a", ("level1", "b"), "level2/c"]).tolist() == [1, 2, 3]
     with pytest.raises(KeyError, match=r"no state 'level2/d'.*nearest level .*level2"):
         loaded_mapper("level2/d")

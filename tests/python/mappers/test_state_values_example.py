@@ -1,4 +1,4 @@
-"""examples/state_values.py runs, and what it learns is close to the exact values."""
+"""Runs examples/state_values.py, which must learn values close to the exact ones."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_from_tensor_returns_a_tensor_already_mapped_from_the_file(path, tmp_pat
 def test_from_tensor_changes_the_shape_or_creates_no_file(path, source):
     source[0, 1] = 5
     for shape in ((3,), (0,), (2, 4), torch.tensor([[2], [3]])):
-        with pytest.raises(RuntimeError, match="shape: expected one of 6 elements"):
+        with pytest.raises(RuntimeError, match="shape: expected a shape of 6 elements"):
             MemoryMappedTensor.from_tensor(source, filename=path, shape=shape)
         assert not path.exists()
     made = MemoryMappedTensor.from_tensor(source, filename=path, shape=(6,))

@@ -1,4 +1,4 @@
-"""memmap_, memmap, save: which files are written, which tensors stay, what raises."""
+"""memmap_, memmap, save: files that they write, tensors that they do not copy, and errors."""
 
 import os
 import pickle

@@ -44,7 +44,7 @@ def test_signatures_match_those_of_safetensors(name: str) -> None:
 @pytest.mark.parametrize(("writer", "reader"), [(ours, real), (real, ours), (ours, ours)])
 def test_files_and_bytes_are_interchangeable(tmp_path: Path, writer: Any, reader: Any) -> None:
     path = tmp_path / "m.safetensors"
-    # `load` of safetensors supports neither float4 nor e8m0.
+    # The `load` of the package safetensors supports neither float4 nor e8m0.
     without = ("float4", "e8m0") if real in (writer, reader) else ()
     made = {name: t for name, t in tensors().items() if not any(part in name for part in without)}
     writer.save_file(made, path, {"k": "v"})
@@ -113,7 +113,7 @@ def test_metadata_round_trips_and_is_none_by_default(tmp_path: Path) -> None:
         theirs = real_package.safe_open(path, "pt").metadata()
         theirs.pop("tenfold_xxh3")
         assert (theirs or None) == metadata
-    with pytest.raises(TypeError, match="metadata: expected str to str, got 'a': 1"):
+    with pytest.raises(TypeError, match="metadata: expected str keys and values, got 'a': 1"):
         ours.save_file({"x": torch.ones(2)}, path, {"a": 1})
     assert ours.safe_open(path, "pt").metadata() == {"format": "np", "k": "é"}
 

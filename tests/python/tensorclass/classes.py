@@ -1,4 +1,4 @@
-"""The tensorclasses of the tests, made by tenfold or by tensordict, and objects of them."""
+"""Tensorclasses for the tests, defined with tenfold or tensordict, and objects of these classes."""
 
 import functools
 import typing
@@ -25,7 +25,7 @@ def sample(rows=4, **fields):
 
 @functools.cache
 def classes(lib):
-    """Returns an object whose attributes are the test classes, made by the library `lib`."""
+    """Returns a namespace of test classes, which are tensorclasses of the library `lib`."""
 
     @lib.tensorclass
     class Plain:
@@ -116,7 +116,7 @@ def classes(lib):
 
 
 def plain(lib):
-    """Returns an object with every kind of field."""
+    """Returns an object of the class Plain, which has every kind of field."""
     cls = classes(lib).Plain
     inner = cls(torch.ones(4, 2), label="inner", batch_size=[4])
     return cls(torch.arange(12.0).reshape(4, 3), inner=inner, info={"a": [1, 2]}, batch_size=[4])

@@ -7,6 +7,6 @@ import pytest
 
 pytest.importorskip("torch")
 HERE = pathlib.Path(__file__).parent
-# Appended, not prepended, as this folder also has a conftest.py, which must not be found first.
+# Append: both folders have a conftest.py, which an import of conftest must not find first.
 sys.path.append(str(HERE))
 sys.path.append(str(HERE.parent / "upstream" / "semantics"))

@@ -1,4 +1,4 @@
-"""Methods of TensorDict return objects of the tensorclass, as in tensordict."""
+"""TensorDict methods of a tensorclass object return objects of its class, as in tensordict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensorclasses in files: tenfold reads the files of tensordict, and the reverse."""
+"""Tensorclass objects in files. tenfold and tensordict read the files of each other."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_entries_that_are_no_fields_are_refused(tmp_path):
 
 @functools.cache  # if two classes have the same name, tensordict takes any of them
 def upstream_class():
-    """Returns tensordict, and a class made by it with the name, module and fields of Sample."""
+    """Returns the module tensordict, and its tensorclass with name, module and fields of Sample."""
     upstream = pytest.importorskip("tensordict")
     body = {
         "__annotations__": {"x": torch.Tensor, "label": str, "inner": object, "info": object},

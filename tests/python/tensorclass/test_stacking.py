@@ -82,5 +82,5 @@ def test_post_init_runs_on_each_member_of_a_lazy_stack():
         cls = classes(lib).Counting
         return [row.x.tolist() for row in lib.lazy_stack([cls(torch.zeros(n)) for n in (1, 2)])]
 
-    # `__post_init__` runs, and adds 1, for the member, for the stack and for the row.
+    # `__post_init__` adds 1 three times: when the member, the stack and the row are constructed.
     assert rows(tenfold) == rows(tensordict) == [[3], [3, 3]]

@@ -11,8 +11,8 @@ import torch
 import tenfold
 from tenfold import LazyStackedTensorDict, TensorDict
 
-# The result of each function is compared with its result without torch.compile. torch 2.x cannot
-# trace a tensor on the right of an operator (td + tensor), but it can trace td.add(tensor).
+# Each function must return equal results with and without torch.compile. torch 2.x cannot trace a
+# tensor on the right of an operator (td + tensor), but it can trace td.add(tensor).
 OPERATIONS = {
     "arithmetic": lambda td: [
         td + 1,

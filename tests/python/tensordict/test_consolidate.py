@@ -1,4 +1,4 @@
-"""`consolidate`: one block in memory or in a file, compared with tensordict."""
+"""`consolidate` stores a tree in one block of memory or in one file, as in tensordict."""
 
 import copy
 import pickle

@@ -32,7 +32,7 @@ def test_set_inplace_needs_an_entry_of_the_same_shape():
 
 
 class Copies(TorchDispatchMode):
-    """Records each call of a copy operator, and its argument `non_blocking`."""
+    """Records each call of a copy operator, and the argument `non_blocking` of the call."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if "copy" in func.__name__:

@@ -322,7 +322,7 @@ class MemoryMappedTensor(torch.Tensor):
             shape = input._nested_tensor_size() if input.is_nested else input.shape
         elif copy_data and input.ndim and torch.Size(_lengths_of(shape)).numel() != input.numel():
             raise RuntimeError(
-                f"shape: expected one of {input.numel()} elements, as the tensor has, found "
+                f"shape: expected a shape of {input.numel()} elements, as the tensor has, found "
                 f"{list(shape)}"
             )
         made = cls._made(shape, input.dtype, filename, existsok)
