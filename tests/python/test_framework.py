@@ -1,4 +1,4 @@
-"""The framework of returned arrays: argument, set_framework, environment, imported modules."""
+"""What selects torch or numpy for results: argument, set_framework, TENFOLD_FRAMEWORK, imports."""
 
 from __future__ import annotations
 
