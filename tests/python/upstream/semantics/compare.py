@@ -84,7 +84,7 @@ class Value:
 
 
 def is_same(a, b):
-    """Returns whether a and b, and all members of dicts, lists and tuples, equal in type and value."""
+    """Returns whether a and b have equal types and values, also in dicts, lists and tuples."""
     if type(a) is not type(b):
         return False
     if isinstance(a, dict):
@@ -298,8 +298,8 @@ def assert_same_outcome(build, call, *, memory=False, raises=None):
     build: takes the library (tensordict or tenfold) and returns the argument
     call: takes the argument and the library
     memory: whether to compare which tensors of the result share memory with the argument
-    raises: the exception class that the call must raise in tensordict. If None, tensordict may return
-        a result or raise any exception that is not in NOT_A_CONTRACT
+    raises: the exception class that tensordict must raise. If None, tensordict may return a result
+        or raise any exception that is not in NOT_A_CONTRACT
     """
     expected = outcome(upstream, build, call, memory=memory)
     error = expected.result.error if isinstance(expected.result, Raised) else None

@@ -226,7 +226,7 @@ def test_binary_operations_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
-# If a non-tensor value is compared to a number, tensordict returns an empty node, or omits the entry.
+# If a value is compared to a number, tensordict returns an empty node or omits the entry.
 OF_VALUES = [
     (kind, name)
     for kind in ("td_with_non_tensor", "nested_tensorclass")
@@ -315,7 +315,7 @@ def test_arithmetic_of_different_batch_sizes_matches_tensordict():
 
 
 def dense(*batch, names=None):
-    """Returns a builder of a tree; leaves have 0, 1 or 2 dimensions beyond the root's batch size."""
+    """Returns a builder of a tree. Its leaves have 0, 1 or 2 dimensions after those of the root."""
 
     def build(lib):
         inner = lib.TensorDict({"z": reals(*batch, 2, 3)}, [*batch, 2])
@@ -512,8 +512,8 @@ def test_in_place_operands_match_tensordict(name, call_name):
     assert_same_for_every_shape(name, IN_PLACE[call_name], skips)
 
 
-# For such operands, tensordict writes through an expanded view where torch allows it, and returns
-# that view. tenfold raises an error.
+# If an operand does not expand to the batch size, tensordict writes through an expanded view of the
+# leaf where torch allows it, and returns that view. tenfold raises an error.
 @pytest.mark.parametrize("name", TREES)
 @pytest.mark.parametrize("call_name", IN_PLACE)
 def test_in_place_operands_that_do_not_expand_are_refused_before_writing(name, call_name):
