@@ -121,8 +121,8 @@ def test_old_tensordict_reads_folders_of_tenfold_like_those_of_0_15(version, nam
     assert old[version].ours[name] == old[version].theirs[name]
 
 
-# Trees with entries that tensordict 0.11 does not find. It does not encode keys in file names, so it
-# misses files or finds the files of other keys. It does not support subclasses of TensorClass.
+# Trees with entries that tensordict 0.11 does not find. It does not encode keys in file names, so
+# it misses files or finds the files of other keys. It does not support subclasses of TensorClass.
 NOT_IN_0_11 = {
     "keys_of_leaves",
     "keys_of_nodes",

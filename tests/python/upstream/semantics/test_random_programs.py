@@ -73,8 +73,8 @@ def step(run):
     return run
 
 
-# Each of these functions takes the library, a TensorDict `td`, the Step, and a TensorDict `other` of
-# the program. It returns a new TensorDict, or None if it changed `td` or did nothing.
+# Each of these functions takes the library, a TensorDict `td`, the Step, and a TensorDict `other`
+# of the program. It returns a new TensorDict, or None if it changed `td` or did nothing.
 
 
 def known(td, s):

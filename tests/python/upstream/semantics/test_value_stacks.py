@@ -1,7 +1,7 @@
 """The order and device of values in a NonTensorStack after their TensorDict was reshaped.
 
-If values are stacked along several dimensions, tensordict nests a NonTensorStack for each dimension.
-The files store the dimension of the outermost stack as `stack_dim`. Along dimensions without a
+If values are stacked along several dimensions, tensordict nests one NonTensorStack for each. The
+files store the dimension of the outermost stack as `stack_dim`. Along dimensions without a
 NonTensorStack, all rows share one value.
 """
 
