@@ -192,7 +192,7 @@ SAVED = [name for name in TREES if name not in REFUSED]
 
 @pytest.fixture(scope="module")
 def ours_of(tmp_path_factory):
-    """Returns a function that writes a tree: with `consolidate` if `exact`, else with `tenfold.save`.
+    """Returns a function that writes a tree: with consolidate() if `exact`, else with save().
 
     The function returns the path. Each file is written once, and must not be changed.
     """
