@@ -91,8 +91,8 @@ RAW = {"bfloat16": "uint16", "complex32": "uint32"}
 def as_read(described):
     """Converts a description from expected.json to the one expected for the reader's result.
 
-    The reader returns NumPy arrays: uint8 for float8 and float4, uint16 for bfloat16, and uint32 for
-    complex32.
+    The reader returns NumPy arrays: uint8 for float8 and float4, uint16 for bfloat16, and uint32
+    for complex32.
     """
     if not isinstance(described, list):
         return described

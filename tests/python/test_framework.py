@@ -1,4 +1,4 @@
-"""What selects torch or numpy for results: argument, set_framework, TENFOLD_FRAMEWORK, imports."""
+"""Results are in torch or numpy by argument, set_framework, TENFOLD_FRAMEWORK or imports."""
 
 from __future__ import annotations
 
