@@ -1,9 +1,9 @@
 """A reader written from docs/format.md alone reads what tenfold writes.
 
-Golden trees and data sets are compared with their descriptions, golden dictionaries with
-`tenfold.MappedDict`, other files with `tenfold.load` or the saved values. The reader is
-format_reader.py, with format_commit.py, format_tables.py and format_checks.py. The reader and its
-XXH3 share no code with the engine.
+The tests compare golden trees and data sets with the descriptions in expected.json, golden
+dictionaries with `tenfold.MappedDict`, and other files with `tenfold.load` or the saved values. The
+reader is format_reader.py, with format_commit.py, format_tables.py and format_checks.py. The reader
+and its XXH3 share no code with the engine.
 """
 
 from __future__ import annotations
@@ -89,7 +89,11 @@ RAW = {"bfloat16": "uint16", "complex32": "uint32"}
 
 
 def as_read(described):
-    """Converts a golden description to the one expected of the reader, which does not use torch."""
+    """Converts a description from expected.json to the one expected for the reader's result.
+
+    The reader returns NumPy arrays: uint8 for float8 and float4, uint16 for bfloat16, and uint32
+    for complex32.
+    """
     if not isinstance(described, list):
         return described
     kind = described[0] if described else None
@@ -215,7 +219,7 @@ def test_the_reader_reads_only_committed_rows(tmp_path):
     assert found["word"] == ["", "w", "ww", "", "w"]
     assert found["tags"] == [[], ["t"], ["t", "t"], [], ["t"]]
     assert [row.tolist() for row in found["tokens"]] == [[], [0], [0, 1], [], [0]]
-    # After a reboot, the number of rows is that of the last flush.
+    # With another boot ID, as after a reboot, only the rows of the last flush count.
     restarted = Folder(path, boot=bytes(16)).tree
     assert restarted.entries["id"].tolist() == [0, 1, 2]
     log.close()

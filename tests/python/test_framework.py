@@ -1,4 +1,4 @@
-"""The framework of returned arrays: argument, set_framework, environment, imported modules."""
+"""Results are in torch or numpy by argument, set_framework, TENFOLD_FRAMEWORK or imports."""
 
 from __future__ import annotations
 

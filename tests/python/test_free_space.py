@@ -1,4 +1,4 @@
-"""Writes larger than the free disk space are refused before they start; smaller ones succeed."""
+"""Large uncompressed writes are refused before they start if the disk has too little free space."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Golden files of each version in tests/data/golden open, verify and load unchanged.
+"""The golden files of each version can be opened, verified and loaded, with unchanged content.
 
-tests/data/golden/<version> has the files that this version wrote. Its expected.json, written with
-them, describes their content in the format of golden.py. The tests read a copy without write
-permission, which must be unchanged afterwards.
+tests/data/golden/<version> contains files that tenfold <version> wrote, and expected.json, which
+describes the content of these files in the form of golden.py. The tests read a copy without write
+permission, and check that they do not change it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ VERSIONS = {
 
 
 def cases(*parts, only=lambda entry: True):
-    """Parametrizes a test by (version, entry) for entries of `parts` of every expected.json."""
+    """Parametrizes a test by the entries of `parts` in each expected.json for which `only` is true.
+
+    The parameters are (version, entry).
+    """
     found = [
         pytest.param(version, entry, id=f"{version}-{entry.get('path') or entry['source']}-{i}")
         for version, expected in VERSIONS.items()
@@ -88,7 +91,7 @@ def test_golden_file_verifies(files, version, entry):
 
 
 def named(path, loaded):
-    """Returns `loaded`, or for a bare tensor a dict with the stem of the file name as its key."""
+    """Returns `loaded`. Wraps a bare tensor in a dict whose key is the stem of the file name."""
     return {path.stem: loaded} if isinstance(loaded, torch.Tensor) else loaded
 
 
@@ -177,7 +180,7 @@ def test_golden_sparse_matrix_rows_are_unchanged(files, version, entry):
 
 
 def state_of_mapper(described):
-    """Converts a description to the state, an argument of a state mapper."""
+    """Converts the description of a state to the state, which is the argument of a state mapper."""
     if not isinstance(described, list):
         return described
     kind, value = described

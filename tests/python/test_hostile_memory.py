@@ -1,6 +1,6 @@
-"""Memory for reading a file does not depend on sizes that the file states.
+"""Files that state or contain huge sizes are read with little memory.
 
-With little memory, calls return or raise a documented error.
+In a process that may map only 400 MiB more, calls return or raise a documented error.
 """
 
 import json
@@ -49,7 +49,7 @@ def node(**leaves):
 
 @pytest.fixture(scope="module")
 def deflated(tmp_path_factory):
-    """An archive of 5 MB that inflates to 1 GiB, of which a tensor needs 16 bytes."""
+    """An archive of 5 MB with a member that inflates to 1 GiB, although its tensor has 16 bytes."""
     path = tmp_path_factory.mktemp("deflated") / "x.tdz"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr("meta.json", json.dumps(node(x=[16])))
@@ -135,7 +135,7 @@ def test_stack_dim_beyond_the_dimension_limit_is_refused(tmp_path, call):
 
 
 class Rebuilt:
-    """An object that torch.save writes as the call of a function of torch."""
+    """An object that torch.save pickles as the call `function(*arguments)`."""
 
     def __init__(self, function, *arguments):
         self.call = function, arguments

@@ -1,7 +1,7 @@
-"""The programs of examples/libtorch load files of Python, and save files that Python loads.
+"""The C++ programs in examples/libtorch load files saved in Python, and save files for Python.
 
-The tests build them as a user would, against an installed tenfold. The C++ library is installed
-from build/release, or from the build folder that TENFOLD_BUILD names.
+The tests build the programs as a user would, against an installed tenfold. They install the C++
+library from build/release, or from the build folder that TENFOLD_BUILD names.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def test_training_resumes_in_libtorch_and_back_with_equal_losses(programs, tmp_p
     assert ("LibTorch has no param_groups.0.foreach" in output) is not name.startswith("lbfgs")
     assert resume.go_on(tmp_path, name) < 1e-9
 
-    # torch reads what C++ saved as the state of this model and this optimizer.
+    # torch.load reads the file that C++ saved, and Python loads its model and optimizer states.
     saved = torch.load(tmp_path / "cpp.pt", weights_only=True)
     state = saved["optimizer"]
     net = resume.Net()

@@ -419,7 +419,10 @@ def test_autograd_detects_overwritten_values(target):
 
 
 class IndirectTensors:
-    """Makes `load_into` treat the tensors `names` as on another device, in groups of 16 bytes."""
+    """Makes `load_into` fill the tensors `names` through buffers, as if on another device.
+
+    A group of buffers has at most 16 bytes, or is one larger buffer.
+    """
 
     def __init__(self, monkeypatch, names):
         from tenfold._io import load_into

@@ -1,4 +1,4 @@
-"""Metadata of safetensors files and of the columns of data sets."""
+"""User metadata of files and folders, and schemas of TensorDicts."""
 
 import importlib
 import json

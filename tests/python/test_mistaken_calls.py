@@ -17,7 +17,7 @@ from tenfold import BatchLoader, CheckpointManager, Dataset, MappedDict, SparseM
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Makes the files that the calls below name, in a new current folder."""
+    """Creates the files that the calls below use, and makes their folder the working directory."""
     monkeypatch.chdir(tmp_path)
     tenfold.save({"w": torch.zeros(2, 3), "b": torch.zeros(3), "step": 3}, "ckpt")
     tenfold.save({"w": torch.zeros(2, 3), "b": torch.zeros(2)}, "w.safetensors")

@@ -1,4 +1,4 @@
-"""Contradictory files are refused when they are opened or loaded, and reported by `verify`."""
+"""Files with contradictory or invalid values are refused by open and load, reported by `verify`."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_tensorclass_may_have_a_field_called_stack_dim(tmp_path):
 
 
 class Calls:
-    """An object that is pickled as the call of a function."""
+    """An object that is pickled as the call `function(*arguments)`."""
 
     def __init__(self, function, *arguments):
         self.call = function, arguments

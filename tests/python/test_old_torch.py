@@ -1,4 +1,4 @@
-"""Objects of old torch versions: DLPack without an exchange API, DTensors of torch 2.4."""
+"""Simulates old versions of torch: DLPack without an exchange API, DTensors of torch 2.4."""
 
 import subprocess
 import sys
@@ -11,7 +11,8 @@ import torch
 
 from tenfold._interop import sharded
 
-# Limits DLPack to that of torch 2.1: capsules named "dltensor", these type codes and bits.
+# Makes torch.from_dlpack accept only what torch 2.1 accepts: capsules named "dltensor", and the
+# pairs of a DLPack type code and a number of bits in READ.
 AS_OLD_TORCH = """
 import ctypes
 import sys

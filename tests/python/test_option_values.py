@@ -1,6 +1,7 @@
 """Public calls with unusual values of each option return a result or raise a clear error.
 
-No call crashes, hangs, takes more than 4 GiB, raises an undocumented exception or loses all rows.
+No call crashes, hangs, takes more than 4 GiB, raises an undocumented exception, or returns no rows
+unless the option may select none.
 `WITHOUT_CASE` lists the public names that are not tested here.
 """
 
@@ -254,7 +255,10 @@ def _manager(work: Path):
 
 
 def manager_case(method: str, **arguments: Any) -> None:
-    """Adds a case of a method. It enters the result of `hold` and takes one item of `follow`."""
+    """Adds a case for a method of CheckpointManager.
+
+    The case enters the context manager that `hold` returns, and takes one item from `follow`.
+    """
 
     def make(work: Path) -> Any:
         call = getattr(manager(work), method)
@@ -389,7 +393,10 @@ def _loader_state(work: Path):
 
 
 def members_changed(work: Path, make: Callable[[], Any]):
-    """Returns a function that loads a state, given its members as options, and valid members."""
+    """Returns a function and its valid options: the members of the state of `make()`.
+
+    The function loads a state in which its options replace the members with these names.
+    """
     state = make().state_dict()
 
     def load(**members: Any) -> Any:

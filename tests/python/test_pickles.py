@@ -1,4 +1,4 @@
-"""Pickles name only public classes and `tenfold._pickle`, so that private modules may move."""
+"""Pickles refer to public modules and `tenfold._pickle` only, so that private modules may move."""
 
 import dataclasses
 import importlib
@@ -38,7 +38,7 @@ def doubled(row):
 
 
 def named(data):
-    """Returns (module, name) of all globals of a pickle, by pickletools."""
+    """Returns the (module, name) pairs of all globals in a pickle, without unpickling it."""
     found, strings, memo = set(), [], {}
     for opcode, argument, _ in pickletools.genops(data):
         if opcode.name == "GLOBAL":

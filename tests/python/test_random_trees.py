@@ -13,7 +13,8 @@ IN_EVERY_FORMAT = [
     for dtype in DTYPES
     if dtype not in (torch.complex32, torch.complex128, getattr(torch, "float4_e2m1fn_x2", None))
 ]
-# No surrogates, which keys in files of other tools cannot have. Short, for use in file names.
+# No surrogates, because not every file format can store them in keys. Short, because folders use
+# keys as file names.
 keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 short_texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=2)
 other_keys = st.recursive(

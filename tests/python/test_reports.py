@@ -61,7 +61,7 @@ def test_report_of_an_optimizer_holds_tuples() -> None:
 
 
 class Cells(HTMLParser):
-    """Collects the text of each cell and paragraph; fails if there are tags of other kinds."""
+    """Collects the text of each cell and paragraph; fails at tags other than `p` and table tags."""
 
     def __init__(self) -> None:
         super().__init__()

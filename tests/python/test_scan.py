@@ -1,4 +1,4 @@
-"""`scan` names what a pickle would call, and calls nothing."""
+"""`scan` reports which functions a pickle would call, and calls none of them."""
 
 import builtins
 import collections
@@ -43,7 +43,7 @@ DANGEROUS = _DANGEROUS.split()
 
 
 def call(name, protocol=2):
-    """Returns a pickle (protocol 0, 2 or 4) that calls a function."""
+    """Returns a pickle (protocol 0, 2 or 4) that calls the function `name` with "x"."""
     module, _, function = name.rpartition(".")
     if name == "collections._sys.exit":
         module, function = "collections", "_sys.exit"
@@ -266,7 +266,7 @@ def test_bytes_not_named_by_metadata_are_scanned(tmp_path):
 
 
 def write_metadata(folder, name, items):
-    """Writes a .metadata that names byte ranges (offset, size) of a file."""
+    """Writes a .metadata with one key for each item, a byte range (offset, size) of file `name`."""
     storage = {
         MetadataIndex(str(i)): _StorageInfo(name, begin, size)
         for i, (begin, size) in enumerate(items)
@@ -318,7 +318,8 @@ def test_metadata_that_does_not_name_a_pickle_does_not_hide_it(tmp_path, protoco
     second = len(archive) + len(evil)
     write_metadata(tmp_path, path.name, [(0, len(archive)), (second, len(archive))])
     assert_found()
-    # A bytes object of the pickle contains the item and a byte that is not an opcode.
+    # A pickle starts before the item, and contains the item in a bytes object. The byte after the
+    # item is not an opcode, so no pickle starts there.
     size = (len(archive) + 1).to_bytes(4, "little")
     head = pickle.PROTO + b"\x03" + pickle.BINBYTES + size
     path.write_bytes(head + archive + b"\xff" + pickle.dumps(Calls(), 0))

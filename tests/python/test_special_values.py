@@ -1,4 +1,4 @@
-"""Values of Python and torch that JSON lacks, in folders, safetensors files and torch files."""
+"""Python and torch values that JSON cannot express, in folders, safetensors and torch files."""
 
 import collections
 

@@ -417,7 +417,7 @@ def test_only_folders_that_the_pattern_names_are_put_back(tmp_path) -> None:
 
 def test_remove_also_deletes_the_replaced_copy(tmp_path) -> None:
     publish(tmp_path / "checkpoint", "old")
-    # The state after a crash at the very end of a save with two renames.
+    # A save that replaces the folder by two renames leaves this copy if it crashes at its end.
     shutil.copytree(tmp_path / "checkpoint", tmp_path / "_checkpoint.replaced")
     remove(tmp_path / "checkpoint")
     with pytest.raises(FileNotFoundError):

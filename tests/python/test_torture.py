@@ -144,7 +144,10 @@ def test_reads_lookups_and_locks_fail_separately(tmp_path):
 
 
 def run_harness(program: str, **values: str) -> None:
-    """Runs a program in a child, because names of harness modules could clash in pytest."""
+    """Runs a program that imports the harness in a child process.
+
+    In the process of pytest, the names of the harness modules could clash with other modules.
+    """
     head = f"import sys\nsys.path.insert(0, {str(TORTURE)!r})\n"
     run = subprocess.run(
         [sys.executable, "-c", head + program.format(**values)], capture_output=True, text=True

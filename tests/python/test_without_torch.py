@@ -10,7 +10,7 @@ import tenfold
 from helpers import make_tensor
 from paths import REPOSITORY
 
-# tests/wheel/run.py sets this environment variable to a Python with the wheel installed.
+# tests/wheel/run.py sets TENFOLD_PYTHON_WITHOUT_TORCH to a Python with the wheel installed.
 PYTHON = Path(
     os.environ.get("TENFOLD_PYTHON_WITHOUT_TORCH", REPOSITORY / ".venvs/notorch/bin/python")
 )

@@ -13,7 +13,7 @@ sys.path.insert(0, str(HERE))  # trees and describe.py, also imported by old_ver
 
 @pytest.fixture(autouse=True)
 def _no_advice():
-    """Ignores warnings of other libraries, and tenfold's that tensordict cannot load float8."""
+    """Ignores warnings of other libraries, and the warning of tenfold about float8 and float4."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning)
         warnings.filterwarnings("ignore", message=".*nested tensors.*")

@@ -1,6 +1,6 @@
 """Descriptions of trees as plain values, which can be compared and sent between processes.
 
-    ["tensor", dtype, shape, digest]            digest: SHA-256 of the bytes, 16 digits
+    ["tensor", dtype, shape, digest]            digest: 16 hex digits of the SHA-256 of the bytes
     ["nested", dtype, [[shape, digest], ...]]   a strided nested tensor
     ["value", json]                             NonTensorData, MetaData
     ["values", json]                            NonTensorStack
@@ -51,7 +51,7 @@ def names_of(td) -> list | None:
 
 
 def describe(item) -> list:
-    """Describes an object of any version of tensordict."""
+    """Describes a tensor or an object of tensordict, in each version that the tests use."""
     if isinstance(item, NonTensorStack):
         return ["values", json.dumps(item.tolist())]
     if is_non_tensor(item):
@@ -118,7 +118,7 @@ def without_empty_tensors(description: list) -> list:
 
 
 def order(description: list) -> list:
-    """Returns the path and the keys, in order, of every TensorDict, sorted by path."""
+    """Returns pairs for all TensorDicts, sorted by path: the path, and the keys in their order."""
     found = []
     transform(
         description,
@@ -130,9 +130,10 @@ def order(description: list) -> list:
 
 
 def assert_same(found: list, expected: list, where: str = "root") -> None:
-    """Asserts that two descriptions are equal. The order of keys is ignored; compare order().
+    """Asserts that two descriptions are equal, except for the order of keys.
 
-    The message of the failure names the first difference.
+    To compare the order of keys, compare the results of order(). The message of a failure names the
+    first difference.
     """
     assert found[0] == expected[0], f"{where}: expected {expected[:3]}, found {found[:3]}"
     kind = found[0]

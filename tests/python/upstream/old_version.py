@@ -1,4 +1,4 @@
-"""Run by the Python of an old tensordict: one process builds, writes and reads all trees.
+"""Builds, writes and reads all trees in an environment with an old version of tensordict.
 
     old_version.py WRITTEN FOLDER...
 

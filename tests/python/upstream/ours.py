@@ -29,10 +29,10 @@ def describe_ours(item) -> list:
 
 
 def describe_stack(stack: list) -> list:
-    """Converts the description of a stack of tensorclasses to that of a tensorclass of a stack.
+    """Converts a described stack of tensorclasses to a tensorclass that contains a stack.
 
     From the same files, tenfold loads a stack of tensorclasses, and tensordict loads a tensorclass
-    that contains a stack.
+    that contains a stack. Returns other stacks unchanged.
     """
     classes = {part[1] if part[0] == "tensorclass" else None for part in stack[3]}
     if len(classes) != 1 or None in classes:
@@ -42,5 +42,5 @@ def describe_stack(stack: list) -> list:
 
 
 def as_tenfold(td) -> tenfold.TensorDict:
-    """Converts a tree of tensordict to one of tenfold, in memory."""
+    """Converts a TensorDict of tensordict to a TensorDict of tenfold, in memory."""
     return tenfold.TensorDict({"root": td})["root"]

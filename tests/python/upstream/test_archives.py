@@ -91,7 +91,7 @@ def test_archive_functions_report_progress_and_can_be_cancelled(tmp_path):
     ):
         with pytest.raises(KeyboardInterrupt):
             work(stop)
-        # Whether it was interrupted before or after the commit: no temporary file remains.
+        # No temporary file remains, whether the interrupt came before or after the commit.
         names = {entry.name for entry in tmp_path.iterdir()}
         assert names <= {"t.tdz", "folder", "new.tdz"}
         told.clear()

@@ -1,4 +1,4 @@
-"""Consolidated files: tensordict and tenfold read each other's, and write the same bytes."""
+"""Consolidated files: each library reads those of the other; consolidate() writes equal bytes."""
 
 import functools
 import pathlib
@@ -14,7 +14,7 @@ from trees import TREES
 
 import tenfold
 
-# Trees that tensordict's consolidate cannot write, and its errors.
+# Trees that consolidate() of tensordict cannot write, and the exceptions that it raises.
 NOT_WRITTEN: dict[str, type[Exception]] = {
     "float8": KeyError,
     "float4": KeyError,
@@ -24,7 +24,8 @@ NOT_WRITTEN: dict[str, type[Exception]] = {
     "tensordict_params": RuntimeError,
     "typed_tensordict": RuntimeError,
 }
-# tensordict writes these, but cannot view a tensor whose bytes start at an unaligned offset.
+# tensordict writes files of these, but then raises an error, because it cannot view a tensor whose
+# bytes start at an unaligned offset.
 ODD_PLACES = ["scalars", "random_0", "random_2"]
 # tensordict writes these, but cannot read them.
 NOT_READ = ["lazy_stack_of_tensorclasses", "lazy_stack_of_equal_tensorclasses"]
@@ -33,7 +34,10 @@ NAMES = [name for name in TREES if name not in (*NOT_WRITTEN, *ODD_PLACES, *NOT_
 
 @pytest.fixture(scope="module")
 def file_of(tmp_path_factory):
-    """The file that tensordict writes for a tree; made once, not to be changed."""
+    """Returns a function that takes the name of a tree, and writes it with `consolidate`.
+
+    The function returns the path. Each file is written once, and must not be changed.
+    """
     root = tmp_path_factory.mktemp("consolidated")
 
     @functools.cache
@@ -175,7 +179,8 @@ def test_a_file_converts_to_a_folder_that_tensordict_reads(tmp_path):
 
 # --- tensordict reads what tenfold writes ---
 
-# float8, float4 and strided nested tensors, which tensordict's reader does not support.
+# Trees that tenfold refuses to write, because tensordict cannot read float8, float4 and strided
+# nested tensors; the values are parts of the messages.
 REFUSED = {
     "float8": "tensordict cannot read the dtype",
     "float4": "tensordict cannot read the dtype",
@@ -187,7 +192,10 @@ SAVED = [name for name in TREES if name not in REFUSED]
 
 @pytest.fixture(scope="module")
 def ours_of(tmp_path_factory):
-    """The files that tenfold writes for a tree: by consolidate if `exact`, else by save."""
+    """Returns a function that writes a tree: with consolidate() if `exact`, else with save().
+
+    The function returns the path. Each file is written once, and must not be changed.
+    """
     root = tmp_path_factory.mktemp("ours")
 
     @functools.cache
@@ -222,7 +230,7 @@ def test_tensordict_reads_consolidated_files_of_tenfold(name, exact, ours_of):
 
 
 def as_stacks(description: list) -> list:
-    """Replaces each tensorclass of a stack by a stack of tensorclasses, which is what is stored."""
+    """Replaces each tensorclass of a lazy stack by a lazy stack of tensorclasses, as in files."""
 
     def change(path, part):
         if part[0] == "tensorclass" and part[2][0] == "lazy_stack":
@@ -283,7 +291,7 @@ def test_containers_integer_keys_and_aliases_round_trip(tmp_path):
 
 
 def value_stacks(library):
-    """Stacks of values along later dimensions, and of values and stacks side by side."""
+    """Returns stacks of values along dimension 1, and a stack of a NonTensorStack and a value."""
     data, stack = library.NonTensorData, library.NonTensorStack
     columns = [stack(*"ad"), stack(*"be"), stack(*"cf")]
     return {

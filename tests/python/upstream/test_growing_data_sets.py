@@ -1,4 +1,4 @@
-"""tensordict reads data sets that tenfold extends, and tenfold extends a folder of tensordict."""
+"""tensordict reads data sets while tenfold extends them; tenfold extends a folder of tensordict."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ GIB = 1 << 30
 
 @pytest.fixture
 def sparse_files(tmp_path):
-    """A folder for large sparse files; skips if the file system does not support them."""
+    """A folder for large sparse files. Skips the test if the file system does not support them."""
     probe = tmp_path / "probe"
     with probe.open("wb") as file:
         file.truncate(1 << 20)

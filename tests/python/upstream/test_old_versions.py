@@ -48,7 +48,7 @@ class Old:
 
 @pytest.fixture(scope="session")
 def old(tmp_path_factory, save_of, memmap_of):
-    """The results by version. The processes of both versions run concurrently."""
+    """Returns a dict from version to results. The processes of both versions run concurrently."""
     sources = [{write(name).parent for name in TREES}.pop() for write in (save_of, memmap_of)]
     started = {}
     done = {}
@@ -73,7 +73,8 @@ def old(tmp_path_factory, save_of, memmap_of):
 # --- they write, we read ---
 
 
-# 0.11 does not encode keys in folder names: a node called "%notes.json" has the path of that file.
+# tensordict 0.11 does not encode keys in the names of folders. Its folder for a node with the key
+# "%notes.json" has the path of the notes document of tenfold.
 NODES_OVER_OUR_NAMES = "keys_that_the_layout_uses_for_nodes"
 WRITTEN = [(v, name) for v in VERSIONS for name in TREES if within_reach(v, name)]
 WRITTEN.remove(("0.11", NODES_OVER_OUR_NAMES))
@@ -89,7 +90,7 @@ def test_tenfold_reads_folders_of_old_tensordict_versions(version, name, old):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_old_versions_build_the_same_trees(version, old):
-    """The tests compare with descriptions by old versions, so these must build the same trees."""
+    """Old versions describe the trees that the tests expect, so they must build the same trees."""
     held = old[version].held
     assert len(held) >= 80
     for name, description in held.items():
@@ -116,12 +117,12 @@ def test_folders_of_old_versions_verify(version, old):
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", TREES)
 def test_old_tensordict_reads_folders_of_tenfold_like_those_of_0_15(version, name, old):
-    """An old version reads a folder of tenfold as it reads that of tensordict 0.15."""
+    """An old version has equal results for the folders of tenfold and of tensordict 0.15."""
     assert old[version].ours[name] == old[version].theirs[name]
 
 
-# Trees with entries that 0.11 does not find: it looks for files named by unencoded keys (and finds
-# files of other keys), and does not support subclasses of TensorClass.
+# Trees with entries that tensordict 0.11 does not find. It does not encode keys in file names, so
+# it misses files or finds the files of other keys. It does not support subclasses of TensorClass.
 NOT_IN_0_11 = {
     "keys_of_leaves",
     "keys_of_nodes",

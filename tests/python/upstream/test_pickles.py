@@ -42,7 +42,7 @@ def test_tensordict_executes_the_trap_pickle(tmp_path, trap):
 
 
 def hostile(tmp_path, trap) -> pathlib.Path:
-    """A folder with each kind of node that may contain a pickle, and tensors."""
+    """Writes a folder with tensors, and with a trap in each kind of node that may have a pickle."""
     td = TensorDict(
         {
             "x": trees.numbers(3),
@@ -107,7 +107,7 @@ def test_pickled_fields_of_a_tensorclass_warn(tmp_path, trap):
 
 
 def test_pickle_next_to_a_json_value_is_ignored_silently(tmp_path, trap):
-    """Threaded saves of tensordict leave such a pickle, which has only internal data."""
+    """A save of tensordict with threads may leave such a pickle, which has only internal data."""
     TensorDict({"v": NonTensorData({"k": [1]}), "x": trees.numbers(2)}).memmap(tmp_path / "t")
     (tmp_path / "t" / "v" / "other.pickle").write_bytes(pickle.dumps(CreatesAFile(trap)))
     with warnings.catch_warnings():

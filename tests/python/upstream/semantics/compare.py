@@ -12,7 +12,7 @@ Both results are described by values that do not depend on the library:
     torch.Size, dtype, ...   a str; so are devices and classes
     nested tensor            a list of a str and the Leaf of each component
 
-Descriptions are made from public members only, whose names do not start with an underscore.
+Descriptions use only public members, that is, names without a leading underscore.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import torch
 import tenfold
 
 # Exceptions that indicate a mistake in the test, such as a method that tensordict does not have. A
-# call must not raise them in tensordict, unless the argument `raises` names the class.
+# test fails if tensordict raises one of them, unless the test passes the class as `raises`.
 NOT_A_CONTRACT = (AttributeError, NameError, SyntaxError, NotImplementedError)
 
 
@@ -84,7 +84,7 @@ class Value:
 
 
 def is_same(a, b):
-    """Whether types and values are equal, also of the members of dicts, lists and tuples."""
+    """Returns whether a and b have equal types and values, also in dicts, lists and tuples."""
     if type(a) is not type(b):
         return False
     if isinstance(a, dict):
@@ -143,7 +143,7 @@ def describe(item):
     if isinstance(item, type):
         return item.__name__
     if isinstance(item, dict):
-        # A list, because the order of items must match, such as that of state_dict().
+        # A list, because the order of items must match too, for example in state_dict().
         return [type(item).__name__, [(key, describe(value)) for key, value in item.items()]]
     if isinstance(item, (list, tuple)):
         described = [describe(part) for part in item]
@@ -152,7 +152,10 @@ def describe(item):
 
 
 def kind_of(item):
-    """Returns the name of the class of `item`, if it is one of the libraries, else None."""
+    """Returns the name of the tensordict or tenfold class that `item` is an instance of, or None.
+
+    For a tensorclass, it is the name of the tensorclass.
+    """
     if isinstance(item, type):
         return None
     names = [base.__name__ for base in type(item).__mro__]
@@ -231,7 +234,7 @@ def tensors_of(item):
 
 
 def lines(description, key="", indent=0):
-    """Yields a description as strings, one for each part."""
+    """Yields the lines of a readable form of a description, one for each part."""
     label = "  " * indent + (f"{key}: " if key else "")
     if isinstance(description, (list, tuple)):
         yield f"{label}{type(description).__name__} of {len(description)}"
@@ -258,8 +261,8 @@ class Outcome:
     result: the description of the result, or Raised
     after: the description of the argument after the call; None if the call raised
     is_first_argument: whether the call returned the argument itself
-    shares_memory: for each tensor of the result, whether its storage is one of the argument; None
-        if this was not tested or the call raised
+    shares_memory: for each tensor of the result, whether it shares storage with a tensor of the
+        argument; None if this was not tested or the call raised
     """
 
     result: object
@@ -295,7 +298,8 @@ def assert_same_outcome(build, call, *, memory=False, raises=None):
     build: takes the library (tensordict or tenfold) and returns the argument
     call: takes the argument and the library
     memory: whether to compare which tensors of the result share memory with the argument
-    raises: the exception that the call must raise; None: none of NOT_A_CONTRACT in tensordict
+    raises: the exception class that tensordict must raise. If None, tensordict may return a result
+        or raise any exception that is not in NOT_A_CONTRACT
     """
     expected = outcome(upstream, build, call, memory=memory)
     error = expected.result.error if isinstance(expected.result, Raised) else None

@@ -73,7 +73,7 @@ def nested_td(lib):
 
 @fixture
 def deeper_nested_td(lib):
-    """A TensorDict whose nested TensorDict has more batch dimensions than it."""
+    """A TensorDict with nested TensorDicts that have more batch dimensions."""
     inner = lib.TensorDict({"x": numbers(4, 3, 2), "d": {"y": numbers(4, 3)}}, batch_size=[4, 3])
     entries = {
         "a": numbers(4),
@@ -212,7 +212,7 @@ VARIED = (
     "td_with_non_tensor", "td_with_unbatched", "td_without_batch_size", "nested_stacked_td",
     "memmap_td",
 )  # fmt: skip
-# Fixtures for calls on batch dimensions, without lazy stacks. All have four batch dimensions,
+# Fixtures that are not lazy stacks, for calls on batch dimensions. All have four batch dimensions,
 # except deeper_nested_td, which has one.
 DENSE = tuple(
     name for name in ALL if "stacked" not in name and name not in ("td_without_batch_size",)
@@ -223,7 +223,7 @@ STACKS = ("stacked_td", "nested_stacked_td")
 def over(names, calls, *, skip=()):
     """Parametrizes `build` and `call` by all pairs of a fixture and a call.
 
-    `skip` contains pairs (fixture, call) of names for which tensordict is wrong or inconsistent.
+    `skip` contains (fixture name, call name) pairs for which tensordict is wrong or inconsistent.
     """
     known = {(name, call) for name in names for call in calls}
     assert set(skip) <= known, f"no such case: {set(skip) - known}"

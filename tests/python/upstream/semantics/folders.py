@@ -21,7 +21,7 @@ import tenfold
 
 
 def tree_of(folder):
-    """Returns a dict from the path of each file below `folder` to its bytes, or to "folder"."""
+    """Returns a dict from path to content: the bytes of a file, or "folder" for a subfolder."""
     found = {}
     for path in sorted(pathlib.Path(folder).rglob("*")):
         found[str(path.relative_to(folder))] = path.read_bytes() if path.is_file() else "folder"
@@ -29,7 +29,7 @@ def tree_of(folder):
 
 
 def without(tree, name):
-    """Returns a result of tree_of() without the files called `name`."""
+    """Returns a copy of `tree`, a result of tree_of(), without the files called `name`."""
     return {path: data for path, data in tree.items() if pathlib.PurePath(path).name != name}
 
 

@@ -85,7 +85,7 @@ COMPARISONS = {
 
 
 def sorted_leaves(td):
-    """Returns keys and leaves sorted by key: tensordict orders keys of the result by hash."""
+    """Returns (key, leaf) pairs by key, because tensordict orders keys of the result by hash."""
     return [(str(key), td.get(key)) for key in sorted(td.keys(True, True), key=str)]
 
 
@@ -226,7 +226,7 @@ def test_binary_operations_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
-# If a value is compared to a number, the result of tensordict is an empty node or has no entry.
+# If a value is compared to a number, tensordict returns an empty node or omits the entry.
 OF_VALUES = [
     (kind, name)
     for kind in ("td_with_non_tensor", "nested_tensorclass")
@@ -247,8 +247,8 @@ EXTREMES = [
 ]
 
 
-# Most results are never locked, or always locked for a locked argument. For these kinds, some
-# results are locked only because of how tensordict computes them.
+# Fixtures that are locked. Most functions either always or never return a locked result for them. A
+# few results are locked only because of how tensordict computes them.
 BY_CHANCE = ("locked_td", "memmap_td")
 
 
@@ -275,8 +275,8 @@ def test_a_reduction_of_all_tensors_together_includes_unbatched_ones(build, call
     assert_same_outcome(build, call)
 
 
-# If a batch size is given and the function takes nodes, tensordict returns a dense TensorDict for a
-# stack, and keeps the dimension names of the root.
+# With call_on_nested=True and a batch size, apply() of tensordict returns a dense TensorDict for a
+# lazy stack, and keeps the dimension names of the root.
 NODES = [(kind, "apply_call_on_nested") for kind in ("nested_stacked_td", "td_with_names")]
 UNLOCKED = [(kind, "where_a_number") for kind in BY_CHANCE]
 
@@ -315,7 +315,7 @@ def test_arithmetic_of_different_batch_sizes_matches_tensordict():
 
 
 def dense(*batch, names=None):
-    """Returns a builder: leaves with 0, 1 and 2 dimensions beyond the batch size of the root."""
+    """Returns a builder of a tree. Its leaves have 0, 1 or 2 dimensions after those of the root."""
 
     def build(lib):
         inner = lib.TensorDict({"z": reals(*batch, 2, 3)}, [*batch, 2])
@@ -486,9 +486,9 @@ def test_operands_of_every_shape_match_tensordict(name, call_name):
     assert_same_for_every_shape(name, WITH_A_TENSOR[call_name], skips)
 
 
-# In tensordict, a comparison of a stack broadcasts an operand that does not expand to the batch
-# size with each member, and a comparison of a stack below raises an error. For a value, the result
-# of tensordict contains the value itself.
+# In tensordict, a comparison of a stack broadcasts an operand with each member if the operand does
+# not expand to the batch size. A comparison of a tree that contains a stack raises an error. If the
+# tree contains a non-tensor value, the result contains that value instead of a comparison.
 COMPARED = [name for name in TREES if "below" not in name and name != "value"]
 
 
@@ -512,7 +512,8 @@ def test_in_place_operands_match_tensordict(name, call_name):
     assert_same_for_every_shape(name, IN_PLACE[call_name], skips)
 
 
-# tensordict writes through an expanded view where torch allows it, and returns that view.
+# If an operand does not expand to the batch size, tensordict writes through an expanded view of the
+# leaf where torch allows it, and returns that view. tenfold raises an error.
 @pytest.mark.parametrize("name", TREES)
 @pytest.mark.parametrize("call_name", IN_PLACE)
 def test_in_place_operands_that_do_not_expand_are_refused_before_writing(name, call_name):

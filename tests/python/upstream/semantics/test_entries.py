@@ -218,8 +218,8 @@ NESTED = {
 
 
 NESTING = ["nested_td", "nested_stacked_td", "td_with_names", "locked_td", "nested_tensorclass"]
-# In tensordict, select() of a child and its descendants returns the child unlocked; select() of
-# the child alone returns it locked.
+# In tensordict, select() of a child and of one of its descendants returns an unlocked child, but
+# select() of the child alone returns a locked one.
 UNLOCKED = [("locked_td", "select_twice")]
 
 

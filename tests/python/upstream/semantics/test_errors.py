@@ -1,4 +1,4 @@
-"""Calls that raise, such as those with wrong keys or types, and their exceptions."""
+"""The exceptions of calls that fail, for example because of wrong keys or types."""
 
 import pytest
 import torch
@@ -117,7 +117,7 @@ def test_exceptions_match_those_of_tensordict(name):
     assert_same_outcome(base, call, raises=raises)
 
 
-# These change the TensorDict before they make the call that fails.
+# Cases that change the TensorDict before they make the call that fails.
 TWO_STEPS = {"flatten_keys_clash"}
 
 

@@ -115,8 +115,9 @@ def test_indexed_reads_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
-# If index tensors do not broadcast, tensordict raises another exception than torch. If two of them
-# are around the stack dimension, it returns a lazy stack, and tenfold a dense TensorDict.
+# If index tensors do not broadcast, tensordict raises another exception than torch. If there are
+# index tensors before and after the stack dimension, tensordict returns a lazy stack, but tenfold
+# returns a dense TensorDict.
 INCONSISTENT = [
     ("nested_stacked_td", name)
     for name in ("tensors_that_do_not_broadcast", "list_slice_list", "tensor_slice_tensor")

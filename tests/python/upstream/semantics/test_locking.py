@@ -97,7 +97,7 @@ def test_calls_on_a_mapped_tensordict_match_tensordict(build, call):
     assert_same_outcome(build, call)
 
 
-# For a stack, whether the results of these are locked depends on the dimension.
+# In tensordict, the results of these calls on a lazy stack are locked for some dimensions only.
 BY_CHANCE = ("unbind", "cat")
 
 

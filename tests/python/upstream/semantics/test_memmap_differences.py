@@ -1,6 +1,7 @@
-"""Intended differences of tenfold's memory-mapped folders from tensordict's.
+"""Intended differences between memory-mapped TensorDicts of tenfold and of tensordict.
 
-tenfold never pickles, replaces whole folders, reports damaged files, and loses no value.
+tenfold never pickles, replaces a folder as a whole by default, reports damaged files, and keeps
+values that tensordict loses.
 """
 
 import json
@@ -40,7 +41,7 @@ def test_a_value_that_is_not_json_is_refused_by_key_and_type(tmp_path, value, me
     message = rf'key "n[./]odd": .*(a value of type|found) {type(value).__name__}\b'
     with pytest.raises(tenfold.UnsupportedError, match=message):
         getattr(td, method)(tmp_path / "p")
-    assert not (tmp_path / "p").exists(), "nothing is written before everything is known to fit"
+    assert not (tmp_path / "p").exists(), "nothing may be written before all values are checked"
     assert not td.is_memmap()
     assert not td.is_locked
 
@@ -80,7 +81,7 @@ def test_sharing_values_between_processes_is_accepted_and_ignored(tmp_path):
     assert TensorDict.load_memmap(tmp_path / "p")["s"] == "x"
 
 
-# --- replaced as a whole -------------------------------------------------------------------------
+# --- folders are replaced as a whole -------------------------------------------------------------
 
 
 def test_memmap_replaces_all_files_of_the_folder(tmp_path):

@@ -1,7 +1,7 @@
-"""Growing and refreshing a memory-mapped TensorDict: make_memmap and similar, append_memmap.
+"""Growing and refreshing memory-mapped TensorDicts: make_memmap*, memmap_refresh_, append_memmap.
 
-As in test_memmap_life.py, every story runs in both libraries with the same results. The files are
-also compared, unless a test says otherwise.
+As in test_memmap_life.py, each `story` runs in both libraries, and the results must be equal. The
+files must be equal too, unless a test says otherwise.
 """
 
 import json
@@ -62,8 +62,8 @@ def test_make_memmap_matches_tensordict(tmp_path, name):
     assert_same_story(FIXTURES["nested_td"], story, tmp_path, raises=MAKING_RAISES.get(name))
 
 
-# Without files, tensordict differs in the excluded cases: it cannot map empty tensors, copies
-# data despite copy_data=False, and does not lock new nodes.
+# The excluded cases differ. In anonymous memory, tensordict cannot map empty tensors, copies data
+# despite copy_data=False, and does not lock new nodes.
 WITHOUT_FILES = MAKING.keys() - {
     "make_memmap_zero_elements", "from_tensor_without_data", "make_memmap_in_a_new_node",
 }  # fmt: skip
@@ -136,7 +136,7 @@ def test_refresh_after_external_changes_matches_tensordict(tmp_path, change):
         change(lib.TensorDict.load_memmap(folder / "p"), lib)
         return [td.memmap_refresh_() is td, td.is_locked, td.is_memmap(), td]
 
-    # tensordict rewrites all metadata, in the order in which it has loaded it.
+    # tensordict rewrites each meta.json, with the keys in the order in which it loaded them.
     assert_same_story(FIXTURES["nested_td"], story, tmp_path, files="json")
 
 

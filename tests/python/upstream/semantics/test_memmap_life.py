@@ -1,7 +1,7 @@
 """Writing, loading and sharing memory-mapped TensorDicts.
 
-Every story runs in both libraries; results and exceptions must be the same. So must the file names
-and bytes of a story that does not raise, unless a test says otherwise.
+Each `story` is a function that runs in both libraries. Its results and exceptions must match. If it
+raises nothing, file names and bytes must be equal, unless a test says otherwise.
 test_memmap_growth.py tests growing and refreshing, and test_memmap_differences.py tests intended
 differences.
 """
@@ -405,7 +405,7 @@ def test_load_memmap_of_every_fixture_matches_tensordict(tmp_path, build):
 
 @pytest.mark.parametrize("build", BUILDERS)
 def test_libraries_can_load_and_modify_each_others_folders(tmp_path, build):
-    """Each library loads a folder of the other, which sees its writes in place."""
+    """Each library loads a folder of the other and writes in place; the other sees these writes."""
     import tensordict
     from folders import assert_same_values
 

@@ -37,7 +37,7 @@ def zeros_in_with_block(td, module):
 
 
 def swapped(td, module):
-    """Returns the outputs with zeroed parameters, and the former parameters from to_module."""
+    """Returns the outputs with zeroed parameters, and the old parameters that to_module returns."""
     before = td.data.clone().zero_().to_module(module)
     return [outputs(module), before]
 
@@ -112,7 +112,7 @@ def gradients(module, lib):
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 @pytest.mark.parametrize("make", [model, tied], ids=["model", "tied"])
 def test_module_functions_match_tensordict(make, call):
-    # The argument is None: modules are not described, only the results of the calls.
+    # build() returns None, because compare.py cannot describe modules, only results of the calls.
     holder = {}
 
     def build(lib):

@@ -47,7 +47,7 @@ def tensor(batch, dtype, seed):
 
 @dataclasses.dataclass
 class Step:
-    """A step with the TensorDict number `which`. Its parameters are valid for any state."""
+    """A step on the TensorDict number `which` modulo their count. It can run in any state."""
 
     name: str
     which: int
@@ -73,12 +73,12 @@ def step(run):
     return run
 
 
-# Each step takes the library, a TensorDict, the Step and another TensorDict of the program. It
-# returns a new TensorDict, or None if it changed its argument or did nothing.
+# Each of these functions takes the library, a TensorDict `td`, the Step, and a TensorDict `other`
+# of the program. It returns a new TensorDict, or None if it changed `td` or did nothing.
 
 
 def known(td, s):
-    """Returns the path of an entry; if there is none, that of the step."""
+    """Returns the path of an existing entry, or the path of the step if `td` is empty."""
     paths = sorted(td.keys(True), key=str)
     return paths[s.number % len(paths)] if paths else s.path
 
@@ -96,7 +96,8 @@ def build(lib, td, s, other):
 
 @step
 def set_tensor(lib, td, s, other):
-    # tensordict sets it in every node of a stack, also in those with more batch dimensions.
+    # Skip nested keys in a tree with stacks and with nodes that have more batch dimensions:
+    # tensordict sets the tensor in every node of a stack, also in those nodes.
     if s.node is None or not has_stacks(td) or not has_larger_nodes(td):
         td.set(s.path, tensor(td.batch_size, DTYPES[s.number % len(DTYPES)], s.number))
 
@@ -129,8 +130,8 @@ def rename(lib, td, s, other):
 
 @step
 def update(lib, td, s, other):
-    # An update of or with a stack is skipped if the batch sizes differ, because which error
-    # tensordict raises depends on how many entries it has already updated.
+    # Skip an update of or with a stack if the batch sizes differ, because the error that tensordict
+    # raises depends on how many entries it has already updated.
     if other.batch_size == td.batch_size or not (has_stacks(td) or has_stacks(other)):
         td.update(other.clone())
 
@@ -231,8 +232,8 @@ def unsqueeze(lib, td, s, other):
 
 @step
 def squeeze(lib, td, s, other):
-    # squeeze() without a dim removes names of nodes, which tensordict restores when it loads them;
-    # it also raises in tensordict if one of the nodes is a stack.
+    # In tensordict, squeeze() without a dim raises an error if a node is a stack. It also removes
+    # names of nodes, but tensordict restores them when it loads the nodes from a folder.
     if td.batch_dims and (any(td.names) or any(map(has_stacks, nodes_of(td)))):
         return td.squeeze(s.number % td.batch_dims)
     return td.squeeze()
@@ -259,7 +260,8 @@ def add(lib, td, s, other):
 
 @step
 def compare(lib, td, s, other):
-    # When tensordict loads values that are lists, the lists become batch dimensions.
+    # Skip trees with values that are lists: when tensordict loads such a value, its lists become
+    # batch dimensions.
     has_lists = isinstance(s.value, list) or any(map(is_list_of_lists, td.values(True)))
     return None if has_lists else td == td.clone()
 
@@ -301,14 +303,14 @@ class Program:
 def save_and_swap(programs, s):
     """Each library saves a TensorDict, then loads the folder that the other library wrote.
 
-    Returns True if tensordict cannot load its folder: the programs must restart.
+    Returns True if tensordict cannot load the folder that it wrote. Then the programs must restart.
     """
     folders = [pathlib.Path(new_folder()) for _ in programs]
     for program, folder in zip(programs, folders, strict=True):
         program.live[s.which % len(program.live)].memmap(folder, copy_existing=True)
     assert_same_tree(tree_of(folders[1]), tree_of(folders[0]), in_order=False)
     try:
-        # For stacks of values without rows, tensordict loses the other dimensions.
+        # If a stack of values has no rows, tensordict loses its other dimensions, and may raise.
         upstream.TensorDict.load_memmap(folders[0])
     except RuntimeError:
         return True
@@ -386,14 +388,14 @@ def failure(program):
 
 
 def shortest(program):
-    """Returns a failing program without steps that are not needed for a failure."""
+    """Removes steps from a failing program, as long as it still fails."""
     for i in reversed(range(len(program))):
         without = [*program[:i], *program[i + 1 :]]
         program = without if failure(without) else program
     return program
 
 
-# shortest() shrinks a program in a moment; Hypothesis takes minutes.
+# Hypothesis only generates programs. It takes minutes to shrink one, and shortest() takes a moment.
 @settings(
     derandomize=True,
     max_examples=250,

@@ -1,4 +1,4 @@
-"""Cases found by random programs: entries moved along their own path, members of several stacks."""
+"""Cases found by random programs: renames to a parent or descendant, members shared by stacks."""
 
 from __future__ import annotations
 

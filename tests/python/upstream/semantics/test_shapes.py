@@ -97,7 +97,8 @@ FOUR_DIMS = (
 )  # fmt: skip
 
 
-# In tensordict, expand() of a locked TensorDict is locked, but expand_as() is not.
+# In tensordict, the result of expand() on a locked TensorDict is locked, but that of expand_as() is
+# not.
 UNLOCKED = [("memmap_td", "expand_as")]
 
 
@@ -178,7 +179,7 @@ BATCH_SIZES = {
 
 
 def nodes(*batch):
-    """Returns a builder of nodes whose tensors share dimensions beyond the batch size."""
+    """Returns a builder of nodes of batch size `batch`; shapes of all tensors begin with (3, 4)."""
 
     def build(lib):
         inner = lib.TensorDict({"d": torch.zeros(3, 4, 6)}, batch)
@@ -189,7 +190,7 @@ def nodes(*batch):
 
 
 def value_of(batch):
-    """Returns a builder of a tree with values of batch size `batch` at the root and below."""
+    """Returns a builder of a tree with non-tensor values of batch size `batch` in both nodes."""
 
     def build(lib):
         values = [lib.NonTensorData("text", batch_size=batch) for _ in range(2)]
@@ -263,7 +264,7 @@ NAMES = {
 
 # The lazy stack of tensordict raises because its list of names is too short.
 TOO_FEW = [("stacked_td", "set_too_few")]
-# The lazy stack of tensordict loses the name of the stack dimension.
+# cat() of lazy stacks loses the name of the stack dimension in tensordict.
 FORGOTTEN = [("stacked_td", "cat")]
 
 

@@ -63,7 +63,7 @@ def test_stack_and_cat_match_tensordict(build, call):
 
 
 def two(lib):
-    """Returns parts that differ in keys and in the shape of an entry."""
+    """Returns two TensorDicts that differ in keys and in the shape of an entry."""
     first = lib.TensorDict({"x": numbers(3), "y": numbers(3, 2), "n": {"z": numbers(3)}}, [3])
     second = lib.TensorDict({"x": numbers(3, start=3), "y": numbers(3, 4)}, [3])
     return [first, second]

@@ -68,8 +68,8 @@ CALLS = {
 NOT_STRICT = [("nested_stacked_td", "load_state_dict_of_another_not_strict")]
 
 
-# tensordict loads a value into an empty tree as an empty node; a test below checks that tenfold
-# keeps it.
+# If tensordict loads a non-tensor value into an empty tree, the result is an empty node. A test
+# below checks that tenfold keeps the value.
 LOST = [
     ("td_with_non_tensor", name)
     for name in ("load_state_dict_into_nothing", "load_state_dict_through_torch_save")

@@ -1,7 +1,8 @@
-"""The order and device of values in stacks after their TensorDict was reshaped.
+"""The order and device of values in a NonTensorStack after their TensorDict was reshaped.
 
-tensordict nests a stack of values for each stacked dimension. The files store which is outermost
-(`stack_dim`). Below the innermost stack, the remaining rows share one stored value.
+If values are stacked along several dimensions, tensordict nests one NonTensorStack for each. The
+files store the dimension of the outermost stack as `stack_dim`. Along dimensions without a
+NonTensorStack, all rows share one value.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ TEXT = "text"
 
 
 def stack_of(library, order, shape, device=None):
-    """Returns a value of batch size `shape`, stacked along the dimensions of `order`.
+    """Returns a value of batch size `shape`, stacked along the dimensions in `order`.
 
-    The first one is the outermost.
+    The first dimension in `order` is that of the outermost stack.
     """
 
     def make(dims):
@@ -50,7 +51,7 @@ def build(order, shape, device=None):
 def built(value):
     """Returns the stack dimensions of a value, the outermost first.
 
-    Each is its index among the dimensions that outer stacks have not removed.
+    Each one is an index into the dimensions that remain inside the outer stacks.
     """
     dims = []
     while kind_of(value) == "NonTensorStack":
