@@ -6,16 +6,15 @@
 #include <vector>
 
 #include <tenfold/error.hpp>
-#include <tenfold/value.hpp>
 
 #include "base/checked.hpp"
 #include "base/fail.hpp"
 #include "base/text.hpp"
-#include "core/tensor/cast.hpp"
 #include "dataset/dataset_state.hpp"
 #include "dataset/fixed_rows.hpp"
 #include "dataset/gather_closed.hpp"
 #include "dataset/gather_rows.hpp"
+#include "dataset/padding.hpp"
 #include "dataset/part_lookup.hpp"
 #include "dataset/ring_guard.hpp"
 #include "os/thread/thread_pool.hpp"
@@ -230,48 +229,12 @@ class Gatherer {
     into.is_padded = true;
     const std::uint64_t row_bytes = row_bytes_of(column);
     const auto padded_bytes = static_cast<std::uint64_t>(longest) * row_bytes;
-    const std::vector<std::byte> filler = filler_of(column, pad);
+    const Padding padding(column, pad);
     std::byte* out = into.values.mutable_raw_data();
     for (std::size_t i = 0; i < extents.size(); ++i) {
       const std::size_t size = copy_extent(index, extents, i, row_bytes, out);
-      fill(std::span(out + size, static_cast<std::size_t>(padded_bytes) - size), filler);
+      padding.fill(std::span(out + size, static_cast<std::size_t>(padded_bytes) - size));
       out += padded_bytes;
-    }
-  }
-
-  /// The padding value as one element of the column's dtype. An integer or bool dtype must
-  /// represent it exactly; other dtypes round it as torch does.
-  static std::vector<std::byte> filler_of(const Column& column, const PadValue& pad) {
-    std::vector<std::byte> filler(itemsize(column.dtype));
-    const bool held = std::visit(
-        [&](auto value) {
-          const DType from = dtype_of<decltype(value)>();
-          if (!can_cast(from, column.dtype)) return false;
-          cast_elements(from, reinterpret_cast<const std::byte*>(&value), column.dtype,
-                        filler.data(), 1);
-          if (is_floating_point(column.dtype) || is_complex(column.dtype)) return true;
-          decltype(value) back{};
-          cast_elements(column.dtype, filler.data(), from, reinterpret_cast<std::byte*>(&back), 1);
-          return back == value;
-        },
-        pad);
-    if (held) return filler;
-    throw base::invalid_argument()
-        .part("pad: column ", base::quote(column.name()))
-        .expected("a value that ", column.dtype_name(), " can represent")
-        .found(std::visit([](auto value) { return to_json(Value(value)); }, pad));
-  }
-
-  static void fill(std::span<std::byte> into, std::span<const std::byte> filler) {
-    if (into.empty()) return;
-    const bool uniform = std::all_of(filler.begin(), filler.end(),
-                                     [&](std::byte byte) { return byte == filler[0]; });
-    if (uniform) {
-      std::memset(into.data(), std::to_integer<int>(filler[0]), into.size());
-      return;
-    }
-    for (std::size_t done = 0; done < into.size(); done += filler.size()) {
-      std::memcpy(into.data() + done, filler.data(), filler.size());
     }
   }
 

@@ -1,0 +1,49 @@
+#include "dataset/padding.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <variant>
+
+#include <tenfold/dtype.hpp>
+#include <tenfold/value.hpp>
+
+#include "base/fail.hpp"
+#include "base/text.hpp"
+#include "core/tensor/cast.hpp"
+
+namespace tenfold {
+
+Padding::Padding(const Column& column, const PadValue& value) : element_(itemsize(column.dtype)) {
+  const bool is_held = std::visit(
+      [&](auto number) {
+        const DType from = dtype_of<decltype(number)>();
+        if (!can_cast(from, column.dtype)) return false;
+        cast_elements(from, reinterpret_cast<const std::byte*>(&number), column.dtype,
+                      element_.data(), 1);
+        if (is_floating_point(column.dtype) || is_complex(column.dtype)) return true;
+        decltype(number) back{};
+        cast_elements(column.dtype, element_.data(), from, reinterpret_cast<std::byte*>(&back), 1);
+        return back == number;
+      },
+      value);
+  if (is_held) return;
+  throw base::invalid_argument()
+      .part("pad: column ", base::quote(column.name()))
+      .expected("a value that ", column.dtype_name(), " can represent")
+      .found(std::visit([](auto number) { return to_json(Value(number)); }, value));
+}
+
+void Padding::fill(std::span<std::byte> into) const {
+  if (into.empty()) return;
+  const bool is_uniform =
+      std::ranges::all_of(element_, [&](std::byte byte) { return byte == element_.front(); });
+  if (is_uniform) {
+    std::memset(into.data(), std::to_integer<int>(element_.front()), into.size());
+    return;
+  }
+  for (std::size_t done = 0; done < into.size(); done += element_.size()) {
+    std::memcpy(into.data() + done, element_.data(), element_.size());
+  }
+}
+
+}  // namespace tenfold

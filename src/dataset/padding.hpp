@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include <tenfold/batch.hpp>
+#include <tenfold/schema.hpp>
+
+namespace tenfold {
+
+/// Fills the end of ragged rows that are shorter than the longest row of their batch.
+class Padding {
+ public:
+  /// `value` is the padding value of `column`. An integer or bool dtype must represent it exactly;
+  /// other dtypes round it as torch does. Throws Error(invalid_argument) if the dtype of the column
+  /// cannot represent it.
+  Padding(const Column& column, const PadValue& value);
+
+  /// Fills `into`, whose size is a multiple of the size of an element.
+  void fill(std::span<std::byte> into) const;
+
+ private:
+  std::vector<std::byte> element_;  ///< the padding value in the dtype of the column
+};
+
+}  // namespace tenfold
