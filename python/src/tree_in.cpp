@@ -60,8 +60,8 @@ struct TreeBuilder::Children {
 };
 
 /// Marks a container as being converted, so that a container that contains itself is an error
-/// instead of an infinite recursion. Meanwhile, force_node_ is false, because only the root has to
-/// be a node.
+/// instead of an infinite recursion. During this time, force_node_ is false, because only the root
+/// has to be a node.
 class TreeBuilder::Entered {
  public:
   Entered(TreeBuilder& builder, nb::handle container)

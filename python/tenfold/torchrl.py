@@ -266,6 +266,10 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
             index = torch.as_tensor(list(index) if isinstance(index, range) else index)
             if index.ndim == 0:
                 return self.get(int(index))
+            if index.ndim > 1 and index.dtype == torch.bool:
+                raise IndexError(
+                    f"RingStorage: expected a mask of 1 dimension, got {index.ndim} dimensions"
+                )
             if index.ndim > 1:
                 return self.get(index.reshape(-1)).reshape(index.shape)
         if self._limit is not None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import helpers
 import tenfold
 from tenfold import RNGState, Snapshot, StateDict
+from tenfold.tensordict import TensorDict
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "data" / "snapshot"
 
@@ -50,6 +51,18 @@ def test_keeps_the_versions_of_layers_for_load_state_dict(tmp_path):
         state = snapshot.get_state_dict_for_key("model")
         assert state._metadata == model.state_dict()._metadata
         assert tenfold.load(tmp_path / "s")["model"]._metadata == model.state_dict()._metadata
+
+
+def test_a_tensordict_has_arrays_if_numpy_is_the_framework(tmp_path):
+    entries = TensorDict({"a": torch.arange(3)}, batch_size=[3])
+    snapshot = taken(tmp_path, td=entries)
+    tenfold.set_framework("numpy")
+    try:
+        state = snapshot.get_state_dict_for_key("state")
+    finally:
+        tenfold.set_framework(None)
+    assert isinstance(state["td"]["a"], numpy.ndarray)
+    assert state["td"]["a"].tolist() == [0, 1, 2]
 
 
 def test_reads_into_torch_tensors_if_numpy_is_the_framework(tmp_path):

@@ -132,6 +132,11 @@ def is_array(value: object) -> TypeGuard[Any]:
     return False
 
 
+def copied(array: Any) -> Any:
+    """A copy of a torch tensor or numpy array."""
+    return array.clone() if hasattr(array, "clone") else array.copy()
+
+
 def has_element_strides(array: Any) -> bool:
     """True if all strides of a numpy array are multiples of its item size, and none is negative."""
     return all(stride >= 0 and stride % array.itemsize == 0 for stride in array.strides)

@@ -101,7 +101,7 @@ def _copied(state: Any, is_shared: Callable[[Any], bool] = lambda tensor: False)
     if is_shared(state):
         return state
     if arrays.is_array(state) or hasattr(state, "clone"):
-        return state.clone() if hasattr(state, "clone") else state.copy()
+        return arrays.copied(state)
     made: Any
     if isinstance(state, dict):
         made = copy.copy(state)

@@ -178,7 +178,7 @@ def sharded_like(state: Any, template: Any) -> Any:
         return state
     if is_dtensor(template) and tuple(state.shape) == tuple(template.shape):
         return _part_of(state, template)
-    return state.clone() if hasattr(state, "clone") else state.copy()
+    return arrays.copied(state)
 
 
 def _optimizer_template(optimizer: Any, state: Any) -> Any:

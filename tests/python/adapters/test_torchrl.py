@@ -118,6 +118,14 @@ def test_indexing_matches_in_memory_storage(tmp_path, index) -> None:
         assert torch.equal(found[key], expected[key])
 
 
+def test_a_mask_of_several_dimensions_is_refused(tmp_path) -> None:
+    buffer = make(tmp_path / "ring")
+    buffer.extend(rows(0, 4))
+    assert numbers(buffer[torch.tensor([True, False, True, False])]) == [0, 2]
+    with pytest.raises(IndexError, match="a mask of 1 dimension, got 2"):
+        buffer[torch.tensor([[True, False], [True, False]])]
+
+
 def test_rows_are_added_singly_and_in_batches_larger_than_the_buffer(tmp_path) -> None:
     buffer = make(tmp_path / "ring")
     for number in range(25):

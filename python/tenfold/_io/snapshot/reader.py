@@ -234,7 +234,7 @@ def _tensordict(node: Any) -> Any:
     from tenfold.tensordict import TensorDict
 
     made: Any = TensorDict._from_native(node, None)
-    made._replace_arrays(lambda tensor: tensor.clone())
+    made._replace_arrays(arrays.copied)
     return made
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from tenfold import _core
 from tenfold._errors import CorruptFileError, KeyNotFoundError, UnsupportedError
+from tenfold._interop import arrays
 from tenfold._interop.sharded import shards_of
 from tenfold._io.snapshot.manifest import (
     PRIMITIVES,
@@ -179,7 +180,7 @@ class Snapshot:
 
         def copied() -> Any:
             shared = _core.tree(states.states, where)
-            copies = shared.to_containers("r", _core.Tied(), _copy, lambda node, keys: node)
+            copies = shared.to_containers("r", _core.Tied(), arrays.copied, lambda node, keys: node)
             states.states = {}
             return _core.tree(copies, where)
 
@@ -483,10 +484,6 @@ def _request(
     states = states_of(ranks, app_state, list(keys))
     separated, _ = ranks.run("take: states", lambda: Separated(states, escape))
     return sent[0]["path"], globs, separated
-
-
-def _copy(tensor: Any) -> Any:
-    return tensor.clone() if hasattr(tensor, "clone") else tensor.copy()
 
 
 def _refuse_options(storage_options: dict[str, Any] | None) -> None:
