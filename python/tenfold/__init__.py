@@ -5,9 +5,9 @@
 >>> model.load_state_dict(tenfold.load("run/ckpt")["model"])
 >>> tenfold.open("run/ckpt")["model", "encoder.weight"]     # maps this tensor only
 
-Importing this package imports neither torch nor numpy. Arrays are torch tensors if the program has
-imported torch, else numpy arrays if it has imported numpy, else torch tensors if torch is
-installed, else numpy arrays. To choose, import torch before the first load, or call
+Importing this package imports neither torch nor numpy. By default, arrays are torch tensors if the
+program has imported torch, else numpy arrays if it has imported numpy, else torch tensors if torch
+is installed, else numpy arrays. To choose, import torch before the first load, or call
 `set_framework`. tenfold imports the chosen framework when it creates the first array.
 """
 
@@ -135,8 +135,8 @@ _ERRORS = {
     "UnknownPathError": "tenfold._io.snapshot.manifest",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
-# The interfaces of tensordict and torchsnapshot are in `tenfold.tensordict` and `tenfold.snapshot`.
-# Their names can be imported from here, too, but `__all__` lists only the best known names.
+# `tenfold.tensordict` and `tenfold.snapshot` have the interfaces of tensordict and torchsnapshot.
+# Their names can also be imported from `tenfold`, but `__all__` lists only the best known of them.
 _ELSEWHERE = ("tenfold.tensordict", "tenfold._io.snapshot")
 _WELL_KNOWN = {"MemoryMappedTensor", "Snapshot", "TensorDict", "load_memmap", "tensorclass"}
 __all__ = [

@@ -8,8 +8,8 @@ import sys
 
 def main() -> int:
     """Runs the command line program with ``sys.argv`` and returns its exit status."""
-    # Replace Python's signal handlers by the defaults, so that a closed pipe ends the process
-    # silently. `run_cli` installs its own handler for Ctrl-C while a command runs.
+    # Restore the default actions of SIGPIPE and SIGINT, which Python changes at startup: a closed
+    # pipe then ends the process silently. `run_cli` handles Ctrl-C itself while a command runs.
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:

@@ -30,9 +30,10 @@ class Error(_Fields, Exception):
 
     If the C++ engine raised an exception, the parts of its message ``<path>: <part>: <problem>:
     expected <E>, found <F>; <remedy>`` are attributes of the exception: each is a str, or None if
-    the message has no such part. The engine's built-in exceptions, such as FileNotFoundError, have
-    these attributes too. Pickles of the exception contain the attributes. If tenfold's Python
-    code raised the exception, the attributes are None or missing, except that `remedy` may be set.
+    the message has no such part. Built-in exceptions that the engine raises, such as
+    FileNotFoundError, have these attributes too. Pickles of an exception contain the attributes. If
+    tenfold's Python code raised the exception, the attributes are None or missing, except that
+    `remedy` may be set.
 
     Attributes:
         path: The file or folder; for an entry of an archive, the archive followed by the entry.

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# More rows make a notebook slow to scroll. A line below the table shows the number of omitted rows.
+# Maximum number of rows of a table: with more rows, notebooks scroll slowly.
 _MAX_ROWS = 200
 
 

@@ -77,8 +77,8 @@ def column_names(
 ) -> list[str]:
     """Returns a list of column names; [] for None.
 
-    A name that is a tuple, the keys of nested records, becomes a str: its keys, joined by dots.
-    `called` is the noun for the expected items in the error about `columns`.
+    A tuple names a field of nested records. It becomes a str: its keys, joined by dots. `called` is
+    the noun for the items in the error message that expects a list.
 
     Raises:
         TypeError: If `columns` is a str, bytes or not iterable, or if one of the names is neither a
@@ -93,7 +93,7 @@ def column_names(
 
 
 def column_name(where: str, name: str | tuple[str, ...]) -> str:
-    """Returns one column name as a str. Converts tuples and raises errors as `column_names`."""
+    """Returns one column name as a str. Converts and checks it as `column_names` does."""
     if isinstance(name, tuple):
         return ".".join(text(where, key) for key in name)
     return text(where, name)
@@ -116,10 +116,15 @@ def path_text(path: Any) -> str:
 
 
 def path_argument(call: str, path: Any, name: str = "path") -> Any:
-    """Checks the path `name` of a call such as ``"save(obj, path)"`` and returns it.
+    """Checks that a path is a str, bytes or os.PathLike, and returns it.
+
+    Args:
+        call: The call, for the error message: ``"save(obj, path)"``.
+        path: The argument.
+        name: The name of the argument.
 
     Raises:
-        TypeError: If `path` has another type, for example because `obj` and `path` are swapped.
+        TypeError: For another type, for example because the caller swapped `obj` and `path`.
     """
     if not isinstance(path, (str, bytes, os.PathLike)):
         raise TypeError(

@@ -1,4 +1,4 @@
-"""Checks of paths that raise an error if the system call fails."""
+"""Checks of paths that raise OSError, instead of returning False, if a system call fails."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 
 def exists(path: str | os.PathLike[Any]) -> bool:
-    """Returns whether the name exists; a dangling link counts.
+    """Returns whether `path` exists. A dangling symbolic link exists.
 
     `os.path.exists` and `os.path.lexists` return False if the system call fails (EIO, EACCES).
     Code that replaces or skips existing files would then act on a wrong result.
 
     Raises:
-        OSError: If the system call fails for another reason than a missing name.
+        OSError: If the system call fails for a reason other than a missing file or folder.
     """
     try:
         os.lstat(path)

@@ -1,1 +1,1 @@
-"""Objects of torch, numpy and the tensordict package, which are imported on demand."""
+"""Converts objects of torch, numpy and tensordict. Imports these packages on demand."""

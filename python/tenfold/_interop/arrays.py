@@ -57,7 +57,7 @@ _waiting: list[Callable[[Any], None]] = []  # functions to call with torch once 
 
 
 def on_torch(call: Callable[[Any], None]) -> None:
-    """Calls `call(torch)`: now if `import_torch` has imported torch, else as soon as it has."""
+    """Calls `call(torch)` now if `import_torch` has imported torch, else when it imports torch."""
     if _torch:
         call(_torch)
     else:
@@ -76,7 +76,7 @@ def torch_or_none() -> Any:
 
 
 def imported_torch() -> Any:
-    """The torch module if imported, else None: then, no value can be a torch tensor."""
+    """The torch module if imported, else None; without it, no value can be a torch tensor."""
     return sys.modules.get("torch")
 
 
@@ -190,7 +190,7 @@ def has_mask(value: Any) -> bool:
 
 
 def unmasked_row(value: Any) -> Any:
-    """Converts the value of one row, an array with masked elements, to a value with nulls.
+    """Converts the value of one row, an array with masked elements, to a value without a mask.
 
     Returns None if all elements are masked. Otherwise masked floats become NaN; arrays of other
     dtypes become nested lists with None for masked elements.
@@ -209,7 +209,7 @@ def unmasked_rows(values: Any) -> list[Any]:
 
 
 def dtype_name(dtype: object) -> str:
-    """``"float32"`` for torch.float32, numpy.float32, numpy.dtype("float32") or the name itself."""
+    """Returns the name of a dtype of torch or numpy, such as ``"float32"``; accepts a name, too."""
     if isinstance(dtype, str):
         name = dtype
     elif isinstance(dtype, type):
@@ -244,9 +244,9 @@ def numpy_dtype(name: str, where: str) -> Any:
 
 
 def numpy_array(memory: Any, dtype: str, shape: Any, strides: Any, offset: int, where: str) -> Any:
-    """Creates an array that is a view of `memory`; of new memory if 0 is in `shape`.
+    """Creates a numpy array that is a view of `memory`. If 0 is in `shape`, it is not a view.
 
-    The array is writable if `memory` is.
+    The array is writable if `memory` is writable.
     """
     import numpy as np
 
@@ -290,9 +290,9 @@ def tied_to(
 ) -> Any:
     """Returns a view of the memory of `first` with the given dtype, shape and strides.
 
-    Returns `first` itself if it has these, and None if no such view exists. A torch view begins at
-    byte `begin` of `first`. A numpy view other than `first` must be contiguous and cover all bytes
-    of `first`; `begin` is ignored.
+    Returns `first` itself if it already has them, and None if no such view exists. A torch view
+    begins at byte `begin` of `first`, and is `first` itself only if `begin` is 0. For numpy,
+    `begin` is ignored, and a view other than `first` must be contiguous and cover all its bytes.
     """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(first, torch.Tensor):
@@ -321,7 +321,7 @@ def tied_to(
 
 
 def viewed_as(tensor: Any, dtype: str, where: str) -> Any:
-    """Reinterprets the bytes of `tensor` as `dtype`. Raises UnsupportedError if torch lacks it."""
+    """Views the bytes of `tensor` as `dtype`. Raises UnsupportedError if torch lacks the dtype."""
     torch = sys.modules["torch"]
     wanted = getattr(torch, dtype, None)
     if wanted is None:
@@ -373,7 +373,7 @@ def batch_shape(lengths: tuple[int, ...]) -> Any:
 
 
 def _extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """Number of elements that the memory spans, from the first to the last one, inclusive."""
+    """Length of the memory from the first to the last element, both included, in elements."""
     if 0 in shape:
         return 0
     return 1 + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))

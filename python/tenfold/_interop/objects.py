@@ -4,8 +4,8 @@ To store an object, the binding (python/src/tree_in.hpp) calls `simplify`; to lo
 `special`, `sparse` or `opaque`.
 
 The binding converts dict, OrderedDict, list, tuple, JSON values (no subclasses of these) and plain
-torch tensors. It passes other objects to this module, with `memo`, a dict that exists during one
-conversion.
+torch tensors. It passes other objects to `simplify`. `memo` is a dict that exists while one tree
+is converted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _simplified_tree: Callable[[Any], tuple[Any, ...] | None] | None = None
 
 
 def register_trees(simplified: Callable[[Any], tuple[Any, ...] | None]) -> None:
-    """Sets the function that describes TensorDicts and entries; it returns None for others."""
+    """Sets the function that describes TensorDicts and their entries.
+
+    The function returns None for other objects.
+    """
     global _simplified_tree
     _simplified_tree = simplified
 
@@ -271,9 +274,9 @@ def special(name: str, text: Any, items: list[Any]) -> Any:
 class Opaque:
     """A placeholder for an object that a pickle creates by an unsupported call.
 
-    `tenfold.load(path, allow_opaque=True)` returns it, also for pickled values that cannot be read,
-    and for files of unknown format in a trainer's folder. Nothing was imported or called to create
-    it.
+    `tenfold.load(path, allow_opaque=True)` also returns placeholders for pickled values that cannot
+    be read, and for files of unknown format in a trainer's folder. Creating a placeholder imports
+    and calls nothing that the pickle names.
 
     Attributes:
         name: The class or function, ``"module.Class"``; if there is none, a description such as
@@ -364,7 +367,8 @@ def sparse(layout: str, shape: Any, is_coalesced: bool, parts: dict[str, Any]) -
     by_row = layout in ("sparse_csr", "sparse_bsr")
     compressed = parts["crow_indices" if by_row else "ccol_indices"]
     plain = parts["col_indices" if by_row else "row_indices"]
-    # torch requires one dtype for both index tensors. It must be able to represent the shape.
+    # torch requires that both index tensors have the same dtype, and that it can represent the
+    # lengths in `shape`.
     if compressed.dtype != plain.dtype or max(shape) > torch.iinfo(torch.int32).max:
         compressed, plain = compressed.long(), plain.long()
     return torch.sparse_compressed_tensor(
@@ -403,7 +407,7 @@ def sparse_parts(tensor: Any) -> tuple[str, tuple[int, ...], bool, dict[str, Any
 
 
 def special_of(obj: Any) -> tuple[str, bytes | str, list[Any]] | None:
-    """Returns name, text and items if the exact class is one of an extended scalar, else None."""
+    """Returns (name, text, items) of an extended scalar; None for other classes and subclasses."""
     cls = type(obj)
     name = _OF_CLASS.get(cls)
     if name is None:

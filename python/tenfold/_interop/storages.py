@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def overlapping(tensors: Mapping[str, Any]) -> list[set[str]]:
-    """Returns groups of two or more names of tensors whose address ranges overlap."""
+    """Groups the names of tensors whose address ranges overlap; omits groups of a single name."""
     spans: dict[tuple[Any, int, int], list[tuple[int, int, str]]] = {}
     for name, tensor in tensors.items():
         storage = None if tensor.is_meta else tensor.untyped_storage()

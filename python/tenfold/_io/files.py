@@ -245,7 +245,8 @@ def open(
 ) -> TensorDict:
     """Opens a tree lazily: reads only the metadata of its root.
 
-    All slots of a circular buffer are opened, as by `load`.
+    All slots of a circular buffer (``create(..., capacity=n)``) are opened, including those that
+    another process is overwriting.
 
     Args:
         path: A file or folder in any format that `probe` recognises.
@@ -298,7 +299,7 @@ def probe(path: PathLike) -> str:
 
 @set_module("tenfold")
 def scan(path: PathLike) -> ScanReport:
-    """Lists every global (class or function) named by the pickles in a file or folder, with risks.
+    """Lists every global (class or function) that pickles in a file or folder name, and its risk.
 
     Args:
         path: A file of torch.save, a pickle, a zip archive with pickles or nested archives
@@ -312,8 +313,8 @@ def scan(path: PathLike) -> ScanReport:
 
     Raises:
         FileNotFoundError: If `path` does not exist.
-        CorruptFileError, UnsupportedError: If `path` is an archive that cannot be read. If the
-            archive is in a folder `path`, the report lists it as a finding instead.
+        CorruptFileError, UnsupportedError: If `path` is an archive that cannot be read. If `path`
+            is a folder with such an archive, the report lists the archive as a finding instead.
         PermissionError: If the file, or the folder itself, cannot be read.
 
     Example:
@@ -329,7 +330,7 @@ def scan(path: PathLike) -> ScanReport:
 
 @set_module("tenfold")
 def verify(path: PathLike, *, progress: Progress = None) -> VerifyReport:
-    """Checks the whole structure and every checksum, in parallel and in bounded memory.
+    """Checks the structure and all checksums of a saved tree, in parallel and in bounded memory.
 
     Args:
         path: A file or folder in any format that `probe` recognises.
@@ -374,7 +375,8 @@ def convert(
 
     Args:
         src: A file or folder in any format that `probe` recognises.
-        dst: Target path. A ``.npy`` file stores a tensor that is the only entry, without its name.
+        dst: Target path. A ``.npy`` file requires a tree whose only entry is a tensor, and does not
+            store the name of the entry.
         format: The format of `dst`; None: by its suffix, as for `save`.
         keys: Only these entries, as for `load`.
         exclude: Entries to omit.
@@ -382,8 +384,8 @@ def convert(
             or a callable from dotted name to dotted name. Names in a dict must exist;
             patterns may match nothing. If `src` is a single tensor or value, its name is
             ``"value"``; another name makes `dst` a dict.
-        dtype: Casts floating-point tensors to this floating-point dtype of torch or numpy, or the
-            dtype with this name.
+        dtype: A floating-point dtype of torch or numpy, or its name. Floating-point tensors are
+            cast to it.
         shard_size: For a ``.safetensors.index.json``: the greatest number of tensor bytes in a
             shard with more than one tensor. None: 5 GB.
         durable: fsync before returning.
@@ -395,8 +397,8 @@ def convert(
     Raises:
         UnsupportedError: If the format of `dst` cannot store an entry; nothing has been written.
         KeyError: If one of `keys`, `exclude` or the names in `rename` matches nothing.
-        ValueError: If `dst` is inside the folder `src`, `shard_size` is given and the format of
-            `dst` has no shards, `dtype` is no floating-point dtype, or two entries get the same
+        ValueError: If `dst` is inside the folder `src`, `shard_size` is given although the format
+            of `dst` has no shards, `dtype` is no floating-point dtype, or two entries get the same
             name.
         FileNotFoundError, CorruptFileError, OSError: As for `load` and `save`.
 
@@ -454,7 +456,7 @@ def key_paths(keys: Keys, name: str = "keys") -> list[tuple[str, ...]] | None:
 
 
 def exact_names(rename: Rename) -> list[str]:
-    """The names that must exist for `rename=`."""
+    """Returns the names in `rename` that must exist in the source: the keys of a dict."""
     return list(rename) if isinstance(rename, dict) else []
 
 
@@ -522,7 +524,7 @@ def _place(map_location: Any) -> Callable[[Any], Any] | None:
 def diff(
     a: Any, b: Any, *, rtol: float = 0, atol: float = 0, progress: Progress = None
 ) -> DiffReport:
-    """Compares two trees, in any two formats or in memory.
+    """Compares two trees. Each may be in any format or in memory.
 
     Tensors and JSON values are matched by path, then by dotted name. Tensors are read in chunks, in
     parallel and in bounded memory. The order of keys, and whether a node is a dict or an
@@ -544,7 +546,7 @@ def diff(
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError, OSError: As for `open`.
             An object in memory raises the errors of `save`.
-        ValueError: If a tolerance is negative or NaN.
+        ValueError: If a tolerance is negative, NaN or an int too large for a float.
 
     Example:
         >>> report = tenfold.diff("run/step_3", "run/step_4.safetensors", rtol=1e-5)

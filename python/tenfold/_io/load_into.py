@@ -1,4 +1,4 @@
-"""`load_into`: reads tensors from a file directly into existing tensors."""
+"""`load_into`: copies tensors from a file or from memory into existing tensors."""
 
 from __future__ import annotations
 
@@ -311,7 +311,7 @@ def _cannot_write(name: str, found: str) -> UnsupportedError:
 
 
 def _bare(tensor: Any) -> Any:
-    """Returns a plain tensor over the same memory, without subclass, graph or gradient."""
+    """Returns a detached plain torch.Tensor over the same memory; returns a numpy array itself."""
     torch = arrays.imported_torch()
     if torch is None or not isinstance(tensor, torch.Tensor):
         return tensor

@@ -52,7 +52,7 @@ def load_optimizer(
 
 
 def _containers(node: Any, place: Any = None) -> Any:
-    """Rebuilds the saved containers with mapped tensors; `place`, if given, converts each one."""
+    """Rebuilds the saved containers with mapped tensors, each converted by `place` if given."""
 
     def as_dict(native: Any, _keys: tuple[str, ...]) -> Any:
         from tenfold.tensordict import TensorDict
@@ -191,7 +191,7 @@ class _Plan:
         return {**options, "params": target.params}
 
     def _filled_in(self, options: dict[str, Any]) -> set[str]:
-        """Options that `options`, of an older file, lacks, and that `__setstate__` would add."""
+        """Options missing from `options`, of an older file, that `__setstate__` would add."""
         probe: Any = object.__new__(type(self._optimizer))
         group = {**options, "params": []}
         try:
@@ -228,9 +228,9 @@ class _Plan:
             self._new_state[position] = new
 
     def _plan_again(self, position: int, first: int) -> None:
-        """Plans that the state for position `first` is also the state for `position`.
+        """Plans that the parameter at `position` gets the same new state as the one at `first`.
 
-        Both positions must have the same parameter; otherwise adds a mismatch.
+        Adds a mismatch if these are different parameters.
         """
         if self._params[position] is not self._params[first]:
             name = f"state.{position}"
@@ -281,7 +281,7 @@ def target_groups(optimizer: Any) -> list[Group]:
 
 
 class Pairing:
-    """Matches parameters and groups of target and source, by name or otherwise by order."""
+    """Matches parameters and groups of target and source by name, or by order without names."""
 
     def __init__(self, targets: list[Group], sources: list[Group]) -> None:
         (
@@ -305,7 +305,7 @@ class Pairing:
         self.ids = {at: ids[number] for at, number in enumerate(numbers) if number is not None}
 
 
-# Tensors in the state of torch's optimizers that have the shape of the parameter.
+# Keys of tensors in the state of torch's optimizers that have the shape of the parameter.
 _PARAMETER_SHAPED = frozenset(
     [
         "acc_delta",
@@ -343,12 +343,13 @@ class ParameterState:
         self._torch = torch
 
     def build(self, saved: Any, options: dict[str, Any], name: str, source_name: str) -> Any:
-        """Returns a state like `saved`, with a tensor to fill in place of each saved tensor.
+        """Returns a copy of `saved` that has a tensor to fill where `saved` has a saved tensor.
 
-        If a saved tensor does not fit, adds a mismatch, and None takes its place.
+        For a saved tensor that does not fit, the copy has None, and a mismatch is added.
 
         Args:
-            saved: The state of the parameter in the source, usually a dict. None returns None.
+            saved: The state of the parameter in the source, usually a dict. If it is None,
+                the result is None.
             options: Options of the parameter's group in the source.
             name: Name of the state in reports: ``"state.0"``.
             source_name: Name of the state in the source.
@@ -378,9 +379,10 @@ class ParameterState:
     def _destination(self, saved: Any, current: Any, path: tuple[str, ...], key: Any) -> Any:
         """Returns the tensor to fill, with the dtype and device that torch chooses.
 
-        It is the target's current tensor if that can be filled, otherwise a new one. None if the
-        shapes differ, or the dtypes differ and a cast is impossible or not allowed. Tensors without
-        dimensions may be cast even if the caller passed ``cast=False``.
+        The tensor is `current`, the target's, if that can be filled, otherwise a new one. Returns
+        None and adds a mismatch if the shapes differ, or if the dtypes differ and a cast is
+        impossible or not allowed. A tensor without dimensions may be cast even if the caller passed
+        ``cast=False``.
         """
         name = ".".join((self._name, *path))
         if saved.is_nested or saved.layout is not self._torch.strided:
@@ -407,7 +409,7 @@ class ParameterState:
         return made
 
     def _new(self, saved: Any, dtype: Any, device: Any) -> Any:
-        # Restore sharing: one tensor in the source becomes one tensor in the target.
+        # Restore sharing: states that share a tensor in the source share a tensor in the target.
         same = (saved.data_ptr(), saved.shape, saved.stride(), saved.dtype, dtype, device)
         if saved.numel() == 0:
             return self._torch.empty(saved.shape, dtype=dtype, device=device)

@@ -1,4 +1,4 @@
-"""Entries of a TensorDict that are neither plain tensors nor nodes.
+"""Entries of a TensorDict that are neither plain tensors nor nested nodes.
 
 NonTensorData is one value for all rows, NonTensorStack has one value for each row, and an
 UnbatchedTensor is a tensor without batch dimensions.
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class ValueRows:
-    """The position of each row's value in a list. Has the shape methods of a tensor.
+    """Maps each row to the position of its value in a list. Has the shape methods of a tensor.
 
     Attributes:
-        positions: A tensor or array of positions in the list, one for each row.
+        positions: A tensor or array with one position in the list for each row.
         stacked: The dimensions along which values were stacked, the most recent one first.
     """
 
@@ -66,15 +66,15 @@ class ValueRows:
         return self.shape if dim is None else self.shape[dim]
 
     def is_uniform(self) -> bool:
-        """True if there are rows, and all have the same position."""
+        """True if there is at least one row, and all rows have the same position."""
         flat = self.positions.reshape(-1)
         return len(flat) > 0 and bool((flat == flat[0]).all())
 
     def _moved(self, positions: Any, place_of: dict[int, int], more: tuple[int, ...] = ()) -> Any:
-        """Returns the ValueRows of `positions` after dimensions were moved, removed or added.
+        """Returns ValueRows with `positions`, the result of moving, removing or adding dimensions.
 
-        `place_of` maps each old dimension that remains to its new index. Values also count as
-        stacked along the new dimensions `more`.
+        `place_of` maps each old dimension that remains to its new index. `more` contains the new
+        dimensions that count as stacked in addition to the old stacked ones.
         """
         kept = [place_of[dim] for dim in self.stacked if dim in place_of]
         return ValueRows(positions, (*kept, *more))
@@ -116,7 +116,8 @@ class ValueRows:
         """Removes the dimensions `dims`, which have length 1.
 
         If `reshape` is false and the most recently stacked dimension is in `dims`, `unbind` removes
-        it, so that a stack of one value becomes that value. A reshape removes the rest of `dims`.
+        that dimension, so that a stack of one value becomes the value itself. A reshape removes the
+        other dimensions.
         """
         made, left = self, list(dims)
         if not reshape and self.stacked and self.stacked[0] in dims:
@@ -207,7 +208,7 @@ class ValueRows:
 def _regrouped(
     stacked: tuple[int, ...], old: tuple[int, ...], new: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """The stacked dimensions (see `ValueRows`) after a reshape of shape `old` to `new`."""
+    """The stacked dimensions (see `ValueRows`) after a reshape from shape `old` to shape `new`."""
     found = flattened_dims(old, new)
     if found is not None:
         first, last = found
@@ -244,7 +245,7 @@ def flattened_dims(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, int
 
 
 def pad_widths(pairs: list[tuple[int, int]], ndim: int) -> list[int]:
-    """Converts pairs (before, after) of the first dimensions to the argument of torch's `pad`."""
+    """Converts (before, after) widths of the first dimensions to the widths for torch's `pad`."""
     return [0, 0] * (ndim - len(pairs)) + [width for pair in reversed(pairs) for width in pair]
 
 
@@ -266,8 +267,8 @@ class _Values:
         """The batch size.
 
         In a TensorDict, it usually begins with the TensorDict's batch size. It may differ after a
-        method such as `new_zeros` or `apply` added batch dimensions to the TensorDict, or if a file
-        has another number of values.
+        method such as `new_zeros` or `apply` added batch dimensions to the TensorDict, or if the
+        number of values in a file differs from the number of rows.
         """
         return arrays.batch_shape(self._batch_size)
 
@@ -282,11 +283,11 @@ class _Values:
         return len(self._batch_size)
 
     def _through(self, change: Callable[[Any], Any], batch_size: tuple[int, ...]) -> Any:
-        """Applies `change` to the rows. It changes the batch size of the node to `batch_size`."""
+        """Applies `change` to the rows. `batch_size`, the node's new batch size, is not needed."""
         return self._with(change(self._rows()))
 
     def _parted_entry(self, part: Callable[[Any], Any], shapes: list[Any]) -> list[Any]:
-        """Calls `part`, which splits the rows, and returns an entry for each part."""
+        """Returns an entry for each group of rows into which `part` splits the rows."""
         return [self._with(rows) for rows in part(self._rows())]
 
     def _with(self, rows: ValueRows) -> Any:
@@ -302,7 +303,7 @@ class _Values:
         """Pads the first dimensions with rows of the value None.
 
         `pairs` contains the number of new rows (before, after) for each of these dimensions.
-        Returns the entry itself if it has fewer dimensions, or if all numbers are 0.
+        Returns the entry itself if it has fewer dimensions than `pairs`, or if all numbers are 0.
         """
         if self.ndim < len(pairs) or not any(map(any, pairs)):
             return self
@@ -389,12 +390,12 @@ class _Values:
 class NonTensorData(_Values):
     """One value that every row of a TensorDict shares.
 
-    ``td["key"] = "text"`` creates one; ``td["key"]`` returns the value, ``td.get("key")`` this
-    object.
+    ``td["key"] = "text"`` creates a NonTensorData. ``td["key"]`` returns the value, and
+    ``td.get("key")`` returns the NonTensorData.
 
     Args:
-        data: Any value. `memmap` writes JSON values only; `save` also some others, such as bytes.
-        batch_size: The batch size of the TensorDict that contains it.
+        data: Any value. `memmap` writes JSON values only; `save` also writes others, such as bytes.
+        batch_size: The batch size of the TensorDict that contains the object.
         device: Stored as an attribute; the value is not moved.
 
     Example:
@@ -445,7 +446,7 @@ class NonTensorData(_Values):
         )
 
     def _with_rows(self, index: Any, value: Any) -> Any:
-        """Returns the result of ``entry[index] = value``; does not change this entry."""
+        """Returns a changed copy, as ``copy[index] = value`` would change it; keeps this entry."""
         if not self._batch_size or _bare(value) is self.data:
             return NonTensorData(_bare(value), self._batch_size, self.device)
         return self._as_stack()._with_rows(index, value)
@@ -598,8 +599,9 @@ class NonTensorStack(_Values):
     def _stored(cls, values: list[Any], batch_size: Any, device: Any) -> NonTensorStack:
         """Creates the stack of the values that a file stores in a node with `batch_size`.
 
-        Lists are values from the first depth at which `batch_size` has no dimension, or at which
-        the length of the first list differs from the length in `batch_size`.
+        Outer lists are batch dimensions; inner lists are values. Values begin at the first depth
+        that `batch_size` lacks, or at which the length of the first list differs from `batch_size`.
+        The outermost list is always a batch dimension.
         """
         depth, level = 0, values
         while depth < len(batch_size) and isinstance(level, list):
@@ -667,7 +669,7 @@ class NonTensorStack(_Values):
         return NonTensorData(self.tolist(), batch_size)
 
     def _with_rows(self, index: Any, value: Any) -> Any:
-        """Returns the result of ``entry[index] = value``; does not change this entry."""
+        """Returns a changed copy, as ``copy[index] = value`` would change it; keeps this entry."""
         positions = self._all_positions() + 0  # a copy, of torch or numpy
         parts = normalized(index, len(self._batch_size))
         values = list(self._values)
@@ -755,7 +757,7 @@ class NonTensorStack(_Values):
 
 
 def _torch_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Implements ``torch.stack``, ``torch.cat``, ``torch.zeros_like``, ... for values."""
+    """Implements torch functions (stack, cat, zeros_like, ...) for NonTensorData and stacks."""
     torch = need_torch("NonTensorData")
 
     if func is torch.stack:
@@ -903,7 +905,7 @@ class UnbatchedTensor:
         return self.data
 
     def _through(self, change: Callable[[Any], Any], batch_size: tuple[int, ...]) -> Any:
-        """Returns the entry itself: the batch dimensions of its node do not apply to it."""
+        """Returns the entry itself, because `change` applies only to batched tensors."""
         return self
 
     def _valued(self, change: Callable[[Any], Any]) -> UnbatchedTensor:
@@ -911,7 +913,7 @@ class UnbatchedTensor:
         return UnbatchedTensor(change(self.data))
 
     def _parted_entry(self, part: Callable[[Any], Any], shapes: list[Any]) -> list[Any]:
-        """Returns an entry for each part of a split node, each with the complete tensor."""
+        """Returns the entry itself for each part of a split node: each has the complete tensor."""
         return [self] * len(shapes)
 
     @property
@@ -934,8 +936,8 @@ def joined_values(torch: Any, parts: list[Any], dim: int) -> Any:
         length = sum(part._batch_size[dim] for part in parts)
         return parts[0]._resized((*first[:dim], length, *first[dim + 1 :]))
     if all(type(part) is NonTensorStack and dim not in part._stacked for part in parts):
-        # No part is stacked along `dim`: concatenate the members of the stacks along `dim`, and
-        # stack the results.
+        # No part is stacked along `dim`: concatenate the members at the same position of each stack
+        # along `dim`, and stack the results.
         at = parts[0].stack_dim
         inner = dim - (dim > at)
         groups = zip(*[part.unbind(at) for part in parts], strict=True)

@@ -89,7 +89,8 @@ SHARDED = ("ShardedTensor", "DTensor")
 def find_entry(manifest: dict[str, dict[str, Any]], path: str) -> dict[str, Any] | None:
     """Returns the fields of the entry at `path`, which begins with a rank; None if not found.
 
-    If this rank has no such entry, returns rank 0's if it is replicated, or any rank's if sharded.
+    If the rank has no entry at this path, returns rank 0's entry if that is replicated or sharded,
+    else the sharded entry of any rank.
     """
     own = manifest.get(path)
     if own is not None:
@@ -124,7 +125,7 @@ def key_of(node: Any, piece: str) -> str:
 
 
 def within(value: Any, pieces: list[str]) -> Any:
-    """Returns the part of a JSON value at a path; `pieces` are its keys, encoded by `escape`."""
+    """Returns the part of a JSON value at the path of keys `pieces`, each encoded by `escape`."""
     for piece in pieces:
         if isinstance(value, dict):
             value = next(below for key, below in value.items() if escape(key) == piece)

@@ -23,18 +23,19 @@ if TYPE_CHECKING:
 
     from tenfold._io.files import Progress
 
-    # (path of keys, dtype, shape of the whole tensor, offsets of the local parts, mesh), as the
-    # engine takes them.
+    # A sharded tensor, as the engine expects it: (path of keys, dtype, shape of the whole tensor,
+    # offsets of the local parts, mesh).
     Described = tuple[tuple[str, ...], str, tuple[int, ...], list[tuple[int, ...]], Any]
 
 
 class Groups(NamedTuple):
-    """Communication between the ranks of a process group, for the program and for its threads.
+    """Communication between the ranks of a process group.
 
     Attributes:
-        calls: For calls of the program: `take`, `restore`, and `async_take` until it returns.
+        calls: For calls by the program: `take`, `restore`, and `async_take` until it returns.
         background: For the background threads of `async_take`.
-        threads: Empty, or the last thread that uses `background`; the next thread waits for it.
+        threads: The most recent thread that uses `background`, which the next one waits for; empty
+            if there is none.
     """
 
     calls: Ranks
@@ -48,8 +49,8 @@ _known: list[tuple[weakref.ref[Any], Groups]] = []
 def groups_of(pg: Any) -> Groups:
     """The `Groups` of a process group (None: the default group), created at the first call.
 
-    The first call is collective: it creates separate gloo groups. Calls that use them raise an
-    error of one rank on all ranks, and an error after a timeout if a rank is missing.
+    The first call is collective: it creates two gloo groups. A call that uses these groups raises
+    an error on all ranks if it fails on one rank, or if a rank does not reply before a timeout.
     """
     distributed = distributed_module()
     key = pg if pg is not None or distributed is None else distributed.group.WORLD
@@ -99,8 +100,8 @@ class Separated:
         self.shards: list[Described] = []
         self.replicated: list[str] = []
         self._escape = escape
-        # Few programs have sharded tensors. Traverse the states only if one of their classes is
-        # imported.
+        # Few programs have sharded tensors. Traverse the states only if a class of sharded tensors
+        # is imported.
         self.states: dict[str, Any] = self._walk(states, ()) if has_classes() else states
 
     def _walk(self, value: Any, keys: tuple[str, ...]) -> Any:

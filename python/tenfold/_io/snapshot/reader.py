@@ -1,4 +1,4 @@
-"""Reads states and tensors of a snapshot, into existing tensors if they fit."""
+"""Reads states and tensors of a snapshot, into existing tensors if these fit."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def _is_contiguous(tensor: Any) -> bool:
 class StateReader:
     """Rebuilds saved states, in tensors of the caller's state (`target`) if these fit.
 
-    While the containers are built, dense tensors are only collected; `read` fills them afterwards.
-    TensorDicts and sparse tensors are created at once: copies or, for a sparse tensor with numpy, a
+    `entry` builds the containers. It only collects dense tensors, which `read` fills afterwards.
+    `entry` copies TensorDicts and sparse tensors at once; with numpy, a sparse tensor becomes a
     dict of mapped arrays.
     """
 
@@ -211,7 +211,7 @@ def fill_within(item: Any, tensor: Any, dtype: str, budget_bytes: int) -> None:
 
 
 def empty(dtype: str, shape: tuple[int, ...], like: Any = None) -> Any:
-    """Creates an array of the framework of `like`; if that is None, of the default framework."""
+    """Creates an uninitialised array of the framework of `like`, or of the default framework."""
     torch = arrays.torch_or_none() if like is None else arrays.torch_of(like)
     if torch is not None:
         return torch.empty(tuple(shape), dtype=getattr(torch, dtype))

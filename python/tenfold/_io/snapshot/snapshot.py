@@ -52,7 +52,7 @@ class Snapshot:
         path: The folder.
         pg: The process group whose ranks restore together. None: the default one, or this process
             alone if there is none.
-        storage_options: Accepted as None or ``{}``: folders have none.
+        storage_options: Must be None or ``{}``: folders have no options.
 
     Example:
         >>> snapshot = tenfold.Snapshot.take("run/snapshot", {"model": model, "optim": optimizer})
@@ -108,7 +108,7 @@ class Snapshot:
                 same on all ranks, which any number of ranks may restore. Parameters and buffers
                 that DistributedDataParallel replicates, and DTensors that no mesh dimension shards,
                 need not be named.
-            storage_options: Accepted as None or ``{}``: folders have none.
+            storage_options: Must be None or ``{}``: folders have no options.
             durable: fsync before returning.
             progress: As for `save`.
 
@@ -195,10 +195,11 @@ class Snapshot:
     def restore(self, app_state: dict[str, Stateful], strict: bool = True) -> None:
         """Restores the state of every object in `app_state`.
 
-        A dense tensor in a dict, list or tuple is filled in place if the saved tensor has the same
-        dtype and shape: on the CPU directly from the files, on other devices through host memory,
-        in groups of at most 64 MiB or a single larger tensor. The local parts of a DTensor or
-        ShardedTensor are filled in place, too. Other tensors are created anew.
+        A dense tensor that an object's ``state_dict()`` returns in a dict, list or tuple is filled
+        in place if the saved tensor has the same dtype and shape. On the CPU, it is filled directly
+        from the files; on other devices, through host memory, in groups of at most 64 MiB or a
+        single larger tensor. The local parts of a DTensor or ShardedTensor are filled in place,
+        too. Other tensors are created anew. ``load_state_dict()`` then sets the state.
 
         Args:
             app_state: As for `take`; it may have fewer entries than the snapshot.
@@ -238,8 +239,8 @@ class Snapshot:
             begin,
             lambda _: [[key, isinstance(value, RNGState)] for key, value in app_state.items()],
         )
-        # State dicts may be collective, so all ranks process them in the same order. Random states
-        # are restored last, because restoring other objects may draw numbers.
+        # state_dict() may be collective, so all ranks restore the objects in the same order. Random
+        # states are restored last, because restoring other objects may draw random numbers.
         is_random: dict[str, bool] = {}
         for key, random in (pair for pairs in sent for pair in pairs):
             is_random[key] = is_random.get(key, False) or random
@@ -261,17 +262,17 @@ class Snapshot:
         Args:
             path: A path that `get_manifest` lists: ``"0/model/weight"``, the rank first. The rank
                 of a replicated or sharded entry may be any rank.
-            obj_out: A tensor to fill; for a container, one with tensors to fill, as in `restore`.
-                None: new tensors.
+            obj_out: A tensor to fill, or for a container a container of tensors to fill, as in
+                `restore`. None: new tensors.
             memory_budget_bytes: Maximum size of temporary memory for filling a tensor. None:
                 64 MiB. Ignored for containers, and if `obj_out` is a DTensor or ShardedTensor.
 
         Returns:
-            For a dense tensor: `obj_out`, or a new tensor of the entry's dtype and shape if that is
-            None. For other entries: the value or containers.
+            For a dense tensor: `obj_out`, or a new tensor of the entry's dtype and shape if
+            `obj_out` is None. For other entries: the value or containers.
 
         Raises:
-            KeyError: If the manifest has no such path; it is a RuntimeError, too.
+            KeyError: If the manifest has no such path; the exception is a RuntimeError, too.
             TypeError: If the entry is a tensor, and `obj_out` is neither None nor a tensor.
             ValueError: If `obj_out` has another shape or is read-only, or if the entry is complex
                 and `obj_out` is real.
@@ -321,18 +322,18 @@ class Snapshot:
         return {path: entry_of(fields) for path, fields in self._metadata()["manifest"].items()}
 
     def get_state_dict_for_key(self, key: str) -> Any:
-        """Reads the saved state at a key of this rank's `app_state`, into new tensors.
+        """Reads the saved state of one key of `app_state` into new tensors.
 
         Args:
             key: A key of `app_state`.
 
         Returns:
             The state dict, with the saved containers and values. A DTensor or ShardedTensor becomes
-            one plain tensor, the whole one.
+            one plain tensor with the elements of all shards.
 
         Raises:
-            KeyError: If the snapshot has no such key for this rank (it is a RuntimeError, too), or
-                an entry belongs to other ranks only.
+            KeyError: If the snapshot has no such key for this rank, or an entry belongs to other
+                ranks only. For a missing key, the exception is a RuntimeError, too.
             UnsupportedError: If an entry is not supported, such as an object of an unknown class.
             CorruptFileError: If the bytes violate the format.
 

@@ -1,4 +1,4 @@
-"""Objects with a state: `StateDict`, `RNGState`, and how the states of objects are collected."""
+"""`StateDict` and `RNGState`, and functions that collect the states of objects."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StateDict(UserDict[Any, Any]):
         return self.data
 
     def load_state_dict(self, state_dict: dict[Any, Any]) -> None:
-        """Updates the dict with the entries of `state_dict`; its other entries remain.
+        """Adds or replaces the entries of `state_dict`; the other entries of the dict remain.
 
         Args:
             state_dict: The entries, by key.
@@ -54,8 +54,9 @@ class StateDict(UserDict[Any, Any]):
 class RNGState:
     """The state of torch's random number generator for the CPU.
 
-    `Snapshot.take` reads this state before, and `Snapshot.restore` sets it after, all other states
-    of the `app_state`. A restored program thus draws the same numbers as the saved program.
+    `Snapshot.take` reads this state before all other states of the `app_state`, and
+    `Snapshot.restore` sets it after all others. A restored program thus draws the same numbers as
+    the program that took the snapshot.
     """
 
     def state_dict(self) -> dict[str, Any]:
@@ -102,8 +103,8 @@ def check(app_state: Any) -> None:
 def states_of(ranks: Ranks, app_state: dict[str, Stateful], keys: list[str]) -> dict[str, Any]:
     """Collects the state of each object.
 
-    The state of an `RNGState` is read first, and set again at the end, because the other objects
-    may draw random numbers.
+    The state of an `RNGState` is read first, and set again at the end, because state_dict() of the
+    other objects may draw random numbers.
 
     Args:
         ranks: The ranks. state_dict() may be collective, so all ranks call it in the same order.
