@@ -374,7 +374,7 @@ def _indices(values: Any) -> Any:
 
 
 class Growing(Closing):
-    """The part of `SparseMatrix` that appends rows."""
+    """The methods of `SparseMatrix` that append rows."""
 
     _native: Any
     _path: str | None
@@ -405,7 +405,7 @@ class Growing(Closing):
 
         Raises:
             ValueError: For rows with another number of columns, another dtype or invalid elements,
-                and for a dense tensor.
+                for more entries than the index dtype can count, and for a dense tensor.
             TypeError: For `rows` of another type, or a row that is not a dict.
             UnsupportedError: If this matrix has another layout, format or mode, is in memory, or is
                 closed.
@@ -426,7 +426,11 @@ class Growing(Closing):
         return of_rows(rows, self._shape[1], self._dtype_name, None, None)
 
     def flush(self) -> None:
-        """Makes the appended rows durable: they survive a power failure."""
+        """Makes the appended rows durable: they survive a power failure.
+
+        Raises:
+            UnsupportedError: Without mode ``"r+"``, for a matrix in memory, and after `close`.
+        """
         self._native.flush()
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Rows:
-    """The part of `SparseMatrix` that reads rows, columns and elements."""
+    """The methods of `SparseMatrix` that read rows, columns and elements."""
 
     _framework: Name
     _native: Any
