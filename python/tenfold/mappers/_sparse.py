@@ -59,7 +59,7 @@ class SparseStateMapper(StateMapper):
             the matrix, more states in a list than the matrix has rows, and a default of another
             shape or with a number that the dtype of the matrix cannot hold.
         TypeError: For objects that cannot be states, and a default that is not numeric.
-        UnsupportedError: For a `MappedDict` with superseded rows.
+        UnsupportedError: For a `MappedDict` with superseded rows, which its `compact` removes.
     """
 
     def __init__(self, keys: Any, matrix: Any, default: Any = None) -> None:
