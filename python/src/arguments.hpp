@@ -6,8 +6,9 @@
 
 namespace tenfold::python {
 
-// Types of Python arguments, named as in the generated stub. nanobind does not check them: the
-// function that reads the object does, and reports errors.
+// Types of Python arguments. The string in each class is the type in the generated stub. nanobind
+// does not check the arguments (is_any): the function that reads an argument checks it, and reports
+// errors.
 
 inline bool is_any(PyObject*) { return true; }
 
@@ -32,7 +33,8 @@ class RenameArgument : public nb::object {
   NB_OBJECT(RenameArgument, nb::object, "collections.abc.Callable[[str], str]", is_any)
 };
 
-/// Called with bytes done, total bytes (0: unknown) and a name for the current work.
+/// A function that is called with the bytes done, the total bytes (0: unknown) and a name for the
+/// current work.
 class ProgressArgument : public nb::object {
   NB_OBJECT(ProgressArgument, nb::object, "collections.abc.Callable[[int, int, str], object]",
             is_any)
@@ -47,7 +49,7 @@ class NamesArgument : public nb::object {
   NB_OBJECT(NamesArgument, nb::object, "collections.abc.Iterable[str]", is_any)
 };
 
-/// An object of any class, such as a tensor of torch, an array of numpy, a value or rows.
+/// An object of any class, such as a torch tensor, a numpy array or a Python value.
 class AnyObject : public nb::object {
  public:
   AnyObject(nb::object any) : nb::object(std::move(any)) {}

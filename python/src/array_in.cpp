@@ -35,7 +35,7 @@ std::optional<Tensor> tensor_of_managed(std::shared_ptr<ManagedArray> managed, b
     if (stride < 0) return std::nullopt;
   }
   const std::size_t size_bytes = spanned_bytes(*dtype, shape, strides);
-  // A tensor whose storage was freed or never allocated has lengths but no bytes.
+  // A tensor whose storage was freed or never allocated has a shape but no bytes.
   if (size_bytes > 0 && array.data == nullptr) return std::nullopt;
   auto* first = static_cast<std::byte*>(array.data);
   if (first != nullptr) first += array.byte_offset;
@@ -60,8 +60,8 @@ bool is_method_true(nb::handle object, const char* method) {
   return nb::cast<bool>(object.attr(method)());
 }
 
-/// A conjugate or negative view has the bytes of its base, and a flag that DLPack does not
-/// transfer.
+/// Whether a torch tensor is a lazy conjugate or negative view. Such a view has the bytes of its
+/// base, and a flag that DLPack does not transfer.
 bool is_lazy_view(nb::handle object, const dlpack::Array& array) {
   constexpr std::uint8_t kComplex = 5;
   const bool is_complex = array.dtype.code == kComplex;

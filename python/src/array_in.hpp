@@ -9,27 +9,27 @@
 
 namespace tenfold::python {
 
-/// The memory of a dense torch tensor on the CPU, shared without a copy. Empty if torch has no
-/// DLPack exchange API, if the class of `object` is not exactly Tensor, Parameter or
-/// MemoryMappedTensor, or if the tensor cannot be shared (another device or layout, a lazy
-/// conjugate or negative): tenfold._interop.objects then converts it or reports the reason. Throws
-/// Error(corrupt) if its mapped file was truncated.
+/// The memory of a dense torch tensor on the CPU, shared without a copy. Empty if torch is not
+/// imported or has no DLPack exchange API, if the class of `object` is not exactly Tensor,
+/// Parameter or MemoryMappedTensor, or if the tensor cannot be shared (another device or layout, a
+/// lazy conjugate or negative view). tenfold._interop.objects then converts the object or reports
+/// the reason. Throws Error(corrupt) if the file of a MemoryMappedTensor was truncated.
 std::optional<Tensor> tensor_of_torch(nb::handle object);
 /// True for a torch tensor of any class, device and layout.
 bool is_torch_tensor(nb::handle object);
 /// The autograd properties of a torch tensor.
 Grad grad_of_torch(nb::handle object);
 
-/// The memory of a DLPack capsule, which is consumed if its version is supported. Empty if the
+/// The memory of a DLPack capsule. Consumes the capsule if its version is supported. Empty if the
 /// version, the device or the dtype is not supported, if a stride is negative, or if the capsule
-/// has no memory.
+/// has elements but no memory.
 std::optional<Tensor> tensor_of_capsule(nb::handle capsule);
 
 /// A tensor over the memory at `address`, which `owner` keeps alive. No stride may be negative.
 Tensor tensor_of_memory(std::uintptr_t address, DType dtype, Shape shape, Shape strides,
                         bool writable, nb::object owner);
 
-/// Converts a list of (number of the tensor, offsets, sizes, rank).
+/// Converts a list of tuples (number of the tensor, offsets, sizes, rank).
 std::vector<ShardBox> shard_boxes_from(nb::list boxes);
 
 }  // namespace tenfold::python

@@ -44,8 +44,8 @@ _BLOCK_BYTES = 128 << 20
 class TenfoldDatasource(Datasource):  # type: ignore[misc]
     """The rows of a data set, for `ray.data.read_datasource`.
 
-    Each read task reads consecutive rows: at most 65,536, and at most as many as a block of Ray
-    holds at the average size of a row, but at least one. The workers open the data set by its path,
+    Each read task reads consecutive rows: at most 65,536, and no more than fit into a block of Ray
+    at the average size of a row, but at least one row. The workers open the data set by its path,
     so all nodes need access to it.
 
     Args:
@@ -53,7 +53,7 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
         columns: Names of the columns to read; for nested records the outermost name. None: all.
 
     Raises:
-        KeyError: For a column that is not there.
+        KeyError: For a column that does not exist.
 
     Example:
         >>> rows = ray.data.read_datasource(TenfoldDatasource("flights", columns=["price"]))
@@ -76,7 +76,7 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
         return int(self._projected()._native.num_bytes())
 
     def supports_projection_pushdown(self) -> bool:
-        """True: unused columns are not read, except the first one if no column is used."""
+        """True: unused columns are not read. If no column is used, only one column is read."""
         return True
 
     def _projected(self) -> Dataset:
@@ -94,13 +94,13 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
         per_task_row_limit: int | None = None,
         data_context: Any = None,
     ) -> list[ReadTask]:
-        """Splits the rows into at most `parallelism` ranges, or more if a range were too large.
+        """Splits the rows into at most `parallelism` ranges, or more if these would be too large.
 
         Args:
             parallelism: The number of tasks that Ray requests.
             per_task_row_limit: Passed to each task.
-            data_context: Ray's context, whose ``target_max_block_size`` limits a range, in bytes.
-                None: 128 MiB.
+            data_context: Ray's context, whose ``target_max_block_size`` is the limit of a range in
+                bytes. If the context or the limit is None, the limit is 128 MiB.
 
         Returns:
             list[ReadTask]: In the order of the rows.
@@ -130,8 +130,8 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
 def _blocks_of(view: Dataset, has_columns: bool) -> list[pa.Table]:
     """The rows as one block; without columns if `has_columns` is false.
 
-    A column with a shape is a tensor column of Ray, unless it is ragged or nullable. All other
-    columns are Arrow columns.
+    A column whose rows have dimensions is a tensor column of Ray, unless the column is ragged or
+    nullable. All other columns are Arrow columns.
     """
     table = view.to_arrow()
     if not has_columns:
@@ -150,8 +150,8 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
 
     Each task writes one part into a temporary folder inside the folder of the data set; the
     driver commits the parts of the tasks that succeeded, in the order of the tasks, in one step.
-    The job removes the parts of failed and repeated tasks; the next `commit_parts` removes the
-    parts of killed jobs and of failed commits.
+    The job removes the parts of failed and repeated tasks. The next `commit_parts` removes parts
+    that a killed job or a failed commit left.
 
     Args:
         path: Folder of the data set, to which all nodes need access. If it is a data set of parts,
@@ -189,7 +189,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
             schema: Ignored, because each block has its own schema.
 
         Raises:
-            ValueError: If the path is a data set in one folder, not of parts.
+            ValueError: If the path is a data set that does not consist of parts.
             OSError: If the path is a file, or a system call failed.
         """
         if not exists(os.path.join(self._path, "%parts.json")):
@@ -200,7 +200,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         os.mkdir(self._staging)
 
     def write(self, blocks: Iterable[Any], ctx: Any) -> tuple[str, int] | None:
-        """Writes one part; nothing for a task without rows.
+        """Writes one part, or nothing if the task has no rows.
 
         Args:
             blocks: The blocks of the task.
@@ -212,14 +212,14 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         Raises:
             ValueError, pyarrow.ArrowException: If a block cannot be cast to the columns of the
                 first block, or does not fit `schema`.
-            UnsupportedError: For a column of an extension type, unless it has tensors of one shape
-                with elements.
+            UnsupportedError: For a column of an extension type, unless its rows are tensors of one
+                shape that have elements.
         """
         tables = _tables_of(blocks)
         first = next(tables, None)
         if first is None:
             return None
-        # The name is unique, so that a task that is run again writes another part.
+        # The name is unique, so a task that runs again does not write into the same folder.
         name = f"{ctx.task_idx:06}-{uuid.uuid4().hex[:8]}"
         batches = (batch for table in _chain_tables(first, tables) for batch in table.to_batches())
         reader = pa.RecordBatchReader.from_batches(first.schema, batches)
@@ -230,7 +230,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         """Publishes the parts of the tasks that succeeded.
 
         Args:
-            write_result: Ray's result; its ``write_returns`` has what the tasks' `write` returned.
+            write_result: Ray's result; ``write_returns`` lists the results of `write`, by task.
 
         Raises:
             ValueError: If parts, or a part and the existing data set, differ in the names or types
@@ -253,10 +253,10 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
             self._clean()
 
     def on_write_failed(self, error: Exception) -> None:
-        """Removes the parts that were written.
+        """Removes the parts that the tasks have written.
 
         Args:
-            error: The exception of the job, which is not used.
+            error: The exception of the job; ignored.
         """
         self._clean()
 
@@ -264,14 +264,14 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         return f"{self._job}-{_task_of(name):06}"
 
     def _agree(self, names: list[str]) -> None:
-        """Converts the parts in the staging folder to the same columns.
+        """Rewrites parts in the staging folder so that all have the same columns.
 
-        A column becomes nullable if it is nullable in any part or in the existing data set, which
-        is not converted. Parts whose columns differ from the result are rewritten.
+        A column becomes nullable if it is nullable in any part or in the existing data set. The
+        existing data set is not rewritten.
 
         Raises:
-            ValueError: If columns differ in more than `nullable`, or a column becomes nullable that
-                is not nullable in the existing data set.
+            ValueError: If columns differ in more than `nullable`, or if a column that is not
+                nullable in the existing data set is nullable in a part.
         """
         parts = {name: Dataset(os.path.join(self._staging, name)) for name in names}
         schemas = [dict(part.schema) for part in parts.values()]
@@ -306,15 +306,15 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
 
 
 def _task_of(name: str) -> int:
-    """The number of the task that wrote this folder: 7 of "000007-1f3a5b7c"."""
+    """The number of the task that wrote the folder `name`: 7 for "000007-1f3a5b7c"."""
     return int(name.partition("-")[0])
 
 
 def _union(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of both schemas, which may differ in `nullable` only.
+    """The columns of both schemas; a column that is nullable in one of them is nullable.
 
     Raises:
-        ValueError: If they differ in anything else.
+        ValueError: If the schemas differ in more than `nullable`.
     """
     if list(a) != list(b):
         raise ValueError(
@@ -346,7 +346,7 @@ def _chain_tables(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Tabl
 
 
 def _tables_of(blocks: Iterable[Any]) -> Iterator[pa.Table]:
-    """The blocks that have rows, as tables with tensors as lists of a fixed size."""
+    """The blocks that have rows, as tables in which tensors are lists of a fixed size."""
     for block in blocks:
         table = BlockAccessor.for_block(block).to_arrow()
         if table.num_rows == 0:
@@ -361,7 +361,7 @@ def _lists_of(field: pa.Field, column: pa.ChunkedArray) -> pa.Array:
     """Rows of a tensor column as nested lists of a fixed size.
 
     Raises:
-        UnsupportedError: If the column does not have tensors of one shape, or these are empty.
+        UnsupportedError: If the rows are not tensors of one shape, or have no elements.
     """
     if 0 in getattr(field.type, "shape", (0,)):
         raise UnsupportedError(
@@ -390,7 +390,7 @@ def read(path: PathLike, columns: Iterable[str] | None = None, **options: Any) -
         ray.data.Dataset: Read lazily.
 
     Raises:
-        KeyError: For a column that is not there.
+        KeyError: For a column that does not exist.
 
     Example:
         >>> rows = tenfold.ray.read("flights", columns=["price"])
@@ -411,8 +411,9 @@ def write(ds: ray.data.Dataset, path: PathLike, *, schema: Any = None, **options
         Dataset: The data set at `path`, opened.
 
     Raises:
-        ValueError: If blocks have different columns or do not fit the existing data set, `path` is
-            a data set in one folder, or there are no rows and no data set.
+        ValueError: If the blocks have different columns or do not fit the existing data set, if
+            `path` is a data set that does not consist of parts, or if there are neither rows nor a
+            data set.
 
     Example:
         >>> ds = tenfold.ray.write(ray.data.range(1000), "numbers")

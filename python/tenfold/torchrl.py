@@ -100,17 +100,17 @@ class RingStorageCheckpointer(StorageCheckpointerBase):  # type: ignore[misc]
         raise UnsupportedError("RingStorage: register_load_hook is not supported")
 
 
-# The base must be a storage whose samples a ReplayBuffer returns unchanged. Among these, only
-# StoreStorage does not allocate rows itself. Its methods that use its store are overridden or never
-# called.
+# The base must be a storage whose samples a ReplayBuffer returns unchanged. Of these storages, only
+# StoreStorage does not allocate rows itself. The methods of StoreStorage that use its store are
+# overridden here or never called.
 class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
     """The rows of a TorchRL replay buffer in a circular buffer on disk.
 
-    The buffer may be larger than memory, and another process may sample from it while this one
-    writes (``mode="r"``). It survives a restart: a new buffer at the same path continues after the
-    newest row. Readers never see a partially written row if rows are written in order, as by the
-    default writers. They may see both old and new values in a row that is changed in place. `flush`
-    makes rows durable.
+    The buffer may be larger than memory. While this process writes, other processes may open the
+    path with ``mode="r"`` and sample rows. The buffer survives a restart: a new buffer at the same
+    path continues after the newest row. If rows are written in order, as by the default writers,
+    readers never see a partially written row. In a row that is changed in place, they may see both
+    old and new values. `flush` makes rows durable.
 
     Rows are passed as TensorDicts of tensors, with one batch dimension for several rows. The first
     row defines keys, shapes and dtypes. The folder is a data set, which `tenfold.Dataset(path)`
@@ -118,12 +118,12 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
     Args:
         path: A folder for this buffer only; writing the first row creates it.
-        max_size: Maximum number of rows. None: the number that is stored at `path`.
+        max_size: Maximum number of rows. None: the maximum that is stored at `path`.
         mode: ``"r+"``; or ``"r"``, to sample from the rows that another process writes.
 
     Raises:
-        ValueError: If `path` is not a circular buffer, or one of another size; if `mode` is unknown
-            or `max_size` less than 1.
+        ValueError: If `path` is not a circular buffer or has another `max_size`, if `mode` is
+            unknown, or if `max_size` is less than 1.
         TypeError: If `max_size` is not an int.
         FileNotFoundError: If `path` does not exist and `mode` is ``"r"`` or `max_size` is None.
         OSError: If a system call failed. Another writer is an error only when rows are written.
@@ -146,7 +146,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self._mode: Literal["r", "r+"] = mode
         self._ring: Dataset | None = None
         self._is_closed = False
-        # Number of visible rows, after a state with fewer rows than the circular buffer was loaded;
+        # The number of visible rows if a state with fewer rows than the circular buffer was loaded;
         # otherwise None.
         self._limit: int | None = None
         if max_size is not None:
@@ -202,20 +202,20 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         """Writes rows.
 
         Args:
-            cursor: A slot, or one for each row: an int, a slice, a sequence or a tensor of ints, or
-                a mask. Negative slots count from `max_size`.
-            data: A TensorDict: one row for an int or a 0-d tensor, otherwise one row per slot. Or a
-                list of TensorDicts, which are stacked.
-            set_cursor: True for new rows. False to change existing rows, which keep the entries
+            cursor: A slot, as an int or a 0-d tensor; or a slot for each row, as a slice, a
+                sequence or a tensor of ints, or a mask. Slot -1 is slot ``max_size - 1``.
+            data: A TensorDict: a row without batch dimension for an int or a 0-d tensor, otherwise
+                a batch with a row for each slot. Or a list of TensorDicts, which are stacked.
+            set_cursor: True for new rows. False to change existing rows: these keep the entries
                 that `data` does not have.
 
         Raises:
             TypeError: If `data` is not a TensorDict or a list of TensorDicts.
-            ValueError: If there are not as many rows as slots, the rows do not have one batch
-                dimension, or entries are unknown, of another shape or of a dtype that does not fit
-                the column; or if an entry of new rows is missing. Nothing is written.
-            IndexError: If a slot is out of range, or neither has a row nor is the next slot. Rows
-                of earlier slots may have been written.
+            ValueError: If the numbers of rows and slots differ, if a batch does not have one batch
+                dimension, if entries are unknown, have another shape or a dtype that does not fit
+                the column, or if an entry of new rows is missing. No row is written.
+            IndexError: If a slot is out of range, or if a slot has no row and is not the next slot.
+                Rows of earlier slots may have been written.
             UnsupportedError: If the storage was opened with ``mode="r"`` or closed, or an entry is
                 neither a tensor nor a TensorDict.
             OSError: If another process or object writes to the buffer, or a system call failed.
@@ -245,11 +245,12 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
             index: An int, a slice, a sequence, or a tensor of ints or bools.
 
         Returns:
-            TensorDict: One row for an int or a 0-d tensor, else a batch: of the shape of `index`
-                for ints, of one dimension for a slice or a mask.
+            TensorDict: A row for an int or a 0-d tensor, otherwise a batch. The batch has the shape
+                of `index` if `index` contains ints, and one dimension for a slice or a mask.
 
         Raises:
-            IndexError: If a row does not exist, or a mask has another length than the storage.
+            IndexError: If a row does not exist, if the storage is empty, or if the length of a mask
+                is not that of the storage.
         """
         if isinstance(index, tuple):
             if len(index) != 1:
@@ -282,7 +283,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         """Returns whether slots have rows.
 
         Args:
-            item: A slot, or a tensor of slots; negative ones count from the end.
+            item: A slot, or a tensor of slots; -1 is the last slot that has a row.
 
         Returns:
             A bool for an int, a bool tensor for a tensor.
@@ -302,7 +303,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self._bump_mutation_revision()
 
     def _write(self, slots: torch.Tensor, rows: TensorDictBase, *, is_new: bool) -> None:
-        """Appends rows at the cursor, and changes other rows in place.
+        """Appends the rows whose slots are next, and writes other rows in place.
 
         Raises ValueError if a new row that replaces an old row in place lacks an entry, because the
         entry of the old row would remain.
@@ -355,7 +356,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         return slots
 
     def _visible(self, index: Any, length: int) -> Any:
-        """Converts an index of the visible rows, which are the first `length`, to row numbers."""
+        """Converts an index of the visible rows, the first `length` ones, to row numbers."""
         if isinstance(index, slice):
             return index
         places = torch.as_tensor(index)
@@ -386,7 +387,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
     def flush(self) -> None:
         """Makes all rows durable: they survive a power failure.
 
-        Does nothing in mode ``"r"``, and after `close`, which flushed the rows.
+        Does nothing in mode ``"r"``, and after `close`, because `close` has flushed the rows.
 
         Raises:
             OSError: If a system call failed.
@@ -410,8 +411,8 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
     @checkpointer.setter
     def checkpointer(self, value: Any) -> None:
         self._checkpointer = self._default_checkpointer() if value is None else value
-        # A new ReplayBuffer sets this property last. Its writer exists by then, and must continue
-        # at the cursor of the storage.
+        # The constructor of ReplayBuffer sets this property last. The writer of the buffer exists
+        # by then, and must continue at the cursor of the storage.
         self._align_writers()
 
     def _align_writers(self) -> None:
@@ -423,7 +424,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
     def state_dict(self) -> dict[str, Any]:
         """Flushes the rows, and returns path, max_size, length and cursor as a dict.
 
-        It also has hashes of the oldest and the newest row, if there are rows.
+        If there are rows, the dict also has hashes of the oldest and the newest row.
         """
         self.flush()
         length, cursor = len(self), self.cursor
@@ -436,7 +437,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         }
 
     def _hashes(self, length: int, cursor: int) -> dict[str, str]:
-        """Hashes of the oldest and the newest of `length` rows, which end before `cursor`."""
+        """Hashes of the oldest and the newest of the `length` rows before slot `cursor`."""
         if not length:
             return {}
         ring = self._opened()
@@ -444,10 +445,10 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         return {"oldest": _hash_of(ring[oldest]), "newest": _hash_of(ring[(oldest - 1) % length])}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores the length, and the cursor if the circular buffer has more rows than the state.
+        """Restores the length and cursor of a state with fewer rows than the circular buffer.
 
-        If the state has fewer rows than the circular buffer, rows that were added later are no
-        longer sampled, and will be overwritten. Otherwise the cursor of the circular buffer is
+        Rows that were added after such a state are no longer sampled, and will be overwritten. If
+        the state has as many rows as the circular buffer, the cursor of the circular buffer is
         kept. Warns if the oldest or the newest row of the state has changed: newer rows replace
         the oldest ones first.
 
@@ -490,15 +491,15 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 def save_buffer(buffer: Any, path: PathLike) -> Path:
     """Saves the state of a replay buffer over a `RingStorage`, atomically and without pickle.
 
-    The state consists of sampler, writer, transforms, random generator and batch size of the
-    buffer, and of length and cursor of the storage. The rows are flushed, but not copied.
+    The state consists of the states of sampler, writer, transforms and random generator, the batch
+    size of the buffer, and the length and cursor of the storage. The rows are flushed, not copied.
     `ReplayBuffer.dumps` writes the same state, but not atomically and in part with pickle.
 
     Args:
         buffer: A `ReplayBuffer`, such as `TensorDictReplayBuffer`, without prefetching.
-        path: A folder. An existing one is replaced by one system call, or by renames if the system
-            cannot exchange folders. Files in it that `save_buffer` did not write are kept, unless
-            the new folder has files of the same names.
+        path: A folder. An existing folder is replaced by one system call, or by renames if the
+            system cannot exchange folders. Files in it that `save_buffer` did not write are kept,
+            unless the new folder has files of the same names.
 
     Returns:
         Path: `path`.
@@ -539,17 +540,17 @@ def save_buffer(buffer: Any, path: PathLike) -> Path:
 
 
 def load_buffer(buffer: Any, path: PathLike) -> None:
-    """Loads the state that `save_buffer` saved, after comparing its checksums.
+    """Restores a state that `save_buffer` saved. Compares the checksums of all files first.
 
     Args:
-        buffer: A buffer with the same components, over the same rows.
-        path: The folder.
+        buffer: A buffer whose components have the classes of the saved ones, over the saved rows.
+        path: The folder that `save_buffer` wrote.
 
     Raises:
         TypeError: If the storage is not a `RingStorage`.
         FileNotFoundError: If there is no such folder, or it has no saved state.
         CorruptFileError: If a file is damaged or missing.
-        UnsupportedError: If the file of the checksums has another version.
+        UnsupportedError: If the file with the checksums has another version.
         ValueError: If the rows do not fit the state, as for `RingStorage.load_state_dict`.
 
     Example:
@@ -602,7 +603,7 @@ def _rows(cursor: Any, data: Any) -> TensorDictBase:
 
 
 def _values(rows: TensorDictBase) -> dict[str, Any]:
-    """Nested dicts of tensors, with the batch dimension of `rows`, if it has one."""
+    """Converts a row or a batch of rows to nested dicts of tensors on the CPU."""
     values: dict[str, Any] = {}
     for key, value in rows.items():
         if isinstance(value, TensorDictBase):

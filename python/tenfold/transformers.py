@@ -29,7 +29,7 @@ from tenfold.accelerate import SHARDED, on_main, staged_by_all
 __all__ = ["AtomicCheckpointMixin"]
 
 
-# Has the type Any, so that type checkers, also without transformers, accept the methods of Trainer.
+# The type Any lets type checkers accept the methods of Trainer, with and without transformers.
 _Base: Any = object
 
 
@@ -39,23 +39,24 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
     A checkpoint is written into a temporary folder next to the final one, checked, synced and
     renamed. It has the files that the Trainer writes, so programs without this class can read it,
     and ``tenfold_checksums.json`` with size and CRC-32 of each file. An existing folder is
-    replaced by one system call, or by renames if the system cannot exchange folders. Files in
-    it that its ``tenfold_checksums.json`` does not list are kept, unless the new checkpoint has
-    files of the same names.
+    replaced by one system call, or by renames if the system cannot exchange folders. Files of the
+    old folder that its ``tenfold_checksums.json`` does not list are kept, unless the new checkpoint
+    has files of the same names.
 
     `train` compares the checksums of the checkpoint that it resumes from, and
-    ``load_best_model_at_end`` those of the best one. ``resume_from_checkpoint=True`` takes the
-    highest undamaged step, with a warning for each skipped one. A Trainer without this class saves
-    no checksums: the files of its checkpoints are not compared, and ``resume_from_checkpoint=True``
-    skips those without ``trainer_state.json``. If ``save_total_limit`` is set, each save removes
-    the oldest checkpoints beyond the limit, but not the newest and the best one, each
-    atomically.
+    ``load_best_model_at_end`` compares those of the best checkpoint. With
+    ``resume_from_checkpoint=True``, `train` resumes from the undamaged checkpoint with the highest
+    step, and warns about each damaged checkpoint with a higher step. A Trainer without this class
+    saves no checksums: the files of its checkpoints are not compared, and
+    ``resume_from_checkpoint=True`` skips such checkpoints without ``trainer_state.json``. If
+    ``save_total_limit`` is set, each save removes the oldest checkpoints beyond the limit, each
+    atomically, but neither the newest nor the best checkpoint.
 
     If several processes train, they need a shared file system, or ``save_on_each_node``.
 
     Raises:
-        TypeError: If a class lists this class after `Trainer` among its bases, where it would have
-            no effect.
+        TypeError: If a class has this class after `Trainer` among its bases, because this class
+            would have no effect.
 
     Example:
         >>> class MyTrainer(AtomicCheckpointMixin, transformers.Trainer):
@@ -63,7 +64,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
         >>> MyTrainer(model, arguments, train_dataset=rows).train(resume_from_checkpoint=True)
     """
 
-    # During `_save_checkpoint`: the temporary folder in which the checkpoint is written.
+    # During `_save_checkpoint`, the temporary folder in which Trainer creates `checkpoint-<step>`.
     _staged_run: str | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -88,10 +89,11 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
             transformers.trainer_utils.TrainOutput: The result of `Trainer.train`.
 
         Raises:
-            CorruptFileError: If the checkpoint is damaged, or, with True, if all checkpoints are.
-                The message names the files.
+            CorruptFileError: If the checkpoint is damaged; with True, if all checkpoints are
+                damaged. The message names the files.
             UnsupportedError: If the version of ``tenfold_checksums.json`` is not supported.
-            ValueError: If there is no checkpoint at the path, or with True none in ``output_dir``.
+            ValueError: If there is no checkpoint at the path; with True, if there is none in
+                ``output_dir``.
         """
         if resume_from_checkpoint is True:
             resume_from_checkpoint = on_main(_last_whole, self.args.output_dir)
@@ -136,14 +138,14 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
     # --- implementation ---
 
     def _name_best(self, run: str, final: str) -> None:
-        """Sets the path of the best checkpoint to its final one; Trainer used the temporary one."""
+        """Sets the final path of the best checkpoint; Trainer has set the temporary path."""
         if self.state.best_global_step:
             best = os.path.join(run, f"{PREFIX_CHECKPOINT_DIR}-{self.state.best_global_step}")
             if best == final or exists(best):
                 self.state.best_model_checkpoint = best
 
     def _prune(self, run: str) -> None:
-        """Removes the oldest checkpoints beyond the limit, but not the newest and the best one."""
+        """Removes the oldest checkpoints beyond the limit, but neither the newest nor the best."""
         limit = self.args.save_total_limit
         if limit is None or limit <= 0:
             return
@@ -157,7 +159,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
 
 
 def _check_existing(path: Path) -> None:
-    """Compares the checksums of a checkpoint. If it does not exist, Trainer raises the error."""
+    """Compares the checksums of a checkpoint. If there is none, Trainer raises the error later."""
     put_back(path)
     if path.is_dir():
         check(path)

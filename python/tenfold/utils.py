@@ -1,4 +1,4 @@
-"""`print_directory_tree`, a function of `tensordict.utils`."""
+"""The function `print_directory_tree`, as in `tensordict.utils`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNITS = ("B", "KB", "MB", "GB", "TB")
 def print_directory_tree(path: PathLike, indent: str = "", display_metadata: bool = True) -> str:
     """Prints `path` and what is below it, one name per line; folders end in a slash.
 
-    Symbolic links below `path` are listed by their names, and not followed.
+    Symbolic links below `path` are listed by their names, but not followed.
 
     Args:
         path: A folder, or a file.

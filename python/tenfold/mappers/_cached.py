@@ -29,19 +29,20 @@ class CachedStateMapper(StateMapper):
     """Caches the most recently used rows; created by `StateMapper.cached`.
 
     A batch generates missing rows, each once, in one call. Rows are returned as copies, without
-    gradients. When the mapper's rows change (the parameters of a module are trained), the
-    cache is cleared. Only rows with the dtype and shape of the first cached rows are cached. Other
-    rows are generated each time. A batch that has cached rows and such other rows is generated as
-    a whole.
+    gradients. When the rows of the mapper change, for example because a module is trained, the
+    cache is cleared. The first rows that are cached determine dtype and shape: rows with another
+    dtype or shape are not cached, but generated each time. A batch that has cached rows and rows
+    with another dtype or shape is generated as a whole.
 
     The cache may be used from several threads. A saved or pickled cache contains the mapper, but
     no rows.
 
     Attributes:
         mapper: The mapper that generates the rows.
-        max_bytes: Greatest total size of the cached rows in bytes.
-        hits: States whose row was cached, or was generated for an equal state of the same batch.
-        misses: Distinct states, counted for each batch, whose row was not cached.
+        max_bytes: Maximum total size of the cached rows in bytes.
+        hits: Number of states whose row was cached, or was generated for an equal state that comes
+            earlier in the same batch.
+        misses: Number of states whose row was not cached. Equal states of a batch count once.
     """
 
     def __init__(self, mapper: StateMapper, max_bytes: int) -> None:
@@ -60,7 +61,7 @@ class CachedStateMapper(StateMapper):
         self._forget()
 
     def _begin_after_fork(self) -> None:
-        """Replaces lock and rows in a forked child: a parent's thread may have held the lock."""
+        """In a forked child, resets lock and rows: a thread may have held the lock at the fork."""
         if self._process != os.getpid():
             self._begin()
 
@@ -79,7 +80,7 @@ class CachedStateMapper(StateMapper):
         return 0 if rows is None else rows[:1].nbytes
 
     def clear(self) -> None:
-        """Drops all rows; `hits` and `misses` are kept."""
+        """Removes all rows from the cache; does not reset `hits` and `misses`."""
         self._begin_after_fork()
         with self._lock:
             self._forget()
@@ -97,14 +98,15 @@ class CachedStateMapper(StateMapper):
         if is_tensor:
             made = _rows.detached(made)
             with self._lock:
-                # If the parameters changed while rows were generated, the rows are returned, but
-                # not cached.
+                # If the mapper changed while it generated the rows, they are returned, but not
+                # cached.
                 if stamp == self._stamp == self.mapper.stamp() and self._fits(made):
                     self._keep(made, list(missing))
         if len(missing) == len(keys):
             return made
         if places and not (is_tensor and _rows.same_kind(made, kept)):
-            # Only the mapper can combine rows that differ in dtype or shape, or are no tensors.
+            # The new rows are not tensors, or differ from the cached rows in dtype or shape. Only
+            # the mapper can combine such rows.
             with _rows.without_gradients():
                 return self.mapper.generate(states)
         return self._joined(kept, places, made, missing, keys)
@@ -112,7 +114,7 @@ class CachedStateMapper(StateMapper):
     def _look_up(
         self, keys: list[Hashable], states: list[Any]
     ) -> tuple[Any, Any, list[int], dict[Hashable, Any]]:
-        """Returns stamp, cached rows (None if none), their batch positions, missing states."""
+        """Returns the stamp, cached rows or None, their positions in the batch, missing states."""
         stamp = self.mapper.stamp()
         if stamp != self._stamp:
             self._forget()
@@ -142,7 +144,7 @@ class CachedStateMapper(StateMapper):
         self._make_room(made, min(limit, len(self._slots) + len(keys)))
         slots = []
         for key in keys:
-            # Another thread may have cached the same row concurrently.
+            # Another thread may have cached this row already.
             slot = self._slots.pop(key, None)
             if slot is None:
                 slot = self._free.pop() if self._free else self._slots.popitem(last=False)[1]
@@ -213,7 +215,7 @@ class CachedStateMapper(StateMapper):
             Path: `path`.
 
         Raises:
-            UnsupportedError: As for `StateMapper.save`.
+            UnsupportedError, FileExistsError: As for `StateMapper.save`.
 
         Example:
             >>> mapper = HierarchicalStateMapper({"a": [1.0, 2.0], "b": [3.0, 4.0]})

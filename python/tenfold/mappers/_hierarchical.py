@@ -1,4 +1,4 @@
-"""Values that are looked up by paths through nested levels, each with an optional default."""
+"""Looks values up by their paths in nested levels. Each level may have a default value."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tenfold._io.files import PathLike
 
-# Stand for the number of a table if the value is not in a table, as in src/mapper/state_paths.hpp.
+# Replace the number of a table if a value is not in a table, as in src/mapper/state_paths.hpp.
 TEXT = -2  # the value is JSON
 MAPPER = -3  # the value is another mapper
 
@@ -49,20 +49,22 @@ class HierarchicalStateMapper(StateMapper):
     >>> mapper.save("mapper")             # a folder: opening time does not depend on its size
 
     A state is a path: a str of components with "/" between them, an int, or a tuple of components.
-    An int component is the same as the str of its digits. A list is a batch. For a value of shape
-    ``S``, one state returns shape ``S`` and a list ``[n, *S]``. Python numbers, and lists of them
-    (nested ones with equal lengths), become int64, float64 or bool. A batch of several dtypes has
-    the promoted dtype, as in `torch.cat`. Other JSON values (str, None, other lists, ints beyond
-    int64) are returned as Python values, tuples as lists. A batch with such a value returns a list.
+    An int component is equal to the str of its digits. A list is a batch. If values have shape
+    ``S``, a state returns shape ``S``, and a list of n states returns ``[n, *S]``. Python numbers,
+    and lists of them (nested lists with equal lengths), become int64, float64 or bool. A batch of
+    several dtypes has the promoted dtype, as in `torch.cat`. Other JSON values (str, None, other
+    lists, ints beyond int64) are returned as Python values, tuples as lists. A batch with such a
+    value returns a list.
 
     For a state without a value, the default of the deepest level on its path that has a default is
-    returned. If a value is a mapper, the mapper gets the rest of the path, unconverted: a single
-    component as it is, several as a tuple. For ``("arm", (0.5, 1.0))``, the mapper at "arm" gets
-    ``(0.5, 1.0)``. The mapper takes this rest as one state, even if it is a list or a tensor.
+    returned. If a value is a mapper, this inner mapper gets the rest of the path, unconverted: a
+    single component as it is, several components as a tuple. For ``("arm", (0.5, 1.0))``, the
+    mapper at "arm" gets ``(0.5, 1.0)``. The rest of the path is one state of the inner mapper, even
+    if it is a list or a tensor.
 
     Args:
-        hierarchy: Nested dicts. Later changes of the dicts have no effect; tensors may share memory
-            with the mapper.
+        hierarchy: Nested dicts. Later changes of the dicts have no effect. The mapper may share the
+            memory of their tensors.
         default_key: The key of a level's default.
 
     Raises:
@@ -103,8 +105,9 @@ class HierarchicalStateMapper(StateMapper):
         """Returns the value of a path, or the values of a list of paths.
 
         Raises:
-            KeyError: If a path has no value and no default (the message names the path and the
-                nearest level) or ends at a mapper, or if a mapper does not know the rest of a path.
+            KeyError: If a path has neither a value nor a default (the message names the path and
+                the deepest level on it), if a path ends at a mapper, or if a mapper does not know
+                the rest of a path.
             ValueError: If the values of a batch are all tensors and differ in shape (the message
                 names two states), or if a path has no components, an empty component, or, as a
                 tuple, a component that contains "/".
@@ -123,17 +126,17 @@ class HierarchicalStateMapper(StateMapper):
         return parts[0][1] if len(parts) == 1 else self._joined(states, parts)
 
     def _values(self, table: int, mapper: int, found: Any) -> Any:
-        """The values of states. `found` has rows of a table, JSON values, or states of a mapper."""
+        """The values of states. `found`: row numbers, JSON values, or states for the mapper."""
         if table == MAPPER:
             with self._below(mapper):
-                # `found` is a list even for one state: the mapper would treat a single state that
-                # is a list or a tensor as a batch.
+                # `found` is a list even for one state. Otherwise, the mapper would treat a single
+                # state that is a list or a tensor as a batch.
                 return self._mappers[mapper](found)
         return found if table == TEXT else _rows.take(self._tables[table], found)
 
     @contextlib.contextmanager
     def _below(self, number: int) -> Iterator[None]:
-        """Adds the path of a mapper to the error for an unknown state."""
+        """Adds the path of an inner mapper to its error about an unknown state."""
         try:
             yield
         except KeyNotFoundError as error:
@@ -258,7 +261,7 @@ def _mapper_trees(tensors: Any) -> list[Any]:
 
 
 def _simple(path: str, value: Any) -> Any:
-    """Converts an array to a dense tensor in main memory, other values to JSON strings."""
+    """Converts arrays to dense tensors on the CPU (if torch exists), other values to JSON."""
     if arrays.is_array(value) or hasattr(value, "__dlpack__") or hasattr(value, "__array__"):
         return _dense(path, value)
     try:

@@ -55,9 +55,9 @@ def register_mapper(name: str) -> Callable[[Thing], Thing]:
 
     Raises:
         TypeError: If the name is empty or not a str, or the decorated object is not callable.
-        ValueError: If the name is registered for another definition. Registering a definition of
-            the same module and qualified name again (a reloaded module, a repeated notebook cell)
-            replaces the old one.
+        ValueError: If the name is registered for another class or factory. If the new one has the
+            module and the qualified name of the old one (a reloaded module, a repeated notebook
+            cell), it replaces the old one.
 
     Example:
         >>> @tenfold.register_mapper("mlp")
@@ -117,7 +117,7 @@ def name_of(mapped: Any) -> str | None:
 
 
 class _Load:
-    """A descriptor that passes the class or the instance on which `load` is called to `_load`."""
+    """A descriptor that binds `_load` to the class or the instance on which `load` is called."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.__doc__ = function.__doc__
@@ -128,13 +128,13 @@ class _Load:
 
 
 def _load(target: Any, path: PathLike, *, verify: bool = False) -> Any:
-    """Opens a mapper that was saved, in any format.
+    """Opens a saved mapper, in any format.
 
     ``StateMapper.load(path)`` returns a mapper of the class that was saved;
     ``SparseStateMapper.load(path)`` raises unless that class is SparseStateMapper or a subclass;
     ``mapper.load(path)`` replaces the content of `mapper`, which must have the saved class, and
-    returns it. Tensors are mapped and read on access, with two exceptions: a JSON file is parsed
-    completely, and the parameters of a module are copied into a new module.
+    returns `mapper`. Tensors are mapped and read on access, with two exceptions: a JSON file is
+    parsed completely, and the parameters of a module are copied into a new module.
 
     Args:
         target: The class or mapper on which `load` is called.
@@ -146,7 +146,8 @@ def _load(target: Any, path: PathLike, *, verify: bool = False) -> Any:
         FileNotFoundError: If there is nothing at `path`.
         UnsupportedError: If the file is not a mapper, it has another version of the format, or the
             name of its class or factory is not registered; the message contains the name.
-        ValueError: If the saved mapper has another class, or its parameters do not fit the module.
+        ValueError: If the saved mapper has another class than `target`, or the saved parameters do
+            not fit the module.
         CorruptFileError: If the parts of the mapper contradict each other, or `verify` finds
             damage.
     """
@@ -228,7 +229,7 @@ class StateMapper:
 
     @classmethod
     def restore(cls, config: dict[str, Any], tensors: dict[str, Any]) -> StateMapper:
-        """Creates a mapper from the results of `config` and `tensors`. Called by `load`.
+        """Creates a mapper from the results of `config` and `tensors`; `load` calls it.
 
         Args:
             config: The result of `config`.
@@ -274,11 +275,11 @@ class StateMapper:
         return state  # type: ignore[no-any-return]
 
     def stamp(self) -> Any:
-        """Returns a value that changes whenever the rows of this mapper change; by default None."""
+        """Returns a value that changes whenever rows change; by default None: they never change."""
         return None
 
     def saved_as(self) -> StateMapper:
-        """Returns the mapper that `save` stores: this mapper, or for a cache the mapper inside."""
+        """Returns the mapper that `save` stores: this one, or for a cache the mapper it caches."""
         return self
 
     # --- common methods ---
@@ -373,7 +374,7 @@ class StateMapper:
         return self._by_value()
 
     def _by_value(self) -> tuple[Any, ...]:
-        """Pickles the content of a mapper that has no path, or has changed since it was saved."""
+        """Pickles the content: the mapper has no path, or changed since the last save or load."""
         return _pickle.mapper_of_tree, (tree_of(self),)
 
     def __repr__(self) -> str:
@@ -384,7 +385,7 @@ class StateMapper:
 
 
 def integers(states: Any) -> list[int] | None:
-    """The numbers of a 1-d tensor or array of integers, not bools; None for anything else."""
+    """A 1-d tensor or array of integers (not of bools) as a list; None for anything else."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch is not None and isinstance(states, torch.Tensor):
         whole = not (

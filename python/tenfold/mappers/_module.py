@@ -1,4 +1,4 @@
-"""A mapper over a module of torch: its state dict is saved, its code is not."""
+"""A mapper that computes rows with a torch module. Saves the state dict, not the code."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ class ModuleStateMapper(StateMapper):
     >>> mapper.save("mapper.safetensors")       # the name, the config, the state_dict
     >>> tenfold.StateMapper.load("mapper.safetensors")
 
-    States are tensors, or numbers and tuples of numbers, which `torch.as_tensor` converts; a list
-    of states is stacked. A tensor or array is only moved to the module's device, not stacked, so it
-    may also be a batch. Gradients flow, and the mode of the module (`train`, `eval`) does not
-    change; a loaded module is in the mode in which the factory creates it.
+    States are tensors, or numbers and tuples of numbers, which `torch.as_tensor` converts. A list
+    of states is stacked into a batch. A single tensor or array is passed to the module unchanged,
+    on the device of the module, so it may be a state or a batch. Gradients are recorded. Calls do
+    not change the mode of the module (`train`, `eval`). A loaded module is in the mode in which the
+    factory creates it.
 
     Args:
         factory_name: The registered name of the factory (`tenfold.register_mapper`).

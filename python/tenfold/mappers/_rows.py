@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def entry(tree: Any, key: str) -> Any:
-    """An entry of a dict or of a TensorDict; None if there is none."""
+    """The entry `key` of a dict or a TensorDict; None if there is no such entry."""
     return tree[key] if key in tree.keys() else None  # noqa: SIM118 - a TensorDict is not a dict
 
 
@@ -58,10 +58,10 @@ def put(into: Any, positions: Any, rows: Any) -> None:
 
 
 def _bits(rows: Any) -> Any:
-    """The same memory as integers, which torch can index and copies without changing bits.
+    """A view of `rows` as integers, which torch can index, and copies without changing bits.
 
-    Returns `rows` unchanged if they have gradients, if they are bool, float32, float64, int64 or of
-    16-byte elements, and if they are 1-d without elements.
+    Returns `rows` themselves if they require gradients, if their dtype is bool, float32, float64
+    or int64 or has 16 bytes, or if they are 1-d and empty.
     """
     torch = arrays.torch_of(rows)
     if rows.requires_grad or rows.dtype in (torch.bool, torch.float32, torch.float64, torch.int64):
@@ -72,7 +72,7 @@ def _bits(rows: Any) -> Any:
 
 
 def same_kind(left: Any, right: Any) -> bool:
-    """True if rows have the same dtype and row shape, so that one tensor can hold them."""
+    """True if both have the same dtype and row shape, so that one tensor can hold their rows."""
     return bool(left.dtype == right.dtype and left.shape[1:] == right.shape[1:])
 
 
@@ -106,7 +106,7 @@ def promoted(rows: list[Any]) -> Any:
 
 
 def joined(parts: list[tuple[list[int], Any]], length: int) -> Any:
-    """Scatters rows of one shape to their positions, in their promoted dtype."""
+    """Combines parts (positions, rows) with equal row shapes into one array of promoted dtype."""
     dtype = promoted([rows for _, rows in parts])
     torch = arrays.torch_of(parts[0][1])
     if torch is None:
@@ -145,8 +145,8 @@ def _held_by(given: Any, dtype: Any, torch: Any) -> Any:
     """Converts numbers to `dtype`. Only float and complex dtypes may round them.
 
     Raises:
-        ValueError: If a number overflows a float or complex dtype, if another dtype would change a
-            number, or if an imaginary part would be lost.
+        ValueError: If a number overflows a float or complex dtype, if an integer or bool dtype
+            would change a number, or if a nonzero imaginary part would be lost.
     """
     if given.is_complex() and not dtype.is_complex:
         lost = given.imag != 0
@@ -166,7 +166,7 @@ def _held_by(given: Any, dtype: Any, torch: Any) -> Any:
 
 
 def _held_by_numpy(value: Any, dtype: str) -> Any:
-    """A copy of `value` as an array of `dtype`; raises like `row_like`."""
+    """A copy of `value` as an array of `dtype`; raises TypeError, and ValueError as `_held_by`."""
     np = numpy_module()
     try:
         given = np.asarray(value)

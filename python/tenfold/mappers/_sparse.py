@@ -40,8 +40,9 @@ class SparseStateMapper(StateMapper):
     >>> mapper([(3, 4)]).shape
     torch.Size([1, 1000])
 
-    States are ints, floats, strings, None and tuples of these, and compare as in Python:
-    ``(True, 2.0)`` equals ``(1, 2)``, except that a float of magnitude 2^63 or more equals no int.
+    States are ints, floats, strings, None and tuples of these. They compare as in Python (for
+    example, ``(True, 2.0)`` equals ``(1, 2)``), with one exception: a float of magnitude 2^63 or
+    more equals no int.
     States may be bytes only if `keys` is a `MappedDict`.
 
     Args:
@@ -54,11 +55,11 @@ class SparseStateMapper(StateMapper):
             states raise a KeyError.
 
     Raises:
-        ValueError: For a duplicate state, NaN, a row number that is not an int or that the matrix
-            does not have (in a list: more states than rows), and a default of another shape or
-            outside the range of the dtype.
+        ValueError: For a duplicate state, NaN, a row number that is not an int or is not a row of
+            the matrix, more states in a list than the matrix has rows, and a default of another
+            shape or with a number that the dtype of the matrix cannot hold.
         TypeError: For objects that cannot be states, and a default that is not numeric.
-        UnsupportedError: For a `MappedDict` with superseded rows.
+        UnsupportedError: For a `MappedDict` with superseded rows, which its `compact` removes.
     """
 
     def __init__(self, keys: Any, matrix: Any, default: Any = None) -> None:
@@ -72,7 +73,7 @@ class SparseStateMapper(StateMapper):
 
     @property
     def matrix(self) -> SparseMatrix:
-        """The matrix as of when the mapper was created: rows appended later are not included."""
+        """The matrix, without rows that were appended after the mapper was created or loaded."""
         made = SparseMatrix._of_native(self._native.matrix)
         made._path, made._framework = self._matrix_path, self._framework
         return made
@@ -130,7 +131,7 @@ class SparseStateMapper(StateMapper):
 
 
 def _has_large_float(state: Any) -> bool:
-    """True if a float in the state has a magnitude of 2^63 or more."""
+    """True if `state` is or contains a float of magnitude 2^63 or more."""
     left = [state]
     while left:
         part = left.pop()

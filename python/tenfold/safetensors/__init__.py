@@ -2,13 +2,14 @@
 
 >>> from tenfold.safetensors import load_file, safe_open, save_file
 
-Files are replaced atomically and have checksums, which `tenfold.verify` compares; the package
-safetensors reads these files. `tenfold.safetensors.numpy` has the functions of `safetensors.numpy`.
+Saved files are replaced atomically and have checksums, which `tenfold.verify` compares. The package
+safetensors can read them. `tenfold.safetensors.numpy` has the functions of `safetensors.numpy`.
 """
 
 from __future__ import annotations
 
-# Classes with "as" are not public names: tracebacks and pickles name them in this module.
+# Classes that are imported "as" themselves are not public. They must be found in this module,
+# because tracebacks and pickles name them so.
 from tenfold.safetensors._open import SafeSlice as SafeSlice
 from tenfold.safetensors._open import SafetensorError, safe_open
 from tenfold.safetensors._open import TensorNotFoundError as TensorNotFoundError

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     PathLike = str | os.PathLike[str]
 
-# An alias for programs that imported safetensors before: `except SafetensorError` still catches
-# errors of damaged files, missing names and unsupported frameworks.
+# An alias for programs that were written for the package safetensors: their
+# `except SafetensorError` catches errors about damaged files, missing names and unsupported
+# frameworks.
 SafetensorError = Error
 
 _FRAMEWORKS = {
@@ -48,13 +49,13 @@ class safe_open:  # noqa: N801 - safetensors' name
         filename: The path of one file.
         framework: ``"pt"`` (``"torch"``, ``"pytorch"``) or ``"np"`` (``"numpy"``).
         device: The device of the tensors, as ``torch.device`` accepts it; ``"cpu"`` for numpy.
-        backend: ``"mmap"``: tensors are private copy-on-write maps of the file; numpy arrays are
-            read-only. ``"pread"``: both are writable copies in memory. On another device than the
-            CPU, tensors are copies in both cases.
+        backend: ``"mmap"``: torch tensors are private copy-on-write maps of the file; numpy arrays
+            are read-only maps. ``"pread"``: tensors and arrays are writable copies in memory. On
+            another device than the CPU, tensors are always copies.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        CorruptFileError: If the header is damaged or the file too short.
+        CorruptFileError: If the header is damaged or the file is too short.
         UnsupportedError: For another framework or backend, and for numpy with another device than
             ``"cpu"``.
         ImportError: If a device other than ``"cpu"`` is given, and torch is not installed.
@@ -112,15 +113,15 @@ class safe_open:  # noqa: N801 - safetensors' name
         return dict(self._metadata) or None
 
     def get_tensor(self, name: str) -> Any:
-        """Returns a tensor, or a numpy array with framework ``"np"``.
+        """Returns a tensor; with framework ``"np"`` a numpy array.
 
         Args:
-            name: Its name in the file.
+            name: The name of the tensor in the file.
 
         Raises:
             KeyError: If the file has no such tensor. The exception is a `SafetensorError` as well.
             SafetensorError: If the file is closed.
-            UnsupportedError: For a dtype that numpy, or this version of torch, does not have.
+            UnsupportedError: For a dtype that numpy or this version of torch does not have.
 
         Example:
             >>> _ = tenfold.save({"x": torch.ones(2)}, "x.safetensors")
@@ -140,7 +141,7 @@ class safe_open:  # noqa: N801 - safetensors' name
         """Returns a lazy tensor: indexing reads only the selected elements.
 
         Args:
-            name: Its name in the file.
+            name: The name of the tensor in the file.
 
         Raises:
             KeyError: If the file has no such tensor. The exception is a `SafetensorError` as well.
@@ -189,7 +190,7 @@ class SafeSlice:
         return list(self._file._entries[self._name][1])
 
     def get_dtype(self) -> str:
-        """Returns the dtype as the format spells it: ``"F32"``."""
+        """Returns the name of the dtype in the safetensors format, such as ``"F32"``."""
         return str(self._file._entries[self._name][0])
 
     def __getitem__(self, index: Any) -> Any:
@@ -198,12 +199,12 @@ class SafeSlice:
 
 
 def tied_of(use_numpy: bool) -> Any:
-    """The binding's cache of the arrays of one file, for one framework."""
+    """An empty cache of the arrays of a file, which the binding fills and uses."""
     return _core.Tied(code_of("numpy" if use_numpy else "torch"))
 
 
 def _checked_device(device: Any, use_numpy: bool) -> Any:
-    """The torch device to copy to; None for main memory."""
+    """The torch device to which tensors are copied; None for the CPU."""
     if str(device) == "cpu":
         return None
     if use_numpy:
@@ -213,7 +214,7 @@ def _checked_device(device: Any, use_numpy: bool) -> Any:
 
 
 def metadata_of(metadata: Any) -> dict[str, str]:
-    """The checked metadata; {} for None. Raises TypeError if it is not a dict of str to str."""
+    """A copy of `metadata`; {} for None. Raises TypeError unless it is a dict of str to str."""
     if metadata is None:
         return {}
     if not isinstance(metadata, dict):

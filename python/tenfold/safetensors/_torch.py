@@ -63,7 +63,7 @@ def save(tensors: dict[str, Any], metadata: dict[str, str] | None = None) -> byt
 
 @set_module("tenfold.safetensors")
 def load_file(filename: PathLike, device: Any = "cpu", *, backend: str = "mmap") -> dict[str, Any]:
-    """Loads all tensors of a file, by their names.
+    """Loads all tensors of a file as a dict from their names.
 
     Args:
         filename: The path.
@@ -111,7 +111,7 @@ def tensors_of(data: bytes, use_numpy: bool) -> dict[str, Any]:
         raise TypeError(f"load: expected bytes, got {type(data).__name__}")
     node, entries, _ = _core.read_flat_safetensors(data)
     tied = tied_of(use_numpy)
-    # Mode "c" makes the arrays writable, because they own their memory.
+    # The arrays own their memory, so they may be writable: mode "c".
     return {name: node.get(name, "c", tied)[0] for name, _, _ in entries}
 
 
@@ -122,10 +122,10 @@ def save_model(
     metadata: dict[str, str] | None = None,
     force_contiguous: bool = True,
 ) -> None:
-    """Saves the state of a module, in which tensors that share memory are stored once.
+    """Saves the state of a module. Tensors that share memory are stored once, under one name.
 
-    The other names of such a tensor are dropped; ``__metadata__`` maps each of them to the name
-    under which the tensor is stored, unless `metadata` has that key.
+    ``__metadata__`` maps each of their other names to this name, unless `metadata` has the other
+    name as a key.
 
     Args:
         model: A torch module.
@@ -135,7 +135,7 @@ def save_model(
             raises a ValueError.
 
     Raises:
-        RuntimeError: If none of the tensors that share memory covers the whole storage.
+        RuntimeError: If tensors share memory and none of them covers the whole storage.
         ValueError, TypeError, UnsupportedError: As `save_file`.
 
     Example:
@@ -162,7 +162,7 @@ def load_model(
     *,
     backend: str = "mmap",
 ) -> tuple[list[str] | set[str], list[str]]:
-    """Loads the state that `save_model` stored into a module.
+    """Fills a module with the state that `save_model` saved.
 
     Args:
         model: A torch module; its parameters and buffers are filled in place.
@@ -174,13 +174,13 @@ def load_model(
     Returns:
         ``(missing, unexpected)``: names of the module that were not loaded, and names of the file
         that the module does not have. If names share memory in the module, `save_model` stores one
-        of them: the others are not missing, and are unexpected if the file has them.
+        of them: the other names are not missing, and are unexpected if the file has them.
 
     Raises:
         RuntimeError: With `strict`, if names are missing or unexpected; the message lists them.
-            Also without `strict`, for a tensor of another shape, and if none of the module's
-            tensors that share memory covers the whole storage. Parameters may have changed by
-            then, as with safetensors.
+            Also without `strict`, for a tensor of another shape, and if tensors of the module
+            share memory and none of them covers the whole storage. Parameters may have changed
+            before the error, as with the package safetensors.
         FileNotFoundError, CorruptFileError, UnsupportedError: As `safe_open`.
 
     Example:

@@ -1,6 +1,6 @@
-"""The functions of `safetensors.numpy`, with their signatures. They do not import torch.
+"""The functions of `safetensors.numpy`, with their signatures.
 
-`safe_open` imports torch for framework ``"pt"``.
+None of them imports torch, except `safe_open` with framework ``"pt"``.
 
 >>> from tenfold.safetensors.numpy import load_file, save_file
 """
@@ -28,8 +28,8 @@ def save_file(
 ) -> None:
     """Saves arrays into one file, atomically, as `safetensors.numpy.save_file` does.
 
-    Arrays that share memory are stored separately; big-endian arrays are converted; arrays that
-    are not C-contiguous are stored in C order.
+    Arrays that share memory are stored separately. Big-endian arrays are stored in little-endian
+    byte order, and arrays that are not C-contiguous in C order.
 
     Args:
         tensor_dict: numpy arrays by name.
@@ -69,7 +69,7 @@ def save(tensor_dict: dict[str, Any], metadata: dict[str, str] | None = None) ->
 
 @set_module("tenfold.safetensors.numpy")
 def load_file(filename: PathLike, *, backend: str = "mmap") -> dict[str, Any]:
-    """Loads all arrays of a file, by their names.
+    """Loads all arrays of a file as a dict from their names.
 
     Args:
         filename: The path.

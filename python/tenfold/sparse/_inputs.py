@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 LAYOUTS = ("csr", "csc", "coo")
-# Number of entries that are buffered before they are passed to the engine.
+# Number of entries that `_Rows` buffers before it passes them to the engine.
 _ROW_ENTRIES = 1 << 16
 _WHAT = "sparse matrix"
 _MISSING = object()
@@ -46,8 +46,8 @@ def of_scipy(x: Any) -> Any:
         raise ValueError(f"{_WHAT}: expected two dimensions, found shape {x.shape}")
     if layout == "coo":
         return _sorted(x.row, x.col, x.data, x.shape)
-    # Other functions of scipy do not check indices. `check_format` may shorten the arrays of its
-    # object, so it is called for a copy of `x`.
+    # Only `check_format` checks indices. It may replace the arrays of its object by shorter ones:
+    # call it on a shallow copy of `x`.
     x = copy.copy(x)
     try:
         x.check_format(full_check=True)
@@ -63,7 +63,7 @@ def of_scipy(x: Any) -> Any:
 
 
 def of_parts(layout: str, parts: tuple[Any, ...], shape: Any) -> Any:
-    """The engine's matrix over component tensors in torch's order.
+    """The engine's matrix over component tensors: offsets (not in coo), indices, values.
 
     Raises ValueError for invalid indices, and for coordinates that are not coalesced.
     """
@@ -113,7 +113,7 @@ def _sorted(rows: Any, cols: Any, values: Any, shape: Any) -> Any:
 
 
 def _entries(rows: Any, cols: Any, values: Any) -> Any:
-    """Converts arrays for the engine's builder; UnsupportedError for a dtype that it lacks."""
+    """Converts arrays for the engine's builder; UnsupportedError for an unsupported dtype."""
     return _core.tree({"rows": rows, "cols": cols, "values": values}, _WHAT)
 
 
@@ -130,7 +130,7 @@ def _lengths(shape: Any) -> tuple[int, int]:
 
 
 class _Coordinates:
-    """The engine's builder, which is created when the first chunk of coordinates is added."""
+    """Passes coordinates to the engine's builder, which the first call of `add` creates."""
 
     def __init__(self, shape: Any, layout: str, duplicates: str, memory_bytes: int, folder: Any):
         if layout not in LAYOUTS:
@@ -181,7 +181,7 @@ def of_coordinates(
 
 
 class _Rows:
-    """Rows that are added one at a time, and passed to the engine's builder in batches."""
+    """Collects rows, and passes them to the engine's builder in batches."""
 
     def __init__(self, num_cols: int | None, dtype: Any, folder: Any) -> None:
         self._num_cols = None if num_cols is None else integer(f"{_WHAT}: num_cols", num_cols, 0)
@@ -243,7 +243,7 @@ class _Rows:
 
 
 def _typed(values: list[Any], dtype: str, rows: list[int]) -> Any:
-    """Converts values to an array of `dtype`. Errors name the row of a value out of range."""
+    """Converts values to an array of `dtype`. `rows`: the row of each value, for messages."""
     torch = arrays.torch_or_none()
     integral = dtype.startswith(("int", "uint"))
     if integral:
@@ -274,7 +274,7 @@ def _is_int(value: Any) -> bool:
 
 
 def _check_ints(values: list[Any], dtype: str, rows: list[int]) -> None:
-    """Raises an error that names the row of an element that is not an int or is out of range.
+    """Raises ValueError if an element is not an int or out of range; the message names its row.
 
     torch would convert negative elements to an unsigned dtype without an error.
     """
@@ -293,7 +293,7 @@ def _check_ints(values: list[Any], dtype: str, rows: list[int]) -> None:
 
 
 def _check_finite(values: list[Any], made: list[Any], dtype: str, rows: list[int]) -> None:
-    """Raises an error that names the row of a finite element that became infinite or NaN."""
+    """Raises ValueError if a finite value became infinite or NaN; the message names its row."""
     for row, value, stored in zip(rows, values, made, strict=True):
         if not cmath.isfinite(stored) and cmath.isfinite(value):
             raise ValueError(
@@ -374,7 +374,7 @@ def _indices(values: Any) -> Any:
 
 
 class Growing(Closing):
-    """The part of `SparseMatrix` that appends rows."""
+    """The methods of `SparseMatrix` that append rows."""
 
     _native: Any
     _path: str | None
@@ -386,11 +386,11 @@ class Growing(Closing):
         raise NotImplementedError
 
     def append_rows(self, rows: Any) -> int:
-        """Appends rows, atomically for readers that open or `refresh` the matrix afterwards.
+        """Appends rows. Readers that open or `refresh` the matrix see all new rows or none.
 
-        The matrix must be csr, in a folder, and opened with mode ``"r+"``; one process at a time
-        appends. If an error is raised, nothing is appended. After a crash the matrix has the rows
-        from before or after the append; after a power failure at least the rows of the last
+        The matrix must be csr, in a folder, and opened with mode ``"r+"``. Only one process at a
+        time can append. If an error is raised, nothing is appended. After a crash, the matrix has
+        all rows of the append or none. After a power failure, it has at least the rows of the last
         `flush` or `close`.
 
         >>> with tenfold.SparseMatrix("ratings", mode="r+") as m:
@@ -404,10 +404,11 @@ class Growing(Closing):
             int: The new number of rows.
 
         Raises:
-            ValueError: For rows with another number of columns, another dtype or invalid elements.
+            ValueError: For rows with another number of columns, another dtype or invalid elements,
+                for more entries than the index dtype can count, and for a dense tensor.
             TypeError: For `rows` of another type, or a row that is not a dict.
-            UnsupportedError: For another layout, format or mode, or a matrix in memory, and after
-                `close`.
+            UnsupportedError: If this matrix has another layout, format or mode, is in memory, or is
+                closed.
             OSError: If another process or another SparseMatrix appends, or the disk is full.
             CorruptFileError: If an index of the matrix `rows` is invalid.
         """
@@ -425,13 +426,17 @@ class Growing(Closing):
         return of_rows(rows, self._shape[1], self._dtype_name, None, None)
 
     def flush(self) -> None:
-        """Makes all rows durable: they survive a power failure."""
+        """Makes the appended rows durable: they survive a power failure.
+
+        Raises:
+            UnsupportedError: Without mode ``"r+"``, for a matrix in memory, and after `close`.
+        """
         self._native.flush()
 
     def close(self) -> None:
-        """Calls `flush` and lets another process append; without mode ``"r+"``, does nothing.
+        """Makes the appended rows durable, and lets another process append.
 
-        Rows can still be read. Idempotent.
+        Does nothing without mode ``"r+"``. Rows can still be read. Idempotent.
         """
         if self._path is not None:
             self._native.close()

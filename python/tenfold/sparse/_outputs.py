@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _torch() -> Any:
-    """torch, with its warning that sparse_csr is in beta suppressed; None with framework numpy."""
+    """torch, without its warning that sparse_csr is in beta; None if the framework is numpy."""
     torch = arrays.torch_or_none()
     if torch is not None:
         _silence(torch)
@@ -78,9 +78,9 @@ def torch_of(layout: str, parts: tuple[Any, ...], shape: Shape, coalesced: bool)
 
 
 def scipy_of(layout: str, parts: tuple[Any, ...], shape: Shape, coalesced: bool = True) -> Any:
-    """The matrix of scipy over the memory of these arrays.
+    """A scipy matrix over the memory of `parts`.
 
-    scipy converts int64 coordinates that int32 can hold to int32, in a copy.
+    If int32 can hold int64 coordinates, scipy copies them as int32.
     """
     import scipy.sparse
 
@@ -104,7 +104,7 @@ def _numpy(part: Any) -> Any:
 
 
 def numpy_of(part: Any, where: str) -> Any:
-    """A tensor as an array of numpy, over the same memory."""
+    """A tensor as a numpy array over the same memory; other objects unchanged."""
     if not hasattr(part, "numpy"):
         return part
     try:

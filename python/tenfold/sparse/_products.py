@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from tenfold._interop.frameworks import Name
     from tenfold.sparse._sparse_matrix import SparseMatrix
 
-# Maximum number of elements that are multiplied or added at once: 64 MiB of float32. A product
-# uses at least one entry of the matrix at once, and multiplies it by a row of the other operand.
+# Maximum number of elements that are multiplied or added at once: 64 MiB of float32. If a row of
+# the dense operand is longer, a product multiplies one entry of the matrix by one row at a time.
 _BLOCK_ELEMENTS = 16 << 20
 
 
@@ -60,7 +60,7 @@ def total(matrix: SparseMatrix, axis: int | None) -> Any:
 
 def _entries(matrix: SparseMatrix, framework: Name, count: int) -> Iterator[tuple[Any, Any, Any]]:
     """Yields checked rows, columns and values, of at most `count` entries at a time."""
-    # `_parts` checks all offsets: if they did not ascend, entries would be added to wrong rows.
+    # `_parts` checks that offsets ascend. Otherwise, entries could be added to the wrong rows.
     parts = matrix._parts(framework)
     kit = _kit(parts[-1])
     for begin in range(0, matrix.nnz, count):
@@ -76,7 +76,7 @@ def _entries(matrix: SparseMatrix, framework: Name, count: int) -> Iterator[tupl
 
 
 def _result(dtype: str) -> str:
-    """The dtype of a sum, as for ``torch.sum``."""
+    """The dtype of a sum of elements of `dtype`, as in ``torch.sum``."""
     return dtype if dtype.startswith(("float", "bfloat", "complex")) else "int64"
 
 
@@ -88,7 +88,7 @@ def _wide(dtype: str) -> str:
 
 
 class _Torch:
-    """The functions that products and sums need, with torch, on the device of an operand."""
+    """The operations of products and sums, implemented with torch on the device of an operand."""
 
     framework: Name = "torch"
 
@@ -123,7 +123,7 @@ class _Torch:
 
 
 class _Numpy:
-    """The functions of `_Torch`, with numpy."""
+    """The operations of `_Torch`, implemented with numpy."""
 
     framework: Name = "numpy"
 
@@ -156,7 +156,7 @@ class _Numpy:
 
 
 def _kit(array: Any) -> _Torch | _Numpy:
-    """The functions that use the library and the device of `array`."""
+    """The operations, with the library and on the device of `array`."""
     numpy = arrays.numpy_module() if not hasattr(array, "untyped_storage") else None
     if numpy is not None and isinstance(array, numpy.ndarray):
         return _Numpy(numpy)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Rows:
-    """The part of `SparseMatrix` that reads rows, columns and elements."""
+    """The methods of `SparseMatrix` that read rows, columns and elements."""
 
     _framework: Name
     _native: Any
@@ -39,9 +39,9 @@ class Rows:
         """Returns a dense row, dense rows, dense columns, or an element.
 
         Args:
-            index: An int: the row ``[columns]``. A slice, list, int or bool array: rows
-                ``[n, columns]``. A pair: ``m[i, j]`` is an element, 0-d; ``m[:, cols]`` columns,
-                ``m[rows, :]`` rows.
+            index: An int returns a row, ``[columns]``; a slice, a list, an int or bool array
+                returns rows, ``[n, columns]``. Of the pairs, ``m[i, j]`` returns an element, 0-d;
+                ``m[:, cols]`` returns columns; ``m[rows, :]`` returns rows.
 
         Raises:
             IndexError: For a row or column that does not exist, for another pair, and for an index
@@ -90,14 +90,14 @@ class Rows:
         Args:
             indices: A slice, a list, an int or bool array of one dimension. Negative indices
                 count from the end; a row may be repeated.
-            layout: ``"dense"``: ``[n, columns]``. ``"csr"``, ``"coo"``: torch's sparse tensor
-                ``(n, columns)`` (with framework numpy, scipy's matrix). ``"padded"``:
-                ``{"indices", "values"}`` ``[n, longest]``, zeros after the entries of each row,
-                and ``"length"`` int64 ``[n]``.
+            layout: ``"dense"``: ``[n, columns]``. ``"csr"``, ``"coo"``: a torch sparse tensor
+                ``(n, columns)`` (with framework numpy, a scipy matrix). ``"padded"``: a dict of
+                ``"indices"`` and ``"values"``, ``[n, longest]`` with zeros after the entries of
+                each row, and ``"length"``, int64 ``[n]``.
 
         Returns:
-            The form that `layout` selects. Values have the matrix's dtype; indices have its index
-            dtype, except in ``"coo"``.
+            The form that `layout` selects. Values have the dtype of the matrix; indices have the
+            index dtype of the matrix, except in ``"coo"``.
 
         Raises:
             IndexError: For a row that does not exist, and indices with several dimensions.
@@ -119,8 +119,8 @@ class Rows:
 
         Args:
             indices: As for `rows`.
-            layout: ``"dense"``: ``[rows, n]``. ``"csr"``, ``"coo"``: ``(rows, n)``. ``"padded"``:
-                by column, ``[n, longest]``; ``"indices"`` are rows.
+            layout: As for `rows`. ``"dense"``: ``[rows, n]``. ``"csr"``, ``"coo"``: ``(rows, n)``.
+                ``"padded"``: ``[n, longest]``, one row per column; ``"indices"`` are row indices.
 
         Returns:
             The form that `layout` selects.
@@ -139,10 +139,10 @@ class Rows:
         return self._lines(self._native.cols, indices, 1, layout)
 
     def will_need(self, indices: Any) -> None:
-        """Prefetches the pages of these rows of a csr matrix, without waiting for them.
+        """Starts to prefetch the pages of these rows of a csr matrix, and returns at once.
 
-        Call it for the next batch while the current one is used; `rows` prefetches its own rows.
-        Does nothing for another layout.
+        Call it for the next batch before you use the current one. The rows of one call of `rows`
+        need no such call. Does nothing for another layout.
 
         Args:
             indices: As for `rows`.
@@ -171,7 +171,7 @@ class Rows:
     def batches(
         self, batch_size: int, *, layout: Literal["csr", "padded"] = "csr", **options: Any
     ) -> BatchLoader:
-        """Returns a loader of batches of rows of a csr matrix, prepared by threads of the engine.
+        """Returns a loader over the rows of a csr matrix. Engine threads prepare the batches.
 
         >>> for batch in m.batches(256, layout="padded", shuffle=True, seed=7):
         ...     scores = weights[batch["indices"]].mul(batch["values"]).sum(1)
@@ -273,7 +273,7 @@ def batches(matrix: SparseMatrix, batch_size: int, layout: str, options: Any) ->
 
 
 def _made(layout: str, num_cols: int, batch: Any) -> Any:
-    """Converts a batch of the data set to the form that `rows` returns; checks column indices."""
+    """Converts a batch of the data set to the result of `rows`; checks the column indices."""
     indices = batch["indices"]["values"] if layout == "csr" else batch["indices"]
     if 0 not in indices.shape and not 0 <= indices.min() <= indices.max() < num_cols:
         raise CorruptFileError(

@@ -51,28 +51,29 @@ class SparseMatrix(Rows, Growing):
 
     Layouts are ``"csr"`` (by row), ``"csc"`` (by column) and ``"coo"`` (coordinates: small if most
     rows are empty). Reading rows is fast in csr and, with a binary search per row, in coo; reading
-    columns is fast in csc. Other accesses read all indices: convert with `to_layout` first.
+    columns is fast in csc. To read rows of a csc matrix or columns of a csr or coo matrix, convert
+    the matrix with `to_layout` first: otherwise, each call reads all indices.
 
     Indices keep their dtype, int32 or int64. Explicit zeros are kept. Entries are sorted within
     each row (csc: column), except in a coo matrix that is not coalesced. An index that is out of
     range raises an error and never causes an out-of-bounds read.
 
-    A SparseMatrix that was opened from a path pickles as that path, any other as its arrays. Both
-    work in forked and spawned workers. An unpickled matrix has mode ``"r"``.
+    A SparseMatrix that was opened from a path pickles as that path, any other SparseMatrix as its
+    arrays. Both kinds work in forked and spawned workers. An unpickled matrix has mode ``"r"``.
 
     Args:
-        source: A path, in any format that supports sparse tensors; or the node of a sparse tensor
-            in a tree that `tenfold.open` returned.
+        source: The path of a file or folder, in any format that supports sparse tensors; or the
+            node of a sparse tensor in a tree that `tenfold.open` returned.
         mode: ``"r"`` or ``"c"``: this object never changes the file. ``"r+"``: rows can be appended
             (`append_rows`).
         framework: ``"torch"`` or ``"numpy"``, as for `tenfold.load`; with numpy, sparse rows are
-            scipy matrices. Determined once; pickles keep it.
+            scipy matrices. None: determined when the matrix is opened. Pickles keep the framework.
 
     Raises:
         FileNotFoundError: If the path does not exist.
         ValueError: If `source` is not a sparse matrix, or for another `mode` or `framework`.
-        CorruptFileError: If its component tensors contradict each other. Only the last end offset
-            is checked here; each call checks the offsets and indices that it uses.
+        CorruptFileError: If the component tensors contradict each other. Of the offsets, only the
+            last one is checked here; each call checks the offsets and indices that it uses.
     """
 
     def __init__(
@@ -111,9 +112,9 @@ class SparseMatrix(Rows, Growing):
 
     @classmethod
     def from_scipy(cls, x: Any) -> SparseMatrix:
-        """Returns `x` as a SparseMatrix, over the same memory if it is csr or csc and canonical.
+        """Returns `x` as a SparseMatrix, over the same memory if `x` is csr or csc and canonical.
 
-        Otherwise, entries are sorted, and those with the same coordinate are added, as in scipy.
+        Otherwise, entries are sorted, and entries with the same coordinate are added, as in scipy.
         Arrays that are not contiguous and index arrays of different dtypes are copied.
 
         Args:
@@ -123,8 +124,7 @@ class SparseMatrix(Rows, Growing):
             SparseMatrix: In memory; `save` writes it.
 
         Raises:
-            ValueError: For another format, another number of dimensions than two, and invalid
-                indices.
+            ValueError: For another format, invalid indices, and unless `x` has two dimensions.
             UnsupportedError: For a dtype that torch does not have.
 
         Example:
@@ -169,7 +169,7 @@ class SparseMatrix(Rows, Growing):
         memory_bytes: int = 256 << 20,
         progress: Progress = None,
     ) -> SparseMatrix:
-        """Builds a matrix from coordinates in any order, which may exceed memory.
+        """Builds a matrix from coordinates in any order, which need not fit in memory.
 
         If the entries exceed `memory_bytes`, they are sorted in runs, which are written to
         temporary files next to `path` (without `path`: in the system's temporary folder) and
@@ -179,29 +179,30 @@ class SparseMatrix(Rows, Growing):
         >>> tenfold.SparseMatrix.from_coo(users, films, stars, shape, path="ratings")   # memmaps
 
         Args:
-            rows: int32 or int64 ``[nnz]``: an array, a memory map or a list; or an iterable of such
-                pieces. Then `cols` and `values` are iterables of pieces of the same lengths.
-            cols: As `rows`. The indices of the matrix are int32 if `cols` are, unless a dimension
-                or the number of entries exceeds 2**31 - 1; otherwise int64.
+            rows: int32 or int64 ``[nnz]``: an array, a memory map or a list. Or an iterable of such
+                pieces; then `cols` and `values` are iterables of pieces of the same lengths, too.
+            cols: As `rows`. The indices of the matrix are int32 if `cols` is int32 and neither a
+                dimension nor the number of entries exceeds 2**31 - 1; otherwise int64.
             values: The elements. Python floats become torch's default dtype; with framework numpy,
                 float32.
             shape: (rows, columns).
             layout: Layout of the result.
             duplicates: ``"sum"``: entries of the same coordinate are added in input order.
-                ``"error"``: they raise a ValueError that names the coordinate.
-            path: Path to which the matrix is saved, atomically; None: in memory, or in a file
-                without a name if it is large.
+                ``"error"``: such entries raise a ValueError that names the coordinate.
+            path: Path to which the matrix is saved, atomically. None: the matrix is in memory or,
+                if it is large, in a temporary file without a name.
             memory_bytes: Memory for the entries that are sorted at once, 32 bytes each.
             progress: As for `tenfold.save`.
 
         Returns:
-            SparseMatrix: The matrix in memory, or the one at `path`, opened for reading.
+            SparseMatrix: The matrix at `path`, opened for reading. Without `path`: the matrix that
+                was built.
 
         Raises:
             ValueError: For lengths that differ, for coordinates of another dtype or outside the
                 shape, and with ``duplicates="error"`` for a coordinate that occurs twice.
-            UnsupportedError: For elements of a dtype that torch does not have, and if several
-                entries of a coordinate have a dtype without addition, such as float8.
+            UnsupportedError: For elements of a dtype that torch does not have, and for a coordinate
+                with several entries if their dtype has no addition, such as float8.
         """
         folder = None if path is None else _existing_parent(path)
         from tenfold._progress import Shown
@@ -236,7 +237,7 @@ class SparseMatrix(Rows, Growing):
             path: Target path, which is replaced atomically.
             num_cols: Number of columns. None: one more than the greatest column.
             dtype: Element type, of torch or numpy. None: int64 if all elements of the rows up to
-                the 65,536th element are ints; float64 otherwise, or if there are no elements.
+                the 65,536th element are ints; float64 otherwise and if there are no elements.
             progress: As for `tenfold.save`.
 
         Returns:
@@ -267,10 +268,10 @@ class SparseMatrix(Rows, Growing):
         """Saves the matrix atomically, as `tenfold.save` does.
 
         Args:
-            path: Target path. An existing one is replaced, unless it is a folder with files that
-                are not part of a saved tree, which is an error.
-            format: ``"memmap"``, ...; None: the suffix of `path` selects it; without a suffix, a
-                folder of memory-mapped files.
+            path: Target path. An existing file or folder is replaced. A folder with files that are
+                not part of a saved tree is an error.
+            format: ``"memmap"``, ...; None: the suffix of `path` selects the format; without a
+                suffix, a folder of memory-mapped files is written.
             durable: fsync before returning.
             checksums: Store checksums, which `tenfold.verify` compares.
             num_threads: Maximum number of threads, as for `tenfold.save`.
@@ -353,24 +354,24 @@ class SparseMatrix(Rows, Growing):
     # --- conversions ---
 
     def _arrays(self, framework: Name | None = None) -> tuple[Any, ...]:
-        """The component tensors, as arrays of `framework` (None: the framework of the matrix)."""
+        """The component tensors as arrays of `framework` (None: the framework of the matrix)."""
         with using(framework or self._framework):
             return tuple(self._native.part(part) for part in _PARTS[self._layout])
 
     def _parts(self, framework: Name | None = None) -> tuple[Any, ...]:
-        """The component tensors, after all offsets and indices were checked, once."""
+        """Checks all offsets and indices, unless checked before; returns the component tensors."""
         self._native.check()
         return self._arrays(framework)
 
     def to_torch(self) -> Any:
         """Returns a torch sparse tensor of the same layout, over the same memory.
 
-        All indices are checked first, once, because torch does not check them. int32 coordinates
-        are copied, because torch has int64 coordinates only; so are csr or csc indices and offsets
-        whose dtypes differ.
+        All indices are checked before their first use, because torch does not check them. int32
+        coordinates are copied, because torch supports only int64 coordinates. csr or csc indices
+        and offsets whose dtypes differ are copied, too.
 
         Raises:
-            CorruptFileError: If an index is invalid.
+            CorruptFileError: If an end offset or index is invalid.
             ImportError: If torch is not installed.
         """
         coalesced = self._layout != "coo" or self._is_coalesced()
@@ -379,13 +380,14 @@ class SparseMatrix(Rows, Growing):
     def to_scipy(self) -> Any:
         """Returns a scipy matrix of the same layout, over the same memory.
 
-        All indices are checked first, once, because scipy does not check them. scipy copies int64
-        coordinates that int32 can hold. Writing into the result does not change the file.
+        All indices are checked before their first use, because scipy does not check them. If int32
+        can hold int64 coordinates, scipy copies them as int32. Writing into the result does not
+        change the file.
 
         Raises:
-            CorruptFileError: If an index is invalid.
+            CorruptFileError: If an end offset or index is invalid.
             UnsupportedError: For a dtype that numpy does not have.
-            ValueError: For another dtype that scipy does not support, such as float16.
+            ValueError: For a dtype of numpy that scipy does not support, such as float16.
             ImportError: If scipy is not installed.
         """
         coalesced = self._layout != "coo" or self._is_coalesced()
@@ -394,7 +396,7 @@ class SparseMatrix(Rows, Growing):
     def toarray(self) -> Any:
         """Returns all elements as a dense numpy array ``[rows, columns]``, as scipy's matrices do.
 
-        ``m[:]`` returns the same as an array of the matrix's framework.
+        ``m[:]`` returns the same elements as an array of the matrix's framework.
 
         Raises:
             UnsupportedError: For a dtype that numpy does not have, and a coo matrix that is not
@@ -411,8 +413,8 @@ class SparseMatrix(Rows, Growing):
     def T(self) -> SparseMatrix:  # noqa: N802 - numpy's, scipy's and torch's name
         """The transposed matrix.
 
-        A csr matrix becomes csc and vice versa, over the same memory; the entries of a coo matrix
-        are checked and sorted again.
+        A csr matrix becomes csc and vice versa, over the same memory. The entries of a coo matrix
+        are checked, copied and sorted again; if it is not coalesced, duplicates are added.
 
         Raises:
             CorruptFileError: For a coo matrix with invalid indices.
@@ -424,22 +426,22 @@ class SparseMatrix(Rows, Growing):
     def __matmul__(self, dense: Any) -> Any:
         """Multiplies by a dense matrix or vector, some entries at a time.
 
-        All indices are checked first, once.
+        All indices are checked before their first use.
 
         Args:
             dense: A torch tensor or numpy array ``[columns]`` or ``[columns, n]``.
 
         Returns:
-            An array of the library of `dense`, ``[rows]`` or ``[rows, n]``, of the promoted dtype,
-            on the device of `dense`. The memory needed besides the result does not grow with the
+            A tensor or array, as `dense` is, on the device of `dense`: ``[rows]`` or ``[rows, n]``,
+            of the promoted dtype. The memory needed besides the result does not grow with the
             matrix.
 
         Raises:
             ValueError: If the shapes do not fit.
-            TypeError: If `dense` is not a dense array; with numpy, if the two dtypes have no common
-                one.
-            RuntimeError: With torch, if the two dtypes have no common one, such as float8 and
-                float32.
+            TypeError: If `dense` is not a dense tensor or array, or, for an array, if numpy cannot
+                promote the two dtypes to a common one.
+            RuntimeError: For a tensor, if torch cannot promote the two dtypes to a common one, such
+                as float8 and float32.
             UnsupportedError: If `dense` is a numpy array and the matrix has a dtype that numpy does
                 not have.
             CorruptFileError: If an end offset or index is invalid.
@@ -453,14 +455,14 @@ class SparseMatrix(Rows, Growing):
         """Returns sums of elements, in bounded memory.
 
         Floats are added in float64, complex numbers in complex128, integers and bools in int64.
-        All indices are checked first, once.
+        All indices are checked before their first use.
 
         Args:
             axis: 0 or -2: the sums of the columns, ``[columns]``. 1 or -1: the sums of the rows,
                 ``[rows]``. None: the sum of all elements, 0-d.
 
         Returns:
-            A tensor or array: of the matrix's dtype for floats and complex numbers, else int64.
+            A tensor or array, of the matrix's dtype for floats and complex numbers, else int64.
 
         Raises:
             ValueError: For another axis.
@@ -486,14 +488,14 @@ class SparseMatrix(Rows, Growing):
 
         Args:
             layout: ``"csr"``, ``"csc"`` or ``"coo"``.
-            path: Target path; None: in memory, or in a temporary file without a name if it is
-                large.
+            path: Target path. None: the matrix is in memory or, if it is large, in a temporary file
+                without a name.
             memory_bytes: As for `from_coo`.
             progress: As for `tenfold.save`.
 
         Returns:
             SparseMatrix: The matrix at `path`, opened for reading. Without `path`: a new matrix, or
-            this one if it has that layout (and, for coo, is coalesced).
+            this one if it already has that layout (and, for coo, is coalesced).
 
         Raises:
             ValueError: For another `layout`.
