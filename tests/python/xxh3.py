@@ -1,4 +1,4 @@
-"""XXH3-64 in Python and NumPy, for tests that must not rely on the hash of the library.
+"""XXH3-64 in Python and NumPy, for tests that must not rely on tenfold's implementation.
 
 Implements the xxHash specification, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md.
 """

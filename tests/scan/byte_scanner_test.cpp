@@ -115,7 +115,7 @@ TEST(ByteScanner, SkipsTheStoragesOfAnOldTorchFile) {
   EXPECT_THAT(report.findings, IsEmpty());
 }
 
-/// A .npy file with that header and format version, followed by a pickle.
+/// A .npy file with the given header and format version, and a pickle as its data.
 std::string npy(const std::string& header, char version = '\1') {
   return "\x93NUMPY"s + version + '\0' + pickled::little(header.size(), version == '\1' ? 2 : 4) +
          header + kEvil;
@@ -137,7 +137,8 @@ TEST(ByteScanner, FindsThePickleOfANpyFileThatMayHoldObjects) {
   EXPECT_THAT(scanned(cut).findings, IsEmpty());
 }
 
-/// A tar header without the magic number. Its checksum is in base 8 or 256, and `more` too large.
+/// A tar header without the magic number. Its checksum is encoded in base 8 or 256, and exceeds the
+/// right one by `more`.
 std::string tar_header(bool is_octal, std::int64_t more = 0) {
   std::string header(512, '\0');
   header.replace(0, 5, "a.txt");
@@ -231,7 +232,7 @@ TEST(ByteScanner, ReportsAnUnreadableArchiveInAnArchive) {
   EXPECT_EQ(report.findings[0].where, "x: record \"z\" at byte 0");
 }
 
-/// Sets the size of the first record, inflated, in both of its headers.
+/// Sets the uncompressed size of the first record in its local header and in the directory.
 std::string with_size(std::string archive, std::uint32_t size_bytes) {
   const std::string bytes = pickled::little(size_bytes, 4);
   archive.replace(22, 4, bytes);
@@ -240,7 +241,7 @@ std::string with_size(std::string archive, std::uint32_t size_bytes) {
 }
 
 TEST(ByteScanner, ReportsADeflatedRecordOfMoreThan1GiB) {
-  // It must not inflate to more than a thousand times its size.
+  // The deflated size must be more than 1 GiB / 1032, because deflate cannot reach a higher ratio.
   std::mt19937 random(5);
   std::string content(2'000'000, '\0');
   for (char& c : content) c = static_cast<char>(random() % 128);

@@ -33,7 +33,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
 
-/// Drops the rights of root, which may read every file, during its lifetime.
+/// Drops root privileges during its lifetime, because root may read every file.
 class WithoutRoot {
  public:
   WithoutRoot() {
@@ -165,7 +165,7 @@ TEST_F(Scan, ReportsEntriesOfAFolderThatItMayNotRead) {
 class ScanDcp : public Scan {
  protected:
   void write(const std::string& bytes) const { write_bytes(folder_ / "w.distcp", bytes); }
-  /// Writes .metadata with the objects "k0", "k1", ... at these ranges (begin, size) of the file.
+  /// Writes .metadata with the keys "k0", "k1", ... in these ranges (begin, size) of the file.
   void name(const std::vector<std::pair<std::uint64_t, std::uint64_t>>& ranges) const {
     dcp::Metadata metadata;
     metadata.files = {"w.distcp"};

@@ -33,8 +33,8 @@ using testing::HasSubstr;
 
 constexpr std::int64_t kColumns = 9;
 
-/// Row i has i % 4 elements, in the first of the columns 0, 2 and 4. The element in column c is
-/// 100 * i + c.
+/// Returns rows `begin` to `end` - 1 of a matrix. Row i has i % 4 elements, in columns 0, 2, ...
+/// The element in column c has the value 100 * i + c.
 SparseMatrix rows_of(std::int64_t begin, std::int64_t end, DType index_dtype = DType::int64,
                      SparseLayout layout = SparseLayout::csr) {
   SparseBuilder builder(end - begin, kColumns, DType::float32,
@@ -52,7 +52,7 @@ SparseMatrix rows_of(std::int64_t begin, std::int64_t end, DType index_dtype = D
   return builder.finish();
 }
 
-/// Returns the number of rows of `m`, or -1 if they are not those of rows_of(0, ...).
+/// Returns the number of rows of `m`, or -1 if `m` differs from rows_of(0, number of rows).
 std::int64_t whole_rows(const SparseMatrix& m) {
   m.check();
   if (m.num_cols() != kColumns) return -1;

@@ -285,7 +285,7 @@ TEST(SparseMatrix, ReturnsElementsOfTwoAndSixteenBytes) {
               ElementsAre(Complex(5, 6), 0.0, 0.0, 0.0, 0.0, Complex(1, 2), 0.0, Complex(3, 4)));
 }
 
-/// 4,096 rows of 128 entries, with the value of entry i being i, and an empty row: 2 MiB of values.
+/// 4,096 rows of 128 entries each, and an empty row. Entry i has the value i: 2 MiB of values.
 TensorDict large_node() {
   constexpr std::int32_t kRows = 4096;
   constexpr std::int32_t kEntries = 128;

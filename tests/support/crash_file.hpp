@@ -11,8 +11,8 @@ namespace tenfold::test {
 /// Number of simulated power failures at each moment of a save.
 inline constexpr int kCrashTrials = 48;
 
-/// Returns the content of a file in the given version: by default about 3.3 sectors of 512 bytes,
-/// all of which differ.
+/// Returns the content of a file in the given version. The default size is about 3.3 sectors of 512
+/// bytes. No two sectors are equal.
 std::string content(char version, std::size_t size = 1700);
 /// Writes in two parts, the later part first.
 void write_all(os::File& file, const std::string& bytes);

@@ -35,9 +35,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A file system in memory, if there is one. It suffices for these tests, because the kernel gives
-/// the same guarantees to processes there, and because the model simulates power failures.
-/// TENFOLD_TEST_FOLDER overrides it.
+/// Returns a folder in memory, if there is one. Memory suffices for these tests: a crash of a
+/// process has the same effects there as on a disk, and a model simulates power failures. The
+/// environment variable TENFOLD_TEST_FOLDER selects another folder.
 fs::path fast_root() {
   if (const char* folder = std::getenv("TENFOLD_TEST_FOLDER")) return folder;
   const fs::path memory = "/dev/shm";
@@ -140,7 +140,7 @@ bool save_in_child_killed_at(const CrashCase& crash, const fs::path& path, bool 
   return code == kKilled;
 }
 
-/// Simulates a reboot: existing leases have another boot ID, and are old.
+/// Simulates a reboot: existing leases have another boot ID, and their time-out is over.
 class AfterABoot {
  public:
   AfterABoot()
@@ -158,8 +158,8 @@ class AfterABoot {
   std::chrono::seconds timeout_;
 };
 
-// Crashes and interleavings test files, not memory: with AddressSanitizer, which makes each run
-// three times as slow, every seventh change is enough. Other builds test every change.
+// The crash tests check files, not memory accesses. AddressSanitizer makes each run three times as
+// slow, so most tests there interrupt only every seventh change. Other builds interrupt each one.
 std::size_t crash_step = TENFOLD_ASAN ? 7 : 1;
 
 ModelDisk::Survival survival_of_trial(int trial, std::mt19937_64& random) {
@@ -240,7 +240,7 @@ void expect_survives_refusals(const CrashCase& crash, bool durable, bool with_ol
       EXPECT_EQ(text_of(found), text_of(Found::new_version));
     }
     std::set<std::string> entries = entries_of(scene.parent());
-    // A save that fails may leave its lease, because the lease is dead.
+    // A failed save may leave its lease, which is dead: the next save removes it.
     std::erase_if(entries, [](const std::string& name) { return name.ends_with(".lease"); });
     EXPECT_TRUE(found == Found::new_version || entries.empty() ||
                 entries == std::set<std::string>{crash.file_name});

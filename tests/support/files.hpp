@@ -20,8 +20,8 @@ inline std::string read_bytes(const std::filesystem::path& path) {
   return bytes;
 }
 
-/// Writes a file. An existing file is removed and not truncated, because ext4 writes a truncated
-/// file to the device when it is closed, and the next open waits some milliseconds for that.
+/// Writes a file. Removes an existing file instead of truncating it: ext4 writes a truncated file
+/// to the device when it is closed, and the next open waits some milliseconds for this write.
 inline void write_bytes(const std::filesystem::path& path, std::string_view bytes) {
   std::filesystem::remove(path);
   std::ofstream(path, std::ios::binary)

@@ -9,8 +9,8 @@
 
 namespace tenfold::test {
 
-/// Returns the message of the Error that `call` throws. Fails if it has another code, or if nothing
-/// is thrown.
+/// Returns the message of the Error that `call` throws. Fails the test if the Error has another
+/// code, or if `call` throws nothing.
 std::string message_of(const auto& call, ErrorCode code) {
   try {
     call();
@@ -22,7 +22,7 @@ std::string message_of(const auto& call, ErrorCode code) {
   return {};
 }
 
-/// Fails unless `call` throws an Error of this code whose message contains `text`.
+/// Fails the test unless `call` throws an Error with this code and a message that contains `text`.
 void expect_error(ErrorCode code, const std::string& text, const auto& call) {
   EXPECT_THAT(message_of(call, code), testing::HasSubstr(text));
 }

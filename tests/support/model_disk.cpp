@@ -143,7 +143,7 @@ void ModelDisk::settle(Object& object, std::size_t covers) {
 void ModelDisk::write_into(std::string& content, const PendingWrite& write) {
   if (write.kind == os::Change::Kind::truncate) return content.resize(write.offset_bytes, '\0');
   if (write.kind == os::Change::Kind::insert) {
-    // An earlier write that made the file this long may have been lost.
+    // The file may be shorter than the offset if a write that extended it was lost.
     content.insert(std::min<std::size_t>(write.offset_bytes, content.size()), write.size_bytes,
                    '\0');
     return;

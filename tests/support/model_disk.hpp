@@ -14,8 +14,8 @@
 namespace tenfold::test {
 
 /// A model of a disk with only the guarantees of POSIX: bytes of a file are durable after a sync of
-/// the file, entries of a folder after a sync of the folder. Other writes and changes of entries
-/// may survive a power failure or not, each independently; the writes in any order.
+/// the file, entries of a folder after a sync of the folder. Each other write or change of an entry
+/// may survive a power failure or not, independently of the others. Writes survive in any order.
 ///
 /// The model is stricter than a journaling file system, in which a sync of one file may make other
 /// changes durable as well.
@@ -32,7 +32,7 @@ class ModelDisk {
     double writes = 0;
     double entries = 0;
   };
-  /// Creates `target`, which must not exist, with the content of the disk if power failed now.
+  /// Creates `target`, which must not exist, with content that may remain if the power fails now.
   void lose_power(const Survival& survival, std::mt19937_64& random,
                   const std::filesystem::path& target) const;
 
@@ -45,7 +45,8 @@ class ModelDisk {
     std::uint64_t size_bytes = 0;  // of an inserted hole
     std::string bytes;
   };
-  /// Entries that are added or, if they have no id, removed. They become durable together.
+  /// Changes of entries, which become durable together. An entry without id is removed, others are
+  /// added or replaced.
   struct PendingEntries {
     std::size_t index = 0;
     std::vector<std::pair<std::string, std::optional<Id>>> entries;

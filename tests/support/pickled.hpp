@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-/// The opcodes that push one value in a pickle, as strings, for tests that need values which no
-/// writer of this project writes. Values are concatenated: `pickled::whole(pickled::list({...}))`.
+/// Functions that return the opcodes of one value in a pickle, for tests that need values which no
+/// writer of this project writes. Calls can be nested: `pickled::whole(pickled::list({...}))`.
 namespace tenfold::test::pickled {
 
 using Values = std::vector<std::string>;
@@ -58,7 +58,7 @@ inline std::string global(std::string_view module, std::string_view name) {
 inline std::string call(std::string_view module, std::string_view name, const Values& arguments) {
   return global(module, name) + tuple(arguments) + "R";
 }
-/// An object: its class called without arguments by `__new__`.
+/// An object, created by `__new__` of its class without arguments.
 inline std::string object(std::string_view module, std::string_view name) {
   return global(module, name) + ")\x81";
 }
@@ -67,7 +67,7 @@ inline std::string with_state(const std::string& object, const std::string& stat
 }
 inline std::string persistent(const std::string& id) { return id + "Q"; }
 
-/// A pickle of protocol 2 with that value. (Readers also accept opcodes of later protocols in it.)
+/// A pickle of protocol 2 with that value. Readers also accept opcodes of later protocols in it.
 inline std::string whole(const std::string& value) { return "\x80\x02" + value + "."; }
 
 }  // namespace tenfold::test::pickled

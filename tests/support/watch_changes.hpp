@@ -12,7 +12,8 @@
 namespace tenfold::test {
 
 /// Calls `before` before every change of the file system during its lifetime. `before` may throw or
-/// end the process. The previous observer gets only the calls for flock and close.
+/// end the process. The previous observer still decides whether flock and close fail, but does not
+/// see the changes.
 class WatchChanges : public os::ChangeObserver {
  public:
   using Before = std::function<void(const os::Change&)>;
@@ -84,8 +85,8 @@ class BeforeLookup : public WatchChanges {
   std::function<void()> act_;
 };
 
-/// During its lifetime, each close of a written file calls `next`, and fails with the errno that it
-/// returns unless that is 0.
+/// During its lifetime, each close of a written file calls `next`, and fails if `next` returns an
+/// errno other than 0.
 class FailCloses : public WatchChanges {
  public:
   explicit FailCloses(std::function<int()> next) : WatchChanges(nullptr), next_(std::move(next)) {}

@@ -1,4 +1,4 @@
-"""Error messages of the engine have no Python syntax, as C++ and the shell show them as well."""
+"""Error messages of the engine have no Python syntax, because C++ and the shell also show them."""
 
 import re
 import unittest

@@ -13,7 +13,7 @@
 #include "io/sample_trees.hpp"
 #include "torch/optimizers.hpp"
 
-// The state of LBFGS belongs to all parameters, and is stored as the state of the first one.
+// LBFGS has one state for all parameters, which is stored as the state of the first parameter.
 
 namespace tenfold {
 namespace {
@@ -33,8 +33,9 @@ constexpr std::int64_t kNumNumbers = 10;  // in all tensors of parameters()
 
 LBFGSOptions options() { return LBFGSOptions(0.1).max_iter(3).max_eval(9).history_size(3); }
 
-/// Returns a state with the layout that Python saves after two iterations. `t` is a tensor, as if
-/// the learning rate was a tensor. `lr` and `H_diag` are numbers here, unlike in such a state.
+/// Returns a state with the layout that Python saves after two iterations. `t` is a tensor, as
+/// Python saves it if the learning rate is a tensor. `lr` and `H_diag` are numbers, although Python
+/// would then save tensors.
 TensorDict lbfgs_state() {
   const auto list = [](Tensor tensor, std::size_t num_nulls = 0) {
     TensorDict made = test::node_of(NodeKind::list);
@@ -72,7 +73,7 @@ TensorDict lbfgs_state() {
   return tree;
 }
 
-/// Returns lbfgs_state() with one member of the state replaced.
+/// Returns lbfgs_state() with the member `key` of the state of parameter 0 replaced.
 TensorDict with(const std::string& key, const TensorDict::Item& item) {
   TensorDict tree = lbfgs_state();
   tree["state"]["0"].set(key, item);

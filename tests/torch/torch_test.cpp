@@ -165,7 +165,8 @@ TEST(FromTorch, RefusesUnsupportedTensors) {
 
 // --- modules ---
 
-/// Two levels, with their own parameters and buffers, a tied weight, a layer without bias.
+/// A module with submodules. Both levels have parameters and buffers; one weight is tied, and one
+/// layer has no bias.
 struct NetImpl : torch::nn::Module {
   NetImpl() {
     scale = register_buffer("scale", at::full({}, 0.5));

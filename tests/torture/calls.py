@@ -1,11 +1,12 @@
-"""Every writer and every reader, with a fault at each call that faults.c counts, one per run.
+"""Injects a fault into every writer and every reader: one run for each call that faults.c counts.
 
-If the time is too short for every call, the tested calls are spread evenly over all of them, and
-those left out are counted.
+If the time does not suffice for all calls, the tested calls are spread evenly over them, and the
+other calls are counted as left out.
 
-The faults: SIGKILL at the n-th call; the n-th call fails (EIO, EINTR), or this call and all later
-ones fail (ENOSPC or EDQUOT for writes, changes and syncs, EMFILE for opens); the n-th write or
-read, or every one, transfers half of the requested bytes; the n-th allocation fails.
+The faults: SIGKILL at the n-th call (writers only); the n-th call fails (EIO, EINTR), or this call
+and all later ones fail (EMFILE for opens; for writers also ENOSPC or EDQUOT for writes, changes and
+syncs); the n-th write or read, or every one, transfers half of the requested bytes; the n-th
+allocation fails.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ READING = [
     Mode("half of every read", faults.SHORT, faults.READS, 0, True),
     Mode("no memory", faults.FAIL, faults.MEMORY, errno.ENOMEM),
 ]
-#: The fractional parts of its multiples are evenly distributed, however many there are.
+#: The fractional parts of 1, 2, ..., n times this number are evenly distributed for every n.
 _GOLDEN = (5**0.5 - 1) / 2
 WRITE_COLUMNS = ("faults", "whole", *BAD, "false success", "writer crashed", "aborted, no memory")
 READ_COLUMNS = ("faults", "right", "refused", "wrong", "crashed", "hung", "aborted, no memory")
@@ -68,7 +69,7 @@ READ_COLUMNS = ("faults", "right", "refused", "wrong", "crashed", "hung", "abort
 def run_writers(options: Options) -> list[Row]:
     """After a fault at any call, the path has the old or the new version, complete.
 
-    If the save returned, it has the new one.
+    If the save returned, the path has the new version.
     """
     return _run(options, _write_with, WRITING)
 
@@ -80,8 +81,8 @@ def run_readers(options: Options) -> list[Row]:
 
 def _run(options: Options, one, modes: list[Mode]) -> list[Row]:
     if options.short:
-        # The result of a short run must not vary. Some libraries end the process at a failed
-        # allocation, and the number of that call differs between runs.
+        # The result of a short run must not vary. Some libraries end the process if an allocation
+        # fails, and the numbers of these allocations differ between runs.
         modes = [mode for mode in modes if mode.name != "no memory"]
 
     def each(writer: Writer, end: float, options: Options) -> Row:
@@ -121,7 +122,7 @@ def _each(writer: Writer, mode: Mode, folder: Path, row: Row, one, end: float, o
 
 
 def in_even_order(total: int, shift: float) -> list[int]:
-    """Returns 1 to `total` in an order whose every prefix is evenly spread over them.
+    """Returns the numbers 1 to `total`, ordered so that every prefix is evenly spread.
 
     The numbers in a prefix depend on `shift`, from 0 to 1.
     """
@@ -129,8 +130,9 @@ def in_even_order(total: int, shift: float) -> list[int]:
 
 
 #: The messages of nanobind, Rust's standard library, glibc and libstdc++ when a failed allocation
-#: ends the process. The last one is for nanobind and torch, which allocate in noexcept functions.
-#: It also excuses such functions of tenfold: a backtrace does not tell them from nanobind's.
+#: ends the process. The last message is for nanobind and torch, which allocate in noexcept
+#: functions. It also excuses noexcept functions of tenfold, because a backtrace does not show which
+#: of them allocated.
 _LAST_WORDS_WITHOUT_MEMORY = (
     "Critical nanobind error",
     "memory allocation of",
@@ -197,7 +199,7 @@ def _write_with(writer: Writer, mode: Mode, kept: Path, scene: Path, at: int, ro
 
 
 def _number_of_calls(mode: Mode, outcome: Outcome, row: Row) -> int:
-    """Returns the number of calls of a run without a fault; 0, with a problem, if it failed."""
+    """Returns the number of calls of a run without a fault. If it failed: 0, and a problem."""
     if outcome.returned and not outcome.value[2]:
         return int(outcome.value[0])
     said = outcome.last_words

@@ -108,7 +108,7 @@ class Options:
 
 
 class Clock:
-    """Divides a number of seconds among subjects. Later ones also get unused time."""
+    """Divides a number of seconds among subjects. Unused time goes to later subjects."""
 
     def __init__(self, seconds: float, subjects: int) -> None:
         self._end = time.monotonic() + seconds
@@ -127,9 +127,9 @@ def rows_of(
 ) -> list[Row]:
     """Returns the row of `one(subject, end, options)` for each subject, in order.
 
-    `options.jobs` processes run concurrently and share the subjects; each has the seconds of the
-    case for its own ones. One process computes while another waits for its disk or its clock. An
-    error of the harness is a problem of its row, and the other subjects are tested nevertheless.
+    `options.jobs` processes run concurrently. Each tests a part of the subjects, in all of the
+    seconds of the case: while one process waits for a disk or a timer, another computes. An error
+    of the harness becomes a problem of the row, and the other subjects are still tested.
     """
     jobs = min(options.jobs, len(subjects))
 

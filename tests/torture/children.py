@@ -1,4 +1,4 @@
-"""Calls and programs in child processes, whose crash the runner survives and reports."""
+"""Runs calls and programs in child processes, so that their crashes do not end the caller."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Child:
             os._exit(0)
 
     def outcome(self, timeout: float = PATIENCE) -> Outcome:
-        """Waits until the child ends. Kills it after `timeout` seconds: it counts as hung."""
+        """Waits until the child ends. After `timeout` seconds, kills it and reports it as hung."""
         data = b""
         deadline = time.monotonic() + timeout
         hung = False
@@ -105,7 +105,7 @@ class Child:
 
 
 def _read_until(fd: int, deadline: float) -> bytes | None:
-    """Reads from a pipe: b"" at its end, None if nothing arrives before `deadline`."""
+    """Reads from a pipe. Returns b"" at its end, None if nothing arrives before `deadline`."""
     longest = 1e6  # of select()
     left = min(longest, max(0.0, deadline - time.monotonic()))
     ready, _, _ = select.select([fd], [], [], left)
@@ -147,10 +147,10 @@ class LoopingChild:
     """A forked child that executes numbered steps until it is killed, and reports each of them."""
 
     def __init__(self, steps: Callable[[], Callable[[int], None]], start: int) -> None:
-        """Starts the child: it calls `steps()`, and its result with `start + 1`, `start + 2`, ...
+        """Starts the child. It calls step = steps(), step(start + 1), step(start + 2), ...
 
-        `steps()` may open a store, which may repair it; ready() waits for that. A child that does
-        not answer for PATIENCE seconds is killed, and has an `error`.
+        steps() may open a store, which may repair it; ready() waits for that. A child that does
+        not answer for PATIENCE seconds is killed, and `error` is set.
         """
         self._read, write = os.pipe()
         self.pid = os.fork()
@@ -175,7 +175,7 @@ class LoopingChild:
         self.error: str | None = None
 
     def _line(self) -> str:
-        """Returns the next line, or the rest if the child ended. Sets `error` if it hangs."""
+        """Returns the next line, or the rest if the child ended. If it hangs, sets `error`."""
         deadline = time.monotonic() + PATIENCE
         while b"\n" not in self._said:
             chunk = _read_until(self._read, deadline)
@@ -195,7 +195,7 @@ class LoopingChild:
             self.error = self.error or line or "the child died"
 
     def next(self) -> int | None:
-        """Waits for the next step, and returns its number; None if the child failed."""
+        """Waits until the next step is done, and returns its number; None if the child failed."""
         line = self._line()
         if not line.isdigit():
             self.error = self.error or line or "the child died"
@@ -244,7 +244,7 @@ def run_program(
         folder: its working directory; default: that of this process.
     """
     own = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-    # Not pipes: processes that outlive the program would keep them open.
+    # Files instead of pipes, because processes that outlive the program would keep pipes open.
     with (
         tempfile.TemporaryFile("w+", errors="replace") as out,
         tempfile.TemporaryFile("w+", errors="replace") as errors,

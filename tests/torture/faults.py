@@ -1,4 +1,4 @@
-"""Controls faults.c: the n-th call of the C library kills the process, fails, or is incomplete."""
+"""Controls faults.c: the n-th call of the C library kills the process, fails or is partial."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VARIABLE = "TORTURE_FAULTS"
 
 
 def preload(build: Path) -> None:
-    """Compiles faults.c, and restarts this program with it preloaded, unless it already is."""
+    """Compiles faults.c, and restarts this program with it preloaded. Does so only once."""
     if _VARIABLE in os.environ:
         return
     build.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ class Fault:
         self._arguments = (action, classes, errno, persists)
 
     def arm(self, at: int) -> None:
-        """Arms the fault for the `at`-th call, and later ones if it persists. 0: only counts."""
+        """Arms the fault for call `at`, and later calls if it persists. 0: only counts calls."""
         action, classes, errno, persists = self._arguments
         self._library.faults_arm(action, classes, ctypes.c_long(at), errno, persists)
 

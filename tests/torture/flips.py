@@ -1,8 +1,9 @@
 """Damaged files of many formats: one flipped bit in each byte, and each shorter length.
 
 In formats with checksums, `verify` and `load` with `verify=True` must report the damage, unless all
-numbers are right, as after damage of padding. In the samples without checksums, and in loads
-without `verify` and those of other libraries, wrong numbers without an error are only counted.
+loaded numbers are right, for example because the damage is in padding. Wrong numbers without an
+error are only counted in three cases: in samples without checksums, in loads without `verify`, and
+in loads by other libraries.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ LARGE = (5, 1_000_000, 350_000)
 
 
 def digest(value: Any) -> Any:
-    """Returns an object that is equal for values with equal types, keys, shapes and bytes."""
+    """Returns a digest. Values with equal types, keys, shapes and bytes have equal digests."""
     if isinstance(value, torch.Tensor):
         if value.layout != torch.strided:
             raise TypeError(f"a tensor of layout {value.layout}")
@@ -48,7 +49,7 @@ def digest(value: Any) -> Any:
 
 
 def flat(value: Any, name: str = "") -> dict[str, Any]:
-    """Returns the digest of each leaf by its dotted name, independent of types of containers."""
+    """Returns the digests of the leaves by dotted name, whatever the types of the containers."""
     if isinstance(value, dict) or hasattr(value, "items"):
         pairs = ((str(key), item) for key, item in value.items())
     elif isinstance(value, (list, tuple)):
@@ -321,7 +322,7 @@ def run_cuts(options: Options) -> list[Row]:
 
 
 def run_many_flips(options: Options) -> list[Row]:
-    """Flips bits at random places of 10 MiB of each format with checksums; verify reports them."""
+    """Flips random bits of large files with checksums; verify must report all wrong numbers."""
     chosen = [s for s in samples() if s.has_checksums and not s.is_peer and options.wants(s.name)]
     return rows_of(chosen, options, _flip_many)
 
@@ -396,7 +397,7 @@ def _damage(sample: Sample, damages_of: Any, sizes: Any, end: float, options: Op
             row.problem(f"cannot be tested: {made.value}")
             row.counts["failed"] = str(made.value)[:60]
             return row
-        # Restored after a crash of the reader; a sample that is made again may have other sizes.
+        # A copy to restore after a crash of the reader: a new sample may have other file sizes.
         original = work / "original"
         shutil.copytree(folder, original, symlinks=True)
         damages = damages_of(folder, random)
@@ -441,8 +442,8 @@ def _in_one_child(
 ) -> tuple[int, bool]:
     """Tries the damages from index `begin` on in one child.
 
-    Returns the index of the first one without a result, and whether the child ended normally:
-    all were tried, or the time is over.
+    Returns the index of the first damage without a result, and whether the child ended normally,
+    which means that it tried all damages or that the time was over.
     """
     pid = os.fork()
     if pid == 0:
@@ -490,7 +491,7 @@ def _look(sample: Sample, path: Path, expected: Any) -> int:
     if not whole:
         verified = _MISSED if sure == _MISSED else _REPORTED
     else:
-        # If verify reports no problem, all numbers must be right, and a sure load succeeds.
+        # If verify reports no problem, both loads must be right, and load_sure must succeed.
         bad = _MISSED in (sure, plain) or sure == _REPORTED
         verified = _MISSED if bad else max(sure, plain)
     return 8 * plain + verified
@@ -519,7 +520,7 @@ def _add(row: Row, sample: Sample, damage: Damage, result: int) -> None:
         row.problem(f"{what}: not reported by verify, or loaded wrong with verify=True")
 
 
-# --- many bits of large files: a process for _BATCH of them, loaded only if verify misses one ---
+# --- many flips in large files: _BATCH flips per process; loads only if verify misses a flip ---
 
 COLUMNS_OF_MANY = (
     "damages",
@@ -577,7 +578,7 @@ def _flip_many(sample: Sample, end: float, options: Options) -> Row:
         flips = [(random.randrange(size), random.randrange(8)) for _ in range(wanted)]
         while flips and (time.monotonic() < end or not row.counts["damages"]):
             batch = flips[:_BATCH]
-            # Long enough for all that verify misses to be loaded and compared.
+            # The timeout suffices to load and compare the files after every flip of the batch.
             outcome = in_child(lambda batch=batch: _flip_each(sample, path, work, batch, end), 3600)
             if not outcome.returned:
                 row.count("crashed or hung")
@@ -598,7 +599,7 @@ def _flip_many(sample: Sample, end: float, options: Options) -> Row:
 def _flip_each(
     sample: Sample, path: Path, folder: Path, flips: list[tuple[int, int]], end: float
 ) -> tuple[list[str], list[str]]:
-    """Returns the column of each flip until the time is over, and messages of missed flips."""
+    """Tries the flips until time `end`. Returns the column of each, and messages of misses."""
     warnings.simplefilter("ignore")
     assert sample.load_sure is not None
     bits = Bits(folder)

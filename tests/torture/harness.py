@@ -1,8 +1,8 @@
-"""Runs the crash tests of C++: crashes and failed calls at every change, power failures.
+"""Runs the C++ crash tests: a crash, a failed call or a power failure at every change.
 
-Calls in the engine run their harness before each change of the file system, whereas faults.c wraps
-the C library. The harness also ends the process half-way through writes. It replays power failures
-on a model of a disk, which may drop, reorder and tear writes that were not synced.
+The engine calls the harness of these tests before each change of the file system, whereas faults.c
+wraps the C library. The harness also ends the process half-way through writes. It simulates power
+failures with a model of a disk, which may drop, reorder and tear writes that were not synced.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from case import Clock, Options, Row
 from children import PATIENCE, run_program
 
-#: The test programs, each with the filter of its tests of crashes.
+#: The test programs, each with the GoogleTest filter that selects its crash tests.
 PROGRAMS = {
     "formats_crash_test": "*",
     "dataset_growth_crash_test": "*",

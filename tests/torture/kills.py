@@ -50,7 +50,7 @@ def _kill_each(writer: Writer, wanted: int, end: float, options: Options, row: R
             child = LoopingChild(lambda s=sizes, d=durable: writer.steps(path, s, d), start)
             opening, saving = seconds[sizes, durable]
             if writer.session is not None and random.random() < 0.25:
-                # During the opening of the store, which repairs what the last kill has left.
+                # Kill the child while it opens the store and repairs what the last kill left.
                 time.sleep(random.uniform(0, opening))
             else:
                 child.ready()
@@ -67,7 +67,7 @@ def _kill_each(writer: Writer, wanted: int, end: float, options: Options, row: R
             row.count(what)
             if what == "whole":
                 start = int(outcome.value)
-                # Each version makes the checks of a growing store slower.
+                # Replace a growing store in time, because each version makes its checks slower.
                 if writer.session is None or start < writer.last_version:
                     continue
             else:
@@ -81,7 +81,7 @@ def _kill_each(writer: Writer, wanted: int, end: float, options: Options, row: R
 
 
 def _pace(writer: Writer, path: Path, sizes: Sizes, durable: bool) -> tuple[float, float]:
-    """Returns the seconds until the child is ready (a store is open), and the median of a save."""
+    """Returns the seconds until a child can save (a store is open), and those of a median save."""
     start = _start_again(writer, path)
     begin = time.monotonic()
     child = LoopingChild(lambda: writer.steps(path, sizes, durable), start)

@@ -3,7 +3,7 @@
 The kernel enforces the limit: the process joins a control group (v2, or the memory controller of
 v1). From then on it can allocate X/10 MB, and 16 MiB more for libraries and threads. A group counts
 pages of files too, but the kernel reclaims them. If no group can be made, the memory is only
-measured: RLIMIT_DATA would count copy-on-write maps of files.
+measured. RLIMIT_DATA is no alternative, because it counts copy-on-write maps of files.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Limit:
             (self._file(self._group, self.kind), room),
             (self._group / "cgroup.procs", os.getpid()),
         ):
-            # "r+" does not create it: without a hierarchy there, the group is an ordinary folder.
+            # "r+" fails if no control groups are mounted there: the group is an ordinary folder.
             with open(file, "r+") as opened:
                 opened.write(str(number))
 

@@ -223,7 +223,7 @@ def run(options: Options) -> list[Row]:
             continue
         checks = Checks(row)
         with options.folder() as folder:
-            # In a child process: some of these change the user or the clock.
+            # In a child process, because some of the checks change the user or the clock.
             outcome = in_child(lambda c=call, f=folder, k=checks, r=row: _counted(c, f, k, r), 3600)
             if outcome.returned:
                 row.counts, row.problems = outcome.value
@@ -309,7 +309,7 @@ def copied_with_cp(folder: Path, checks: Checks) -> None:
 
 
 def copied_with_rsync(folder: Path, checks: Checks) -> None:
-    """Copies without -H, which would keep hard links: files that steps share become separate."""
+    """Copies without -H, so that files that steps share by hard links become separate files."""
     if shutil.which("rsync") is None:
         checks.skip("no rsync")
         return
@@ -318,7 +318,7 @@ def copied_with_rsync(folder: Path, checks: Checks) -> None:
 
 
 def _copied(folder: Path, checks: Checks, *command: str) -> None:
-    """Checks that a copy of every kind of path, also of an open store, is whole and independent."""
+    """Checks that copies of every kind of path, also of open stores, are whole and independent."""
 
     def copied(path: Path) -> Path:
         copies = folder / "copies"
@@ -351,7 +351,7 @@ def _copied(folder: Path, checks: Checks, *command: str) -> None:
 def _versions_of(
     writer: Writer, path: Path
 ) -> contextlib.AbstractContextManager[Callable[[int], None]]:
-    """Returns a context whose value writes a version; a store stays open between versions."""
+    """Returns a context that yields a function to write a version. It keeps a store open."""
     if writer.session is not None:
         return writer.session(path, False)
     return contextlib.nullcontext(lambda version: writer.save(path, version, SMALL, False))
@@ -370,7 +370,7 @@ def _move_while_open(writer: Writer, path: Path, moved: Path) -> set[int]:
 
 
 def moved_while_open(folder: Path, checks: Checks) -> None:
-    """Renames paths while handles are open. These use the same files, or raise OSError."""
+    """Renames paths while handles are open. The handles use the same files, or raise OSError."""
     # The other writers open the path in every commit.
     writers = [
         w for w in tenfold_writers() if w.session and w.name not in ("commit_parts", "compact")
@@ -405,7 +405,7 @@ def moved_while_open(folder: Path, checks: Checks) -> None:
 
 
 def stray_files(folder: Path, checks: Checks) -> None:
-    """10,000 unrelated files, in the folder of the target and in the target."""
+    """Adds 10,000 unrelated files to a folder of steps, and to a saved folder."""
     run = folder / "run"
     manager = tenfold.CheckpointManager(run, max_to_keep=2)
     manager.save(1, {"x": torch.ones(3)})
@@ -434,7 +434,7 @@ def stray_files(folder: Path, checks: Checks) -> None:
 
 
 def newer_steps(folder: Path, checks: Checks) -> None:
-    """A step of an unknown newer version: a warning names it; it is never restored or removed."""
+    """A warning names a step with an unknown newer version; the step is not restored or removed."""
     run = folder / "run"
     manager = tenfold.CheckpointManager(run, max_to_keep=1)
     manager.save(1, {"x": torch.ones(3)})
@@ -483,7 +483,7 @@ def permissions(folder: Path, checks: Checks) -> None:
 
 
 def read_only(folder: Path, checks: Checks) -> None:
-    """A user without write permission can read; other calls raise, and nothing changes."""
+    """Without write permission, loads succeed; saves raise PermissionError, and change nothing."""
     if os.getuid() == 0:
         for own in (folder, folder.parent):  # made by this run, with mode 0700
             own.chmod(0o755)

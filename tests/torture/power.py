@@ -1,7 +1,8 @@
-"""Every writer on a file system with simulated power failures: FS_IOC_SHUTDOWN of ext4 and xfs.
+"""Simulates power failures during durable saves, by the ioctl FS_IOC_SHUTDOWN of ext4 and xfs.
 
-FS_IOC_SHUTDOWN stops a mounted file system at once: the device gets no further writes. Unmounting
-and mounting the file system again replays the journal, as after a power failure.
+FS_IOC_SHUTDOWN stops a mounted file system at once: the device gets no further writes, except, if
+requested, those of the journal. Unmounting and mounting the file system again replays the journal,
+as after a power failure.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from writers import LARGE, Writer
 
 COLUMNS = ("power failures", "whole", *BAD)
 _SHUTDOWN = 0x8004587D
-# Journal records in memory are written first, or are lost like all other unwritten data.
+# Flags: journal records in memory are written first, or are lost like other unwritten data.
 _LOG_FLUSHED, _LOG_LOST = 1, 2
 _MAKE = {"ext4": ["mkfs.ext4", "-q", "-F"], "xfs": ["mkfs.xfs", "-q", "-f"]}
 _MIB = {"ext4": 96, "xfs": 320}
@@ -55,7 +56,7 @@ class Disk:
             os.close(fd)
 
     def unmount(self) -> None:
-        """Unmounts the disk once killed processes have closed their files: slow under load.
+        """Unmounts the disk after killed processes have closed their files (slow under load).
 
         A lazy unmount would leave the file system alive while its image is mounted again.
         """

@@ -45,7 +45,7 @@ def _check(name: str, kills: int, worlds: str, row: Row, options: Options) -> bo
         "OMP_NUM_THREADS": "1",
         "TENFOLD_WORLDS": worlds,
         "TENFOLD_KILLS": str(kills),
-        # A different seed in each batch, for other moments of the kills.
+        # Each batch has a different seed, so that it kills at other moments.
         "TENFOLD_SEED": f"{options.seed} {row.counts['kills']}",
         **({} if options.short else {"TENFOLD_EVERY_FAULT": "1"}),
     }

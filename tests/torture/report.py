@@ -20,7 +20,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-#: Counts that are not sums over runs: sizes that each run has anew.
+#: Counts that added() does not sum, because they are sizes of the last run.
 _SIZES = ("bytes", "MB", "limit, MB")
 
 
@@ -84,7 +84,7 @@ def coverage_table(record: dict[str, Any]) -> str:
 def main(results: Path, repository: Path, *, check: bool) -> int:
     """Writes the tables between the markers of docs/reliability.md.
 
-    With `check`, only compares them. Returns 1 if the page has other tables, else 0.
+    With `check`, only compares the tables. Returns 1 if `check` finds other tables, else 0.
     """
     page = repository / "docs" / "reliability.md"
     text = page.read_text()

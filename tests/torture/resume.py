@@ -1,6 +1,6 @@
 """A training is killed or preempted at random moments, and resumes with the same losses.
 
-Runs two test files of tests/python/checkpoint with more signals, and adds up their counts.
+Runs two test files of tests/python/checkpoint with more signals, and reports their counts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LONGEST = 8 * 3600
 
 
 def run(options: Options) -> list[Row]:
-    """A training stopped by SIGKILL, or SIGTERM and a save, resumes with the same losses."""
+    """A training that SIGKILL ends, or that saves at SIGTERM, resumes with the same losses."""
     signals = options.count or max(1, min(20, int(options.seconds / SECONDS_A_SIGNAL)))
     rows = []
     for subject, path in TESTS.items():
@@ -51,7 +51,7 @@ def _rows_of(subject: str, path: str, signals: int, options: Options) -> list[Ro
             return [row]
     rows = []
     for test in tests:
-        # test_training_resumes_bit_for_bit_after_sigkill[async]
+        # An example of a name: test_training_resumes_bit_for_bit_after_sigkill[async]
         number, *mode = test.attrib["name"].rpartition("_after_")[2].rstrip("]").split("[")
         row = Row(", ".join([subject, number.upper(), *mode]))
         for found in test.iter("property"):

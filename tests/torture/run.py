@@ -1,4 +1,4 @@
-"""Tests the guarantees of tenfold under faults, and counts outcomes, also of other libraries.
+"""Tests the guarantees of tenfold under faults; counts outcomes, also of other libraries.
 
     make torture                                          # every case, hours
     make torture TORTURE_ARGS="--only kills --seconds 60"
@@ -9,7 +9,7 @@ Each case prints its progress, and begins no new trial after `--seconds`. It mak
 trial of each subject, except that `memory` and `places` skip the subjects for which no time is
 left. A case that tries every possible fault also reports how many faults it had no time for. The
 counts of a case replace those in --results, or are added to them with `--add` (use another
-`--seed`). A run with `--subjects` is stored with `--add` only. `--tables` writes all stored counts
+`--seed`). A run with `--subjects` is stored only with `--add`. `--tables` writes all stored counts
 into docs/reliability.md. Exits with 1 if a guarantee of tenfold was violated or a case failed, and
 with 2 for an unknown case, or if no subject of the cases matches `--subjects`.
 """

@@ -15,7 +15,7 @@ COLUMNS = ("versions written", "reads", "refused", "wrong", "went back", "crashe
 
 
 def run_readers(options: Options) -> list[Row]:
-    """Eight processes read a path that another one replaces, extends or prunes."""
+    """Eight processes read a path that another process replaces, extends or prunes."""
     writers = options.writers()
     if options.short:
         writers = [w for w in writers if w.name in ("save, folder", "MappedDict.update")]
@@ -54,7 +54,7 @@ def _read_beside(writer: Writer, end: float, options: Options) -> Row:
 
 
 def _write_until(writer: Writer, path: Path, start: int, until: float) -> tuple[int, list[str]]:
-    """Writes versions until `until` or three errors; returns their number and the errors."""
+    """Writes until time `until` or three errors; returns the number of versions and the errors."""
     step = writer.steps(path, LARGE, False)
     version, errors = start, []
     while time.monotonic() < until and len(errors) < 3:
@@ -94,7 +94,7 @@ def _read_until(writer: Writer, path: Path, until: float) -> tuple[dict[str, int
 
 
 def run_writers(options: Options) -> list[Row]:
-    """Two processes save to one path: it has a whole version; saves may fail with EBUSY."""
+    """Two processes save to one path, which is whole at the end; saves may fail with EBUSY."""
     writers = options.writers()
     if options.short:
         writers = [w for w in writers if w.name in ("save, folder", "save, .safetensors")]
@@ -112,7 +112,7 @@ def _write_both(writer: Writer, end: float, options: Options) -> Row:
             path = folder / writer.file_name
             in_child(lambda path=path: writer.save(path, 1, LARGE, False))
             until = time.monotonic() + 0.5
-            # The first one may hold the path for the whole round, so they alternate as the first.
+            # The process that starts first may hold the path for the whole round: take turns.
             order = (0, 1) if rounds % 2 else (1, 0)
             children = [
                 Child(lambda path=path, until=until, n=n: _save_until(writer, path, n, until))

@@ -79,7 +79,7 @@ class Writer:
     last_version: int = 400
 
     def steps(self, path: Path, sizes: Sizes, durable: bool) -> Callable[[int], None]:
-        """Returns a function that writes version n of the path; call it with n, n + 1, ..."""
+        """Returns a function that writes a version; call it with consecutive numbers."""
         if self.session is None:
             return lambda version: self.save(path, version, sizes, durable)
         context = self.session(path, durable)
@@ -166,7 +166,7 @@ def _in_memory(version: int, sizes: Sizes) -> Path:
 
 
 def remove_sources(pid: int) -> None:
-    """Removes the files in SOURCES of a process that was killed."""
+    """Removes the files in SOURCES of the process `pid`, which was killed."""
     for pattern in (f"{pid}-*", f".{pid}-*"):
         for path in SOURCES.glob(pattern):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -246,7 +246,7 @@ def _found_dict(path: Path) -> int | None:
 
 
 def _matrix(version: int, num_rows: int) -> torch.Tensor:
-    """Returns a diagonal matrix of torch, because scipy crashes when memory runs out."""
+    """Returns a diagonal matrix, by torch because scipy crashes when memory runs out."""
     values = torch.arange(num_rows, dtype=torch.float64) + version * 2.0**32
     ends, columns = torch.arange(num_rows + 1), torch.arange(num_rows)
     size = (num_rows, num_rows)
@@ -412,7 +412,7 @@ def _filling_ring(path: Path, durable: bool):
 
 
 def _found_ring(path: Path, most_lost: int = ROWS) -> int | None:
-    """Allows at most `most_lost` missing rows: a killed append loses those that it overwrites."""
+    """Allows at most `most_lost` missing rows: a killed append loses rows that it overwrites."""
     if not _is_there(path):
         return 0
     with warnings.catch_warnings():
@@ -430,9 +430,9 @@ def _found_ring(path: Path, most_lost: int = ROWS) -> int | None:
 
 
 def _found_ring_after_power_failure(path: Path) -> int | None:
-    """Allows a 16th of the capacity more than after SIGKILL.
+    """Allows more missing rows than after SIGKILL: another 16th of the capacity.
 
-    Rows to overwrite are durably marked as lost for a 16th of the capacity at a time.
+    Before appends overwrite rows, they durably mark a 16th of the capacity at a time as lost.
     """
     return _found_ring(path, ROWS + CAPACITY // 16)
 
@@ -444,7 +444,7 @@ def _updating(path: Path, durable: bool):
     with tenfold.MappedDict(path, "r+") as mapping:
 
         def update(version: int) -> None:
-            # They are there if their writer was killed before it set "last".
+            # The keys already exist if their writer was killed before it set "last".
             if f"{version}-0" not in mapping:
                 mapping.extend({f"{version}-{i}": i for i in range(20)})
             mapping.update({"last": version})
@@ -460,12 +460,12 @@ def _found_updated(path: Path) -> int | None:
     if not (report := tenfold.verify(path)).ok:
         raise tenfold.CorruptFileError(f"verify: {report.problems[0]}")
     mapping = tenfold.MappedDict(path)
-    # Later reads may see a newer version, because another process writes.
+    # The reads below may see a newer version, because another process may write.
     last = int(mapping["last"])
     names = [f"{v}-{i}" for v in range(1, last + 1) for i in range(20)]
     values, found = mapping.get_many(names)
     right = bool(found.all()) and values.tolist() == [i for _ in range(last) for i in range(20)]
-    # The rows of a commit are added in one step, before they are counted.
+    # An update adds the 20 keys of a version in one step, before it sets "last".
     whole = (len(mapping) - 1) % 20 == 0 and len(mapping) > 20 * last
     return last if right and whole else None
 
@@ -754,13 +754,13 @@ def _dcp_load(path: Path) -> Tree:
 
 
 def _torch_checkpointing() -> Writer:
-    """Saves each version to a new folder, as the library replaces none, and keeps the last two."""
+    """Saves each version to a new folder, because the library replaces none; keeps the last two."""
     from torch_checkpointing import CheckpointManager
     from torch_checkpointing.config import SyncCheckpointSaverConfig
     from torch_checkpointing.storage.filesystem import LocalFileSystemStorageConfig
 
     def configured() -> CheckpointManager.Config:
-        # With direct I/O, its default, 0.1.1 cannot save small files on ext4 (EINVAL).
+        # Version 0.1.1 cannot save small files on ext4 with its default, direct I/O (EINVAL).
         return CheckpointManager.Config(
             save=SyncCheckpointSaverConfig(),
             storage_config=LocalFileSystemStorageConfig(use_direct_io=False),

@@ -30,7 +30,7 @@ using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// Problems of a tree that was saved with valid checksums, as "<part>: <what>".
+/// Returns the problems that verify() finds in a tree with checksums, as "<part>: <what>".
 std::vector<std::string> problems_of(const Path& path) {
   std::vector<std::string> texts;
   const VerifyReport report = verify(path);
@@ -51,7 +51,7 @@ TensorDict ragged_with(const std::string& key, const Tensor& ends) {
   return tree;
 }
 
-/// A csr matrix of 3 rows and 4 columns with 3 elements in these columns.
+/// A CSR matrix of 3 rows and 4 columns. Its 3 elements are in the given columns.
 TensorDict csr_with(const Tensor& columns) {
   NodeInfo info;
   info.kind = NodeKind::sparse;

@@ -2,11 +2,11 @@
 
 Usage: run.py <wheel> [--glibc 2.28] [--floors] [--without-torch]
 
-Three environments: without numpy and torch, with numpy, with numpy and torch. Each runs the command
-line; the last runs a part of the test suite as well. A program there sees no compiler (PATH has the
-environment alone), no PYTHONPATH and no package of this repository. --floors installs the oldest
-versions that pyproject.toml allows; --without-torch leaves the third environment out, which takes
-most of the time.
+There are three environments: without numpy and torch, with numpy, with numpy and torch. The command
+line is tested in each of them, and a part of the test suite in the third. Programs there see no
+compiler (PATH contains only the environment), no PYTHONPATH and no package of this repository.
+--floors installs the oldest versions of numpy, torch and ml_dtypes that pyproject.toml allows.
+--without-torch omits the third environment, which takes most of the time.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ TEST_TOOLS = ("pytest", "pytest-timeout", "hypothesis")
 # torch.
 PEERS = ("tensordict", "safetensors")
 
-# The part of the test suite that runs with torch: formats, values, errors, processes, and the
-# first page of the documentation.
+# The part of the test suite that runs in the environment with torch: formats, values, errors,
+# processes, and the examples of README.md.
 TESTS = (
     "test_distribution.py",
     "test_save_load.py",
@@ -115,7 +115,7 @@ class Environment:
 
 
 def write_safetensors(path: Path) -> Path:
-    """Writes a file of three float32 without any library, and returns its path."""
+    """Writes a safetensors file of three float32 values without a library; returns its path."""
     header = json.dumps(
         {"weight": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}}
     ).encode()
@@ -124,7 +124,7 @@ def write_safetensors(path: Path) -> Path:
 
 
 def use_the_command(environment: Environment) -> None:
-    """Runs commands on tensors, a pickle and a CSV file, and one on a path that is missing."""
+    """Runs tenfold commands on tensors, pickles, a CSV file and a path that does not exist."""
     folder = environment.folder / "command"
     folder.mkdir()
     file = write_safetensors(folder / "given.safetensors")
@@ -162,9 +162,9 @@ def extension_path(environment: Environment) -> str:
 
 
 def check_linkage(extension: str, glibc: str) -> None:
-    """Checks that the extension needs at most that version of glibc, and no C++ runtime.
+    """Checks that the extension runs with version `glibc` of glibc and without a C++ runtime.
 
-    It must use memcpy, memmove and memset of glibc, not the slower ones that zig links.
+    The extension must use memcpy, memmove and memset of glibc, not the slower ones that zig links.
     """
     dump = subprocess.run(
         ["objdump", "-p", "-T", extension], capture_output=True, text=True, check=True

@@ -1,6 +1,6 @@
 """The examples of tensordict's page "Saving TensorDict and tensorclass objects".
 
-The code follows that of the page, with imports from tenfold and with assertions.
+The tests repeat the code of the page, but import from tenfold and add assertions.
 """
 
 import pathlib
@@ -22,7 +22,7 @@ def names():
 
 
 def tree(path, indent=""):
-    """Returns the lines of a folder tree: folders end in "/", four spaces for each level."""
+    """Returns the names below a path, indented by four spaces a level; folders end in "/"."""
     lines = [indent + path.name + ("/" if path.is_dir() else "")]
     if path.is_dir():
         for item in sorted(path.iterdir()):
@@ -144,7 +144,7 @@ def test_stacks_and_tensorclasses_round_trip(capsys):
     assert torch.equal(loaded_data["tensorclass"].data, tc.data)
     assert loaded_data["td_list"].batch_size == torch.Size([4])
     assert loaded_data["td_list", "item"].tolist() == [0, 1, 2, 3]
-    # torch.stack of equal TensorDicts is dense: one file for four items.
+    # torch.stack of TensorDicts with equal keys and shapes is dense: one file for four items.
     assert found == expected(
         """
 ROOT/
@@ -167,7 +167,7 @@ ROOT/
 
 
 def test_lazy_stack_writes_the_published_folder_tree():
-    """The page is older than the dense torch.stack; lazy_stack gives the tree that it shows."""
+    """The page predates the dense torch.stack: it shows the folder tree of a lazy stack."""
     _, TensorDict, TensorDictBase, tensorclass, _ = names()  # noqa: N806
 
     _, _, data = make_data(tensorclass, TensorDict)

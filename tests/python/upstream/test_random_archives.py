@@ -1,4 +1,4 @@
-"""Random zip archives: tenfold and Python's zipfile read the same members from each."""
+"""Random zip archives: tenfold and Python's zipfile read equal members from valid archives."""
 
 import io
 import zipfile
@@ -48,7 +48,7 @@ members = st.lists(
 
 
 class Pipe(io.RawIOBase):
-    """An output that cannot seek: zipfile then writes data descriptors after the members."""
+    """An output stream that cannot seek, so that zipfile writes data descriptors after members."""
 
     def __init__(self):
         self.bytes = bytearray()
@@ -91,7 +91,7 @@ def contents_of(data):
 
 
 def compare(path, theirs):
-    """Asserts equal members, in order, with equal sizes, CRC-32s and contents."""
+    """Asserts that tenfold reads the members `theirs`: names in order, sizes, CRC-32s, contents."""
     ours = tenfold.load(path, verify=True)
     assert [f"{key}.npy" for key in ours] == list(theirs)
     for key, array in ours.items():
@@ -117,7 +117,7 @@ def test_any_archive_is_read_as_by_zipfile(tmp_path, listed, comment, through_pi
 def test_mutated_archive_is_refused_or_read_as_by_zipfile(tmp_path, listed, comment, data):
     raw = bytearray(archive_of(listed, comment, data.draw(st.booleans())))
     where = st.integers(0, len(raw) - 1)
-    # Many of the changes are near the end, where they affect how readers parse records.
+    # Many changes are in the last 200 bytes, which contain directory records of the archive.
     late = st.integers(max(0, len(raw) - 200), len(raw) - 1)
     for _ in range(data.draw(st.integers(1, 3))):
         raw[data.draw(st.one_of(late, where))] = data.draw(st.integers(0, 255))
@@ -132,8 +132,8 @@ def test_mutated_archive_is_refused_or_read_as_by_zipfile(tmp_path, listed, comm
     except NotImplementedError:
         assume(False)  # zipfile checks which version of zip a member requires
     except zipfile.BadZipFile as error:
-        # tenfold must also check the fields of the directory that zipfile checks and that do not
-        # affect the contents, such as versions and disk numbers.
+        # tenfold must check all fields of the directory that zipfile checks, even those that do not
+        # affect the contents, such as disk numbers.
         pytest.fail(f"zipfile refuses what tenfold reads: {error}")
     assume(all(name.endswith(".npy") for name in theirs))
     assert [f"{key}.npy" for key in ours] == list(theirs)
@@ -149,7 +149,8 @@ def test_mutated_archive_is_refused_or_read_as_by_zipfile(tmp_path, listed, comm
     checksums=st.booleans(),
 )
 def test_zipfile_reads_archives_of_tenfold(tmp_path, contents, checksums):
-    # CPython shares bytes objects of one byte, and tenfold refuses aliases in an .npz file.
+    # Copies, because CPython uses the same object for equal bytes objects of length 1, and tenfold
+    # refuses aliases in an .npz file.
     arrays = {key: numpy.frombuffer(data, numpy.uint8).copy() for key, data in contents.items()}
     for path in (tmp_path / "x.npz", tmp_path / "x.tdz"):
         tenfold.save(arrays, path, durable=False, checksums=checksums)

@@ -1,4 +1,4 @@
-"""Random safetensors files: tenfold and the reference implementation read each other's."""
+"""tenfold and the reference implementation read each other's random safetensors files."""
 
 import json
 
@@ -28,7 +28,8 @@ tensors = st.builds(
     st.integers(0, 1000),
 )
 files = st.dictionaries(names, tensors, max_size=6)
-# No value is the name of a tensor: such an entry is an alias, as save_model writes it.
+# No value is the name of a tensor: tenfold would read such an entry as an alias, because
+# save_model writes aliases in this form.
 metadata = st.dictionaries(
     texts, texts.map("no name of a tensor {}".format), min_size=1, max_size=3
 )
@@ -74,7 +75,7 @@ def test_mutated_header_is_refused_or_read_as_by_the_reference(tmp_path, file, d
     try:
         theirs = safetensors.torch.load_file(path)
     except safetensors.SafetensorError as error:
-        # tenfold must also check the members that the reference checks and that no tensor uses.
+        # tenfold must check all header members that the reference checks, even unused ones.
         header = json.loads(bytes(raw[8 : 8 + int.from_bytes(raw[:8], "little")]))
         pytest.fail(f"the reference refuses what tenfold reads: {error}: {header}")
     assert sorted(ours) == sorted(theirs)

@@ -1,4 +1,4 @@
-"""Random checkpoints: tenfold.load and torch.load return the same."""
+"""Random checkpoints: tenfold.load returns the same values as torch.load."""
 
 import collections
 import math
@@ -18,7 +18,7 @@ from helpers import DTYPES, make_tensor
 ELEMENTS = 24  # of each storage
 NUMPY_DTYPES = ["?", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8"]
 NUMPY_DTYPES += ["f2", "f4", "f8", "c8", "c16"]
-# torch also writes other dtypes in the layout before 1.6, but cannot load them.
+# The dtypes that torch can load from files in the layout before torch 1.6. It also writes others.
 OLD_DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 OLD_DTYPES += [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64]
 
@@ -54,7 +54,7 @@ values = st.one_of(
 
 @st.composite
 def views(draw, storages):
-    """Draws a view of a storage with random shape, strides (some of them 0) and offset."""
+    """Draws a view of one of the storages; its shape, offset and strides (also 0) are random."""
     whole = draw(st.sampled_from(storages))
     shape = draw(st.lists(st.integers(0, 3), max_size=3))
     strides = [draw(st.integers(0, 6)) for _ in shape]
@@ -94,7 +94,7 @@ trees = trees_over(DTYPES)
 
 
 def assert_same(ours, theirs, where="root"):
-    """Asserts equal classes; of tensors also dtypes, shapes, strides, requires_grad and bits."""
+    """Asserts equal classes and values; for tensors also dtypes, strides and requires_grad."""
     if isinstance(theirs, torch.Tensor):
         assert (type(ours), ours.requires_grad) == (type(theirs), theirs.requires_grad), where
         assert (ours.layout, ours.dtype, ours.shape) == (theirs.layout, theirs.dtype, theirs.shape)
@@ -123,7 +123,7 @@ def assert_same(ours, theirs, where="root"):
 
 
 def steps_of(tensor):
-    """The strides of dimensions with more than one element; others have no effect."""
+    """Returns the strides of dimensions longer than 1, because other strides have no effect."""
     pairs = zip(tensor.shape, tensor.stride(), strict=True)
     return [stride for length, stride in pairs if length > 1] if tensor.numel() else []
 
@@ -160,7 +160,7 @@ def tensors_of(tree):
 
 
 def assert_same_ties(ours, theirs):
-    """Asserts that tensors which share storage in torch share it in the same way in tenfold."""
+    """Asserts that the same tensors share storage in both trees, with equal offsets and sizes."""
     both = zip(tensors_of(ours), tensors_of(theirs), strict=True)
     pairs = [(mine, its) for mine, its in both if its.numel()]
     for i, (mine, its) in enumerate(pairs):

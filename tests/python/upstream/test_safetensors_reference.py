@@ -19,7 +19,7 @@ import tenfold
 NAMELESS = (torch.complex32, torch.complex128)
 DTYPES = [d for d in (*trees.LOADABLE, *trees.FLOAT8) if d not in NAMELESS]
 
-# Trees that tensordict's to_safetensors rejects, and its errors.
+# Trees that tensordict's to_safetensors rejects, and the type of its error for each tree.
 REFUSED: dict[str, type[Exception]] = {
     "complex_numbers": KeyError,  # complex32 has no name in safetensors
     "scalars": KeyError,
@@ -43,7 +43,7 @@ REFUSED: dict[str, type[Exception]] = {
     "nested_tensors": TypeError,
     "nested_tensors_with_empty_components": TypeError,
 }
-# Saved by tensordict with wrong values: it ignores that the tensor is a conjugate view.
+# Trees that tensordict saves with wrong values: it ignores that a tensor is a conjugate view.
 WRONG = {"conjugate_and_negative_views"}
 KEPT = [name for name in TREES if name not in REFUSED]
 
@@ -80,7 +80,7 @@ def test_reference_loads_files_of_tenfold(tmp_path):
 
 
 def test_data_order_equals_that_of_the_reference(tmp_path):
-    """The order is by dtype, those of larger items first, then by name."""
+    """Tensors are sorted by dtype, from larger to smaller items, and then by name."""
     tensors = tensors_of_every_dtype()
     tenfold.save(tensors, tmp_path / "ours.safetensors")
     safetensors.torch.save_file(tensors, tmp_path / "theirs.safetensors")

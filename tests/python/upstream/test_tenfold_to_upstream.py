@@ -19,7 +19,7 @@ LOADABLE_BY_TENSORDICT = [name for name in NAMES if not TREES[name].upstream_loa
 
 
 def files(folder: pathlib.Path) -> dict[str, bytes]:
-    """Returns the bytes of each file below a folder by its path; b"" for a folder."""
+    """Returns a dict from relative paths to the bytes of files; folders have b""."""
     found = sorted(folder.rglob("*"))
     return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else b"" for p in found}
 
@@ -182,7 +182,7 @@ def test_tensordict_packs_and_unpacks_saved_folders(name, tmp_path, save_of):
 
 
 def test_shorter_stack_saved_over_a_longer_one_leaves_no_old_member(tmp_path):
-    """A save by tensordict would leave the old folders, and read them as elements."""
+    """tensordict would leave the old folders, and load them as elements of the shorter stack."""
     long, short = (
         trees.build("lazy_stack_of_twelve"),
         trees.build("lazy_stack_along_the_first_dimension"),
@@ -282,7 +282,7 @@ def test_jagged_tensor_is_stored_as_a_node_of_its_components(tmp_path):
 @pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "sparse_bsc", "jagged"])
 @pytest.mark.parametrize("name", ["t", "t.tdz"])
 def test_components_in_a_batched_node_are_stored_as_unbatched_leaves(layout, name, tmp_path):
-    """tensordict gives every node the batch size of its parent, which components do not have."""
+    """tensordict gives each node the batch size of its parent, which components do not match."""
     if layout == "jagged":
         made = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
     elif layout == "sparse_coo":
@@ -308,7 +308,7 @@ def test_components_in_a_batched_node_are_stored_as_unbatched_leaves(layout, nam
 
 
 def test_a_transposed_nested_tensor_keeps_its_values(tmp_path):
-    """tensordict copies the storage, and so saves other values."""
+    """tensordict copies the storage without the transposition, and so saves wrong values."""
     parts = [trees.numbers(2, 3), trees.numbers(4, 3)]
     turned = torch.nested.nested_tensor(parts).transpose(1, 2)
     tenfold.save(TensorDict({"r": turned}), tmp_path / "t")

@@ -1,4 +1,4 @@
-"""torch.load reads tenfold's files, with the same values and shared storage."""
+"""torch.load reads files that tenfold wrote: equal values, and equally shared storage."""
 
 import math
 import shutil
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimen
 
 
 def both_ways(path):
-    """Loads the file with and without mmap, with weights_only; asserts that both are equal."""
+    """Loads with weights_only=True, with and without mmap, and asserts equal results."""
     mapped = torch.load(path, weights_only=True, mmap=True)
     assert_same(torch.load(path, weights_only=True), mapped)
     return mapped
@@ -90,7 +90,7 @@ def test_views_of_one_storage_share_it_after_loading(tmp_path, data):
     tenfold.save(pieces, path, durable=False)
     for loaded in (both_ways(path), torch.load(path), tenfold.load(path)):
         assert_same(loaded, pieces)
-        # Tensors that overlap when saved overlap equally when loaded.
+        # If two saved tensors overlap, the loaded ones have the same distance in memory.
         for i, piece in enumerate(loaded):
             for j, other in enumerate(loaded):
                 ours = pieces[i].data_ptr() - pieces[j].data_ptr()

@@ -19,7 +19,7 @@ NO_HOOKS: Any = collections.OrderedDict()
 
 
 class Call:
-    """An object that is pickled as a call of `function`, with a state if there is one."""
+    """An object that is pickled as a call of `function`, and with `state` unless it is None."""
 
     def __init__(self, function: Any, *arguments: Any, state: Any = None) -> None:
         self.reduced = (function, arguments, *(() if state is None else (state,)))

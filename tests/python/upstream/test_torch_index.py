@@ -13,7 +13,7 @@ from helpers import assert_same
 def index(tmp_path):
     """Returns the path of an index of two shards, and the saved module.
 
-    Each shard is an OrderedDict with torch's metadata, like a state_dict.
+    Each shard is an OrderedDict with the attribute `_metadata`, like a result of state_dict().
     """
     module = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
     state = module.state_dict()

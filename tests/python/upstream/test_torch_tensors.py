@@ -212,7 +212,7 @@ def test_integer_tensor_with_requires_grad_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "b.pt", "w") as archive:
         for name, record in records.items():
             if name.endswith("data.pkl"):
-                # The only False of the pickle is requires_grad.
+                # requires_grad is the only False in the pickle.
                 assert record.count(b"\x89") == 1
                 record = record.replace(b"\x89", b"\x88").replace(b"FloatStorage", b"IntStorage")
             archive.writestr(name, record)

@@ -49,7 +49,7 @@ def test_quantized_tensor_is_read_as_its_components(tmp_path, which, zipped):
     state = {"q": tensor, "x": torch.ones(1)}
     torch.save(state, tmp_path / "m.pt", _use_new_zipfile_serialization=zipped)
     found = tenfold.load(tmp_path / "m.pt")
-    # torch saves the scheme of floating-point zero points under the name of the other scheme.
+    # torch saves per_channel_affine_float_qparams under the name per_channel_affine.
     expected = parts_of(torch.load(tmp_path / "m.pt", weights_only=True)["q"].detach())
     expected["qscheme"] = found["q"]["qscheme"] if which == "float" else expected["qscheme"]
     assert_same(found, {"q": expected, "x": torch.ones(1)})

@@ -1,4 +1,4 @@
-"""tenfold and torchsnapshot read each other's snapshots; runs examples of tensordict's docs."""
+"""tenfold and torchsnapshot read each other's snapshots; examples of tensordict's docs run."""
 
 import glob
 import pathlib
@@ -21,7 +21,7 @@ ENVIRONMENT = HERE.parents[2] / ".venvs" / "torchsnapshot"
 
 @pytest.fixture(scope="module")
 def torchsnapshot():
-    """The package, from a separate environment whose packages are searched last."""
+    """Yields torchsnapshot, from a separate environment whose packages are searched last."""
     packages = glob.glob(str(ENVIRONMENT / "lib" / "python*" / "site-packages"))
     sys.path.extend(packages)
     try:
@@ -94,7 +94,7 @@ def test_torchsnapshot_restores_our_snapshots(torchsnapshot, tmp_path):
 
 
 def test_torchsnapshot_restores_every_tied_tensor(torchsnapshot, tmp_path):
-    """If entries share a range of a file, torchsnapshot's batched reads fill only the last one."""
+    """If entries share bytes of a file, torchsnapshot's batched reads fill only the last entry."""
     tied = torch.arange(6.0).reshape(2, 3)
     state = tenfold.StateDict(a=tied, b=tied, c=tied.view(-1), d=torch.ones(2))
     tenfold.Snapshot.take(tmp_path / "s", {"state": state})
@@ -228,7 +228,7 @@ def test_examples_run_with_only_the_import_changed(tmp_path, example, collection
     }
     text = EXAMPLES[example]
     if collections == "tensordict":
-        # tensordict 0.15.3 cannot load a state into an empty TensorDict, even by torchsnapshot.
+        # tensordict 0.15.3 cannot load a state into an empty TensorDict, with either library.
         text = text.replace("= TensorDict()", "= tensordict_source.clone().zero_()")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -236,12 +236,12 @@ def test_examples_run_with_only_the_import_changed(tmp_path, example, collection
 
 
 def test_restore_into_a_mapped_file_takes_little_memory(tmp_path):
-    """Restoring 256 MiB, in either way, takes less than 32 MiB of anonymous memory."""
+    """restore() and read_object() of 256 MiB each take less than 32 MiB of anonymous memory."""
     program = f"""
         import torch, tenfold
         path = {str(tmp_path)!r}
         size = 64 << 20
-        # The source is a mapped file too, so the process never needs memory of this size.
+        # The source is also a mapped file, so the process never holds 256 MiB in anonymous memory.
         source = tenfold.MemoryMappedTensor.empty(size, filename=path + "/a", dtype=torch.float32)
         target = tenfold.MemoryMappedTensor.empty(size, filename=path + "/b", dtype=torch.float32)
         source[::4096] = 3

@@ -13,7 +13,7 @@ from run_worlds import checks_of, results_of
 WORLDS = Path(__file__).with_name("torchsnapshot_worlds.py")
 ENVIRONMENT = WORLDS.parents[3] / ".venvs" / "torchsnapshot"
 
-# An environment whose creation was interrupted lacks the package.
+# Look for the package: an environment whose creation was interrupted does not contain it.
 is_installed = find_spec("torchsnapshot") is not None or any(
     ENVIRONMENT.glob("lib/python*/site-packages/torchsnapshot")
 )

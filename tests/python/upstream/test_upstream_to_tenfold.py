@@ -65,8 +65,8 @@ def test_folder_of_tensordict_verifies(name, memmap_of):
     assert report.num_checksums == 0
 
 
-# tensordict cannot save these under unencoded names: it raises, writes outside the folder, or
-# overwrites names that tenfold reserves.
+# Trees that tensordict cannot save with unencoded file names: it raises an error, writes outside
+# the folder, or uses names that tenfold reserves.
 NOT_UNDER_RAW_NAMES = {
     "keys_of_leaves",
     "keys_of_nodes",
@@ -78,7 +78,7 @@ NOT_UNDER_RAW_NAMES = {
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in NOT_UNDER_RAW_NAMES])
 def test_open_reads_raw_file_names(name, tmp_path):
-    """`robust_key=False` names files and folders like versions before 0.14."""
+    """`robust_key=False` names files and folders as tensordict did before version 0.14."""
     trees.build(name).memmap(tmp_path / "t", robust_key=False)
     assert_same(describe_ours(tenfold.open(tmp_path / "t")), expected(name))
 
@@ -133,7 +133,7 @@ def test_newer_format_version_is_refused(tmp_path):
 
 
 def test_truncated_file_raises_and_is_not_changed(tmp_path):
-    """tensordict extends such a file and overwrites its first byte."""
+    """tensordict extends a truncated file and overwrites its first byte."""
     td = TensorDict({"x": trees.numbers(4), "y": trees.numbers(2)})
     td.memmap(tmp_path / "t")
     leaf = tmp_path / "t" / "x.memmap"

@@ -1,4 +1,4 @@
-"""Compares the content of files of torch.save with what torch loads."""
+"""Compares what tenfold loads from files of torch.save with what torch loads."""
 
 import torch
 

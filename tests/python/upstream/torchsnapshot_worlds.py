@@ -2,8 +2,8 @@
 
 Usage: torchsnapshot_worlds.py FOLDER [PART OF A CHECK'S NAME]
 
-Unless it is installed, torchsnapshot comes from the path that TENFOLD_TORCHSNAPSHOT names, or from
-.venvs/torchsnapshot.
+If torchsnapshot is not installed, it is imported from the paths in the environment variable
+TENFOLD_TORCHSNAPSHOT, or else from .venvs/torchsnapshot.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Trees with every kind of node and entry of tensordict, each with a name.
+"""Named trees with every kind of node and entry of tensordict.
 
-The tests call these functions with several versions of tensordict; those with old versions run in
-separate processes. All functions must run with version 0.11 unless `needs` names a later one. A
-tree depends only on its name, so that all processes build the same bytes.
+The tests build the trees with several versions of tensordict; old versions run in separate
+processes. Each function that builds a tree must run with tensordict 0.11, unless `needs` names a
+later version. The content of a tree depends only on its name, so that all processes build equal
+bytes.
 """
 
 from trees.of_nodes import TABLE_KEYS

@@ -1,4 +1,4 @@
-"""Trees about nodes: their nesting, batch sizes, keys, names, and stacks of them."""
+"""Trees that differ in their nodes: nesting, batch sizes, keys, names and stacks."""
 
 import torch
 from tensordict import NonTensorData, TensorDict, lazy_stack

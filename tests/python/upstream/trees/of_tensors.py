@@ -1,4 +1,4 @@
-"""Trees about tensors: their dtypes, shapes and layout in memory."""
+"""Trees that differ in their tensors: dtypes, shapes and memory layouts."""
 
 import contextlib
 import math

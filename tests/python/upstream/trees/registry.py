@@ -13,14 +13,14 @@ import torch
 class Tree:
     name: str
     build: Callable
-    # The first version that can build, write and read it; None: the oldest version in the tests.
+    # The first version of tensordict that can build, write and read the tree. None: all tested.
     needs: str | None = None
-    # Paths such as "a/b" of entries that tensordict writes, at least their bytes, but cannot load.
+    # Paths such as "a/b" of entries whose bytes tensordict writes, but which it cannot load.
     upstream_cannot_load: tuple[str, ...] = ()
-    # The error that tensordict raises when it loads the tree; None: it drops the paths above.
+    # The error that tensordict raises when it loads the tree. None: it omits the entries above.
     upstream_load_raises: type[Exception] | None = None
-    # Paths of entries that the metadata does not describe, so that they cannot be read from a
-    # folder that tensordict wrote.
+    # Paths of entries that tensordict writes, but does not describe in the metadata, so that they
+    # cannot be read.
     not_described: tuple[str, ...] = ()
 
 
@@ -44,7 +44,7 @@ def build(name: str):
 
 
 def values(dtype: torch.dtype, *shape: int) -> torch.Tensor:
-    """Returns a tensor of random bytes; those of a bool are 0 or 1."""
+    """Returns a tensor of random bytes; the bytes of bool elements are 0 or 1."""
     itemsize = torch.empty((), dtype=dtype).element_size()
     if dtype is torch.bool:
         return torch.randint(0, 2, shape, dtype=torch.uint8).bool()
