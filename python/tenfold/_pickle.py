@@ -2,8 +2,9 @@
 
 A pickle names functions by module and name, and users may keep pickles for years. So these
 functions stay in this module and keep their parameters; the functions that they call may change.
-Except for these functions, such pickles name only public classes (`tenfold._public.set_module`).
-Pickles that are only sent to other ranks (`tenfold.distributed._plans`) may name private functions.
+Otherwise, such pickles name only public classes, in the modules that `tenfold._public.set_module`
+sets. Pickles that are only sent to other ranks (`tenfold.distributed._plans`) may name private
+functions.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ def tensordict(cls: type, entries: dict[str, Any], info: tuple[Any, ...], locked
     Args:
         cls: TensorDict or a subclass.
         entries: Entries by key.
-        info: The fields of `NodeInfo`, in order. In old pickles, one item replaces the last five
-            fields: None, or a tuple of the fields, which may lack `is_bare`.
+        info: The fields of `NodeInfo`, in order. In old pickles, the last five fields are one item:
+            a tuple, which may lack `is_bare`, or None if the five fields have their defaults.
         locked: Whether the TensorDict is locked.
     """
     from tenfold._interop.node_info import NodeInfo
@@ -58,8 +59,9 @@ def opened_tree(
     """The node at `keys` of a file or folder, with tensors of `framework`, locked if `locked`.
 
     Raises:
-        OSError: ESTALE, if the file or folder at the path was replaced: `identity` has the device
-            and inode of its meta.json if it has one, else of the file or folder itself.
+        OSError: ESTALE, if the file or folder at the path was replaced since it was opened.
+            `identity` is the device and inode that the opened folder's meta.json had or, without a
+            meta.json, the opened file or folder.
     """
     from tenfold.tensordict._dense import reopen
 
@@ -75,9 +77,9 @@ def memmap_tree(
     framework: Any = None,
     locked: bool = False,
 ) -> Any:
-    """A node of a tree that `memmap` or `load_memmap` returned; see `opened_tree`.
+    """A node of a tree that `memmap` or `load_memmap` returned; arguments as for `opened_tree`.
 
-    If `marked`, the ``is_memmap()`` of the node is True.
+    If `marked` is true, ``is_memmap()`` of the node returns True.
     """
     from tenfold.tensordict._files.folder import reopened
 
@@ -85,7 +87,7 @@ def memmap_tree(
 
 
 def marked_memmap(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """The tree that `function(*arguments)` returns, with ``is_memmap()`` True."""
+    """The tree that `function(*arguments)` returns; its ``is_memmap()`` returns True."""
     from tenfold.tensordict._files.folder import lock
 
     made = function(*arguments)
@@ -111,13 +113,13 @@ def consolidated(skeleton: Any, storage: Any, locked: bool) -> Any:
 def non_tensor_stack(
     values: list[Any], positions: Any, batch_size: Any, stacked: tuple[int, ...], device: Any
 ) -> Any:
-    """A NonTensorStack whose row i is ``values[positions[i]]``.
+    """A NonTensorStack in which row i has the value ``values[positions[i]]``.
 
     Args:
-        values: The distinct values.
-        positions: For each row, in row-major order, the index of its value.
+        values: The list of values, which rows may share.
+        positions: For each row, in row-major order, the index of its value in `values`.
         batch_size: The batch size of the stack.
-        stacked: The dimensions along which values were stacked, the last stacked one first.
+        stacked: The dimensions along which values were stacked, the most recent one first.
         device: The device of the stack, or None.
     """
     from tenfold.tensordict._values import restored
@@ -169,14 +171,15 @@ def dataset(
         path: Path of its folder or file.
         mode: As for `Dataset`.
         identity: Boot ID of the host, and device, inode and creation time of the file or folder.
-        rows: Number of rows of the data set when its first view was created; None without views.
-        steps: Name and arguments of each view, in order.
+        rows: Number of rows of the data set when the first of the views in `steps` was created;
+            None if there are none.
+        steps: For each view, the name of the method that created it, and the arguments, in order.
         maps: Function and argument `batched` of each call of `map`, in order.
         framework: The framework of the tensors.
 
     Raises:
         OSError: ESTALE, if the file or folder at the path was replaced, or has fewer than `rows`
-            rows. A replacement is not detected after a reboot or on another host.
+            rows. After a reboot, or on another host, only the number of rows is checked.
     """
     from tenfold.dataset._dataset import reopened
 
@@ -190,7 +193,9 @@ def joined_dataset(
     maps: Maps,
     framework: Any = None,
 ) -> Any:
-    """A view of the result of `concat` (`weights` is None) or `mix`; see `dataset`.
+    """A view of the result of `concat` (if `weights` is None) or `mix`.
+
+    The other arguments are as for `dataset`.
 
     If `framework` is None, as in old pickles, the framework of the first data set is used.
     """

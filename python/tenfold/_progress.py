@@ -18,7 +18,7 @@ _DELAY_SECONDS = 1.0
 
 
 class Shown:
-    """``with Shown(progress) as callback``: `callback` is called by the engine, or None.
+    """``with Shown(progress) as callback``: `callback` is the engine's progress callback, or None.
 
     Args:
         progress: None (a bar if standard error is a terminal), False (nothing), True (a bar), or
@@ -50,7 +50,7 @@ class Shown:
 
 
 class _Bar:
-    """tqdm's bar if tqdm is installed, else one line of text."""
+    """A progress bar: that of tqdm if tqdm is installed, else one line of text."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
@@ -100,7 +100,7 @@ class _Bar:
 
 
 def _columns() -> int | None:
-    """Number of columns of the terminal minus 1; None if unknown, or without a terminal."""
+    """Columns of the terminal minus 1; None if their number is unknown or there is no terminal."""
     try:
         columns = os.get_terminal_size(sys.stderr.fileno()).columns
     except (OSError, ValueError, AttributeError):
@@ -109,7 +109,7 @@ def _columns() -> int | None:
 
 
 def _fitting(what: str, part: float, figures: str, columns: int | None) -> str:
-    """A bar of up to 30 cells, and `figures`; cut to the width of a narrow terminal."""
+    """`what`, a bar of up to 30 cells, and `figures`; cut to `columns` characters."""
     cells = 30
     if columns is not None:
         cells = max(min(cells, columns - len(what) - len(figures) - 4), 0)

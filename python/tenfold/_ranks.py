@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 # process of a rank ends, the other ranks raise an error at once.
 _TIMEOUT = timedelta(minutes=30)
 
-# If `work` raises an error on one rank, the other ranks raise an error of the first class here that
-# the error is an instance of, or a RuntimeError. `described` handles OSErrors separately.
+# If `work` raises an exception on one rank (see `Ranks.run`), the other ranks raise an error of the
+# first class in this tuple of which that exception is an instance, or a RuntimeError if there is
+# none. `described` handles OSErrors separately.
 _CLASSES: tuple[type[Exception], ...] = (
     CorruptFileError,
     UnsupportedError,
@@ -73,9 +74,9 @@ class Ranks:
             The result of `work` here, and the result of `send` on each rank.
 
         Raises:
-            Exception: The exception of `work` on the lowest rank where it failed. The other ranks
-                raise an error with the same fields, of the same class, a base class or
-                RuntimeError; its message names the lowest rank where `work` failed.
+            Exception: On the lowest rank where `work` failed, the exception of `work`. On the other
+                ranks, an error with the fields of that exception, of its class, a base class or
+                RuntimeError; the message names that lowest rank.
             RuntimeError: If the ranks make different calls, or a rank does not answer.
         """
         if self.is_alone:
@@ -158,9 +159,10 @@ def alone() -> Ranks:
 
 
 def join(owner: str, count: int, group: Any = None) -> list[Ranks]:
-    """Returns `count` objects `Ranks`, each with a new gloo group of all ranks of `group`.
+    """Returns `count` `Ranks` objects, each with a new gloo group of all ranks of `group`.
 
-    A single process gets objects without a group. If there are several ranks, all must call this.
+    A single process gets objects without a group. If `group` has several ranks, all of them must
+    call this function.
 
     Args:
         owner: Name of the calling function or class, for messages.
@@ -229,7 +231,7 @@ def _by_rank(values: list[Any]) -> str:
 
 
 def described(error: BaseException) -> dict[str, Any]:
-    """Converts an error to a JSON value, from which `error_of` makes an error on another rank."""
+    """Converts an error to a JSON value. On another rank, `error_of` makes an error from it."""
     fields = fields_of(error)
     if isinstance(error, OSError):
         text = error.strerror or str(error)

@@ -1,7 +1,7 @@
-"""The results of verify, diff, load_into, scan and ingest."""
+"""The classes of the results of verify, diff, load_into, scan and ingest."""
 
-# No `from __future__ import annotations`: typing.get_type_hints would look the names up in the
-# module `tenfold`.
+# No `from __future__ import annotations`: it would make annotations strings, and
+# typing.get_type_hints would look up their names in the module `tenfold`, which `set_module` sets.
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -34,10 +34,10 @@ class Problem:
     Attributes:
         path: The file or folder.
         part: The damaged part of the file or folder, as in error messages; may be empty.
-        what: What is wrong, including `expected`, `found` and `remedy` if they are not None.
-        expected: The expected part of `what`, or None.
-        found: The found part of `what`, or None.
-        remedy: The remedy of `what`, or None.
+        what: What is wrong. Includes the texts of `expected`, `found` and `remedy`.
+        expected: What was expected, or None.
+        found: What was found instead, or None.
+        remedy: A way to correct the problem, or None.
     """
 
     path: str
@@ -57,12 +57,13 @@ class VerifyReport(_Report):
     """The result of `verify`. It has no truth value: use `ok`.
 
     Attributes:
-        problems: The damage that was found; empty if the file or folder is undamaged.
+        problems: The damage that was found; empty if there was none.
         num_leaves: Number of tensors that were checked.
         num_bytes: Their total size in bytes.
         num_checksums: Number of checksums that were compared; 0 for files saved without any.
-        unchecked: For a folder that a trainer wrote: keys of entries that were not read, and of
-            entries without checksums, of which only the structure was checked.
+        unchecked: For a folder that a trainer wrote: keys of the entries that `verify` did not
+            read, and of the entries that have no checksums. Of the latter, `verify` checked only
+            the structure.
     """
 
     problems: tuple[Problem, ...]
@@ -117,10 +118,11 @@ class ScanFinding:
 
     Attributes:
         name: The global, such as ``"os.system"``, or a description of the unscanned content.
-        risk: ``"safe"``: checkpoints of tensors need it. ``"suspicious"``: unknown.
-            ``"dangerous"``: it runs code, reads or writes files, or gives access to such functions.
-        where: The place of the first use, such as ``'record "m/data.pkl" at byte 17'``; in a
-            folder, the file comes first.
+        risk: ``"safe"``: checkpoints of tensors need the global. ``"suspicious"``: the global is
+            unknown, or the content was not scanned. ``"dangerous"``: the global runs code, reads or
+            writes files, or gives access to functions that do.
+        where: Where the pickle first uses the global, or where the content is, such as
+            ``'record "m/data.pkl" at byte 17'``; in a folder, the name of the file comes first.
     """
 
     name: str
@@ -158,12 +160,12 @@ class ScanReport(_Report):
 @set_module("tenfold")
 @dataclass(frozen=True)
 class Mismatch:
-    """A tensor or value that does not fit the target, such as one of another dtype or shape.
+    """A tensor or value of the source that does not fit the target, for example in its dtype.
 
     Attributes:
         name: Its dotted name in the target.
-        expected: The tensor or value of the target: ``"float32 [3, 4]"``.
-        found: The tensor or value of the source.
+        expected: Description of the tensor or value of the target: ``"float32 [3, 4]"``.
+        found: Description of the tensor or value of the source.
     """
 
     name: str
@@ -174,17 +176,18 @@ class Mismatch:
 @set_module("tenfold")
 @dataclass(frozen=True)
 class LoadReport(_Report):
-    """The result of `load_into`, by dotted name. It has no truth value: use `ok`.
+    """The result of `load_into`: dotted names. It has no truth value: use `ok`.
 
     `RestoreResult.report` is a LoadReport, too.
 
     Attributes:
-        loaded: Tensors that were loaded. For an optimizer, also other values of its state, and the
-            options of its groups. In `RestoreResult.report`, also the names of entries that are not
-            modules.
-        missing: In the target, but not in the source.
-        unexpected: In the source, but not in the target.
-        mismatched: In both, but not loaded, because they do not fit, for example in shape or dtype.
+        loaded: Names of the tensors that were loaded. For an optimizer, also names of other values
+            of its state, and of the options of its groups. In `RestoreResult.report`, also names of
+            entries that are not modules.
+        missing: Names that are in the target, but not in the source.
+        unexpected: Names that are in the source, but not in the target.
+        mismatched: Tensors and values that are in the target and the source, but were not loaded
+            because the two do not fit, for example in shape or dtype.
     """
 
     loaded: tuple[str, ...]
@@ -219,7 +222,7 @@ class Promotion:
     """A column that has a wider type than its first value.
 
     Attributes:
-        column: Its dotted name.
+        column: The dotted name of the column.
         from_: The type of the first value: ``"int64"``.
         to: The type of the column: ``"float64"``.
     """
@@ -272,16 +275,18 @@ class Change:
         key: Its dotted name; ``""`` for the root.
         kind: ``"values"``, ``"dtype"`` or ``"shape"``: what differs between two tensors.
             ``"json"``: two JSON values differ. ``"node"``: two nodes differ in kind, batch size,
-            class, ...; or only one tree has the node, but the other tree has some of its entries,
-            for example under flat names. ``"type"``: one tree has a tensor, the other a JSON value.
+            class, ...; or `diff` cannot compare their contents; or only one tree has the node, but
+            the other tree has some of its entries, for example under flat names. ``"type"``: one
+            tree has a tensor, the other a JSON value.
         max_abs: Greatest ``|a - b|`` of tensors of the same shape; infinite if a NaN or infinity
-            is compared with a different value. This attribute and the next two are NaN if they
+            is compared with a different value. `max_abs`, `rel_l2` and `cosine` are NaN if they
             were not computed.
         rel_l2: ``|a - b| / |a|``, Euclidean norms over all values.
         cosine: Cosine of the angle between all values of `a` and all of `b`.
         num_different: Number of values beyond the tolerance.
-        a: The entry of the first tree: ``"float32 [3, 4]"``, ``"dict"``, JSON.
-        b: The entry of the second tree.
+        a: Description of the entry or node of the first tree: ``"float32 [3, 4]"``, ``"dict"``,
+            JSON.
+        b: Description of the entry or node of the second tree.
     """
 
     key: str
@@ -307,9 +312,9 @@ class DiffReport(_Report):
     Attributes:
         added: Dotted names of entries that only the second tree has.
         removed: Dotted names of entries that only the first tree has.
-        changed: Entries of both trees that differ.
-        num_leaves: Number of tensors and JSON values that both trees have.
-        num_bytes: Total size in bytes of those tensors in the first tree.
+        changed: The entries and nodes that differ.
+        num_leaves: Number of tensors and JSON values that were compared.
+        num_bytes: Total size in bytes of the first tree's tensors that were compared.
     """
 
     added: tuple[str, ...]
@@ -322,7 +327,7 @@ class DiffReport(_Report):
 
     @property
     def same(self) -> bool:
-        """True if nothing differs."""
+        """True if `added`, `removed` and `changed` are empty."""
         return not (self.added or self.removed or self.changed)
 
     def _rows(self) -> list[tuple[str, ...]]:

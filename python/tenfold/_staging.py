@@ -4,9 +4,9 @@ A folder is filled under a temporary name next to the final one, checked, listed
 the CRC-32 of every new file, synced and renamed. A crash leaves the old version or the new one; the
 next save in the same directory removes the leftovers. If the system cannot exchange two names in
 one call, a replacement takes two renames: after a crash between them, the path is absent until
-`put_back` renames the old version back; after a crash that follows them, the old version remains as
-``_<name>.replaced`` until that path is saved or removed again. `Staging.publish` describes what
-happens to files of other programs in the old version.
+`put_back` renames the old version back; after a crash that follows both, the old version remains as
+``_<name>.replaced`` until the next save to, or removal of, the path. `Staging.publish` describes
+what happens to files of other programs in the old version.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 MANIFEST = "tenfold_checksums.json"
 _VERSION = 1
-#: Exceptions for a manifest that is invalid JSON or has values of other types.
+#: Exceptions for a manifest that is invalid JSON or has values of unexpected types.
 _INVALID = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
 # Temporary names start with an underscore, because transformers skips such names when it uploads a
@@ -50,7 +50,7 @@ _AT_FDCWD = -100
 class Staging:
     """A temporary folder that is filled and then renamed to `path`.
 
-    Other processes do not remove it while this process runs.
+    While this process runs, other processes do not remove the temporary folder as a leftover.
 
     Args:
         path: Final path of the folder. Missing parent folders are created; links are followed.
@@ -117,10 +117,10 @@ class Staging:
 
         Args:
             own_names: Matches the names of files in which another program saves the same state.
-                Such files of the old folder are not kept.
+                Files of the old folder with such names are not kept.
 
         Raises:
-            CorruptFileError: If a file violates its format.
+            CorruptFileError: If a staged file violates its format.
             OSError: If a system call failed; the old version at `path` is unchanged, unless the
                 last fsync failed.
         """
@@ -166,7 +166,7 @@ def check(path: Path) -> bool:
         FileNotFoundError: If there is no such folder.
         CorruptFileError: If the manifest is damaged, or files are missing or damaged; the message
             lists all damaged or missing files.
-        UnsupportedError: If the manifest has another version.
+        UnsupportedError: If the manifest has an unsupported version.
     """
     put_back(path)
     if not path.is_dir():
@@ -348,11 +348,13 @@ def _write_manifest(folder: Path) -> None:
 
 
 def _keep_unlisted(old: Path, new: Path, own_names: re.Pattern[str] | None) -> list[str]:
-    """Links or copies files that the old manifest does not list into the new folder.
+    """Links or copies into the new folder the files that the old manifest does not list.
+
+    Omits files that match `own_names`, and files whose names exist in the new folder.
 
     Returns:
-        Files that this process can neither link nor copy. They can only be moved, which is not
-        atomic together with the replacement of the folder.
+        Names of the files that this process can neither link nor copy. They can only be moved, but
+        moving them and replacing the folder is not one atomic step.
     """
     to_move: list[str] = []
     if not old.is_dir():
@@ -371,7 +373,7 @@ def _keep_unlisted(old: Path, new: Path, own_names: re.Pattern[str] | None) -> l
 
 
 def _link_or_copy(source: Path, target: Path) -> bool:
-    """Returns false if the file cannot be linked and is unreadable, a FIFO, socket or device."""
+    """Links or copies a file. Returns false if neither is possible, for example for a FIFO."""
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError:
@@ -386,7 +388,7 @@ def _link_or_copy(source: Path, target: Path) -> bool:
 
 
 def _differences(folder: Path, document: bytes) -> list[tuple[str, str, str]]:
-    """For each file that differs from the manifest: its name, what was expected and found."""
+    """For each file that differs from the manifest: its name, and what was expected and found."""
     try:
         manifest = json.loads(document)
         version, files = manifest["version"], manifest["files"]

@@ -1,4 +1,4 @@
-"""Reading a path that saves of other processes may replace during the read."""
+"""Reads a file or folder that another process may replace during the read."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 
 def read_unreplaced(path: str, read: Callable[[], Result]) -> Result:
-    """Calls `read`, and repeats it if the entry at the path was replaced during the call.
+    """Calls `read`, and repeats it if the file or folder at the path was replaced during the call.
 
     An OSError with ESTALE counts as a replacement. The files of a replaced folder are removed one
-    by one, so a read may be incomplete even if nothing failed. This is `os::read_unreplaced()` of
-    the engine for reads that run in Python.
+    by one, so a read may be incomplete even if nothing failed. This function does for reads in
+    Python what `os::read_unreplaced()` does in the engine.
 
     Args:
         path: The path that `read` opens.
         read: May be called several times; only its last result is returned.
 
     Returns:
-        The result of a call during which the entry was not replaced.
+        The result of a call during which the file or folder was not replaced.
 
     Raises:
-        OSError: ESTALE, if the entry is replaced during each of 100 calls.
-        Exception: The exception of a call of `read` during which the entry was not replaced, or of
-            the last call.
+        OSError: ESTALE, if the file or folder is replaced during each of 100 calls.
+        Exception: The exception of a call of `read` during which the file or folder was not
+            replaced, or of the hundredth call.
     """
     for num_reads in range(1, _core.MAX_READS + 1):
         entry = _core.NamedEntry(path)

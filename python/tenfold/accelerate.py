@@ -51,9 +51,10 @@ if TYPE_CHECKING:
 __all__ = ["load_state", "save_state"]
 
 _OURS = ".safetensors"
-# Suffixes of the file of an object: of `save_state`, then those of `Accelerator.save_state`.
+# Suffixes of the file of an object, in the order in which they are tried. `save_state` writes only
+# the first; `Accelerator.save_state` writes all of them.
 _SUFFIXES = (_OURS, ".bin", ".pt", ".pkl")
-# Files of `Accelerator.save_state`, which a new checkpoint replaces.
+# Names of the files of `Accelerator.save_state`. A new checkpoint of `save_state` replaces them.
 _NAMES = re.compile(
     r"model(_\d+)?\.safetensors"
     r"|(pytorch_model|optimizer|scheduler|sampler|dl_state_dict)(_\d+)?\.bin"
@@ -96,7 +97,8 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
             unchanged.
         CorruptFileError: If a file that was written violates its format. An existing checkpoint is
             unchanged.
-        FileExistsError: If `output_dir` is a file, or has files and is not a checkpoint.
+        FileExistsError: If `output_dir` is a file, or a folder that is neither empty nor a
+            checkpoint.
         ValueError: If `output_dir` is None without ``automatic_checkpoint_naming``, or the folder
             with the next automatic name exists.
         OSError: If a system call failed. An existing checkpoint is unchanged, unless the last fsync
@@ -120,15 +122,17 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
 
 
 def load_state(accelerator: Any, input_dir: PathLike | None = None, *, strict: bool = True) -> Path:
-    """Loads a checkpoint of `save_state`, or of `Accelerator.save_state` except its samplers.
+    """Loads a checkpoint of `save_state` or `Accelerator.save_state`.
 
+    The samplers that `Accelerator.save_state` writes are pickled objects, and are not loaded.
     Before the first object is loaded, the main process (with ``save_on_each_node``, one process of
     each node) compares the checksums of a checkpoint of `save_state`, and each process opens the
     files that it loads. If a process fails in these two steps, all processes raise an error. A
     later error is raised only in the process where it occurs. No pickle is executed.
 
     Args:
-        accelerator: The saved objects must have been prepared and registered in the same order.
+        accelerator: Must have prepared and registered the objects in the same order as when they
+            were saved.
         input_dir: The folder. None: with ``automatic_checkpoint_naming``, the checkpoint with the
             highest number.
         strict: As for `tenfold.load_into`, with which each model is loaded.
@@ -185,7 +189,8 @@ def staged_by_all(
 ) -> Iterator[Path]:
     """A folder that all processes fill, and that replaces `path` at the end.
 
-    If a process fails, all processes raise an error; for the exception, see `is_collective`.
+    If a process fails, all processes raise an error, except in the case that `is_collective`
+    describes.
 
     Args:
         path: Must be the same in all processes.
@@ -225,7 +230,7 @@ def staged_by_all(
 
 
 def on_all(function: Callable[[], Result]) -> Result:
-    """Calls `function` in every process. If one call fails, all raise; see `raise_on_all`."""
+    """Calls `function` in every process. If a call fails, every process raises (`raise_on_all`)."""
     results: list[Result] = []
     error: Exception | None = None
     try:
@@ -364,7 +369,7 @@ def _name(stem: str, number: int) -> str:
 
 
 def _write(accelerator: Any, folder: Path, writes: bool) -> None:
-    # Get random states first, because collecting the state of other objects may draw numbers.
+    # Get random states first: collecting the state of other objects may draw random numbers.
     rng = RngState()
     numbers = rng.state_dict()
 
@@ -468,7 +473,7 @@ def _read(accelerator: Any, folder: Path, num_models: int) -> dict[str, Any]:
     for stem in ("sampler", "dl_state_dict"):
         paths = [_find(folder, _name(stem, number)) for number in loaders]
         found[stem] = [
-            # A sampler of Accelerate is a pickled object.
+            # A sampler that Accelerate saved is a pickled object, and is not loaded.
             None
             if path is None or (stem == "sampler" and path.suffix != _OURS)
             else load(path, framework="torch", progress=False)

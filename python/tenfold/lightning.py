@@ -1,4 +1,4 @@
-"""Lightning: checkpoints of a `Trainer`, atomic, checksummed, optionally written in a thread.
+"""Lightning: saves checkpoints of a `Trainer` atomically, with checksums, optionally in a thread.
 
 >>> from tenfold.lightning import CheckpointIO
 >>> trainer = lightning.Trainer(plugins=[CheckpointIO(async_save=True)])
@@ -48,11 +48,11 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         format: ``"pt"``, ``"memmap"``, ``"safetensors"`` or another format that `tenfold.save`
             writes. None: the suffix of the path selects it, as for `tenfold.save`; ``.ckpt`` is
             ``"pt"``, a torch file, which Lightning reads without this plugin as well.
-        async_save: Copy the tensors, and write the copies in a thread. If the memory does not
-            suffice for copies, the save ends before the call returns. At most one save is running;
-            the next save waits for its end. Removals are queued after the preceding save. The
-            error of a failed save or removal is raised by a later save or load, or at the end of
-            the training. Saves and removals that were queued after the failure are skipped. The
+        async_save: Copy the tensors, and write the copies in a thread. If there is not enough
+            memory for copies, the call returns only after the save has ended. At most one save
+            runs at a time; the next save waits for it. Removals are queued after the preceding
+            save. If a save or removal fails, a later save or load, or the end of the training,
+            raises the error, and the saves and removals that were queued behind it are skipped. The
             paths that `ModelCheckpoint` names (``best_model_path``) exist once their saves are
             done; `load_checkpoint` waits for all queued saves.
 
@@ -88,7 +88,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         return f"CheckpointIO(format={self._format!r}, async_save={self._async})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles the options, for launchers that spawn processes, but no running saves."""
+        """Pickles only the options, not running saves, for launchers that spawn processes."""
         return type(self), (self._format, self._async)
 
     def save_checkpoint(
@@ -111,8 +111,8 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
             OSError: If a system call failed. The previous version at `path` is unchanged, unless
                 the last fsync failed.
             Exception: With `async_save`, the exception of a previous save or removal. An exception
-                from writing this checkpoint is then raised by a later call, unless this call writes
-                because the memory does not suffice for copies.
+                from writing this checkpoint is then raised by a later call, unless this call waits
+                for the save because there is not enough memory for copies.
         """
         if storage_options is not None:
             raise TypeError("CheckpointIO: storage_options must be None: files are local")

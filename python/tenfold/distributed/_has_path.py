@@ -1,4 +1,4 @@
-"""The common base of the storage classes of torch.distributed.checkpoint: a path."""
+"""`HasPath`, the base class of `StorageReader` and `StorageWriter`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class HasPath:
-    """Base class of a reader or writer of a checkpoint: a file or folder, not a URL."""
+    """Base class of a reader or writer of a checkpoint at a local path."""
 
     path: str | None
 
@@ -26,7 +26,7 @@ class HasPath:
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """Returns whether torch may use a checkpoint ID with this class.
+        """Returns whether this class supports a checkpoint ID of torch.distributed.checkpoint.
 
         Args:
             checkpoint_id: Anything.

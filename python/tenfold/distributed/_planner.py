@@ -44,10 +44,11 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass
 class OwnStorage(StorageMeta):
-    """Tells planners that a `StorageWriter` saves, which accepts PackedPlan and PlannedValues.
+    """Tells planners that the writer is a `StorageWriter`: it accepts PackedPlan and PlannedValues.
 
     Attributes:
-        allow_opaque: Objects are saved as the bytes of torch.save.
+        allow_opaque: Objects that `tenfold.save` does not support are saved as the bytes of
+            torch.save.
         has_tensors_in_values: A value may contain tensors.
     """
 
@@ -56,7 +57,7 @@ class OwnStorage(StorageMeta):
 
 
 class ValueBytes(io.BytesIO):
-    """A stream without bytes that passes on a plain value instead of its pickle."""
+    """An empty stream with a plain value as an attribute, instead of the pickle of the value."""
 
     def __init__(self, value: Any) -> None:
         super().__init__()
@@ -65,7 +66,7 @@ class ValueBytes(io.BytesIO):
 
 @set_module("tenfold.distributed")
 class SavePlanner(DefaultSavePlanner):
-    """A save planner that keeps keys and containers, without pickles for a `StorageWriter`.
+    """A save planner that keeps keys and containers, and needs no pickle with a `StorageWriter`.
 
     DefaultSavePlanner converts all keys to str, drops empty dicts, converts OrderedDicts to dicts,
     and plans a tuple with tensors as one value, so the coordinator must copy its tensors. This
@@ -115,7 +116,7 @@ class SavePlanner(DefaultSavePlanner):
 
         Raises:
             ValueError: If two entries have the same name.
-            UnsupportedError: If an object cannot be pickled, with `allow_opaque`.
+            UnsupportedError: With `allow_opaque` of the writer, if an object cannot be pickled.
         """
         state = state_dict if self.state_to_save is None else self.state_to_save
         flat, self.mappings = flatten(state)
@@ -139,8 +140,8 @@ class SavePlanner(DefaultSavePlanner):
         if not plan.usable:
             cached = _SavePlanner._cached_save_plan[self._cached_plans_key]
             if cached.planner_data != self.mappings:
-                # torch compares only the items of plans, which are equal if the same tensors are in
-                # other containers.
+                # torch compares only the items of plans, which do not change if the same tensors
+                # are now in other containers.
                 self._pending_local_plan = plan = self.plan
         if self._is_own_storage:
             return dataclasses.replace(plan, storage_data=self._planned_values())
@@ -176,7 +177,7 @@ class SavePlanner(DefaultSavePlanner):
         if all(isinstance(plan, PackedPlan) for plan in all_plans):
             return self._packed_global_plan(all_plans)
         _, metadata = super().create_global_plan(all_plans)
-        # The data that the writer of the last save put into the plans do not apply to this save.
+        # A cached plan has the `storage_data` of the last save. Replace it by that of this save.
         plans = [
             dataclasses.replace(plan, storage_data=sent.storage_data)
             for plan, sent in zip(self.global_plan, all_plans, strict=True)
@@ -184,7 +185,7 @@ class SavePlanner(DefaultSavePlanner):
         return plans, metadata
 
     def _packed_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
-        """The global plan for packed plans. The writer checks that boxes cover each tensor once."""
+        """The global plan for packed plans. The writer, not this method, checks the boxes."""
         written = without_duplicates(
             [Items.of_plan(plan) for plan in all_plans], self.dedup_save_to_lowest_rank
         )
@@ -203,7 +204,7 @@ class SavePlanner(DefaultSavePlanner):
         """Returns the local tensor of this rank for a box of a tensor.
 
         Args:
-            name: Its name in the flat state.
+            name: Name of the tensor in the flat state.
             offsets: Index of the first element of the box; None: the whole tensor.
         """
         value = self.state_dict[name]
@@ -215,17 +216,17 @@ class SavePlanner(DefaultSavePlanner):
         return found
 
     def transform_object(self, write_item: WriteItem, object: Any) -> torch.Tensor | io.BytesIO:
-        """Converts an entry of the state to what the writer gets.
+        """Converts an entry of the state to the object that the writer gets.
 
         A `StorageWriter` takes most entries from the state directly, without this call.
 
         Args:
             write_item: The item of the plan.
-            object: Its tensor or value in the state.
+            object: The tensor or value of the item in the state.
 
         Returns:
-            For a tensor, the tensor. For a value, a stream that has the value itself if the writer
-                is a `StorageWriter`, and otherwise the pickle of the value.
+            For a tensor, the tensor. For a value, a stream: a `ValueBytes` if the writer is a
+                `StorageWriter`, otherwise a stream with the pickle of the value.
         """
         if write_item.type == WriteItemType.BYTE_IO and self._is_own_storage:
             return ValueBytes(object)
@@ -244,7 +245,7 @@ def gives_objects(planner: AnySavePlanner) -> bool:
 
 
 def _with_saved_bytes(flat: dict[str, Any], storage: OwnStorage) -> frozenset[str]:
-    """Replaces objects that only pickle can store by the bytes of torch.save; returns names."""
+    """Replaces objects that only pickle can store by bytes of torch.save. Returns their names."""
     names = frozenset(
         name
         for name, value in flat.items()
@@ -264,9 +265,9 @@ def _without_nested_shards(flat: dict[str, Any]) -> dict[str, Any]:
 
 
 class LoadPlanner(DefaultLoadPlanner):
-    """torch's DefaultLoadPlanner, but assigns values to existing keys, which need not be str.
+    """torch's DefaultLoadPlanner, but keys to which it assigns values need not be str.
 
-    For an empty dict, nothing is loaded. A `StorageReader` loads the entries in `reads` and
+    Nothing is loaded into an empty dict. A `StorageReader` loads the entries in `reads` and
     `values` directly; the plan has torch's items only for other entries. The `planner_data` of the
     plan maps each directly loaded entry to the box that is loaded, or to None for a whole entry.
 
@@ -344,7 +345,7 @@ class LoadPlanner(DefaultLoadPlanner):
         return LoadPlan(items, planner_data=loaded)
 
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
-        """Called for each value that has an item in the plan."""
+        """Called for each value that has an item in the plan: assigns the value."""
         if not isinstance(value, ValueBytes):
             super().load_bytes(read_item, value)
             return
@@ -374,7 +375,7 @@ def _is_meta(value: Any) -> bool:
 
 
 class StoredMetadata(PackedMetadata):
-    """The metadata of an opened checkpoint, and the entries from which it is created.
+    """The metadata of an opened checkpoint, and the entries from which the metadata is created.
 
     Attributes:
         stored: By name: the path of an entry, and its tensor or value.
@@ -386,7 +387,7 @@ class StoredMetadata(PackedMetadata):
 
 
 def key_of(container: Any, part: str | int) -> Any:
-    """The key of a container whose str() is `part`; `part` itself for a position or a new key."""
+    """The key of `container` with ``str(key) == part``; `part` for a list index or a new key."""
     if isinstance(part, int) or part in container:
         return part
     mapping: Mapping[Any, Any] = container

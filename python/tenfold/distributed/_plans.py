@@ -1,9 +1,10 @@
-"""Plans and metadata of states of many tensors, as columns.
+"""Compact plans and metadata for states of many tensors.
 
 torch creates about ten objects for each tensor of a plan. It pickles them to the coordinator and
-back, and sends the resulting metadata to all ranks. For small tensors, that is most of the time
-of a save. Here a plan is a list of names and numbers: tensors of the same dtype, shape and box
-share one `Kind`. torch's objects are created when they are accessed.
+back, and sends the resulting metadata to all ranks. For small tensors, this takes most of the time
+of a save. Here a plan is a list of names and numbers: each number is the index of a `Kind`, which
+tensors of the same dtype, shape and box share. A box is the part of a tensor that a rank has.
+torch's objects are created when they are accessed.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 
     from tenfold._interop.sharded import Box, Lengths
 
-# A tensor of exactly one of these classes is not sharded: its only box is the whole tensor.
+# A tensor of one of these classes, but not of a subclass, is not sharded: its only box is the whole
+# tensor.
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -82,7 +84,7 @@ class Kind(NamedTuple):
         return max(1, torch.Size(self.sizes).numel() * self.dtype.itemsize)
 
     def item(self, name: str, index: int | None = None) -> WriteItem:
-        """Returns torch's item. Its tensor properties have only the dtype."""
+        """Returns torch's item. Of the properties of a tensor, it has only the dtype."""
         if self.dtype is None:
             return WriteItem(index=MetadataIndex(name), type=self.type)
         assert self.offsets is not None
@@ -99,7 +101,7 @@ _VALUE = Kind(WriteItemType.BYTE_IO, None, (), None, ())
 
 
 class Items:
-    """Items of a plan: for each, a name and the number of a kind.
+    """Items of a plan: for each item, a name and the number of its kind.
 
     Attributes:
         names: Names that torch.distributed.checkpoint uses.
@@ -130,7 +132,7 @@ class Items:
         return zip(self.names, map(self.kinds.__getitem__, self.numbers), strict=True)
 
     def number_of(self, kind: Kind) -> int:
-        """The number of a kind, which is added if it is new."""
+        """Returns the number of a kind. Adds the kind if it is new."""
         known = self._known.get(kind)
         if known is None:
             known = self._known[kind] = len(self.kinds)
@@ -138,7 +140,7 @@ class Items:
         return known
 
     def add(self, name: str, number: int) -> None:
-        """Adds an item of the kind with that number."""
+        """Adds an item of the kind that has the number `number`."""
         self.names.append(name)
         self.numbers.append(number)
 
@@ -174,7 +176,7 @@ class Items:
 
         Args:
             state: Tensors and values by name.
-            boxes: A cache of the boxes of its DTensors.
+            boxes: A cache of the boxes of DTensors.
             opaque: Names of the tensors that are the bytes of objects.
         """
         made = cls()
@@ -243,7 +245,7 @@ class BoxesOfDTensors:
         return type(value) is self._class and type(value._local_tensor) is torch.Tensor
 
     def of(self, tensor: Any) -> Box | None:
-        """Offsets and sizes of a simple DTensor; None if this rank is not in its mesh."""
+        """The local box (offsets, sizes) of a simple DTensor; None on a rank outside its mesh."""
         key = (id(tensor.device_mesh), tensor.placements, tensor.shape)
         if key not in self._known:
             (self._known[key],) = local_boxes(tensor) if is_here(tensor) else (None,)
@@ -261,7 +263,7 @@ class PlannedValues(NamedTuple):
 
 
 class PackedPlan(SavePlan):
-    """A plan as columns."""
+    """A plan whose items are stored as `Items`."""
 
     def __init__(
         self,
@@ -288,7 +290,7 @@ class PackedPlan(SavePlan):
 
     @property
     def items(self) -> list[WriteItem]:
-        """The items of torch's planners, created on first access."""
+        """The items as objects of torch, created on first access."""
         if self._items is None:
             object.__setattr__(self, "_items", [kind.item(name) for name, kind in self.packed])
         assert self._items is not None
@@ -389,8 +391,8 @@ def without_duplicates(plans: list[Items], to_lowest_rank: bool) -> list[Items]:
             rank that has it and has the fewest bytes to write so far.
 
     Raises:
-        ValueError: If items of two ranks have the same name and offsets, but other properties
-            differ. Two opaque items may differ.
+        ValueError: If items of two ranks have the same name and offsets, but different dtypes or
+            shapes. Opaque items may differ in shape.
     """
     holders: dict[Any, list[int]] = {}
     for rank, items in enumerate(plans):

@@ -1,4 +1,4 @@
-"""`StorageReader`: any format that tenfold opens, into any sharding."""
+"""`StorageReader`, which loads any format that tenfold opens into any sharding."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class StorageReader(HasPath, _StorageReader):
     Args:
         path: The file or folder. The ``checkpoint_id`` of ``dcp.load`` overrides it.
         verify: Compare the checksums of the metadata and of the blocks (of at most 16 MiB) that
-            the ranks load. One of the ranks that load an entry checks it; each rank reads after its
-            own checks. In formats with one checksum for each tensor (``.pt``, ``.npz``, ...), whole
-            tensors are checked.
+            the ranks load. One of the ranks that load an entry checks it. Each rank makes its own
+            checks before it reads, and does not wait for the checks of other ranks. In formats with
+            one checksum for each tensor (``.pt``, ``.npz``, ...), whole tensors are checked.
 
     Raises:
         TypeError: If `path` is not a path, or `verify` not a bool.
@@ -125,7 +125,7 @@ class StorageReader(HasPath, _StorageReader):
             plan: The plan of this rank.
 
         Returns:
-            LoadPlan: `plan` with the path of this rank, which the coordinator compares.
+            LoadPlan: `plan` with the path of this rank. The coordinator compares the paths.
         """
         return dataclasses.replace(plan, storage_data=self._absolute_path())
 
@@ -152,7 +152,7 @@ class StorageReader(HasPath, _StorageReader):
         ]
 
     def read_data(self, plan: LoadPlan, planner: AnyLoadPlanner) -> Future[None]:
-        """Called on every rank: reads its values and its parts of tensors.
+        """Called on every rank: reads the values and parts of tensors in the plan of the rank.
 
         Args:
             plan: The plan of this rank.
@@ -197,7 +197,7 @@ class StorageReader(HasPath, _StorageReader):
         return self._opened
 
     def _check(self, checks: list[Check], stored: Stored) -> None:
-        """Compares the checksums of the blocks that these boxes overlap, and of the metadata."""
+        """Compares the checksums of the metadata, and of blocks that overlap boxes of `checks`."""
         boxes: list[tuple[tuple[str, ...], Lengths, Lengths]] = []
         for name, of_tensor in checks:
             for tensor in _tensors_in(stored[name][1]):
@@ -221,7 +221,7 @@ class StorageReader(HasPath, _StorageReader):
 
 
 def _loaded_by(plan: LoadPlan) -> Iterator[tuple[str, Box | None]]:
-    """The names and boxes that a rank loads. None: the whole entry."""
+    """The names and boxes that a rank loads. If a box is None, the rank loads the whole entry."""
     if isinstance(plan.planner_data, dict):  # of a `LoadPlanner`
         yield from plan.planner_data.items()
     for item in plan.items:
@@ -232,7 +232,7 @@ def _loaded_by(plan: LoadPlan) -> Iterator[tuple[str, Box | None]]:
 
 
 def _checks_of(plans: list[LoadPlan], stored: Stored) -> list[list[Check]]:
-    """The boxes that each rank checks. One rank checks all boxes of an entry that ranks load."""
+    """The boxes that each rank checks. One rank checks all loaded boxes of an entry."""
     boxes: dict[str, dict[Box | None, None]] = {}  # for each name, an ordered set
     holders: dict[str, list[int]] = {}
     for rank, plan in enumerate(plans):
@@ -259,7 +259,7 @@ def _tensors_in(value: Any) -> Iterator[StoredTensor]:
 
 
 def _parts_of(value: Any) -> Iterator[Any]:
-    """The tensors and plain values in nested containers; a value without containers itself."""
+    """The tensors and plain values in nested containers; `value` itself if it is no container."""
     if isinstance(value, (dict, list, tuple)):
         for item in value.values() if isinstance(value, dict) else value:
             yield from _parts_of(item)
@@ -282,7 +282,7 @@ def _bytes_of(value: Any, planner: AnyLoadPlanner) -> io.BytesIO:
 
 
 def _metadata_of(stored: Stored) -> dict[str, Any]:
-    """Metadata of torch by name, with each tensor as one chunk."""
+    """Maps names to the metadata that torch expects. Each tensor is one chunk."""
     found: dict[str, Any] = {}
     properties: dict[str, TensorProperties] = {}
     for name, (_, value) in stored.items():
@@ -310,7 +310,7 @@ class _Reads:
     def add(
         self, tensor: StoredTensor, offsets: Any, target: torch.Tensor, done: Any = None
     ) -> None:
-        """Adds a box of the shape of `target`; calls `done` when the box has been read."""
+        """Adds a box of the shape of `target`; `done` is called after the box has been read."""
         buffer = None
         dtype = getattr(torch, tensor.dtype)
         is_plain = type(target) is torch.Tensor and target.is_cpu and target.dtype == dtype

@@ -50,8 +50,8 @@ def save(
             `state_dict` itself may also be objects with ``state_dict`` and ``load_state_dict``.
         path: A name that ends in ``.safetensors`` or ``.safetensors.index.json``, or a folder. It
             is replaced when the new version is complete.
-        layout: ``"plain"``, or ``"shards"`` or ``"torch"``, which are folders with separate files
-            for each rank: see `StorageWriter`.
+        layout: ``"plain"``; or ``"shards"`` or ``"torch"``, which are folders with separate files
+            for each rank. See `StorageWriter`.
         format: For layout ``"plain"``: ``"safetensors"`` or ``"memmap"`` (a folder); for the
             others: ``"dcp"``. None: by the suffix of `path`.
         durable: fsync before returning.
@@ -118,8 +118,8 @@ def load(
 
     Args:
         state_dict: A state as for `save`. Its tensors are filled; its values, and its tuples, are
-            replaced. An object that was saved with `allow_opaque` is replaced by the uint8 tensor
-            of its bytes.
+            replaced. In place of an object that was saved with `allow_opaque`, the uint8 tensor
+            with the bytes of torch.save is loaded.
         path: A checkpoint in any format that `tenfold.open` reads, saved by any number of ranks.
         verify: Compare checksums before reading, as for `StorageReader`.
         strict: Raise an error if the checkpoint lacks an entry of `state_dict`. If false, such
@@ -154,7 +154,7 @@ def load(
 
 
 def _with_states(state_dict: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """`state_dict` with the states of Stateful objects, and the keys of these objects."""
+    """`state_dict` with states in place of Stateful objects, and the keys of these objects."""
     # Sort: all ranks must use the same order, because state_dict() may be collective.
     stateful = sorted((key for key, value in state_dict.items() if _is_stateful(value)), key=str)
     return {**state_dict, **{key: state_dict[key].state_dict() for key in stateful}}, stateful
@@ -167,7 +167,7 @@ def _is_stateful(value: Any) -> bool:
 
 @contextmanager
 def _no_dist_expected(no_dist: bool) -> Iterator[None]:
-    """Suppresses torch's warning about a missing process group, if `no_dist` is set."""
+    """If `no_dist` is true, suppresses torch's warning about a missing process group."""
     if not no_dist:
         yield
         return

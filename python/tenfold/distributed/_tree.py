@@ -121,7 +121,7 @@ class _Visit:
 
 
 def nest(leaves: Iterable[tuple[Path, Any]], containers: Mapping[Any, Container]) -> dict[Any, Any]:
-    """Rebuilds the tree that was flattened.
+    """Rebuilds a tree that `flatten` flattened.
 
     Args:
         leaves: Paths and their tensors or values, in order. Integers are positions in lists.
@@ -182,7 +182,7 @@ class _Branch:
         self.children: dict[str | int, _Leaf | _Branch | None] = {}
 
     def below(self, path: Path) -> _Branch:
-        """The container at `path`, whose last part is a key of this one; created if it is new."""
+        """Returns the container at `path`, a child of this container. Creates it if it is new."""
         child = self.children.get(path[-1])
         if isinstance(child, _Leaf):
             raise _conflict(path)
@@ -234,17 +234,17 @@ class StoredTensor:
 
 
 class Unreadable:
-    """An entry of an opened tree that cannot be read: loading it raises the error."""
+    """An entry of an opened tree that cannot be read. Loading it raises the error that occurs."""
 
     __slots__ = ()
 
 
 def names_of(node: _core.Node) -> Stored:
-    """Maps torch's names to the entries of a stored tree: paths, and `StoredTensor` or a value.
+    """Maps torch's names to the entries of a stored tree: a path, and a `StoredTensor` or value.
 
-    An entry that cannot be read is `Unreadable`, also inside a value. A list that contains neither
-    tensors nor dicts is one value, as in ``flatten_state_dict``. Every tuple is one value, which
-    may contain tensors. Nested tensors are omitted.
+    An `Unreadable` stands for an entry that cannot be read; it may also be inside a value. A list
+    that contains neither tensors nor dicts is one value, as in ``flatten_state_dict``. Every tuple
+    is one value, which may contain tensors. Nested tensors are omitted.
 
     Raises:
         ValueError: If two entries have the same name.

@@ -1,4 +1,4 @@
-"""`StorageWriter`: a state of many ranks as one file or folder."""
+"""`StorageWriter`, which saves a state of many ranks as one file or folder."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ _VALUE_BYTES = 256
 # If the pickle of a value has more bytes, a rank other than the coordinator sends the value only if
 # the coordinator lacks it: most values are equal on all ranks, and all copies would arrive at once.
 _SENT_VALUE_BYTES = 64 << 10
-# Bytes reserved in the header for each byte of such a pickle. The JSON is rarely longer.
+# Bytes reserved in the header for each byte of the pickle of such a value. JSON is rarely longer.
 _JSON_BYTES = 4
 
 
 def check_layout(layout: str) -> str:
-    """Checks that this version writes the layout, and returns it.
+    """Checks that `StorageWriter` supports the layout, and returns it.
 
     Raises:
         ValueError: For any other layout.
@@ -76,7 +76,7 @@ class _Save:
         self.names: list[str] = []
         self.leaves: list[tuple[tuple[str | int, ...], Any]] = []  # in the order of `names`
         self.containers: dict[Any, Any] = {}
-        self.tree: _core.Node | None = None  # None in place of values that are still unknown
+        self.tree: _core.Node | None = None  # with None for values that are unknown
         self.unknown: dict[str, int] = {}  # by name: the index in `leaves` of an unknown value
         self.unknown_bytes = 0  # reserved for them in the header
         self.is_coordinator = False
@@ -182,7 +182,7 @@ class StorageWriter(HasPath, _StorageWriter):
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """Begins a save; drops failed saves of this thread, and saves of threads that have ended.
 
-        The failed save of this thread may be one of another writer.
+        Also drops a failed save of another `StorageWriter` in this thread.
 
         Args:
             checkpoint_id: A path. None: the path of the last save, or else of the constructor.
@@ -196,8 +196,8 @@ class StorageWriter(HasPath, _StorageWriter):
             raise ValueError("storage writer: expected a path, or a checkpoint_id, found none")
         alive = {thread.ident for thread in threading.enumerate()}
         current = threading.get_ident()
-        # The writer of a failed save locks the path. The traceback of the error may keep the
-        # writer alive.
+        # The engine's writer of a failed save locks the path. The traceback of the error may keep
+        # this writer alive.
         last = _last_writers.get((os.getpid(), current))
         if last is not None:
             last._saves.pop(current, None)
@@ -240,9 +240,9 @@ class StorageWriter(HasPath, _StorageWriter):
             plan: The plan of this rank.
 
         Returns:
-            SavePlan: `plan` with the path of this rank, which the coordinator compares. A rank
-                other than the coordinator adds the values from the planner that contain no tensors,
-                but only the sizes of long values.
+            SavePlan: `plan` with the path of this rank, which the coordinator compares. Ranks other
+                than the coordinator also send the planned values that contain no tensors; of long
+                values, only the sizes.
 
         Raises:
             UnsupportedError: If a value cannot be stored; the message has its name.
@@ -253,7 +253,8 @@ class StorageWriter(HasPath, _StorageWriter):
         values = {name: value for name, value in values.items() if not has_tensors(name, value)}
         sizes: dict[str, int] = {}
         if save.is_coordinator:
-            # torch's gather_object would allocate the size of the longest plan for each rank.
+            # Do not send them: torch's gather_object allocates the size of the longest plan for
+            # each rank.
             save.values, values = values, {}
         else:
             for name, value in values.items():
@@ -326,7 +327,7 @@ class StorageWriter(HasPath, _StorageWriter):
         ]
 
     def write_data(self, plan: SavePlan, planner: AnySavePlanner) -> Future[list[WriteResult]]:
-        """Called on every rank: writes its shards at the planned positions.
+        """Called on every rank: writes the shards of the rank at the planned positions.
 
         Args:
             plan: The plan of this rank.
@@ -447,7 +448,7 @@ def _is_container(key: Any) -> bool:
 
 
 def _planned(plan: SavePlan, ticket: str, unknown: Container[str]) -> SavePlan:
-    """The plan of a rank with its ticket, without the values that the coordinator knows."""
+    """The plan of a rank with its `ShardWriter` ticket, but without values that are known."""
     if isinstance(plan, PackedPlan):
         items = plan.packed
         wanted = (not kind.is_value or name in unknown for name, kind in items)
@@ -479,7 +480,7 @@ def _add_leaves(
         ValueError: If ranks have tensors of different dtypes or shapes, or a tensor and a value,
             under one name.
     """
-    # Kinds that differ only in their boxes are one group, which has all boxes of a tensor.
+    # All boxes of a tensor are in one group: kinds that differ only in their boxes form a group.
     groups: dict[Any, int] = {}
     stand_ins: list[torch.Tensor | None] = []
     first: dict[str, tuple[int, Kind, int]] = {}  # by name: the group, the kind, and the rank
@@ -512,7 +513,7 @@ def _add_leaves(
 
 
 def _own_planner(plan: SavePlan, planner: AnySavePlanner) -> SavePlanner | None:
-    """The planner, if entries can be read from its state without torch's items; else None."""
+    """`planner` if its entries can be read from its state, without torch's items; else None."""
     if (
         isinstance(plan, PackedPlan)
         and isinstance(planner, SavePlanner)
@@ -537,7 +538,7 @@ def _values_of(plan: SavePlan, planner: AnySavePlanner) -> dict[str, Any]:
 
 
 def _tensors_of(plan: SavePlan, planner: AnySavePlanner) -> Iterator[torch.Tensor]:
-    """Yields the tensors of a plan in its order."""
+    """Yields the tensors of a plan in the order of its items."""
     own = _own_planner(plan, planner)
     if own is not None:
         for name, kind in Items.of_plan(plan):

@@ -114,8 +114,8 @@ class Items:
             for key, value in zip(keys, values, strict=True):
                 if "key" in value:
                     raise ValueError(
-                        'value: entry "key": expected another name, found that of the column of '
-                        "the keys"
+                        'value: entry "key": expected another name, found the name of the column '
+                        "of keys"
                     )
                 rows.append({"key": key, **value})
             ingest.add_rows(rows, 0)
@@ -183,7 +183,8 @@ def checked_keys(keys: list[Any], expected: type, begin: int) -> list[Any]:
 
     Raises:
         TypeError: For a key that is not hashable.
-        ValueError: For a key of another type, which the message names, or an int beyond 64 bits.
+        ValueError: For a key of another type, which the message names, or an int that int64 cannot
+            hold.
     """
     if set(map(type, keys)) != {expected}:
         for i, key in enumerate(keys):

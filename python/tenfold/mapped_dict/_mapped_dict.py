@@ -45,12 +45,12 @@ _BUILD = (
 
 @set_module("tenfold")
 class MappedDict(_Native):
-    """A dictionary on disk: keys (str, bytes or int) to tensors, dicts of tensors or JSON scalars.
+    """A dictionary on disk: keys (str, bytes or int) to tensors, scalars, strings or dicts.
 
     Opening reads only metadata, however large the dictionary is; a lookup accesses a few pages of
     mapped files. If the index does not match the rows, for example after a power failure, opening
     reads all keys and warns. A dictionary is a `collections.abc.Mapping` in insertion order.
-    Iterating reads it in blocks.
+    Iteration reads the dictionary in blocks.
 
     >>> words = tenfold.MappedDict.build({"house": torch.rand(300), "garden": torch.rand(300)}, "w")
     >>> words = tenfold.MappedDict("w")
@@ -107,7 +107,7 @@ class MappedDict(_Native):
             path: Target folder. An existing dictionary or data set is replaced atomically.
             key: For a data set: the column of the keys; the other columns are the values.
             duplicates: ``"error"``: a duplicate key is an error. ``"last"``: the last value of a
-                duplicate key wins.
+                duplicate key is stored.
             progress: As for `tenfold.save`.
 
         Returns:
@@ -121,7 +121,8 @@ class MappedDict(_Native):
                 that `ingest` would convert to strings, such as lists of ints and strs.
             KeyError: If a data set has no column `key`.
             TypeError: For a key that is not hashable.
-            OSError: If a folder at `path` has other files, or a system call failed.
+            OSError: If a folder at `path` has files that do not belong to a saved tree, or a system
+                call failed.
         """
         path_argument("MappedDict.build(items, path)", path)
         build(items, os.fspath(path), duplicates, key, progress)
@@ -130,7 +131,9 @@ class MappedDict(_Native):
     # --- many keys ---
 
     def get_many(self, keys: Any, missing: Literal["mask", "raise"] = "mask") -> tuple[Any, Any]:
-        """Returns the values of many keys in one call, on several threads for tens of thousands.
+        """Returns the values of many keys in one call.
+
+        Looks up tens of thousands of keys on several threads.
 
         >>> vectors, found = words.get_many(["house", "tree"])
         >>> vectors, found = ids.get_many(torch.tensor([7, 1, 7]))
@@ -138,9 +141,9 @@ class MappedDict(_Native):
         ...           "offsets": torch.tensor([0, 5, 9])}
 
         Args:
-            keys: A list or another iterable of keys, which may be repeated, but no str, bytes or
-                dict. Integer keys may be a 1-d tensor or array, str and bytes keys packed:
-                ``{"values": uint8 [M], "offsets": int64 [B + 1]}``.
+            keys: A list or another iterable of keys, but not a str or bytes. Keys may be repeated.
+                Integer keys may be a 1-d tensor or array. Keys that are str or bytes may be packed
+                into a dict: ``{"values": uint8 [M], "offsets": int64 [B + 1]}``.
             missing: ``"mask"``: values of missing keys are zeros, ``""`` or empty. ``"raise"``: a
                 missing key is an error.
 
@@ -152,7 +155,7 @@ class MappedDict(_Native):
             KeyError: With ``missing="raise"``, for missing keys; the message names the first ones.
             TypeError: For keys that are not hashable, a single key, and tensors or arrays of other
                 dtypes (also uint64) or dimensions.
-            ValueError: For another `missing`, and packed keys whose offsets do not ascend.
+            ValueError: For another `missing`, and for packed keys with invalid offsets.
         """
         if keys is None:
             raise TypeError("keys: expected several keys, found None")
@@ -239,7 +242,7 @@ class MappedDict(_Native):
         return _Items(self)
 
     def __eq__(self, other: object) -> bool:
-        """True if keys and values are equal; tensors are equal only if their dtypes are, too."""
+        """True if keys and values are equal. Tensors of different dtypes are not equal."""
         if self is other:
             return True
         if not isinstance(other, Mapping):
@@ -321,8 +324,8 @@ class MappedDict(_Native):
         Args:
             items: A mapping or an iterable of pairs.
             duplicates: ``"error"``: an existing or duplicate key is an error. ``"last"``: existing
-                keys are assigned, as by `update`, and the last of several pairs with the same key
-                wins.
+                keys are assigned, as by `update`; of several pairs with the same key, the last one
+                is stored.
 
         Raises:
             ValueError: For existing or duplicate keys (the message names the first ones), a key of
@@ -351,7 +354,7 @@ class MappedDict(_Native):
         self._write_spill(spill, kind)
 
     def _checked_blocks(self, items: Any, kind: str) -> Iterator[tuple[int, list[Any], list[Any]]]:
-        """Yields the number of the first item, keys, and the values as rows."""
+        """Yields for each block: the number of its first item, the keys, and the values as rows."""
         for begin, keys, values in _blocks_of(items):
             if kind == "assign":
                 for key in keys:
@@ -469,7 +472,7 @@ def _is_same(a: Any, b: Any) -> bool:
 
 
 def _blocks_of(items: Any) -> Iterator[tuple[int, list[Any], list[Any]]]:
-    """Blocks of a mapping or pairs: the number of the first item, keys, values."""
+    """Yields for each block of a mapping or pairs: number of its first item, keys, values."""
     pairs = iter(items.items() if isinstance(items, Mapping) else items)
     block = list(islice(pairs, 1))
     _check_pairs(block, 0)
@@ -514,5 +517,5 @@ class _Items(ItemsView[Any, Any]):
         return _is_same(self._mapping[item[0]], item[1])
 
 
-# Python's stubs do not declare the metaclass of Mapping, ABCMeta.
+# The type stubs of Python do not declare that the metaclass of Mapping is ABCMeta.
 Mapping.register(MappedDict)  # pyright: ignore[reportAttributeAccessIssue]

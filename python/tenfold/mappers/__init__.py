@@ -1,7 +1,7 @@
 """State mappers, which map states to rows of numbers, saved without pickle.
 
-`_mapper` has the base class, saving, and the names of classes in files. Each kind of mapper has a
-module; `_cached` caches rows.
+`_mapper` has the base class, the code that saves mappers, and the registry of the class names in
+files. Each kind of mapper has its own module. `_cached` has a wrapper that caches rows.
 """
 
 from tenfold.mappers._cached import CachedStateMapper
