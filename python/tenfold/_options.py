@@ -37,7 +37,7 @@ def integer(where: str, value: Any, at_least: int | None = None, at_most: int = 
         raise TypeError(f"{where}: expected an int, found {_shown(value)}") from None
     if at_least is None:
         if not -INT64_MAX <= number <= INT64_MAX:
-            raise ValueError(f"{where}: expected an int of 64 bits, found {_shown(number)}")
+            raise ValueError(f"{where}: expected an int that fits int64, found {_shown(number)}")
     elif not at_least <= number <= at_most:
         is_low = number < at_least and at_most == INT64_MAX
         wanted = f"{at_least} or more" if is_low else f"{at_least} to {at_most}"

@@ -197,7 +197,7 @@ def checked_keys(keys: list[Any], expected: type, begin: int) -> list[Any]:
         keys = [expected(key) for key in keys]
     if expected is int and keys and not (min(keys) in _INT64 and max(keys) in _INT64):
         key = next(key for key in keys if key not in _INT64)
-        raise ValueError(f"key: expected an int of 64 bits, found {key}")
+        raise ValueError(f"key: expected an int that fits int64, found {key}")
     return keys
 
 

@@ -140,7 +140,7 @@ def test_invalid_options_raise(ds: Dataset, options: dict, error: type) -> None:
     [
         ({"batch_size": 2.5}, TypeError, "batch_size: expected an int, found 2.5"),
         ({"batch_size": True}, TypeError, "batch_size: expected an int, found True"),
-        ({"batch_size": 2**63}, ValueError, "batch_size: expected an int of 64 bits"),
+        ({"batch_size": 2**63}, ValueError, "batch_size: expected an int that fits int64"),
         ({"shuffle": None}, TypeError, "shuffle: expected a bool, found None"),
         ({"shuffle": 1}, TypeError, "shuffle: expected a bool, found 1"),
         ({"drop_last": "yes"}, TypeError, "drop_last: expected a bool, found 'yes'"),

@@ -35,7 +35,7 @@ build = tenfold.MappedDict.build
         ([(1.5, 1)], "item 0: key: expected str, bytes or int, found float 1.5"),
         ([(float("nan"), 1)], "found float nan"),
         ([(None, 1)], "found NoneType None"),
-        ([(2**63, 1)], "expected an int of 64 bits"),
+        ([(2**63, 1)], "expected an int that fits int64"),
         ([("a", 1), ("b", -(2**63) - 1)], "int64 holds exactly, found -9223372036854775809"),
         ([("a", 0.5), ("b", -(2**53) - 1)], "float64 holds exactly, found -9007199254740993"),
         (
