@@ -251,7 +251,7 @@ bool has_checksums(const OpenedFile& shard) {
 void check_written_by_torch(const std::vector<OpenedFile>& shards, const os::Directory& folder) {
   const auto shard = std::ranges::find_if(shards, has_checksums);
   if (shard == shards.end()) return;
-  throw base::corrupt(folder.display_of(kManifestName))
+  throw base::corrupt(folder.display_of(std::string(kManifestName)))
       .part("file")
       .expected("the manifest of ", base::quote(shard->source->file().display()),
                 ", which has checksums")
