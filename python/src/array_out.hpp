@@ -58,9 +58,9 @@ struct LeafName {
   std::string text() const;
 };
 
-/// Creates torch tensors or numpy arrays from tensors of the engine without a copy. `tied`
-/// determines the framework or, if it is undecided there, the thread's scope. Each array keeps its
-/// Buffer alive, which keeps the file mapped.
+/// Creates torch tensors or numpy arrays from tensors of the engine without a copy. The framework
+/// is that of `tied` or, if that is undecided, the framework of the current thread
+/// (framework_scope()). Each array keeps its Buffer alive, which keeps the file mapped.
 class ArrayMaker {
  public:
   /// `place`: called with each new array that is not a view; returns the array to use instead.

@@ -48,9 +48,9 @@ class Shifted final : public RowOrder {
   std::int64_t size_;
 };
 
-/// The rows of `base` at copied positions. A copy of 1 MiB or more is stored in huge pages where
-/// available, because it is read in random order. `Index`: the type of the copied positions, int32
-/// if it can represent all positions of `base`, else int64.
+/// The rows of `base` at copied positions. A copy of 1 MiB or more has a memory mapping of its own,
+/// from 2 MiB on with huge pages where available, because it is read in random order. `Index`: the
+/// type of the copied positions, int32 if it can represent all positions of `base`, else int64.
 template <class Index>
 class Taken final : public RowOrder {
  public:

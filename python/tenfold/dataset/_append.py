@@ -219,8 +219,8 @@ class Growing(Closing):
     def flush(self) -> None:
         """Makes all rows durable: they survive a power failure.
 
-        The package tensordict, which reads only meta.json, reads the rows up to the last `flush` or
-        `close`.
+        Also updates the number of rows in meta.json. The package tensordict takes the number of rows
+        from that file, so it sees only the rows up to the last `flush` or `close`.
         """
         self._require_writer("flush")
         self._native.flush()
