@@ -1,4 +1,8 @@
-"""The public exceptions of tenfold, and helpers. Other errors are Python's own (OSError, ...)."""
+"""The public exceptions of tenfold, KeyNotFoundError, which is not public, and helpers.
+
+All other exceptions that tenfold raises are Python's own (OSError, ...), or private subclasses of
+these or of the public exceptions.
+"""
 
 from __future__ import annotations
 

@@ -209,8 +209,8 @@ class FolderReplacement {
 /// it renamed a folder.
 bool recover_folder(const Path& path);
 
-/// Unless `overwrite` is true, throws Error(io) (EEXIST) if something is at `path`, which may be a
-/// folder that recover_folder() has just renamed back.
+/// Does nothing if `overwrite` is true. Otherwise calls recover_folder() if nothing is at `path`, and
+/// throws Error(io) (EEXIST) if something is there, including a folder that this call renamed back.
 void refuse_existing(const Path& path, bool overwrite);
 
 /// Creates or atomically replaces the file at `path`, with `bytes` as its content.
