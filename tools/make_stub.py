@@ -18,7 +18,7 @@ HEAD = "# Made from the table in __init__.py by tools/make_stub.py; do not edit.
 
 def stub(exports: dict[str, list[str]]) -> str:
     """Returns the text of the stub. In a stub, `as` marks a name as exported."""
-    # nanobind's stub of _core omits names that begin with two underscores.
+    # nanobind's stub of _core lacks __version__, which is declared below instead.
     imports = [
         f"from {module} import {name} as {name}\n"
         for module, names in sorted(exports.items())

@@ -1,4 +1,4 @@
-"""Fixtures of the tests against tensordict and safetensors."""
+"""Fixtures of the tests that compare tenfold with other libraries: tensordict, torch, ..."""
 
 import functools
 import pathlib
