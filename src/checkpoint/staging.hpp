@@ -11,8 +11,8 @@
 
 namespace tenfold::checkpoint {
 
-/// A pool of memory for copies of a training state. A copy reuses the blocks of the previous copy
-/// that have the required sizes, because page faults in new memory take longer than the copy.
+/// A pool of memory for copies of a training state. A copy reuses blocks of earlier copies that
+/// have the required sizes, because page faults in new memory take longer than the copy.
 /// Thread-safe; buffers may outlive the pool.
 class StagingPool {
  public:

@@ -60,7 +60,8 @@ class RowLocations {
 };
 
 /// The elements of a ragged row, or the bytes of a string: [begin, end) in the values of its part.
-/// For ragged rows of strings, an Extent is first the items of a row, then the bytes of an item.
+/// If rows are lists of strings, extents_of() returns the items of each row, and extents_of_items()
+/// the bytes of each item.
 struct Extent {
   std::size_t part;
   std::int64_t begin;
