@@ -254,7 +254,8 @@ void copy_row(const Tensor& rows, std::size_t from, const Tensor& into, std::siz
 }
 
 /// Copies rows again that a writer overwrote during their copy, until each row has been copied
-/// without being overwritten. Used for circular buffers, whose columns all have a fixed size.
+/// without being overwritten. Throws like RingWait::wait() if this takes too long. Used for
+/// circular buffers, whose columns all have a fixed size.
 void copy_torn_again(const DatasetState& state, std::span<const std::int64_t> rows,
                      const RingWatch& first, const BatchOptions& options, Batch& batch) {
   RingWait writing(first.where());
