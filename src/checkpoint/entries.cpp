@@ -68,8 +68,9 @@ const EntryFormat& format_of(const std::string& name, const FormatRules& rules) 
   return kFormats[0];
 }
 
-/// Returns `name` with '/', '%', ASCII control characters and a leading dot percent-encoded. If
-/// this is empty or, with the longest suffix, too long for a path, returns "entry-<hash>".
+/// Returns `name` with '/', '%', ASCII control characters and a leading dot percent-encoded.
+/// Returns "entry-<hash>" if `name` is empty, or if the encoded name plus `longest_suffix` bytes
+/// would be too long for a path.
 std::string file_stem(const std::string& name, std::size_t longest_suffix) {
   std::string stem;
   for (const char c : name) {
@@ -172,8 +173,8 @@ void replace_by_link(os::Directory& folder, const CheckpointEntry& entry,
   folder.sync();
 }
 
-/// The entry of the previous step with the same name, rank and format. The size and checksum of its
-/// files are still those in the previous step's document.
+/// The entry of the previous step with the name, rank and format of the entry to write. Its files
+/// still have the size and checksum that the document of the previous step records.
 struct EarlierEntry {
   formats::EarlierVersion version;
   std::string checksum;
@@ -188,8 +189,8 @@ std::optional<EarlierEntry> earlier_entry(const EarlierStep& step, const Checkpo
     const Fingerprint found = fingerprint(step.folder, *old);
     if (found.checksum != old->checksum || found.num_bytes != old->num_bytes) return std::nullopt;
     EntryPlace place = place_of(step.folder, old->path);
-    // Use the modification time of a file that the earlier save wrote after the tensors: for memmap
-    // the file of checksums, for other formats the step's document.
+    // Use the time at which the earlier save wrote a file after the tensors: for memmap the file of
+    // checksums, for other formats the step's document.
     earlier.version.saved_ns =
         entry.format == "memmap"
             ? os::File::open_read_at(os::Directory::open_at(place.folder, place.name),
@@ -206,8 +207,8 @@ std::optional<EarlierEntry> earlier_entry(const EarlierStep& step, const Checkpo
   }
 }
 
-/// Returns the tree with only the chosen tensors. `chosen` has a flag for each tensor, in the order
-/// of tensors_of().
+/// Returns the nodes of `tree` with only the chosen tensors and without values. `chosen` has a flag
+/// for each tensor, in the order of tensors_of(). `next`: the index of the first tensor of `tree`.
 TensorDict only(const TensorDict& tree, const std::vector<bool>& chosen, std::size_t& next) {
   TensorDict part = empty_like(tree);
   tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
@@ -243,8 +244,8 @@ VerifyReport verify_tensors(const Path& path, const CheckpointEntry& entry,
               {.num_threads = options.num_threads, .monitor = options.monitor, .filter = &filter});
 }
 
-/// Appends to `text` a line with the stat of `name` in `folder`. If `name` is a folder, appends a
-/// line for each file and folder below it, too.
+/// Appends to `text` a line with the stat of `name` in `folder`, or "missing". If `name` is a
+/// folder, also appends a line for each file and folder below it.
 void add_stats(const os::Directory& folder, const std::string& name, std::string& text) {
   const auto info = folder.entry_info(name);
   if (!info) {

@@ -42,7 +42,7 @@ std::uint64_t bytes_of(const std::vector<PlannedEntry>& plan) noexcept;
 const CheckpointEntry* entry_of(const CheckpointInfo& info, const std::string& name,
                                 std::optional<std::int64_t> rank);
 
-/// The previous step. Unchanged files of a new step become hard links to files of this step.
+/// The previous step. A save may create hard links to its files instead of writing equal files.
 struct EarlierStep {
   os::Directory folder;
   CheckpointInfo info;
@@ -51,10 +51,11 @@ struct EarlierStep {
 };
 
 /// Writes the entry into `folder`, the hidden folder of the new step. Returns the entry with its
-/// size and checksum. If `earlier` (which may be null) has a file with an equal checksum that was
-/// not modified after its save, the new file becomes a hard link to it. The formats safetensors and
-/// memmap compare checksums before they write a file, other formats afterwards. JSON files are
-/// never linked.
+/// size and checksum. If `earlier` is not null and its entry of the same name, rank and format has
+/// a file with an equal checksum that was not modified after the save, the new file becomes a hard
+/// link to that file, if link_unchanged() can create one. For safetensors and memmap, the checksums
+/// are compared before the new file is written, for other formats afterwards. JSON files are never
+/// linked.
 CheckpointEntry write_entry(const PlannedEntry& planned, os::Directory& folder,
                             const EarlierStep* earlier, bool durable, int num_threads,
                             Monitor* monitor);
@@ -88,8 +89,8 @@ Fingerprint fingerprint(const os::Directory& step_folder, const CheckpointEntry&
 /// Hashes the stat of each file and folder of the entries: device, inode, modification time, size.
 /// The result changes if a file is replaced or removed, or if a write changes its modification time
 /// or size. Reads no content. The step's document is not included, because set_metrics() replaces
-/// it. Throws only errors for which formats::is_problem_of_files() is false; others are part of the
-/// hash.
+/// it. If an entry cannot be read, hashes the word "unreadable" instead of its stat. Throws only
+/// errors for which formats::is_problem_of_files() is false.
 std::uint64_t hash_of_stats(const os::Directory& step_folder, const CheckpointInfo& info);
 
 /// Verifies an entry and adds its problems to `report`. Compares the block checksums of its tensors

@@ -1,5 +1,5 @@
-// Opens the folder of a step as a tree of its entries. This format cannot be written. The
-// checkpoint folders of other libraries' trainers are read in formats/bundle/.
+// Opens the folder of a step as a tree of its entries. This format cannot be written. The code in
+// formats/bundle/ opens the checkpoint folders that the trainers of other libraries write.
 
 #include <array>
 #include <cstddef>

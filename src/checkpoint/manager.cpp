@@ -105,8 +105,8 @@ bool CheckpointManager::should_save(std::int64_t step) const {
   if (!options.every_steps && !options.every_seconds) return true;
   // The other mutex is locked during a save.
   const std::lock_guard lock(state_->last_mutex);
-  // Return true if a multiple of every_steps was reached after the last save, even if `step` is not
-  // a multiple: a loop need not call this function for every step.
+  // Return true if a multiple of every_steps was reached after the last save or restore, even if
+  // `step` is not a multiple: a loop need not call this function for every step.
   if (options.every_steps &&
       step / *options.every_steps > state_->last_step / *options.every_steps) {
     return true;

@@ -55,8 +55,8 @@ std::vector<std::string> write_shards(const CheckpointManager& manager,
                                       const std::vector<std::string>& tickets,
                                       const TensorDict& parts, Monitor* monitor);
 
-/// Returns the total size in bytes of the tensors and JSON values in `state`. Throws like
-/// plan_entries().
+/// Returns the total size in bytes of the tensors in `state` (tensors of an entry over the same
+/// bytes count once) and of the entries that are stored as JSON. Throws like plan_entries().
 std::uint64_t planned_bytes(const CheckpointManager& manager, const TensorDict& state);
 
 /// Digests of an entry. The processes compare them to find entries that differ between ranks.

@@ -36,9 +36,9 @@ class Restoration {
   /// step does not have that rank. Throws Error(corrupt) if the step is damaged or the check finds
   /// an entry that cannot be read. Throws Error(file_not_found) if the step was removed or, with
   /// CheckpointCheck::none, if a file was removed. Does not convert other errors, such as the error
-  /// of a cancelled call or of a process that has too many open files. `copied`: entries whose
-  /// tensors are not checked here, because the caller copies them with copy_entry(), which compares
-  /// checksums.
+  /// of a cancelled call or of a process that has too many open files. `copied`: names of entries
+  /// whose block checksums are not compared here, because the caller copies these entries with
+  /// copy_entry(), which compares them.
   RestoredCheckpoint open(const Step& step, CheckpointCheck check, Rank rank, Monitor* monitor,
                           const std::set<std::string>& copied = {});
   /// Records a candidate that open() or the caller found damaged. Returns false if another process

@@ -74,7 +74,7 @@ std::vector<std::vector<std::string>> kept_by(const Listing& listing,
       rules.keep(*step, "best " + options.best);
     }
   }
-  // Keep one step that was verified, in case all other steps are damaged.
+  // Keep one step that is known to be complete, in case all other steps are damaged.
   if (known_steps.newest_verified) {
     rules.keep(*listing.find(*known_steps.newest_verified), "verified");
   }

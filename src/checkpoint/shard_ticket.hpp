@@ -25,8 +25,8 @@ struct TensorPlace {
 
 /// A file that the coordinator has created.
 struct StagedFile {
-  /// Path relative to the staged folder. If a file is staged, relative to the folder that contains
-  /// it, and empty for the staged file itself.
+  /// Path relative to the staged folder. For files that are staged without a folder: the path
+  /// relative to the folder that contains them, or empty if only one file is staged.
   std::string path;
   bool is_reserved = true;  ///< disk blocks are allocated, so a mapping may be written safely
 };

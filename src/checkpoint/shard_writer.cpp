@@ -37,8 +37,9 @@ using detail::formats::BoxRuns;
 using detail::formats::ByteBox;
 using detail::formats::LeafWrite;
 
-/// Contiguous runs of fewer bytes are copied into a mapping of the file, because a system call for
-/// each run would be slower. This requires that the file's disk blocks are reserved.
+/// A part that is not contiguous in its file, and whose contiguous runs have fewer bytes, is copied
+/// into a mapping of the file, because a system call for each run would be slower. This requires
+/// that the file's disk blocks are reserved.
 constexpr std::uint64_t kCalledRunBytes = std::uint64_t{64} << 10;
 /// Size of the pieces that are hashed and then written, so that a piece stays in the CPU cache.
 constexpr std::size_t kShardPieceBytes = std::size_t{2} << 20;
@@ -46,8 +47,8 @@ constexpr std::size_t kShardPieceBytes = std::size_t{2} << 20;
 /// in their file have been written.
 constexpr std::uint64_t kWritebackBytes = std::uint64_t{64} << 20;
 
-/// Returns a view of `tensor`, which contains the elements of the box `whole`, that is limited to
-/// the box `part`.
+/// Returns a view of the elements of the box `part`. `tensor`: the elements of the box `whole`,
+/// which contains `part`.
 Tensor view_of(const Tensor& tensor, const Box& whole, const Box& part) {
   std::uint64_t offset = tensor.offset_bytes();
   for (std::size_t d = 0; d < part.offsets.size(); ++d) {

@@ -23,7 +23,7 @@ struct SummedBox {
   std::uint64_t checksum = 0;
 };
 
-/// A box of one rank. If several ranks have boxes with equal bounds, only one rank writes its box.
+/// A box of one rank. If several boxes of a tensor have equal bounds, only one of them is written.
 struct PlannedShard {
   ShardBox shard;
   bool is_written = true;        ///< false: an equal box is written instead
@@ -88,7 +88,8 @@ std::unique_ptr<ShardedLayout> lay_out_index(
     const std::string& id);
 
 /// Creates a folder for ShardLayout::shards or ShardLayout::torch, in which each written shard is
-/// a separate tensor in a file that only its rank writes. Shards without elements are not stored.
+/// a separate tensor. No two ranks write into the same file; publish() adds the headers. Shards
+/// without elements have no bytes in a file.
 std::unique_ptr<ShardedLayout> lay_out_shards(const Path& path, const TensorDict& outline,
                                               const std::vector<PlannedShard>& shards,
                                               const ShardedWriteOptions& options,

@@ -187,8 +187,9 @@ class ShardsLayout : public ShardedLayout {
   }
 };
 
-/// One safetensors file for each rank that has boxes. A rank that has n boxes of one tensor has n
-/// files, because a file contains at most one tensor of a name.
+/// One safetensors file for each rank that has boxes to store. If n of these boxes belong to the
+/// same tensor, the rank has at least n files, because the names of the tensors in a file are
+/// unique.
 class SafetensorsShards final : public ShardsLayout {
  public:
   SafetensorsShards(const Path& path, const TensorDict& outline, const ShardedWriteOptions& options,
@@ -302,8 +303,9 @@ class SafetensorsShards final : public ShardsLayout {
   std::vector<FileTensors> of_file_;
 };
 
-/// `.metadata`, one `.distcp` file for the tensors of each rank, and kValuesFile for the values. A
-/// `.distcp` file is a concatenation of torch.save files.
+/// `.metadata`, one `.distcp` file for each rank that has boxes to store, and kValuesFile if there
+/// are values. A `.distcp` file is a concatenation of torch.save files; those of tensors begin at
+/// multiples of kItemAlignment.
 class TorchShards final : public ShardsLayout {
  public:
   TorchShards(const Path& path, const TensorDict& outline, const ShardedWriteOptions& options,

@@ -11,8 +11,9 @@
 
 namespace tenfold::checkpoint {
 
-/// A pool of memory for copies of a training state. Each save reuses the memory, because page
-/// faults in new memory take longer than the copy. Thread-safe; buffers may outlive the pool.
+/// A pool of memory for copies of a training state. A copy reuses blocks of earlier copies that
+/// have the required sizes, because page faults in new memory take longer than the copy.
+/// Thread-safe; buffers may outlive the pool.
 class StagingPool {
  public:
   StagingPool();

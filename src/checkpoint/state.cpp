@@ -41,7 +41,8 @@ constexpr std::string_view kLeaseSuffix = ".tenfold-lease";
 constexpr int kMaxHolds = 1024;
 /// The number of seq values that a save skips if the document of a step cannot be read, because the
 /// seq of this step is then unknown. If the document becomes readable later, the save must still
-/// have the highest seq, or it would be pruned.
+/// have the highest seq: otherwise, the current line would be that of the other step, and the save
+/// could be pruned.
 constexpr std::int64_t kSkippedSeqs = 1'000'000;
 constexpr std::chrono::seconds kMetricsPatience{10};
 constexpr std::chrono::milliseconds kMetricsPoll{5};
@@ -232,7 +233,8 @@ void CheckpointManager::State::clean_leftovers(os::Directory& folder) {
   for (const std::string& name : folder.list()) {
     try {
       if (held_folder(name)) {
-        // If the process that held the lease is dead, acquiring and releasing it removes its file.
+        // If the process that held the lease is dead, try_acquire() takes over the lease, and the
+        // destructor of the returned Lease removes it.
         static_cast<void>(os::Lease::try_acquire(folder, name));
         continue;
       }
@@ -524,8 +526,8 @@ checkpoint::KnownSteps CheckpointManager::State::known_steps(const Listing& list
     const auto found = checked.find(step->info.seq);
     if (found == checked.end()) continue;
     const bool is_whole = found->second.is_whole;
-    // Only the newest complete step of the line is needed, so stats_of() is not called for other
-    // complete steps.
+    // Of the complete steps, only the newest unchanged one of the line is needed, so stats_of() is
+    // not called for complete steps of other lines, or after that step has been found.
     if (is_whole && (known.newest_verified || !listing.is_on_line(*step))) continue;
     try {
       if (stats_of(*step) != found->second.stats) continue;
@@ -582,8 +584,8 @@ std::vector<std::int64_t> CheckpointManager::State::prune() {
 bool CheckpointManager::State::remove(os::Directory& folder, const Step& step) {
   if (is_held(folder, step.folder_name)) return false;
   const std::string trashed = checkpoint::Trash::put(folder, step.folder_name);
-  // Another process may have acquired a hold before the rename. A process that acquires a hold
-  // afterwards finds that the step no longer exists, and fails.
+  // Another process may have acquired a hold between the check and the rename. A process that
+  // acquires a hold after the rename finds that the step no longer exists, and fails.
   if (!is_held(folder, step.folder_name)) return true;
   folder.rename(trashed, step.folder_name);
   return false;

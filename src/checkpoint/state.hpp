@@ -44,7 +44,7 @@ struct RanksPlan {
   std::int64_t world_size = 1;
   bool have_entries = false;    ///< each rank writes its own entries
   std::uint64_t num_bytes = 0;  ///< bytes of the ranks' own entries
-  /// Entries that the ranks write together. Only the dtypes and shapes of their tensors are used.
+  /// Entries that the ranks write together. The bytes of their tensors are not read.
   TensorDict sharded{};
   std::vector<std::vector<ShardBox>> boxes{};  ///< for each entry of `sharded`
 };
@@ -65,7 +65,7 @@ struct PendingSave {
   std::string folder_name;
   std::vector<PlannedEntry> plan;
   /// The highest step of the line before this save; empty if there is none or this save replaces
-  /// it. With share_unchanged, unchanged files become hard links to the files of `previous`.
+  /// it. With share_unchanged, files that equal files of `previous` may become hard links to them.
   std::optional<Step> previous;
   bool is_previous_synced = false;
   /// The folder "ranks-<random>" in the hidden folder. The random name prevents a surviving process

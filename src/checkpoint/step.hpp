@@ -16,8 +16,8 @@ struct Rank {
 
 /// Checks the document and entries of the step at `path`. `rank` checks its own entries. Entries of
 /// ranks >= world_size, and tensors of entries that belong to all ranks, are distributed over the
-/// ranks, so that all ranks together check everything. `copied`: entries whose tensors are not
-/// checked here, because copy_entry() compares their checksums.
+/// ranks, so that all ranks together check everything. `copied`: names of entries whose block
+/// checksums are not compared here, because copy_entry() compares them.
 VerifyReport verify_step(const Path& path, const CheckpointInfo& info, CheckpointCheck check,
                          const VerifyOptions& options, Rank rank = {},
                          const std::set<std::string>& copied = {});

@@ -6,7 +6,8 @@
 
 namespace tenfold {
 
-/// True if rows of both columns can be concatenated. The columns may have different leaf paths.
+/// True if both columns have the same path, type, shape and unit, so that their rows can be
+/// concatenated. The leaves of the columns may have different paths.
 bool are_compatible(const Column& a, const Column& b);
 
 /// Returns a description for messages: "int64 [3], ragged, nullable", with the column's unit if it

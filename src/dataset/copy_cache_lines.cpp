@@ -102,7 +102,8 @@ template <int kInto>
 
 CacheLineCopiers choose_line_copiers() noexcept {
 #ifdef TENFOLD_X86_64_KERNELS
-  // Processors without VBMI2 are older, and reduce their clock frequency for 512-bit vectors.
+  // AVX-512 processors without VBMI2 are older, and reduce their clock frequency for 512-bit
+  // vectors.
   if (base::vector_instructions().avx512vbmi2) {
     return {copy_avx512<base::kL2>, copy_avx512<base::kL1>, copy_two_avx512, stream_two_avx512};
   }
@@ -128,8 +129,8 @@ void end_streaming() noexcept {
 
 namespace {
 
-/// Initialised at load time: if a process forks while it initialises a static local variable, the
-/// child hangs.
+/// Initialised at load time: if a process forks while another thread initialises a static local
+/// variable, the child hangs when it uses the variable.
 const CacheLineCopiers kLineCopiers = choose_line_copiers();
 
 }  // namespace

@@ -107,8 +107,8 @@ Joined join(std::span<const Dataset> sources, std::string_view call) {
       joined.orders.push_back(row_range(0, 0));
       continue;
     }
-    // Views of the same columns of the same tables share parts. So gathering their rows does not
-    // become slower, and joining a data set with itself does not double the number of parts.
+    // If `all` already has these columns of these tables, add no parts: joining views of one data
+    // set, or a data set with itself, then neither adds parts nor makes gathering slower.
     std::vector<DatasetPart>& all = joined.state->parts;
     const auto known =
         std::search(all.begin(), all.end(), parts.begin(), parts.end(), is_same_part);

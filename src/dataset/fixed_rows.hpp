@@ -19,8 +19,8 @@ namespace tenfold {
 /// Thread safety: several threads may copy different rows concurrently.
 class FixedRows {
  public:
-  /// Allocates an uninitialised block for `num_rows` rows, and sets the tensors of `columns`, one
-  /// for each column of the schema.
+  /// Allocates an uninitialised block for `num_rows` rows, and sets those tensors of `columns` that
+  /// are in the block. `columns` has an element for each column of the schema.
   FixedRows(const DatasetState& state, std::size_t num_rows, std::vector<BatchColumn>& columns);
 
   std::uint64_t num_bytes() const noexcept { return num_bytes_; }
@@ -41,7 +41,7 @@ class FixedRows {
   std::uint64_t num_bytes_ = 0;
 };
 
-/// A BatchColumn without values for each column of the state.
+/// Returns for each column of the state a BatchColumn whose tensors are not set.
 std::vector<BatchColumn> batch_columns_of(const DatasetState& state);
 
 /// Returns the size of a row of the column, or of an element if the column has end offsets.

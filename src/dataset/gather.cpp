@@ -60,7 +60,8 @@ class RowLocations {
 };
 
 /// The elements of a ragged row, or the bytes of a string: [begin, end) in the values of its part.
-/// For ragged rows of strings, an Extent is first the items of a row, then the bytes of an item.
+/// If rows are lists of strings, extents_of() returns the items of each row, and extents_of_items()
+/// the bytes of each item.
 struct Extent {
   std::size_t part;
   std::int64_t begin;
@@ -253,7 +254,8 @@ void copy_row(const Tensor& rows, std::size_t from, const Tensor& into, std::siz
 }
 
 /// Copies rows again that a writer overwrote during their copy, until each row has been copied
-/// without being overwritten. Used for circular buffers, whose columns all have a fixed size.
+/// without being overwritten. Throws like RingWait::wait() if this takes too long. Used for
+/// circular buffers, whose columns all have a fixed size.
 void copy_torn_again(const DatasetState& state, std::span<const std::int64_t> rows,
                      const RingWatch& first, const BatchOptions& options, Batch& batch) {
   RingWait writing(first.where());

@@ -22,8 +22,8 @@ constexpr std::size_t kAheadOfEachBytes = kAheadBytes / 2;
 /// Such a result would be evicted from L2 before the caller reads it, and would evict from L3 the
 /// rows that are copied next.
 constexpr std::size_t kStreamedBytes = std::size_t{4} << 20U;
-/// Maximum size of a block of rows, unless kMinBlockRows rows exceed it. Two blocks of this size
-/// and their copies fit in an L2 of 256 KiB.
+/// Maximum size of a block of rows: that of kMinBlockRows rows of kAheadBytes. Two blocks of this
+/// size and their copies fit in an L2 of 256 KiB.
 constexpr std::size_t kBlockBytes = 32 << 10U;
 constexpr std::size_t kMaxBlockRows = 128;
 constexpr std::size_t kMinBlockRows = 8;

@@ -149,8 +149,9 @@ std::shared_ptr<const DatasetState> FolderGrowth::open_state() const {
   options.mode = folder_.is_closed() ? Mode::read : folder_.mode();
   const auto in_place = folder_.is_writable() ? in_place_ : nullptr;
   if (folder_.directory().valid()) {
-    // Unlike open(), open_tree() keeps the checksums, because appending does not change existing
-    // rows. InPlaceWrites removes the checksums before existing rows change.
+    // open() in mode write_through would remove the checksums. open_tree() keeps them, because
+    // appending does not change existing rows. InPlaceWrites removes them before existing rows
+    // change.
     return state_of(folder::open_tree(folder_.directory().duplicate(), path, options.mode),
                     os::identity_of(path), in_place);
   }

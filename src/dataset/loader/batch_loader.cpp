@@ -90,7 +90,8 @@ struct LoaderState {
   std::int64_t position = 0;
 };
 
-/// Parses a state of a loader of `num_rows` rows. Throws Error(invalid_argument).
+/// Parses a saved state of a loader. Throws Error(invalid_argument) if `json` is not such a state,
+/// or if its position exceeds `num_rows`, the number of rows of the data set.
 LoaderState parse_loader_state(std::string_view json, std::int64_t num_rows) {
   Value value;
   try {

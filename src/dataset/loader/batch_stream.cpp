@@ -16,8 +16,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The number of rows, of all ranks together, that each stage prefetches in advance, so that the
-/// device has many concurrent requests. Each stage prefetches at least two batches in advance.
+/// The number of rows, of all ranks together, that a stage prefetches ahead of the next stage, and
+/// the last stage ahead of the batch that is made, so that the device has many concurrent requests.
+/// This distance is at least two batches.
 constexpr std::int64_t kPrefetchedRows = 1024;
 /// While prefetching is off, every 16th batch is checked for major page faults.
 constexpr std::int64_t kWatchedBatches = 16;
@@ -120,7 +121,8 @@ void BatchStream::prefetch_ahead(std::int64_t batch, Lock& lock) {
     if (!residency_.is_needed()) return;
   }
   const std::int64_t ahead = std::max<std::int64_t>(kPrefetchedRows / options_.batch_size, 2);
-  // Earlier stages prefetch further ahead, because later stages read the pages that they fetched.
+  // Earlier stages prefetch further ahead, because later stages read end offsets that the earlier
+  // stages prefetched.
   for (int stage = 0; stage < residency_.num_stages(); ++stage) {
     std::int64_t& prefetched_to = prefetched_[static_cast<std::size_t>(stage)];
     const std::int64_t end =

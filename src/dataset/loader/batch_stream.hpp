@@ -19,8 +19,9 @@
 
 namespace tenfold {
 
-/// One pass through an epoch. Threads of the stream make some batches in advance. If no thread has
-/// begun the next batch when the caller needs it, the caller makes the batch.
+/// One pass through an epoch. If the option `prefetch` is positive and `num_threads` allows more
+/// than one thread, threads of the stream make some batches in advance. If no thread has begun the
+/// next batch when the caller needs it, the caller makes the batch.
 class BatchStream {
  public:
   BatchStream(Dataset dataset, const BatchLoaderOptions& options, EpochOrder order,
@@ -45,10 +46,12 @@ class BatchStream {
 
   // Only the thread that holds a Turn may call these members.
 
-  /// The next batch, or nullopt at the end. Rethrows the exception of the thread that made it.
+  /// The next batch, or nullopt at the end. If making the batch failed, throws the exception; the
+  /// next call returns the batch after it.
   std::optional<Batch> next();
   bool is_at_end() const noexcept { return next_ == num_batches_; }
-  /// The number of rows of all ranks that were returned, or skipped at the start.
+  /// The number of rows, of all ranks together, before the next batch: those of batches that next()
+  /// returned or failed to make, and those skipped at the start.
   std::int64_t position() const noexcept { return position_; }
   const LoaderStats& stats() const noexcept { return stats_; }
 

@@ -16,8 +16,8 @@ namespace {
 /// Blocks up to this size come from the heap. If a program keeps its batches, no block returns to
 /// the pool, and mapping new pages for each small block would take longer than filling it.
 constexpr std::size_t kMaxHeapBytes = std::size_t{64} << 10U;
-/// The maximum numbers of free blocks. A loader with default options uses fewer blocks at a time.
-/// If there are more, the oldest free block is released.
+/// The maximum numbers of free blocks. With default options and few ragged columns, a loader uses
+/// fewer blocks at a time. If there are more free blocks, the oldest is released.
 constexpr std::size_t kMaxFreeLarge = 16;
 constexpr std::size_t kMaxFreeSmall = 64;
 constexpr std::size_t kPageBytes = 4096;

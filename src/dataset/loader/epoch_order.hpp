@@ -14,7 +14,7 @@ namespace tenfold {
 /// window of kWindowBlocks consecutive shuffled blocks. Rows after the last whole block come last,
 /// shuffled among themselves.
 ///
-/// Thread safety: like a const object.
+/// Thread safety: all const members may be called from any thread.
 class EpochOrder {
  public:
   static constexpr std::int64_t kWindowBlocks = 64;

@@ -39,8 +39,8 @@ PermutationKernel choose_kernel() noexcept {
   return encrypt_baseline;
 }
 
-/// Initialised at load time: if a process forks while it initialises a static local variable, the
-/// child hangs.
+/// Initialised at load time: if a process forks while another thread initialises a static local
+/// variable, the child hangs when it uses the variable.
 const PermutationKernel kPermutationKernel = choose_kernel();
 
 }  // namespace

@@ -83,8 +83,9 @@ class PartsFolder final : public ClosedTables, public std::enable_shared_from_th
   std::string display_of(std::size_t number) const;
 
   /// The table of a part. Throws Error(corrupt) if the part is missing, is a link, is a circular
-  /// buffer, or has other columns or another number of rows than the manifest; Error(io) (ESTALE)
-  /// if it is missing because the data set was replaced; and what Dataset(path) throws.
+  /// buffer or consists of parts, or if its columns or its number of rows differ from those in the
+  /// manifest (an open part may have more rows); Error(io) (ESTALE) if it is missing because the
+  /// data set was replaced; and what Dataset(path) throws.
   std::shared_ptr<const Table> open(std::size_t number) override;
   /// The tree of a part, which has as many rows as in the manifest (or more if the part is open).
   std::shared_ptr<const PartTree> tree_of(std::size_t number) const;
