@@ -147,7 +147,8 @@ class Dataset(Growing):
             mode = "r"
         self._mode = mode
         self._joined: _Joined | None = None
-        # The calls that made this view of the opened data set, and its number of rows before them.
+        # For a view: the calls that made it from the opened data set, and the number of rows that
+        # the opened data set had at the first call.
         self._steps: tuple[tuple[str, Any], ...] = ()
         self._rows: int | None = None
         self._maps: tuple[_Map, ...] = ()
@@ -385,8 +386,9 @@ class Dataset(Growing):
         ``"<column>.valid"`` selects the validity of a nullable column.
 
         Args:
-            columns: Names of columns or records; ``("camera", "gain")`` or ``"camera.gain"`` in a
-                nested record.
+            columns: Names of stored columns or records; ``("camera", "gain")`` or
+                ``"camera.gain"`` in a nested record. The functions of `map` are applied to the
+                selected columns, even if `map` was called before.
 
         Returns:
             Dataset: A view.
@@ -539,7 +541,8 @@ class Dataset(Growing):
     def shuffle(self, seed: int) -> Dataset:
         """Returns the rows in the order of ``tenfold.permutation(len(self), seed, 0)``.
 
-        The order is computed on access: time and memory do not depend on the number of rows.
+        The order is computed on access: this call takes the same time and memory for any number of
+        rows.
 
         Args:
             seed: 0 to 2**64 - 1.
@@ -678,11 +681,12 @@ class Dataset(Growing):
         """Exports the rows to a consumer of Arrow's C stream interface.
 
         pyarrow, pandas, polars and DuckDB call it to read a data set, in batches of up to 65,536
-        rows. If the rows are contiguous in one folder or file, and not in a circular buffer, the
-        arrays point into the mapped file and keep it mapped. Otherwise the rows are copied, batch
-        by batch. Bools, validity and offsets are always copied. Strings are
-        large_string, bytes large_binary, ragged rows large_list, rows of a fixed shape
-        fixed_size_list, nested records structs; missing values are nulls.
+        rows. If the rows are contiguous in one folder, file or tree in memory, and not in a
+        circular buffer, the arrays point into the mapped files or the tensors, and keep these
+        alive. Otherwise, and for columns that are not contiguous, the rows are copied, batch by
+        batch. Bools, validity and offsets are always copied. Strings are large_string, bytes
+        large_binary, ragged rows large_list, rows of a fixed shape fixed_size_list, nested records
+        structs; missing values are nulls.
 
         Args:
             requested_schema: Ignored, as the interface allows.
@@ -767,8 +771,8 @@ def reopened(
 
     Raises:
         OSError: ESTALE, if the path was replaced since the data set was opened. On another host, or
-            after a restart of the host, this is raised only if the new data set has fewer rows than
-            the view needs.
+            after a restart of the host, this is raised only for a view, if the data set now has
+            fewer rows than when the view was created.
     """
     dataset = Dataset(path, mode, framework=framework)
     found: Any = dataset._native.identity()
