@@ -375,7 +375,7 @@ class Columns:
         stored: list[Stored] = []
         for index, (keys, column) in enumerate(self.leaves.items()):
             value, flags = values.get(keys), _validity(keys)
-            # If the schema has a column of this name, the value is for that column.
+            # If the schema has a column `flags`, the value belongs to it, not to a validity.
             valid = None if flags in self.leaves else values.get(flags)
             if value is None:
                 if keys in values or not some:
@@ -410,7 +410,7 @@ class Columns:
                 continue
             values = [row.get(keys) for row in flat]
             valid = None
-            # If the schema has a column of this name, the value is for that column.
+            # If the schema has a column `flags`, the value belongs to it, not to a validity.
             if flags not in self.leaves and any(flags in row for row in flat):
                 valid = [
                     value is not None and bool(row.get(flags, not _is_nan(value)))
