@@ -605,6 +605,7 @@ class CheckpointManager:
 
         Raises:
             KeyError: If there is no such step.
+            CorruptFileError: If ``checkpoint.json`` of the step cannot be parsed.
 
         Example:
             >>> manager.metadata(500)["step"]

@@ -191,7 +191,7 @@ class Dataset(Growing):
 
     @property
     def bad_rows(self) -> list[dict[str, Any]]:
-        """Rows omitted by ``ingest(..., on_error="collect")``: line, row, column, error, text."""
+        """Rows that ``ingest(on_error="collect")`` omitted: line, row, column, error, text."""
         return bad_rows_of(self._path)
 
     def __repr__(self) -> str:
@@ -449,7 +449,7 @@ class Dataset(Growing):
             Dataset: A view.
 
         Raises:
-            IndexError: If the mask has another length.
+            IndexError: If the mask has another shape.
             TypeError: If the mask is not bool.
 
         Example:
@@ -511,7 +511,8 @@ class Dataset(Growing):
 
         Raises:
             KeyError: If an old name is neither a column nor a record.
-            TypeError: If `names` is not a mapping, or a name is neither a str nor a tuple of str.
+            TypeError: If `names` is not a mapping; if an old name is neither a str nor a tuple of
+                str; if a new name is neither a str nor a tuple.
             ValueError: If two columns, or a column and a record, would have the same name; if a new
                 name is empty or has a key that is not a str; if `map` was called before `rename`.
 
@@ -644,7 +645,7 @@ class Dataset(Growing):
         Args:
             path: Target path. It may be the path that this data set was opened from.
             format: As for `tenfold.save`. None: the suffix of `path` selects it; without a known
-                suffix, a folder is written. For other formats than a folder, the rows are first
+                suffix, a folder is written. If the format is not a folder, the rows are first
                 written to a temporary folder next to `path`.
             overwrite: If false, an existing `path` is an error.
             durable: fsync before returning.
@@ -655,8 +656,9 @@ class Dataset(Growing):
             Path: `path`.
 
         Raises:
-            FileExistsError: If `path` exists and `overwrite` is false; for a folder, also if `path`
-                is a file, or a folder with files that are not part of a saved tree.
+            FileExistsError: If `path` exists and `overwrite` is false. If a folder is to be
+                written, also if `path` is a file, or a folder with files that are not part of a
+                saved tree.
             UnsupportedError: If the format cannot store a column.
 
         Example:
@@ -858,7 +860,8 @@ def mix(datasets: Iterable[Dataset], weights: Sequence[float]) -> Dataset:
         Dataset: A view of the interleaved rows.
 
     Raises:
-        TypeError: For arguments other than data sets, and for weights that float() refuses.
+        TypeError: For arguments other than data sets, and for weights of a type that float()
+            refuses.
         ValueError: If there is no data set, a column differs between the data sets or some lack it,
             they are mapped by different functions, or the weights are invalid.
 
