@@ -222,7 +222,8 @@ class CheckpointManager:
         """True if a save is due according to `every_steps` or `every_seconds`.
 
         A save is due if a multiple of `every_steps` was reached or skipped since the last save or
-        restore, or if `every_seconds` have passed since then. With `every_seconds`, all ranks of a
+        restore (before the first one: since step 0), or if `every_seconds` have passed since then
+        (before the first one: since the manager was created). With `every_seconds`, all ranks of a
         process group must call this method the same number of times; all get the same result.
 
         Args:
@@ -276,8 +277,9 @@ class CheckpointManager:
             TypeError: If an argument has the wrong type: for example, `app_state` is not a dict
                 with str keys, or a metric is not a number. No step has been written.
             ValueError: If `step` is negative, or the ranks of a process group differ in step,
-                names, dtypes or shapes. Also if a key cannot be stored, such as one that is too
-                long for the name of a file; the message names it. No step has been written.
+                names, dtypes, shapes or the position of a BatchLoader. Also if a key cannot be
+                stored, such as one that is too long for the name of a file; the message names it.
+                No step has been written.
             RuntimeError: If there is more than one `RngState`, or a rank does not call `save`. With
                 ``async_save="overlap"``, also if `save` is called in a ``with manager.lock()``
                 block, unless ``block=True``.
@@ -305,7 +307,8 @@ class CheckpointManager:
                 ]
                 for number in range(len(messages[0]["sharded"]))
             ]
-        # From here on, errors may occur only in collective calls, which raise them on all ranks.
+        # From here on, if there are several ranks, pass errors to a collective call, which raises
+        # them on all ranks. If only this rank raised, the others would wait for it.
         handle = SaveHandle(request.step, request.path)
         if request.live is not None:
             self._save_overlapped(handle, request, request.live)
@@ -342,8 +345,8 @@ class CheckpointManager:
             TypeError: If a metric is not a number.
             CorruptFileError: If ``checkpoint.json`` of the step is damaged; the file is not
                 changed.
-            OSError: If a system call failed, or other processes that set metrics of the step hold
-                its lock for 10 s.
+            OSError: If a system call failed, or if other processes set metrics of the step and
+                this process cannot lock the step within 10 s.
 
         Example:
             >>> manager.set_metrics(500, {"accuracy": 0.93})
@@ -355,14 +358,16 @@ class CheckpointManager:
         self._native.set_metrics(number, values)
 
     def estimate(self, app_state: dict[str, Any]) -> Estimate:
-        """Compares the size of a save of this state with the free space.
+        """Returns the size that a save of this state would have, and the free space.
+
+        In a process group, the size does not include the per-rank entries of other ranks.
 
         Args:
             app_state: As for `save`.
 
         Returns:
             Estimate: Bytes of each entry and of all entries, free bytes of the disk, and bytes that
-            pruning would free.
+                pruning would free.
 
         Raises:
             UnsupportedError: If an entry cannot be stored; the message names its key.
@@ -507,11 +512,11 @@ class CheckpointManager:
         changed: list[str],
         may_differ: bool,
     ) -> RestoreResult | None:
-        """Restores one of the steps that `begin` lists.
+        """Restores the first undamaged step of those that `begin` lists.
 
-        Returns None, so that the caller lists the steps again, if a listed step was removed or
-        replaced. With `may_differ`, also returns None if the ranks list different steps, which
-        happens while another job saves.
+        Returns None, so that the caller lists the steps again, if a step could not be restored
+        because it was removed or replaced. With `may_differ`, also returns None if the ranks list
+        different steps, which can happen while another job saves.
         """
         ranks = self._ranks
         plan, messages = ranks.run("restore", begin, lambda plan: plan.candidates)
@@ -568,11 +573,11 @@ class CheckpointManager:
         return self._native.latest_step()
 
     def all_steps(self) -> list[int]:
-        """All steps, ascending, including those that the current lineage does not contain."""
+        """All steps with a readable ``checkpoint.json``, in any lineage, ascending."""
         return self._native.all_steps()
 
     def best_step(self) -> int | None:
-        """The best of all steps by the metric `best`; among equal ones, the one saved last.
+        """The best of all steps by the metric `best`; of equally good steps, the one saved last.
 
         Returns:
             int | None: The step; None if no step has a finite value of the metric.
@@ -583,7 +588,7 @@ class CheckpointManager:
         return self._native.best_step()
 
     def status(self) -> list[StepStatus]:
-        """All steps, ascending, each with the rules that keep it."""
+        """The steps that `all_steps` returns, each with the rules that keep it."""
         return [
             StepStatus(step, Path(path), seq, on_line, held, tuple(rules))
             for step, path, seq, on_line, held, rules in self._native.status()
@@ -600,6 +605,7 @@ class CheckpointManager:
 
         Raises:
             KeyError: If there is no such step.
+            CorruptFileError: If ``checkpoint.json`` of the step cannot be parsed.
 
         Example:
             >>> manager.metadata(500)["step"]
@@ -649,7 +655,10 @@ class CheckpointManager:
             return verify_report(self._native.verify(integer("verify: step", step, 0), callback))
 
     def follow(self, after: int | None = None, timeout: float | None = None) -> Iterator[int]:
-        """Yields the newest step, then each new one, for a job that evaluates checkpoints.
+        """Yields the newest step, then each step that is saved later.
+
+        This is for a job that evaluates checkpoints. It lists the steps once per second, so a
+        step that is saved and removed between two listings is not yielded.
 
         Args:
             after: Begin with the first step that was saved after this step, not with the newest.
@@ -692,6 +701,8 @@ class CheckpointManager:
     @contextlib.contextmanager
     def hold(self, step: int) -> Iterator[Path]:
         """Protects a step in a ``with`` block: no process or host can prune or delete it.
+
+        A `save` with the same step number still replaces the step.
 
         Args:
             step: An existing step.
@@ -748,19 +759,22 @@ class CheckpointManager:
     ) -> Path:
         """Converts a step, or a part of it, to any format that `convert` writes.
 
+        If several ranks saved the step, the per-rank entries of ranks other than 0 are not
+        converted; a warning names these entries.
+
         Args:
             step: Number of the step.
             path: Destination; its suffix selects the format.
             keys: Entries or tensors. If all belong to one entry, the names in the file omit the
                 name of the entry: ``keys="model"`` writes weights that other tools read.
-            dtype: Casts floating-point tensors.
+            dtype: The dtype to which floating-point tensors are cast. None: no cast.
             progress: As for `tenfold.save`.
 
         Returns:
             Path: `path`.
 
         Raises:
-            KeyError: If there is no such step, or `keys` match nothing.
+            KeyError: If there is no such step, or one of `keys` matches nothing.
             UnsupportedError: If the format cannot store an entry.
 
         Example:
@@ -852,7 +866,7 @@ class CheckpointManager:
         if self._async == "overlap" and not block:
             self._lock.require_outside()
         self._writer.wait()
-        # Not in the thread that writes: the program may call should_save() before it starts.
+        # Not in the thread that writes: should_save() may be called before that thread starts.
         self._native.begin_save(number)
         more = more_of(extra)
         states = states_of(app_state)

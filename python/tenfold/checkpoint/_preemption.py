@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 class Preemption:
     """A flag that becomes true when a signal arrives; `CheckpointManager.preemption` returns it.
 
-    The first signal is recorded, and passed to the previous handler if the program had set one.
-    Later signals go to the previous handler only, so that by default a second SIGTERM terminates
-    the process.
+    The first signal, whatever its number, is recorded. It is also passed to the previous handler,
+    if that is a Python function other than ``signal.default_int_handler``. Later signals are
+    handled as before the ``with`` block, so by default a second signal terminates the process. A
+    previous handler that C code had set is not called; the default action takes its place.
 
-    In a process group the flag becomes true on all ranks when one of them receives a signal. Until
-    the flag is true, each ``bool(flag)`` is an all-reduce of one number, so all ranks must make the
-    same number of these calls.
+    In a process group, the flag becomes true on all ranks at the first ``bool(flag)`` after one of
+    them has received a signal. Until then, each ``bool(flag)`` is an all-reduce of one number, so
+    all ranks must make the same number of these calls.
 
     Attributes:
         signal: The number of the first signal that this process received, or None.
@@ -39,7 +40,7 @@ class Preemption:
         self._before: dict[int, Any] = {}
 
     def __bool__(self) -> bool:
-        # If the flag is true, it is true on all ranks, so that no communication is needed.
+        # A flag that is true is true on all ranks, so no communication is needed.
         self._has_arrived = self._has_arrived or self._ranks.any(self.signal is not None)
         return self._has_arrived
 
@@ -67,7 +68,8 @@ class Preemption:
 
     def _put_back(self) -> None:
         for number, handler in self._before.items():
-            # None: the handler was not set by Python, which therefore cannot restore it.
+            # None: the previous handler was not set by Python code. Python cannot restore such a
+            # handler, so set the default action.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._before.clear()
 

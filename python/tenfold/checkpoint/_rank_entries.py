@@ -31,20 +31,20 @@ def patterns_of(per_rank: str | Iterable[str] | None) -> tuple[str, ...]:
 
 
 def is_per_rank(name: str, value: Any, patterns: tuple[str, ...]) -> bool:
-    """True if each rank saves the entry: a random state, or a name that matches a pattern."""
+    """True for a per-rank entry: a random state, or an entry whose name matches a pattern."""
     return isinstance(value, RNGState) or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 class Described:
-    """Describes the state of this rank in a message to the other ranks, a JSON value.
+    """Describes the state of this rank in a message to the other ranks, which is a JSON value.
 
     Args:
         app_state: Objects by name.
         states: The state of each object.
         patterns: Names and globs of the per-rank entries.
         step: The number of the step.
-        with_bytes: Add checksums of the bytes of parameters.
-        sharded: The entries with DTensors, of which each rank has parts.
+        with_bytes: Add checksums of the bytes of parameters that are not DTensors.
+        sharded: The entries with DTensors, and the parts of them that this rank has.
 
     Raises:
         UnsupportedError: If a per-rank entry contains a DTensor.
@@ -92,7 +92,7 @@ class Described:
 
 
 class Comparison:
-    """Compares the messages of the ranks; each rank gets the same result."""
+    """Compares the messages of all ranks. Every rank does this, and raises the same error."""
 
     def __init__(self) -> None:
         self.is_first = True
@@ -108,7 +108,8 @@ class Comparison:
 
         Raises:
             ValueError: If steps, names, dtypes, shapes or positions of a BatchLoader differ; the
-                message names the ranks. For other values that differ, a warning is emitted.
+                message names the ranks. A difference in other values of the messages causes a
+                warning.
         """
         self.is_first = False
         require_equal("save: step", [message["step"] for message in messages])

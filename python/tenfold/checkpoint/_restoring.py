@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from tenfold._ranks import Ranks
 
 # Size of a step in bytes. With verify="auto", every checksum of a smaller step is compared before
-# an object changes. Entries that are not modules are then loaded from copies in memory, so that
-# they are read only once. These copies would take too much memory for a larger step, so the
-# checksum of each block of such a step is compared while objects are loaded.
+# an object changes, and most entries that are not modules are loaded from copies in memory, so that
+# they are read only once (see `_copied_first`). For a larger step, these copies would take too much
+# memory, so the checksum of each block is compared while objects are loaded. The exceptions are
+# objects with DTensors (see `_compares_later`).
 FULL_CHECK_BYTES = 8_000_000_000
 
 
@@ -39,7 +40,7 @@ class RestorePlan:
         exclude: The argument of `restore`.
         rename: The argument of `restore` as a function of names, or None.
         strict: The argument of `restore`.
-        check: The checks before a step is restored: "auto", "full", "structure" or "none".
+        check: The option `verify`, as "auto", "full", "structure" or "none".
         discard_later: Remove the steps with higher numbers than the restored one.
         templates: The result of `templates_of`.
         warning: The warning about per-rank entries that are not restored as they were saved,
@@ -72,7 +73,8 @@ class RestorePlan:
         """Entries that are copied into memory and verified before an object changes.
 
         Modules are not among them: the checksums of their tensors are compared without a copy, and
-        the tensors are then read directly into the memory of the module.
+        the tensors are then read directly into the memory of the module. Nor are objects with
+        DTensors, because a rank copies only its parts of them.
         """
         is_part = self.keys is not None or self.exclude is not None
         if self._compares_later(num_bytes) or app_state is None or is_part:
@@ -96,8 +98,8 @@ class RestorePlan:
         """Opens a candidate that rank 0 has chosen, and does the checks before `compare`.
 
         Returns:
-            The index of the candidate, or -1 if this rank has not listed the step; the opened step;
-            and a description of the damage, if any.
+            The index of the candidate, or -1 if this rank has not listed the step; the opened step,
+            or None if it is not listed or damaged; and a description of the damage, if any.
         """
         known = [candidate[:2] for candidate in self.candidates or ()]
         if (step, seq) not in known:

@@ -25,9 +25,10 @@ class RestoreResult:
         report: The loaded, missing, unexpected and mismatched names: dotted names of tensors of
             modules, and names of whole entries that are not modules, or are missing or unexpected.
             Empty without an `app_state`.
-        skipped: Newer steps that are damaged, as pairs of step and problem, newest first.
+        skipped: Damaged steps with higher numbers, as pairs of step and problem, highest first.
         metadata: As returned by `CheckpointManager.metadata`; empty if there is no step.
-        state: The entries, mapped from their files, if no `app_state` was given.
+        state: If no `app_state` was given: the entries. Their tensors are mapped from the files,
+            as by `tenfold.load`. None with an `app_state`, or if there is no step.
     """
 
     step: int | None
@@ -46,7 +47,7 @@ class RestoreResult:
 @set_module("tenfold")
 @dataclass(frozen=True)
 class Estimate:
-    """The disk space that a save needs.
+    """The disk space that a save needs, and the space that is available.
 
     Attributes:
         entries: Bytes of the tensors of each entry, or of its JSON file. Tensors of an entry that
@@ -71,10 +72,10 @@ class StepStatus:
         step: The number of the step.
         path: The folder of the step.
         seq: The number of the save that wrote the step; each save in the directory increases it.
-        on_line: True if it belongs to the current lineage: the run of the newest save and the runs
-            that this run continued.
-        held: True if a process holds it (`CheckpointManager.hold`).
-        kept_by: The rules that keep it; empty: the next pruning removes it.
+        on_line: True if the step belongs to the current lineage: the newest save, and the earlier
+            saves that it continues.
+        held: True if a process holds the step (`CheckpointManager.hold`).
+        kept_by: The rules that keep the step. If empty, the next pruning removes the step.
     """
 
     step: int

@@ -36,8 +36,8 @@ class RngState(RNGState):
 
         Returns:
             ``"python"`` is a dict with the words of the generator as int64 ``[625]``, ``"numpy"``
-            one with int64 ``[624]``. ``"torch"`` and each item of ``"cuda"`` are uint8 tensors of
-            one dimension. If numpy uses another generator than MT19937
+            a dict with its words as int64 ``[624]``. ``"torch"`` and each item of ``"cuda"`` are
+            uint8 tensors of one dimension. If numpy uses another generator than MT19937
             (``numpy.random.set_bit_generator``), ``"numpy"`` is the dict of
             ``numpy.random.get_state(legacy=False)``, with arrays as lists.
         """
@@ -96,8 +96,8 @@ def load_derived(target: RNGState, state: dict[str, Any], rank: int) -> None:
     Args:
         target: The object to restore. For an `RNGState`, only the generators of torch are seeded.
         state: The state that rank 0 saved.
-        rank: Rank of this process. Each rank gets different random numbers, which are the same at
-            each restore.
+        rank: Rank of this process. Each such rank gets different random numbers, which are the same
+            at each restore of the state.
     """
     digest = hashlib.sha256(b"rank %d" % rank)
     for part in (state.get("python"), state.get("numpy")):
@@ -175,7 +175,7 @@ def set_numpy(saved: dict[str, Any]) -> None:
 
 
 def set_torch(saved: dict[str, Any]) -> None:
-    """Sets the generators of torch to the saved states: the CPU generator and each CUDA device.
+    """Sets torch's generators, those of the CPU and of CUDA devices, to their saved states.
 
     Warns if torch is not installed, or a device is missing.
     """

@@ -32,14 +32,15 @@ class SaveRequest:
         force: If true, replace an existing step without a warning.
         constant: Entries that cause no warning if they are unchanged since the last save.
         trees: The trees that this process writes.
-        live: With ``async_save="overlap"``: the tensors that are copied in the background. Else
-            None.
+        live: The tensors that are copied in the background (``async_save="overlap"``); None if
+            no tensor is.
         has_own: True if there are per-rank entries.
         message: The message to the other ranks.
         num_bytes_of_ranks: Total size of the per-rank entries of all ranks.
         outlines: On rank 0: a tree with dtypes and shapes of the sharded entries. None on other
             ranks, and if there are no sharded entries.
-        boxes: For each sharded entry: number of the tensor, offsets, sizes and rank of each part.
+        boxes: For each sharded entry, for each part of a tensor: the position of the tensor among
+            the tensors of the entry, the offsets and sizes of the part, and the rank that has it.
     """
 
     step: int

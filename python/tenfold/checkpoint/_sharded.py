@@ -1,4 +1,4 @@
-"""Entries with DTensors, which all ranks save together as one file or folder."""
+"""Entries with DTensors. All ranks save such an entry together, as one file or folder."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ def has_dtensors(state: Any) -> bool:
 
 
 def whole_states(states: dict[str, Any]) -> dict[str, Any]:
-    """Replaces each DTensor by its local part, which in a single process is the whole tensor.
+    """Replaces each DTensor by its local part, which must be the whole tensor.
 
     Raises:
-        UnsupportedError: For a DTensor of which this process has only a part; the message has its
-            name.
+        UnsupportedError: For a DTensor of which this process has only a part; the message names it.
     """
 
     def whole(tensor: Any) -> Any:
@@ -55,7 +54,7 @@ def whole_states(states: dict[str, Any]) -> dict[str, Any]:
 
 
 def outlines_of(states: dict[str, Any]) -> dict[str, Any]:
-    """Copies the states; in states with DTensors, replaces tensors by placeholders without data."""
+    """In states with DTensors, replaces all dense tensors by placeholders without data."""
     return {
         name: _mapped(state, _outline) if has_dtensors(state) else state
         for name, state in states.items()
@@ -63,11 +62,11 @@ def outlines_of(states: dict[str, Any]) -> dict[str, Any]:
 
 
 class ShardedEntries:
-    """The sharded entries of a state, and the parts that this rank writes.
+    """The sharded entries of a state, and the parts of their tensors that this rank has.
 
     Args:
         states: The state of each entry.
-        rank: Rank of this process. Rank 0 writes the tensors that are not DTensors.
+        rank: Rank of this process. Tensors that are not DTensors are parts of rank 0.
         where: The step's folder.
 
     Attributes:
@@ -75,7 +74,8 @@ class ShardedEntries:
         parts: For each sharded entry: the parts by the names of their tensors, in the order of
             `boxes`.
         boxes: For each sharded entry: the position of each part in its tensor.
-        live: For each sharded entry: by name, the tensor of the program that contains the part.
+        live: For each sharded entry: the program's tensors that contain the parts, by the names in
+            `parts`.
 
     Raises:
         UnsupportedError: For an entry that several processes cannot write; the message names it.
@@ -129,7 +129,7 @@ class ShardedEntries:
 
 
 def templates_of(app_state: dict[str, Any] | None) -> dict[str, Any]:
-    """By entry: the state of each object with DTensors, or the object if it is an optimizer."""
+    """For the name of each object with DTensors: its state or, for an optimizer, the object."""
     if app_state is None:
         return {}
     distributed = sys.modules.get("torch.distributed")

@@ -31,7 +31,7 @@ class Window:
     """The batches of one optimizer step, each with its weight.
 
     Attributes:
-        rows: Rows of this process in the window.
+        rows: Number of rows of this process in the window.
     """
 
     def __init__(self, batches: list[Any], counts: list[int], total: float) -> None:

@@ -73,14 +73,15 @@ class Growing(Closing):
                 leading dimension of the same length. A ragged value is ``[length, *shape]`` in a
                 row; in a batch it is a list, a jagged ``torch.nested`` tensor, or a dict
                 ``{"values", "offsets"}``. In a nullable column, None or a missing key is a missing
-                value.
+                value; in a batch, a missing key is a missing value in every row.
 
         Returns:
             int: the new ``len(self)``.
 
         Raises:
             TypeError: If `rows` is not a dict, a TensorDict or a list of row dicts.
-            ValueError: For a column that is missing, unknown or does not fit; nothing is appended.
+            ValueError: For a missing column that is not nullable, an unknown column, or values that
+                do not fit; nothing is appended.
             UnsupportedError: On a view, a read-only or closed data set, or one whose format or
                 tensors do not support appending.
             OSError: If another process or object is appending (the message names the process), or a
@@ -175,9 +176,9 @@ class Growing(Closing):
     def __setitem__(self, index: Any, rows: Any) -> None:
         """Overwrites rows in place in the file; several processes may write disjoint rows.
 
-        This is not atomic: a reader may see, and a crash may leave, half-written rows. Afterwards
-        the tensors of the data set have no checksums. Columns missing from a dict or TensorDict, or
-        from all dicts of a list, do not change.
+        This is not atomic: a reader may see, and a crash may leave, half-written rows. The
+        stored checksums of all tensors of the data set are removed. Columns missing from a dict or
+        TensorDict, or from all dicts of a list, do not change.
 
         >>> ds[5] = {"x": torch.zeros(3)}
         >>> ds[[1, 2]] = {"x": torch.zeros(2, 3), "y": [0, 1]}
@@ -219,8 +220,8 @@ class Growing(Closing):
     def flush(self) -> None:
         """Makes all rows durable: they survive a power failure.
 
-        Also updates the number of rows in meta.json. The package tensordict takes the number of rows
-        from that file, so it sees only the rows up to the last `flush` or `close`.
+        Also updates the number of rows in meta.json. The package tensordict takes this number from
+        the file, so it sees only the rows up to the last `flush` or `close`.
         """
         self._require_writer("flush")
         self._native.flush()
@@ -296,7 +297,8 @@ class Columns:
         self.leaves = dict(_leaves(schema, ()))
         self._has_nullable = any(column.nullable for column in self.leaves.values())
         self._records = {keys[:depth] for keys in self.leaves for depth in range(1, len(keys))}
-        # Maps the keys or the dotted name of a value in a row to the keys of a column or validity.
+        # Maps the keys, or the dotted name, of a value in a row to the keys of the column, or of
+        # the validity of a column, that the value is for.
         self._known = {keys: keys for keys in self.leaves}
         for column in self.leaves:
             for keys in (column, _validity(column)):
@@ -308,17 +310,17 @@ class Columns:
 
         Args:
             rows: As for `Growing.append`. A row or batch is a mapping (dict, TensorDict).
-            some: Columns may be missing in a mapping, or in all mappings of a list.
+            some: If true, columns may be missing in a mapping, or in all mappings of a list.
 
         Returns:
             The number of rows, the rows for `_core.Dataset.append`, and whether `rows` was one row.
 
         Raises:
-            TypeError: For another type of `rows`.
-            ValueError: For a column that is unknown, has two values, is neither a row nor a batch,
-                or has a different number of rows from other columns. With `some`, also for a column
-                that only some mappings of a list have. Without `some`, most lists are not checked
-                here, but by the engine.
+            TypeError: If `rows` has another type.
+            ValueError: For a column that is unknown, has two values, has the dimensions of neither
+                a row nor a batch, or has a different number of rows from other columns. With
+                `some`, also for a column that only some mappings of a list have. Without `some`,
+                most lists are not checked here, but by the engine.
         """
         if _is_mapping(rows):
             return self._of_mapping(self._flat(rows, ()), some)
@@ -345,7 +347,7 @@ class Columns:
         return None if single else size
 
     def _flat(self, rows: Any, inside: tuple[str, ...]) -> dict[tuple[str, ...], Any]:
-        """The values of columns, and of their validity, by keys."""
+        """Flattens nested rows: maps the keys of columns and of their validity to the values."""
         flat: dict[tuple[str, ...], Any] = {}
         for key in rows.keys():  # noqa: SIM118 - a TensorDict iterates over its rows
             keys, value = (*inside, key), rows[key]
@@ -373,7 +375,7 @@ class Columns:
         stored: list[Stored] = []
         for index, (keys, column) in enumerate(self.leaves.items()):
             value, flags = values.get(keys), _validity(keys)
-            # If a column has the name of the validity, the value belongs to that column.
+            # If the schema has a column `flags`, the value belongs to it, not to a validity.
             valid = None if flags in self.leaves else values.get(flags)
             if value is None:
                 if keys in values or not some:
@@ -387,8 +389,8 @@ class Columns:
     def _of_rows(self, rows: Iterable[Any], some: bool) -> tuple[Stored, ...]:
         """The rows as columns.
 
-        A key that a row lacks is a missing value. With `some`, however, a column that no row has is
-        omitted, and a column that only some rows have is an error.
+        Without `some`, a key that a row lacks is a missing value. With `some`, a column that no row
+        has is omitted, and a column that only some rows have is an error.
         """
         flat: list[dict[tuple[str, ...], Any]] = []
         try:
@@ -408,7 +410,7 @@ class Columns:
                 continue
             values = [row.get(keys) for row in flat]
             valid = None
-            # If a column has the name of the validity, the value belongs to that column.
+            # If the schema has a column `flags`, the value belongs to it, not to a validity.
             if flags not in self.leaves and any(flags in row for row in flat):
                 valid = [
                     value is not None and bool(row.get(flags, not _is_nan(value)))
@@ -490,7 +492,7 @@ def _validity(keys: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _unmasked(value: Any, column: Column) -> Any:
-    """Converts a masked numpy array, the value of a row or batch, to a value with nulls."""
+    """Converts a masked numpy array to a value with nulls; returns other values unchanged."""
     if not has_mask(value):
         return value
     return unmasked_row(value) if value.ndim <= _row_depth(column) else unmasked_rows(value)
@@ -504,7 +506,7 @@ def _row_depth(column: Column) -> int:
 
 
 def _depth(value: Any, column: Column) -> int:
-    """Number of dimensions of a value, including those of nested lists."""
+    """Number of dimensions of a value. In nested lists, only the first 8 items are examined."""
     if is_array(value):
         # A jagged tensor is a batch of ragged rows.
         return int(value.ndim)
@@ -526,7 +528,7 @@ def _one(value: Any) -> Any:
 
 
 def _split(value: Any, column: Column) -> tuple[Any, Any]:
-    """The values of a batch, and the offsets of ragged rows in one array; otherwise None."""
+    """The values of a batch; and the offsets if these are ragged rows in one array, else None."""
     if getattr(value, "is_nested", False):
         if value.lengths() is not None or getattr(value, "_ragged_idx", 1) != 1:
             return list(value.unbind()), None

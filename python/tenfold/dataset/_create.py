@@ -52,10 +52,11 @@ def create(
             of columns is a nested record. A dtype is a dtype of torch or numpy, the name of one, a
             Python type (float, int, bool, str, bytes), ``"string"`` or ``"bytes"``. A str in a dict
             is always a dtype. A dict of values without any str, or a TensorDict, is an example row.
-        num_rows: Number of initial rows, which are zeros. Their disk space is reserved if the file
+        num_rows: Number of initial rows; None: 0. Their values are zeros, empty strings and empty
+            ragged rows, or missing in nullable columns. Their disk space is reserved if the file
             system supports it, so that writing them does not raise SIGBUS on a full disk.
         capacity: Capacity of a circular buffer in rows: when it is full, each write overwrites the
-            oldest rows. Without `num_rows` and `capacity` the data set is empty.
+            oldest rows. None: no circular buffer.
         example: One row, instead of `schema`: a dict or TensorDict of values. The columns get the
             dtypes and shapes of the values.
 
@@ -90,7 +91,7 @@ def create(
 
 
 def schema_of(given: Any) -> Schema:
-    """Converts any form of a schema, or an example row without str, to a Schema."""
+    """Converts a schema in any form that `create` accepts, or an example row, to a Schema."""
     if _is_node(given):
         return example_schema(given)
     if not isinstance(given, (Schema, str, os.PathLike, Mapping)):

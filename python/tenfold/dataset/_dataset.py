@@ -147,7 +147,8 @@ class Dataset(Growing):
             mode = "r"
         self._mode = mode
         self._joined: _Joined | None = None
-        # The calls that made this view of the opened data set, and its number of rows before them.
+        # For a view: the calls that made it from the opened data set, and the number of rows that
+        # the opened data set had at the first call.
         self._steps: tuple[tuple[str, Any], ...] = ()
         self._rows: int | None = None
         self._maps: tuple[_Map, ...] = ()
@@ -190,7 +191,7 @@ class Dataset(Growing):
 
     @property
     def bad_rows(self) -> list[dict[str, Any]]:
-        """Rows omitted by ``ingest(..., on_error="collect")``: line, row, column, error, text."""
+        """Rows that ``ingest(on_error="collect")`` omitted: line, row, column, error, text."""
         return bad_rows_of(self._path)
 
     def __repr__(self) -> str:
@@ -385,8 +386,9 @@ class Dataset(Growing):
         ``"<column>.valid"`` selects the validity of a nullable column.
 
         Args:
-            columns: Names of columns or records; ``("camera", "gain")`` or ``"camera.gain"`` in a
-                nested record.
+            columns: Names of stored columns or records; ``("camera", "gain")`` or
+                ``"camera.gain"`` in a nested record. The functions of `map` are applied to the
+                selected columns, even if `map` was called before.
 
         Returns:
             Dataset: A view.
@@ -447,7 +449,7 @@ class Dataset(Growing):
             Dataset: A view.
 
         Raises:
-            IndexError: If the mask has another length.
+            IndexError: If the mask has another shape.
             TypeError: If the mask is not bool.
 
         Example:
@@ -509,7 +511,8 @@ class Dataset(Growing):
 
         Raises:
             KeyError: If an old name is neither a column nor a record.
-            TypeError: If `names` is not a mapping, or a name is neither a str nor a tuple of str.
+            TypeError: If `names` is not a mapping; if an old name is neither a str nor a tuple of
+                str; if a new name is neither a str nor a tuple.
             ValueError: If two columns, or a column and a record, would have the same name; if a new
                 name is empty or has a key that is not a str; if `map` was called before `rename`.
 
@@ -539,7 +542,8 @@ class Dataset(Growing):
     def shuffle(self, seed: int) -> Dataset:
         """Returns the rows in the order of ``tenfold.permutation(len(self), seed, 0)``.
 
-        The order is computed on access: time and memory do not depend on the number of rows.
+        The order is computed on access: this call takes the same time and memory for any number of
+        rows.
 
         Args:
             seed: 0 to 2**64 - 1.
@@ -641,7 +645,7 @@ class Dataset(Growing):
         Args:
             path: Target path. It may be the path that this data set was opened from.
             format: As for `tenfold.save`. None: the suffix of `path` selects it; without a known
-                suffix, a folder is written. For other formats than a folder, the rows are first
+                suffix, a folder is written. If the format is not a folder, the rows are first
                 written to a temporary folder next to `path`.
             overwrite: If false, an existing `path` is an error.
             durable: fsync before returning.
@@ -652,8 +656,9 @@ class Dataset(Growing):
             Path: `path`.
 
         Raises:
-            FileExistsError: If `path` exists and `overwrite` is false; for a folder, also if `path`
-                is a file, or a folder with files that are not part of a saved tree.
+            FileExistsError: If `path` exists and `overwrite` is false. If a folder is to be
+                written, also if `path` is a file, or a folder with files that are not part of a
+                saved tree.
             UnsupportedError: If the format cannot store a column.
 
         Example:
@@ -678,11 +683,12 @@ class Dataset(Growing):
         """Exports the rows to a consumer of Arrow's C stream interface.
 
         pyarrow, pandas, polars and DuckDB call it to read a data set, in batches of up to 65,536
-        rows. If the rows are contiguous in one folder or file, and not in a circular buffer, the
-        arrays point into the mapped file and keep it mapped. Otherwise the rows are copied, batch
-        by batch. Bools, validity and offsets are always copied. Strings are
-        large_string, bytes large_binary, ragged rows large_list, rows of a fixed shape
-        fixed_size_list, nested records structs; missing values are nulls.
+        rows. If the rows are contiguous in one folder, file or tree in memory, and not in a
+        circular buffer, the arrays point into the mapped files or the tensors, and keep these
+        alive. Otherwise, and for columns that are not contiguous, the rows are copied, batch by
+        batch. Bools, validity and offsets are always copied. Strings are large_string, bytes
+        large_binary, ragged rows large_list, rows of a fixed shape fixed_size_list, nested records
+        structs; missing values are nulls.
 
         Args:
             requested_schema: Ignored, as the interface allows.
@@ -767,8 +773,8 @@ def reopened(
 
     Raises:
         OSError: ESTALE, if the path was replaced since the data set was opened. On another host, or
-            after a restart of the host, this is raised only if the new data set has fewer rows than
-            the view needs.
+            after a restart of the host, this is raised only for a view, if the data set now has
+            fewer rows than when the view was created.
     """
     dataset = Dataset(path, mode, framework=framework)
     found: Any = dataset._native.identity()
@@ -854,7 +860,8 @@ def mix(datasets: Iterable[Dataset], weights: Sequence[float]) -> Dataset:
         Dataset: A view of the interleaved rows.
 
     Raises:
-        TypeError: For arguments other than data sets, and for weights that float() refuses.
+        TypeError: For arguments other than data sets, and for weights of a type that float()
+            refuses.
         ValueError: If there is no data set, a column differs between the data sets or some lack it,
             they are mapped by different functions, or the weights are invalid.
 

@@ -35,7 +35,8 @@ else:
 def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
     """Converts an index to an int, a slice of step 1 inside ``[0, size)``, or `Indices`.
 
-    Ints stay as they are: negative ones are not converted, and their range is not checked.
+    Ints stay as they are, also in `Indices`: negative ones are not converted, and they are checked
+    only to fit into int64, not against `size`.
 
     Args:
         index: An index for ``Dataset.__getitem__``.
@@ -122,7 +123,7 @@ def positions_where(mask: Any, size: int) -> Indices:
 
 
 def _plain(index: Any) -> Any:
-    """Converts a Series or Index of pandas to an array; returns tensors and arrays unchanged."""
+    """Converts a Series or Index, as of pandas, to an array; returns other arrays unchanged."""
     return index.to_numpy() if hasattr(index, "to_numpy") else index
 
 

@@ -1,1 +1,1 @@
-"""Converts rows of other programs into data sets."""
+"""Writes rows of files, tables and Python objects as data sets."""

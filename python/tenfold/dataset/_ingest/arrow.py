@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tenfold.dataset._ingest.options import IngestOptions
 
     class Stream(NamedTuple):
-        """An object with ``__arrow_c_stream__``.
+        """An object with ``__arrow_c_stream__`` (``batches``), and its size.
 
         ``total_bytes`` is an estimate of the size of the stream, and ``num_rows`` a lower bound of
         the number of rows; each is 0 if unknown.
@@ -49,7 +49,7 @@ _BATCH_BYTES = 16 << 20
 
 
 def files_of(source: str | os.PathLike[str]) -> list[str]:
-    """Returns the file that `source` names, or the sorted matches of a glob.
+    """Returns a list of the file that `source` names, or of the sorted matches of a glob.
 
     Raises:
         FileNotFoundError: If the file does not exist, or the glob matches none.
@@ -59,7 +59,7 @@ def files_of(source: str | os.PathLike[str]) -> list[str]:
 
 
 def kind_of(file: str) -> str:
-    """Detects ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``, by content, else by suffix.
+    """Detects "parquet", "arrow", "npy" or "npz", by the first bytes, else by the suffix.
 
     Raises:
         UnsupportedError: For any other file.
@@ -156,7 +156,7 @@ def _pandas_stream(frame: Any) -> Stream:
 
 
 def _hugging_face_stream(source: Any) -> Stream | None:
-    """Record batches of a Dataset of Hugging Face; None for an IterableDataset."""
+    """The record batches of a Hugging Face Dataset; None for an IterableDataset."""
     if isinstance(source, dict):
         raise ValueError(
             f"{type(source).__name__}: expected one split, found {', '.join(map(repr, source))}; "
@@ -204,7 +204,7 @@ def streams_of_files(
         return [_stream_of_files(pa, files, open_file, sum(sizes), options.first_rows)]
     # All groups of columns of the first file share one footer, which is read once.
     first = _guarded(pa, files[0], lambda: ParquetFooter(files[0]))
-    # The largest file represents all: reading every footer would take long for many files.
+    # Estimate the total size from the largest file: reading all footers of many files takes long.
     largest = files[sizes.index(max(sizes))]
     sample = first
     if largest != files[0]:

@@ -197,7 +197,8 @@ def infer_schema(
     """The schema that `ingest` would infer from the whole of `source`.
 
     Args:
-        source: As for `ingest`. An iterator, which can be read only once, raises a ValueError.
+        source: As for `ingest`, except for an iterator or a reader of record batches, because it
+            can be read only once.
         format: As for `ingest`.
         num_threads: As for `ingest`.
         na_values: As for `ingest`.
@@ -207,10 +208,12 @@ def infer_schema(
         Schema: The columns; `ingest` takes it as ``schema``.
 
     Raises:
-        ValueError: For an iterator; for `na_values` or `separator` if no file is CSV or TSV; for a
-            CSV header with duplicate names, or one that seems to have another separator; or for
-            values of a column that no common type fits.
-        CorruptFileError: For a damaged file. Malformed rows of text files are ignored.
+        ValueError: For an iterator or a reader; for `na_values` or `separator` if no file is CSV or
+            TSV; for a CSV header with duplicate names, or one that seems to have another separator.
+            For sources other than text files, also for a value that conflicts with the types of the
+            rows before it, such as an object in a column of numbers.
+        CorruptFileError: For a damaged file. Rows of text files that are malformed, or that
+            conflict with the rows before them, are ignored.
         FileNotFoundError: For a missing source.
         IsADirectoryError, UnsupportedError: As for `ingest`.
 

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
     from tenfold.dataset._ingest.options import IngestOptions
 
-# Memory in bytes for decoding: estimated maximum of one column (whose pages have the usual size),
-# and maximum of a group of several columns.
+# Memory in bytes for decoding: the maximum that is assumed for one column (if its pages have the
+# usual size), and the maximum of a group of several columns.
 _COLUMN_BYTES = 3 << 20
 _GROUP_BYTES = 32 << 20
-# Size in bytes of read buffers: total of all columns, and minimum of each.
+# Size in bytes of read buffers: total of all columns, which is exceeded if there are so many that
+# each gets the minimum; and the minimum of each column.
 _READ_BYTES = 4 << 20
 _LEAST_READ_BYTES = 64 << 10
 # Maximum rows, and approximate bytes, of a record batch.
@@ -79,11 +80,12 @@ class ParquetFooter:
         self._sizes = _sizes(self._metadata)
 
     def groups(self, options: IngestOptions) -> list[list[str] | None]:
-        """Groups of columns to decode together; ``[None]`` is one group of all columns.
+        """Groups of columns to decode together.
 
-        The latter is returned if columns cannot be selected by name. Groups of requested columns
-        come first, then groups of others, each in the order of the file. No group has both
-        requested and other columns, so that the others need not be decoded.
+        Groups of requested columns come first, then groups of other columns, each in the order of
+        the file. No group has both requested and other columns, so that the other columns need not
+        be decoded. If columns cannot be selected by name, returns ``[None]``: one group of all
+        columns.
         """
         names = self._schema.names
         # pyarrow interprets a name with dots as a path, so such names cannot be selected; nor can
@@ -155,7 +157,7 @@ class ParquetFooter:
             yield from read()
             return
         # Each row group has its own dictionary, and pyarrow does not unify dictionaries in lists
-        # and structs.
+        # and structs, so read one row group at a time.
         for group in range(self._metadata.num_row_groups):
             yield from read(row_groups=[group])
 

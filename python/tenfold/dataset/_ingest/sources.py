@@ -1,7 +1,7 @@
 """Sources of `tenfold.ingest` other than text files.
 
 A source is passed to the engine in one of two forms: as a stream of Arrow's record batches
-(`__arrow_c_stream__`), or as rows and columns of Python (`_core.RowIngest`). pyarrow reads Parquet
+(`__arrow_c_stream__`), or as rows or columns of Python (`_core.RowIngest`). pyarrow reads Parquet
 and Arrow files, and converts tables of pandas and Hugging Face; it is imported only for these.
 """
 
@@ -44,10 +44,11 @@ def ingest_source(
     """Writes the rows of `source` as a data set at `path`, atomically.
 
     Args:
-        source: A `Dataset`; an iterable of dicts; a dict of columns of equal length, or of npy
-            files; a tensor or array, or a tuple of them; a TensorDict; a table, record batch reader
-            or data set of pyarrow, polars, pandas, DuckDB or Hugging Face; Parquet, Arrow, npy or
-            npz files (a path, a glob, a list).
+        source: A `Dataset`; an iterable of dicts, or a map-style data set of torch that returns
+            dicts; a dict of columns of equal length, or of npy files; a tensor or array, or a tuple
+            of them; a TensorDict; a table, record batch reader or data set of pyarrow, polars,
+            pandas, DuckDB or Hugging Face; Parquet, Arrow, npy or npz files (a path, a glob, a
+            list).
         path: Target folder. An existing saved tree is replaced.
         schema: A `Schema`: the requested columns and their types. None: inferred.
         columns: Names of the columns or records to ingest. None: all.
@@ -159,8 +160,8 @@ def _run(
     if stream is not None:
         return arrow.run([stream], options)
     if isinstance(source, tuple) and source and any(is_array(item) for item in source):
-        # A tuple such as TensorDataset.tensors: columns "0", "1", ..., as TensorDict.from_tuple
-        # names them.
+        # Name the columns of a tuple, such as TensorDataset.tensors, "0", "1", ..., as
+        # TensorDict.from_tuple does.
         columns = {str(number): item for number, item in enumerate(source)}
         return tables.run_columns(columns, None, options)
     if values.is_tensordict(source):

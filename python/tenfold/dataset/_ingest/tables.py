@@ -65,7 +65,10 @@ def run_rows(rows: Any, options: IngestOptions) -> dict[str, Any]:
 
 
 def run_dataset(source: Any, options: IngestOptions) -> dict[str, Any]:
-    """Ingests a `Dataset`. Columns keep their types; after `map`, types are inferred."""
+    """Ingests a `Dataset`.
+
+    Columns keep their types, unless the options have a schema. After `map`, types are inferred.
+    """
     if source._maps:
         return run_rows(source, options)
     leaves = dict(source.schema._leaves())
@@ -139,7 +142,11 @@ def run_columns(
 def _add_columns(
     ingest: Any, piece: dict[Any, Any], begin: int, end: int, total: int, options: IngestOptions
 ) -> bool:
-    """Adds rows. Returns False if all must be added one by one: to omit some, or for records."""
+    """Adds the rows ``[begin, end)`` of all columns.
+
+    Returns False if the caller must add all rows of the source one by one: to omit rows that do not
+    fit, or because a column contains records.
+    """
     try:
         return bool(ingest.add_columns(piece, begin, end, total))
     except ValueError:

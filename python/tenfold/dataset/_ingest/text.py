@@ -32,11 +32,14 @@ TEXT_FORMATS = ("jsonl", "ndjson", "json", "csv", "tsv")
 
 
 def text_files(source: Any, format: str | None = None) -> list[PathLike] | None:
-    """Returns the paths of `source` if any is a text file, which the engine reads; else None.
+    """Returns the paths in `source` if it consists of text files, which the engine reads.
+
+    Returns None for other sources. Without a `format`, one path with the name of a text file is
+    enough.
 
     Args:
         source: Anything.
-        format: Format of all files, as for `ingest`; None: by their names.
+        format: Format of all files, as for `ingest`.
     """
     files = [source] if isinstance(source, (str, os.PathLike)) else source
     if not isinstance(files, (list, tuple)) or not files:
@@ -90,7 +93,7 @@ def _is_text(file: PathLike) -> bool:
 
 
 class TextStream:
-    """The rows of several text files, numbered consecutively across all files.
+    """The rows of text files, numbered consecutively across all files.
 
     Args:
         files: Paths of text files.
@@ -142,10 +145,10 @@ class TextStream:
         ``place`` counts the requested records from 1, including bad ones.
 
         Args:
-            numbers: Numbers of records, ascending; must continue beyond the last record.
+            numbers: Numbers of records, ascending; must continue beyond the last record. They count
+                the records in the order of the following two shuffles.
             shuffle: Read the files in shuffled order.
-            buffer: If greater than 1, shuffle each block of `buffer` consecutive records; then
-                the numbers are positions in the shuffled order.
+            buffer: If greater than 1, shuffle each block of `buffer` consecutive records.
             seed: Seed of both shuffles.
             epoch: Epoch of both shuffles.
 
