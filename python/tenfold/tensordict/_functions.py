@@ -21,7 +21,7 @@ def from_module(module: Any, as_module: bool = False, lock: bool = True, **optio
     Args:
         module: The module.
         as_module: Not supported: there is no TensorDictParams.
-        lock: Lock the result. The default is true, but false for `TensorDict.from_module`.
+        lock: Lock the result. The default here is true; that of `TensorDict.from_module` is false.
         **options: Options of `TensorDict.from_module`: ``use_state_dict``, ``filter_empty``.
 
     Raises:
@@ -221,8 +221,9 @@ def load_memmap(prefix: Any, *args: Any, **options: Any) -> Any:
 
     Returns:
         TensorDict: The tree, or an object of its tensorclass, over the mapped files; ``out`` if it
-            is given. Unless ``mode`` is given, writes reach the files of a folder that this user
-            may write to. With another ``device`` than the CPU, no tensor is mapped.
+            is given. By default, writes reach the files of a folder whose meta.json this user may
+            write to; ``mode`` changes this. With a ``device`` other than the CPU, the tensors are
+            copies that are not mapped.
 
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError: As for `TensorDict.load_memmap`.

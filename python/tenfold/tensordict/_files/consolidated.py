@@ -132,7 +132,7 @@ def entries_of(tree: Any) -> Iterator[Any]:
         if node is not None:
             yield from entries_of(node)
         elif class_kind(type(entry)) == VALUE and type(entry) is not UnbatchedTensor:
-            # A NonTensorStack without rows has no data.
+            # `data` of a NonTensorStack raises an error if it has no rows or different values.
             yield entry._values if type(entry) is NonTensorStack else entry.data
         else:
             yield entry
@@ -432,9 +432,9 @@ def _zero_gaps(storage: Any, places: list[Place], size: int) -> None:
 
 
 def _parts(pairs: list[Any], size: int, num_threads: int) -> list[list[Any]]:
-    """Splits pairs into consecutive parts of at most 1/num_threads of the block.
+    """Splits (tensor, position) pairs into consecutive parts for the threads.
 
-    A larger pair is a part of its own.
+    A part covers at most 1/num_threads of the block, unless it has only one pair.
     """
     if num_threads < 2:
         return [pairs]
