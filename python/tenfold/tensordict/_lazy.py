@@ -800,14 +800,16 @@ class LazyStackedTensorDict(TensorDictBase):
             condition: A bool tensor of the first batch dimensions.
             other: A TensorDict, a number, or a tensor that expands to the batch size.
             out: A TensorDict to write the result into.
-            pad: Value, converted to their dtype, for tensors that the stack or `other` lacks.
+            pad: Value used where the stack or `other` lacks a tensor that the other one has. It is
+                converted to the dtype of that tensor.
             update_batch_size: Accepted; `out` keeps its batch size.
 
         Returns:
             A stack of the results; `out` if it is given.
 
         Raises:
-            KeyError: If the stack or `other` lacks an entry and no `pad` is given.
+            KeyError: If the stack or `other` lacks an entry and no `pad` is given; if `out` lacks
+                an entry of the result.
             RuntimeError: If the condition does not broadcast to the first batch dimensions.
 
         Example:

@@ -69,7 +69,7 @@ def is_stack(node: Any) -> bool:
 
 
 def held(node: Any) -> dict[str, Any]:
-    """The loaded entries of a node; for a stack, all members, which are loaded, as "0", "1", ..."""
+    """The loaded entries of a node by key; loads all members of a stack, with keys "0", "1", ..."""
     if is_stack(node):
         return {str(number): member for number, member in enumerate(node.tensordicts)}
     items: dict[str, Any] = node._items

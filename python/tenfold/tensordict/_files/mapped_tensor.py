@@ -24,7 +24,7 @@ _SHARED_MEMORY = "/dev/shm"
 
 
 class AnonymousFile:
-    """An unnamed temporary file, freed when the last process closes it.
+    """An unnamed temporary file, freed when no process has it open or mapped.
 
     It is in /dev/shm if there is enough space, otherwise in the folder for temporary files. It
     takes no space until it is written.
@@ -584,7 +584,7 @@ class MemoryMappedTensor(torch.Tensor):
         """Creates a tensor of the shape and dtype of another one, like `empty`.
 
         Args:
-            input: A tensor; only its shape and dtype are used.
+            input: A tensor that is not nested; only its shape and dtype are used.
             filename: The file, which must not exist; None: memory that processes share.
 
         Returns:
@@ -604,7 +604,7 @@ class MemoryMappedTensor(torch.Tensor):
         """Creates zeros of the shape and dtype of another tensor, like `zeros`.
 
         Args:
-            input: A tensor; only its shape and dtype are used.
+            input: A tensor that is not nested; only its shape and dtype are used.
             filename: The file, which must not exist; None: memory that processes share.
 
         Returns:
@@ -624,7 +624,7 @@ class MemoryMappedTensor(torch.Tensor):
         """Creates ones of the shape and dtype of another tensor, like `ones`.
 
         Args:
-            input: A tensor; only its shape and dtype are used.
+            input: A tensor that is not nested; only its shape and dtype are used.
             filename: The file, which must not exist; None: memory that processes share.
 
         Returns:
@@ -646,7 +646,7 @@ class MemoryMappedTensor(torch.Tensor):
         """Creates a tensor of one value, of the shape and dtype of another one, like `full`.
 
         Args:
-            input: A tensor; only its shape and dtype are used.
+            input: A tensor that is not nested; only its shape and dtype are used.
             fill_value: The value.
             filename: The file, which must not exist; None: memory that processes share.
 

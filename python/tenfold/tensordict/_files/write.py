@@ -66,7 +66,8 @@ class _Targets:
             entry: The tree: a node or an object of a tensorclass.
             within: The tree's folder within the target: empty, or a path that ends with a slash.
             keys: The keys from the root to `entry`.
-            bare: True for a member of a stack whose class is stored once, for the whole stack.
+            bare: True for a member of a stack whose members all have the same tensorclass. The
+                class is stored once, for the whole stack.
         """
         node = node_of(entry)
         if folders.is_stack(node):
