@@ -380,7 +380,7 @@ def _set_device(made: Any, device: Any, options: Options) -> None:
 
 
 def mapped(torch: Any, path: str, size: int) -> Any:
-    """Maps the first `size` bytes of a file, which contain the tensors, as shared memory."""
+    """Maps the first `size` bytes of a file, which contain the tensors, as a shared mapping."""
     if size == 0:
         return torch.empty(0, dtype=torch.uint8)
     return torch.from_file(path, shared=True, size=size, dtype=torch.uint8)
@@ -395,7 +395,7 @@ def _filled(
     device: Any,
     options: Options,
 ) -> Any:
-    """Creates a new block in memory, with copies of the tensors."""
+    """Creates a new block on `device` (None: the tree's device), with copies of the tensors."""
     where = device if device is not None else tree.device
     on_cuda = where is not None and torch.device(where).type == "cuda"
     storage = torch.empty(size, dtype=torch.uint8, device=where, pin_memory=options.pin_memory)

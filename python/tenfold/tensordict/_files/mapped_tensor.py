@@ -436,8 +436,8 @@ class MemoryMappedTensor(torch.Tensor):
             tensor.
 
         Raises:
-            RuntimeError: If `filename` is not the path of the storage, if that has one; if the
-                storage does not have as many elements as `shape`, or, for a nested tensor, has
+            RuntimeError: If the storage has a path, and `filename` is given and is another path; if
+                the storage does not have as many elements as `shape`, or, for a nested tensor, has
                 fewer.
 
         Example:
