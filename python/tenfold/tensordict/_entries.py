@@ -35,7 +35,7 @@ NOTHING: Any = Nothing.NOTHING
 
 
 def is_path(key: object) -> bool:
-    """True for a non-empty tuple of str, which may also contain non-empty tuples of str."""
+    """True for a non-empty tuple of str; it may also contain such tuples, to any depth."""
     return (
         isinstance(key, tuple)
         and bool(key)
@@ -64,7 +64,8 @@ def key_of(path: tuple[str, ...]) -> Any:
 class Keys(list[Any]):
     """The keys of a TensorDict in order, as they were when `keys` was called.
 
-    A list that also has the set operations of a dict's keys view.
+    A list that also has `isdisjoint` and the operators ``& | - ^`` of a dict's keys view, and that
+    compares equal to a set of the same keys. Other comparisons (``<=``) are those of a list.
 
     Example:
         >>> TensorDict({"a": 1, "b": 2}).keys() - {"a"}
@@ -122,11 +123,12 @@ _KEY_VIEWS = frozenset([type({}.keys()), Keys])
 #: tensordict package, which is converted.
 LEAF, VALUE, NODE, TENSORCLASS, FOREIGN = range(5)
 
-#: Wrapper classes of entries: ``td[key]`` returns their ``_unwrapped()``.
+#: Classes of entries that wrap a value: ``td[key]`` returns ``_unwrapped()`` of the entry.
 WRAPPED = frozenset([NonTensorData, NonTensorStack, UnbatchedTensor])
 
 
-#: Classes of plain tensors, of which `set` checks the shape only; added when `_array` sees one.
+#: Tensor and Parameter, each once `_array` has received an object of exactly this class. For items
+#: of these classes, `set` has a fast path that only checks the shape.
 TENSORS: set[type] = set()
 
 
@@ -147,7 +149,7 @@ class _Kinds(dict):  # type: ignore[type-arg]
 
 
 def _is_foreign(cls: type) -> bool:
-    """True for classes of the tensordict package whose objects are converted to tenfold's.
+    """True for classes of the tensordict package whose objects are converted to tenfold's classes.
 
     These are the package's own classes, their subclasses, and tensorclasses that users define with
     the package. Of the subclasses of torch.Tensor, only UnbatchedTensor is converted.
@@ -238,8 +240,8 @@ def read_entry(value: Any, mark: Any, node: Any) -> Any:
 def foreign_entry(obj: Any, batch_size: tuple[int, ...], device: Any) -> Any:
     """Converts an object of the tensordict package to an entry that shares its tensors.
 
-    Returns None for other objects. `batch_size` and `device` are used only for the result of a
-    NonTensorData or NonTensorStack.
+    Returns None for an object that `tensordict_package.simplify` does not support. `batch_size` and
+    `device` are used only for the result of a NonTensorData or NonTensorStack.
     """
     found = tensordict_package.simplify(obj)
     if found is None:
@@ -276,8 +278,9 @@ def _entry_below(value: Any, node: Any) -> Any:
 def as_entry(key: str, value: Any, node: Any) -> Any:
     """Converts `value` to the entry of `node` under `key`.
 
-    Raises RuntimeError, as tensordict does, if the shape of `value` does not begin with the batch
-    size of `node`.
+    Raises RuntimeError, as tensordict does, if the shape of a tensor or NonTensorStack does not
+    begin with the batch size of `node`; an UnbatchedTensor may have any shape. If the batch size of
+    a NonTensorData or node does not begin with that of `node`, it is replaced.
     """
     kind = KINDS[type(value)]
     batch_size, device = node._batch_size, node._device
@@ -311,10 +314,10 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
 def _node_entry(key: str, value: Any, node: Any) -> Any:
     """Converts a node to a child of `node`.
 
-    A child whose batch size does not begin with the parent's is copied, and the copy gets the
-    parent's batch size. Tensors are moved to the parent's device, if it has one. A child without
-    dimension names gets the parent's names. Raises RuntimeError if the shape of a tensor does not
-    begin with the parent's batch size.
+    If the child's batch size does not begin with the parent's, the child is copied (its tensors are
+    shared), and the copy gets the parent's batch size. Tensors are moved to the parent's device, if
+    the parent has one. A child without dimension names gets the parent's names. Raises RuntimeError
+    if the shape of a tensor does not begin with the parent's batch size.
     """
     child = node_of(value)
     batch_size = node._batch_size
@@ -349,10 +352,10 @@ def _holds_text(values: list[Any]) -> bool:
 
 
 def _array(value: Any) -> Any:
-    """Converts a number, a nested list of numbers, or an array to a tensor.
+    """Converts a number, a nested list or tuple of numbers, or an array to a tensor.
 
-    If the framework is numpy, converts it to a numpy array instead. Returns None for any other
-    value, and for a Python complex.
+    If the framework is numpy, returns a numpy array instead. Returns None for any other value, and
+    for a Python complex.
     """
     if arrays.torch_of(value) is not None:
         # Call the functions given to on_torch() now, because torch.compile cannot trace them.

@@ -21,7 +21,7 @@ def from_module(module: Any, as_module: bool = False, lock: bool = True, **optio
     Args:
         module: The module.
         as_module: Not supported: there is no TensorDictParams.
-        lock: Lock the result. The default is true, but false for `TensorDict.from_module`.
+        lock: Lock the result. The default here is true; that of `TensorDict.from_module` is false.
         **options: Options of `TensorDict.from_module`: ``use_state_dict``, ``filter_empty``.
 
     Raises:
@@ -37,10 +37,10 @@ def from_module(module: Any, as_module: bool = False, lock: bool = True, **optio
 
 @set_module("tenfold")
 def from_modules(*modules: Any, **options: Any) -> Any:
-    """Stacks the parameters of modules of one architecture, like `TensorDict.from_modules`.
+    """Stacks parameters and buffers of several modules, like `TensorDict.from_modules`.
 
     Args:
-        *modules: The modules.
+        *modules: The modules; unless ``lazy_stack`` is true, of the same architecture.
         **options: ``lock``, ``use_state_dict``, ``lazy_stack`` and ``expand_identical`` of
             `TensorDict.from_modules`.
 
@@ -74,7 +74,7 @@ def from_dict(d: Any, **options: Any) -> Any:
         TensorDict: The tree.
 
     Raises:
-        ValueError: If ``batch_size`` is given with ``batch_dims`` or ``auto_batch_size``.
+        ValueError, RuntimeError: As for `TensorDict.from_dict`.
 
     Example:
         >>> tenfold.tensordict.from_dict({"a": {"b": torch.zeros(3)}})["a", "b"]
@@ -96,7 +96,7 @@ def from_any(obj: Any, **options: Any) -> Any:
         A TensorDict; for a list, a NonTensorStack; for other objects, `obj`.
 
     Raises:
-        ValueError: If ``batch_size`` is given with ``batch_dims`` or ``auto_batch_size``.
+        ValueError, RuntimeError: As for `TensorDict.from_dict`.
 
     Example:
         >>> tenfold.tensordict.from_any({"a": torch.zeros(3)})["a"]
@@ -221,8 +221,9 @@ def load_memmap(prefix: Any, *args: Any, **options: Any) -> Any:
 
     Returns:
         TensorDict: The tree, or an object of its tensorclass, over the mapped files; ``out`` if it
-            is given. Unless ``mode`` is given, writes reach the files of a folder that this user
-            may write to. With another ``device`` than the CPU, no tensor is mapped.
+            is given. By default, writes reach the files of a folder whose meta.json this user may
+            write to; ``mode`` changes this. With a ``device`` other than the CPU, no tensor of the
+            result is mapped.
 
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError: As for `TensorDict.load_memmap`.

@@ -82,7 +82,7 @@ def _part(part: Any) -> Any:
             return numpy_module().array(list(part), None if part else int)
         return part
     if isinstance(part, torch.Tensor):
-        return part.bool() if part.dtype is torch.uint8 else part  # as torch: a mask
+        return part.bool() if part.dtype is torch.uint8 else part  # torch treats uint8 as a mask
     if isinstance(part, (list, range)):
         if not part:
             return torch.empty(0, dtype=torch.int64)

@@ -158,7 +158,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
     @property
     def _items(self) -> dict[str, Any]:
-        """The members that Python has loaded, by the names of their folders."""
+        """The members that Python has loaded, under the keys "0", "1", ..."""
         return {str(i): member for i, member in enumerate(self._read or ())}
 
     def _map(self, change: Callable[[Any], Any]) -> Self:
@@ -171,11 +171,11 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Args:
             index: The position, as for ``list.insert``.
-            tensordict: A TensorDict of the batch size of the members.
+            tensordict: A TensorDict with the batch size of the first member.
 
         Raises:
             TypeError: If `tensordict` is not a TensorDict.
-            ValueError: If the batch size of `tensordict` differs.
+            ValueError: If `tensordict` has another batch size than the first member.
             RuntimeError: If the stack is locked.
 
         Example:
@@ -200,11 +200,11 @@ class LazyStackedTensorDict(TensorDictBase):
         """Appends a TensorDict.
 
         Args:
-            tensordict: A TensorDict of the batch size of the members.
+            tensordict: A TensorDict with the batch size of the first member.
 
         Raises:
             TypeError: If `tensordict` is not a TensorDict.
-            ValueError: If the batch size of `tensordict` differs.
+            ValueError: If `tensordict` has another batch size than the first member.
             RuntimeError: If the stack is locked.
 
         Example:
@@ -216,14 +216,14 @@ class LazyStackedTensorDict(TensorDictBase):
         self.insert(len(self.tensordicts), tensordict)
 
     def extend(self, tensordicts: Any) -> None:
-        """Appends several TensorDicts. If one raises an error, those before it stay appended.
+        """Appends several TensorDicts. If one cannot be appended, the previous ones stay appended.
 
         Args:
-            tensordicts: TensorDicts of the batch size of the members.
+            tensordicts: TensorDicts with the batch size of the first member.
 
         Raises:
-            TypeError: If one is not a TensorDict.
-            ValueError: If the batch size of one differs.
+            TypeError: If an item is not a TensorDict.
+            ValueError: If an item has another batch size than the first member.
             RuntimeError: If the stack is locked.
 
         Example:
@@ -800,14 +800,16 @@ class LazyStackedTensorDict(TensorDictBase):
             condition: A bool tensor of the first batch dimensions.
             other: A TensorDict, a number, or a tensor that expands to the batch size.
             out: A TensorDict to write the result into.
-            pad: Value, converted to their dtype, for tensors that the stack or `other` lacks.
+            pad: Value used where the stack or `other` lacks a tensor that the other one has. It is
+                converted to the dtype of that tensor.
             update_batch_size: Accepted; `out` keeps its batch size.
 
         Returns:
             A stack of the results; `out` if it is given.
 
         Raises:
-            KeyError: If the stack or `other` lacks an entry and no `pad` is given.
+            KeyError: If the stack or `other` lacks an entry and no `pad` is given; if `out` lacks
+                an entry of the result.
             RuntimeError: If the condition does not broadcast to the first batch dimensions.
 
         Example:
@@ -836,7 +838,7 @@ class LazyStackedTensorDict(TensorDictBase):
     ) -> Any:
         """Runs `plan` on each member, with the parts of `others` that correspond to this member.
 
-        A new batch size refers to the stacked tensors.
+        If a batch size is given, and the plan is not in place, runs it on the stacked entries.
         """
         if batch_size is not None and not plan.inplace:
             return plan.run(self._dense(), others, above, batch_size, device, names)
@@ -864,14 +866,15 @@ class LazyStackedTensorDict(TensorDictBase):
         return self._with_entries(self._entries())
 
     def contiguous(self, *, canonical: bool = False, inplace: bool = False) -> Any:
-        """Returns a dense TensorDict of the stacked entries.
+        """Returns a dense TensorDict of the entries that all members have, stacked.
 
         Args:
-            canonical: Accepted; strides are always those of a new tensor.
+            canonical: Accepted; the stacked tensors are always new and contiguous.
             inplace: Accepted; the result is always a new TensorDict.
 
         Raises:
-            RuntimeError: If the members' entries under a key differ in shape or kind.
+            RuntimeError: If the members' tensors under a key differ in shape, or the members'
+                entries under a key differ in kind.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
@@ -886,9 +889,9 @@ class LazyStackedTensorDict(TensorDictBase):
         return self._with_entries(items)
 
     def densify(self, layout: Any = None) -> Any:
-        """Returns a TensorDict in which tensors of different shapes are nested tensors.
+        """Returns a TensorDict of the entries that all members have, stacked.
 
-        Nodes below are converted, too.
+        Tensors of different shapes become a nested tensor. Nodes below are converted, too.
 
         Args:
             layout: The layout of nested tensors; None: ``torch.jagged``.
@@ -944,7 +947,7 @@ class LazyStackedTensorDict(TensorDictBase):
         _lazy_rows.assign(self, key, value)
 
     def unbind(self, dim: int) -> tuple[Self, ...]:
-        """Returns the members for the stack dimension, else a stack per position of `dim`.
+        """Returns the members if `dim` is the stack dimension, else a stack per position of `dim`.
 
         Args:
             dim: The batch dimension; a negative one counts from the end.
@@ -962,6 +965,8 @@ class LazyStackedTensorDict(TensorDictBase):
 
     def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
         """Returns consecutive parts of a batch dimension, as stacks.
+
+        A part without rows along the stack dimension is a dense TensorDict.
 
         Args:
             split_size: Rows per part, the last may have fewer; or a list of row counts.
@@ -984,7 +989,7 @@ class LazyStackedTensorDict(TensorDictBase):
         """Returns a stack with a new batch dimension of length 1.
 
         Args:
-            dim: Its position: 0 is the front, -1 the end.
+            dim: The position of the new dimension: 0 is the front, -1 the end.
 
         Raises:
             RuntimeError: If `dim` is out of range.
@@ -997,10 +1002,15 @@ class LazyStackedTensorDict(TensorDictBase):
         return _lazy_rows.unsqueeze(self, dim)
 
     def squeeze(self, dim: int | None = None) -> Any:
-        """Returns a stack, or the only member, without batch dimensions of length 1.
+        """Removes batch dimensions of length 1.
 
         Args:
-            dim: The dimension to remove; if its length is not 1, nothing changes. None: all.
+            dim: The dimension to remove; if its length is not 1, none is removed. None: all
+                dimensions of length 1.
+
+        Returns:
+            A stack; this stack if no dimension is removed; the only member, without the other
+            removed dimensions, if the stack dimension is removed.
 
         Raises:
             IndexError: If the dimension does not exist.
@@ -1019,7 +1029,7 @@ class LazyStackedTensorDict(TensorDictBase):
             dims: The order as one sequence instead.
 
         Raises:
-            ValueError: If a dimension is missing or occurs twice.
+            ValueError: If a dimension is missing, occurs twice or does not exist.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
@@ -1062,6 +1072,8 @@ class LazyStackedTensorDict(TensorDictBase):
         Raises:
             ValueError: If `end_dim` is before `start_dim`, or `inplace` is true.
             IndexError: If a dimension does not exist.
+            RuntimeError: If the members differ in the length of a merged dimension, unless the
+                stack dimension is merged, too, and comes before it.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
@@ -1082,10 +1094,12 @@ class LazyStackedTensorDict(TensorDictBase):
             inplace: Not supported: an error if true.
 
         Returns:
-            A stack with more batch dimensions; a dense TensorDict if a new length is 0.
+            A stack with more batch dimensions; this stack if there is only one new length; a dense
+            TensorDict if a new length is 0.
 
         Raises:
-            RuntimeError: If the product of the lengths is not the length of `dim`.
+            RuntimeError: If the product of the lengths is not the length of `dim`, or the members
+                differ in a batch length.
             IndexError: If `dim` does not exist.
             ValueError: If `inplace` is true.
 
@@ -1100,7 +1114,7 @@ class LazyStackedTensorDict(TensorDictBase):
         """Repeats all rows; along the stack dimension, the members are repeated.
 
         Args:
-            *repeats: A number for each batch dimension.
+            *repeats: A number for each batch dimension, or one sequence of these numbers.
             inplace: Not supported: an error if true.
 
         Returns:
@@ -1110,6 +1124,7 @@ class LazyStackedTensorDict(TensorDictBase):
         Raises:
             ValueError: If the number of `repeats` is not the number of batch dimensions, or
                 `inplace` is true.
+            RuntimeError: If a number is negative.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
@@ -1192,7 +1207,10 @@ class LazyStackedTensorDict(TensorDictBase):
 
 
 def _unbound(other: Any, stack: Any) -> Any:
-    """Splits an operand into parts, one for each member of a stack."""
+    """The operands for the members of a stack: one part of `other` for each member.
+
+    If `other` has no dimension that corresponds to the stack dimension, each member gets all of it.
+    """
     count = len(stack.tensordicts)
     node = node_of(other)
     if node is not None:
@@ -1205,7 +1223,10 @@ def _unbound(other: Any, stack: Any) -> Any:
 
 
 def _mask_parts(mask: Any, stack: Any) -> list[Any]:
-    """The parts of a mask of the first batch dimensions, one for each member of a stack."""
+    """The parts of a mask of the first batch dimensions, one for each member of a stack.
+
+    If these dimensions do not include the stack dimension, each member gets the whole mask.
+    """
     if mask.ndim <= stack.stack_dim:
         return [mask] * len(stack.tensordicts)
     size = stack._batch_size
@@ -1213,7 +1234,7 @@ def _mask_parts(mask: Any, stack: Any) -> list[Any]:
 
 
 def rebuilt(members: list[Any], stack_dim: int, name: str | None, locked: bool = False) -> Any:
-    """A stack that was pickled or copied."""
+    """Creates a stack from its pickled or copied members."""
     made = LazyStackedTensorDict._of(members, stack_dim, name)
     if locked:
         lock(made, None)

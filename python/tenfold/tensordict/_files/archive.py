@@ -105,6 +105,8 @@ def pack_memmap(
 
     Raises:
         FileNotFoundError: If the folder does not exist.
+        NotADirectoryError: If `prefix` is a file.
+        IsADirectoryError: If `archive_path` is a folder.
         ValueError: If the folder has no ``meta.json``, if the archive would be inside it, if the
             compression is unknown, or if `compresslevel` is out of range.
         TypeError: If `compresslevel` is not an int.
@@ -131,7 +133,8 @@ def unpack_memmap(archive_path: PathLike, prefix: PathLike, *, progress: Progres
 
     Args:
         archive_path: The archive; the CRC-32 of every entry is verified.
-        prefix: The folder. An existing memory-mapped tree, or an empty folder, is replaced.
+        prefix: The folder to create; an existing memory-mapped folder, or an empty folder, is
+            replaced.
         progress: As for `tenfold.save`.
 
     Returns:
@@ -139,8 +142,11 @@ def unpack_memmap(archive_path: PathLike, prefix: PathLike, *, progress: Progres
 
     Raises:
         FileNotFoundError: If `archive_path` does not exist.
-        ValueError: If `archive_path` is not an archive, or the folder contains files that its
-            metadata does not name.
+        NotADirectoryError: If `prefix` is a file.
+        ValueError: If `archive_path` is not an archive, or an existing folder contains files that
+            its metadata does not name.
+        UnsupportedError: If an entry is compressed by a method other than deflate, or the archive
+            is nested deeper than 512 folders.
         CorruptFileError: If a CRC-32 does not match, or the archive is otherwise damaged.
 
     Example:

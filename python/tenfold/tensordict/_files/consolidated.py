@@ -132,7 +132,7 @@ def entries_of(tree: Any) -> Iterator[Any]:
         if node is not None:
             yield from entries_of(node)
         elif class_kind(type(entry)) == VALUE and type(entry) is not UnbatchedTensor:
-            # A NonTensorStack without rows has no data.
+            # `data` of a NonTensorStack raises an error if it has no rows or different values.
             yield entry._values if type(entry) is NonTensorStack else entry.data
         else:
             yield entry
@@ -380,7 +380,7 @@ def _set_device(made: Any, device: Any, options: Options) -> None:
 
 
 def mapped(torch: Any, path: str, size: int) -> Any:
-    """Maps the first `size` bytes of a file, which contain the tensors, as shared memory."""
+    """Maps the first `size` bytes of a file, which contain the tensors, as a shared mapping."""
     if size == 0:
         return torch.empty(0, dtype=torch.uint8)
     return torch.from_file(path, shared=True, size=size, dtype=torch.uint8)
@@ -395,7 +395,7 @@ def _filled(
     device: Any,
     options: Options,
 ) -> Any:
-    """Creates a new block in memory, with copies of the tensors."""
+    """Creates a new block on `device` (None: the tree's device), with copies of the tensors."""
     where = device if device is not None else tree.device
     on_cuda = where is not None and torch.device(where).type == "cuda"
     storage = torch.empty(size, dtype=torch.uint8, device=where, pin_memory=options.pin_memory)
@@ -432,9 +432,9 @@ def _zero_gaps(storage: Any, places: list[Place], size: int) -> None:
 
 
 def _parts(pairs: list[Any], size: int, num_threads: int) -> list[list[Any]]:
-    """Splits pairs into consecutive parts of at most 1/num_threads of the block.
+    """Splits (tensor, position) pairs into consecutive parts for the threads.
 
-    A larger pair is a part of its own.
+    A part covers at most 1/num_threads of the block, unless it has only one pair.
     """
     if num_threads < 2:
         return [pairs]

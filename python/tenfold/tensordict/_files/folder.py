@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from tenfold._interop.frameworks import Name
 
-#: Number of mapped tensors after which `map_now` enters no further node. The tensors of such nodes
-#: are mapped on access, because Linux by default limits a process to some 65,000 mappings.
+#: Number of mapped tensors after which `map_now` enters no further node; tensors of the remaining
+#: nodes are mapped on access. Reason: by default, Linux allows a process some 65,000 mappings.
 MAX_MAPPED_LEAVES = 4096
 
 
@@ -69,7 +69,7 @@ def is_stack(node: Any) -> bool:
 
 
 def held(node: Any) -> dict[str, Any]:
-    """The loaded entries of a node; loads a stack's members, under "0", "1", ..."""
+    """The loaded entries of a node by key; loads all members of a stack, with keys "0", "1", ..."""
     if is_stack(node):
         return {str(number): member for number, member in enumerate(node.tensordicts)}
     items: dict[str, Any] = node._items
@@ -115,9 +115,9 @@ def folder_of(node: Any) -> str | None:
 
 
 def prefix_of(tree: Any) -> str | None:
-    """The folder from which a tree is mapped with mode "r+", the default prefix of `memmap`.
+    """The folder from which a tree is mapped with mode "r+"; None for any other tree.
 
-    None for any other tree.
+    It is the default prefix of `memmap` and `memmap_`.
     """
     disk = disk_of(node_of(tree))
     if disk is None or not isinstance(disk.opened, MemmapFolder) or disk.mode != "r+":
@@ -187,7 +187,7 @@ def fits(tree: Any, native: Any) -> bool:
 
 
 def map_now(tree: Any, budget: int = MAX_MAPPED_LEAVES) -> int:
-    """Maps tensors node by node, until at least `budget` tensors are mapped.
+    """Maps the tensors of a tree node by node, until at least `budget` tensors are mapped.
 
     All tensors of a node are mapped at once, even if they are more than `budget`. If one of them
     cannot be read, only the first `budget` entries of the node are mapped; an entry that cannot be

@@ -1,4 +1,4 @@
-"""Adds tensors to a memory-mapped tree, and rows to a saved folder."""
+"""Adds tensors to a memory-mapped tree, and rows to a saved folder; replaces values on disk."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _place(tree: Any, key: Any, shape: Any, robust_key: Any) -> tuple[Any, str]:
 def _check_shape(key: str, shape: Any, batch_size: tuple[int, ...]) -> None:
     """Raises RuntimeError if a shape does not begin with the batch size.
 
-    For a nested tensor, only the number of components is compared, with the first batch length.
+    For a nested tensor, checks only that the number of components is the first batch length.
     """
     torch = arrays.import_torch()
     if isinstance(shape, torch.Tensor) and shape.ndim == 2:
@@ -197,21 +197,22 @@ def _refresh(node: Any) -> None:
 def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = None) -> None:
     """Adds rows at the end of every tensor of a saved folder.
 
-    Non-tensor values and unbatched tensors, which all rows share, do not change. The checksums of
-    the folder are removed first. Then the files grow, and each meta.json is replaced, the root's
-    last. So concurrent readers see only rows that are completely written, but during the call,
-    nodes below the root may have more rows than the root. Open trees keep their length until they
-    are refreshed (`memmap_refresh_`). Only one call may append to a folder at a time.
+    NonTensorData and unbatched tensors, which all rows share, do not change. The checksums of the
+    folder are removed first. Then the files grow, and each meta.json is replaced, the root's last.
+    So concurrent readers see only rows that are completely written. But during the call, nodes
+    below the root may have more rows than the root. Open trees keep their length until they are
+    refreshed (`memmap_refresh_`). Only one call may append to a folder at a time.
 
     Args:
         prefix: The folder.
         rows: A TensorDict with the keys, dtypes and shapes of the saved tree; only the length of
-            the first dimension may differ.
+            the first dimension may differ. Unbatched tensors may be missing.
         allow_pickle: Must be None or False: nothing is ever unpickled.
 
     Raises:
-        ValueError: If the rows do not fit, the saved tree has no batch size, a tensor is nested, a
-            node is a stack, or `prefix` is a file; nothing has been written.
+        ValueError: If the rows do not fit, the saved tree has no batch size, a tensor is nested, an
+            entry is a lazy stack or NonTensorStack, or `prefix` is a file; nothing has been
+            written.
         UnsupportedError: If the folder is a growing data set (it has a file `%commit`) or a data
             set with strings or ragged rows, an entry has the key "shape", "device" or "_type",
             which tensordict's metadata reserves, or `allow_pickle` is true.
@@ -238,8 +239,9 @@ def write_value(node: Any, key: str, entry: Any) -> bool:
     """Replaces a NonTensorData or NonTensorStack on disk.
 
     Returns False if the tree is not mapped from a folder with mode "r+". Raises UnsupportedError,
-    before anything changes, if JSON cannot store the value, or if its tuples or the types of its
-    dict keys differ from those that `%notes.json` records.
+    before anything changes, if JSON cannot store the value, or if its tuples, OrderedDicts or types
+    of dict keys differ from those that `%notes.json` records for the old value. Exception: if it
+    records nothing, tuples and OrderedDicts are stored as lists and dicts, as `memmap` stores them.
     """
     folder = folders.folder_of(node)
     if folder is None or folders.prefix_of(node) is None:

@@ -24,7 +24,7 @@ _SHARED_MEMORY = "/dev/shm"
 
 
 class AnonymousFile:
-    """An unnamed temporary file, freed when the last process closes it.
+    """An unnamed temporary file, freed when no process has it open or mapped.
 
     It is in /dev/shm if there is enough space, otherwise in the folder for temporary files. It
     takes no space until it is written.
@@ -180,8 +180,9 @@ class MemoryMappedTensor(torch.Tensor):
     Without a file name, `from_tensor`, `empty`, `zeros`, `ones`, `full` and the ``_like`` forms use
     memory that processes share. Indexing that returns a view (except of a tensor that the
     constructor or `from_storage` created without a file), `unbind`, `split`, `chunk` and `detach`
-    return MemoryMappedTensors over the same bytes. In-place operations return the tensor itself.
-    All other operations return plain tensors, without extra cost.
+    return MemoryMappedTensors over the same bytes. In-place operations return the tensor itself, as
+    do operations that have nothing to change, such as `contiguous` and `cpu`. All other operations
+    return plain tensors, without extra cost.
 
     The tensor pickles as the file's path, so that no data is sent to another process. A tensor
     in memory that processes share can be sent by `multiprocessing` only. A tensor that the
@@ -192,8 +193,8 @@ class MemoryMappedTensor(torch.Tensor):
     the first three, except for a tensor without `filename`, which it wraps.
 
     Args:
-        source: A tensor or what ``torch.as_tensor`` accepts, a storage, or the name of a file, a
-            str (with `dtype` and `shape`).
+        source: A tensor or another object that ``torch.as_tensor`` accepts; or a storage; or the
+            name of a file as a str, which requires `dtype` and `shape`.
         dtype: Element type in the file, or of the storage. Ignored for a tensor without `filename`.
         shape: Shape of the tensor in the file, or over the storage. Ignored for a tensor without
             `filename`.
@@ -219,7 +220,7 @@ class MemoryMappedTensor(torch.Tensor):
     #: Location of the bytes, a `_core.MappedFile`; None for memory of this process.
     _file: Any = None
 
-    # Operations run as on plain tensors and return plain tensors.
+    # Operations run as on plain tensors, and the tensors that they create are plain.
     __torch_function__: Any = torch._C._disabled_torch_function_impl
 
     def __new__(
@@ -271,7 +272,7 @@ class MemoryMappedTensor(torch.Tensor):
             input: Any dense tensor, or a strided nested one.
             filename: The file; None: memory that processes share.
             existsok: Overwrite an existing file.
-            copy_existing: Copy a tensor that is mapped from another file to `filename`.
+            copy_existing: Copy `input` to `filename` even if `input` is mapped from a named file.
             copy_data: If false, only create the file, filled with zeros, or keep the content of an
                 existing one.
             shape: Shape of the result; if data is copied, with as many elements as `input`. For a
@@ -286,8 +287,8 @@ class MemoryMappedTensor(torch.Tensor):
         Raises:
             RuntimeError: If the file exists and `existsok` is false, if the path is a symlink or
                 its folder is missing, if `input` requires grad or does not fit `shape`, or if
-                `filename` is given, `input` is mapped from another file and `copy_existing` is
-                false.
+                `filename` is given, `copy_existing` is false, and `input` is mapped from another
+                named file, or from `filename` with mode "r" or "c".
             TypeError: If `input` is not a tensor.
             NotImplementedError: If `input` is a jagged nested tensor.
 
@@ -388,7 +389,7 @@ class MemoryMappedTensor(torch.Tensor):
             MemoryMappedTensor: Over the file. With an `index` that copies, a plain tensor.
 
         Raises:
-            FileNotFoundError: If there is no file.
+            FileNotFoundError: If there is no file and the tensor has elements.
             CorruptFileError: If the file is too short.
             PermissionError: If this user may not read the file, or `mode` is ``"r+"`` and this user
                 may not write to it.
@@ -435,8 +436,9 @@ class MemoryMappedTensor(torch.Tensor):
             tensor.
 
         Raises:
-            RuntimeError: If both `filename` and the path of the storage are given and are different
-                paths, or if the storage does not have as many elements as `shape`.
+            RuntimeError: If the storage has a path, and `filename` is given and is another path; if
+                the storage does not have as many elements as `shape`, or, for a nested tensor, has
+                fewer.
 
         Example:
             >>> storage = torch.UntypedStorage.from_file("x.memmap", shared=True, nbytes=24)
@@ -582,7 +584,7 @@ class MemoryMappedTensor(torch.Tensor):
         """Creates a tensor of the shape and dtype of another one, like `empty`.
 
         Args:
-            input: A tensor; only its shape and dtype are used.
+            input: A tensor that is not nested; only its shape and dtype are used.
             filename: The file, which must not exist; None: memory that processes share.
 
         Returns:
@@ -602,7 +604,7 @@ class MemoryMappedTensor(torch.Tensor):
         """Creates zeros of the shape and dtype of another tensor, like `zeros`.
 
         Args:
-            input: A tensor; only its shape and dtype are used.
+            input: A tensor that is not nested; only its shape and dtype are used.
             filename: The file, which must not exist; None: memory that processes share.
 
         Returns:
@@ -622,7 +624,7 @@ class MemoryMappedTensor(torch.Tensor):
         """Creates ones of the shape and dtype of another tensor, like `ones`.
 
         Args:
-            input: A tensor; only its shape and dtype are used.
+            input: A tensor that is not nested; only its shape and dtype are used.
             filename: The file, which must not exist; None: memory that processes share.
 
         Returns:
@@ -644,7 +646,7 @@ class MemoryMappedTensor(torch.Tensor):
         """Creates a tensor of one value, of the shape and dtype of another one, like `full`.
 
         Args:
-            input: A tensor; only its shape and dtype are used.
+            input: A tensor that is not nested; only its shape and dtype are used.
             fill_value: The value.
             filename: The file, which must not exist; None: memory that processes share.
 
@@ -822,7 +824,7 @@ def _is_mapped_from(tensor: MemoryMappedTensor, filename: PathLike | None) -> bo
     file = tensor._file
     if filename is None:
         return file.path is None
-    # The file does not contain writes to private pages.
+    # With another mode, the tensor may have private pages, whose content is not in the file.
     return bool(file.path == os.path.abspath(filename) and file.mode == "r+")
 
 

@@ -41,7 +41,7 @@ _noted_share_non_tensor = False
 
 
 def is_archive(prefix: PathLike | None, archive: bool | None, compression: str | None) -> bool:
-    """Returns whether to save a tree as one file instead of a folder."""
+    """Returns whether to save a tree as an archive instead of a folder."""
     return archives.is_wanted(prefix, archive, compression)
 
 

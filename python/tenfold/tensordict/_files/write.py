@@ -33,6 +33,8 @@ _IN_PLACE = "pass atomic=False to write into the folder as it is"
 class _Targets:
     """The tensors of a tree that are already mapped, and their files.
 
+    A tensor that is not loaded yet counts only if its tree is mapped from a folder with mode "r+".
+
     Attributes:
         kept: id of a node -> key -> tensor, for contiguous tensors that are shared mappings (r+) of
             their final file in the target, from its first byte on. The file may be longer.
@@ -64,7 +66,8 @@ class _Targets:
             entry: The tree: a node or an object of a tensorclass.
             within: The tree's folder within the target: empty, or a path that ends with a slash.
             keys: The keys from the root to `entry`.
-            bare: True for a member of a stack whose class is stored once, for the whole stack.
+            bare: True for a member of a stack whose members all have the same tensorclass. The
+                class is stored once, for the whole stack.
         """
         node = node_of(entry)
         if folders.is_stack(node):
@@ -124,9 +127,9 @@ class _Targets:
             return
         self.written.add(place)
         if exists and not _is_same_file(file):
-            return  # the file was replaced or deleted: no path leads to the tensor's bytes
+            return  # the file was replaced or deleted: writing to its path changes no mapped bytes
         if exists and file.mode != "r+" and _is_all(tensor, file):
-            return  # a private mapping of the file that its content replaces
+            return  # a private mapping of the whole file, which the tensor's content replaces
         self._add_elsewhere((*keys, key), file.path, file)
 
     def _add_elsewhere(self, keys: tuple[str, ...], path: str, file: Any = None) -> None:
@@ -198,7 +201,7 @@ def write(tree: Any, prefix: str, options: Options) -> Any:
 
 
 def find_targets(tree: Any, target: str) -> _Targets:
-    """Finds which tensors of `tree` are mapped from their final files in `target`."""
+    """Finds which tensors of `tree` are mapped from files, in or outside of `target`."""
     survey = _Targets(target)
     survey.visit(tree, "", ())
     return survey
@@ -283,7 +286,10 @@ def _put_back(made: Any, tree: Any, kept: dict[int, dict[str, Any]]) -> None:
 
 
 def write_anonymous(tree: Any, options: Options) -> Any:
-    """Like `write`, but to one unnamed file for all new tensors, which processes can share."""
+    """Like `write`, but writes all tensors to one unnamed file, which processes can share.
+
+    Tensors that are already mapped from an unnamed file are not copied, unless `options.zeros`.
+    """
     mapped = folders.mapped_class()
     if mapped is None:
         raise ImportError(
