@@ -22,11 +22,10 @@ constexpr std::size_t kAheadOfEachBytes = kAheadBytes / 2;
 /// Such a result would be evicted from L2 before the caller reads it, and would evict from L3 the
 /// rows that are copied next.
 constexpr std::size_t kStreamedBytes = std::size_t{4} << 20U;
-/// Maximum size of a block of rows: that of kMinBlockRows rows of kAheadBytes. Two blocks of this
-/// size and their copies fit in an L2 of 256 KiB.
+/// Maximum size of a block of rows. Two blocks of this size and their copies fit in an L2 of 256
+/// KiB.
 constexpr std::size_t kBlockBytes = 32 << 10U;
 constexpr std::size_t kMaxBlockRows = 128;
-constexpr std::size_t kMinBlockRows = 8;
 /// Distance of prefetches from L2 to L1.
 constexpr std::size_t kNearBytes = 2048;
 
@@ -200,7 +199,7 @@ class Blocks {
       if (is_narrow(column)) widest = std::max(widest, static_cast<std::size_t>(column.row_bytes));
       any_ = any_ || is_narrow(column);
     }
-    block_rows_ = std::clamp(kBlockBytes / widest, kMinBlockRows, kMaxBlockRows);
+    block_rows_ = std::min(kBlockBytes / widest, kMaxBlockRows);
   }
 
   /// Sets `block` to the next block, or clears it if there is none.

@@ -247,6 +247,25 @@ def test_files_that_are_written_in_place_are_not_read(tmp_path, change):
     changed.memmap(tmp_path / "p", copy_existing=True)
 
 
+@pytest.mark.parametrize("mode", ["r", "c", "r+"])
+def test_files_of_nodes_that_were_not_read_are_not_overwritten(tmp_path, mode):
+    entries = {"big": {str(i): torch.zeros(1) for i in range(5000)}}  # too many to read at once
+    for name, value in (("a", 1.0), ("b", 2.0)):
+        entries[name] = {"x": torch.full((1,), value)}
+    TensorDict(entries, [1]).memmap(tmp_path / "p")
+    td = TensorDict.load_memmap(tmp_path / "p", mode=mode)
+    swapped = TensorDict({"a": td.get("b"), "b": td.get("a")}, [1])
+    with pytest.raises(RuntimeError, match="atomic=False overwrites the file"):
+        swapped.memmap(tmp_path / "p", copy_existing=True, atomic=False)
+    with pytest.raises(RuntimeError, match="pass copy_existing=True"):
+        swapped.memmap(tmp_path / "q")
+    assert TensorDict.load_memmap(tmp_path / "p")["a", "x"].tolist() == [1]
+    td.get("a").memmap(tmp_path / "p" / "a", copy_existing=True, atomic=False)
+    assert TensorDict.load_memmap(tmp_path / "p")["a", "x"].tolist() == [1]
+    swapped.memmap(tmp_path / "p", copy_existing=True)
+    assert TensorDict.load_memmap(tmp_path / "p")["a", "x"].tolist() == [2]
+
+
 def test_a_renamed_tensor_is_copied_in_place(tmp_path):
     td = make().memmap(tmp_path / "p")
     renamed = TensorDict({"b": td["b"], "z": td["a"]}, [3])

@@ -93,10 +93,10 @@ class _Targets:
     def _visit_unfetched(self, node: Any, within: str, keys: tuple[str, ...]) -> None:
         """Inspects the tensors of a node that are not loaded; loads the nodes directly below it.
 
-        Does nothing unless the node is mapped from a folder with mode "r+".
+        Does nothing unless the node is mapped from a folder.
         """
         disk = folders.disk_of(node)
-        if disk is None or not isinstance(disk.opened, folders.MemmapFolder) or disk.mode != "r+":
+        if disk is None or not isinstance(disk.opened, folders.MemmapFolder):
             return
         if disk.whole and not any(value is ON_DISK for value in node._items.values()):
             return
@@ -106,10 +106,12 @@ class _Targets:
             if kind != "tensor" or description is None:
                 continue
             name = _core.encode_key(key) + ".memmap"
-            if is_own_file:
+            if is_own_file and disk.mode == "r+":
                 self.there.append(within + name)
                 continue
             self.written.add(within + name)
+            if is_own_file:
+                continue  # a private mapping of the file that its content replaces
             self._add_elsewhere((*keys, key), os.path.join(own, name))
 
     def _visit_mapped(

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 _STATE = ("_tensordict", "_non_tensordict")
 
-# Methods of TensorDict that return an entry. `__getattr__` returns them unchanged: a TensorDict that
-# another method returns is converted to the tensorclass, but an entry must not be.
+# Methods of TensorDict that return an entry. `__getattr__` returns them unchanged: a TensorDict
+# that another method returns is converted to the tensorclass, but an entry must not be.
 _OF_ENTRIES = frozenset(["_child", "_entry", "_fetch"])
 
 
