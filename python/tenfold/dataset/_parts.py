@@ -127,6 +127,7 @@ def compact(
         Dataset: The data set, opened again.
 
     Raises:
+        FileNotFoundError: If `path` does not exist.
         ValueError: If `path` is not a data set of parts, or contains a file or folder that does not
             belong to the data set.
         OSError: If the data set is open with mode ``"r+"``, in this or another process, or if
