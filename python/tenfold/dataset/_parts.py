@@ -67,7 +67,7 @@ def commit_parts(
     Args:
         path: Folder of the data set.
         parts: Names of folders below `path`, in the order of their rows. None: all folders that are
-            not parts yet, in the order of their names.
+            not parts yet, except those of running Ray jobs, in the order of their names.
         durable: fsync before returning.
         progress: As for `tenfold.save`.
 

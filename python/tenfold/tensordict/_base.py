@@ -1279,8 +1279,9 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If a key does not exist.
-            RuntimeError: If shapes differ, the result's shape does not begin with the batch size,
-                or this TensorDict is locked.
+            RuntimeError: If shapes differ, the shape of the result does not begin with the batch
+                size, or this TensorDict is locked.
+            TypeError: If an entry is a plain value.
             IndexError: If `dim` is out of range.
 
         Example:
@@ -1306,8 +1307,9 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If a key does not exist.
-            RuntimeError: If shapes do not fit, the result's shape does not begin with the batch
-                size, or this TensorDict is locked.
+            RuntimeError: If shapes do not fit, the shape of the result does not begin with the
+                batch size, or this TensorDict is locked.
+            TypeError: If an entry is a plain value.
             IndexError: If `dim` is out of range.
 
         Example:
@@ -1412,7 +1414,9 @@ class TensorDictBase(TensorLike):
         return _convert.tolist(self, convert_nodes, convert_tensors, tolist_first)
 
     def numpy(self) -> dict[str, Any]:
-        """Returns the tree as dicts of NumPy arrays over the same memory; plain values stay.
+        """Returns the tree as dicts of NumPy arrays; plain values stay.
+
+        The arrays share the memory of the tensors, except those of lazy stacks, which are copies.
 
         Raises:
             RuntimeError, TypeError: As for ``Tensor.numpy``: if a tensor requires grad, is not on
@@ -1804,7 +1808,8 @@ class TensorDictBase(TensorLike):
 
         Raises:
             RuntimeError: If `strict`, the keys differ and this TensorDict has tensors; if a shape
-                or batch size does not fit.
+                or batch size does not fit; if this TensorDict is locked, and `assign` is true or an
+                entry is new.
             KeyError: If two tensors have the same dotted name.
 
         Example:
@@ -1917,7 +1922,8 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If the module has no parameter, buffer or submodule of a key.
-            RuntimeError: With `use_state_dict`, if keys or shapes differ from those of the module.
+            RuntimeError: With `use_state_dict`, if keys or shapes differ from those of the module;
+                with `inplace`, if a shape does not fit.
 
         Example:
             >>> with params.to_module(module):
@@ -2647,7 +2653,7 @@ class TensorDictBase(TensorLike):
         return made
 
     def _as_view(self, made: Self, index: Any = ...) -> Self:
-        """Makes `is_memmap` true for `made`, a view, if it is true for this TensorDict.
+        """Makes `is_memmap` true for `made`, a view, if `memmap*` or `save` locked this TensorDict.
 
         But only if each part of `index` is None, ``...``, an int, or a slice from 0.
         """
