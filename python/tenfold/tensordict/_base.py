@@ -2064,7 +2064,7 @@ class TensorDictBase(TensorLike):
         """Writes every tensor to a file and returns a TensorDict that maps the files.
 
         This TensorDict does not change. Tensors that are already mapped from their file in
-        `prefix` are the same objects in both TensorDicts.
+        `prefix` are the same objects in both TensorDicts, unless `atomic` is true.
 
         Args:
             prefix: The folder, or a ``.tdz`` file. None: as for `memmap_`.
