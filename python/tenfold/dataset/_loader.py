@@ -194,7 +194,7 @@ class BatchLoader:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the current iteration or, if there is none, of the next one."""
+        """The epoch of the next batch: after the last batch of an epoch, the next epoch."""
         return int(self._state()["epoch"])
 
     def _state(self) -> dict[str, int]:
@@ -267,10 +267,10 @@ class BatchLoader:
             "memory" if ``residency`` is "resident", and "storage" if not.
 
             ``residency`` is the way in which pages are prefetched: "resident": not at all, because
-            sampled pages were in the page cache; "willneed": by madvise for the next batches;
-            "pread": by threads that read, as on network file systems; "none": prefetching is
-            disabled. If sampled pages are not in the page cache, the environment variable
-            ``TENFOLD_RESIDENCY`` can select one of the last three.
+            sampled pages were in memory, or each tensor has less than 1 MiB; "willneed": by madvise
+            for the next batches; "pread": by threads that read, as on network file systems; "none":
+            prefetching is disabled; "": no iteration has begun. If sampled pages are not in memory,
+            the environment variable ``TENFOLD_RESIDENCY`` can select "willneed", "pread" or "none".
 
             ``shuffle_quality`` is the number of rows of a window, if rows are shuffled in blocks.
         """
@@ -331,7 +331,7 @@ class _Synchronized:
 
 
 def _for_tensordict(batch: Any) -> Any:
-    """The batch for the constructor of TensorDict: values and offsets as unbatched tensors."""
+    """The batch for the constructor of TensorDict; arrays of `Offsets` become unbatched tensors."""
     from tenfold.tensordict import UnbatchedTensor
 
     if not isinstance(batch, dict):
@@ -455,8 +455,8 @@ class BatchProgress:
     """The position of `DeviceBatches` in an epoch.
 
     Attributes:
-        state: The result of `state_of` for the most recent batch that was returned or raised an
-            error. The batch that is copied ahead does not count.
+        state: The result of `state_of` at the start, then after each batch that was returned or
+            raised an error. The batch that is copied ahead does not count.
         is_at_end: True once the end of the epoch was reported.
     """
 

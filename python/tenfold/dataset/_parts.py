@@ -67,7 +67,7 @@ def commit_parts(
     Args:
         path: Folder of the data set.
         parts: Names of folders below `path`, in the order of their rows. None: all folders that are
-            not parts yet, in the order of their names.
+            not parts yet, except those of running Ray jobs, in the order of their names.
         durable: fsync before returning.
         progress: As for `tenfold.save`.
 
@@ -127,6 +127,7 @@ def compact(
         Dataset: The data set, opened again.
 
     Raises:
+        FileNotFoundError: If `path` does not exist.
         ValueError: If `path` is not a data set of parts, or contains a file or folder that does not
             belong to the data set.
         OSError: If the data set is open with mode ``"r+"``, in this or another process, or if

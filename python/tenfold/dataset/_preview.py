@@ -24,7 +24,7 @@ _MAX_VALUE_ELEMENTS = 65_536
 
 
 def preview(title: str, native: Any, schema: Schema) -> str:
-    """The title, and a table of first rows with as many columns as fit in about 100 characters."""
+    """The title and a table of the first rows, with the columns that fit in 100 characters."""
     leaves = list(schema._leaves())
     columns = _columns(native, leaves[:_MAX_COLUMNS_HTML])
     widths = [max(map(len, cells)) for cells in columns]
@@ -38,7 +38,7 @@ def preview(title: str, native: Any, schema: Schema) -> str:
 
 
 def preview_html(title: str, native: Any, schema: Schema) -> str:
-    """The title, and a table of first rows with up to 30 columns, as HTML."""
+    """The title and a table of the first rows with up to 30 columns, as HTML."""
     leaves = list(schema._leaves())
     columns = _columns(native, leaves[:_MAX_COLUMNS_HTML])
     names, types, *rows = zip(*columns, strict=True) if columns else ((), ())

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _NoRows(list):  # type: ignore[type-arg]
-    """A list of no ragged numpy rows; the empty array `values` has the dtype and shape of rows."""
+    """An empty list of ragged numpy rows. The empty array `values` has their dtype and shape."""
 
     def __init__(self, values: Any) -> None:
         super().__init__()
@@ -43,12 +43,12 @@ def jagged(values: Any, offsets: Any) -> Any:
 
 
 def is_jagged(value: Any) -> bool:
-    """True for a jagged tensor of torch, as `jagged` returns it."""
+    """True for a nested tensor of torch, such as `jagged` returns."""
     return bool(getattr(value, "is_nested", False))
 
 
 def is_ragged(value: Any) -> bool:
-    """True for ragged rows of either framework, as `jagged` returns them; false for other lists."""
+    """True for a nested tensor, and for a list of numpy arrays such as `jagged` returns."""
     if not isinstance(value, list):
         return is_jagged(value)
     if isinstance(value, _NoRows):
@@ -90,7 +90,7 @@ def padded(rows: Any, value: float) -> tuple[Any, Any]:
 
 
 class Offsets(dict):  # type: ignore[type-arg]
-    """A ragged column as ``{"values", "offsets"}``; neither array has exactly one item per row."""
+    """A ragged column as ``{"values", "offsets"}``. A dict of another class is a nested record."""
 
 
 def as_offsets(values: Any, offsets: Any) -> Offsets:
@@ -101,9 +101,9 @@ def as_offsets(values: Any, offsets: Any) -> Offsets:
 class Padding:
     """The option `pad` of a loader, and whether the engine or Python pads.
 
-    The engine pads while it gathers. If functions are applied to rows, they get unpadded rows, and
-    `after` pads their results. `after` also converts columns to `Offsets` if only some have the
-    option "offsets".
+    The engine pads while it gathers. But functions of single rows get unpadded rows, and `after`
+    applies `pad` to their results. Without such functions, `after` converts columns to `Offsets` if
+    only some columns have the option "offsets".
 
     Attributes:
         of_engine: Padding values of the engine by column; the key None is for all columns.

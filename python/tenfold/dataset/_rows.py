@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 @set_module("tenfold.dataset")
 class Rows(Sequence["Any"]):
-    """Rows that were gathered in one call: a sequence of row dicts, created on access.
+    """Rows that were gathered in one call, as a sequence; each row is created on access.
 
-    With batched functions of `Dataset.map`, these are the rows that the last function returned.
+    A row is a dict. With batched functions of `Dataset.map`, it is a row of the batch that the last
+    function returned, which may have another type.
 
     `collate` returns the gathered batch itself; torch's ``default_collate`` iterates over the rows
     and stacks them again.
@@ -51,7 +52,7 @@ class Rows(Sequence["Any"]):
 
 
 class Samples(list[Any]):
-    """Results of row functions, one by one.
+    """A list of the results of row functions, which `collate` stacks.
 
     Attributes:
         ragged: The argument `ragged` of `stacked`.
@@ -111,13 +112,15 @@ def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: 
     if their shapes differ.
 
     Args:
-        samples: The rows.
+        samples: Rows, or the values of one entry in these rows.
         ragged: Dotted names of entries that become jagged tensors (for numpy: lists of arrays) even
             if all lengths are equal. Entries that are numbers are not affected.
         name: Dotted name of the samples; empty for whole rows.
 
     Raises:
         ValueError: If dicts have different keys, or tuples different lengths.
+        RuntimeError: If torch cannot stack tensors because of their shapes.
+        TypeError: If samples are of a type that torch cannot collate.
     """
     first = samples[0]
     if isinstance(first, dict):

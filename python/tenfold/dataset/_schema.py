@@ -316,7 +316,7 @@ def refused_dtype(name: str, found: str) -> ValueError:
 
 
 def _document(given: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The columns of ``{"columns": {...}}``, the form of the JSON document; None for others."""
+    """The columns of ``{"columns": {...}}``, the form of the JSON document; else None."""
     columns = given.get("columns") if len(given) == 1 else None
     return columns if isinstance(columns, Mapping) and not _has_dtype(columns) else None
 
@@ -326,7 +326,7 @@ def _has_dtype(value: Mapping[str, Any]) -> bool:
 
 
 def _spec(value: Any) -> Column | Schema | None:
-    """The column of a specification; None for other values."""
+    """The Column or Schema that `value` specifies; None for dicts of columns and other values."""
     if isinstance(value, (Column, Schema)):
         return value
     if isinstance(value, Mapping):

@@ -193,7 +193,8 @@ class IterableDataset(_Base):
         self._epoch = 0
         self._assignment = Assignment.fresh(1, 1)
         self._resumes = False
-        # The newest iteration in this process, and the place (see `_rows`) of its last row.
+        # The newest iteration in this process, and the place (see `_rows`) of the last row that it
+        # returned.
         self._newest: object = None
         self._handed_out = 0
         # The current generation (see `Workers`), and the number of calls of `load_state_dict`. A
@@ -217,8 +218,8 @@ class IterableDataset(_Base):
     def bad_rows(self) -> list[dict[str, Any]]:
         """The bad rows that ``on_error="collect"`` has collected, else [].
 
-        Each is ``{"path", "line", "row", "column", "error", "text"}``. The list has
-        only rows that this process has read, not rows that workers have read.
+        Each is ``{"path", "line", "row", "column", "error", "text"}``. The list has only rows that
+        this process has read, not rows that workers have read.
         """
         return self._source.bad_rows if isinstance(self._source, TextStream) else []
 
@@ -247,7 +248,7 @@ class IterableDataset(_Base):
     def _in_worker(self, worker: int, workers: int, rank: int, world_size: int) -> Iterator[Any]:
         generation, loads, epoch, is_first = self._workers.begin(worker)
         if loads != self._loads:
-            # Raise the error with the first batch: a DataLoader reports errors only in batches.
+            # Raise the error with the first batch: an error of iter() ends a persistent worker.
             return iter(_refuse, None)
         resumes = self._resumes and is_first and generation == self._generation
         assignment = self._assignment if resumes else Assignment.fresh(world_size, workers)
@@ -345,9 +346,9 @@ class IterableDataset(_Base):
 
         If some workers have returned more batches than others, further members list the returned
         rows beyond the position. Prefetched rows that were not returned do not count. Bad rows that
-        workers skipped do not count, either: the resumed iteration returns as many rows again. In a
-        worker, where torchdata's ``StatefulDataLoader`` calls this method, it returns the state of
-        that worker.
+        workers skipped do not count, either: the resumed iteration returns the same number of rows
+        a second time. In a worker, where torchdata's ``StatefulDataLoader`` calls this method, it
+        returns the state of that worker.
 
         Raises:
             UnsupportedError: If the iterator of a ``DataLoader`` with workers was released in the
@@ -480,7 +481,7 @@ def _check_source(source: Any, format: str | None, separator: str | None) -> Non
 
     Raises:
         ValueError: If `format` or `separator` is given.
-        UnsupportedError: For a list or tuple of paths or rows.
+        UnsupportedError: For a list or tuple of paths, or of rows.
     """
     for name, value in (("format", format), ("separator", separator)):
         if value is not None:
@@ -611,8 +612,8 @@ class Assignment(NamedTuple):
         Args:
             rows: For each worker, how many rows it returned. With `num_records`, it may exceed the
                 number of rows that the worker had left.
-            batches: Number of batches that the workers of a rank returned.
-            num_records: Number of records of the epoch; None: unknown, and more than were returned.
+            batches: Number of batches that the workers of each rank returned.
+            num_records: Number of records of the epoch. None: unknown; then `rows` must be exact.
             dropped: Workers return a multiple of this many rows: the batch size if incomplete
                 batches are omitted, else 1.
         """
@@ -634,7 +635,7 @@ class Assignment(NamedTuple):
         )._settled()
 
     def min_records(self) -> int:
-        """The least number of records that an epoch with the returned rows can have."""
+        """A lower bound of the number of records of the epoch, without regard to `holes`."""
         most = max(self.taken)
         return self.position + ((most - 1) * len(self.taken) + 1 if most else 0)
 
@@ -744,8 +745,8 @@ class Pass(NamedTuple):
 
     Attributes:
         is_fresh: True if this is not the first pass of its generation (see `Workers`): it began
-            with the first row of the epoch. A first pass begins at the position that the
-            last ``set_epoch`` or ``load_state_dict`` set.
+            with the first row of the epoch. A first pass begins at the position that the last
+            ``set_epoch`` or ``load_state_dict`` set.
         is_done: True if the last batch was returned.
         rows: For each worker, the number of rows in its returned batches, as if all of them were
             full. So it may exceed the number of rows of the worker.
@@ -767,16 +768,17 @@ class Workers:
     """Memory that the loader and its workers share: the epoch, and the progress of each worker.
 
     The process of the loader calls `publish`, workers call `begin` and `end`. A pass is one
-    iteration of the loader (see `Pass`). A generation is the
-    time from one ``set_epoch`` or ``load_state_dict`` to the next.
+    iteration of the loader (see `Pass`). A generation is the time from one ``set_epoch`` or
+    ``load_state_dict`` to the next.
     """
 
     def __init__(self) -> None:
         torch = import_torch()
         self._header: Any = None
         # For each worker: the generation of its pass; 1 if the pass is not the first of the
-        # generation; the number of rows it returned and the number of records of all files, both
-        # _RUNNING before the end of the pass.
+        # generation, else 0; the number of rows it returned; the number of records of all files.
+        # The last two are _RUNNING before the end of the pass. The last stays _RUNNING for a data
+        # set.
         self._cells: Any = None
         if torch is not None:
             self._header = torch.zeros(3, dtype=torch.int64).share_memory_()
@@ -857,7 +859,7 @@ class Workers:
         return generation, loads, epoch, is_first
 
     def end(self, worker: int, rows: int, num_records: int | None) -> None:
-        """Records that a worker has returned all its `rows`, and the records of all files."""
+        """Stores the number of rows of a worker at its end, and of the records of all files."""
         self._cells[worker, 3] = _RUNNING if num_records is None else num_records
         self._cells[worker, 2] = rows
 

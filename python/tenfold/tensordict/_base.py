@@ -225,9 +225,9 @@ class TensorDictBase(TensorLike):
     ) -> Self:
         """Adds or replaces an entry and returns this TensorDict; creates nodes on the path.
 
-        A bool, int or float, rectangular nested lists of numbers, and arrays become tensors; dicts
-        become nodes; lists that contain a str become a NonTensorStack. Other objects, such as str,
-        complex numbers and None, stay plain values.
+        A bool, int or float, rectangular nested lists or tuples of numbers, and arrays become
+        tensors; dicts become nodes; lists that contain a str become a NonTensorStack. Other
+        objects, such as str, single complex numbers and None, stay plain values.
 
         Args:
             key: A str or a tuple of str.
@@ -244,6 +244,7 @@ class TensorDictBase(TensorLike):
                 `set_`.
             KeyError: If `key` is neither a str nor a tuple of str, or a path leads through a
                 tensor or a plain value.
+            TypeError: If `item` is an array whose dtype torch lacks.
 
         Example:
             >>> td.set(("b", "d"), torch.ones(3))["b", "d"]
@@ -378,8 +379,8 @@ class TensorDictBase(TensorLike):
         """Returns the keys in order, as a list that also compares and combines as a set.
 
         Args:
-            include_nested: Also return the paths of keys below nodes, as tuples, before the node's
-                own key; with `is_leaf`, after it.
+            include_nested: Also return the paths of keys below nodes, as tuples, before the key of
+                the node; with `is_leaf` or `sort`, after it.
             leaves_only: Omit entries that are not leaves.
             is_leaf: Called with an entry's class; returns whether the entry is a leaf, below which
                 no keys are returned. Default: tensors are leaves, nodes and plain values are not.
@@ -483,7 +484,7 @@ class TensorDictBase(TensorLike):
             key: A str or a tuple of str.
             item: For a tensor, a tensor that broadcasts to its shape and whose shape begins with
                 the batch size. For a node, a dict or TensorDict, as for `update_`. For a plain
-                value, any value.
+                value, any item that `set` accepts.
             non_blocking: Passed to ``Tensor.copy_``.
 
         Returns:
@@ -506,7 +507,8 @@ class TensorDictBase(TensorLike):
 
         Args:
             key: A str or a tuple of str.
-            value: A tensor or number that broadcasts to the rows.
+            value: A tensor or number that broadcasts to the rows. For a plain value, any object;
+                for a node, as for ``td[index] = value``.
             index: An index of the tensor, or of the batch dimensions of a node or a plain value.
                 For an UnbatchedTensor in a lazy stack: an index of the stack, whose indexed members
                 get `value` as the whole tensor.
@@ -517,7 +519,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If the key does not exist.
-            IndexError, RuntimeError: As for ``tensor[index] = value``.
+            IndexError, RuntimeError, TypeError: As for ``tensor[index] = value``.
 
         Example:
             >>> td.set_at_("a", 5, 0)["a"]
@@ -714,7 +716,7 @@ class TensorDictBase(TensorLike):
             This TensorDict.
 
         Raises:
-            RuntimeError: If the mask does not broadcast to these dimensions.
+            RuntimeError: If the mask is not bool, or does not broadcast to these dimensions.
 
         Example:
             >>> td.masked_fill_(torch.tensor([True, False, True]), 7)["a"]
@@ -730,7 +732,7 @@ class TensorDictBase(TensorLike):
             value: A number.
 
         Raises:
-            RuntimeError: If the mask does not broadcast to these dimensions.
+            RuntimeError: If the mask is not bool, or does not broadcast to these dimensions.
 
         Example:
             >>> td.masked_fill(torch.tensor([True, False, True]), 7)["a"]
@@ -770,6 +772,7 @@ class TensorDictBase(TensorLike):
             inplace: Delete these entries from this TensorDict instead.
 
         Raises:
+            KeyError: If a key is neither a str nor a tuple of str.
             RuntimeError: If `inplace` and this TensorDict is locked.
 
         Example:
@@ -1126,7 +1129,7 @@ class TensorDictBase(TensorLike):
 
         Args:
             pad_size: Rows before and after each batch dimension, the first dimension first.
-            value: The value of new rows.
+            value: The value of tensors in new rows; plain values are None there.
             inplace: Not supported: an error if true.
             safe: Accepted and ignored.
 
@@ -1276,8 +1279,9 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If a key does not exist.
-            RuntimeError: If shapes differ, the result's shape does not begin with the batch size,
-                or this TensorDict is locked.
+            RuntimeError: If shapes differ, the shape of the result does not begin with the batch
+                size, or this TensorDict is locked.
+            TypeError: If an entry is a plain value.
             IndexError: If `dim` is out of range.
 
         Example:
@@ -1303,8 +1307,9 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If a key does not exist.
-            RuntimeError: If shapes do not fit, the result's shape does not begin with the batch
-                size, or this TensorDict is locked.
+            RuntimeError: If shapes do not fit, the shape of the result does not begin with the
+                batch size, or this TensorDict is locked.
+            TypeError: If an entry is a plain value.
             IndexError: If `dim` is out of range.
 
         Example:
@@ -1394,7 +1399,7 @@ class TensorDictBase(TensorLike):
         tolist_first: bool = False,
         as_linked_list: bool = False,
     ) -> Any:
-        """Returns lists of dicts, nested by batch dimension; one dict without batch dimensions.
+        """Returns dicts in nested lists, one level per batch dimension; for [], a single dict.
 
         Args:
             convert_nodes: If false, return TensorDicts instead of dicts.
@@ -1409,7 +1414,9 @@ class TensorDictBase(TensorLike):
         return _convert.tolist(self, convert_nodes, convert_tensors, tolist_first)
 
     def numpy(self) -> dict[str, Any]:
-        """Returns the tree as dicts of NumPy arrays over the same memory; plain values stay.
+        """Returns the tree as dicts of NumPy arrays; plain values stay.
+
+        The arrays share the memory of the tensors, except those of lazy stacks, which are copies.
 
         Raises:
             RuntimeError, TypeError: As for ``Tensor.numpy``: if a tensor requires grad, is not on
@@ -1711,6 +1718,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             ValueError: If a key is not a valid name of a field.
+            TypeError: If the fields of `dest_cls` are not the keys.
 
         Example:
             >>> td.to_namedtuple().b.c
@@ -1800,7 +1808,8 @@ class TensorDictBase(TensorLike):
 
         Raises:
             RuntimeError: If `strict`, the keys differ and this TensorDict has tensors; if a shape
-                or batch size does not fit.
+                or batch size does not fit; if this TensorDict is locked, and `assign` is true or an
+                entry is new.
             KeyError: If two tensors have the same dotted name.
 
         Example:
@@ -1913,7 +1922,8 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: If the module has no parameter, buffer or submodule of a key.
-            RuntimeError: With `use_state_dict`, if keys or shapes differ from those of the module.
+            RuntimeError: With `use_state_dict`, if keys or shapes differ from those of the module;
+                with `inplace`, if a shape does not fit.
 
         Example:
             >>> with params.to_module(module):
@@ -1982,10 +1992,11 @@ class TensorDictBase(TensorLike):
         return self.is_locked and all(tensor.is_shared() for tensor in self._tensors())
 
     # --- memory-mapped files ---------------------------------------------------------------------
-    # Over folders, the results of memmap*() and load_memmap() contain MemoryMappedTensors, unless
-    # the framework is numpy. Writing to one writes to its file, for every process that maps it,
-    # unless it was opened with mode "r" or "c". Archives, `tenfold.open` and `tenfold.load` return
-    # plain tensors, which share the file in mode "r+" only.
+    # The results of memmap*() and load_memmap() contain MemoryMappedTensors for folders and for
+    # anonymous memory, unless the framework is numpy. Writing to such a tensor writes to its file,
+    # for every process that maps the file, unless the tensor was opened with mode "r" or "c".
+    # Archives, `tenfold.open` and `tenfold.load` return plain tensors, which share the file in mode
+    # "r+" only.
 
     def memmap_(
         self, prefix: PathLike | None = None, copy_existing: bool = False, *,
@@ -2053,7 +2064,7 @@ class TensorDictBase(TensorLike):
         """Writes every tensor to a file and returns a TensorDict that maps the files.
 
         This TensorDict does not change. Tensors that are already mapped from their file in
-        `prefix` are the same objects in both TensorDicts.
+        `prefix` are the same objects in both TensorDicts, unless `atomic` is true.
 
         Args:
             prefix: The folder, or a ``.tdz`` file. None: as for `memmap_`.
@@ -2240,8 +2251,9 @@ class TensorDictBase(TensorLike):
                 if a file is damaged or too short.
             ValueError: If `prefix` is a file of another format, `subpath` names no node, `mode` or
                 `framework` is invalid, or `device` is not that of `out`.
-            RuntimeError: If `out` is locked, its batch size or number of members differs, or it is
-                a lazy stack and the tree is not, or the reverse.
+            RuntimeError: If `out` is locked; if the batch size of the tree does not begin with that
+                of `out`; if only one of both is a lazy stack, or the stack_dim or number of members
+                of the lazy stacks differs.
             UnsupportedError: If `allow_pickle` is true.
 
         Example:
@@ -2359,8 +2371,8 @@ class TensorDictBase(TensorLike):
 
         Raises:
             RuntimeError: If the tree is not the result of `memmap`, `memmap_` or `memmap_like` in a
-                folder or without a prefix; if it is a lazy stack; if the key or its file exists; if
-                `shape` does not begin with the batch size.
+                folder or without a prefix, or of `save` in a folder; if it is a lazy stack; if the
+                key or its file exists; if `shape` does not begin with the batch size.
             KeyError: If a path leads through a tensor or a plain value.
             ValueError: If the folder cannot have such an entry: the metadata uses the key itself,
                 or the name of its file is too long or belongs to another key.
@@ -2417,7 +2429,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             RuntimeError: As for `make_memmap`, except that the file may exist; if the tree has a
-                folder and the storage is mapped from another file, or none.
+                folder, and the storage is not mapped or is mapped from another file.
             KeyError, ValueError: As for `make_memmap`.
 
         Example:
@@ -2429,10 +2441,11 @@ class TensorDictBase(TensorLike):
         return grow.make_from_storage(self, key, storage, shape, dtype, robust_key)
 
     def is_memmap(self) -> bool:
-        """Returns True for results of `memmap*` and `save`, and nodes below, while they are locked.
+        """Returns whether this node counts as memory-mapped.
 
-        Also true for trees of archives, `tenfold.open` and `from_consolidated`, as long as no entry
-        was set or deleted.
+        True for results of `memmap*` and `save` in folders or anonymous memory, and nodes below,
+        while they are locked. Also true for trees of single files, `tenfold.open` and
+        `from_consolidated`, locked or not, until an entry is set or deleted.
         """
         return memmap.is_memmap(self)
 
@@ -2640,7 +2653,7 @@ class TensorDictBase(TensorLike):
         return made
 
     def _as_view(self, made: Self, index: Any = ...) -> Self:
-        """Makes `is_memmap` true for `made`, a view, if it is true for this TensorDict.
+        """Makes `is_memmap` true for `made`, a view, if `memmap*` or `save` locked this TensorDict.
 
         But only if each part of `index` is None, ``...``, an int, or a slice from 0.
         """

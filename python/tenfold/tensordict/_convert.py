@@ -561,7 +561,7 @@ def _flatten(td: Any) -> tuple[list[Any], Any]:
     kept = {key: entry for key, entry in entries.items() if _is_value(entry)}
     keys = [key for key in entries if key not in kept]
     values = [entries[key] for key in keys]
-    # torch also creates trees whose leaves describe an operation; these leaves have no shape.
+    # torch also creates trees whose leaves have no shape, such as the `in_dims` of torch.vmap.
     shapes = _Shapes(_shape_of(value, ()) for value in values)
     return values, (keys, kept, tuple(td._batch_size), td._device, shapes)
 

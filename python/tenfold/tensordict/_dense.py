@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def _is_tensor(node: TensorDict, opened: Opened | None) -> bool:
-    """True if `node` holds the components of a sparse or jagged tensor and is returned as such.
+    """True if `node` must be converted to the sparse or jagged tensor whose components it holds.
 
     `open` does not convert sparse tensors, because that would read all their indices.
     """
@@ -64,7 +64,7 @@ class TensorDict(TensorDictBase):
     """A node of a tree: ordered keys, each naming a tensor, a value or another node.
 
     The shapes of all tensors of a node, and of the nodes below, begin with `batch_size`, except
-    those of an UnbatchedTensor. An index that is not a key indexes these dimensions.
+    that of an UnbatchedTensor. An index that is not a key indexes the batch dimensions.
 
     Args:
         source: The entries; nested dicts become nodes.
@@ -140,7 +140,7 @@ class TensorDict(TensorDictBase):
 
     @classmethod
     def _made(cls, items: dict[str, Any], batch_size: tuple[int, ...], device: Any) -> TensorDict:
-        """Creates a node in memory, which takes ownership of `items`: entries that were checked."""
+        """Creates a node in memory over the dict `items` itself, whose entries are not checked."""
         self = cls.__new__(cls)
         self._batch_size = batch_size
         self._device = device
@@ -155,7 +155,10 @@ class TensorDict(TensorDictBase):
     def _from_native(
         cls, native: Any, opened: Opened | None, keys_above: tuple[str, ...] = ()
     ) -> Any:
-        """Creates a TensorDict over a node of the engine; its entries are read on access."""
+        """Creates a TensorDict, lazy stack or tensorclass over a node of the engine.
+
+        The entries are read on access.
+        """
         info = native.info()
         if info.kind == "lazy_stack":
             return stacked()._from_disk(native, info, opened, keys_above)
@@ -213,7 +216,10 @@ class TensorDict(TensorDictBase):
         return read_entry(value, mark, self)
 
     def _tensor_of(self, native: Any, child: TensorDict) -> Any:
-        """Makes one tensor of component tensors, which the engine checks; with numpy, `child`."""
+        """Makes one tensor from the components in `native`, which the engine checks.
+
+        Returns `child` if the framework is numpy, which has no such tensors.
+        """
         disk = self._disk
         assert disk is not None
         made = native.to_containers(disk.mode, disk.tied(), None, lambda node, keys: node)
@@ -544,7 +550,7 @@ def reopen(
 ) -> Any:
     """Opens the file or folder of a pickled TensorDict again; returns its node at `keys`.
 
-    Raises OSError if the file or folder at `path` was replaced since then.
+    Raises OSError if the file or folder at `path` was replaced since that TensorDict was opened.
     """
     opened = Opened(path, mode, format, keeps_parts, framework)
     if opened.identity is not None and opened.identity != identity:

@@ -82,12 +82,13 @@ _LARGER_UNITS = {"Y": "D", "M": "D", "W": "D", "h": "s", "m": "s"}
 
 
 def time_count(value: Any) -> tuple[int | None, str, bool]:
-    """Converts a time stamp or duration to a count, its unit, and whether the count is in UTC.
+    """Converts a date, time stamp, time of day or duration to ``(count, unit, is_utc)``.
 
-    Time stamps count from 1970-01-01, times of day from midnight. The unit is days for dates of
-    Python, microseconds for its other types, and nanoseconds for pandas. For numpy, it is the unit
-    of the value if that is days, s, ms, us or ns, else the next smaller of these. The count is None
-    for NaT (not a time).
+    Dates and time stamps count from 1970-01-01, times of day from midnight. The unit is days for
+    Python's ``date``, microseconds for Python's other types, and nanoseconds for pandas. For numpy,
+    the unit is that of the value if it is days, s, ms, us or ns, else the next smaller one of these
+    units. `is_utc` is true if the value has a time zone. The result for NaT (not a time) is
+    ``(None, "", False)``.
 
     Raises:
         ValueError: For a value that cannot be converted to a count.
@@ -149,9 +150,10 @@ def _entry(value: Any) -> Any:
 
 
 def with_nulls(row: dict[Any, Any], names: Any, prefix: str = "") -> dict[Any, Any]:
-    """Sets a column to None if ``"<column>.valid"`` is false, and removes these validity keys.
+    """Returns a row without the validity keys; columns with a false validity become None.
 
-    Rows that were read from a data set have validity keys for nullable columns.
+    Rows that were read from a data set have a validity key ``"<column>.valid"`` for each nullable
+    column.
 
     Args:
         row: The row; it is not changed.
@@ -160,7 +162,8 @@ def with_nulls(row: dict[Any, Any], names: Any, prefix: str = "") -> dict[Any, A
         prefix: Prefix of the names in `row`.
 
     Returns:
-        dict: The row without the validity keys; `row` itself if it has none.
+        dict: The row without the validity keys, with nested TensorDicts as dicts; `row` itself if
+        it has neither.
     """
     made = row
     for key, value in row.items():
@@ -213,7 +216,7 @@ def is_tensor_node(value: object) -> bool:
 
 
 def json_text(value: object) -> str:
-    """`value` as ``json.dumps`` writes it; arrays and tensors become lists.
+    """`value` as ``json.dumps`` writes it; arrays and tensors become lists or numbers.
 
     Raises:
         TypeError: For a type that JSON cannot represent.
