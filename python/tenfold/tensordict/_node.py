@@ -1,4 +1,4 @@
-"""Properties of nodes, the engine's nodes that they wrap, and classes by name."""
+"""The engine's node behind a TensorDict, opened files, and tensorclasses by their names."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 _STATE = ("_tensordict", "_non_tensordict")
 
-# Methods of TensorDict that return an entry. `__getattr__` returns them unchanged: a TensorDict that
-# another method returns is converted to the tensorclass, but an entry must not be.
+# Methods of TensorDict that return an entry. `__getattr__` returns them unchanged: it converts
+# TensorDicts that other methods return to the tensorclass, but must not convert an entry.
 _OF_ENTRIES = frozenset(["_child", "_entry", "_fetch"])
 
 
@@ -92,7 +92,8 @@ class FieldMethods:
             RuntimeError: If this object is locked, or a shape does not fit; with `inplace`, also if
                 the field is not None and `value` cannot be written into it.
             ValueError: If `value` is this object, or the cast of an `autocast` class raises it.
-            TypeError: If an `autocast` class cannot cast the value.
+            TypeError: If an `autocast` class cannot cast the value, torch lacks the dtype of an
+                array or, with `inplace`, `value` is a tensor and the field is a node.
         """
         name, *below = path_of(key)
         if not below:
@@ -379,12 +380,12 @@ class TreeMethods:
         self: Any, input_dict_or_td: Any = None, clone: bool = False, inplace: bool = False,
         **options: Any,
     ) -> Any:  # fmt: skip
-        """Sets the fields in a dict, a TensorDict or an object. Returns this object.
+        """Sets the fields that a dict, a TensorDict or an object contains. Returns this object.
 
         Nodes are merged; None in a dict makes a field None.
 
         Args:
-            input_dict_or_td: The fields.
+            input_dict_or_td: The dict, TensorDict or object.
             clone: Copy the tensors before storing them.
             inplace: Write into existing tensors.
             **options: Options of `TensorDict.update`. All other keywords are fields.
@@ -392,7 +393,7 @@ class TreeMethods:
         Raises:
             ValueError: If a key is not a field, or the cast of an `autocast` class raises it.
             RuntimeError: If a shape or batch size does not fit; or if this object is locked and
-                at least one is true: `inplace` is false, a key is new, a value is None.
+                `inplace` is false, a key is new, or a value is None.
             TypeError: If `input_dict_or_td` is of another type, or an `autocast` class cannot cast
                 a number.
         """
