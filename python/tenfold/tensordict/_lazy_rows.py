@@ -149,7 +149,7 @@ def rows(stack: Any, index: Any) -> Any:
 
 
 def _parts(index: Any, batch_ndim: int) -> tuple[Any, ...]:
-    # For torch, a position without dimensions is an int, too: it selects one member.
+    # As in torch, a 0-d integer tensor or array is an index like an int: it selects one member.
     return without_scalars(normalized(index, batch_ndim))
 
 

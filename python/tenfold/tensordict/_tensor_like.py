@@ -138,7 +138,7 @@ class TensorLike(Primitives):
         return self.batch_size if dim is None else self._batch_size[dim]
 
     def numel(self) -> int:
-        """Returns the product of the lengths in the batch size, or 1 if it is less than 1."""
+        """Returns the product of the lengths in the batch size, but at least 1."""
         return _shape.numel(self)
 
     @property
@@ -612,8 +612,8 @@ class TensorLike(Primitives):
         """Returns at most `chunks` consecutive parts of a batch dimension, like ``torch.chunk``.
 
         Args:
-            chunks: The maximum number of parts. All have the length of `dim` divided by `chunks`,
-                rounded up, except the last one, which may be shorter.
+            chunks: The maximum number of parts. The length of each part is that of `dim` divided by
+                `chunks`, rounded up; the last part may be shorter.
             dim: The batch dimension; a negative one counts from the end.
 
         Raises:
@@ -1434,8 +1434,8 @@ class TensorLike(Primitives):
 
         Args:
             min: Lower bound: a number, a tensor that broadcasts with the batch size, or a
-                TensorDict of the same keys. Default: none.
-            max: Upper bound, of the same types as `min`. Default: none.
+                TensorDict of the same keys. Default: no lower bound.
+            max: Upper bound: a value of one of these types. Default: no upper bound.
             out: A TensorDict to write the result into.
 
         Returns:
@@ -1534,7 +1534,7 @@ class TensorLike(Primitives):
         Args:
             end: A number, a tensor that broadcasts with the batch size, or a TensorDict of the
                 same keys.
-            weight: Of the same types as `end`. At 0, the result equals this TensorDict; at 1, it
+            weight: A value of one of these types. At 0, the result equals this TensorDict; at 1, it
                 equals `end`.
 
         Raises:
@@ -1553,7 +1553,7 @@ class TensorLike(Primitives):
         Args:
             end: A number, a tensor that expands to the batch size, or a TensorDict of the same
                 keys.
-            weight: Of the same types as `end`. At 0, no element changes; at 1, the result equals
+            weight: A value of one of these types. At 0, no element changes; at 1, the result equals
                 `end`.
 
         Returns:
@@ -2698,7 +2698,7 @@ class TensorLike(Primitives):
         casts.set_device(self, device)
 
     def _expanded(self, wanted: tuple[int, ...], *, shared_below: bool = False) -> Self:
-        """Implements `expand`. With `shared_below`, NonTensorData in nodes below stays one value."""
+        """Implements `expand`. `shared_below`: NonTensorData in nodes below remains one value."""
         return _shape.expanded(self, wanted, shared_below=shared_below)
 
     def _reshaped(self, wanted: tuple[Any, ...], method: str) -> Self:

@@ -28,7 +28,7 @@ def _mapped_view(td: Like, change: Callable[[Any], Any], batch_size: Any, names:
 
 
 def expanded(td: Like, wanted: tuple[int, ...], *, shared_below: bool = False) -> Like:
-    """Implements `expand`. With `shared_below`, NonTensorData in nodes below stays one value."""
+    """Implements `expand`. `shared_below`: NonTensorData in nodes below remains one value."""
     new = tuple(probe(td._batch_size, "expand").expand(wanted).shape)
     ndim = len(td._batch_size)
     names = None

@@ -76,7 +76,7 @@ _OF_OBJECTS = frozenset(["stack", "cat", "lazy_stack", "maybe_dense_stack"])
 
 
 def delivered(obj: Any, result: Any) -> Any:
-    """Replaces TensorDicts in `result`, returned by a method of `obj._tensordict`, by objects."""
+    """Converts TensorDicts that a method of `obj._tensordict` returned to the class of `obj`."""
     if result is obj._tensordict:
         return obj
     if isinstance(result, TensorDictBase):

@@ -287,7 +287,7 @@ class ComparisonMethods:
 
 
 def _operand(obj: Any, other: Any) -> Any:
-    """Converts a tensorclass, TensorDict, dict, number or tensor; otherwise returns NOTHING."""
+    """Converts an operand for a TensorDict's operator; NOTHING for an unsupported type."""
     if class_kind(type(other)) == TENSORCLASS:
         return other._tensordict
     node = node_of(other)
