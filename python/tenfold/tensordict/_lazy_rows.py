@@ -1,9 +1,9 @@
 """Operations on the batch dimensions of a lazy stack.
 
 Most results are lazy stacks. Exceptions: `expanded` returns a dense TensorDict if `stack` can stack
-the members; `rows`, `flatten`, `unflatten` and `repeat` do if no member would remain; `rows` and
-`reshaped` do if a lazy stack cannot have that form; `unbind`, `rows`, `squeeze` and `reshaped` may
-return a member.
+the members; `rows`, `flatten`, `repeat`, and `split` for each part, do if no member would remain;
+`unflatten` does if a new length is 0; `rows` and `reshaped` do if a lazy stack cannot have that
+form; `unbind`, `rows`, `squeeze` and `reshaped` may return a member.
 
 A function without an underscore implements the method of LazyStackedTensorDict of the same name,
 which may begin with an underscore. Exceptions: `restacked` and `indexed_nodes` are helpers, and
@@ -149,7 +149,7 @@ def rows(stack: Any, index: Any) -> Any:
 
 
 def _parts(index: Any, batch_ndim: int) -> tuple[Any, ...]:
-    # For torch, a position without dimensions is an int, too: it selects one member.
+    # As in torch, a 0-d integer tensor or array is an index like an int: it selects one member.
     return without_scalars(normalized(index, batch_ndim))
 
 

@@ -1,4 +1,4 @@
-"""Properties of nodes, the engine's nodes that they wrap, and classes by name."""
+"""The engine's node behind a TensorDict, opened files, and tensorclasses by their names."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Disk:
 
     Attributes:
         node: The engine's handle.
-        opened: The file or folder of which it is a part; None for a tree in the engine's memory.
-        keys_above: The keys from the root to it.
+        opened: The file or folder that contains the node; None for a tree in the engine's memory.
+        keys_above: The keys from the root to the node.
         whole: True once Python's dict of entries has every key, in order.
         changed: True once an entry, the batch size, the names, the device, the schema or the
             metadata was changed, so that `node` is out of date.
@@ -94,11 +94,12 @@ class Opened:
         path: The absolute path, as a str.
         mode: ``"r"``, ``"c"`` or ``"r+"``.
         format: The requested format; empty if it is detected from the content.
-        identity: The result of `identity_of` when it was opened, or when `make_memmap` last changed
-            it through this object.
+        identity: The result of `identity_of` when the file was opened, or when `make_memmap` last
+            changed the file through this object.
         tied: The tensors created so far, so that shared storage stays shared.
         framework: The type of its tensors: ``"torch"`` or ``"numpy"``.
-        keeps_parts: True if sparse tensors are returned as nodes of component tensors, unread.
+        keeps_parts: True if a sparse tensor is returned as a node of its component tensors, without
+            reading them.
         changed: True if opening the file again would not restore the tree in memory: after a
             change, or if `load` selected entries, copied them to a device or separated aliases.
         closed: True after the `with` block of its root.

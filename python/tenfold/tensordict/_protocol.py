@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     #: The tree passed to a function of `_ops`, and the result of the same class.
     T = TypeVar("T", bound=TensorDictBase)
-    #: The same, for functions that implement methods of TensorLike.
+    #: Like `T`, for functions that implement methods of TensorLike.
     Like = TypeVar("Like", bound=TensorLike)
 
     class SupportsArray(Protocol):
@@ -48,7 +48,7 @@ def register_classes(**classes: type) -> None:
 
 
 def dense() -> type[TensorDict]:
-    """Returns the class TensorDict, for modules that `_dense` imports (import cycle)."""
+    """Returns the class TensorDict, for modules that cannot import `_dense` (import cycle)."""
     found: type[TensorDict] = _classes["dense"]
     return found
 
@@ -64,7 +64,7 @@ class Primitives:
 
     An *entry* is a tensor, a node, an object of a tensorclass, or an object of a class in `WRAPPED`
     (NonTensorData, NonTensorStack, UnbatchedTensor). Such an object represents the value that
-    ``td[key]`` returns. The functions of `_ops` call these operations; the methods of
+    ``td[key]`` returns. The functions of `_ops` call these operations; most methods of
     TensorDictBase call the functions of `_ops`.
     """
 
@@ -105,7 +105,7 @@ class Primitives:
             ...
 
         def _key_list(self) -> list[str]:
-            """The keys in order, without reading entries."""
+            """The keys in order, without reading entries; of a stack, those in all members."""
             ...
 
         def _has(self, key: str) -> bool:

@@ -32,10 +32,11 @@ class TensorLike(Primitives):
     batch size, except with ``reduce=True``. A result shares memory with this TensorDict if torch's
     method of the same name returns a view; some results for a lazy stack are copies. Arithmetic
     and comparisons broadcast the shape of a tensor operand with the batch size, and the result has
-    the broadcast batch size. A method that would change nothing may return this TensorDict itself.
-    Methods that change batch dimensions, and reductions, leave each UnbatchedTensor unchanged; only
-    a reduction of all tensors together includes it. Methods whose names end in ``_`` change this
-    TensorDict or its tensors in place and return this TensorDict.
+    the broadcast batch size; arithmetic raises TypeError for an operand of an unsupported type. A
+    method that would change nothing may return this TensorDict itself. Methods that change batch
+    dimensions, and reductions, leave each UnbatchedTensor unchanged; only a reduction of all
+    tensors together includes it. Methods whose names end in ``_`` change this TensorDict or its
+    tensors in place and return this TensorDict.
     """
 
     __slots__ = ()
@@ -48,12 +49,13 @@ class TensorLike(Primitives):
 
         A ``torch.Size``, or a tuple if torch is not imported.
 
-        It can be assigned. Nodes below with fewer batch dimensions then get the new batch size, as
-        do values that all rows share and whose batch size does not begin with the new one.
+        It can be assigned. Two kinds of entries then get the new batch size: nodes with fewer batch
+        dimensions, and NonTensorData whose batch size does not begin with the new one.
 
         Raises:
             RuntimeError: On assignment, if the shape of an entry does not begin with the new batch
-                size. For a node with fewer batch dimensions, its entries are checked instead.
+                size, or if this is a lazy stack and its batch size would change. For a node with
+                fewer batch dimensions, its entries are checked instead.
             TypeError: On assignment of an int.
             ValueError: On assignment of a str.
         """
@@ -74,8 +76,9 @@ class TensorLike(Primitives):
 
         Args:
             batch_dims: The maximum number of dimensions; None: no maximum.
-            keep_compliant_size: With `batch_dims`, entries that are nodes or values keep their
-                batch size if it has at least `batch_dims` dimensions.
+            keep_compliant_size: With `batch_dims`, direct entries that are nodes or values keep
+                their batch size if it has at least `batch_dims` dimensions; nodes below these
+                entries do not.
 
         Returns:
             This TensorDict.
@@ -135,7 +138,7 @@ class TensorLike(Primitives):
         return self.batch_size if dim is None else self._batch_size[dim]
 
     def numel(self) -> int:
-        """Returns the product of the lengths in the batch size, or 1 if the product is 0."""
+        """Returns the product of the lengths in the batch size, but at least 1."""
         return _shape.numel(self)
 
     @property
@@ -163,7 +166,7 @@ class TensorLike(Primitives):
             This TensorDict.
 
         Raises:
-            RuntimeError: If a dimension has another name already.
+            RuntimeError: If a dimension has a name, and the given one is another name or None.
             ValueError: If a name occurs twice or the number of names is not the number of batch
                 dimensions.
 
@@ -329,11 +332,12 @@ class TensorLike(Primitives):
             *shape: The new batch size, with the same number of rows; one length may be -1. Or a
                 dtype.
             size: The new batch size as one sequence instead.
-            batch_size: With a dtype: the batch size of the result.
+            batch_size: With a dtype: the batch size of the result. Default: that of this
+                TensorDict, even if a dtype of another size changes the length of a batch dimension.
 
         Raises:
-            RuntimeError: If the number of rows differs; or the strides of a tensor, or the members
-                of a lazy stack, do not allow the view.
+            RuntimeError: If the number of rows differs, `batch_size` does not fit, or the strides
+                of a tensor or the members of a lazy stack do not allow the view.
 
         Example:
             >>> td.view(3, 1).batch_size
@@ -608,8 +612,8 @@ class TensorLike(Primitives):
         """Returns at most `chunks` consecutive parts of a batch dimension, like ``torch.chunk``.
 
         Args:
-            chunks: The maximum number of parts. All have the length of `dim` divided by `chunks`,
-                rounded up, except the last one, which may be shorter.
+            chunks: The maximum number of parts. The length of each part is that of `dim` divided by
+                `chunks`, rounded up; the last part may be shorter.
             dim: The batch dimension; a negative one counts from the end.
 
         Raises:
@@ -737,7 +741,8 @@ class TensorLike(Primitives):
 
         Args:
             repeats: The number of copies; an int, or a tensor with one for each row.
-            dim: The batch dimension. Default: flatten all batch dimensions first.
+            dim: The batch dimension; ignored if the batch size is []. Default: flatten all batch
+                dimensions first.
             output_size: The number of rows of the result, if known.
             inplace: Not supported; must be false.
 
@@ -746,7 +751,8 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If the dimension does not exist.
-            RuntimeError: If `repeats` has several numbers, but not one for each row.
+            RuntimeError: If `repeats` has several numbers, but not one for each row, or a negative
+                number.
             ValueError: If `inplace` is true.
 
         Example:
@@ -768,6 +774,7 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If a dimension does not exist.
+            RuntimeError: If a dimension is given twice.
 
         Example:
             >>> TensorDict({"a": torch.arange(3)}, [3]).flip(0)["a"]
@@ -951,8 +958,8 @@ class TensorLike(Primitives):
             other: A TensorDict, a number, or a tensor, which is broadcast with each tensor from the
                 last dimension on, as in ``torch.where``.
             out: A TensorDict to write the result into.
-            pad: Replaces a tensor that one of the two TensorDicts lacks; cast to the dtype of the
-                other tensor.
+            pad: Value used in place of a tensor that one of two TensorDicts lacks; cast to the
+                dtype of the tensor that the other one has.
             update_batch_size: Accepted and ignored: `out` keeps its batch size.
 
         Returns:
@@ -960,7 +967,8 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If one of two TensorDicts lacks an entry and no `pad` is given.
-            RuntimeError: If the condition does not broadcast to the first dimensions of a tensor.
+            RuntimeError: If `condition` does not expand to the first dimensions of a tensor, or
+                `other` does not broadcast with a tensor.
 
         Example:
             >>> td.where(torch.tensor([True, False, True]), 5)["a"]
@@ -980,15 +988,15 @@ class TensorLike(Primitives):
 
         Args:
             other: A number, a tensor that broadcasts with the batch size, or a TensorDict.
-            alpha: `other` is multiplied by it.
+            alpha: `other` is multiplied by it; None: 1.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
-                such keys. Default: such keys are an error.
+                such keys. None: such keys are an error.
 
         Returns:
             A new TensorDict.
 
         Raises:
-            KeyError: If keys differ and no `default` is given.
+            KeyError: If the keys of two TensorDicts differ and no `default` is given.
             RuntimeError: If batch sizes and shapes do not broadcast.
 
         Example:
@@ -1165,7 +1173,7 @@ class TensorLike(Primitives):
         return pointwise.binary_op_(self, "div", other)
 
     def pow(self, other: Operand, *, default: Any = None) -> Self:
-        """Raises to the power `other`, like ``torch.pow``.
+        """Raises every element to the power `other`, like ``torch.pow``.
 
         Args:
             other: A number, a tensor that broadcasts with the batch size, or a TensorDict.
@@ -1426,8 +1434,8 @@ class TensorLike(Primitives):
 
         Args:
             min: Lower bound: a number, a tensor that broadcasts with the batch size, or a
-                TensorDict of the same keys. Default: none.
-            max: Upper bound, of the same types as `min`. Default: none.
+                TensorDict of the same keys. Default: no lower bound.
+            max: Upper bound: a value of one of these types. Default: no upper bound.
             out: A TensorDict to write the result into.
 
         Returns:
@@ -1526,7 +1534,7 @@ class TensorLike(Primitives):
         Args:
             end: A number, a tensor that broadcasts with the batch size, or a TensorDict of the
                 same keys.
-            weight: Of the same types as `end`. At 0, the result equals this TensorDict; at 1, it
+            weight: A value of one of these types. At 0, the result equals this TensorDict; at 1, it
                 equals `end`.
 
         Raises:
@@ -1545,7 +1553,7 @@ class TensorLike(Primitives):
         Args:
             end: A number, a tensor that expands to the batch size, or a TensorDict of the same
                 keys.
-            weight: Of the same types as `end`. At 0, no element changes; at 1, the result equals
+            weight: A value of one of these types. At 0, no element changes; at 1, the result equals
                 `end`.
 
         Returns:
@@ -1887,9 +1895,11 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             dtype: Dtype of the results; None: int64 for integers and bools, else that of each
                 tensor.
-            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
-                along `dim` (the first of several) before; a negative `dim` then counts from the
-                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, first
+                concatenate them along `dim` (the first of several); a negative `dim` then counts
+                from the end of each tensor's shape. With "feature", first flatten the dimensions
+                beyond the batch, and concatenate along the flattened one. Without `dim`, `keepdim`
+                has no effect.
 
         Returns:
             A TensorDict; one tensor with `reduce`.
@@ -1917,9 +1927,11 @@ class TensorLike(Primitives):
                 Default: all dimensions; without `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             dtype: Dtype of the results; None: that of each tensor.
-            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
-                along `dim` (the first of several) before; a negative `dim` then counts from the
-                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, first
+                concatenate them along `dim` (the first of several); a negative `dim` then counts
+                from the end of each tensor's shape. With "feature", first flatten the dimensions
+                beyond the batch, and concatenate along the flattened one. Without `dim`, `keepdim`
+                has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1943,9 +1955,11 @@ class TensorLike(Primitives):
                 Default: all dimensions; without `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             dtype: Dtype of the results; None: that of each tensor.
-            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
-                along `dim` (the first of several) before; a negative `dim` then counts from the
-                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, first
+                concatenate them along `dim` (the first of several); a negative `dim` then counts
+                from the end of each tensor's shape. With "feature", first flatten the dimensions
+                beyond the batch, and concatenate along the flattened one. Without `dim`, `keepdim`
+                has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1970,12 +1984,15 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             dtype: Dtype of the results; None: int64 for integers and bools, else that of each
                 tensor.
-            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
-                along `dim` (the first of several) before; a negative `dim` then counts from the
-                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, first
+                concatenate them along `dim` (the first of several); a negative `dim` then counts
+                from the end of each tensor's shape. With "feature", first flatten the dimensions
+                beyond the batch, and concatenate along the flattened one. Without `dim`, `keepdim`
+                has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
+            RuntimeError: If ``torch.nansum`` does not support a tensor's dtype, such as complex64.
             TypeError: If `dim` is "feature" and `keepdim` is true.
 
         Example:
@@ -1996,9 +2013,11 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             dtype: Dtype of the results; None: int64 for integers and bools, else that of each
                 tensor.
-            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
-                along `dim` (the first of several) before; a negative `dim` then counts from the
-                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, first
+                concatenate them along `dim` (the first of several); a negative `dim` then counts
+                from the end of each tensor's shape. With "feature", first flatten the dimensions
+                beyond the batch, and concatenate along the flattened one. Without `dim`, `keepdim`
+                has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2022,9 +2041,11 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             correction: The divisor is the number of elements minus this number; 1 is Bessel's
                 correction.
-            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
-                along `dim` (the first of several) before; a negative `dim` then counts from the
-                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, first
+                concatenate them along `dim` (the first of several); a negative `dim` then counts
+                from the end of each tensor's shape. With "feature", first flatten the dimensions
+                beyond the batch, and concatenate along the flattened one. Without `dim`, `keepdim`
+                has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2049,9 +2070,11 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             correction: The divisor is the number of elements minus this number; 1 is Bessel's
                 correction.
-            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
-                along `dim` (the first of several) before; a negative `dim` then counts from the
-                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, first
+                concatenate them along `dim` (the first of several); a negative `dim` then counts
+                from the end of each tensor's shape. With "feature", first flatten the dimensions
+                beyond the batch, and concatenate along the flattened one. Without `dim`, `keepdim`
+                has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2078,9 +2101,11 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             interpolation: The result if the quantile is between two elements: "linear", "lower",
                 "higher", "midpoint" or "nearest".
-            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
-                along `dim` (the first of several) before; a negative `dim` then counts from the
-                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, first
+                concatenate them along `dim` (the first of several); a negative `dim` then counts
+                from the end of each tensor's shape. With "feature", first flatten the dimensions
+                beyond the batch, and concatenate along the flattened one. Without `dim`, `keepdim`
+                has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2164,9 +2189,11 @@ class TensorLike(Primitives):
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
                 Default: all dimensions; without `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
-            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
-                along `dim` (the first of several) before; a negative `dim` then counts from the
-                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, first
+                concatenate them along `dim` (the first of several); a negative `dim` then counts
+                from the end of each tensor's shape. With "feature", first flatten the dimensions
+                beyond the batch, and concatenate along the flattened one. Without `dim`, `keepdim`
+                has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2187,9 +2214,11 @@ class TensorLike(Primitives):
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
                 Default: all dimensions; without `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
-            reduce: If true, reduce all tensors together to one tensor. With `dim`, concatenate them
-                along `dim` (the first of several) before; a negative `dim` then counts from the
-                end of each tensor's shape. Without `dim`, `keepdim` has no effect.
+            reduce: If true, reduce all tensors together to one tensor. With `dim`, first
+                concatenate them along `dim` (the first of several); a negative `dim` then counts
+                from the end of each tensor's shape. With "feature", first flatten the dimensions
+                beyond the batch, and concatenate along the flattened one. Without `dim`, `keepdim`
+                has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2282,6 +2311,7 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If the dimension does not exist.
+            NotImplementedError: If ``torch.softmax`` does not support the dtype, such as int64.
 
         Example:
             >>> td.softmax(0)["a"]
@@ -2294,13 +2324,15 @@ class TensorLike(Primitives):
 
         Args:
             out: A TensorDict to write the results into.
-            dtype: Dtype of the results; None: that of each tensor or, if complex, of its real part.
+            dtype: Cast each tensor to this dtype first; None: do not cast. The norm of a complex
+                tensor has the dtype of the real part.
 
         Returns:
             A TensorDict; `out` if it is given.
 
         Raises:
-            RuntimeError: If a tensor has an integer or bool dtype.
+            RuntimeError: If a tensor has an integer or bool dtype, or a complex dtype and `dtype`
+                is not complex.
 
         Example:
             >>> td.norm()["b", "c"]
@@ -2360,6 +2392,7 @@ class TensorLike(Primitives):
 
         Raises:
             RuntimeError: If torch does not know the device, or the batch size does not fit.
+            AssertionError: If torch was built without CUDA and the device is a CUDA device.
             TypeError: If another keyword is given.
 
         Example:
@@ -2447,7 +2480,7 @@ class TensorLike(Primitives):
     def grad(self) -> Self | None:
         """A TensorDict of the gradients and of the values that are not tensors.
 
-        None if there are only tensors, none of which has a gradient.
+        None if there are tensors, but neither gradients, nor other values, nor empty nodes.
         """
         grads: Self | None = self.apply(lambda tensor: tensor.grad, filter_empty=None)
         return grads
@@ -2496,7 +2529,7 @@ class TensorLike(Primitives):
         """Returns a copy in pinned (page-locked) memory; tensors that are pinned are shared.
 
         Args:
-            num_threads: Accepted; one thread copies.
+            num_threads: Accepted and ignored: one thread copies.
             inplace: Put the tensors into this TensorDict and return it.
 
         Raises:
@@ -2522,7 +2555,8 @@ class TensorLike(Primitives):
 
         Args:
             count_duplicates: If false, only the largest of the tensors that begin at the same
-                address counts. Tensors without memory, such as those on "meta", all count.
+                address counts. Tensors without memory, such as those on "meta", all count, but an
+                object under several keys counts once.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3)}).bytes()
@@ -2535,7 +2569,8 @@ class TensorLike(Primitives):
 
         Args:
             count_duplicates: If false, only the largest of the tensors that begin at the same
-                address counts. Tensors without memory, such as those on "meta", all count.
+                address counts. Tensors without memory, such as those on "meta", all count, but an
+                object under several keys counts once.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3), "b": torch.zeros(2, 2)}).param_count()
@@ -2597,7 +2632,7 @@ class TensorLike(Primitives):
         return casts.new_full(self, size, fill_value, options)
 
     def new_tensor(self, data: Any, **options: Any) -> Self:
-        """Returns a copy of `data` for each tensor, in the dtype of that tensor.
+        """Returns a copy of `data` for each tensor, by default in the dtype of that tensor.
 
         If `data` is a TensorDict, its entry with the same key is copied instead. The batch size of
         the result is the shape or batch size of `data`.

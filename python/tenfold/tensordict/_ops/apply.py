@@ -57,7 +57,7 @@ class Plan:
     def run(
         self, td: Any, others: Any, above: tuple[str, ...], batch_size: Any, device: Any, names: Any
     ) -> Any:
-        """The result for one node; None if `filter_empty` removes it, which `inplace` prevents."""
+        """The result for one node; None if `filter_empty` removes it. With `inplace`, `td`."""
         items: dict[str, Any] = {}
         any_result = any_leaf = False
         nodes = [node_of(other) for other in others]

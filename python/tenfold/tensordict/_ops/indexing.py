@@ -74,7 +74,7 @@ def _all_rows(td: Any, key: str, rows: Any, index: Any, row_ndim: int) -> Any:
         whole = new_child(td)
         assign(whole, index, rows)
         return whole
-    # Without the batch size, because `rows` need only broadcast to the rows at the index.
+    # Do not check the batch size: `rows` need only broadcast to the rows at the index.
     entry = as_entry(key, rows, dense()._made({}, (), td._device))
     node = node_of(entry)
     if node is not None:

@@ -66,8 +66,8 @@ def stack(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
 
     Raises:
         RuntimeError: If `input` is empty, or keys, batch sizes, shapes or kinds of entries differ.
-            With a lazy stack among TensorDicts, only the numbers of batch dimensions must be equal,
-            unless all are lazy stacks of one stack dimension and length.
+            If `input` has a lazy stack, only the numbers of batch dimensions must be equal, unless
+            all are lazy stacks with the same stack dimension and number of members.
         TypeError: If `input` has both TensorDicts and tensors.
         IndexError: If `dim` is out of range.
 
@@ -177,8 +177,8 @@ def _stacked_entries(torch: Any, key: str, entries: list[Any], dim: int) -> Any:
 def _stacked_lazily(entries: list[Any], nodes: list[Any], dim: int) -> Any:
     """Stacks entries of which at least one is a lazy stack.
 
-    Lazy stacks of one stack dimension and length are stacked member by member. Other entries become
-    the members of a new lazy stack.
+    If all are lazy stacks with the same stack dimension and number of members, stacks them member
+    by member. Otherwise, the entries become the members of a new lazy stack.
     """
     first = nodes[0]
     if all(
@@ -229,6 +229,7 @@ def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> A
     Raises:
         RuntimeError: If `input` is empty, the numbers of batch dimensions differ, or `dim` is out
             of range.
+        IndexError: If `input` has tensors and `dim` is out of range.
 
     Example:
         >>> rows = tenfold.lazy_stack([TensorDict({"a": torch.zeros(n)}) for n in (1, 2)])
@@ -314,7 +315,8 @@ def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
 
     Args:
         input: TensorDicts of the same keys, whose batch sizes may differ along `dim` only; or
-            tensors, which are passed to ``torch.cat``.
+            tensors, which are passed to ``torch.cat``. Lazy stacks that are concatenated along
+            their stack dimension may have different keys.
         dim: The batch dimension; a negative one counts from the end.
         out: A TensorDict to write the result into.
 
@@ -323,6 +325,7 @@ def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
 
     Raises:
         RuntimeError: If `input` is empty, shapes do not fit, or there is no such batch dimension.
+        IndexError: If `input` has tensors and `dim` is out of range.
         TypeError: If `input`, or the entries of a key, are both TensorDicts and tensors.
         KeyError: If keys differ.
 
@@ -382,7 +385,7 @@ def pad(tensordict: Any, pad_size: Any, value: float = 0.0) -> Any:
         tensordict: A TensorDict.
         pad_size: Numbers of rows to add at the start and end: a pair for the first batch
             dimension, then one for the second, ...
-        value: Value of the new rows; that of entries that are not tensors is None.
+        value: Value of the new rows of tensors; the new rows of other values are None.
 
     Returns:
         A new TensorDict.
@@ -440,11 +443,12 @@ def pad_sequence(
 
     Args:
         list_of_tensordicts: TensorDicts with the same keys.
-        pad_dim: The dimension that is padded at its end to the greatest length.
+        pad_dim: The dimension of each tensor that is padded at its end to the greatest length.
         padding_value: Value of the padding.
         out: A TensorDict to write the result into.
-        return_mask: Add a node of bool masks of shape ``[number of TensorDicts, greatest length]``,
-            false for padding. True: the node is called ``masks``; a str: it has that name.
+        return_mask: Add a node with a bool mask for each tensor, false for padding, of shape
+            ``[number of TensorDicts, greatest length]``. True: the node is called ``masks``; a str:
+            it has that name.
 
     Returns:
         TensorDict: With one batch dimension more, in front; `out` if it is given.
@@ -452,6 +456,7 @@ def pad_sequence(
     Raises:
         KeyError: If keys differ.
         RuntimeError: If the list is empty, or other dimensions differ.
+        IndexError: If a tensor has no dimension `pad_dim`.
 
     Example:
         >>> tds = [TensorDict({"a": torch.ones(n)}, [n]) for n in (1, 2)]
@@ -524,14 +529,15 @@ def merge_tensordicts(*tensordicts: Any, callback_exist: Any = None) -> Any:
     Args:
         *tensordicts: At least two.
         callback_exist: Called for the key of each tensor that exists in several TensorDicts, with
-            the key and the entries; returns the entry of the result. None, also as the result:
-            take the entry of the earliest one.
+            the key and the entries; returns the entry of the result. If it is None or returns
+            None, the result has the entry of the earliest of these TensorDicts.
 
     Returns:
         A new TensorDict, which shares the tensors.
 
     Raises:
-        RuntimeError: If there are fewer than two, or their common batch dimensions differ.
+        RuntimeError: If there are fewer than two, their common batch dimensions differ, or the
+            shape of an entry does not begin with the batch size of the last one.
 
     Example:
         >>> first, second = TensorDict({"a": 1}), TensorDict({"a": 2, "b": 3})
@@ -563,7 +569,7 @@ def is_tensor_collection(datatype: Any) -> bool:
         datatype: Any object or class.
 
     Returns:
-        bool: False for tensors and all other objects.
+        bool: False for tensors, UnbatchedTensor, and all other objects and classes.
 
     Example:
         >>> tenfold.tensordict.is_tensor_collection(td)
@@ -597,14 +603,15 @@ def collate(batch: Any) -> Any:
     """Converts a list of samples to a batch, as the ``collate_fn`` of a DataLoader.
 
     Args:
-        batch: Samples of one kind: TensorDicts and tensorclasses, which are stacked, lazily if
-            their keys or shapes differ; tensors; dicts and tuples of these; or other samples,
-            which ``torch.utils.data.default_collate`` collates. An empty list, and an object
-            other than a list, is returned unchanged.
+        batch: Samples of one kind: TensorDicts or tensorclass objects, which are stacked, lazily
+            if their keys or shapes differ; tensors, which are stacked; dicts or tuples, whose items
+            are collated; or other samples, which ``torch.utils.data.default_collate`` collates. An
+            empty list, and an object other than a list, is returned unchanged.
 
     Returns:
-        An object like one sample; tensors and batch sizes have an additional first dimension of
-        the length of the list. For other samples, the result of ``default_collate``.
+        An object like one sample, with the keys of the first sample if these are dicts. Tensors and
+        batch sizes have an additional first dimension, whose length is that of the list. For other
+        samples, the result of ``default_collate``.
 
     Example:
         >>> loader = DataLoader(samples, batch_size=4, collate_fn=tenfold.collate)
@@ -643,7 +650,7 @@ def assert_close(
         actual: A TensorDict or tensorclass.
         expected: Another one.
         rtol: Relative tolerance of ``torch.testing.assert_close``, which compares the tensors.
-        atol: Absolute tolerance; given together with `rtol`, or neither.
+        atol: Absolute tolerance; give both or neither of `rtol` and `atol`.
         equal_nan: If true, NaN equals NaN.
         intersection: Compare only the keys that both have.
         msg: A prefix for the message.

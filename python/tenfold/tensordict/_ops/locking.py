@@ -1,8 +1,8 @@
 """Locking: a TensorDict whose entries can be neither added, replaced nor deleted.
 
 In-place methods such as `set_` still write into tensors, and replace values that are not tensors.
-Also the ``with`` statement, which restores the lock state, undoes `to_module`, or closes an opened
-tree.
+This module also implements the ``with`` statement, which restores the lock state, undoes
+`to_module`, or closes an opened tree.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 #: which begins with the mark if the tree is mapped.
 MAPPED = 2
 
-# The call at the end of a ``with`` statement: a method's name, its arguments and keyword arguments.
-# A closure would keep the TensorDict and its memory alive until the garbage collector runs.
+# Calls at the end of a ``with`` statement: a method's name, its arguments and keyword arguments.
+# A closure instead would keep the TensorDict and its memory alive until the garbage collector runs.
 _LOCK: Any = ("lock_", (), {})
 _UNLOCK: Any = ("unlock_", (), {})
 _CLOSE: Any = ("", (), {})  # _close_opened()
@@ -70,7 +70,7 @@ def unlock_(td: T) -> T:
 
 
 def _check_below(td: Any) -> None:
-    """Raises RuntimeError if a locked TensorDict outside of this one contains a node below."""
+    """Raises RuntimeError if a locked TensorDict outside of `td` contains a node below `td`."""
     for node in _held_nodes(td):
         if node._locked:
             _check_parents(node, td)

@@ -51,7 +51,7 @@ def node_above(td: Any, path: tuple[str, ...]) -> Any:
     """The node that the last key of a path belongs to, whether it has that key or not.
 
     Raises KeyThroughLeafError if the path leads through a tensor or a plain value, and
-    KeyNotFoundError if a node on it is missing.
+    KeyNotFoundError if a node of the path is missing.
     """
     node = node_of(walk(td, path[:-1]))
     return walk(td, path) if node is None else node
@@ -395,7 +395,7 @@ def update(
 def _check_rows_of(td: Any, other: Any) -> None:
     """Raises RuntimeError if `other` is a TensorDict, even an empty one, of another batch size.
 
-    If one has more batch dimensions, the leading ones are compared.
+    Only the leading batch dimensions that both have are compared.
     """
     node = node_of(other)
     if node is None:
@@ -536,7 +536,7 @@ def _expanded_right(mask: Any, tensor: Any) -> Any:
 
 
 def _pairs(source: Any, more: dict[str, Any]) -> Any:
-    """The entries of a dict or a TensorDict, and of keyword arguments."""
+    """Yields the (key, value) pairs of a dict or a TensorDict, then those of `more`."""
     if source is not None:
         if not hasattr(source, "items"):
             raise TypeError(
@@ -569,7 +569,7 @@ def select(td: T, *keys: Key, inplace: bool = False, strict: bool = True) -> T:
 
 
 def _check_selected(td: Any, wanted: Any, strict: bool) -> None:
-    """Raises the errors of `selected` in place, before it changes a node."""
+    """Raises the errors that `selected` would raise with `inplace`, before a node is changed."""
     check_unlocked(td)
     for node in td._nodes() if isinstance(td, stacked()) else [td]:
         for key, below in wanted.items():
@@ -664,9 +664,9 @@ def split_keys(
             part.set(new_key, found)
             moved[path] = number
         made.append(part)
-    # Only now, so that an error above leaves `td` unchanged.
+    # Delete the entries only now, so that an error above leaves `td` unchanged.
     for path, number in moved.items():
-        # An entry stays in its node if the same part has the node, too.
+        # If the same part also has a node above the entry, the entry stays in that node.
         if all(moved.get(path[:depth]) != number for depth in range(1, len(path))):
             rest.del_(path)
     if not reproduce_struct:
@@ -830,7 +830,7 @@ def empty(
 
 
 def _put_nodes(made: Any, td: Any, options: dict[str, Any]) -> None:
-    """Adds the nodes of `td`, emptied, and its plain values, with the batch size of `made`."""
+    """Adds to `made` the nodes of `td`, emptied, and its plain values, with the new batch size."""
     old, new = tuple(td._batch_size), tuple(made._batch_size)
     for key, entry in td._entries().items():
         node = node_of(entry)

@@ -326,7 +326,7 @@ def _lerped(x: Any, end: Any, weight: Any) -> Any:
 
 
 def _aligned(other: Any, target: Any) -> Any:
-    """Appends dimensions of length 1 to the shape of `other`, up to the number of `target`.
+    """Appends dimensions of length 1 to the shape of `other`, up to as many as `target` has.
 
     Returns numbers, nodes and 0-d tensors unchanged. If `target` is an UnbatchedTensor, expands
     `other` to its shape, and raises RuntimeError if the shapes do not allow this.
@@ -463,7 +463,7 @@ def compared(td: Like, op: Callable[[Any, Any], Any], other: Any) -> Like:
 
 
 def compared_with(td: Like, op: Callable[[Any, Any], Any], other: Any) -> Like:
-    """Implements `compared`; `_broadcast` returned `td` and `other`."""
+    """Implements `compared` for a node and an operand that `_broadcast` returned."""
     mine = td._entries()
     if isinstance(other, Primitives):
         theirs = other._entries()
@@ -524,7 +524,7 @@ def _where(td: Like, torch: Any, condition: Any, other: Any, pad: Any) -> Like:
 
 
 def _chosen(torch: Any, condition: Any, entry: Any, other: Any, pad: Any) -> Any:
-    """`entry` where the condition is true, else `other`; `pad` if `other` is NOTHING."""
+    """`entry` where the condition is true, elsewhere `other`, or `pad` if `other` is NOTHING."""
     node = node_of(entry)
     if node is not None:
         other = node.empty() if other is NOTHING else other

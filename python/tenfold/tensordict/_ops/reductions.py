@@ -57,7 +57,10 @@ def _reduced(
 
 
 def _reduced_together(torch: Any, td: Any, op: Callable[..., Any], dim: Any, keep: bool) -> Any:
-    """Applies `op` to all tensors concatenated along `dim`; without `dim`, flattened first."""
+    """Applies `op` to all tensors concatenated along `dim`.
+
+    Without `dim`, flattens the tensors first; with "feature", their dimensions beyond the batch.
+    """
     tensors = _all_tensors(td)
     if dim is NOTHING:
         return op(torch.cat([tensor.reshape(-1) for tensor in tensors]), 0, False)

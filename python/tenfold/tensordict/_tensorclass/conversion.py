@@ -1,4 +1,4 @@
-"""Methods of tensorclasses that create, convert, save or load objects, or wrap TensorDict's."""
+"""Methods of tensorclasses: creation, conversion, saving, loading, and those of TensorDict."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _OF_OBJECTS = frozenset(["stack", "cat", "lazy_stack", "maybe_dense_stack"])
 
 
 def delivered(obj: Any, result: Any) -> Any:
-    """Replaces TensorDicts in `result`, returned by a method of `obj._tensordict`, by objects."""
+    """Converts TensorDicts that a method of `obj._tensordict` returned to the class of `obj`."""
     if result is obj._tensordict:
         return obj
     if isinstance(result, TensorDictBase):
@@ -174,7 +174,7 @@ def _named(call: Any, name: str, member: Any) -> Callable[..., Any]:
 
 
 class MakingMethods:
-    """`from_dict`, `empty`, `fields`, and support for `copy` and for torch functions."""
+    """Creation from dicts and TensorDicts, `empty`, `fields`, `copy`, and torch functions."""
 
     @classmethod
     def _over(cls: Any, node: Any) -> Any:
@@ -189,8 +189,9 @@ class MakingMethods:
     ) -> Any:
         """Creates an object that contains `node`; raises ValueError if a key is not a field.
 
-        Calls ``__post_init__``, unless the class has `skip_post_init_on_rebuild` and `rebuild` is
-        true. `rebuild` is true if `node` is the result of a method, and false for new data.
+        Calls ``__post_init__``, if there is one, unless the class has `skip_post_init_on_rebuild`
+        and `rebuild` is true. `rebuild` is true if `node` is the result of a method, and false for
+        new data.
         """
         unknown = set(node._key_list()) - set(cls._field_names)
         if unknown:
@@ -256,16 +257,19 @@ class MakingMethods:
 
         Args:
             input_dict: The fields; None values are ignored. A nested dict becomes a TensorDict, or
-                an object of the class with which the field is annotated.
-            auto_batch_size: Infer the batch size: the longest prefix that all tensor shapes share.
-            batch_size: The batch size. If it has dimensions, int, float and bool values are not
+                an object of the tensorclass with which the field is annotated, if all its keys are
+                fields of that class.
+            auto_batch_size: If true, infer the batch size: the longest prefix that all tensor
+                shapes share.
+            batch_size: The batch size. Default: [], unless it is inferred. If `batch_size` has
+                dimensions, int, float and bool values are stored as they are; otherwise, they are
                 converted to tensors.
             device: Move tensors to this device.
             batch_dims: Infer the batch size as above, but with at most this many dimensions.
 
         Raises:
-            ValueError: If a key is not a field, or `batch_size` is given with `batch_dims` or
-                `auto_batch_size`.
+            ValueError: If a key is not a field, or `batch_size` is given with `batch_dims` or a
+                true `auto_batch_size`.
             RuntimeError: If the shape of a tensor does not begin with `batch_size`.
         """
         given = {key: value for key, value in input_dict.items() if value is not None}

@@ -100,7 +100,7 @@ def require(cls: Any, name: str) -> None:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """The suffix of a message that suggests the most similar of `names`."""
+    """The suffix of a message that suggests the most similar of `names`; "" if none is similar."""
     near = difflib.get_close_matches(name, list(names), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
@@ -170,8 +170,8 @@ def resolved_hints(cls: Any, local_names: dict[str, Any]) -> dict[str, Any]:
 def hint_of(cls: Any, name: str) -> Any:
     """The type of a field; None if its annotation cannot be evaluated."""
     if cls._hints[name] is None:  # try again: a name may have been defined after the class
-        # Keep the known hints: they may contain local names of the function that defined the class,
-        # and could not be evaluated again.
+        # Keep the known hints: they may use local names of the function that defined the class, and
+        # could not be evaluated again.
         known = {field: hint for field, hint in cls._hints.items() if hint is not None}
         cls._hints = {**resolved_hints(cls, {}), **known}
     return cls._hints[name]
@@ -185,9 +185,10 @@ def alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 def scalar_types(hint: Any) -> tuple[type, ...]:
-    """Returns the number types in an annotation; empty if it has types other than these and None.
+    """Returns the number types in an annotation: bool, int and float.
 
-    float also permits int, as in type checkers.
+    Returns an empty tuple if the annotation has a type other than these and None. float also
+    permits int, as in type checkers.
     """
     found: set[type] = set()
     for one in alternatives(hint):
@@ -378,7 +379,7 @@ def _about_names(cls: Any) -> tuple[str, ...]:
 
 
 def init_vars(cls: Any) -> dict[str, Any]:
-    """Returns the default, or MISSING, of each InitVar, by name. ``__post_init__`` gets them."""
+    """Returns the default, or MISSING, of each InitVar (argument of ``__post_init__``), by name."""
     kind = dataclasses._FIELD_INITVAR  # type: ignore[attr-defined]
     declared = cls.__dataclass_fields__.values()
     return {field.name: field.default for field in declared if field._field_type is kind}
@@ -414,7 +415,7 @@ def _bound(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str,
 
 
 def _add_defaults(cls: Any, values: dict[str, Any], later: dict[str, Any]) -> None:
-    """Adds defaults to the arguments; raises TypeError if one is missing and has no default."""
+    """Adds missing arguments that have a default; raises TypeError if a required one is missing."""
     absent = []
     for field in dataclasses.fields(cls):
         if field.name in values:
@@ -507,8 +508,8 @@ def _fill_unset(obj: Any) -> None:
 def _contain(obj: Any, about: dict[str, Any]) -> bool:
     """Creates the TensorDict of an object. Returns false if an outer ``__init__`` has created it.
 
-    In that case, if `about` has a batch size, device or names, replaces the TensorDict by a copy
-    with these.
+    If it has, and `about` has a batch size, device or names, replaces the TensorDict by a copy with
+    these.
     """
     node = obj.__dict__.get("_tensordict")
     batch_size, device, names = (about.get(name) for name in _ABOUT[:3])
