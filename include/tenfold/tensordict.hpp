@@ -104,8 +104,9 @@ struct NodeInfo {
 };
 
 /// A node of the tree: ordered keys, each naming a tensor, a JSON value or another node.
-/// A TensorDict is a handle: copies share the node, as in Python. A node opened from a file reads
-/// its metadata when it is entered and its tensors when they are accessed.
+/// A TensorDict is a handle: copies share the node, as in Python. In a tree that was opened from a
+/// path, tensors are read when they are accessed. In a folder, the metadata of a node is read when
+/// the node is entered.
 ///
 ///     tenfold::TensorDict td = tenfold::open("ckpt");
 ///     tenfold::Tensor w = td.at("model.encoder.weight");  // or td["model"].at("encoder.weight")
