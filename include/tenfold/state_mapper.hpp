@@ -93,9 +93,9 @@ class TENFOLD_API StateMapper {
 
   /// The row of one state: [dim], or in a hierarchy the value, of any shape. Throws
   /// Error(key_not_found) naming the state if it is unknown and the mapper has no fallback or
-  /// default for it. Throws Error(unsupported) if the value in a hierarchy is neither a tensor, a
-  /// number (an integer must fit int64), a bool, nor a nonempty rectangular list of numbers or of
-  /// bools. Throws it also for mappers whose rows only a program can compute (modules and
+  /// default for it. Throws Error(unsupported) if the value in a hierarchy is neither a mapper, a
+  /// tensor, a number (an integer must fit int64), a bool, nor a nonempty rectangular list of
+  /// numbers or of bools. Throws it also for mappers whose rows only a program can compute (modules and
   /// user-defined classes). Throws Error(invalid_argument) for an invalid state.
   Tensor at(const Value& state) const;
   /// The rows of n states, copied: [n, dim], or in a hierarchy [n, *shape of a value]. Values of a
