@@ -95,8 +95,8 @@ class TENFOLD_API StateMapper {
   /// Error(key_not_found) naming the state if it is unknown and the mapper has no fallback or
   /// default for it. Throws Error(unsupported) if the value in a hierarchy is neither a mapper, a
   /// tensor, a number (an integer must fit int64), a bool, nor a nonempty rectangular list of
-  /// numbers or of bools. Throws it also for mappers whose rows only a program can compute (modules and
-  /// user-defined classes). Throws Error(invalid_argument) for an invalid state.
+  /// numbers or of bools. Throws it also for mappers whose rows only a program can compute (modules
+  /// and user-defined classes). Throws Error(invalid_argument) for an invalid state.
   Tensor at(const Value& state) const;
   /// The rows of n states, copied: [n, dim], or in a hierarchy [n, *shape of a value]. Values of a
   /// hierarchy are cast to their promoted dtype. Throws what at() throws, and
