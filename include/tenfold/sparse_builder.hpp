@@ -13,8 +13,8 @@ struct SparseBuilderOptions {
   /// int32 or int64. If the number of rows, columns or added entries exceeds 2^31 - 1, int64
   /// replaces int32.
   DType index_dtype = DType::int64;
-  /// If true, the values of entries with the same coordinate are added, in insertion order. If
-  /// false, finish() throws Error(invalid_argument) naming the coordinate.
+  /// What finish() does with entries of equal coordinates. If true, it adds their values, in
+  /// insertion order. If false, it throws Error(invalid_argument) naming the coordinate.
   bool sum_duplicates = true;
   /// Size of the memory for added entries. When it is full, the entries are sorted and moved to a
   /// spill file.
@@ -49,17 +49,17 @@ class TENFOLD_API SparseBuilder {
   void add(const Tensor& rows, const Tensor& columns, const Tensor& values);
   /// Adds all entries of a matrix, in bounded memory. Throws Error(invalid_argument) if the matrix
   /// has another shape or dtype than this builder, and after finish(). Throws Error(corrupt) for an
-  /// invalid index, and Error(io) if a spill file cannot be written, or with errno ECANCELED if
-  /// `monitor` stops the call. If it throws Error(corrupt) or Error(io), the entries before the
-  /// error stay added.
+  /// invalid offset or index, and Error(io) if a spill file cannot be written, or with errno
+  /// ECANCELED if `monitor` stops the call. If it throws Error(corrupt) or Error(io), the entries
+  /// before the error stay added.
   void add(const SparseMatrix& matrix, Monitor* monitor = nullptr);
 
   /// Changes the shape of the matrix. Throws Error(invalid_argument) for a negative number of rows
   /// or columns, or if an added coordinate is outside the new shape.
   void resize(std::int64_t num_rows, std::int64_t num_cols);
-  /// The smallest number of rows that contains all coordinates.
+  /// The smallest number of rows that a matrix with all added coordinates can have.
   std::int64_t rows_needed() const noexcept;
-  /// The smallest number of columns that contains all coordinates.
+  /// The smallest number of columns that a matrix with all added coordinates can have.
   std::int64_t cols_needed() const noexcept;
 
   /// Returns the matrix, in memory or over spill files that the matrix owns. May be called only

@@ -50,10 +50,10 @@ struct SparseRows {
   /// dense: [num_rows, num_cols]. csr, coo: [nnz], sorted by row and column. padded: [count,
   /// longest], the entries of each of `count` requested rows or columns, followed by zeros.
   Tensor values;
-  /// csr: [nnz], the columns of the entries, of the matrix's index dtype, or int64 for more than
-  /// 2^31 - 1 entries. coo: int64 [2, nnz], rows and columns. padded: [count, longest], followed by
-  /// zeros: the columns of the entries of each requested row, or the rows of the entries of each
-  /// requested column.
+  /// csr: [nnz], the columns of the entries. coo: int64 [2, nnz], rows and columns. padded: [count,
+  /// longest], followed by zeros: the columns of the entries of each requested row, or the rows of
+  /// the entries of each requested column. In csr and padded, the dtype is the matrix's index
+  /// dtype, or int64 if int32 cannot hold these indices or, in csr, the number of entries.
   Tensor indices;
   Tensor crow_indices;  ///< csr: [num_rows + 1], of the dtype of `indices`
   Tensor lengths;       ///< padded: int64 [count], the number of entries of each row or column
@@ -80,12 +80,14 @@ class TENFOLD_API SparseMatrix {
   /// last end offset only.
   explicit SparseMatrix(const Path& path, Mode mode = Mode::read);
   /// The matrix of a node of kind sparse, opened or in memory. Shares the memory of contiguous
-  /// tensors. Throws Error(invalid_argument) and Error(corrupt) as the other constructor.
+  /// tensors. Throws Error(invalid_argument) and Error(corrupt) in the same cases as the
+  /// constructor that opens a path.
   explicit SparseMatrix(TensorDict node);
 
   /// Creates a matrix from torch's component tensors, in torch's order: compressed indices, plain
   /// indices and values, or coalesced indices and values. Shares the memory of contiguous tensors.
-  /// Checks all indices, and throws Error(invalid_argument) if they are invalid.
+  /// Checks shapes, dtypes, offsets and all indices, and throws Error(invalid_argument) if one of
+  /// these is invalid.
   static SparseMatrix of_parts(SparseLayout layout, std::int64_t num_rows, std::int64_t num_cols,
                                std::span<const Tensor> parts);
 
@@ -106,9 +108,9 @@ class TENFOLD_API SparseMatrix {
   /// `column` is out of range, Error(unsupported) for a coo matrix that is not coalesced.
   Tensor at(std::int64_t row, std::int64_t column) const;
   /// Rows by index, in the given order, repetitions included: [rows.size(), num_cols()].
-  /// Throws Error(invalid_argument) for an index outside [0, num_rows()), and possibly if the
-  /// matrix has int32 indices and these rows have more than 2^31 - 1 entries. Throws
-  /// Error(unsupported) for a coo matrix that is not coalesced.
+  /// Throws Error(invalid_argument) for an index outside [0, num_rows()). Also throws it with
+  /// RowsLayout::csr and coo if a csr or coo matrix has int32 indices and these rows have more than
+  /// 2^31 - 1 entries. Throws Error(unsupported) for a coo matrix that is not coalesced.
   SparseRows rows(std::span<const std::int64_t> rows, RowsLayout layout = RowsLayout::dense) const;
   /// rows({5, 900'000}).
   SparseRows rows(std::initializer_list<std::int64_t> rows,
@@ -116,12 +118,13 @@ class TENFOLD_API SparseMatrix {
     return this->rows(std::span<const std::int64_t>(rows.begin(), rows.size()), layout);
   }
   /// Prefetches the entries of these rows of a csr matrix and returns without waiting for them, so
-  /// that the disk works while the caller uses the previous batch. In other layouts it has no
-  /// effect. A hint: rows() itself prefetches all of its rows. Throws Error(invalid_argument) for
-  /// an index outside [0, num_rows()).
+  /// that the disk works while the caller uses the previous batch. Has no effect on a matrix of
+  /// another layout. This call is optional: rows() of a csr matrix prefetches its rows itself.
+  /// Throws Error(invalid_argument) for an index outside [0, num_rows()).
   void will_need(std::span<const std::int64_t> rows) const;
   /// Columns by index: [num_rows(), columns.size()]. With RowsLayout::padded, each row of the
-  /// tensors is a column. Throws as rows().
+  /// tensors is a column. Throws Error(invalid_argument) for an index outside [0, num_cols()), and
+  /// Error(unsupported) for a coo matrix that is not coalesced.
   SparseRows cols(std::span<const std::int64_t> columns,
                   RowsLayout layout = RowsLayout::dense) const;
   /// cols({5, 7}).
@@ -131,10 +134,11 @@ class TENFOLD_API SparseMatrix {
   }
 
   /// Checks that all offsets and indices are in range, and that indices increase within each row
-  /// (csc: column). Does not check the order in a coo matrix that is not coalesced. Throws
-  /// Error(corrupt). After a successful check, further calls return at once until append_rows(),
-  /// refresh() or close(). Call it before other libraries use the tensors, and before at() if the
-  /// file may be invalid: at() may not find entries that are not sorted.
+  /// (csc: column; coalesced coo: from entry to entry, by row and column). Does not check the order
+  /// in a coo matrix that is not coalesced. Throws Error(corrupt). After a successful check,
+  /// further calls return at once until append_rows(), refresh() or close(). Call it before other
+  /// libraries use the tensors, and before at() if the file may be invalid: at() may return zero
+  /// for an entry of a row that is not sorted.
   void check() const;
 
   /// The transpose. A csr matrix becomes csc and a csc matrix csr, over the same memory, without
@@ -144,8 +148,8 @@ class TENFOLD_API SparseMatrix {
 
   /// A node of kind sparse with the component tensors, by torch's names.
   TensorDict tree() const;
-  /// The path that the matrix was opened from, for messages; "sparse matrix" for a matrix in
-  /// memory.
+  /// For messages: the path of the matrix, or of the node that it was created from; "sparse matrix"
+  /// if there is no path.
   std::string where() const;
 
   /// tenfold::save() of tree(): atomic.
@@ -161,16 +165,17 @@ class TENFOLD_API SparseMatrix {
   /// none. The rows survive a crash of this process, and, once flush() has returned, a power
   /// failure. Throws Error(invalid_argument) for another number of columns or dtype, more entries
   /// than int32 offsets can count, or a column that int32 indices cannot hold; Error(corrupt) if
-  /// rows.check() throws it; Error(io) if another handle appends (EBUSY) or the disk is full. If it
-  /// throws, nothing is appended.
+  /// `rows` is invalid, as check() finds; Error(io) if another handle has appended and is not
+  /// closed (EBUSY), or if the disk is full. If it throws, nothing is appended.
   void append_rows(const SparseMatrix& rows);
-  /// Makes the rows durable that this handle has appended.
+  /// Makes the rows that this handle has appended durable.
   void flush();
-  /// Calls flush(), and allows another handle to append. This handle can still read, but its
-  /// append_rows() throws. Throws Error(io) (ESTALE) if the folder was moved; even then, another
-  /// handle may append. Has no effect unless the mode is Mode::write_through.
+  /// Makes the appended rows durable, and allows another handle to append. This handle can still
+  /// read, but its append_rows() and flush() throw. Throws Error(io) (ESTALE) if rows were appended
+  /// and the folder was moved; even then, another handle may append. Has no effect unless the mode
+  /// is Mode::write_through.
   void close();
-  /// Includes the rows that other handles have added since this handle was opened.
+  /// Includes the rows that other handles have appended since this handle was opened or refreshed.
   void refresh();
 
  private:

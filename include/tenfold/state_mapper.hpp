@@ -43,17 +43,18 @@ enum class MapperKind : std::uint8_t {
 ///     MyNet module(width_from(net.config()));             // net.factory() names its class
 ///     tenfold::load_into(*module, net.parameters());      // with LibTorch
 ///
-/// A state is an int, a float other than NaN, a string, null, or a tuple of these; a bool counts as
-/// an int. For a hierarchy, a state is a path: a string whose components are separated by "/", an
-/// int, or a tuple of strings and ints. Rows are read on demand; a hierarchy in a JSON file is
-/// parsed completely.
+/// A state is an int, a float other than NaN, a bool, a string, null, or a tuple of these; 1, 1.0
+/// and true are one state. For a hierarchy, a state is a path: a string whose components are
+/// separated by "/", an int, or a tuple of strings and ints. If the path of a mapper in the
+/// hierarchy begins that tuple, the rest of the tuple is a state of this mapper. Rows are read on
+/// demand; a hierarchy in a JSON file is parsed completely.
 ///
 /// Thread safety: all members may be called from any thread.
 class TENFOLD_API StateMapper {
  public:
   /// Opens a path. Throws what tenfold::open() throws, Error(unsupported) if the tree is not a
-  /// state mapper or was written by a newer version, Error(corrupt) if its entries contradict each
-  /// other.
+  /// state mapper or was written by a newer version, Error(corrupt) if its entries are invalid or
+  /// contradict each other.
   static StateMapper open(const Path& path);
   /// The mapper that was saved as `tree`, a root or another node that has an entry "state_mapper".
   /// Throws Error(unsupported) and Error(corrupt) in the same cases as open().
@@ -61,9 +62,9 @@ class TENFOLD_API StateMapper {
   /// Creates a hierarchy. Its levels are nodes and JSON objects; its values are tensors, numbers,
   /// lists of numbers and other JSON values. A path without a value of its own has the value of the
   /// entry `default_key` in the deepest level on the path that has such an entry. Throws
-  /// Error(invalid_argument) for a key that is empty or contains "/", for a default that is a
-  /// level, and for levels nested deeper than 512; Error(unsupported) for nodes other than dicts
-  /// and TensorDicts, and for nested tensors.
+  /// Error(invalid_argument) if a key or `default_key` is empty or contains "/", if a default is a
+  /// level, or if levels are nested deeper than 512; Error(unsupported) for levels below the root
+  /// that are neither dicts nor TensorDicts, and for nested tensors.
   static StateMapper hierarchical(const TensorDict& levels,
                                   std::string_view default_key = "default");
   /// Creates a mapper that maps states[i] to row i of `matrix`. If `fallback` is given, it is the
@@ -77,8 +78,8 @@ class TENFOLD_API StateMapper {
   TensorDict tree() const;
   /// Saves the mapper as tenfold::save() saves a tree. If `path` ends in ".json" and no format is
   /// given, saves a hierarchy as one JSON file that people can read and edit. Returns the path.
-  /// Throws what tenfold::save() throws, and Error(unsupported) for a value that a JSON file cannot
-  /// hold.
+  /// Throws what tenfold::save() throws. For a JSON file, throws Error(unsupported) if a value is a
+  /// mapper, or a tensor that is complex, float4 or larger than 65,536 elements.
   Path save(const Path& path, const SaveOptions& options = {}) const;
 
   /// The kind of the mapper.
@@ -92,13 +93,14 @@ class TENFOLD_API StateMapper {
 
   /// The row of one state: [dim], or in a hierarchy the value, of any shape. Throws
   /// Error(key_not_found) naming the state if it is unknown and the mapper has no fallback or
-  /// default for it. Throws Error(unsupported) if the value in a hierarchy is JSON other than a
-  /// number or a list of numbers, and for mappers whose rows only a program can compute (modules
+  /// default for it. Throws Error(unsupported) if the value in a hierarchy is neither a mapper, a
+  /// tensor, a number (an integer must fit int64), a bool, nor a nonempty rectangular list of
+  /// numbers or of bools. Throws it also for mappers whose rows only a program can compute (modules
   /// and user-defined classes). Throws Error(invalid_argument) for an invalid state.
   Tensor at(const Value& state) const;
-  /// The rows of several states, copied: [n, dim]. Values of a hierarchy are cast to their promoted
-  /// dtype. Throws what at() throws, and Error(invalid_argument) if values of a hierarchy differ in
-  /// shape.
+  /// The rows of n states, copied: [n, dim], or in a hierarchy [n, *shape of a value]. Values of a
+  /// hierarchy are cast to their promoted dtype. Throws what at() throws, and
+  /// Error(invalid_argument) if values of a hierarchy differ in shape.
   Tensor rows(std::span<const Value> states) const;
   /// rows({"room/door", "room/x"}).
   Tensor rows(std::initializer_list<Value> states) const {

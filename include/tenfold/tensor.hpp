@@ -27,7 +27,7 @@ using Shape = std::vector<std::int64_t>;
 ///     w[1][2].item<double>();                // 5, converted
 ///     for (float value : w.span<float>()) sum += value;
 ///
-/// Thread safety: as Buffer.
+/// Thread safety: as for Buffer.
 class TENFOLD_API Tensor {
  public:
   /// float32 of shape [0]; allocates nothing.
@@ -176,8 +176,8 @@ class TENFOLD_API Tensor {
   }
 
   /// The only element, converted to T as torch's `.to(dtype)` does. Throws Error(invalid_argument)
-  /// if numel() is not 1 or the value does not fit T. Throws Error(unsupported) for a complex
-  /// number if T is real, and for float4_e2m1fn_x2.
+  /// if numel() is not 1, or if T is an integer or real float type that the value does not fit.
+  /// Throws Error(unsupported) for a complex number if T is real, and for float4_e2m1fn_x2.
   template <Element T>
   T item() const {
     alignas(T) std::array<std::byte, sizeof(T)> bytes{};

@@ -67,7 +67,8 @@ struct NonTensor {
 /// A name, or none, for each batch dimension.
 using DimNames = std::vector<std::optional<std::string>>;
 
-/// The class_name of an entry of a bundle that cannot be read (a README, a script).
+/// The class_name of the node for an entry that cannot be read (a README, a script) in a bundle, a
+/// folder that a trainer wrote.
 inline constexpr std::string_view kRefusedEntry = "refused entry";
 
 /// The properties of a node other than its entries.
@@ -103,8 +104,9 @@ struct NodeInfo {
 };
 
 /// A node of the tree: ordered keys, each naming a tensor, a JSON value or another node.
-/// A TensorDict is a handle: copies share the node, as in Python. A node opened from a file reads
-/// its metadata when it is entered and its tensors when they are accessed.
+/// A TensorDict is a handle: copies share the node, as in Python. In a tree that was opened from a
+/// path, tensors are read when they are accessed. In a folder, the metadata of a node is read when
+/// the node is entered.
 ///
 ///     tenfold::TensorDict td = tenfold::open("ckpt");
 ///     tenfold::Tensor w = td.at("model.encoder.weight");  // or td["model"].at("encoder.weight")
@@ -179,7 +181,8 @@ class TENFOLD_API TensorDict {
   NodeInfo& info();
   /// The type of the node.
   NodeKind kind() const { return info().kind; }
-  /// The leading dimensions that all tensors share, for the kinds tensordict and tensorclass.
+  /// For the kinds tensordict and tensorclass: the leading dimensions that all tensors have in
+  /// common, except unbatched leaves.
   const Shape& batch_size() const { return info().batch_size; }
 
   /// Number of entries.

@@ -71,7 +71,7 @@ struct ElementType<c10::complex<double>> {
 /// The torch dtype of the same name. Throws Error(unsupported) if this LibTorch is too old for it.
 inline c10::ScalarType to_torch(DType dtype);
 /// The DType of the same name. Throws Error(unsupported) for torch dtypes that DType does not have,
-/// such as quantized and sub-byte ones.
+/// such as quantized dtypes and uint4.
 inline DType from_torch(c10::ScalarType dtype);
 
 /// Returns a CPU tensor over the same bytes, with the same shape and strides, without gradient. Its
@@ -127,7 +127,7 @@ TensorDict state_dict(Module& module);
 /// changes.
 ///
 /// Memory: no second copy, except at most 64 MiB (or one larger tensor) at a time for conjugate and
-/// negative views and for tensors on other devices; `options.monitor` observes the other tensors.
+/// negative views and for tensors on other devices; `options.monitor` does not observe these.
 /// If a tied tensor has several names, the last one in the module's order is read, as in Python. A
 /// backward pass that needs the old values is an error, as after copy_(). Throws Error(unsupported)
 /// naming a tensor of the module that state_dict() would refuse, and Error(invalid_argument) for an
@@ -138,9 +138,9 @@ LoadReport load_into(Module& module, const TensorDict& source, const LoadIntoOpt
 template <TorchModule Module>
 LoadReport load_into(Module& module, const Path& source, const LoadIntoOptions& options = {});
 
-/// A class with the members of torch::optim::Optimizer. state_dict() and load_into() support Adam,
-/// AdamW, SGD, RMSprop, Adagrad and LBFGS, also through a reference to torch::optim::Optimizer, and
-/// throw Error(unsupported) for other classes.
+/// A class with the members param_groups() and state() of torch::optim::Optimizer. state_dict() and
+/// load_into() support Adam, AdamW, SGD, RMSprop, Adagrad and LBFGS, also through a reference to
+/// torch::optim::Optimizer, and throw Error(unsupported) for other classes.
 template <class Optimizer>
 concept TorchOptimizer = requires(Optimizer& optimizer) {
   optimizer.param_groups();
@@ -157,18 +157,20 @@ TensorDict state_dict(Optimizer& optimizer);
 
 /// Loads the state of state_dict(), saved by C++ or Python: td["optimizer"]. Parameters are matched
 /// by their order in the groups. Existing state tensors are filled in place, others are created
-/// like their parameters. A parameter that was saved without a state loses its state (for Adagrad,
-/// this is reported as a difference). Group options are loaded. Everything is compared first: if
-/// there are differences and `options.strict` is true, throws one Error(invalid_argument), which
-/// lists up to 20 differences of each kind, before anything changes. If `strict` is false, the
-/// state of each parameter is loaded completely or not at all.
+/// with the shape, dtype and device that the optimizer gives them. A parameter that was saved
+/// without a state loses its state (for Adagrad, this is reported as a difference). Group options
+/// are loaded. Everything is compared first: if there are differences and `options.strict` is true,
+/// throws one Error(invalid_argument), which lists up to 20 differences of each kind, before
+/// anything changes. If `strict` is false, the state of each parameter is loaded completely or not
+/// at all.
 ///
 /// Python's options that LibTorch does not have are listed in LoadReport::ignored if they do not
 /// change results: foreach, fused, capturable, differentiable, initial_lr and param_names. maximize
 /// and decoupled_weight_decay are ignored if their values describe LibTorch's behaviour, and are
-/// differences otherwise. `options.keys` must not be set; `options.rename` may be set only if
-/// parameters are matched by name. Throws Error(invalid_argument) if `source` is not the state of
-/// an optimizer, and Error(unsupported) for unsupported optimizers.
+/// differences otherwise. Further options that LibTorch does not have are differences.
+/// `options.keys` must not be set; `options.rename` may be set only if parameters are matched by
+/// name. Throws Error(invalid_argument) if `source` is not the state of an optimizer, and
+/// Error(unsupported) for unsupported optimizers.
 template <TorchOptimizer Optimizer>
 LoadReport load_into(Optimizer& optimizer, const TensorDict& source,
                      const LoadIntoOptions& options = {});
@@ -371,8 +373,8 @@ concept HasChildren = requires(Module& module) {
   module.named_children();
 };
 
-/// Python's order, which differs from named_parameters() of the root: the parameters of a module,
-/// its buffers, and then each of its children.
+/// Appends the tensors in Python's order: the parameters of a module, its buffers, and then each of
+/// its children. Without HasChildren, appends all parameters, then all buffers.
 template <class Module>
 void collect(Module& module, const std::string& prefix, NamedTensors& tensors) {
   if constexpr (HasChildren<Module>) {
@@ -418,7 +420,8 @@ NamedTensors tensors_of(Module& module) {
 
 // --- loading ---
 
-/// Bytes of the staging memory for tensors on other devices.
+/// Maximum size in bytes of a group of tensors that are copied through main memory: tensors on
+/// other devices, conjugate and negative views. A larger tensor is a group of its own.
 inline constexpr std::uint64_t kGroupBytes = std::uint64_t{64} << 20;
 
 /// A tensor with the dtype and shape of `target`, for comparison only. All its elements share the
@@ -459,7 +462,7 @@ inline void note_write(const at::Tensor& tensor) {
   if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
 }
 
-/// Reads the tensors of `group` into main memory and copies them to their devices.
+/// Reads the tensors of `group` into main memory, and copies them into the target tensors.
 inline void load_group(const NamedTensors& group, const TensorDict& source,
                        const LoadIntoOptions& options) {
   TensorDict host;

@@ -94,7 +94,8 @@ class TENFOLD_API Value {
   /// A bool. Other types, in particular pointers, are not converted to bool.
   template <std::same_as<bool> Bool>
   Value(Bool value) : data_(value) {}
-  /// An integer of any type except character types. It becomes a BigInt if it exceeds std::int64_t.
+  /// An integer of any type except char, wchar_t and the charN_t types. It becomes a BigInt if it
+  /// exceeds std::int64_t.
   template <std::integral Int>
     requires(!std::same_as<Int, bool> && !std::same_as<Int, char> && !std::same_as<Int, wchar_t> &&
              !std::same_as<Int, char8_t> && !std::same_as<Int, char16_t> &&

@@ -91,8 +91,9 @@ class TrainingState {
     return add_entry(std::move(entry));
   }
 
-  /// Returns the argument for CheckpointManager::save(). Tensors share the objects' memory, as in
-  /// state_dict(). All other values are copied by this call, also the state of the generator.
+  /// Returns the argument for CheckpointManager::save(). Tensors share the objects' memory where
+  /// those of state_dict() do. This call copies everything else, such as step counts, options, and
+  /// the state of the generator.
   TensorDict state() const {
     TensorDict tree = TensorDict::dict();
     for (const Entry& entry : entries_) tree.set(entry.name, entry.state());

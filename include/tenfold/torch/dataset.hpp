@@ -10,8 +10,8 @@
 ///
 ///     auto data = tenfold::torch_dataset(tenfold::BatchLoader(ds, {.batch_size = 256}));
 ///
-/// Both classes have the members that torch::data requires of a data set, but derive from none of
-/// its classes, because their headers take ten seconds to compile.
+/// TorchDataset and TorchBatches have the members that torch::data requires of a data set. They
+/// derive from no class of torch::data, because its headers take ten seconds to compile.
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/ArrayRef.h>
@@ -173,7 +173,8 @@ class TorchBatches {
     const std::lock_guard lock(shared_->mutex);
     return shared_->loader.state_dict();
   }
-  /// As BatchLoader::load_state_dict(); the next batch is the first one after that position.
+  /// As BatchLoader::load_state_dict(). The next get_batch() returns the first batch after the
+  /// position of that state.
   void load_state_dict(std::string_view json) {
     const std::lock_guard lock(shared_->mutex);
     shared_->loader.load_state_dict(json);

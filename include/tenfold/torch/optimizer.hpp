@@ -80,8 +80,8 @@ class OptimizerPlan {
     for (std::size_t g = 0; g < pairing.groups.size(); ++g) {
       if (!pairing.groups[g]) {
         // If paired by name, the group keeps its options, and its parameters get states. If paired
-        // by order, the sizes or numbers of groups differ; this was reported, and there are no
-        // states.
+        // by order, the number of groups or the sizes of the groups differ; pair_by_order() has
+        // reported this, and no state is loaded.
         if (pairing.numbers[g].size() == numbers[g].size()) {
           auto& kept = optimizer_.param_groups()[g];
           plan_states(pairing.numbers[g], kept, static_cast<const Options&>(kept.options()),
@@ -136,7 +136,8 @@ class OptimizerPlan {
     return pair_by_order(counts, groups, report_);
   }
 
-  /// `found`: for each parameter, the name of its state in the source; "" if it has none.
+  /// `found`: for each parameter, the number of the paired parameter of the source, which is the
+  /// key of its state; "" if there is none.
   template <class Group>
   void plan_group(const TensorDict& source, const std::vector<std::string>& found, Group& group,
                   const std::vector<std::int64_t>& numbers, const std::string& name) {

@@ -65,9 +65,9 @@ struct PlannedState {
   bool fits = true;                 // the saved state fits the parameter
 };
 
-/// Fills a state from the saved one. If members are missing or do not fit, reports them and sets
-/// `planned.fits` to false. Afterwards `planned.targets` are the tensors of the new state, whose
-/// values are loaded later.
+/// Fills a state from the saved one. If required members are missing, or members do not fit,
+/// reports them and sets `planned.fits` to false. Afterwards `planned.targets` are the tensors of
+/// the new state whose values must still be loaded.
 template <class Options>
 class StateFilling {
  public:

@@ -82,8 +82,8 @@ struct OptimizerKind<torch::optim::AdagradOptions> {
   static constexpr bool kDecoupled = false;
 };
 
-/// All parameters share one state, stored as the state of the first parameter. Its vectors
-/// concatenate the elements of all parameters.
+/// All parameters share one state, stored as the state of the first parameter. The vectors of this
+/// state concatenate the elements of all parameters.
 template <>
 struct OptimizerKind<torch::optim::LBFGSOptions> {
   using State = torch::optim::LBFGSParamState;
@@ -106,7 +106,7 @@ inline bool changes_no_result(std::string_view option) {
          option == "differentiable";
 }
 
-/// Calls visit(name, member) for each option that this class has.
+/// Calls visit(name, option) for each option that the class `Options` has.
 template <class Options, class Visitor>
 void for_each_option(Options& options, const Visitor& visit) {
   if constexpr (requires { options.lr(); }) visit("lr", options.lr());
@@ -133,8 +133,8 @@ void for_each_option(Options& options, const Visitor& visit) {
   }
 }
 
-/// Calls visit(name, member) for each member of the state of a parameter: the number of steps, an
-/// std::int64_t, and tensors, which may be undefined; for LBFGS also numbers and lists of tensors.
+/// Calls visit(name, member) for each member of the state of a parameter: std::int64_t counters,
+/// and tensors, which may be undefined; for LBFGS also floating-point numbers and lists of tensors.
 template <class State, class Visitor>
 void for_each_state(State& state, const Visitor& visit) {
   if constexpr (requires { state.step(); }) visit("step", state.step());

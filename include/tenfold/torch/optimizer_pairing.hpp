@@ -22,8 +22,9 @@ using GroupNames = std::vector<std::vector<std::string>>;
 /// The pairing: an element for each group of the target.
 struct OptimizerPairing {
   std::vector<std::optional<std::size_t>> groups;  // the paired group of the source
-  // The name of each parameter's state, "" if it has none. If groups are paired by order, a group
-  // without a counterpart has an empty list.
+  // For each parameter, the number of the paired parameter of the source, which is the key of its
+  // state; "" if there is none. If groups are paired by order, a group without a counterpart has an
+  // empty list.
   GroupNames numbers;
 };
 
@@ -77,7 +78,8 @@ inline bool are_unique(const GroupNames& names) {
 
 /// Pairs by name, as tenfold's Python package does. A parameter gets the state of the same name
 /// from any group. A group gets the options of the saved group with the same parameters, not
-/// counting parameters that only one side has; without such a group, it keeps its own options.
+/// counting parameters that only one side has; without such a group, it keeps its own options. An
+/// empty group gets the options of the saved group at its position.
 inline OptimizerPairing pair_by_name(const GroupNames& targets,
                                      const std::vector<SourceGroup>& sources,
                                      const GroupNames& source_names, LoadReport& report) {

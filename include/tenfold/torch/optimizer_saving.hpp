@@ -107,7 +107,7 @@ class StateItems {
   }
   std::optional<TensorDict::Item> item(std::string_view name, const at::Tensor& tensor) const {
     if (!tensor.defined()) return std::nullopt;
-    // LBFGS starts with the scale 1, which is a plain number in Python.
+    // LBFGS initializes H_diag with 1, which is a plain number in Python.
     if (tensor.dim() == 0 && tensor.scalar_type() == at::kLong) {
       return NonTensor{Value(tensor.template item<std::int64_t>())};
     }

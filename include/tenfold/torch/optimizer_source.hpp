@@ -18,7 +18,8 @@
 
 namespace tenfold::torch_detail {
 
-/// The number in an item: a JSON number or a 0-d tensor; nullopt for anything else.
+/// The number in an item: a JSON number (except a BigInt) or a 0-d tensor of real numbers; nullopt
+/// for anything else.
 inline std::optional<double> number_in(const TensorDict::Item& item) {
   if (std::holds_alternative<Leaf>(item)) {
     TensorDict from, to;
@@ -132,7 +133,8 @@ inline std::string expected_text(const std::tuple<double, double>& /*option*/) {
   return "two numbers";
 }
 
-/// A group of the source: its options, and the names of its parameters' states.
+/// A group of the source: its options, and for each parameter its number, which is the key of its
+/// state: "0".
 struct SourceGroup {
   TensorDict options;
   std::vector<std::string> numbers;
@@ -143,8 +145,8 @@ inline Error refuse_source(const TensorDict& source) {
   return source.where().empty() ? Error(error).part("source") : Error(error).path(source.where());
 }
 
-/// The dict or list `key` of a node of the source; `part`: the place of that dict or list in the
-/// source, for the message. Throws Error(invalid_argument) if there is none.
+/// The dict or list at `key` of `node`, a node of `source`. `part`: the path of that dict or list
+/// in `source`, for the message. Throws Error(invalid_argument) if there is none.
 inline TensorDict part_of_source(const TensorDict& source, const TensorDict& node,
                                  const std::string& key, const std::string& part) {
   try {
