@@ -100,14 +100,15 @@ def is_damage(error: Exception, folder: str = "") -> bool:
 
     Args:
         error: The error.
-        folder: The folder of the step. An error about a missing file counts only if the path of the
-            file begins with `folder`.
+        folder: The folder of the step. An error about a missing or unreadable file counts only if
+            the path of the file begins with `folder`.
     """
     if isinstance(error, CorruptFileError):
         return True
-    is_absent = isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ESTALE)
+    codes = (errno.ENOENT, errno.ESTALE, errno.EIO)
+    is_of_files = isinstance(error, OSError) and error.errno in codes
     path = getattr(error, "path", None) or getattr(error, "filename", None) or ""
-    return (is_absent or isinstance(error, FileNotFoundError)) and str(path).startswith(folder)
+    return (is_of_files or isinstance(error, FileNotFoundError)) and str(path).startswith(folder)
 
 
 class Restoring:

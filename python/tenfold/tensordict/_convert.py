@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 
 from tenfold._errors import KeyNotFoundError
 from tenfold._interop import arrays, tensordict_package
@@ -261,6 +261,8 @@ def to_pytree(td: Any) -> Any:
         for key, entry in td._entries().items()
         if key != PYTREE_TYPE
     }
+    if issubclass(kind, defaultdict):
+        return kind(None, entries)
     if issubclass(kind, dict):
         return kind(entries)
     values = list(entries.values())

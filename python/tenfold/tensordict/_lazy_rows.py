@@ -324,7 +324,11 @@ def joined(stacks: list[Any], dim: int) -> Any:
     first = stacks[0]
     at = first.stack_dim
     if dim == at:
-        members = [member for one in stacks for member in one.tensordicts]
+        members = [
+            member
+            for one in stacks
+            for member in (one.tensordicts if one.stack_dim == at else one.unbind(at))
+        ]
         return stacked()._of(members, at, first._dim_name)
     inner = dim if dim < at else dim - 1
     groups = zip(*[one.unbind(at) for one in stacks], strict=True)

@@ -877,7 +877,8 @@ class TensorLike(Primitives):
         return self._compared(operator.ge, other)
 
     def __and__(self, other: Operand) -> Self:
-        return self._compared(operator.and_, other).filter_empty_()
+        made = self._compared(operator.and_, other)
+        return made if made is NotImplemented else made.filter_empty_()
 
     def __or__(self, other: Operand) -> Self:
         return self._compared(operator.or_, other)

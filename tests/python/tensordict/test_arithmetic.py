@@ -1,3 +1,5 @@
+import operator
+
 import numpy as np
 import pytest
 import torch
@@ -157,3 +159,23 @@ def test_values_are_compared_row_by_row(make):
     arrays = NonTensorStack(make(2), make(2))
     assert (arrays == NonTensorStack(make(2), make(3))).tolist() == [True, False]
     assert arrays.data.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("dims", [(-2, -1), (1, 0), (-1, 0), (0, 1, 2)])
+@pytest.mark.parametrize("reduce", [None, True])
+def test_prod_reduces_any_dimensions_in_any_order(dims, reduce):
+    x = torch.arange(1.0, 25).reshape(2, 3, 4).double()
+    expected = x
+    for dim in sorted((dim % 3 for dim in dims), reverse=True):
+        expected = expected.prod(dim)
+    found = TensorDict({"a": x}, [2, 3, 4]).prod(dims, reduce=reduce)
+    assert torch.equal(found if reduce else found["a"], expected)
+
+
+@pytest.mark.parametrize("op", [operator.and_, operator.or_, operator.xor])
+@pytest.mark.parametrize("other", ["x", None, [True]])
+def test_logic_with_other_objects_is_a_type_error(op, other):
+    td = TensorDict({"a": torch.ones(1, dtype=torch.bool)}, [1])
+    for operands in ((td, other), (other, td)):
+        with pytest.raises(TypeError, match="unsupported operand"):
+            op(*operands)

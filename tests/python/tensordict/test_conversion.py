@@ -1,4 +1,5 @@
 import sys
+from collections import defaultdict
 
 import pytest
 import torch
@@ -104,6 +105,12 @@ def test_pytree_round_trips():
     assert type(found) is list
     assert type(found[1]["a"]) is tuple
     assert found[0] is pytree[0]
+
+
+def test_a_defaultdict_of_a_pytree_loses_its_factory():
+    found = TensorDict.from_pytree(defaultdict(int, {"a": torch.ones(1)})).to_pytree()
+    assert type(found) is defaultdict and found.default_factory is None
+    assert found["a"].tolist() == [1]
 
 
 @pytest.mark.parametrize("pytree", [{1: 2, "1": 3}, [{1: 2, "1": 3}], {"_pytree_type": 1}])

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import tenfold
-from tenfold import TensorDict
+from tenfold import LazyStackedTensorDict, TensorDict
 
 
 def tree():
@@ -89,3 +89,20 @@ def test_invalid_shape_arguments_raise():
 def test_repeat_without_batch_dimensions_takes_no_number():
     td = TensorDict({"x": torch.ones(3), "n": {"y": torch.tensor(1)}, "s": "text"})
     assert (td.repeat() == td).all()
+
+
+def test_a_view_of_another_dtype_keeps_the_batch_size_or_is_refused():
+    td = TensorDict({"a": torch.zeros(3, 2)}, [3])
+    assert td.view(torch.float16)["a"].shape == (3, 4)
+    with pytest.raises((RuntimeError, ValueError), match="batch"):
+        TensorDict({"a": torch.zeros(3)}, [3]).view(torch.float16)
+    with pytest.raises(RuntimeError, match="begins with \\[3\\], found \\[6\\]"):
+        TensorDict({"n": TensorDict({"a": torch.zeros(3)}, [3])}, []).view(torch.float16)
+    with pytest.raises(RuntimeError, match="begins with"):
+        LazyStackedTensorDict(*TensorDict({"a": torch.zeros(2, 3)}, [2, 3])).view(torch.float16)
+    assert TensorDict({"a": torch.zeros(3)}, [3]).view(torch.float16, batch_size=[6]).shape == (6,)
+
+
+def test_a_rotation_needs_two_dimensions():
+    with pytest.raises(ValueError, match="rot90: expected two different dimensions"):
+        torch.rot90(TensorDict({"a": torch.zeros(2, 2)}, [2, 2]), 1, (0, -2))

@@ -378,3 +378,14 @@ def test_values_are_concatenated_along_a_negative_dimension():
     joined = torch.cat(stacks, dim=-1)
     assert joined.batch_size == torch.Size([2, 5])
     assert joined.tolist() == torch.cat(stacks, dim=1).tolist()
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_stacks_along_different_dimensions_are_concatenated(dim):
+    x = torch.arange(6).reshape(2, 3)
+    rows = LazyStackedTensorDict.lazy_stack([TensorDict({"a": row}, [3]) for row in x])
+    columns = LazyStackedTensorDict.lazy_stack([TensorDict({"a": column}, [2]) for column in x.T], 1)
+    for order in ([rows, columns], [columns, rows]):
+        joined = torch.cat(order, dim)
+        assert joined.batch_size == torch.cat([x, x], dim).shape
+        assert torch.equal(joined["a"], torch.cat([x, x], dim))

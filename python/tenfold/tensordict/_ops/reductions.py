@@ -217,7 +217,7 @@ def reduced(td: Any, name: str, dim: Any, keepdim: Any, dtype: Any, reduce: bool
 
     def change(x: Any, dims: Any, keep: bool) -> Any:
         if name == "prod" and isinstance(dims, tuple):
-            for one in reversed(dims):
+            for one in sorted((one % x.ndim for one in dims), reverse=True):
                 x = op(x, one, keep, **more)
             return x
         return op(x, dims, keep, **more)

@@ -71,7 +71,16 @@ def _viewed_as(td: Like, dtype: Any, batch_size: Any) -> Like:
     made = td._valued(lambda tensor: tensor.view(dtype))
     if batch_size is not None:
         made.batch_size = batch_size
+    _check_batch_sizes(made)
     return made
+
+
+def _check_batch_sizes(td: Any) -> None:
+    """Checks the tensors of all nodes against the batch sizes of their nodes."""
+    td._check_batch_size(tuple(td._batch_size))
+    for node in map(node_of, td._entries().values()):
+        if node is not None:
+            _check_batch_sizes(node)
 
 
 def reshaped(td: Like, wanted: tuple[Any, ...], method: str) -> Like:
@@ -625,6 +634,8 @@ def roll(td: Like, shifts: Any, dims: Any = None, *, inplace: bool = False) -> L
 
 def rot90(td: Like, k: int = 1, dims: Any = (0, 1)) -> Like:
     first, second = (dim_in(dim, len(td._batch_size), "rot90") for dim in dims)
+    if first == second:
+        raise ValueError(f"rot90: expected two different dimensions, found {tuple(dims)}")
     turns = k % 4
     if turns == 0:
         return td.clone()
