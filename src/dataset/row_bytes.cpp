@@ -216,9 +216,9 @@ std::vector<Tensor> leaf_tensors(const std::vector<LeafRole>& roles, const Schem
                                  const Batch& rows, const std::vector<std::int64_t>& lengths) {
   std::vector<Tensor> made;
   made.reserve(roles.size());
-  // End offsets of rows count elements of the previous leaf, the values. For ragged strings, the
-  // leaves are values, end offsets of rows, end offsets of items: the end offsets of rows count
-  // items, and the end offsets of items count bytes of the values.
+  // The first leaves of a ragged string column are the values, the end offsets of rows, which count
+  // items, and the end offsets of items, which count bytes of the values. The first leaves of any
+  // other column with end offsets are the values and the end offsets of rows, which count elements.
   for (std::size_t i = 0; i < roles.size(); ++i) {
     const Column& column = schema.columns()[roles[i].column];
     const BatchColumn& found = *find_column(rows, column);

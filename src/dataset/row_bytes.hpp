@@ -37,8 +37,8 @@ void check_rows(const Schema& schema, const Batch& rows, const base::Where& wher
 const BatchColumn* find_column(const Batch& rows, const Column& column);
 
 /// Validity of the rows of a nullable column, bool [num_rows]: `found.valid` if it is bool.
-/// Otherwise, a floating-point row of fixed size is missing if all its elements are NaN, and every
-/// other row is valid.
+/// Otherwise, a floating-point row of fixed size is missing if it has elements and all of them are
+/// NaN, and every other row is valid.
 Tensor valid_of(const Column& column, const BatchColumn& found, std::int64_t num_rows);
 
 /// A contiguous tensor for each leaf, with the data of `rows`, which must have passed check_rows()

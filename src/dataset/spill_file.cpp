@@ -51,7 +51,8 @@ os::File create_unnamed(const Path& path) {
       folder.remove_file(name);
       return file;
     } catch (const Error& error) {
-      // A process with the same ID crashed before it removed the name.
+      // Another process with this ID created the file, and crashed before it removed the name, or
+      // runs in another PID namespace.
       if (error.system_errno() != EEXIST) throw;
     }
   }

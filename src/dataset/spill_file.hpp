@@ -13,9 +13,9 @@
 
 namespace tenfold {
 
-/// A buffer that is appended to and read afterwards: in memory while it is small, then in an
-/// unnamed spill file, which disappears even after a crash, except a crash between its creation and
-/// the removal of its name.
+/// A buffer that is appended to and read afterwards: in memory while it is small, then in a spill
+/// file. The file has no name, so it disappears even after a crash, unless the crash occurs between
+/// its creation and the removal of its name.
 ///
 /// Thread safety: after the last append() or flush(), read() may be called from any thread.
 class SpillFile {

@@ -156,8 +156,8 @@ class Ingestion {
     return files_.empty() ? base::Where("", "source") : files_.front().display;
   }
 
-  /// Writes the data set. Returns false, without a data set at the path, if a row does not fit the
-  /// types of the plan.
+  /// Writes the data set. Returns false, and publishes nothing, if a row does not fit the types of
+  /// the plan.
   bool write() {
     TableWriter writer(path_, plan_.schema(),
                        {.overwrite = options_.overwrite,
@@ -183,7 +183,8 @@ class Ingestion {
     return true;
   }
 
-  /// Throws if a column of a given schema occurs in no row: its name is probably misspelled.
+  /// If there are rows: throws if a column of a given schema occurs in none of them, because its
+  /// name is probably misspelled.
   void require_seen(const RowSink& sink) const {
     if (!plan_.is_given || (sink.num_bad_rows == 0 && sink.writer.num_rows() == 0)) return;
     for (std::size_t i = 0; i < plan_.targets.size(); ++i) {

@@ -86,8 +86,8 @@ inline const char* take_digits(const char* text, std::uint64_t& value) noexcept 
 
 }  // namespace number_parts
 
-/// Parses the number at `text`. The number must end before a character that cannot be part of a
-/// number, and kNumberSlackBytes must be readable after it. Returns false if there is no number.
+/// Parses the number at `text`. A character that cannot be part of a number must follow it, and the
+/// kNumberSlackBytes bytes after the number must be readable. Returns false if there is no number.
 inline bool scan_number(const char* text, NumberStyle style, NumberText& number) noexcept {
   using namespace number_parts;
   number.begin = text;

@@ -29,7 +29,8 @@ enum class Clock : std::uint8_t {
 };
 
 /// The type of one value, or of all values of a column so far. Values with `kinds` are promoted by
-/// growing_type_of(). Bytes, times, and tensors and arrays of other dtypes keep their type.
+/// growing_type_of(). Bytes, times, and tensors and arrays of dtypes other than bool, int64, uint64
+/// and float64 keep their type.
 struct RowType {
   RowForm form = RowForm::none;
   bool has_elements = false;  ///< false: null, or lists that are empty or contain only nulls
@@ -78,7 +79,7 @@ RowType settled(const RowType& type);
 /// lists, which makes numbers rows of fixed size; 0 if lists differ in length or are empty.
 Column column_of(const RowType& type, std::int64_t length = 0);
 
-/// What determines the type of one list, or of all lists of a column.
+/// The properties that determine the type of one list, or of all lists of a column.
 class ListTypes {
  public:
   /// Adds a list inside `depth` lists.
@@ -89,15 +90,15 @@ class ListTypes {
     if (depth_of_items_ == 0) depth_of_items_ = depth;
     if (depth_of_items_ != depth) is_uneven_ = true;
   }
-  /// Adds an item of any type. `length`: of an item that is an array, which has the form of a list.
-  /// Returns false, and ignores the type of the item, if no type holds it and those before. This is
-  /// an error unless is_uneven().
+  /// Adds an item of any type. `length`: if the item is an array, which has form `list`, the length
+  /// of its first dimension. Returns false, and ignores the type of the item, if no type holds this
+  /// item and all earlier items. This is an error unless is_uneven().
   bool add_item(std::size_t depth, RowType item, std::int64_t length = 0);
   /// Adds an item that is an object.
   void add_object() noexcept { is_uneven_ = true; }
   /// True if there are objects, or both lists and scalars, which only JSON can hold.
   bool is_uneven() const noexcept { return is_uneven_; }
-  /// Adds the lists of `later`, whose items were added by their kinds.
+  /// Adds the lists of `later`, whose items must have been added by add_items().
   void merge(const ListTypes& later);
 
   /// A list of scalars or of arrays of one shape; JSON for other lists.

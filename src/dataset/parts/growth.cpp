@@ -36,7 +36,8 @@ std::uint64_t bytes_of(const Batch& rows) {
   return bytes;
 }
 
-/// Returns the number for the name of a new part: greater than every number in an "append-" name.
+/// Returns the first number to try in the name of a new part: one more than the greatest number in
+/// the "append-" names of the manifest.
 std::int64_t next_number(const formats::PartsManifest& manifest) {
   std::int64_t next = 1;
   for (const formats::PartEntry& part : manifest.parts) {

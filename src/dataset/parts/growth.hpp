@@ -14,9 +14,10 @@
 
 namespace tenfold {
 
-/// The rows of a data set of parts that is opened for writing. Appends rows to the last part, if it
-/// supports appends, until it reaches the size limit (set_part_bytes()), then creates a new part.
-/// The manifest marks a part open before rows are appended to it, and closed after it was closed.
+/// The rows of a data set of parts that is opened for writing. Appends rows to the last part.
+/// Creates a new part if the last part does not support appends or has reached the size limit
+/// (set_part_bytes()). The manifest marks a part as open before rows are appended to it, and as
+/// closed after its writer was closed.
 class PartsGrowth final : public Growth {
  public:
   explicit PartsGrowth(const Path& path);

@@ -16,8 +16,8 @@
 
 namespace tenfold {
 
-/// The leaves of a data set of parts: each leaf concatenates the leaves of all parts. To the end
-/// offsets of a part, the number of elements in the previous parts is added. Reading a range opens
+/// The leaves of a data set of parts: each leaf concatenates the leaves of all parts. End offsets
+/// of a part are increased by the number of elements in the previous parts. Reading a range opens
 /// only the parts that the range overlaps. The first map() of a leaf copies the whole leaf into
 /// memory. Thread-safe.
 class PartsSource final : public LeafSource, public std::enable_shared_from_this<PartsSource> {
@@ -40,7 +40,7 @@ class PartsSource final : public LeafSource, public std::enable_shared_from_this
   base::Where where(const Leaf& leaf) const override;
 
  private:
-  /// The index of the first element (or row) of each part, then the total number of elements.
+  /// The index of the first element or row of each part, then the total number of elements or rows.
   using Starts = std::vector<std::int64_t>;
 
   void count_elements();

@@ -98,7 +98,7 @@ formats::PartEntry entry_of_part(const os::Directory& folder, const Path& path,
   }
   const TensorDict tree = open_part(folder, path, part_path);
   require_columns(schema, Schema::of(tree), folder.display_of(part_path));
-  // Maps each file, which throws if the file is shorter than its tensor.
+  // Maps the tensors of all columns, which throws if a file is shorter than its tensor.
   const auto table = Table::without_tree(tree);
   formats::PartEntry entry;
   entry.path = part_path;

@@ -109,9 +109,10 @@ bool starts_with_any(std::string_view name, const std::vector<std::string>& pref
 }
 
 /// Removes the hidden folders of crashed writers, and the folders that these writers moved out of
-/// staging folders but did not commit. Keeps a moved folder if it may belong to a writer that is
-/// still running. `known`: the parts in the manifest. Returns the prefixes of the names of the
-/// parts that running writers are about to commit.
+/// staging folders but did not commit. Keeps a moved folder, and the staging folder from which it
+/// may come, if it may also belong to a writer that is still running. `known`: the parts in the
+/// manifest. Returns the prefixes of the names of the parts that running writers are about to
+/// commit.
 std::vector<std::string> remove_leftovers(os::Directory& folder,
                                           const std::set<std::string>& known) {
   const std::set<std::string> named = folders_of(known);

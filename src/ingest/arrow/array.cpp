@@ -558,7 +558,8 @@ std::string_view ArrowSlice::text_at(std::int64_t i) const {
 }
 
 std::int64_t ArrowSlice::index_at(std::int64_t i) const {
-  // An index of dtype uint64 from 2^63 on becomes negative, and check_arrow_array() rejects it.
+  // An index of dtype uint64 from 2^63 on becomes negative. check_arrow_array() rejects negative
+  // indices, except those of nulls and in null structs.
   return integer_at(type->stored, number_at(i));
 }
 

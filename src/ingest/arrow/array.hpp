@@ -134,8 +134,9 @@ struct ArrowSlice {
 /// Checks an array, so that readers do not access memory out of bounds: the counts and pointers of
 /// buffers and children, that offsets do not decrease, that lists stay inside the child and views
 /// inside their buffers, and that indices stay inside the dictionary. Does not check null views,
-/// null indices, indices in null structs and null lists of a list view. Other buffers may still be
-/// too small: the interface does not provide their sizes. Throws Error(corrupt) naming the column.
+/// null indices, indices in null structs and null lists of a list view. Cannot detect that any
+/// other buffer is too small, because the interface provides the sizes only of the buffers of
+/// views. Throws Error(corrupt) naming the column.
 void check_arrow_array(const ArrowArray& array, const ArrowType& type, const std::string& where);
 
 }  // namespace tenfold

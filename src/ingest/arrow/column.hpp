@@ -10,9 +10,10 @@
 
 namespace tenfold {
 
-/// The rows of one column of a batch. Values are not copied if Arrow's buffer has their layout in
-/// the data set and there are no nulls. Values of ragged strings and of nested columns
-/// (ArrowColumn::is_nested) are always copied.
+/// The rows of one column of a batch. If a column has no nulls and is not dictionary-encoded,
+/// values of these types are not copied: numbers (but not booleans) of the column's dtype,
+/// fixed-size lists of such numbers, lists (but not list views) of both, and strings and bytes with
+/// offsets. All other values are copied, and the values of nested columns (ArrowColumn::is_nested).
 struct ArrowRows {
   ColumnChunk chunk;  ///< points into `owned` or into Arrow's buffers
   ColumnBuilder owned;

@@ -43,8 +43,9 @@ struct ArrowColumn {
 /// has two fields with the same name.
 std::vector<ArrowColumn> arrow_columns(const ArrowType& batch, const std::string& where);
 
-/// Sets the inner shape of a nested column to the shape of `target`, if `target` is a column of
-/// numbers with the same number of dimensions. Rows with another inner shape are then bad rows.
+/// Sets the inner shape of a nested column if `target` is a column of numbers with as many
+/// dimensions: to the shape of `target`, without its first dimension unless `target` is ragged.
+/// Rows with another inner shape are then bad rows.
 void take_shape(ArrowColumn& column, const Column& target);
 
 /// Compares the lengths of lists, and of the lists nested in them, with the dimensions of `shape`

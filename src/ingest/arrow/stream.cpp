@@ -51,8 +51,8 @@ class BadRowPieces {
   void begin_stream();
   void add(const Piece& piece);
 
-  /// Calls `tell` with each of `num_rows` rows: the error of the first stream that found one, and
-  /// the members of all streams' JSON objects.
+  /// Calls `tell` for each of the `num_rows` bad rows, with the error of the first stream that
+  /// found one in the row, and with the members of the JSON objects of all streams.
   void report_all(std::size_t num_rows, const std::function<void(const Piece&)>& tell) const;
 
  private:
@@ -373,8 +373,8 @@ class ArrowIngest {
     report_.promotions.push_back({column.name(), "a list or map", "a list as JSON text"});
   }
 
-  /// Determines the inner shape of a nested column. If it changes, the rows that were written are
-  /// converted.
+  /// Determines the inner shape of a nested column. If this changes the type of the column,
+  /// converts the rows that were written.
   void settle(std::size_t i, const ArrowSlice& batch) {
     if (!settle_shape(sources_[i], batch) || options_.schema) return;
     const Column before = targets_[i];

@@ -30,9 +30,10 @@ struct ArrowIngestOptions {
   TableWriterOptions table{};
 };
 
-/// Writes the record batches of an Arrow stream as a data set at `path`; without a path, only
-/// reports the resulting schema. Unless options.schema is set, a column becomes nullable with its
-/// first null; columns of Arrow's type null always are. Releases the stream.
+/// Writes the record batches of an Arrow stream as a data set at `path`. Without a path, reads the
+/// batches to determine the schema, and writes nothing. Unless options.schema is set, a column
+/// becomes nullable with its first null; columns of Arrow's type null always are. Releases the
+/// stream.
 ///
 /// Throws Error(corrupt) if the stream violates the interface, as far as that can be checked,
 /// Error(io) with the message of the stream if the stream fails, Error(unsupported) for types that

@@ -20,16 +20,16 @@ namespace tenfold {
 /// far.
 ///
 /// The functions that add a value return false if the column cannot hold the value without
-/// promotion: call promote(), then add the value again. Before they return false, add_array() and
-/// add_arrays() may have added a part of the value, which truncate() removes. The elements of a
-/// list are added one by one, then end_list() closes the list; truncate() removes an unfinished
-/// list.
+/// promotion. If with() returns a type, call promote() with it, then add the value again. Before
+/// they return false, add_array() and add_arrays() may have added a part of the value, which
+/// truncate() removes. To add a list, add its elements, then call end_list(); truncate() removes an
+/// unfinished list.
 class RowColumn {
  public:
   /// The column has nulls in the `rows_before` rows of earlier blocks. `defers_nulls`: accept lists
   /// with nulls even if their current type cannot represent nulls, because later rows may promote
   /// the type to float. At the end, first_null_not_fitting() returns the first row whose nulls do
-  /// not fit. `keeps_kinds`: no value becomes a string.
+  /// not fit. `keeps_kinds`: no value of another type is converted to a string.
   RowColumn(KeyPath path, std::int64_t rows_before, bool defers_nulls = true,
             bool keeps_kinds = false);
   /// A column of a schema given by the user: its type never changes. `keeps_kinds`: a column of
@@ -46,8 +46,8 @@ class RowColumn {
   /// Rows in the current block.
   std::int64_t num_rows() const noexcept { return rows_.num_rows; }
   std::size_t num_bytes() const noexcept { return rows_.size_bytes(); }
-  /// If fixed by a schema: the last number since truncate() that the dtype cannot hold, because it
-  /// is out of range or a fraction; empty if there was none.
+  /// If fixed by a schema: the last real number since truncate() that the dtype cannot hold
+  /// according to first_not_fitting(); empty if there was none.
   const std::string& out_of_range() const noexcept { return out_of_range_; }
 
   /// The type of the column after a value of type `value` is added; empty if there is no such type,

@@ -82,7 +82,8 @@ class RowTable {
   /// Writes the rows of the block.
   void flush();
   /// Finalises the types of all columns, writes the remaining rows and publishes the data set.
-  /// Throws BadValue for the first row with a null in a list if the final type has no nulls.
+  /// Throws BadValue if the final type of a column cannot represent the nulls in its lists. The
+  /// error is about the first such column, and the first row with a null in a list of this column.
   SourceReport finish();
   /// The rows of the block. Afterwards, the object may only be destroyed.
   Batch take_rows();

@@ -31,7 +31,7 @@ class Origins {
   void push(Kind kind);
   /// Appends `count` elements of kind `same`.
   void push_same(std::int64_t count);
-  /// Marks elements that were not promoted before as `kind`, when the column is promoted.
+  /// Changes the kind of all elements of kind `same` to `kind`. Call when the column is promoted.
   void become(Kind kind);
   void resize(std::int64_t count);
   Kind at(std::int64_t element) const noexcept;

@@ -37,8 +37,8 @@ class PartFile {
   void flush();
   /// Writes the buffer, and reduces its size to `buffer_bytes`, a power of two.
   void shrink_buffer(std::size_t buffer_bytes);
-  /// Writes the buffer, and closes the file unless Options::will_sync is set. Nothing can be
-  /// appended afterwards.
+  /// Writes the buffer. Keeps the file open for sync() if it is open and Options::will_sync is set;
+  /// otherwise closes it. Nothing can be appended afterwards.
   void finish();
   /// After finish(): makes the file durable (fdatasync) and closes it. If the file is still open,
   /// uses the descriptor of the writes, which also reports errors of earlier writebacks.

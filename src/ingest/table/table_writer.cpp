@@ -50,16 +50,17 @@ class ColumnWriter {
   /// Takes the names of leaves from `named`.
   void rename_leaves(const Column& named);
 
-  /// Throws Error(invalid_argument) if the parts of the chunk contradict each other or the column.
+  /// Throws Error(invalid_argument) if the spans of the chunk do not match each other or the
+  /// column.
   void check(const ColumnChunk& chunk) const;
   /// Appends rows that passed check().
   void append(const ColumnChunk& chunk);
   /// Appends rows without a value.
   void append_nulls(std::int64_t num_rows);
-  /// Makes the column nullable. The existing rows have values.
+  /// Makes the column nullable. Marks all existing rows as valid.
   void make_nullable(const MakePart& make_part);
 
-  /// Calls `use` with all rows, in blocks of a few MiB; a larger row is a block.
+  /// Calls `use` with all rows, in blocks of a few MiB. A larger row is a block of its own.
   void for_each_block(const std::function<void(const ColumnChunk&)>& use);
 
   /// One stored part: its file, and its tensor in the tree.
@@ -88,7 +89,8 @@ class ColumnWriter {
   std::vector<std::int64_t> scratch_;
 };
 
-/// Greatest size of the values of several rows that are read back or filled at a time.
+/// Maximum size of the values in a block of rows that is read back or filled, unless the block is a
+/// single row.
 constexpr std::uint64_t kBlockBytes = std::uint64_t{4} << 20;
 constexpr std::int64_t kBlockRows = 1 << 16;
 
@@ -214,7 +216,8 @@ std::vector<std::int64_t> ColumnWriter::read_ends(const PartFile& file, std::int
   return ends;
 }
 
-/// The number of rows of ragged strings that have at most `most_bytes` together; at least 1.
+/// The number of rows at the start of `chunk`, which has ragged strings, that together have at most
+/// `most_bytes` bytes of values; at least 1.
 std::int64_t rows_within(const ColumnBuilder& chunk, std::int64_t most_bytes) {
   const auto fits = [&](std::int64_t end) {
     return end == 0 || chunk.item_ends[static_cast<std::size_t>(end - 1)] <= most_bytes;
@@ -300,8 +303,8 @@ namespace {
 
 using formats::folder::Plan;
 
-/// Memory that the write buffers of all columns' files share, within the limits of each buffer
-/// below.
+/// The total size of the write buffers of all columns' files, unless the limits below, which apply
+/// to each buffer, require another size.
 constexpr std::size_t kGatheredBytes = std::size_t{16} << 20;
 constexpr std::size_t kMaxGatheredBytes = std::size_t{2} << 20;
 constexpr std::size_t kLeastGatheredBytes = std::size_t{16} << 10;
@@ -410,8 +413,8 @@ struct TableWriter::State {
     return [this](bool unbatched) { return create(unbatched); };
   }
 
-  /// Makes room for the write buffers of `count` more files of columns. The buffers never grow
-  /// again.
+  /// If `count` more files of columns require smaller write buffers, shrinks the buffers of all
+  /// columns. The buffers never grow again.
   void expect_parts(std::size_t count) {
     num_parts += count;
     const std::size_t size = gathered_bytes_of(num_parts);
@@ -719,8 +722,8 @@ void TableWriter::State::require_equal_rows() const {
   }
 }
 
-/// Finishes all files, and removes empty ones, because a tensor without bytes has no file.
-/// write_texts() gives the others their names in the tree.
+/// Finishes all files. Removes the empty files of tensors, because a tensor without bytes has no
+/// file. write_texts() renames all other files of tensors to their names in the tree.
 void TableWriter::State::finish_files() {
   for (const ColumnWriter& writer : writers) {
     for (const ColumnWriter::Stored& part : writer.stored(writer.num_rows())) {
@@ -764,8 +767,8 @@ void TableWriter::State::write_texts(const Plan& plan, std::vector<formats::Chec
   write(replacement.folder(), name, name, formats::checksums_text(lines));
 }
 
-/// Syncs all files, with several threads. Writeback has started before, so the threads mostly wait
-/// for the disk.
+/// Syncs all files, with several threads. Writeback of the files that stayed open has started
+/// before, so the threads mostly wait for the disk.
 void TableWriter::State::sync_files(const Plan& plan) {
   std::vector<PartFile*> files;
   for (const Plan::File& file : plan.files) {
