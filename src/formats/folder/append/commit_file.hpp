@@ -39,7 +39,7 @@ class CommitFile {
   void publish(CommitState next);
   /// Circular buffers: ends an unfinished write as failed by making the sequence number even.
   void rest();
-  /// Circular buffers: makes `next` the state after a power failure.
+  /// Circular buffers: makes `next` the state that is valid after a power failure.
   void publish_durable(CommitState next);
   /// True if a process has called announce_writes_in_place() since the page was created.
   bool was_written_in_place() const;

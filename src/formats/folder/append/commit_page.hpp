@@ -14,8 +14,8 @@
 namespace tenfold::detail::formats::folder {
 
 /// The file name of the commit page, which has the current number of rows of a folder to which rows
-/// are added. After a power failure, the number at the last flush is valid instead: the one in
-/// meta.json, or in the durable record of a circular buffer.
+/// are added. After a reboot, the number at the last flush is valid instead: the one in meta.json,
+/// or in the durable record of a circular buffer.
 inline constexpr std::string_view kCommitName = "%commit";
 
 /// One page, written in place. All numbers are little-endian, 64 bits:
