@@ -649,7 +649,7 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
   write_tree(tree, path, request, false);
 }
 
-/// The checksum blocks of all tensors in file order. Tensors that share storage are listed once.
+/// The checksum blocks of all tensors, in file order. Blocks of shared storage are listed once.
 std::vector<BlockCheck> blocks_of(const ConsolidatedSource& source) {
   std::vector<const TensorRange*> ranges;
   for (const TensorRange& range : source.ranges) {

@@ -11,9 +11,9 @@
 
 namespace tenfold::detail::formats::consolidated {
 
-/// Values of a NonTensorData or NonTensorStack with the shape of its batch. A tree keeps them in
-/// nested lists in the order of the batch dimensions. The file has one node for each stack; the
-/// entries of the node are the elements along its `stack_dim`.
+/// The values of a NonTensorData or NonTensorStack, and the shape of its batch. In a tree, the
+/// values are in nested lists, whose levels have the order of the batch dimensions. In the file,
+/// each stack is a node, whose entries are the elements of the stack along its `stack_dim`.
 struct StackedValues {
   Value value;            ///< nested lists: `depth` levels, one for each of the first dimensions
   std::size_t depth = 0;  ///< number of dimensions that the lists have

@@ -15,10 +15,10 @@
 
 namespace tenfold::detail::formats::dcp {
 
-// The content of `.metadata` in a folder of torch.distributed.checkpoint: the tensors and objects,
-// the chunks of each tensor, and the location of each item. parse_metadata() does not check that
-// the chunks cover their tensors, that the paths are consistent, or anything that requires reading
-// the other files.
+// The content of `.metadata` or `__<rank>.metadata` in a folder of torch.distributed.checkpoint:
+// the tensors and objects, the chunks of each tensor, and the location of each item.
+// parse_metadata() does not check that the chunks cover their tensors, that the paths are
+// consistent, or anything that requires reading the other files.
 
 /// A byte range in a file of the folder. It contains a complete file of torch.save, possibly
 /// compressed.
