@@ -81,8 +81,7 @@ CommitPage parse_commit_page(std::span<const std::byte> bytes, const std::string
 std::optional<CommitPage> read_commit_page(Folder& folder);
 
 /// Returns the valid state: the live record if it was written during this boot, else the durable
-/// record of a circular buffer. Returns null if neither exists: then meta.json has the number of
-/// rows.
+/// record of a circular buffer. If neither applies, returns null: meta.json has the number of rows.
 const CommitState* state_now(const CommitPage& page);
 
 /// Returns the number of committed rows, or nullopt if meta.json has the number.
