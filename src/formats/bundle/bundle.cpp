@@ -1,7 +1,6 @@
 // A folder that a trainer wrote, opened read-only as one tree: transformers' Trainer, accelerate,
 // DeepSpeed, torch_checkpointing. Each file or folder in it is an entry of the tree, whatever its
-// format. Hidden files and folders, and shards that an index lists, are left out. The other source
-// files:
+// format, except hidden files and folders, and shards that an index lists. The other source files:
 //   folder  recognises such folders, and lists their entries and keys
 //   entry   reads an entry at its first access; provides the bytes of files in unknown formats
 

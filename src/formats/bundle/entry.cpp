@@ -35,14 +35,14 @@ Reading refused(std::string problem) {
   return {Reading::Way::refused, nullptr, std::move(problem)};
 }
 
-/// Returns the error of the registry without the list of supported formats, which does not help
-/// here.
+/// Returns the error of the registry. If the format is unknown, omits the list of supported
+/// formats, which does not help here.
 Error without_formats(const Error& error) {
   if (error.problem() != kUnknownFormat) return error;
   return Error(error).expected("tensors or values");
 }
 
-/// Describes an entry, or the target of its link if that is one of the Hugging Face cache. Returns
+/// Describes an entry; for a symbolic link of a Hugging Face cache, describes the target. Returns
 /// nullopt if the folder has no such entry.
 std::optional<os::FileInfo> info_of(const Folder& folder, const std::string& name) {
   auto info = folder.directory().entry_info(name);
@@ -59,8 +59,8 @@ os::File open_file(const Folder& folder, const std::string& name) {
   return file;
 }
 
-/// The bytes of a file that cannot be read in a known format. The file is open only during calls of
-/// map() and read(). Thread-safe.
+/// The bytes of a file that cannot be read as tensors or values. A descriptor of the file is open
+/// only during calls of map() and read(). Thread-safe.
 class RawFile final : public LeafSource {
  public:
   RawFile(std::shared_ptr<const Folder> folder, std::string name)
@@ -92,8 +92,8 @@ bool begins_as_pickle(const os::File& file) {
   return file.read_some_at(0, first) == 1 && first[0] == std::byte{0x80};
 }
 
-/// Returns the node for an entry that cannot be read. It has the reason and, if the entry is a
-/// regular file, the bytes.
+/// Returns the node for an entry that cannot be read. The node has the reason and, if the entry is
+/// a regular file, the bytes of the file.
 TensorDict refused_node(const std::shared_ptr<const Folder>& folder, const std::string& name,
                         std::string problem) {
   NodeInfo info;

@@ -12,7 +12,8 @@
 
 namespace tenfold::detail::formats::bundle {
 
-/// Maximum depth of nested bundles: transformers' Trainer puts DeepSpeed's folder into its own.
+/// Maximum number of bundles inside each other, including the outermost: transformers' Trainer puts
+/// DeepSpeed's folder into its own.
 inline constexpr std::size_t kMaxLevels = 3;
 
 /// How an entry can be read.
@@ -23,16 +24,17 @@ struct Reading {
   std::string problem{};  ///< if refused, the reason: "<what>: expected ..., found ..."
 };
 
-/// Determines how an entry can be read. The content determines the format, except that a file
-/// "*.json" is JSON unless it is an index ("*.index.json"). If the content is in no known format,
-/// an index is read as JSON, and a file "*.pkl" as a pickle if it begins like one. Throws
+/// Determines how an entry can be read. A file "*.json" is JSON, unless it is an index
+/// ("*.index.json"). format_of_content() determines the format of other files and folders. If it
+/// finds none, an index is read as JSON, and a file "*.pkl" as a pickle if it begins like one.
+/// Special files, and symbolic links except those of a Hugging Face cache, are refused. Throws
 /// Error(file_not_found) if the entry was removed, and what Folder::path_of() and
 /// format_of_content() throw, except Error(unsupported).
 Reading reading_of(const Folder& folder, const std::string& name);
 
-/// Opens the folder as a tree. `level` is 0 for the bundle that the user opened, 1 for a bundle in
-/// that one, and so on. Throws Error(unsupported) if `level` is kMaxLevels or more, and what
-/// Folder's constructor and list_entries() throw.
+/// Opens the folder as a tree. `level` is 0 for the bundle that the user opened, 1 for a bundle
+/// inside the bundle of level 0, and so on. Throws Error(unsupported) if `level` is kMaxLevels or
+/// more, and what Folder's constructor and list_entries() throw.
 TensorDict open_folder(const Path& path, const OpenRequest& request, std::size_t level);
 
 /// Reads an entry: a file or folder of a known format, a JSON file, or a pickle, which is parsed

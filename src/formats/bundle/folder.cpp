@@ -43,7 +43,7 @@ bool is_of_rank(std::string_view name) {
   return !rank.empty() && std::ranges::all_of(rank, base::is_digit);
 }
 
-/// True for names of files that only accelerate or DeepSpeed writes.
+/// True for file names that only accelerate or DeepSpeed uses.
 bool is_marker(std::string_view name) {
   if (has_ends(name, "random_states_", ".pkl")) return true;
   constexpr auto kDeepSpeedNames = std::to_array<std::string_view>(
@@ -52,7 +52,7 @@ bool is_marker(std::string_view name) {
                              [&](std::string_view start) { return has_ends(name, start, ".pt"); });
 }
 
-/// Returns the length of the longest suffix of a name that is ".json", ".pkl" or the suffix of a
+/// Returns the length of the longest suffix of a name that is ".json", ".pkl" or a suffix of a
 /// format, and is not the whole name. Returns 0 if there is none.
 std::size_t suffix_bytes(std::string_view name) {
   std::size_t most = 0;
@@ -65,8 +65,8 @@ std::size_t suffix_bytes(std::string_view name) {
   return most;
 }
 
-/// Returns the shards that the index files among `names` list. Skips a damaged index, whose shards
-/// then become entries.
+/// Returns the shards that the index files among `names` list. Skips an index that is damaged or is
+/// a link that open_shard() does not follow; its shards then become entries.
 std::unordered_set<std::string> shards_in(const os::Directory& folder,
                                           const std::vector<std::string>& names) {
   std::unordered_set<std::string> shards;

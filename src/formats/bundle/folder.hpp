@@ -16,9 +16,9 @@ class Folder {
   explicit Folder(const os::Path& path);
 
   const os::Directory& directory() const noexcept { return directory_; }
-  /// Returns the path of an entry, for opening and for messages. It begins with the folder's path
-  /// as passed to the constructor, or made absolute if the working directory of the process has
-  /// changed after that. Throws Error(io) (ESTALE) if the path no longer names this folder.
+  /// Returns the path of an entry, for opening and for messages. It begins with the path that the
+  /// constructor received, or with the absolute form of that path if the working directory of the
+  /// process has changed since. Throws Error(io) (ESTALE) if the path no longer names this folder.
   os::Path path_of(const std::string& name) const;
 
  private:
@@ -34,12 +34,14 @@ struct Entry {
   std::string name;
 };
 
-/// True if the folder contains files that only trainers write.
+/// True if the names of files in the folder are typical of a trainer: "trainer_state.json", a name
+/// that only accelerate or DeepSpeed uses, or "metadata.pkl" and a file "<item>_<rank>.pt".
 bool is_bundle(const os::Directory& folder);
 
-/// Lists the entries, sorted by name. A suffix ".json", ".pkl" or of a format is removed from the
-/// name to get the key, unless the rest is also the name, or the rest of the name, of another
-/// entry. Names that are not UTF-8 are escaped. Skips hidden files and folders, and shards that an
+/// Lists the entries, sorted by name. The key of an entry is its name without a suffix ".json",
+/// ".pkl" or of a format. If the name without the suffix is also the name, with or without its
+/// suffix, of another entry, the key is the whole name. A name that is not UTF-8 is escaped, and
+/// "_" is appended until the key is unique. Skips hidden files and folders, and shards that an
 /// index lists. Throws Error(unsupported) if the folder has more than kMaxEntries files and
 /// folders, including the skipped ones.
 std::vector<Entry> list_entries(const os::Directory& folder);

@@ -67,9 +67,9 @@ struct Plan {
 };
 
 struct PlanOptions {
-  /// Include notes, order and shared storage. If this and `checksums` are false, the file is byte
-  /// for byte what tensordict's `consolidate` writes, with the two exceptions that the public
-  /// consolidate() lists.
+  /// Store the notes and the order of entries, and store shared bytes once. If this and `checksums`
+  /// are false, the file is byte for byte what tensordict's `consolidate` writes, with the two
+  /// exceptions that the public consolidate() lists.
   bool notes = true;
   bool checksums = true;
   bool locked = false;  ///< `is_locked` of every node in the file
@@ -96,8 +96,9 @@ std::size_t depth_of(const Value& value) {
   return deepest + 1;
 }
 
-/// A tensor of a node: its key, dtype and shape, and the index of the stored tensor that has its
-/// bytes. With notes, tensors that share storage have the same index if the alignment permits it.
+/// A tensor of a node: its key, dtype and shape, and the index of the stored tensor that has the
+/// same bytes. With notes, tensors that share all their bytes have one index, if the bytes are
+/// aligned for the dtype of each.
 struct Placed {
   std::string key;
   std::size_t tensor = 0;  ///< index in Plan::tensors
@@ -372,8 +373,8 @@ class DocumentWriter {
     return info.kind == NodeKind::tensordict || info.kind == NodeKind::tensorclass;
   }
 
-  /// Returns the "cls" of a node. Without notes, it is "TensorDict" for a root that is a
-  /// tensorclass, because tensordict does not store that class.
+  /// Returns the "cls" of a node. Without notes, a root that is a tensorclass has the "cls"
+  /// "TensorDict", because tensordict does not store the class of the root.
   std::string_view class_of(const NodeInfo& info, bool is_root) const {
     if (info.kind == NodeKind::lazy_stack) return "LazyStackedTensorDict";
     const bool kept = info.kind == NodeKind::tensorclass && (options_.notes || !is_root);
@@ -412,10 +413,10 @@ class DocumentWriter {
     json_.end_array();
   }
 
-  /// Writes a NonTensorStack: a node whose entries, the elements along dimension `dim`, are values
-  /// or stacks of values. The first `levels` levels of lists become stacks, so that all values have
-  /// the same number of batch dimensions. If the lists cannot be split along `dim`, the entries are
-  /// the elements along dimension 0.
+  /// Writes a NonTensorStack: a node whose entries are the elements of `stack` along dimension
+  /// `dim`. An element is a value, or again a stack of values. The outer `levels` levels of the
+  /// nested lists become stacks, so that all values have the same number of batch dimensions. If
+  /// the lists cannot be split along `dim`, the entries are the elements along dimension 0.
   void value_stack(const Value& stack, std::size_t levels, std::int64_t dim, const Shape& batch,
                    const NodeInfo& node) {
     auto elements = static_cast<std::size_t>(dim) < levels
@@ -648,7 +649,7 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
   write_tree(tree, path, request, false);
 }
 
-/// The checksum blocks of all tensors in file order. Tensors that share storage are listed once.
+/// The checksum blocks of all tensors, in file order. Blocks of shared storage are listed once.
 std::vector<BlockCheck> blocks_of(const ConsolidatedSource& source) {
   std::vector<const TensorRange*> ranges;
   for (const TensorRange& range : source.ranges) {
@@ -714,8 +715,8 @@ void verify_blocks(const OpenedFile& opened, const Path& path, const VerifyReque
   progress.finish();
 }
 
-/// If the file has no checksums (tensordict writes none), checks only that the document is valid
-/// and that the ranges of its tensors are within the file.
+/// If the file has no checksums (tensordict writes none), checks only what open() checks: that the
+/// document is valid, and that the ranges of its tensors are within the file and do not overlap.
 VerifyReport verify(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   try {

@@ -27,8 +27,8 @@ bool is_permutation_of_positions(const std::vector<std::size_t>& order) {
   return true;
 }
 
-/// Parses a list of positions. Returns an empty list if the value is not a permutation of 0 to
-/// n - 1.
+/// Parses a list of n items that is a permutation of the positions 0 to n - 1. Returns an empty
+/// list for any other value.
 std::vector<std::size_t> positions_of(const Value& value) {
   const auto* list = value.get_if<Value::List>();
   std::vector<std::size_t> order;

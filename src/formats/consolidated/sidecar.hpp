@@ -34,9 +34,9 @@ struct Sidecar {
 /// Writes the member's value.
 void write_sidecar(const Sidecar& extra, codecs::JsonWriter& json);
 
-/// Parses the root's "size". Returns an empty sidecar if another tool wrote something else there.
-/// Ignores members of the wrong type, and orders that are not permutations, with a warning. Throws
-/// like Notes::from_json().
+/// Parses the root's "size". Returns an empty sidecar if the value is not in the form that tenfold
+/// writes. Ignores members of the wrong type, and orders that are not permutations, with a warning.
+/// Throws like Notes::from_json().
 Sidecar read_sidecar(const Value& size, const std::string& where);
 
 /// Restores the saved order of a node's entries, and applies the notes: the node's kind, its values

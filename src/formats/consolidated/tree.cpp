@@ -414,7 +414,8 @@ class TreeBuilder {
         .found(base::quote(key));
   }
 
-  /// Returns one entry of a NonTensorStack: a value, which all rows of its batch share.
+  /// Returns an entry of a NonTensorStack that is one value, which all rows of the entry's batch
+  /// share.
   StackedValues shared_value(const Value& item, const std::string& path) const {
     const Value& data = data_of(item, path);
     const Value& batch_size = as<List>(item, path, "its item", "an array").items[1];
@@ -423,7 +424,8 @@ class TreeBuilder {
   }
 
   /// Returns the values of a NonTensorStack. Its entries are values and stacks of values. The
-  /// document lists the values before the stacks; the keys are the positions in the NonTensorStack.
+  /// document lists the values before the stacks; the key of an entry is its position in the
+  /// NonTensorStack.
   StackedValues stacked_values(const Object& object, const std::string& path) {
     std::vector<std::pair<std::string, const Value*>> values;
     std::vector<std::pair<std::string, const Value*>> stacks;

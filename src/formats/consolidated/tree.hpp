@@ -50,7 +50,8 @@ bool is_tensorclass(std::string_view cls) noexcept;
 ///               is the ragged dimension},
 ///    "cls_metadata": {"device", "names", "batch_size", "is_locked"}; for the two stack classes
 ///                    {"stack_dim", "stack_dim_name", "is_locked"},
-///    "size": see sidecar.hpp, any other key: a node}
+///    "size": only in the root, see sidecar.hpp,
+///    any other key: a node}
 struct Tree {
   TensorDict tree;
   Sidecar extra;        ///< already applied to the tree
@@ -58,11 +59,11 @@ struct Tree {
 };
 
 /// Builds the tree of the document `json`. `leaves` receives the location of each tensor: a range
-/// within `data_bytes` that has the size of the tensor and its padding. Two ranges are equal or
-/// disjoint. `where` names the file. Throws Error(corrupt) for an invalid document, and
-/// Error(unsupported) for unknown classes and dtypes, a NonTensorStack as the root, a tensorclass
-/// around a lazy stack, a value that too many rows of a stack share (kMaxRepeatedBytes), and notes
-/// of a newer version. Errors about a node name it.
+/// within the first `data_bytes` bytes of the file that has the size of the tensor and its padding.
+/// Two ranges are equal or disjoint. `where` names the file. Throws Error(corrupt) for an invalid
+/// document, and Error(unsupported) for unknown classes and dtypes, a NonTensorStack as the root, a
+/// tensorclass around a lazy stack, a value that too many rows of a stack share
+/// (kMaxRepeatedBytes), and notes of a newer version. Errors about a node name the node.
 Tree build_tree(std::string_view json, std::uint64_t data_bytes,
                 const std::shared_ptr<Leaves>& leaves, const std::string& where);
 

@@ -26,7 +26,8 @@ std::uint64_t size_bytes_of(const Value& value) {
 }
 
 /// Replaces each value below `depth` levels of lists by a list of `count` copies of the value, and
-/// subtracts their size from `budget_bytes`. Returns false if they need more.
+/// subtracts the size of the copies from `budget_bytes`. Returns false if the copies need more than
+/// the budget.
 bool repeat(Value& value, std::size_t depth, std::uint64_t count, std::uint64_t& budget_bytes) {
   if (depth > 0) {
     auto& items = std::get<List>(value.data()).items;

@@ -11,26 +11,27 @@
 
 namespace tenfold::detail::formats::consolidated {
 
-/// Values of a NonTensorData or NonTensorStack with the shape of its batch. A tree keeps them in
-/// nested lists in the order of the batch dimensions. The file has one node for each stack; the
-/// entries of the node are the elements along its `stack_dim`.
+/// The values of a NonTensorData or NonTensorStack, and the shape of its batch. In a tree, the
+/// values are in nested lists, whose levels have the order of the batch dimensions. In the file,
+/// each stack is a node, whose entries are the elements of the stack along its `stack_dim`.
 struct StackedValues {
   Value value;            ///< nested lists: `depth` levels, one for each of the first dimensions
   std::size_t depth = 0;  ///< number of dimensions that the lists have
   Shape shared{};         ///< lengths of the dimensions after them, whose rows share a value
 };
 
-/// Limit of the memory for the copies of values that a document stores once for many rows.
+/// Maximum total size in memory of the copies of values that one document stores once for many
+/// rows.
 inline constexpr std::uint64_t kMaxRepeatedBytes = std::uint64_t{64} << 20;
 
-/// Sets `result` to the values of `elements`, stacked along dimension `dim`. Repeats a shared value
-/// only along dimensions before `dim`, and along dimensions for which another element has lists.
-/// Elements may have different numbers of dimensions, but at least `dim`, as in files of tenfold
-/// 0.1.0. Dimensions that not all elements have then remain lists inside the values. Subtracts the
-/// size of the copies from `budget_bytes`, which starts at kMaxRepeatedBytes. Returns an error,
-/// without a path: Error(unsupported) if the copies exceed the budget; Error(corrupt) if an element
-/// has fewer than `dim` dimensions, or if two elements differ in length in a dimension before
-/// `dim`.
+/// Sets `result` to the values of `elements`, stacked along dimension `dim`. A value that several
+/// rows share is repeated only along dimensions before `dim`, and along dimensions for which
+/// another element has lists. Elements have at least `dim` dimensions. In files of tenfold 0.1.0,
+/// the number of dimensions may differ between elements: lists of a dimension that not all elements
+/// have then stay inside the values. Subtracts the size of the copies from `budget_bytes`, which
+/// starts at kMaxRepeatedBytes. Returns an error, without a path: Error(unsupported) if the copies
+/// exceed the budget; Error(corrupt) if an element has fewer than `dim` dimensions, or if two
+/// elements differ in length in a dimension before `dim`.
 std::optional<Error> stack_values(std::vector<StackedValues> elements, std::size_t dim,
                                   std::uint64_t& budget_bytes, StackedValues& result);
 
@@ -39,10 +40,11 @@ std::optional<Error> stack_values(std::vector<StackedValues> elements, std::size
 /// lists of such a level are empty, returns the maximum of std::size_t.
 std::size_t num_stack_levels(const Value& value);
 
-/// Returns the elements of nested lists along dimension `dim`. Returns nullopt if an item of the
-/// first `dim + 1` levels is not a list, or if the lists of level `dim + 1` differ in length. Also
-/// returns nullopt if there are no elements along `dim`, but one or more lists along a dimension
-/// before: the number of these lists would not be stored.
+/// Returns the elements of nested lists along dimension `dim`. The first of the levels is `value`
+/// itself. Returns nullopt if one of the first `dim + 1` levels contains anything but lists, or if
+/// the lists of level `dim + 1` differ in length. Also returns nullopt if there are no elements
+/// along `dim`, but one or more lists along a dimension before `dim`: the number of these lists
+/// would not be stored.
 std::optional<std::vector<Value>> unstack_values(const Value& value, std::size_t dim);
 
 }  // namespace tenfold::detail::formats::consolidated

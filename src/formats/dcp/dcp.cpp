@@ -28,9 +28,10 @@
 #include "os/thread/thread_pool.hpp"
 
 // Folders of torch.distributed.checkpoint. The metadata is one pickle `.metadata`, or one pickle
-// `__<rank>.metadata` for each rank. These are read as data and never executed (metadata.hpp). Each
-// file `__<rank>_<n>.distcp` contains files of torch.save, possibly compressed (leaf_source.hpp).
-// checkpoint/ writes such folders, with an additional manifest (shared/dcp_manifest.hpp).
+// `__<rank>.metadata` for each rank. The pickles are read as data and never executed
+// (metadata.hpp). Each file `__<rank>_<n>.distcp` contains files of torch.save, possibly compressed
+// (leaf_source.hpp). The code in checkpoint/ writes such folders, with an additional manifest
+// (shared/dcp_manifest.hpp).
 
 namespace tenfold::detail::formats::dcp {
 namespace {
@@ -56,7 +57,7 @@ Metadata metadata_in(const os::Directory& folder, const std::string& name) {
   return parse_metadata(pickle, file.display());
 }
 
-/// Reads `.metadata`, or merges the metadata of all ranks if it is missing.
+/// Reads `.metadata`. If that file is missing, merges the metadata files of all ranks.
 Metadata metadata_of(const os::Directory& folder) {
   if (folder.entry_info(kMetadata)) return metadata_in(folder, kMetadata);
   std::vector<std::pair<std::uint64_t, std::string>> ranks;
@@ -118,8 +119,8 @@ std::vector<NamedItem> items_of(const Metadata& metadata) {
   return items;
 }
 
-/// Verifies the CRC-32 of each record of the item, and the checksum of the structure of its zip
-/// archive, if there is one. Returns the number of records.
+/// Verifies the CRC-32 of each record in the zip archive of the item and, if the archive has one,
+/// the checksum of its structure. Returns the number of records.
 std::uint64_t check_item(Files& files, const Item& item) {
   const FilePart place = files.place(item);
   const std::shared_ptr<const os::File> file = place.file();  // stays open
@@ -130,8 +131,8 @@ std::uint64_t check_item(Files& files, const Item& item) {
   return directory.entries.size();
 }
 
-/// Reads one byte of each item of the tensor, except items that the request skips. Reading from an
-/// item compares its dtype and shape with the metadata.
+/// Reads one byte of each item of the tensor, except items that the request skips. The read
+/// compares the dtype and shape of the tensor in the item with the metadata.
 void check_leaf(const Leaf& leaf, const VerifyRequest& request) {
   std::array<std::byte, 1> first{};
   const std::vector<Leaf> parts = source_of(leaf)->parts(leaf);
@@ -141,7 +142,8 @@ void check_leaf(const Leaf& leaf, const VerifyRequest& request) {
   if (parts.empty()) leaf.read(0, first);
 }
 
-/// Reads every object, and compares every tensor with the metadata.
+/// Reads every object of the tree, and compares every stored tensor that has bytes with the
+/// metadata.
 void check_tree(const TensorDict& tree, const VerifyRequest& request, VerifyReport& report) {
   tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);

@@ -190,7 +190,7 @@ Buffer Source::map(const Leaf& leaf) {
   Stored& stored_tensor = stored(leaf);
   const std::lock_guard lock(stored_tensor.mutex);
   if (stored_tensor.copy.size_bytes() == 0) {
-    // The size is bounded: parse_metadata() refuses a tensor that does not fit its item.
+    // The size is bounded: parse_metadata() refuses a chunk that cannot fit its item.
     Buffer filled = Buffer::allocate(static_cast<std::size_t>(leaf.nbytes()));
     found.read(0, filled.mutable_bytes());
     stored_tensor.copy = std::move(filled);

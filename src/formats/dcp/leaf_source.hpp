@@ -22,9 +22,9 @@
 
 namespace tenfold::detail::formats::dcp {
 
-/// The data files of a folder, each opened at its first use. Only the kMaxOpen most recently opened
-/// files stay open, so that a checkpoint of any number of ranks needs few descriptors. If a file
-/// was replaced, opening it again fails. Thread-safe.
+/// The data files of a folder, each opened at its first use. Only files in use and the kMaxOpen
+/// most recently opened files are open, so that a checkpoint of any number of ranks needs few
+/// descriptors. If a file was replaced, opening it again fails. Thread-safe.
 class Files : public std::enable_shared_from_this<Files> {
  public:
   static constexpr std::size_t kMaxOpen = 64;
@@ -78,14 +78,14 @@ class Files : public std::enable_shared_from_this<Files> {
   Recent recent_streams_{kMaxDecompressed};
 };
 
-/// Leaves for the chunks of the tensors in one folder. A chunk is stored as one item. Where its
-/// bytes begin in the item is read at the first access.
+/// Leaves for the chunks of the tensors in one folder. A chunk is stored as one item. The offset of
+/// its bytes in the item is read at the first access.
 class Source final : public LeafSource {
  public:
   explicit Source(std::shared_ptr<Files> files) : files_(std::move(files)) {}
 
-  /// Adds the leaf of an item; `name` is for messages. Leaves of one item share storage. Call
-  /// before any leaf is used.
+  /// Adds the leaf of an item; `name` is for messages. Leaves of one item share storage. Call this
+  /// before any leaf of `source` is used.
   static Leaf add(const std::shared_ptr<Source>& source, DType dtype, Shape shape, const Item& item,
                   const std::string& name);
 

@@ -191,8 +191,8 @@ class MetadataReader {
     return item;
   }
 
-  /// True if the only extension is torch's ZStandard, in any version 1 or 1.x. No other extension
-  /// is supported.
+  /// True if the only extension is torch's ZStandard, in version 1 or any version 1.x. No other
+  /// extension is supported.
   bool is_zstd(std::uint32_t id) const {
     const PickleNode list = at(id);
     if (list.items.size() != 1 || at(list.items[0]).kind != PickleKind::text) return false;
@@ -338,7 +338,9 @@ class MetadataReader {
     }
   }
 
-  /// Reads the dtype from a tuple (dtype, layout, requires_grad, memory format, pin_memory).
+  /// Returns the dtype of a TensorProperties, whose state is a tuple (dtype, layout, requires_grad,
+  /// memory format, pin_memory). Throws Error(unsupported) if the layout is known not to be
+  /// strided.
   DType dtype(std::uint32_t properties) const {
     const auto state = state_of_.find(properties);
     if (!is_instance(properties, "TensorProperties") || state == state_of_.end()) {

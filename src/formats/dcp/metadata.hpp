@@ -15,10 +15,10 @@
 
 namespace tenfold::detail::formats::dcp {
 
-// The content of `.metadata` in a folder of torch.distributed.checkpoint: the tensors and objects,
-// the chunks of each tensor, and the location of each item. parse_metadata() does not check that
-// the chunks cover their tensors, that the paths are consistent, or anything that requires reading
-// the other files.
+// The content of `.metadata` or `__<rank>.metadata` in a folder of torch.distributed.checkpoint:
+// the tensors and objects, the chunks of each tensor, and the location of each item.
+// parse_metadata() does not check that the chunks cover their tensors, that the paths are
+// consistent, or anything that requires reading the other files.
 
 /// A byte range in a file of the folder. It contains a complete file of torch.save, possibly
 /// compressed.
@@ -26,7 +26,7 @@ struct Item {
   std::uint32_t file = 0;  ///< index in Metadata::files
   std::uint64_t begin = 0;
   std::uint64_t size_bytes = 0;
-  /// The maximum decompressed size of a Zstandard stream; 0 if the item is not compressed.
+  /// For a Zstandard stream, its maximum decompressed size; 0 if the item is not compressed.
   std::uint64_t most_bytes = 0;
   bool is_compressed() const noexcept { return most_bytes != 0; }
 };
@@ -70,7 +70,8 @@ Metadata parse_metadata(std::string_view pickle, const std::string& where);
 class Merger {
  public:
   /// Merges the metadata of another rank. An object or chunk that several ranks saved is kept once.
-  /// Throws Error(corrupt), naming `where`, if ranks disagree on dtype, shape, path or kind.
+  /// Throws Error(corrupt), naming `where`, if ranks disagree on the dtype, shape, path or kind of
+  /// an entry.
   void add(Metadata other, const std::string& where);
   Metadata take() { return std::move(merged_); }
 

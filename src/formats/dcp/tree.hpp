@@ -12,10 +12,11 @@
 namespace tenfold::detail::formats::dcp {
 
 /// Builds the tree of the metadata: dicts and lists according to the paths, tensors assembled from
-/// their chunks, objects read at their first access. A subtree without tensors becomes one JSON
-/// value if all its objects are JSON. A missing item of a list is null, as in torch. `where` names
-/// the folder. Throws like AssembledSource::assemble(), and Error(corrupt), naming the key, for
-/// paths that contradict each other and for lists with too many missing items.
+/// their chunks, objects read at their first access. A subtree without tensors, except the root,
+/// becomes one JSON value if all its objects are JSON. A missing item of a list is null, as in
+/// torch. `where` names the folder. Throws like AssembledSource::assemble(), and Error(corrupt) for
+/// paths that contradict each other, naming the key, and for a list with too many missing items,
+/// naming the list.
 TensorDict build_tree(Metadata metadata, const std::shared_ptr<Files>& files,
                       const std::string& where);
 

@@ -13,12 +13,12 @@
 
 namespace tenfold::detail::formats::dcp {
 
-/// An item of a `.distcp` file: a file of torch.save. This class makes the records before and after
-/// the bytes of a tensor; the caller writes those bytes.
+/// An item of a `.distcp` file: a file of torch.save. For a tensor, this class makes the records
+/// before and after the bytes of the tensor; the caller writes these bytes.
 class ItemFile {
  public:
   ItemFile(DType dtype, const Shape& shape);
-  /// Throws Error(unsupported) for a value that torch does not load.
+  /// Throws Error(unsupported) for a value that a file of torch.save cannot store.
   explicit ItemFile(const Value& value);
 
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
@@ -41,7 +41,8 @@ class ItemFile {
 };
 
 /// Returns the bytes of `.metadata`: a pickle of torch's Metadata that parse_metadata() and torch
-/// can read. The item of a chunk without elements has size 0, and is not listed in `storage_data`.
+/// can read. For a chunk without elements, the size of its item is 0, and `storage_data` does not
+/// list the item.
 std::string write_metadata(const Metadata& metadata);
 
 }  // namespace tenfold::detail::formats::dcp

@@ -11,8 +11,8 @@ namespace tenfold::detail::formats::folder {
 
 /// Memory for small leaves, many in one block. Mapping each leaf would cost a system call, a page
 /// and one of the 65,530 maps that a process may have by default. A block is freed when all its
-/// leaves are destroyed; the newest block is not freed before the arena is destroyed, too.
-/// Thread-safe, except close().
+/// leaves are destroyed, but the newest block not before the arena is destroyed. Thread-safe,
+/// except close().
 class Arena {
  public:
   /// Larger leaves are mapped instead.

@@ -22,8 +22,8 @@ class ChecksumsEdit {
   /// Throws Error(io) (EBUSY) if another writer holds the lock for 10 seconds.
   ChecksumsEdit(const os::Directory& folder, const os::Path& path);
 
-  /// False if the file is missing or damaged, and after close(). A damaged file has no valid
-  /// checksums, and verify() reports it.
+  /// False if the file is missing or damaged, and after publish() or close(). A damaged file has no
+  /// valid checksums, and verify() reports it.
   bool is_whole() const noexcept { return file_.valid(); }
   const std::vector<ChecksumLine>& lines() const noexcept { return lines_; }
   /// Replaces the file atomically and durably, then closes this object. Throws Error(io) (ESTALE)
@@ -47,20 +47,20 @@ using ConcernsFile = std::function<bool(std::string_view path)>;
 
 /// Removes the lines of the files for which `concerns` returns true from the `%checksums` of the
 /// folder at `path`, and from those of the saved trees that contain the folder as a node. Replaces
-/// each `%checksums` atomically and durably. Throws Error(io): (ESTALE) if the folder was moved or
-/// replaced, (EBUSY) like ChecksumsEdit.
+/// each `%checksums` with such lines atomically and durably. Throws Error(io): (ESTALE) if a folder
+/// whose `%checksums` must be replaced was moved or replaced, (EBUSY) like ChecksumsEdit.
 void drop_checksums(const os::Directory& folder, const os::Path& path,
                     const ConcernsFile& concerns);
 /// Removes the lines of all files of the folder at `path` from the `%checksums` of the saved trees
 /// that contain the folder as a node, but not from its own `%checksums`.
 void drop_checksums_above(const os::Path& path);
-/// Calls replacement.publish(), and before it drop_checksums_above(), because the folder may be a
-/// node of a saved tree.
+/// Calls replacement.publish(). If the folder may be a node of a saved tree, calls
+/// drop_checksums_above() first.
 void publish_folder(FolderReplacement& replacement, bool durable);
 
 /// Calls announce_writes_in_place(), and drop_checksums() for the files of all tensors, because
-/// they are about to be written through mappings. Before that, throws Error(io) (EACCES) like
-/// refuse_shared_files().
+/// they are about to be written through mappings. Before that, throws Error(io): (ESTALE) if the
+/// folder was moved or replaced, (EACCES) like refuse_shared_files().
 void drop_leaf_checksums(const os::Directory& folder, const os::Path& path);
 
 }  // namespace tenfold::detail::formats::folder

@@ -12,9 +12,9 @@
 namespace tenfold::detail::formats::folder {
 
 /// A folder of the file system. The root stays open. A folder below it is opened on demand,
-/// relative to its parent. Only the kMaxOpen most recently opened folders stay open, so that a tree
-/// of any size needs few descriptors. If a folder was replaced (device or inode differ), opening it
-/// again calls throw_replaced(). Thread-safe.
+/// relative to its parent. Only folders in use and the kMaxOpen most recently opened folders are
+/// open, so that a tree of any size needs few descriptors. If a folder was removed or replaced
+/// (device or inode differ), opening it again calls throw_replaced(). Thread-safe.
 class FolderHandle final : public Folder, public std::enable_shared_from_this<FolderHandle> {
  public:
   /// Maximum number of open folders below the root.

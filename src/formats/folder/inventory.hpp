@@ -18,7 +18,7 @@ bool is_leftover(std::string_view name);
 bool is_leftover_in(const os::Directory& folder, const std::string& name, bool is_folder);
 
 /// True for the names of tenfold's own files and folders that begin with "%". No encoded key is
-/// such a name. An unencoded key (without `robust_names`) may be.
+/// such a name. A key that is stored without encoding (without `robust_names`) may be such a name.
 bool is_own_name(std::string_view name);
 
 /// All files and folders of a saved tree, by relative path.

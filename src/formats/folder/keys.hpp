@@ -13,7 +13,7 @@ inline constexpr std::string_view kSizesSuffix = ".shape.memmap";
 inline constexpr std::string_view kMetaName = "meta.json";
 inline constexpr std::string_view kNotesName = "%notes.json";
 inline constexpr std::string_view kValuesName = "%values";
-/// The file in the root of a data set with the rows that could not be ingested.
+/// The file with the rows that could not be ingested, in the root of a data set.
 inline constexpr std::string_view kBadRowsName = "bad_rows.jsonl";
 inline constexpr std::string_view kInnerName = "_tensordict";
 inline constexpr std::string_view kPickleName = "other.pickle";
@@ -25,25 +25,28 @@ std::string encode_key(std::string_view key);
 /// Returns the key that encodes to `component`, or nullopt if there is none.
 std::optional<std::string> decode_key(std::string_view component);
 
-/// True if a leaf's file may have the unencoded key in its name, as tensordict before 0.14 wrote
-/// it. Such a name cannot lead out of its folder on any system.
+/// True if a leaf's file may have the unencoded key in its name, as tensordict wrote it before 0.14
+/// or with robust_key=False. Such a name cannot lead out of its folder on any system.
 bool is_safe_raw_leaf(std::string_view key) noexcept;
-/// The same for the folder of a node, whose name has no suffix: "", "." and ".." are refused, too.
+/// Like is_safe_raw_leaf(), for a node's folder, whose name has no suffix: also false for "", "."
+/// and "..".
 bool is_safe_raw_node(std::string_view key) noexcept;
 
 /// Returns the name of a node's folder, or the name of a leaf's files without the suffix: the
-/// encoded key if `robust`, otherwise the key itself. Throws Error(invalid_argument) if the key
-/// itself is not a safe name. `parent` is the note path of the node that has the key, for the
+/// encoded key if `robust`, otherwise the key. Throws Error(invalid_argument) if `robust` is false
+/// and the key is not a safe name. `parent` is the note path of the node that has the key, for the
 /// message.
 std::string entry_name(std::string_view key, bool is_leaf, bool robust, std::string_view parent);
 
 /// Returns the name of the file with the sizes of a nested tensor. tensordict replaces the suffix
 /// ".memmap" of the data file by ".shape.memmap". If the unencoded key is empty, the data file is
-/// ".memmap", which in Python has no suffix, so tensordict appends to it.
+/// ".memmap". Python regards that name as one without a suffix, so tensordict appends
+/// ".shape.memmap" to it.
 std::string sizes_name(const std::string& stem);
 
-/// Returns the name of a node's folder, or the names of a tensor's files, the longest name last.
-/// `stem` is the encoded or unencoded key.
+/// Returns the name of a node's folder, or the names of a tensor's files: the data file and, for a
+/// nested tensor, the file with the sizes, whose name is the longest. `stem` is the encoded or
+/// unencoded key.
 std::vector<std::string> file_names(const std::string& stem, bool is_node, bool is_nested);
 
 /// Returns "%clash-<n>", the name of an entry whose usual name is already taken in its folder.

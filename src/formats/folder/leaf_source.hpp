@@ -19,8 +19,8 @@
 namespace tenfold::detail::formats::folder {
 
 /// The leaves of one folder. Each has one file (a nested tensor two, a tensor of 0 bytes none).
-/// position_of(leaf) is the result of add(). The first map() of a leaf opens its file, checks
-/// the size, reads or maps the bytes, and closes it. Thread-safe once all leaves are added.
+/// position_of(leaf) is the result of add(). The first map() of a leaf opens its file, checks the
+/// size, reads or maps the bytes, and closes the file. Thread-safe once all leaves are added.
 class FolderSource final : public LeafSource, public std::enable_shared_from_this<FolderSource> {
  public:
   FolderSource(std::shared_ptr<Store> store, std::shared_ptr<Folder> folder, std::string note_path);

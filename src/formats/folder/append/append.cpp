@@ -62,8 +62,9 @@ bool same_rows(const Leaf& a, const Leaf& b) {
 }
 
 /// Returns the name of the file or folder of an entry: the encoded key and the suffix. With
-/// `may_be_raw`, returns the unencoded key and the suffix, as tensordict before 0.14 wrote it, if
-/// that name exists, the encoded one does not, and no other key of the node encodes to that name.
+/// `may_be_raw`, returns the unencoded key and the suffix, as tensordict wrote it before 0.14 or
+/// with robust_key=False, if that name exists, the encoded one does not, and no other key of the
+/// node encodes to that name.
 std::string name_in(const os::Directory& folder, const NodeMeta& meta, const std::string& key,
                     std::string_view suffix, bool may_be_raw) {
   const auto exists = [&](const std::string& name) {
@@ -92,8 +93,8 @@ class Appender {
   /// `path`: the keys of the node, joined by "."; `notes_path`: the note path of the node.
   void visit(const os::Directory& directory, const Path& folder, const TensorDict& rows,
              const std::string& path, const std::string& notes_path);
-  /// Throws if the disk has no space for the new rows. Rows of at most os::kUncheckedBytes bytes
-  /// are not checked.
+  /// Throws if the disk has no space for the new rows. Does not check this for rows of at most
+  /// os::kUncheckedBytes bytes in total.
   void require_free_space() const;
   void run();
 
@@ -131,8 +132,9 @@ std::string Appender::name_of(const os::Directory& directory, const NodeMeta& me
   return name_in(directory, meta, entry.key, kLeafSuffix, is_safe_raw_leaf(entry.key));
 }
 
-/// Throws unless the rows have the keys of the saved node. The rows may also have the node's
-/// unbatched tensors, which all rows share and which stay as they are.
+/// Throws unless the rows have all keys in the meta.json of the saved node. The only other keys
+/// that the rows may have are those of the node's unbatched tensors, which all rows share and which
+/// stay as they are.
 void Appender::check_keys(const NodeMeta& meta, const TensorDict& rows,
                           const std::string& notes_path, const base::Where& where) const {
   for (const MetaEntry& entry : meta.entries) {

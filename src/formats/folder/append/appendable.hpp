@@ -15,17 +15,18 @@
 
 namespace tenfold::detail::formats::folder {
 
-// The functions of this format for folders to which rows are added: data sets, dictionaries and
+// The interface of this format to folders to which rows are added: data sets, dictionaries and
 // sparse matrices.
 
-/// Returns the folder of a leaf that is a file of the file system; null for leaves in memory, in
-/// archives and in other formats.
+/// Returns the folder of a leaf of a saved folder in the file system. Returns null for leaves in
+/// memory, in archives and in other formats.
 std::shared_ptr<FolderHandle> folder_of(const Leaf& leaf);
 /// Returns the name of the leaf's file in that folder, or, if there is no file, the name for it.
 std::string file_of(const Leaf& leaf);
 
-/// A path with rows, opened for reading or appending. Rows can be appended if the path is a folder
-/// of this format that was opened in mode write_through, after lock() and start().
+/// A data set, dictionary or sparse matrix at a path, opened for reading or appending. Rows can be
+/// appended if the path is a folder of this format that was opened in mode write_through, after
+/// lock() and start().
 ///
 /// Thread safety: none; one thread at a time.
 class AppendableFolder {
@@ -53,16 +54,16 @@ class AppendableFolder {
   GrowingFolder* writer() const noexcept { return writer_.get(); }
   /// Takes the lock against other writers, calls `leaves` to get the tensors to append to, and
   /// creates the writer. `is_exact` is true if the folder had no `%commit`, as after a save or
-  /// close(): then the files contain nothing after the rows.
+  /// close(): then meta.json counts no elements after the last row.
   void start(const std::function<std::vector<GrowingLeaf>(bool is_exact)>& leaves);
   void flush();
   /// Closes the writer, which releases its lock against other writers. Calls `reopen`, which opens
-  /// the rows for reading, and releases the lock of lock(): afterwards, saves may replace the
-  /// folder. If the folder was moved or deleted, does all this, then throws Error(io) (ESTALE): the
-  /// rows are committed, but the metadata may not have been written. If the writer throws any other
-  /// error, everything stays open; if the writer has released its lock already, as
-  /// GrowingFolder::close() describes, only close() is possible then. If `reopen` throws, the lock
-  /// is released nevertheless.
+  /// the rows for reading, and releases the lock of lock(), also if `reopen` throws: afterwards,
+  /// saves may replace the folder. If the folder was moved or deleted, does all this, then throws
+  /// Error(io) (ESTALE): the rows are committed, but the metadata may not have been written. If
+  /// closing the writer fails with any other error, everything stays open. If the writer has then
+  /// already released its lock, as GrowingFolder::close() describes, only close() may be called
+  /// again.
   void close(const std::function<void()>& reopen);
   /// For a forked child, if a thread of the parent was using this object at the fork: drops the
   /// lock and the writer, without destroying them. A folder that was open for writing is closed.

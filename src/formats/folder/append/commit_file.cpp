@@ -54,8 +54,8 @@ std::uint64_t rows_in_meta(const os::File& meta) {
       .found("[]");
 }
 
-/// Creates the commit page under the lock of meta.json. If another process holds that lock, only
-/// waits for kRetryPause. Does nothing if another process has created the page.
+/// Creates the commit page under the lock of meta.json. If another writer holds that lock, only
+/// waits for kRetryPause. Does nothing if the page exists.
 void create_page(const Path& path, const os::Directory& root) {
   os::File meta = os::File::open_read_at(root, std::string(kMetaName));
   const auto lock = os::WriterLock::try_acquire_current(root, std::string(kMetaName), meta);
@@ -68,7 +68,7 @@ void create_page(const Path& path, const os::Directory& root) {
   CommitPage page;
   page.process = os::process_id();
   page.live = {.sequence = 1, .boot = os::boot_id(), .num_rows = num_rows, .written = num_rows};
-  // Make it durable from the start, so that a power failure cannot leave half a page.
+  // Make the page durable from the start, so that a power failure cannot leave half a page.
   FileReplacement replacement(path / kCommitFile, kCommitPageBytes);
   replacement.file().write_at(0, encode_page(page));
   replacement.publish(true);
@@ -90,7 +90,7 @@ CommitFile::CommitFile(const Path& path, const os::Directory& root) {
       std::this_thread::sleep_for(kRetryPause);
       continue;
     }
-    // Between open and lock, the previous writer may have closed the data set, which removes this
+    // Between open and lock, the previous writer may have closed the folder and so removed this
     // file.
     const auto now = root.entry_info(kCommitFile);
     if (!now || !now->same_file(file.info())) continue;

@@ -39,7 +39,7 @@ class CommitFile {
   void publish(CommitState next);
   /// Circular buffers: ends an unfinished write as failed by making the sequence number even.
   void rest();
-  /// Circular buffers: makes `next` the state after a power failure.
+  /// Circular buffers: makes `next` the state that is valid after a power failure.
   void publish_durable(CommitState next);
   /// True if a process has called announce_writes_in_place() since the page was created.
   bool was_written_in_place() const;
@@ -60,9 +60,9 @@ class CommitFile {
 /// Creates the commit page of an empty circular buffer, in a folder that is not published yet.
 void create_ring_page(os::Directory& folder, std::uint64_t capacity);
 
-/// Sets the flag in the commit page that rows may have been written in place. Returns false if the
-/// folder has no commit page. The process that adds rows then removes the checksums of the tensors
-/// when it writes `%checksums`. Call before writing rows in place.
+/// Call this before writing rows in place. Sets a flag in the commit page: the process that adds
+/// rows then removes the checksums of the tensors when it writes `%checksums`. Returns false if the
+/// folder has no commit page.
 bool announce_writes_in_place(const os::Directory& folder);
 
 /// True while a CommitFile of this process or another has locked the folder's commit page.

@@ -14,8 +14,8 @@
 namespace tenfold::detail::formats::folder {
 
 /// The file name of the commit page, which has the current number of rows of a folder to which rows
-/// are added. After a power failure, the number at the last flush is valid instead: the one in
-/// meta.json, or in the durable record of a circular buffer.
+/// are added. After a reboot, the number at the last flush is valid instead: the one in meta.json,
+/// or in the durable record of a circular buffer.
 inline constexpr std::string_view kCommitName = "%commit";
 
 /// One page, written in place. All numbers are little-endian, 64 bits:
@@ -81,7 +81,7 @@ CommitPage parse_commit_page(std::span<const std::byte> bytes, const std::string
 std::optional<CommitPage> read_commit_page(Folder& folder);
 
 /// Returns the valid state: the live record if it was written during this boot, else the durable
-/// record of a circular buffer. Otherwise returns null: meta.json has the number of rows.
+/// record of a circular buffer. If neither applies, returns null: meta.json has the number of rows.
 const CommitState* state_now(const CommitPage& page);
 
 /// Returns the number of committed rows, or nullopt if meta.json has the number.

@@ -63,12 +63,13 @@ class GrowingFolder {
   std::uint64_t capacity() const noexcept { return commit_.capacity(); }
   std::uint64_t size_bytes(std::size_t leaf) const { return leaves_[leaf].leaf.size_bytes; }
 
-  /// Throws unless rows can be added: Error(unsupported) in a forked child and after close(),
-  /// Error(io) if another writer took over, or the folder was moved or deleted then.
+  /// Throws unless rows can be added: Error(unsupported) in a forked child and after close();
+  /// Error(io) if this process has lost its lock, because another writer took over (EBUSY), or
+  /// because the folder was moved or deleted (ESTALE).
   void check_here() const;
   /// Appends `num_rows` rows: one run of bytes for each leaf, in the order of the leaves. Appends
-  /// nothing on failure: throws Error(io), or Error(unsupported) in a forked child. Rows of more
-  /// than os::kUncheckedBytes are not written at all if they cannot fit on the disk.
+  /// nothing on failure: throws Error(io), or like check_here(). If rows of more than
+  /// os::kUncheckedBytes bytes cannot fit on the disk, none of them is written.
   void append(std::uint64_t num_rows, std::span<const std::span<const std::byte>> bytes);
   /// Writes to the next slots of a circular buffer: all rows, or the last capacity() if there are
   /// more. If a write fails, the rows in the slots to overwrite are lost.

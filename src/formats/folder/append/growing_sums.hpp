@@ -37,8 +37,8 @@ class LeafSums {
 };
 
 /// Returns the number of bytes that the lines of a file cover from its start, block by block.
-/// Returns nullopt if the lines leave a gap, if one is for a box, or if a block before the last is
-/// short.
+/// Returns nullopt if the lines leave a gap, if a line is for a box (formats/shared/boxes.hpp), or
+/// if a block before the last is short.
 std::optional<std::uint64_t> covered_bytes(const std::vector<ChecksumLine>& lines);
 
 /// Reads the file, and adds the checksums of its current content to `lines`.

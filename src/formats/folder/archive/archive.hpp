@@ -28,13 +28,14 @@ struct RefreshOptions {
 
 /// A `.tdz`: a zip archive whose entries are the files of a memory-mapped folder, under their
 /// relative paths. Stored and aligned entries are mapped in place, through one mapping of the file.
-/// map() reads any other entry into memory, or refuses it in mode write_through. Thread-safe.
+/// map() reads any other entry into memory. In mode write_through, map() instead refuses such an
+/// entry, and also one with a data descriptor. Thread-safe.
 ///
 /// In mode write_through, holds a shared lock on the file, if the file system has locks. Writes
 /// through the mapping make the CRC-32 of the entry stale. refresh() updates it, and so does the
-/// destructor, which runs after all mapped tensors are destroyed. If the process crashes before,
-/// the archive is intact except for the CRC-32s of the changed entries: verify() reports them, and
-/// refresh_archive_checksums() updates them.
+/// destructor, which runs after all mapped tensors are destroyed. If the process crashes before the
+/// update, the archive is intact except for the CRC-32s of the changed entries: verify() reports
+/// them, and refresh_archive_checksums() updates them.
 class Archive : public std::enable_shared_from_this<Archive> {
  public:
   /// Reads the directory. In mode write_through, also disables the checksums of tensors in the

@@ -6,12 +6,12 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// Replaces the file at `archive` by an archive of all files of the folder, except temporary ones.
-/// Their bytes are not changed. With a `deflate_level` above 0, files of tensors
-/// (is_leaf_file()) that become smaller are deflated. Throws Error(invalid_argument) if the folder
-/// has no meta.json or if the archive would be inside the folder, and Error(unsupported) if the
-/// folder, or a folder below it, contains a `%commit`, a symbolic link, a special file or folders
-/// nested too deep.
+/// Writes an archive of all files of the folder, except temporary ones, and replaces the file at
+/// `archive` by it. The bytes of the files are not changed. With a `deflate_level` above 0, files
+/// of tensors (is_leaf_file()) that become smaller are deflated. Throws Error(invalid_argument) if
+/// the folder has no meta.json or if the archive would be inside the folder, and Error(unsupported)
+/// if the folder, or a folder below it, contains a `%commit`, a symbolic link, a special file or
+/// folders nested too deep.
 void pack_folder(const Path& folder, const Path& archive, int deflate_level,
                  const WriteRequest& request);
 

@@ -35,8 +35,8 @@ namespace {
 constexpr std::uint64_t kBlockBytes = base::kChecksumBlockBytes;
 constexpr std::size_t kCheckedPieceBytes = std::size_t{1} << 20;
 
-/// A block of a stored entry; or a whole entry that is empty, deflated, or has a checksum in
-/// `%checksums` for a range that does not begin at the start of a block.
+/// A block of a stored entry; or a whole entry, if it is empty or deflated, or if has_blocks() is
+/// false.
 struct Block {
   std::size_t entry = 0;
   std::uint64_t begin = 0;
@@ -127,7 +127,7 @@ class ArchiveVerifier {
   }
 
   /// True if each checksum of the entry in `%checksums` begins at the start of a block, and no two
-  /// begin at the same one.
+  /// begin at the start of the same block.
   bool has_blocks(const codecs::ZipEntry& entry) const {
     const auto lines = lines_.find(entry.name);
     if (lines == lines_.end()) return true;
@@ -231,9 +231,10 @@ class ArchiveVerifier {
                                    .remedy("the file is damaged or was changed"));
   }
 
-  /// Reports the problems of the blocks of one entry, the first of which is `blocks[first]`. If
-  /// there are none, combines the CRC-32s of the blocks and compares the result with the CRC-32s in
-  /// the headers of the entry. Returns the index of the first block of the next entry.
+  /// Reports the problems of the blocks of one entry, the first of which is `blocks[first]`. If no
+  /// block has a problem, combines the CRC-32s of the blocks and compares the result with the
+  /// CRC-32s in the headers of the entry. Ignores a 0 in the local header if the entry has a data
+  /// descriptor. Returns the index of the first block of the next entry.
   std::size_t check_block_run(std::vector<Block>& blocks, std::size_t first) {
     const codecs::ZipEntry& entry = archive_->entries()[blocks[first].entry];
     std::uint32_t crc = 0;

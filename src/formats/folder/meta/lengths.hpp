@@ -16,10 +16,10 @@ struct LeafLength {
   std::uint64_t length = 0;
 };
 
-/// Returns the text of a meta.json in which the first dimension of these tensors is changed to
-/// these lengths, and that of the batch size to `batch`, if given. `where` names the file. Throws
+/// Returns the text of a meta.json with new lengths of the first dimension: of each tensor in
+/// `lengths` and, if `batch` is given, of the batch size. `where` names the file. Throws
 /// Error(corrupt) if another tool has changed the file: if it is not JSON, if it lacks a tensor, or
-/// if the shape of a tensor, or the batch size with `batch`, has no dimensions.
+/// if the shape of a tensor, or with `batch` the batch size, has no dimensions.
 std::string with_lengths(std::string_view text, const std::string& where,
                          std::span<const LeafLength> lengths, std::optional<std::uint64_t> batch);
 

@@ -231,7 +231,7 @@ void MetaHandler::string(std::string_view value) {
   unexpected("a string");
 }
 
-/// Handles a member of the document that is neither valid metadata nor an entry.
+/// Handles a member of the document that is neither valid metadata nor an entry, or that is null.
 void MetaHandler::member_of_root(std::string_view found) {
   const bool null = found == "null";
   if (member_ == "_type") {
@@ -279,7 +279,7 @@ void MetaHandler::unexpected(std::string_view found) {
 
 void MetaHandler::begin_object() {
   if (level_ == 1) {
-    // tensordict treats these members as metadata of the node, even if a key has that name.
+    // tensordict treats these members as metadata of the node, even if an entry has such a key.
     if (member_ == "shape" || member_ == "device" || member_ == "_type")
       member_of_root("an object");
     in_entry_ = true;
@@ -377,7 +377,8 @@ void MetaHandler::check_stack_dim() const {
   const bool is_lazy = meta_.kind == MetaKind::lazy_stack;
   if (!is_lazy && meta_.kind != MetaKind::non_tensor_stack) return;
   if (!stack_dim_found_.empty()) {
-    // It may be missing: tensordict does not read `stack_dim` of a NonTensorStack with `data`.
+    // `stack_dim` may be missing in a NonTensorStack: tensordict does not read it if there is
+    // `data`.
     if (!is_lazy && stack_dim_found_ == "none") return;
     throw base::corrupt(where_).part("stack_dim").expected("an integer").found(stack_dim_found_);
   }

@@ -11,9 +11,9 @@ namespace {
 using codecs::JsonStyle;
 using codecs::JsonWriter;
 
-/// Writes the metadata of the node that has this reserved name. If the node has an entry whose key
-/// is that name, the member is at the position of the entry: tensordict assigns the metadata to the
-/// same key of a Python dict, which keeps the position of a key that is assigned again.
+/// Writes the metadata `key` of the node: "shape", "device" or "_type". If the node has an entry
+/// with the same key, the member is at the position of that entry: tensordict assigns the metadata
+/// to the same key of a Python dict, which keeps the position of a key that is assigned again.
 void write_reserved(JsonWriter& json, std::string_view key, const NodeInfo& info) {
   if (key == "shape") {
     json.member(key, info.batch_size);
