@@ -133,7 +133,7 @@ class Planner {
   }
 
   /// True if all typed keys are int (keys that are str are not in TypedKeys). Torchsnapshot pickles
-  /// a dict with a key of any other type.
+  /// a dict with a key of any other type except bool, which it treats as an int.
   static bool are_native(const TypedKeys& keys) {
     return std::ranges::all_of(keys, [](const auto& key) { return is_int(key.second); });
   }
