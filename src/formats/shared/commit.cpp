@@ -29,7 +29,8 @@ namespace {
 
 /// Maximum number of attempts of an operation that races with other writers.
 constexpr int kMaxAttempts = 100;
-/// The calling thread itself frees the space of smaller files: starting a thread takes as long.
+/// Files of at least this size are closed in the background, which frees their space. For a smaller
+/// file, starting a thread takes as long as freeing the space.
 constexpr std::uint64_t kSlowlyFreedBytes = std::uint64_t{4} << 20;
 /// Mode bits that a new version may have before the permissions of the old one are copied, so that
 /// other users cannot read a private file in the meantime.
@@ -52,8 +53,9 @@ bool is_still_named(const os::Directory& parent, const std::string& name, const 
   return now && now->same_file(opened.info());
 }
 
-/// Removes the file or folder `name` that a writer left. Returns false if it cannot be removed, for
-/// example because it belongs to another user. The caller must hold the lease of `name`.
+/// Removes the file or folder `name` that a writer left, if there is one. Returns false for a
+/// special file, and if the removal fails with EACCES, EPERM, EBUSY or ENOTEMPTY; throws any other
+/// error. The caller must hold the lease of `name`.
 bool remove_leftover(os::Directory& parent, const std::string& name) {
   const auto found = parent.entry_info(name);
   if (!found) return true;
@@ -69,7 +71,7 @@ bool remove_leftover(os::Directory& parent, const std::string& name) {
 }
 
 /// Removes what dead writers left in the slots above `taken`, until two slots in a row are empty.
-/// The save does not fail if files cannot be removed; the next save tries again.
+/// Ignores errors, so that the save does not fail: the next save of the target tries again.
 void clear_later_slots(os::Directory& parent, const std::string& target_name, int taken) {
   constexpr int kMaxEmpty = 2;
   int num_empty = 0;
@@ -105,8 +107,9 @@ void clear_later_slots(os::Directory& parent, const std::string& target_name, in
       .remedy("save again");
 }
 
-/// Locks the folder `name` exclusively, if the file system has locks. Returns nullopt if the folder
-/// does not exist.
+/// Locks the folder `name` exclusively, if the file system has locks. Returns nullopt if there is
+/// no entry of that name. Throws Error(io): EBUSY if another handle has locked the folder, ENOTDIR
+/// if the entry is not a folder.
 std::optional<os::Directory> lock_folder(const os::Directory& parent, const std::string& name) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     const auto found = parent.entry_info(name);
@@ -128,8 +131,9 @@ std::optional<os::Directory> lock_folder(const os::Directory& parent, const std:
   throw_in_use(parent.display_of(name), "folder");
 }
 
-/// Removes the folder `aside`, if it exists. If it cannot be removed (FUSE and NFS keep the names
-/// of open files), renames it to the name of a free slot, and a later save removes it.
+/// Removes the folder `aside`, if it exists. If it cannot be removed (for example on FUSE or NFS,
+/// which keep the names of open files), renames it to the name of a free slot, so that a later save
+/// removes it.
 void remove_replaced(os::Directory& parent, const std::string& aside, const std::string& name) {
   if (remove_leftover(parent, aside)) return;
   Sibling later = Sibling::take(parent, name);
@@ -137,13 +141,16 @@ void remove_replaced(os::Directory& parent, const std::string& aside, const std:
   later.keep();
 }
 
-/// Handles a folder `.<name>.tenfold-old` that a crashed writer left. Renames it back to `name` and
-/// returns true if `name` is missing. Otherwise the replacement was completed: removes the folder.
+/// Handles a folder `.<name>.tenfold-old` that a crashed writer left. If nothing is at `name`,
+/// renames the folder back to `name` and returns true. Otherwise the replacement was completed:
+/// removes the folder and returns false. Also returns false if there is no such folder, or if its
+/// writer is alive.
 bool finish_replacement(os::Directory& parent, const std::string& name) {
   const std::string aside = replaced_name(name);
   const auto found = parent.entry_info(aside);
   if (!found || !found->is_directory) return false;
-  // If the lease is held, the writer is alive: it is between its two renames or removes the folder.
+  // If the lease is held, its writer is alive: it is between its two renames, or is removing the
+  // folder.
   const auto lease = os::Lease::try_acquire(parent, lease_name(aside));
   if (!lease || !parent.entry_info(aside)) return false;
   if (parent.rename_if_absent(aside, name)) return true;
@@ -423,9 +430,10 @@ bool FolderReplacement::rename_if_absent(bool durable) {
   return true;
 }
 
-/// Publishes the folder and returns true if nothing is at the path. Otherwise sets `old_` to the
-/// folder at the path, and locks it. Since the save began, another process may have removed or
-/// created that folder or, on a file system without locks, replaced it.
+/// If nothing is at the path, publishes the folder and returns true. Otherwise returns false;
+/// `old_` is then the folder at the path, which is locked if the file system has locks. Since the
+/// save began, another process may have removed or created that folder or, on a file system without
+/// locks, replaced it.
 bool FolderReplacement::rename_or_lock(bool durable) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     if (old_.valid() && is_still_named(parent_, name_, old_)) return false;
@@ -466,7 +474,7 @@ std::string FolderReplacement::replace_by_renames(bool durable) {
   const std::string aside = replaced_name(name_);
   const auto lease = os::Lease::try_acquire(parent_, lease_name(aside));
   if (!lease) throw_in_use(parent_.display_of(name_), "folder");
-  // Remove the old folder of a writer that crashed after its second rename.
+  // Remove the old folder of a writer that crashed after its second rename or could not remove it.
   remove_replaced(parent_, aside, name_);
   parent_.rename(name_, aside);
   try {
@@ -483,8 +491,9 @@ std::string FolderReplacement::replace_by_renames(bool durable) {
   return remove_old(aside);
 }
 
-/// Removes the old tree `name`, unless it contains foreign files. Returns a warning if the tree was
-/// kept or could not be removed, else "".
+/// Removes the old tree `name`. If it contains foreign files, renames it to
+/// `<target>.kept-<number>` instead. Returns a warning if the tree was kept or could not be
+/// removed, else "".
 std::string FolderReplacement::remove_old(const std::string& name) {
   const std::string display = parent_.display_of(name_);
   try {

@@ -24,9 +24,9 @@ inline constexpr int kMaxSiblings = 64;
 /// keep() was called or the lease is lost. `parent` must outlive this object.
 class Sibling {
  public:
-  /// Takes the first slot that has no live writer and whose leftovers can be removed, and removes
-  /// them. Also removes leftovers in later slots, until two consecutive slots are empty. Throws
-  /// Error(io) (EBUSY) if no slot can be taken.
+  /// Takes the first slot whose lease can be acquired and whose leftovers can be removed, and
+  /// removes them. Also removes leftovers in later slots, until two consecutive slots are empty.
+  /// Throws Error(io) (EBUSY) if no slot can be taken.
   static Sibling take(os::Directory& parent, const std::string& target_name);
   Sibling(Sibling&& other) noexcept
       : parent_(other.parent_),
@@ -39,7 +39,7 @@ class Sibling {
 
   const std::string& name() const noexcept { return name_; }
   int slot() const noexcept { return slot_; }
-  /// False in a forked child, and if another process took over the lease.
+  /// False after release(), in a forked child, and if another process took over the lease.
   bool is_ours() const { return lease_.is_held(); }
   /// Call after the commit point: the destructor then no longer removes the file or folder.
   void keep() noexcept { is_temporary_ = false; }
@@ -57,8 +57,8 @@ class Sibling {
   bool is_temporary_ = true;
 };
 
-/// Takes the lease of one slot of a target. Returns nullopt if a live writer holds the lease, or if
-/// the lease of a dead writer cannot be removed.
+/// Takes the lease of one slot of a target. Returns nullopt if os::Lease::try_acquire() does, for
+/// example if a live writer holds the lease, or if the lease of a dead writer cannot be removed.
 std::optional<os::Lease> try_lease_slot(const os::Directory& parent, const std::string& target_name,
                                         int slot);
 
@@ -66,8 +66,9 @@ std::optional<os::Lease> try_lease_slot(const os::Directory& parent, const std::
 /// os::kMaxNameBytes.
 std::string hidden_name(const std::string& name, const std::string& suffix);
 
-/// Creates a file. If `old` is given, the new file gets its permissions, and its owner and group if
-/// this process may set them. At no time can a user who may not read `old` read the new file.
+/// Creates a file. If `old` is given, the new file gets the permissions of `old`, and its owner and
+/// group if this process may set them. At no time can a user who may not read `old` read the new
+/// file.
 os::File create_like(os::Directory& folder, const std::string& name,
                      const std::optional<os::FileInfo>& old);
 
@@ -80,10 +81,11 @@ enum class OldFile : std::uint8_t {
   exclusive,
 };
 
-/// Atomically replaces one file: at every moment its path has the complete old or new content.
+/// Atomically replaces one file: at every moment its path has the complete old content (or no file,
+/// if there was none) or the complete new content.
 ///
 ///   1. Takes a Sibling, and creates a file with its name. The file gets the permissions of the old
-///      file, and its owner if this process may set it.
+///      file, and its owner and group if this process may set them.
 ///   2. The caller writes it through file().
 ///   3. publish(): sync of the new file (if durable); close; exchange of the two names (or rename,
 ///      if there is no old file or the file system cannot exchange names); sync of the parent (if
@@ -108,7 +110,7 @@ class FileReplacement {
   FileReplacement& operator=(const FileReplacement&) = delete;
 
   os::File& file() noexcept { return file_; }
-  /// The temporary name of file(), in the same folder.
+  /// The temporary name of file(), in the folder of the path to replace.
   const std::string& hidden_name() const noexcept { return sibling_->name(); }
   /// Information about the old file; empty if there was none.
   const std::optional<os::FileInfo>& old_info() const noexcept { return old_info_; }
@@ -117,10 +119,10 @@ class FileReplacement {
   /// The slot, held during the lifetime of this object.
   int slot() const noexcept { return sibling_->slot(); }
   /// Closes file() and publishes it. Throws Error(io) (EBUSY), and leaves the old file in place, if
-  /// this writer no longer holds its Sibling, or if another writer published a file since this save
-  /// began and that file cannot be locked. Before the replaced file is removed, passes it to
-  /// `use_old`, if it is readable. The replaced file may be the one that another writer published.
-  /// Ignores an Error that `use_old` throws.
+  /// this writer no longer holds its Sibling. With OldFile::exclusive, also does so if another
+  /// writer published a file since this save began and another handle has locked that file. Before
+  /// the replaced file is removed, passes it to `use_old`, if it is readable. The replaced file may
+  /// be the one that another writer published. Ignores an Error that `use_old` throws.
   void publish(bool durable, const UseOld& use_old = {});
 
  private:
@@ -139,14 +141,15 @@ class FileReplacement {
   os::File file_;
 };
 
-/// Opens a file for shared mappings. Holds a shared lock while the file is open or mapped, so that
-/// no save with OldFile::exclusive replaces it. If the file system has no locks, such a save can
-/// replace it. Throws Error(io): EBUSY during such a save, EACCES for a read-only file with several
-/// hard links.
+/// Opens a file for shared, writable mappings. Holds a shared lock while the file is open or
+/// mapped, so that a save with OldFile::exclusive does not replace it. The save can replace it
+/// nevertheless if the file system has no locks, or if the user who saves may not open the file.
+/// Throws Error(io): EBUSY during such a save; EACCES if this user may not write the file, or if
+/// the file is read-only and has several hard links.
 os::File open_write_through(const Path& path);
 
-/// Returns the paths in a folder that do not belong to the saved tree, and so must not be removed
-/// when a save replaces the folder.
+/// A function that returns the paths in a folder that do not belong to the saved tree. A save that
+/// replaces the folder must not remove them.
 using FindForeign = std::function<std::vector<std::string>(const os::Directory&)>;
 
 /// The foreign files in the folder at `path`; none if there is no folder.
@@ -161,7 +164,7 @@ void refuse_foreign(const Path& path, const std::vector<std::string>& foreign,
 /// caller fills folder() and syncs its files and sub-folders if the save is durable. publish()
 /// syncs the folder itself (if durable), exchanges it with the old one, syncs the parent (if
 /// durable) and removes the old tree. If the file system has locks, the old folder is locked
-/// exclusively until the save ends. The save throws Error(io) (EBUSY) if the old folder is open for
+/// exclusively until the save ends: the save throws Error(io) (EBUSY) if the old folder is open for
 /// writing ("r+") or if another save has locked it.
 ///
 /// Where the file system cannot exchange, the old folder is renamed to `.<name>.tenfold-old`, and
@@ -179,7 +182,7 @@ class FolderReplacement {
   FolderReplacement& operator=(const FolderReplacement&) = delete;
 
   os::Directory& folder() noexcept { return folder_; }
-  /// The temporary name of folder(), in the same parent folder.
+  /// The temporary name of folder() in parent().
   const std::string& hidden_name() const noexcept { return sibling_->name(); }
   const os::Directory& parent() const noexcept { return parent_; }
   /// The path to replace, without a link at its end.
@@ -209,8 +212,9 @@ class FolderReplacement {
 /// it renamed a folder.
 bool recover_folder(const Path& path);
 
-/// Does nothing if `overwrite` is true. Otherwise calls recover_folder() if nothing is at `path`, and
-/// throws Error(io) (EEXIST) if something is there, including a folder that this call renamed back.
+/// Does nothing if `overwrite` is true. Otherwise calls recover_folder() if nothing is at `path`,
+/// and throws Error(io) (EEXIST) if something is there, including a folder that this call renamed
+/// back.
 void refuse_existing(const Path& path, bool overwrite);
 
 /// Creates or atomically replaces the file at `path`, with `bytes` as its content.

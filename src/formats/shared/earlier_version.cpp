@@ -16,8 +16,8 @@ void protect(os::File& file, os::FileInfo info) {
 }
 
 /// Opens the linked file under its new name, because the old name may belong to another file now.
-/// Returns an invalid File if size or modification time show that it is not the saved file, or if
-/// this user may not read it or change its permissions.
+/// Returns an invalid File if the size or modification time shows that it is not the saved file, if
+/// it is not a regular file, or if this user may not read it or change its permissions.
 os::File open_as_saved(const os::Directory& folder, const std::string& name,
                        const EarlierVersion& earlier, std::uint64_t size_bytes) {
   try {

@@ -18,10 +18,11 @@ struct EarlierVersion {
 };
 
 /// Creates the hard link `name` in `folder` to the file `old_name` of `old_folder`, which is a part
-/// of `earlier`. Removes the write permission of the file, because a write would change both
-/// versions. Returns the file. Returns an invalid File, and creates no link, if the old file is not
-/// a regular file of `size_bytes` bytes, was modified after it was saved, no longer exists, cannot
-/// be linked, or if this user may not read it or change its permissions. Reads no file content.
+/// of `earlier`. Removes the write permission of the file for all users, because a write would
+/// change both versions. Returns the file. Returns an invalid File, and leaves no link, if the old
+/// file is not a regular file of `size_bytes` bytes, was modified after it was saved, no longer
+/// exists, cannot be linked (for example to another file system), or if this user may not read it
+/// or change its permissions. Reads no file content.
 os::File link_unchanged(os::Directory& folder, const std::string& name,
                         const EarlierVersion& earlier, const os::Directory& old_folder,
                         const std::string& old_name, std::uint64_t size_bytes);

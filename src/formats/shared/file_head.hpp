@@ -14,8 +14,9 @@
 
 namespace tenfold::detail::formats {
 
-/// The file or folder at a path, for detecting its format. It is opened once, its first bytes and
-/// its zip directory are read once, and the detected format reuses them. Not thread-safe.
+/// The file or folder at a path, for detecting its format. The file or folder is opened once, and
+/// its first bytes and zip directory are read once; the detected format reuses them. Not
+/// thread-safe.
 class FileHead {
  public:
   /// Number of bytes available for detection.
@@ -37,7 +38,7 @@ class FileHead {
   const os::Directory& folder() const;
   /// Moves the folder to the caller. The next call of folder() opens it again.
   os::Directory take_folder() const;
-  /// True if the folder contains a regular file of that name; false unless is_folder().
+  /// True if the folder contains a regular file `name`; false unless is_folder().
   bool has_file(std::string_view name) const;
 
   /// The first bytes, at most kHeadBytes; empty unless is_file().

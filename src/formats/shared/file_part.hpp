@@ -11,7 +11,8 @@
 
 namespace tenfold::detail::formats {
 
-/// Returns an open file: the same file at each call, though it may be opened again. Thread-safe.
+/// Returns a file that is open for reading. Every call returns the same file, but may open it
+/// again. Thread-safe.
 using FileOpener = std::function<std::shared_ptr<const os::File>()>;
 
 /// A part of a file, or a whole file.

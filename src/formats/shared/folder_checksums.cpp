@@ -38,7 +38,8 @@ bool parse_number(std::string_view word, int base, std::uint64_t& value) {
   return !word.empty() && parsed.ec == std::errc() && parsed.ptr == word.data() + word.size();
 }
 
-/// True for "a/b": no component is empty, "." or "..", or contains a NUL.
+/// True for a relative path such as "a/b" in which no component is empty, "." or "..", or contains
+/// a NUL.
 bool stays_below(std::string_view path) {
   while (true) {
     const std::size_t slash = path.find('/');

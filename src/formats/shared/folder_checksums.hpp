@@ -15,24 +15,26 @@ namespace tenfold::detail::formats {
 
 inline constexpr std::string_view kChecksumsName = "%checksums";
 
-/// A line of the file `%checksums` in the root of a saved tree. The file has a line for each block
-/// of 16 MiB of each file except `%checksums` and `%commit`. The last block of a file may be
-/// shorter. In a snapshot, a new block begins at each tensor or object in a file:
+/// A line of the file `%checksums` in the root of a saved tree. Each file of the tree except
+/// `%checksums` and `%commit` has a line for each of its blocks of 16 MiB. The last block of a file
+/// may be shorter. In a file of a snapshot, a new block begins at each tensor:
 ///
 ///   <XXH3 of the block, 16 hexadecimal digits> <offset> <length> <path>
 ///
-/// Numbers are decimal. The path is relative to the root, separated by "/", and extends to the end
-/// of the line. A tensor that several processes wrote has a line for each box (boxes.hpp) whose
-/// bytes are not contiguous:
+/// Numbers are decimal. The path is relative to the root, has "/" between its components, and
+/// extends to the end of the line. A tensor that several processes wrote has a line for each box
+/// (boxes.hpp). A box whose bytes are contiguous has a line like that of a block; any other box has
+/// the line
 ///
 ///   <XXH3 of the box> box <shape> <offsets> <sizes> <path>
 ///
-/// The file is an array of bytes of that shape. Shape, offsets and sizes are lists of numbers,
-/// separated by commas, that count bytes in the last dimension.
+/// For this line, the file is an array of bytes of that shape. Shape, offsets and sizes are lists
+/// of numbers, separated by commas, that count bytes in the last dimension.
 ///
 /// The last line is `xxh3 <XXH3 of all bytes before this line>`. When a folder is opened "r+", the
-/// lines of its tensors are removed first, because the tensors may change. In an archive, whose
-/// entries cannot shrink, `#` replaces the first digit of such a line.
+/// lines of its tensors are removed first, because the tensors may change. In an archive that is
+/// opened "r+", `#` replaces the first digit of each such line, because the entries of an archive
+/// cannot shrink.
 struct ChecksumLine {
   std::uint64_t checksum = 0;
   std::uint64_t offset_bytes = 0;

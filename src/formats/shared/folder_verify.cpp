@@ -58,7 +58,8 @@ class ChecksumVerifier {
     report_.problems.push_back(problem_of(error, {path, "file"}));
   }
 
-  /// Checks the lines from `begin` that belong to the next few files; returns the index after them.
+  /// Checks the lines of up to kOpenFiles files, starting at the line `begin`. Returns the index of
+  /// the line after them.
   std::size_t check_files(const std::vector<ChecksumLine>& lines, std::size_t begin,
                           Progress& progress) {
     std::vector<std::unique_ptr<os::File>> files;

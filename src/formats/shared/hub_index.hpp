@@ -32,18 +32,19 @@ inline constexpr std::uint64_t kMaxHubIndexBytes = 1'000'000'000;
 /// Error(corrupt).
 HubIndex parse_hub_index(std::string_view text, const std::string& where);
 
-/// Opens the folder with the shards of the index at `path`. If `path` is a symbolic link, this is
-/// the folder of the target if it contains any shard, because a save through the link writes the
-/// shards there. Otherwise it is the folder of `path`: in the Hugging Face cache, index and shards
-/// are links in the same folder.
+/// Opens the folder with the shards of the index at `path`. If `path` is a symbolic link and the
+/// folder of its target contains any of the shards, opens the folder of the target, because a save
+/// through the link writes the shards there. Otherwise opens the folder of `path`: in the Hugging
+/// Face cache, index and shards are links in the same folder.
 os::Directory folder_of_shards(const os::Path& path, const HubIndex& index);
 
-/// Opens the shards that `index` names in `folder`. Throws Error(corrupt) if one is missing, and
-/// like open_shard(). `where` names the index.
+/// Opens the shards that `index` names in `folder`. Throws Error(corrupt) if a shard is missing,
+/// and the errors of open_shard(). `where` names the index.
 std::vector<os::File> open_indexed(const os::Directory& folder, const HubIndex& index,
                                    const std::string& where);
 
-/// Returns the error for a tensor that is missing in the shard that the weight map names.
+/// Returns the error for a tensor that the weight map assigns to `shard`, but that `shard` does not
+/// contain.
 Error not_in_shard(const std::string& name, const std::string& shard, const std::string& where);
 
 /// Formats an index.

@@ -48,7 +48,8 @@ constexpr std::size_t kDirectBytes = kWritePieceBytes / 4;
 constexpr std::size_t kCopiedBytes = std::size_t{2} << 10;
 /// Read size of verify: larger pieces would leave the cache before they are hashed.
 constexpr std::size_t kReadPieceBytes = std::size_t{1} << 20;
-/// Small runs are scheduled together, to reduce the overhead of scheduling.
+/// Consecutive small runs or blocks are grouped into batches of up to this size, to reduce the
+/// overhead of scheduling.
 constexpr std::uint64_t kBatchBytes = std::uint64_t{4} << 20;
 /// If threads that do not write compute the checksums, small runs are grouped into tasks of up to
 /// this size.
@@ -249,8 +250,9 @@ void hash_run(LeafWrite& write, const Run& run, BlockChecksum kind) {
   checksum_of(write, run) = checksum.value();
 }
 
-/// The checksums of all runs, computed by threads that have no file to write. If the checksum of a
-/// run must be stored before its bytes, the writing thread waits for it or computes it itself.
+/// The checksums of all runs, computed by threads that have no file to write. A writing thread that
+/// needs the checksum of a run early, for the header before its bytes, waits for it or computes it
+/// itself.
 class ChecksumTasks {
  public:
   ChecksumTasks(std::vector<LeafWrite>& writes, const std::vector<Run>& runs, BlockChecksum kind,
@@ -371,8 +373,8 @@ void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int nu
   const bool all_contiguous = std::ranges::all_of(
       writes, [](const LeafWrite& write) { return is_contiguous(*write.leaf); });
   // The kernel serialises writes to one file, and contention makes them slower: 49 ms instead of 16
-  // ms with one thread. So one thread writes a whole file, unless there are few files and their
-  // bytes must first be read or gathered.
+  // ms with one thread. So one thread writes a whole file, unless there are fewer files than
+  // threads and the bytes of some leaves must first be read or gathered.
   const bool by_file = num_files >= threads || all_contiguous;
   const auto batches = batches_of(runs.size(), by_file ? ~std::uint64_t{0} : kBatchBytes, size_of,
                                   [&](std::size_t i) { return file_of(i) == file_of(i - 1); });

@@ -59,9 +59,9 @@ struct LeafWrite {
 
 /// Writes all leaves in parallel. Hashes each piece before it is written, while it is in the CPU
 /// cache. If all leaves are contiguous in memory, there are fewer files than threads, and the
-/// hashing is more than one task, threads without a file to write compute the checksums, so that
-/// the other threads only write. With `will_sync`, starts writeback after every 16 MiB. Extra
-/// memory: at most two pieces of 2 MiB per thread.
+/// hashing is more than one task, then threads without a file to write compute most of the
+/// checksums for the threads that write. With `will_sync`, starts writeback after every 16 MiB.
+/// Extra memory: at most two pieces of 2 MiB per thread.
 void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int num_threads,
                   Progress& progress, bool will_sync = false);
 

@@ -34,19 +34,20 @@ class MappedZip {
   /// A ZipInput that reads the archive. This object must outlive the ZipInput.
   codecs::ZipInput input() const { return zip_input(part_); }
 
-  /// True if the entry is stored and its byte `offset_bytes` is aligned in the mapping.
+  /// True if the entry is stored (not compressed), and its byte at `offset_bytes` has this
+  /// alignment in the mapping.
   bool can_map(const codecs::ZipEntry& entry, std::uint64_t offset_bytes = 0,
                std::size_t alignment = kAlignment) const noexcept;
   /// Bytes of the archive, mapped.
   Buffer map(std::uint64_t offset_bytes, std::uint64_t size_bytes);
 
-  /// Returns a copy of an entry in memory, which `make` creates at the first call. All calls for an
+  /// Returns a copy of an entry in memory. Calls `make` if there is no copy yet. All calls for an
   /// entry return the same memory.
   Buffer copy(std::size_t entry, const MakeCopy& make);
   /// Reads from a copy of an entry, which `make` creates if there is none. Most callers read all
   /// bytes of an entry once, on several threads in any order. So a copy serves several reads, and
   /// is freed when the number of bytes read reaches its size, unless copy() has returned it. Only
-  /// the last few copies that were partly read are kept.
+  /// a few partly read copies are kept, those that were read last.
   void read_copy(std::size_t entry, std::uint64_t offset_bytes, std::span<std::byte> into,
                  const MakeCopy& make);
 

@@ -12,12 +12,12 @@
 
 namespace tenfold::detail::formats {
 
-/// Reads a file of torch.save, for formats that store objects in such files: a tensor, a value
-/// (a number, None, a tuple, ...) or a node. The pickle in the file is parsed without executing it;
+/// Reads a file of torch.save, for formats that store objects in such files: a tensor, a value (a
+/// number, None, a tuple, ...) or a node. The pickle in the file is parsed without executing it;
 /// objects of unknown classes become opaque nodes. The bytes of tensors are not read yet. The
-/// result calls `file` for each access, and does not keep the file open itself, because a folder
-/// may have more such files than can be open. Throws Error(corrupt), Error(unsupported). Defined in
-/// torch_file/torch_file.cpp.
+/// result calls `file` for each access to a tensor, and does not keep the file open itself, because
+/// a folder may have more such files than can be open. Throws Error(corrupt), Error(unsupported).
+/// Defined in torch_file/torch_file.cpp.
 TensorDict::Item read_object_file(FileOpener file);
 
 /// Like read_object_file(), for a file of torch.save of that size inside another file.

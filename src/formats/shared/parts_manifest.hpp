@@ -56,8 +56,8 @@ PartsManifest parse_parts_manifest(std::string_view text, std::string_view where
 /// True if the folder has an entry `%parts.json` of any type (file, folder, link).
 bool has_parts_manifest(const os::Directory& folder);
 
-/// Reads `%parts.json`. Throws like parse_parts_manifest(), Error(file_not_found) if there is none,
-/// and Error(corrupt) if the entry is a link or not a file.
+/// Reads `%parts.json`. Throws the errors of parse_parts_manifest(), Error(file_not_found) if there
+/// is no such entry, and Error(corrupt) if the entry is a link or not a file.
 PartsManifest read_parts_manifest(const os::Directory& folder);
 
 /// Splits the path of a part into its components.

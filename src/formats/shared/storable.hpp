@@ -8,7 +8,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 
-// Checks of entries that most formats share. `refuse()` returns an error that names the entry.
+// Checks that most formats apply to entries. `refuse()` returns an error that names the entry.
 
 namespace tenfold::detail::formats {
 

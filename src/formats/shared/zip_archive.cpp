@@ -139,9 +139,9 @@ std::size_t end_of_window(const std::vector<ZipArchiveEntry>& entries, std::size
 }
 
 /// Writes an archive of which at least one entry is to be deflated. One thread deflates a whole
-/// entry, which needs memory for the entry and the result. Consecutive entries of up to 64 MiB in
-/// total are deflated concurrently; a larger entry is deflated by itself. Entries that would not
-/// become smaller are stored.
+/// entry, which needs memory for the entry and the result. Up to 256 consecutive entries of up to
+/// 64 MiB in total are deflated concurrently; a larger entry is deflated by itself. Entries that
+/// would not become smaller, or whose deflate_level is 0, are stored.
 void write_deflated_archive(os::File& file, const std::vector<ZipArchiveEntry>& entries,
                             const WriteRequest& request, Progress& progress) {
   codecs::ZipLayout layout;

@@ -83,7 +83,7 @@ std::uint32_t crc32_with_holes(const os::File& file, std::uint64_t begin, std::u
 }
 
 /// Calls use(entry, crc32, error) for each entry, with the CRC-32 combined from its blocks and the
-/// error of its first bad block.
+/// error of its first block that could not be checked (null if there is none).
 template <class Use>
 void for_each_entry(const std::vector<Block>& blocks, const Use& use) {
   for (std::size_t i = 0; i < blocks.size();) {
@@ -98,7 +98,8 @@ void for_each_entry(const std::vector<Block>& blocks, const Use& use) {
   }
 }
 
-/// Returns the exception of codecs::check_zip_entry() for each of the entries; null for valid ones.
+/// Returns, for each entry, the exception that codecs::check_zip_entry() would throw; null for a
+/// valid entry.
 std::vector<std::exception_ptr> check_zip_entries(const codecs::ZipInput& input, Entries entries,
                                                   int num_threads, Progress& progress) {
   std::vector<Block> blocks = blocks_of(entries);

@@ -30,11 +30,11 @@ struct ZipUse {
 };
 
 /// Verifies the structure of an archive and the CRC-32s of the wanted entries, and calls
-/// entries.use() for each entry with the right CRC-32. Adds the number of these CRC-32s, and all
-/// problems, to the report. Throws an error for which is_problem_of_files() is false. The blocks of
-/// stored entries are distributed as in stored_crc32s(), but holes are read too. One thread
-/// inflates a whole deflated entry. input.read is called from several threads. Counts stored bytes
-/// as progress.
+/// entries.use() for each wanted entry with the right CRC-32. Adds the number of wanted entries to
+/// report.num_checksums, and all problems, including errors of entries.use(), to the report. Throws
+/// an error for which is_problem_of_files() is false. The blocks of stored entries are distributed
+/// over the threads as in stored_crc32s(), but holes are read too. One thread inflates a whole
+/// deflated entry. input.read is called from several threads. Counts stored bytes as progress.
 void verify_zip(const codecs::ZipInput& input, const codecs::ZipDirectory& directory,
                 const ZipUse& entries, int num_threads, Progress& progress, VerifyReport& report);
 

@@ -18,12 +18,13 @@ namespace tenfold::detail::formats::snapshot {
 /// Returns the content of `.snapshot_metadata`. Throws Error(corrupt) if it is missing.
 std::string read_metadata(const os::Directory& root);
 
-/// Throws Error(invalid_argument) if the folder at `path` has files that the metadata of its
-/// snapshot does not name, because a new snapshot would remove them.
+/// Throws Error(invalid_argument) if foreign_in() finds files in the folder at `path`, because a
+/// new snapshot would remove them.
 void require_replaceable(const Path& path);
-/// Returns the paths, relative to `folder`, of the files that the metadata of its snapshot does not
-/// name. For a sub-folder that has only such files, returns the path of the sub-folder instead.
-/// Ignores temporary files and folders of saves.
+/// Returns the paths, relative to `folder`, of the files that do not belong to a snapshot in the
+/// folder: they are neither its metadata, notes and checksums nor named by its metadata. If there
+/// is no metadata, these are all files. For a sub-folder that has only such files, returns the path
+/// of the sub-folder instead. Ignores temporary files and folders of saves.
 std::vector<std::string> foreign_in(const os::Directory& folder);
 
 /// Writes the data files of a plan into a folder that has none of them. Returns their checksums if

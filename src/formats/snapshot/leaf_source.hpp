@@ -55,9 +55,10 @@ class Files {
   std::size_t num_open_ = 0;
 };
 
-/// Tensors whose bytes are stored raw in the files of a snapshot. map() copies a tensor into memory
-/// instead of mapping it if the tensor is unaligned, because torchsnapshot packs tensors without
-/// padding, or if it is the whole content of a small file. Thread-safe once all leaves are created.
+/// Tensors whose bytes are stored raw in the files of a snapshot. map() maps a tensor, with two
+/// exceptions that it copies into memory: a tensor at an unaligned offset (torchsnapshot packs
+/// tensors without padding), and a tensor that is the whole content of a small file. Thread-safe
+/// once all leaves are created.
 class RawSource final : public LeafSource {
  public:
   explicit RawSource(std::shared_ptr<Files> files) : files_(std::move(files)) {}
@@ -66,7 +67,9 @@ class RawSource final : public LeafSource {
   static Leaf leaf(const std::shared_ptr<RawSource>& self, DType dtype, Shape shape,
                    const std::string& location, std::optional<std::uint64_t> offset);
 
-  /// Throws Error(corrupt) if the file of a leaf that is not empty is missing or has a wrong size.
+  /// Throws Error(corrupt) if the leaf has bytes, and its file is missing or does not have the
+  /// right size: exactly the size of the leaf if the leaf is the whole file, otherwise at least the
+  /// end of its byte range.
   void check(const Leaf& leaf);
 
   Buffer map(const Leaf& leaf) override;

@@ -120,7 +120,7 @@ Value parse_metadata(std::string_view text, const std::string& where);
 std::string write_manifest(const Manifest& manifest);
 
 /// True for a relative path like "a/b" that stays inside its folder: no component is empty, "." or
-/// "..".
+/// "..", or contains a NUL.
 bool is_plain_location(std::string_view location);
 
 /// Encode the eight bytes of a number in base64, and decode them. number_of_base64() returns

@@ -35,8 +35,8 @@ constexpr std::array kRawDTypes = {DType::float64, DType::float32, DType::float1
 constexpr std::array kComplexDTypes = {DType::complex64, DType::complex128};
 
 constexpr std::uint64_t kAlignment = 64;
-/// Longer bytes objects get their own file, to keep the manifest small: every reader parses the
-/// whole manifest.
+/// Longer bytes objects are stored in files of torch.save, to keep the manifest small: every reader
+/// parses the whole manifest.
 constexpr std::size_t kMaxInlineBytes = 65536;
 /// Maximum length of each component of a location, including the offsets of a chunk.
 constexpr std::size_t kMaxNameBytes = 200;
@@ -132,8 +132,8 @@ class Planner {
     return tree_notes_of(all, ModuleVersions::in_notes);
   }
 
-  /// True if all keys are int (keys that are str are not in TypedKeys). Torchsnapshot pickles a
-  /// dict with any other key.
+  /// True if all typed keys are int (keys that are str are not in TypedKeys). Torchsnapshot pickles
+  /// a dict with a key of any other type except bool, which it treats as an int.
   static bool are_native(const TypedKeys& keys) {
     return std::ranges::all_of(keys, [](const auto& key) { return is_int(key.second); });
   }
@@ -181,8 +181,8 @@ class Planner {
         options_.replicated, [&](const std::string& glob) { return base::glob_match(glob, path); });
   }
 
-  /// Returns the ranks that write the pieces of a replicated entry; null if this rank writes the
-  /// whole entry.
+  /// Returns, for each piece of a replicated entry, the rank that writes it; an entry that is not
+  /// chunked is one piece. Returns null if this rank writes the whole entry.
   const std::vector<std::int64_t>* writers_of(const std::string& path) const {
     if (rank_.assignment == nullptr) return nullptr;
     const auto found = rank_.assignment->replicated.find(path);
@@ -358,8 +358,8 @@ class Planner {
     return static_cast<std::int64_t>(std::max<std::uint64_t>(1, options_.chunk_bytes / row_bytes));
   }
 
-  /// Assigns a file, and possibly a byte range in it, to a whole leaf. Aliases get the file and the
-  /// range of the first of them.
+  /// Assigns a file, and possibly a byte range in it, to a whole leaf. A leaf over the same bytes
+  /// as an earlier one gets the file and the range of that leaf.
   void place(const std::string& name, const Leaf& leaf, Owner owner, TensorEntry& entry) {
     const std::uint64_t size_bytes = leaf.nbytes();
     const StoredRange shared = stored_range(leaf);
@@ -496,8 +496,8 @@ class Planner {
                       shards.shape.size(), " dimensions")
             .found("another value");
       }
-      // Skip parts without elements, unless the whole tensor has none: its shape is then computed
-      // from the empty parts.
+      // Skip parts without elements, unless the whole tensor has none: readers then compute its
+      // shape from the empty parts.
       if (leaf->nbytes() == 0 && numel_of(shards.shape) != 0) return;
       if (!is_box_written_here(path, offsets, leaf->shape())) return;
       shard(path, *leaf, offsets, entry.pieces);
@@ -590,8 +590,8 @@ class Planner {
     put(path, std::move(entry));
   }
 
-  /// Returns the location of a file of torch.save that stores `item`. Equal values, most often
-  /// None, share a file.
+  /// Returns the location of a file of torch.save that stores `item`. Equal values with the same
+  /// owner, most often None, share a file.
   std::string object_file(const std::string& name, const TensorDict::Item& item, Owner owner) {
     DataFile file;
     try {
@@ -670,8 +670,9 @@ class Planner {
   std::size_t slab_ = kNone;  ///< the file that gets the next small tensor
   std::size_t num_slabs_ = 0;
   std::size_t num_unnamed_ = 0;
-  /// Number of leaves over the same bytes. Tensors that share bytes get their own file: if several
-  /// entries refer to one range of a file, restore() of torchsnapshot fills only the last of them.
+  /// Number of leaves over the same bytes. Leaves that share bytes get one file of their own,
+  /// outside of the slabs: if several entries refer to one byte range of a slab, restore() of
+  /// torchsnapshot fills only the last of them.
   std::unordered_map<StoredRange, std::size_t> num_uses_;
   std::unordered_map<StoredRange, TensorEntry> places_;
   std::unordered_map<StoredRange, Chunks> chunks_;

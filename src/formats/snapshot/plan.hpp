@@ -66,16 +66,16 @@ struct PlannedRank {
 std::string path_of(const KeyPath& key);
 
 /// Plans the files of a snapshot as torchsnapshot does. Small tensors are packed into slabs, each
-/// at a multiple of 64 bytes. Other tensors get separate files, and large ones are split along
-/// dimension 0 into several files. Tensors that share storage (aliases) share files if
-/// torchsnapshot stores their dtype raw; split tensors do so only if they agree in shape, dtype and
-/// the ranks that write their chunks, and split shards never do. Values that torchsnapshot pickles,
-/// such as None, tuples, complex tensors and tensors of dtypes that it has no name for, become
-/// files of torch.save. If there are several ranks, each file is below a folder whose name is the
-/// number of the rank that writes it, so that ranks never write the same file. Throws
-/// Error(unsupported), which names the key, for entries that a snapshot cannot store. Throws
-/// Error(invalid_argument) for PlannedRank::shards that do not match the tree, and like
-/// tree_notes_of(). Reads no tensor.
+/// at a multiple of 64 bytes (torchsnapshot uses no padding). Other tensors get separate files, and
+/// large ones are split along dimension 0 into several files. Tensors that share storage (aliases)
+/// share files if torchsnapshot stores their dtype raw; split tensors do so only if they agree in
+/// shape, dtype and the ranks that write their chunks, and split shards never do. Long bytes
+/// objects, and values that torchsnapshot pickles, such as None, tuples, complex tensors and
+/// tensors of dtypes that it has no name for, become files of torch.save. If there are several
+/// ranks, each file is below a folder whose name is the number of the rank that writes it, so that
+/// ranks never write the same file. Throws Error(unsupported), which names the key, for entries
+/// that a snapshot cannot store. Throws Error(invalid_argument) for PlannedRank::shards that do not
+/// match the tree, and the errors of tree_notes_of(). Reads no tensor.
 Plan plan_snapshot(const TensorDict& tree, const SnapshotOptions& options,
                    const PlannedRank& rank = {});
 

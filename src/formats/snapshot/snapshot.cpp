@@ -5,9 +5,9 @@
 //   leaf_source  tensors whose bytes are stored raw in the files
 //   tree         converts the document to a tree of lazy leaves
 //   plan         converts a tree to the document and the files to write
-// Values and tensors that torchsnapshot stores with torch.save (None, tuples, long bytes objects,
-// complex tensors, and tensors of dtypes that it has no name for) are in files of torch.save, one
-// object in each file (formats/shared/object_file.hpp). Equal values can share a file.
+// Values and tensors that torchsnapshot stores with torch.save (None, tuples, complex tensors,
+// tensors of dtypes that it has no name for), and long bytes objects, are in files of torch.save,
+// one object in each file (formats/shared/object_file.hpp). Equal values can share a file.
 
 #include <algorithm>
 #include <cerrno>
@@ -197,7 +197,7 @@ void write_text(const os::Directory& root, const std::string& text, const std::s
   file.close_written();
 }
 
-/// Returns the names of the files of the snapshot in `root`: its documents, and the files that its
+/// Returns the paths of the files of the snapshot in `root`: its documents, and the files that its
 /// metadata names.
 std::set<std::string> named_files(const os::Directory& root) {
   std::set<std::string> named = {std::string(kMetadataName), std::string(kChecksumsName),

@@ -41,8 +41,9 @@ struct Context {
   /// Maps the path of a container, without the rank, to the paths, with the rank, of the sharded
   /// tensors directly in it. Sharded tensors that are themselves elements of app_state are omitted.
   std::unordered_map<std::string_view, std::vector<std::string_view>> sharded_below;
-  /// True if the tree is for a rank that took no part in the save. It has the containers of rank 0.
-  /// Access to an entry that is neither replicated nor sharded throws Error(key_not_found).
+  /// True if the tree is for a rank that took no part in the save. The tree then has the containers
+  /// of rank 0, and access to an entry that is neither replicated nor sharded throws
+  /// Error(key_not_found).
   bool is_new = false;
 };
 
@@ -379,8 +380,8 @@ class Builder {
                   std::move(keys));
   }
 
-  /// Returns the keys of the sharded tensors that other ranks have in this dict and this rank has
-  /// not: any rank may read a sharded tensor.
+  /// Returns the keys of this dict under which other ranks have sharded tensors and this rank has
+  /// nothing: any rank may read a sharded tensor.
   std::vector<Key> keys_of_others(const std::string& path, const Entry& own) const {
     std::vector<Key> keys;
     const auto below = context_->sharded_below.find(path);
@@ -596,7 +597,7 @@ TensorDict build_tree(std::shared_ptr<const Manifest> manifest, os::Directory ro
   }
   if (context->manifest->world_size == 1) return rank_tree(first, "0", first_tops, where);
   if (for_rank) {
-    // A rank whose entries are all replicated has no path in the manifest.
+    // A rank other than 0 whose entries are all replicated has no path in the manifest.
     std::string rank = std::to_string(is_new ? 0 : *for_rank);
     if (!ranks.positions.contains(rank)) {
       ranks.ranks.emplace_back(std::move(rank), std::vector<std::string>());

@@ -39,8 +39,8 @@ class TreeBuilder {
  private:
   /// Limits the size of the tree: at most this number of nodes, plus four for each node of the
   /// pickle, are converted. A pickle can refer to one list a thousand times, and that list to
-  /// another a thousand times, but a tree has a copy of a list at each place. Keys other than str
-  /// and int also count.
+  /// another a thousand times, but a tree has a copy of a list at each place. Keys of other types
+  /// than str and int also count.
   static constexpr std::size_t kMaxRepeats = 1'000'000;
 
   using Slot = Node::Slot;  ///< what a node of the pickle becomes: Leaf, NonTensor or TensorDict
@@ -68,7 +68,8 @@ class TreeBuilder {
   void spend();
 
   /// Converts a node. If that throws Error(unsupported), returns an opaque node with the reason, so
-  /// that other nodes are not affected. Throws other errors, and errors about the whole pickle.
+  /// that other nodes are not affected. Throws any other error, and an Error(unsupported) that
+  /// concerns the whole pickle (is_beyond_limits_).
   Slot convert(std::uint32_t id);
   Slot convert_readable(std::uint32_t id);
   static Slot special(Value::Special::Type type, std::string_view text);
@@ -100,9 +101,9 @@ class TreeBuilder {
   /// would do with the result. Nothing is called.
   [[gnu::noinline]] Slot opaque(std::uint32_t id);
 
-  /// Adds the changes of an object after its creation: a list "items" of the values that were
-  /// added, a list "entries" of alternating keys and values that were set, and an entry "state",
-  /// the last state that was set.
+  /// Adds the changes of an object after its creation, if there are any: a list "items" of the
+  /// values that were added, a list "entries" of alternating keys and values that were set, and an
+  /// entry "state", the last state that was set.
   void add_history(Children& to, std::uint32_t id);
   void add_list(Children& to, const std::string& key, const std::vector<std::uint32_t>& items);
 
@@ -111,22 +112,23 @@ class TreeBuilder {
   /// indices, values, size).
   [[gnu::noinline]] Slot sparse(const Pickle::Call& call);
 
-  /// Returns the call of _rebuild_qtensor, if `call` is one or creates a Parameter of one;
-  /// otherwise nullopt. quantized() converts the call to a dict of the integers and the
-  /// quantization scheme.
+  /// Returns the call of _rebuild_qtensor: `call` itself, or the argument of `call` if that creates
+  /// a Parameter. Returns nullopt for any other call. quantized() converts the call to a dict of
+  /// the integers, the dtype and the quantization scheme with its parameters.
   std::optional<Pickle::Call> quantized_call(const Pickle::Call& call) const;
   [[gnu::noinline]] Slot quantized(std::uint32_t id, const Pickle::Call& call);
   void require_numbers(std::span<const std::uint32_t> arguments) const;
   void require_channels(const Children& parts, const Shape& shape, std::uint64_t axis) const;
 
   /// True if `call` creates a jagged tensor: a call of _rebuild_from_type_v2 with the function
-  /// _rebuild_njt. Its dict has values, offsets, lengths, _ragged_idx, and derived values, which
-  /// are ignored.
+  /// _rebuild_njt. The dict in its arguments has values, offsets, lengths, _ragged_idx, and derived
+  /// values, which are ignored.
   bool is_jagged(const Pickle::Call& call) const;
   [[gnu::noinline]] Slot jagged(const Pickle::Call& call);
 
-  /// True for a Parameter whose tensor is on the meta device and so has no bytes. It becomes an
-  /// opaque node with an entry "parameter", whose value is the bool requires_grad.
+  /// True if `call` creates a Parameter whose tensor is on the meta device and so has no bytes.
+  /// meta_parameter() converts it to an opaque node with an entry "parameter", whose value is the
+  /// bool requires_grad.
   bool is_meta_parameter(const Pickle::Call& call) const;
   [[gnu::noinline]] Slot meta_parameter(const Pickle::Call& call);
 
@@ -160,7 +162,8 @@ class TreeBuilder {
   static void reserve(Children& to, std::size_t more);
   void add_pairs(Children& to, std::span<const std::uint32_t> items);
 
-  /// Adds the pairs of a list [[key, value], ...], as which Python 2 pickles an OrderedDict.
+  /// Adds the pairs of a list [[key, value], ...]. Python 2 pickles an OrderedDict as a call with
+  /// such a list.
   void add_listed_pairs(Children& to, std::uint32_t list);
   void add_changes(Children& to, std::uint32_t id);
 

@@ -27,12 +27,13 @@ struct Children {
     std::uint32_t value;
     std::string problem;
   };
-  /// For dicts: pairs whose keys are not supported, or have the same string as another key.
+  /// For dicts: pairs whose keys are not supported, or have the same string as an earlier,
+  /// different key.
   std::vector<Pair> unreadable;
 };
 
-/// Builds the container: a NonTensor for a list, tuple or dict that has neither tensors nor opaque
-/// nodes and is not `forced`, else a node.
+/// Builds the container: a NonTensor for a list, tuple or dict that has neither tensors nor nodes
+/// and is not `forced`, else a node.
 Node::Slot container_of(const Pickle& pickle, Children children, NodeKind kind, bool forced);
 
 /// Returns the name "module.Class" of the callable that would create the object `id`. For a value

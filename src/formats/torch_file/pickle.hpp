@@ -51,8 +51,8 @@ class Pickle {
   bool is_global(std::uint32_t id, std::string_view module, std::string_view name) const {
     return graph_.is_global(id, module, name);
   }
-  // Like these functions of PickleGraph. Throw Error(corrupt), which names `subject`; lengths()
-  // throws Error(unsupported) for more than 64 lengths.
+  // Like the functions of PickleGraph with the same names. Throw Error(corrupt), which names
+  // `subject`; lengths() throws Error(unsupported) for more than 64 lengths.
   Shape lengths(std::uint32_t id, std::string_view subject) const;
   std::uint64_t natural(std::uint32_t id, std::string_view subject) const;
 
