@@ -115,7 +115,7 @@ class CheckedCopy {
 
   TensorDict tree_with_copies(const TensorDict& tree) {
     std::size_t next = 0;
-    // An alias may have another dtype or shape than the first tensor over its bytes.
+    // An alias may have another dtype or shape than the first tensor over the same bytes.
     return map_leaves(tree, [&](const Leaf& leaf) {
       return with_bytes(leaf, copies_[first_[next++]]->buffer());
     });

@@ -59,8 +59,8 @@ class Listing {
 
 /// "step_00000500".
 std::string step_folder_name(std::int64_t step);
-/// Returns the number in the name of a step's folder (any number of digits), or nullopt for other
-/// names.
+/// Returns the number in the name of a step's folder, with or without leading zeros. Returns
+/// nullopt for other names and for numbers that int64 cannot hold.
 std::optional<std::int64_t> step_of_folder_name(std::string_view name) noexcept;
 /// The parts of the name of a hidden sibling of a step: ".step_00000500.tenfold-0" has the rest
 /// "tenfold-0".

@@ -64,8 +64,9 @@ class Inflater final : public StreamDecoder {
   bool is_whole() const noexcept override { return ended_ || !begun_; }
 
  private:
-  /// Starts the next member of a gzip file, after any zeros that pad the previous one. Returns
-  /// false if the input has no more bytes yet. Throws if bytes follow raw deflate data.
+  /// For gzip: skips the zeros that pad the previous member, and starts the next one. For raw
+  /// deflate: throws if `from` has bytes, because none may follow. Returns false if no member
+  /// starts in `from`.
   bool begin_next(std::span<const std::byte> from, Step& step) {
     if (!is_gzip_) {
       if (!from.empty()) fail(where_, "deflate", "bytes after the end");
@@ -114,8 +115,8 @@ class ZstdDecoder final : public StreamDecoder {
   bool is_whole() const noexcept override { return is_whole_; }
 
  private:
-  /// Log2 of the largest window that a file may declare, as in the zstd program. Files of level 22
-  /// declare a window of this size.
+  /// Log2 of the largest window that a frame may declare. The zstd program has the same default
+  /// limit. Level 22 uses windows of up to this size.
   static constexpr int kMaxWindowLog = 27;
 
   base::Where where_;

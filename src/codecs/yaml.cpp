@@ -17,8 +17,8 @@
 namespace tenfold::codecs {
 namespace {
 
-/// Maximum nesting depth: far more than manifests need, but few enough levels for the C++ stack,
-/// because the parser is recursive.
+/// Maximum nesting depth: far more than the manifests of snapshots need, but not enough for the
+/// recursive parser to exhaust the C++ stack.
 constexpr std::size_t kMaxYamlDepth = 100;
 
 using base::is_digit;
@@ -66,7 +66,7 @@ class Parser {
   }
 
   /// Skips spaces, line breaks and the marker "..." of the document's end. Returns false at the end
-  /// of the text.
+  /// of the text. Throws if other text follows the marker.
   bool next_line() {
     while (true) {
       skip_spaces();
@@ -187,7 +187,8 @@ class Parser {
     if (!at_end() && !line_ends() && column() > indent) fail("less indentation", found());
   }
 
-  /// Parses a value on the lines after its key or dash. Reports null if there is none.
+  /// Parses the value on the lines after its key or dash. If the next line is not indented by at
+  /// least `least_indent`, the value is null.
   void nested(std::size_t least_indent) {
     const std::size_t before = at_;
     const std::size_t before_line = line_start_;
@@ -483,8 +484,8 @@ class Parser {
   std::size_t kept_ = 0;  ///< in a quoted string: blanks before this position are not trimmed
 };
 
-/// Replaces the line breaks CR LF and CR by LF. This changes no CR of a PyYAML string, because
-/// `yaml.dump` writes it as an escape.
+/// Replaces the line breaks CR LF and CR by LF. A string that `yaml.dump` wrote has no such line
+/// break, because `yaml.dump` writes CR as an escape.
 std::string with_plain_breaks(std::string_view text) {
   std::string out;
   out.reserve(text.size());

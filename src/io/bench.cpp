@@ -184,8 +184,9 @@ class Bench {
                                         std::span<std::byte> into) { leaves[i].read(begin, into); };
   }
 
-  /// Returns random rows of the largest tensor that has at least two rows. Cuts rows that are
-  /// longer than kBytesPerRead to that size.
+  /// Returns random rows of the largest dense tensor that has at least two rows, or nothing if
+  /// there is none. Of a row that is longer than kBytesPerRead, returns only the first
+  /// kBytesPerRead.
   std::vector<BenchRange> rows_of(const std::vector<std::uint64_t>& sizes) const {
     const std::vector<NamedLeaf> leaves = tensors_of(open(path_));
     std::optional<std::size_t> largest;
@@ -207,8 +208,8 @@ class Bench {
     return rows;
   }
 
-  /// Returns, for each of `rows`, a random range of the same size in the largest file, or the whole
-  /// file if that is smaller.
+  /// Returns, for each of `rows`, a random range of the row's size in the largest file, or the
+  /// whole file if it is smaller than the row.
   static std::vector<BenchRange> places_in_files(const std::vector<std::uint64_t>& sizes,
                                                  const std::vector<BenchRange>& rows) {
     if (sizes.empty()) return {};
@@ -250,8 +251,8 @@ class Bench {
     return static_cast<double>(total_of(ranges)) / std::max(seconds.count(), 1e-9);
   }
 
-  /// Measures files and leaves alternately, and keeps the best result of each. Otherwise, caches
-  /// below the page cache (of a host or a controller) would favour what is measured later.
+  /// Measures files and leaves alternately, because caches below the page cache (of a host or a
+  /// controller) would otherwise favour what is measured later. Keeps the best result of each.
   void measure(BenchPart& part, const std::vector<BenchRange>& ranges,
                const std::vector<BenchRange>& places) {
     if (ranges.empty()) return;
@@ -271,8 +272,8 @@ class Bench {
   }
 
   /// Drops the files from the page cache and measures one round, or measures nothing if pages stay
-  /// cached. The caller has read the metadata before, as every program does before it reads
-  /// tensors.
+  /// cached. If `read` reads leaves, the tree was opened before this call, so that a round does not
+  /// include the time to read its metadata.
   void cold_round(double& best, const std::vector<BenchRange>& ranges, const ReadPiece& read) {
     if (files_.drop_from_page_cache()) best = std::fmax(best, round(ranges, read));
   }

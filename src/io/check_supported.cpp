@@ -25,8 +25,9 @@ Error refuse_node(const std::string& where, const std::string& path) {
       path.empty() ? "root" : "key " + base::quote(dotted(*keys_of_note_path(path))));
 }
 
-/// Throws for entries that no file can store and, if a format is given, for entries that the format
-/// cannot store.
+/// Throws for opaque nodes, except for tensors on the meta device if they are allowed. If a format
+/// is given, also throws for sparse tensors that it does not support, and for leaves that
+/// require_whole() cannot read.
 class SupportCheck final : public TreeVisitor {
  public:
   SupportCheck(const std::string& where, const std::string& remedy, MetaTensors meta,

@@ -11,7 +11,8 @@
 
 namespace tenfold {
 
-/// Whether tensors on the meta device are allowed. No file format can store them.
+/// Whether tensors on the meta device are allowed. tenfold can read them from files of torch.save,
+/// but writes them in no format.
 enum class MetaTensors : std::uint8_t { refused, allowed };
 
 /// Throws Error(unsupported) with the key and the reason for the first opaque node of the tree, if
@@ -25,8 +26,9 @@ void refuse_opaque(const TensorDict& tree, const std::string& where, const std::
 /// any size.
 void require_whole(const Leaf& leaf);
 
-/// Throws Error(unsupported), naming the key, for nodes that no file can store (opaque) or that
-/// `format` cannot store (sparse, a bare root). Also throws what require_whole() throws for a leaf.
+/// Throws Error(unsupported), naming the key, for opaque nodes, which tenfold writes in no format,
+/// and for sparse nodes and a bare root if `format` does not support them. Also throws what
+/// require_whole() throws for a leaf.
 void check_supported(const TensorDict& tree, const detail::formats::Format& format,
                      const std::string& where);
 

@@ -164,8 +164,8 @@ TensorDict only_tensor(const TensorDict& tree) {
 ConvertReport convert_tree(TensorDict tree, const std::string& source,
                            const formats::Format& format, const Path& target,
                            const ConvertOptions& options) {
-  // torch.load would trust the indices of sparse tensors, and read out of bounds if an index
-  // exceeds the shape.
+  // torch.load does not check the indices of sparse tensors by default. An index beyond the shape
+  // would make later operations access memory out of bounds.
   check_all_sparse_indices(tree, source);
   tree = rename_leaves(with_bare_key(tree), options.rename);
   if (format.bare_roots == formats::BareRoots::all) tree = only_tensor(tree);

@@ -13,8 +13,8 @@ namespace tenfold {
 const detail::formats::Format& format_for_converting(const Path& target,
                                                      const ConvertOptions& options);
 
-/// Does the rest of convert() for a tree that is already open and selected: casts and renames its
-/// tensors and writes it. `source` is the name of the tree in messages.
+/// Does the rest of convert() for a tree that is already open and selected: checks it, renames its
+/// entries, casts its tensors and writes it. `source` is the name of the tree in messages.
 ConvertReport convert_tree(TensorDict tree, const std::string& source,
                            const detail::formats::Format& format, const Path& target,
                            const ConvertOptions& options);

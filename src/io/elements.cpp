@@ -35,7 +35,7 @@ std::span<double> to_doubles(DType dtype, std::span<const std::byte> bytes,
     cast_elements(dtype, bytes.data(), DType::complex128,
                   reinterpret_cast<std::byte*>(numbers.data()), count);
     for (std::size_t i = 0; i < count; ++i) {
-      // std::abs(NaN + inf j) is infinite, but a number with a NaN part is formatted as nan.
+      // std::abs(NaN + inf j) is infinite, but a number with a NaN part counts as NaN, as in torch.
       const bool nan = std::isnan(numbers[i].real()) || std::isnan(numbers[i].imag());
       values[i] = nan ? std::nan("") : std::abs(numbers[i]);
     }

@@ -91,9 +91,9 @@ std::vector<const formats::safetensors::Plan::Tensor*> ordered(
   return order;
 }
 
-/// Returns the user's metadata without checksums, which belong to another file. Throws if it
-/// contains a structure document that does not match these tensors: readers apply such a document,
-/// so the file would be unreadable.
+/// Returns the user's metadata without checksums, which belong to another file. Throws if the
+/// metadata describes a tree of other tensors (keys "tensordict" and "tenfold"): readers would
+/// apply this description and refuse the file.
 FlatMetadata checked_metadata(const std::vector<const formats::safetensors::Plan::Tensor*>& order,
                               FlatMetadata metadata, const std::string& where) {
   using namespace formats::safetensors;

@@ -73,8 +73,9 @@ Tensor copy_on_heap(const Leaf& leaf) {
   return {tensor.dtype(), tensor.shape(), std::move(buffer)};
 }
 
-/// True if each source maps all of its tensors at once, and no entry is lazy. Several threads would
-/// not map such a tree faster. If true, adds the size of the tensors to `total_bytes`.
+/// True if each source of a leaf on disk maps all of its tensors at once, and no entry is lazy.
+/// Several threads would not map such a tree faster. If true, adds the size of all tensors to
+/// `total_bytes`.
 bool is_one_mapping(const TensorDict& tree, std::uint64_t& total_bytes) {
   for (const Node::Entry& entry : node_of(tree)->entries) {
     if (const auto* leaf = std::get_if<Leaf>(&entry.slot)) {
@@ -97,8 +98,8 @@ void untie(const std::vector<Leaf*>& leaves) {
   }
 }
 
-/// Maps each leaf, which checks that its file is long enough. Prefetches the leaves if that is
-/// worthwhile.
+/// Maps each leaf that is not in memory yet; mapping checks that the file is long enough.
+/// Prefetches these leaves if that is worthwhile.
 void map_all(const std::vector<Leaf*>& leaves, const LoadOptions& options) {
   std::uint64_t total_bytes = 0;
   for (const Leaf* leaf : leaves) total_bytes += leaf->nbytes();

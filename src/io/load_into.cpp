@@ -33,8 +33,8 @@ namespace {
 
 /// Maximum number of names in one list of a message.
 constexpr std::size_t kNamesShown = 20;
-/// Maximum number of dotted components in a prefix that is tried. Without a limit, names with many
-/// dots would take long.
+/// Maximum number of dot-separated components in a prefix that is tried. Without a limit, names
+/// with many dots would take long.
 constexpr std::size_t kMaxPrefixParts = 16;
 
 using Names = std::vector<std::string>;
@@ -113,7 +113,8 @@ std::string matching(const Prefix& prefix, std::size_t num_names) {
          " names match ";
 }
 
-/// A rename that would make at least half of the names match, as a remedy; empty if there is none.
+/// A remedy that removes or adds a prefix, so that at least half of the missing or unexpected names
+/// match; empty if there is none.
 std::string rename_remedy(const LoadReport& report) {
   const Names& missing = report.missing;
   const Names& unexpected = report.unexpected;

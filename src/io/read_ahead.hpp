@@ -14,20 +14,20 @@ namespace tenfold {
 /// Prefetches mapped leaves into memory before they are accessed, in the order in which they were
 /// added.
 ///
-/// An access to a page that is not cached waits for one request to the device. So a reader without
-/// prefetching has one outstanding request, and gets only a part of the device's throughput. With
-/// ReadAhead, a thread requests the pages in large pieces before they are used. Pages that are
-/// already cached are mapped, so that later accesses do not even fault; two threads do this if the
-/// first piece is cached. Nothing is copied: `pread` to a buffer would also bring pages into the
-/// page cache, but take several times as much CPU time.
+/// An access to a page that is not cached waits for one request to the device. So a thread that
+/// reads without prefetching has one outstanding request, and gets only a part of the device's
+/// throughput. With ReadAhead, a thread requests the pages in large pieces before they are used.
+/// Pages that are already cached are mapped, so that later accesses do not even fault; two threads
+/// do this if the first piece is cached. Nothing is copied: `pread` to a buffer would also bring
+/// pages into the page cache, but take several times as much CPU time.
 ///
 /// Prefetching is only a hint. It reports no errors; the later access does. Leaves whose last
 /// tensor was destroyed are skipped.
 class ReadAhead {
  public:
-  /// False for little data, which causes few faults; for more than half of the available memory,
-  /// because pages would be evicted before they are used; and in mode write_through, because
-  /// programs then access only a few rows.
+  /// False for less than 16 MiB, which cause few page faults; for more than half of the available
+  /// memory, because pages could be evicted before they are used; and in mode write_through,
+  /// because programs that use this mode usually access only a few rows.
   static bool is_worthwhile(std::uint64_t total_bytes, Mode mode);
 
   /// Adds a tensor that maps a file.

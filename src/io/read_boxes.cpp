@@ -26,8 +26,8 @@ namespace {
 
 namespace formats = detail::formats;
 
-/// A box whose contiguous runs have fewer bytes is copied from a mapping of the file, not read with
-/// pread, unless it is a single run.
+/// Minimum size of the contiguous runs of a box that is read with pread. If the runs are smaller,
+/// the box is copied from a mapping of the file, unless the whole box is a single run.
 constexpr std::uint64_t kReadRunBytes = std::uint64_t{64} << 10;
 /// Boxes are added to a task until their total size exceeds this.
 constexpr std::uint64_t kBoxBatchBytes = std::uint64_t{4} << 20;

@@ -130,9 +130,9 @@ Error unknown_file(const formats::FileHead& head) {
       .remedy(has_rows ? "ingest makes a data set of it" : "");
 }
 
-/// The file in a model's folder that probably stores the whole model: one with a usual name, else
-/// an index, else a file with the suffix of a format. Among several indices or files, chooses the
-/// alphabetically first, because the order of the names depends on the file system.
+/// The file in a model's folder that probably stores the whole model: one with a usual name,
+/// otherwise the alphabetically first index, otherwise the alphabetically first file with the
+/// suffix of a format. The order of `names` is not used, because it depends on the file system.
 std::optional<std::string> best_inside(const std::vector<std::string>& names) {
   constexpr auto kModelNames =
       std::to_array<std::string_view>({"model.safetensors.index.json", "model.safetensors",
@@ -166,7 +166,7 @@ Error unknown_folder(const formats::FileHead& head) {
                                  "?");
 }
 
-/// True for a memory-mapped folder that has lost its meta.json.
+/// True if the folder, which has no meta.json, otherwise looks like a memory-mapped folder.
 bool is_damaged_folder(const os::Directory& folder) {
   if (folder.entry_info("%checksums") || folder.entry_info("%notes.json")) return true;
   const std::vector<std::string> names = folder.list(kMaxNames);
@@ -184,7 +184,8 @@ bool may_be_of(const formats::Format& format, const formats::FileHead& head) {
   return text.starts_with("PK") || !head.path().filename().string().ends_with(".bin");
 }
 
-/// The error for a git-lfs pointer or an HTML page in place of the file; empty for other content.
+/// The error for a file that is a git-lfs pointer or an HTML page instead of the expected file;
+/// empty for other content.
 std::optional<Error> mistaken_download(const formats::FileHead& head) {
   std::string text(head.head().substr(0, 64));
   if (text.starts_with("version https://git-lfs.github.com/spec/")) {

@@ -4,14 +4,15 @@
 
 namespace tenfold {
 
-/// Throws Error(key_not_found), with a near match, for a name that no leaf or value of `tree` has.
+/// Throws Error(key_not_found) for a name that no tensor or JSON value of `tree` has. The message
+/// contains a near match if there is one, or explains that the name is the start of other names.
 void require_renamed(const TensorDict& tree, const std::vector<std::string>& names);
 
 /// Returns a tree in which each tensor and JSON value has the dotted name that `rename` returns for
-/// its old one. renamed_path() splits the new names into keys. Entries keep their order, and nodes
-/// their kinds, except for those that fix_kind() changes. Throws Error(invalid_argument) for an
-/// empty new name. Also throws it, naming both sources, if two entries, at least one of them
-/// renamed, get the same dotted name, or if one entry would be inside the other.
+/// its old one. renamed_path() splits the new names into keys. Entries keep their order. Nodes keep
+/// their kinds, unless fix_kind() changes them. Throws Error(invalid_argument) for an empty new
+/// name. Also throws it, naming both sources, if two entries, at least one of them renamed, get the
+/// same dotted name, or if one entry would be inside the other.
 TensorDict rename_leaves(const TensorDict& tree, const RenameFunction& rename);
 
 /// Splits the new name of the entry at `path` into keys. Unchanged keys at both ends of the path

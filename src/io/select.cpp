@@ -21,8 +21,8 @@ class Pruner {
  public:
   Pruner(Selector& keys, Selector& exclude) : keys_(keys), exclude_(exclude) {}
 
-  /// Returns the selected part of `node`. `inside`: whether a key names the node or an ancestor, or
-  /// no keys are given.
+  /// Returns the selected part of `node`. `inside`: true if a key names the node or one of its
+  /// ancestors, or if no keys are given.
   TensorDict prune(const TensorDict& node, bool inside) {
     const Depth depth(levels_);
     TensorDict kept = empty_like(node);

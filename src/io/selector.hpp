@@ -19,11 +19,11 @@ class Selector {
   /// True if a key names the entry or node at `path` itself; `name` is dotted(path).
   bool names(const KeyPath& path, const std::string& name);
 
-  /// True if a key names the entry at `path` or an ancestor. Records only the keys that name the
-  /// topmost of these nodes.
+  /// True if a key names the entry at `path` or one of its ancestors. Records only the keys that
+  /// name the topmost entry that is named.
   bool selects_or_contains(const KeyPath& path);
 
-  /// True if a key may name a descendant of the node with that dotted name.
+  /// True if a key may name a descendant of the node whose dotted name is `name`.
   bool may_name_below(const std::string& name) const;
 
   /// True if every key matched.

@@ -27,7 +27,7 @@ TensorDict map_leaves(const TensorDict& tree, const std::function<Leaf(const Lea
 /// Like the overload above, but changes nodes that have no other owner in place.
 TensorDict map_leaves(TensorDict&& tree, const std::function<Leaf(const Leaf&)>& change);
 
-/// The same leaf with another tensor in memory, which must have the shape of the leaf.
+/// The same leaf with another tensor in memory, which must have the shape of `leaf.tensor()`.
 Leaf with_tensor(const Leaf& leaf, Tensor tensor);
 /// The same leaf over its contiguous bytes in `buffer`.
 Leaf with_bytes(const Leaf& leaf, Buffer buffer);

@@ -23,9 +23,9 @@ using enum PickleKind;
 
 /// Executes the opcodes of a pickle as Python's pickletools documents them, but creates nodes where
 /// Python would import a name or call a function. Accepts every pickle that Python's unpickler
-/// accepts, except for those that read_pickle() refuses as unsupported and some that no pickler
-/// writes: for example, with several values on the stack at STOP, items set in a list, or items
-/// appended to a bytearray.
+/// accepts, except for those that read_pickle() refuses as unsupported and for some unusual ones:
+/// for example, with several values on the stack at STOP, with items set in a list or appended to a
+/// bytearray, or with a named tuple as the arguments of a call.
 class PickleMachine : private PickleState {
  public:
   using PickleState::PickleState;
@@ -237,7 +237,8 @@ void PickleMachine::push_long_line() {
   push_decimal(digits, written, "decimal digits and an L");
 }
 
-/// Pushes the integer with the decimal digits `digits`. Messages quote the whole line, `written`.
+/// Pushes the integer given as decimal digits with an optional sign. `written` is the whole line,
+/// which the message about an invalid integer quotes.
 void PickleMachine::push_decimal(std::string_view digits, std::string_view written,
                                  std::string_view expected) {
   if (digits.size() > 2 * limits_.max_integer_bytes) {
@@ -474,16 +475,16 @@ void PickleMachine::push_stack_global() {
   push_global(graph_.nodes[parts[0]].text, graph_.nodes[parts[1]].text);
 }
 
-/// Pushes a call node. `items`: a callable, a tuple of arguments and, optionally, a dict of keyword
-/// arguments.
+/// Pushes a node of `kind`: reduce, newobj or instance. `items`: a callable (a class for newobj and
+/// instance), a tuple of arguments and, optionally, a dict of keyword arguments.
 void PickleMachine::push_object(PickleKind kind, std::span<const std::uint32_t> items) {
   if (graph_.nodes.kind(items[1]) != tuple) wrong("arguments of a call", "a tuple", items[1]);
   if (items.size() > 2 && graph_.nodes.kind(items[2]) != dict) {
     wrong("named arguments of a call", "a dict", items[2]);
   }
   const PickleKind callable = graph_.nodes.kind(items[0]);
-  // In files of old torch versions, a persistent ID may stand for the class of a module, which the
-  // pickle then calls.
+  // In files of old torch versions, a persistent ID may stand for the class of an nn.Module, and
+  // the pickle calls this class.
   const bool is_named = callable == global || callable == extension || callable == persistent;
   if (!is_named && !is_object(items[0])) {
     wrong("not callable", "a global, extension code, persistent id or object", items[0]);

@@ -25,10 +25,10 @@ struct PickleChange {
   std::uint32_t value = 0;
 };
 
-/// The nodes of a pickle. They form a graph, not a tree: an object that is referenced twice is one
-/// node, and lists, dicts and objects may contain themselves. Strings point into `owned` or into
-/// the input bytes, which must outlive the graph. None, True, False and the integers 0 to 255 are
-/// one node each, however often they occur.
+/// The nodes of a pickle. They form a graph, not a tree: a value that the pickle references twice
+/// is one node, and lists, dicts and objects may contain themselves. Strings point into `owned` or
+/// into the input; the input must outlive the graph. None, True, False and the integers 0 to 255
+/// are one node each, however often they occur.
 struct PickleGraph {
   PickleGraph() = default;
   PickleGraph(PickleGraph&&) = default;
@@ -41,7 +41,7 @@ struct PickleGraph {
   std::vector<PickleChange> changes;  ///< in the order of the pickle
   std::uint32_t root = 0;
   /// Number of bytes up to and including STOP; another pickle may follow. If read_pickle_prefix()
-  /// stopped at an error, the number of bytes read until then.
+  /// stopped at an error, the number of bytes read before the error.
   std::uint64_t size_bytes = 0;
   std::deque<std::string> owned;  ///< strings that had to be decoded
   IdArena ids;                    ///< the items of all nodes
@@ -51,9 +51,9 @@ struct PickleGraph {
   std::string describe(std::uint32_t id) const;
   bool is_global(std::uint32_t id, std::string_view module, std::string_view name) const;
 
-  /// Creates the error that natural() and lengths() complete and throw if the node has another type
-  /// or value than they require. For more than 64 lengths, lengths() changes its code to
-  /// unsupported.
+  /// Creates an error, which natural() and lengths() complete and throw if the node does not have
+  /// the required type or value. For more than 64 lengths, lengths() changes the code of the error
+  /// to unsupported.
   using Fault = std::function<Error()>;
   /// Returns the value of a non-negative integer of at most 63 bits.
   std::uint64_t natural(std::uint32_t id, const Fault& fault) const;
@@ -79,7 +79,7 @@ PickleGraph read_pickle(std::string_view bytes, const base::Where& where,
 
 /// Like read_pickle(), but if that throws an Error, stores its message in `problem` and returns the
 /// nodes created before the error, with a meaningless `root`. A program that unpickles `bytes` may
-/// execute these nodes before it detects the error.
+/// make the calls that these nodes describe before it detects the error.
 PickleGraph read_pickle_prefix(std::string_view bytes, const base::Where& where,
                                std::string& problem, const PickleLimits& limits = {});
 

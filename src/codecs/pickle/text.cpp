@@ -189,8 +189,8 @@ std::optional<std::string> pickle_raw_unicode(std::string_view text) {
 }
 
 bool is_pickle_text(std::string_view text) noexcept {
-  // The parts between surrogates (ED A0..BF 80..BF) must be valid UTF-8. No other character has a
-  // byte of A0 or above after ED.
+  // All bytes outside the surrogates (ED A0..BF 80..BF) must be valid UTF-8, in which the byte
+  // after ED is always below A0.
   std::size_t begin = 0;
   for (std::size_t at = text.find('\xED'); at != std::string_view::npos;
        at = text.find('\xED', at + 1)) {

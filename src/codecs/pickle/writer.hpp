@@ -9,9 +9,9 @@
 namespace tenfold::codecs {
 
 /// Writes a pickle of protocol 2, using only opcodes that torch.load(weights_only=True) accepts.
-/// Each call writes opcodes that push or change values on the unpickler's stack. A container is
-/// written as its begin call, its items and its end call. The caller must make sure that exactly
-/// one value remains on the stack.
+/// The functions write opcodes that push values onto the unpickler's stack, change values on it, or
+/// use its memo. To write a container, call its begin function, write its items, and call its end
+/// function. The caller must make sure that exactly one value is on the stack when it calls take().
 class PickleWriter {
  public:
   PickleWriter();

@@ -8,10 +8,10 @@
 namespace tenfold::codecs {
 namespace {
 
-// A CRC-32 is the remainder of a polynomial over GF(2) modulo a polynomial of degree 32; its lowest
-// bit is the coefficient of the highest power, x^31. Appending n zero bytes multiplies the CRC-32
-// by x^(8n), apart from the inversions at the beginning and end, which cancel when two CRC-32s are
-// combined.
+// A CRC-32 is the remainder of a polynomial over GF(2) modulo a polynomial of degree 32. The lowest
+// bit of a CRC-32 is the coefficient of x^31, the highest power. Appending n zero bytes multiplies
+// the CRC-32 by x^(8n), apart from the inversions at the beginning and end, which cancel when two
+// CRC-32s are combined.
 
 constexpr std::uint32_t kModulus = 0xedb88320;
 constexpr std::uint32_t kOne = 0x80000000;      // x^0

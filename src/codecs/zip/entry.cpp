@@ -16,7 +16,8 @@
 #include "codecs/zip/entry_start.hpp"
 #include "codecs/zip/zip.hpp"
 
-// Reads and inflates the bytes of one entry, and compares them with the entry's CRC-32.
+// Reads and inflates the bytes of one entry, and compares them with the entry's CRC-32, except in
+// read_zip_entry_unchecked() and read_zip_entry_start().
 
 namespace tenfold::codecs {
 namespace {
@@ -162,9 +163,9 @@ std::vector<std::byte> read_zip_entry_start(const ZipInput& input, const ZipEntr
     if (wanted > 0) input.read(entry.data_offset, start);
     return start;
   }
-  // Use zlib here: libdeflate needs all deflated bytes at once, and writes no part of a match or
-  // stored block that does not fit into the output. The extra output byte detects data beyond the
-  // declared size.
+  // Use zlib here: libdeflate needs all deflated bytes at once, and if a match or stored block does
+  // not fit into the output, libdeflate writes no part of it. The extra output byte detects data
+  // beyond the declared size.
   start.resize(wanted + 1);
   const auto decoder = deflate_decoder(input.where.at("entry " + base::quote(entry.name)));
   std::vector<std::byte> deflated(
@@ -185,7 +186,7 @@ std::vector<std::byte> read_zip_entry_start(const ZipInput& input, const ZipEntr
     waiting = waiting.subspan(step.consumed);
     num_made += step.produced;
   }
-  // If bytes of the entry remain, its size cannot be checked.
+  // If the entry continues after the start, its declared size cannot be checked.
   const bool is_end = num_made < start.size() || wanted == entry.size_bytes;
   if (is_end) require_whole(input, entry, num_made, *decoder);
   start.resize(wanted);

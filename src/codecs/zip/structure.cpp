@@ -25,8 +25,8 @@ class StructureHash {
  public:
   explicit StructureHash(const ZipInput& input) : input_(input) {}
 
-  /// Adds the bytes [begin, end) of the archive. `crcs`: the offsets of the CRC-32s in this range
-  /// within the archive, in ascending order.
+  /// Adds the bytes [begin, end) of the archive. `crcs`: the offsets in the archive of all CRC-32s
+  /// in this range, in ascending order.
   void add(std::uint64_t begin, std::uint64_t end, std::span<const std::uint64_t> crcs) {
     while (begin < end) {
       const auto count =

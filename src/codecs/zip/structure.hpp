@@ -6,9 +6,9 @@
 
 #include "codecs/zip/zip.hpp"
 
-// The checksum of an archive's structure covers all bytes outside the entries' data, which is
-// covered by the CRC-32s. It is stored in the archive comment, which zip readers ignore and which
-// the checksum does not cover.
+// The checksum of an archive's structure covers all bytes outside the entries' data, except for the
+// archive comment, in which the checksum is stored. Zip readers ignore the comment. CRC-32s cover
+// the entries' data.
 //
 // The CRC-32s in the headers are hashed as zeros, because writes to a shared mapping (`r+`) change
 // them. They are checked against the entries' bytes instead.
@@ -25,9 +25,9 @@ std::string zip_structure_comment(std::uint64_t checksum);
 std::uint64_t zip_structure_checksum(const ZipInput& input, const ZipDirectory& directory);
 
 /// Returns the correct comment if the archive has a wrong one from tenfold, which means that the
-/// comment or the structure is damaged. Returns nullopt if the comment is correct or not from
-/// tenfold. A comment is from tenfold if it has the length of the correct comment and either its
-/// first word or its digits.
+/// comment or the structure was damaged or edited. Returns nullopt if the comment is correct or not
+/// from tenfold. A comment counts as one from tenfold if it has the length of the correct comment
+/// and either starts with the word "tenfold_xxh3" or ends with the correct digits.
 std::optional<std::string> corrected_zip_comment(const ZipInput& input,
                                                  const ZipDirectory& directory);
 

@@ -28,8 +28,8 @@
 namespace tenfold::codecs {
 namespace {
 
-/// Maximum gap between local headers that are read in one call. So small entries need no call each,
-/// and the bytes of large entries are not read.
+/// Maximum gap between local headers that are read in one call. Thus one call reads the headers of
+/// many small entries, and the bytes of large entries are not read.
 constexpr std::uint64_t kMaxGapBytes = 4096;
 constexpr std::uint64_t kWindowBytes = 65536;
 /// Size that the extra fields of most entries do not exceed: the zip64 field, and padding that
@@ -181,8 +181,8 @@ ZipEnd ZipDirectoryReader::read_end() const {
                   " bytes")
         .found(end.entries, " in ", end.directory_bytes);
   }
-  // Refuse other bytes before the archive: they would shift its parts, so that offsets would be
-  // ambiguous.
+  // Refuse a gap between the directory and the end records, which also occurs if bytes before the
+  // archive are not counted in the offsets: readers would interpret such offsets differently.
   if (!base::range_fits(end.directory_offset, end.directory_bytes, end.directory_end) ||
       end.directory_offset + end.directory_bytes != end.directory_end) {
     throw corrupt()
@@ -265,8 +265,8 @@ ZipDirectory ZipDirectoryReader::read_central_headers() {
 }
 
 std::string ZipDirectoryReader::directory_text(const ZipEnd& end) const {
-  // A central header takes at least 46 bytes, so this check limits the memory that is allocated for
-  // entries by the size of the file.
+  // A central header takes at least 46 bytes. Without this check, a small file could declare many
+  // entries, for which much memory would be allocated.
   if (end.entries > end.directory_bytes / kCentralBytes) {
     throw corrupt()
         .part("directory")
@@ -606,7 +606,8 @@ void ZipDirectoryReader::compare_local_sizes(const ZipEntry& entry, std::string_
 }
 
 /// Returns the size of the data descriptor after the entry's bytes. A descriptor may have a
-/// signature, and its sizes have 32 or 64 bits; the format does not declare which.
+/// signature, and its sizes have 32 or 64 bits. No field of the archive tells reliably which form a
+/// writer used, so all four are tried.
 std::uint64_t ZipDirectoryReader::descriptor_bytes(const ZipEntry& entry, std::uint64_t next) {
   const std::uint64_t offset = entry.data_offset + entry.stored_bytes;
   const std::string_view text =

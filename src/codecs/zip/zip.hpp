@@ -31,9 +31,9 @@ ZipInput zip_input(base::Where where, std::span<const std::byte> bytes);
 struct ZipLimits {
   std::uint64_t max_entries = 1'000'000;
   std::uint64_t max_directory_bytes = 256U << 20U;
-  /// Maximum total inflated size of all deflated entries; the size of the file bounds that of
-  /// stored entries. Unlimited by default, for callers that inflate single entries and check the
-  /// size of each.
+  /// Maximum total inflated size of all deflated entries. Stored entries need no limit, because
+  /// they cannot exceed the size of the file. Unlimited by default, for callers that inflate single
+  /// entries and check the size of each.
   std::uint64_t max_inflated_bytes = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t max_ratio = 1100;  ///< maximum ratio of inflated to deflated bytes of one entry
   /// If false, the two CRC-32s of an entry (in its local header and in the directory) may differ,
@@ -93,7 +93,8 @@ void read_zip_local_headers(const ZipInput& input, const ZipLimits& limits,
 /// Checks neither its data descriptor nor whether it overlaps other entries.
 ZipEntry with_local_header(const ZipInput& input, const ZipDirectory& directory, ZipEntry entry);
 
-/// Reads and inflates the entry's bytes, and checks their CRC-32. Throws Error(corrupt).
+/// Reads and inflates the entry's bytes. Throws Error(corrupt) if they cannot be inflated or do not
+/// match the entry's size and CRC-32.
 std::vector<std::byte> read_zip_entry(const ZipInput& input, const ZipEntry& entry);
 
 /// Like the overload above, but stores the bytes in `into`, which must have the entry's size.
@@ -105,8 +106,8 @@ std::vector<std::byte> read_zip_entry_unchecked(const ZipInput& input, const Zip
 using UsePiece = std::function<void(std::span<const std::byte>)>;
 
 /// Throws Error(corrupt) if the entry's bytes cannot be inflated or do not match its CRC-32. Needs
-/// about 2 MiB of memory, except for a deflated entry whose stored and inflated sizes are at most
-/// 64 MiB each, which is read and inflated as a whole.
+/// at most about 2 MiB of memory, except for a deflated entry whose stored and inflated sizes are
+/// at most 64 MiB each, which is read and inflated as a whole.
 void check_zip_entry(const ZipInput& input, const ZipEntry& entry, const UsePiece& use = {});
 
 /// Describes why read_zip_directory() refuses a name: "is empty", "has a backslash". Returns

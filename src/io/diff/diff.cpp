@@ -162,10 +162,11 @@ class Descent {
   std::string place_;
 };
 
-/// Describes the first difference between two unequal values, whose short_json() may be equal. The
-/// values must not contain OrderedDicts. Returns one description for each value: the dotted name
-/// and what is there, with its type if JSON does not distinguish the two types. Examples:
-/// "layers.900: 7" and "layers.900: 8", "tuple [1]" and "list [1]", "b: 2" and "b: nothing".
+/// Describes the first difference between two unequal values. The values must not contain
+/// OrderedDicts. Returns one description for each value: the dotted name of the first nested value
+/// that differs, and whichever shows the difference: its short_json(), its type, its number of
+/// items or its JSON from the first byte that differs. Examples: "layers.900: 7" and "layers.900:
+/// 8", "tuple [1]" and "list [1]", "b: 2" and "b: nothing".
 JsonDifference json_difference(const Value& a, const Value& b) { return Descent().compare(a, b); }
 
 constexpr std::size_t kUnmatched = static_cast<std::size_t>(-1);
@@ -186,9 +187,9 @@ struct Place {
   bool is_unread = false;
 };
 
-/// True for a node whose content is not loaded: a persistent ID in a pickle that is not part of a
-/// tensor (usually a storage), or an entry of a bundle that tenfold cannot read and that is not a
-/// regular file.
+/// True for a node whose content cannot be compared: a persistent ID in a pickle that is not part
+/// of a tensor (usually a storage), or an entry of a bundle that tenfold cannot read and that is
+/// not a regular file. (For a regular file, the node contains the bytes.)
 bool is_unread(const TensorDict& node) {
   const NodeInfo& info = node.info();
   return (info.kind == NodeKind::opaque && info.class_name == "persistent id") ||
@@ -249,9 +250,10 @@ class Side {
   std::vector<Place> places;
 
  private:
-  /// Returns a node below the root as one JSON value if it is a container of JSON values only. So
-  /// the result does not depend on whether the format stores a container as a node or as one value.
-  /// For other nodes, returns nullopt and adds the node and its entries to the lists.
+  /// Returns a node below the root as one JSON value if it is a dict, list or tuple that contains
+  /// only JSON values. So the result does not depend on whether the format stores a container as a
+  /// node or as one value. For other nodes, returns nullopt and adds the node and its entries to
+  /// the lists.
   std::optional<Value> visit(const TensorDict& node) {
     if (path_.size() > kMaxDepth) {
       throw base::invalid_argument()
@@ -346,9 +348,10 @@ bool starts_with(const KeyPath& path, const KeyPath& start) {
 }
 
 /// Compares nodes. Reports a node that is in both trees as changed if it differs or is not read.
-/// Reports a node that is in only one tree as changed if the other tree has some of its entries
-/// (for example under flat names), but not the missing nodes below it. If such a node has no
-/// entries, it is reported as an added or removed entry.
+/// Reports a node that is in only one tree as changed if the other tree has some of its entries,
+/// for example under flat names, and then does not report the nodes below it. Reports a node that
+/// is in only one tree and has no entries as an added or removed entry. Does not report any other
+/// node that is in only one tree, because its entries are reported.
 class NodeComparison {
  public:
   explicit NodeComparison(DiffReport& report) : report_(report) {}
@@ -408,8 +411,8 @@ bool is_same_json(NonTensor a, NonTensor b) {
 }
 
 /// Returns the change if two entries differ in type, shape or JSON value. Returns nullopt for equal
-/// JSON values, and for two tensors of the same shape, whose dtypes and values compare_values()
-/// compares.
+/// JSON values, and for two tensors of the same shape; compare_entries() compares the dtypes and
+/// values of such tensors.
 std::optional<Change> plain_change(const Entry& a, const Entry& b) {
   Change change;
   change.key = dotted(a.path);
@@ -450,7 +453,7 @@ void require_tolerance(const char* argument, double value) {
       .found(to_json(Value(value)));
 }
 
-/// Compares the entries of both trees. Reports changes in the order of the entries of `a`.
+/// Compares the matched entries of both trees. Reports changes in the order of the entries of `a`.
 void compare_entries(const Side& a, const Side& b, const DiffOptions& options, DiffReport& report) {
   std::vector<LeafPair> pairs;
   std::vector<std::size_t> pair_of(a.entries.size(), kUnmatched);

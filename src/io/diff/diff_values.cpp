@@ -116,9 +116,9 @@ struct Piece {
   }
 };
 
-/// Handles two numbers that are not both finite. Sets `same` to whether they are equal or both NaN;
-/// if not, the statistics become infinite. Sets the numbers and the difference to 0, which excludes
-/// them from the sums.
+/// Handles two numbers of which at least one is NaN or infinite. Sets `same` to whether they are
+/// equal or both NaN. If they are not the same, max_abs and rel_l2 of the pair become infinite.
+/// Sets the numbers and the difference to 0, which excludes them from the sums.
 void compare_non_finite(double& a, double& b, double& difference, bool& same, Sums& sums) {
   same = (std::isnan(a) && std::isnan(b)) || a == b;
   if (!same) sums.infinite = true;
@@ -182,8 +182,8 @@ void compare_integers(std::span<const std::byte> a_bytes, std::span<const std::b
   piece.add_to(sums);
 }
 
-/// Converts the elements in `bytes` to doubles: two per element if `as_complex`, the real and the
-/// imaginary part. `values` must have space for all of them.
+/// Converts the elements in `bytes` to doubles: the real and the imaginary part of each element if
+/// `as_complex`, otherwise as to_doubles() does. `values` must have space for all doubles.
 void numbers_of(DType dtype, bool as_complex, std::span<const std::byte> bytes,
                 std::span<double> values) {
   if (as_complex) {

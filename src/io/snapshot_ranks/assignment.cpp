@@ -155,8 +155,8 @@ class Assigner {
     }
   }
 
-  /// Adds to the load of each rank the entries that it marked as replicated but that are missing on
-  /// other ranks, because the rank writes them itself.
+  /// Adds to the load of each rank the entries that it marked as replicated but that at least one
+  /// other rank lacks, because the rank writes these entries itself.
   void add_unshared() {
     for (const Outline& outline : outlines_) {
       std::unordered_set<std::string_view> groups;

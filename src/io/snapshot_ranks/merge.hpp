@@ -24,7 +24,8 @@ struct Receipt {
   std::string notes;      ///< as in `%notes.json`; may be empty
 
   std::string to_text() const;
-  /// Parses the result of to_text(). Throws Error(invalid_argument) for any other string.
+  /// Parses the result of to_text(). Throws Error(invalid_argument) for a string that is not a
+  /// receipt.
   static Receipt parse(std::string_view text);
 };
 
@@ -36,8 +37,9 @@ struct Merged {
 };
 
 /// Merges the receipts of all ranks. Throws Error(invalid_argument), naming the entry and the ranks
-/// whose receipts should have it, if an entry, a chunk or a box is in no receipt. Throws
-/// Error(corrupt) for receipts whose documents cannot be parsed or have members of different types.
+/// whose receipts should have it, if a replicated entry, one of its chunks, or a box of a sharded
+/// tensor is missing. Throws Error(corrupt) if the documents of a receipt cannot be parsed, or if a
+/// member of the notes has different types in two receipts.
 Merged merge(const std::string& where, const std::vector<Receipt>& receipts,
              const formats::snapshot::Assignment& assignment, const std::vector<Outline>& outlines);
 

@@ -40,7 +40,8 @@ struct ShardedCandidate {
   std::uint64_t bytes_of(const Box& box) const { return nbytes_of(dtype, box.sizes); }
 };
 
-/// The entries of one rank, as it sends them to the coordinator, which assigns shared entries.
+/// The replicated and sharded entries of one rank. The rank sends them to the coordinator, which
+/// assigns the entries and boxes that several ranks have.
 struct Outline {
   std::int64_t rank = 0;
   std::int64_t world_size = 1;
@@ -49,7 +50,8 @@ struct Outline {
   std::vector<ShardedCandidate> sharded;
 
   std::string to_text() const;
-  /// Parses the result of to_text(). Throws Error(invalid_argument) for any other string.
+  /// Parses the result of to_text(). Throws Error(invalid_argument) for a string that is not an
+  /// outline.
   static Outline parse(std::string_view text);
 };
 

@@ -1,7 +1,7 @@
 // Snapshots that several processes write together. Each rank plans its own tree. The coordinator,
 // which has the outlines of all ranks, assigns the entries that ranks share. Each rank writes its
-// files into separate folders. The coordinator merges the receipts of the ranks and publishes the
-// snapshot.
+// files into folders into which no other rank writes. The coordinator merges the receipts of the
+// ranks and publishes the snapshot.
 
 #include <cerrno>
 #include <optional>
