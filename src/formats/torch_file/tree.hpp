@@ -11,8 +11,8 @@
 
 namespace tenfold::detail::formats::torch_file {
 
-/// Builds the tree of the pickle in a file of torch.save. Nothing is imported or called. Objects of
-/// known types become:
+/// Builds the tree of the pickle in a file of torch.save. Does not import or call anything that the
+/// pickle names. Objects of known types become:
 ///
 ///   dict, OrderedDict, list, tuple                 that container; a JSON value if it has neither
 ///                                                  tensors nor opaque nodes
@@ -37,9 +37,8 @@ namespace tenfold::detail::formats::torch_file {
 TensorDict build_tree(const codecs::PickleGraph& graph, const std::shared_ptr<Storages>& storages,
                       const base::Where& where);
 
-/// Converts the object of any pickle as build_tree() does, but without its special case for the
-/// root: a root container without tensors and opaque nodes becomes a JSON value, and a root tensor
-/// becomes a leaf.
+/// Converts the object of any pickle as build_tree() does, except for the root: a container without
+/// tensors and opaque nodes becomes a JSON value, and a tensor becomes a leaf.
 TensorDict::Item build_object(const codecs::PickleGraph& graph,
                               const std::shared_ptr<Storages>& storages, const base::Where& where);
 
