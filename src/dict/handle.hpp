@@ -157,8 +157,8 @@ class DictHandle {
                                                   std::span<std::int64_t> rows, const Find& find);
   std::shared_ptr<const DictState> newer_with(std::shared_ptr<const DictState> state,
                                               const DictLookup& lookup);
-  /// The state that was opened last. Newer rows may exist: a lookup detects them by slots that
-  /// point to them.
+  /// The state that was opened last. Newer rows may exist: a lookup detects a newer row when a slot
+  /// points to it.
   std::shared_ptr<const DictState> known_state() const;
   void open_first();
   void renew();
@@ -232,7 +232,7 @@ std::shared_ptr<const DictState> DictHandle::find_in_newest(const DictKeys& keys
 }
 
 /// Timing a lookup takes about as long as looking up a single key in memory. So only every 64th
-/// lookup of a single key is timed, but every lookup while some page is not cached.
+/// lookup of a single key is timed; every such lookup is timed if a sampled page was not cached.
 inline bool DictHandle::is_check_due() noexcept {
   constexpr unsigned kTimedKeys = 64;
   const unsigned num_before = num_single_.load(std::memory_order_relaxed);

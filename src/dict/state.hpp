@@ -86,8 +86,9 @@ struct DictCounts {
   std::int64_t num_rows = 0;
   std::int64_t num_dead = 0;
 };
-/// Reads the current counts from the index of `state`. Empty if the index is closed or replaced, is
-/// from another boot, or changes too often to be read consistently.
+/// Reads the current counts: of rows from the folder, of superseded rows from the index of `state`.
+/// Empty if no writer has begun to change the index, if a writer of another boot did not close it,
+/// if it was replaced, or if it changes too often to be read consistently.
 std::optional<DictCounts> counts_now(const DictState& state);
 
 /// A row that is newer than the state. A slot, possibly that of the key, points to it. The row may
