@@ -46,9 +46,8 @@ class DictWriter {
   void write(const DictKeys& keys, std::span<const std::int64_t> old_rows, const Batch& values);
   void flush();
   void close();
-  /// True if write() failed after it replaced the file of the index, or may have replaced it, so
-  /// that this object still maps the old file. Then create another writer, which rebuilds the
-  /// index.
+  /// True if write() failed after it had replaced, or may have replaced, the file of the index.
+  /// This object still maps the old file then, so create another writer, which rebuilds the index.
   bool has_old_index() const noexcept { return has_old_index_; }
 
  private:

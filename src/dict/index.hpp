@@ -174,9 +174,9 @@ class DictIndex {
     std::uint64_t last;     ///< the last bucket to search
     std::uint32_t matches;  ///< bit k: slot k of the bucket is still to be tried
   };
-  /// Prefetches the home bucket of a key and the next bucket, which contains the key in a fifth of
-  /// all cases if the index is full. Without the second prefetch, a lookup of such a key would wait
-  /// for memory, and so would all lookups after it.
+  /// Prefetches the home bucket of a key and the next bucket. In an index that was built with the
+  /// load factor kDictBuiltLoad, a fifth of all keys are in the next bucket. Without the second
+  /// prefetch, a lookup of such a key would wait for memory, and so would all lookups after it.
   void prefetch(std::uint64_t hash) const noexcept {
     const std::uint64_t* home = slots_ + dict_home(hash, num_home_) * kDictSlots;
     base::prefetch(home);

@@ -72,8 +72,8 @@ std::string shown_columns(const Schema& values);
 std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> rows);
 
 /// False if the index does not cover exactly the rows of `state`: a writer has added rows or
-/// replaced the index, the index was open for writing when the system crashed, or rows were added
-/// to the data set without updating the index.
+/// replaced the index, a writer had not closed the index when the system restarted, or rows were
+/// added to the data set without updating the index.
 bool is_trusted(const DictState& state);
 /// Rebuilds the index in memory, with a warning.
 void make_index_in_memory(DictState& state);

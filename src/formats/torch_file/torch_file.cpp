@@ -333,8 +333,8 @@ std::string head_of(const FilePart& part, std::uint64_t size_bytes) {
   return head;
 }
 
-/// Throws unless the file starts like a zip archive. If the layout is another known one, the
-/// message names it.
+/// Throws unless the file starts like a zip archive. The message names the layout of an old tar
+/// archive. Any file that starts with a pickle is called a plain pickle.
 void refuse_other_layouts(const FilePart& file) {
   const std::string head = head_of(file, kTarMagicOffset + kTarMagic.size());
   const auto refuse = [&](ErrorCode code) {
