@@ -18,7 +18,8 @@ struct DictBuildOptions {
   DuplicateKeys duplicates = DuplicateKeys::error;
   double load = kDictBuiltLoad;
   std::uint64_t room = 0;  ///< reserve slots for this many more keys
-  /// Folder for the unnamed spill file of entries that do not fit in memory; null: no spill file.
+  /// Folder for the unnamed spill file of entries beyond `most_in_memory`; null: no spill file, all
+  /// entries stay in memory.
   os::Directory* spill = nullptr;
   /// With `spill`: when memory holds this many entries (16 bytes each), they are spilled.
   std::size_t most_in_memory = std::size_t{4} << 20;

@@ -102,7 +102,7 @@ namespace detail {
 /// The object that all copies of a MappedDict share: the opened dictionary and its current rows.
 ///
 /// Thread safety: all members may be called from any thread. If the process forks while another
-/// thread calls a member, the child opens the path again, read-only.
+/// thread calls a member, the child opens the path, if there is one, again and read-only.
 class DictHandle {
  public:
   DictHandle(const Path& path, Mode mode);

@@ -41,8 +41,8 @@ inline bool is_same_text(std::string_view a, std::string_view b) noexcept {
   return (differs(0) | differs(8) | differs(size - 16) | differs(size - 8)) == 0;
 }
 
-/// The mapped keys of all rows. Valid as long as the StoredColumn from which they were made.
-/// Strided keys, which a dictionary in memory may have, are copied.
+/// The keys of all rows, mapped or in memory. Valid as long as the StoredColumn from which they
+/// were made. Strided keys are copied.
 struct StoredKeys {
   DictKeyType type = DictKeyType::string;
   Tensor memory;                      ///< owns `values`

@@ -11,7 +11,7 @@
 
 namespace tenfold::codecs {
 
-/// Maximum nesting depth of a document that parse_json() accepts.
+/// Maximum nesting depth of a document that parse_json() accepts and JsonWriter writes.
 inline constexpr std::size_t kMaxJsonDepth = 512;
 
 /// Receives the events of a document in order. Strings are passed with their escapes decoded, as

@@ -29,11 +29,12 @@ namespace tenfold::detail::formats::torch_file {
 ///
 /// A root container becomes a node even without tensors; a tensor or another value at the root
 /// becomes a bare root. `where` names the file. All other objects, and values that a tree does not
-/// support, become nodes of kind opaque. So does a dict item, key and value together, if its key is
-/// not a str, int, float, bool, None or a tuple of these, or if an earlier, different key has the
-/// same string. Throws Error(unsupported) if the nesting is too deep or shared containers are
-/// repeated too often, and Error(corrupt) for invalid arguments of known calls, such as a tensor
-/// that does not fit its storage.
+/// support, become nodes of kind opaque. A dict item, key and value together, also becomes such a
+/// node in three cases: its key is not a str, int, float, bool, None or a tuple of these; its key
+/// is a str with lone surrogates; an earlier, different key has the same string. Throws
+/// Error(unsupported) if the nesting is too deep or shared containers are repeated too often, and
+/// Error(corrupt) for invalid arguments of known calls, such as a tensor that does not fit its
+/// storage.
 TensorDict build_tree(const codecs::PickleGraph& graph, const std::shared_ptr<Storages>& storages,
                       const base::Where& where);
 
