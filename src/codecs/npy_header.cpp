@@ -13,8 +13,8 @@ namespace tenfold::codecs {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-/// Number of digits that numpy.save reserves for the length of the axis that may grow, so that the
-/// header of a longer array takes as many bytes.
+/// Number of digits that numpy.save reserves for the length of the axis along which the array may
+/// grow (the last axis in Fortran order, else the first), so that the header keeps its size.
 constexpr std::size_t kGrowthDigits = 21;
 constexpr std::size_t kMaxDepth = 32;
 
@@ -105,8 +105,8 @@ class HeaderParser {
     return true;
   }
 
-  /// Parses a string in single or double quotes. Escapes are kept as written: they only appear in
-  /// field names, and callers refuse structured dtypes.
+  /// Parses a string in single or double quotes. Escapes are not decoded: numpy.save writes them
+  /// only in field names, and callers refuse structured dtypes.
   std::string string() {
     const char mark = peek();
     if (mark != '\'' && mark != '"') fail("a string");
@@ -147,7 +147,7 @@ class HeaderParser {
     return value;
   }
 
-  /// Parses a tuple: () or (3,) or (2, 3) or (2, 3,). In Python, (3) is a number.
+  /// Parses a tuple: () or (3,) or (2, 3) or (2, 3,). Refuses (3), which is a number in Python.
   std::vector<std::int64_t> shape() {
     std::vector<std::int64_t> lengths;
     expect('(');
@@ -169,8 +169,8 @@ class HeaderParser {
       header.descr = string();
       return;
     }
-    // A structured dtype: a list of fields, or a tuple of a dtype and a shape. Callers refuse it
-    // with a message that quotes it, so only its end must be found.
+    // A structured dtype: a list of fields, or a tuple of a dtype and a shape. It is not parsed,
+    // only skipped, because callers refuse it with a message that quotes it.
     if (first != '[' && first != '(') fail("a string, list or tuple");
     const std::size_t begin = at_;
     skip(0);

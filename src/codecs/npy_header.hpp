@@ -45,9 +45,9 @@ std::uint64_t npy_data_offset(std::string_view prefix, const base::Where& where)
 /// ends in "at byte N" for a syntax error.
 NpyHeader parse_npy_header(std::string_view bytes, const base::Where& where);
 
-/// Formats the header as numpy.save writes it, byte for byte: version 1.0 if it is short enough,
-/// else 2.0, padded to a multiple of 64 bytes. Ignores `data_offset_bytes`. A structured `descr`,
-/// which must be ASCII, is written unchanged.
+/// Formats the header as numpy.save writes it, byte for byte: version 1.0 if the header is short
+/// enough, else 2.0, padded to a multiple of 64 bytes. Ignores `data_offset_bytes`. A structured
+/// `descr`, which must be ASCII, is written unchanged.
 std::string write_npy_header(const NpyHeader& header);
 
 }  // namespace tenfold::codecs

@@ -30,8 +30,8 @@ constexpr unsigned kPartBits = 8;
 constexpr std::size_t kParts = std::size_t{1} << kPartBits;
 constexpr std::size_t kSinkBytes = std::size_t{1} << 20;
 constexpr std::int64_t kPollRows = 1 << 14;
-/// The number of seeds that are tried for each size of the table, and the number of sizes. Keys
-/// that collide under every seed were almost certainly chosen to collide.
+/// The number of random seeds that are tried for each size of the index, and the number of sizes.
+/// Keys that collide under every seed were almost certainly chosen to collide.
 constexpr int kSeeds = 3;
 constexpr int kSizes = 3;
 constexpr const char* kSpillName = "%index-spill";

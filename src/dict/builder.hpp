@@ -18,7 +18,8 @@ struct DictBuildOptions {
   DuplicateKeys duplicates = DuplicateKeys::error;
   double load = kDictBuiltLoad;
   std::uint64_t room = 0;  ///< reserve slots for this many more keys
-  /// Folder for the unnamed spill file of entries that do not fit in memory; null: no spill file.
+  /// Folder for the unnamed spill file of entries beyond `most_in_memory`; null: no spill file, all
+  /// entries stay in memory.
   os::Directory* spill = nullptr;
   /// With `spill`: when memory holds this many entries (16 bytes each), they are spilled.
   std::size_t most_in_memory = std::size_t{4} << 20;
@@ -27,8 +28,8 @@ struct DictBuildOptions {
 
 /// Builds the index of `keys`. If several rows have the same key, the index points to the last of
 /// them, and the others are superseded. Hashes are sorted partition by partition, so that the index
-/// is written sequentially. With a spill file, memory holds at most `most_in_memory` entries and
-/// one of 256 partitions. Returns the number of superseded rows.
+/// is written sequentially. With a spill file, memory holds at most `most_in_memory` entries, and
+/// the partition (one of 256) that is being sorted. Returns the number of superseded rows.
 ///
 /// Throws Error(invalid_argument) if rows and `room` together exceed kDictMaxRows, or, with
 /// DuplicateKeys::error, for a duplicate key, naming the key and its rows; Error(corrupt) if the

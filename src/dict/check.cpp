@@ -62,9 +62,10 @@ std::int64_t count_slots(const DictState& state) {
   return count;
 }
 
-/// Values that a writer changes both before and after it changes slots of committed rows. No writer
-/// changed such slots during a check if the values before and after the check are equal, and if,
-/// when the check began, the index was settled and no rows newer than the state were committed.
+/// Values of which a writer changes at least one both before and after it changes slots of
+/// committed rows. So no writer changed such slots during a check under two conditions: the values
+/// before and after the check are equal, and, when the check began, the index was settled and no
+/// rows newer than the state were committed.
 struct Moment {
   std::int64_t num_rows;
   std::array<std::uint64_t, 3> words;
@@ -108,8 +109,8 @@ std::vector<Problem> check_dict(const DictState& state) {
               .found(found < 0 ? "none" : "row " + std::to_string(found)));
     });
     const std::int64_t num_slots = count_slots(state);
-    // While a writer is active, slots may change during the check, so the counts are compared only
-    // if none did.
+    // While a writer is active, slots may change during the check. So compare the counts only if no
+    // slot of a committed row changed.
     if (is_open() && !(begin.is_settled && begin.num_rows == state.keys.num_rows &&
                        Moment::of(state) == begin)) {
       return problems;

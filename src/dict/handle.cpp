@@ -79,8 +79,8 @@ const DictState& DictWriter::state() {
 
 std::vector<std::int64_t> DictWriter::find(const DictKeys& keys) {
   std::vector<std::int64_t> rows(num_keys_of(keys));
-  // Opening a new state takes time. So keep the old one unless a slot points to a row that it
-  // lacks.
+  // Opening a new state takes time. So keep the old state unless a slot points to a row that the
+  // old state lacks.
   if (!find_rows(*state_, keys, rows).newer.empty() && is_behind_) find_rows(state(), keys, rows);
   return rows;
 }
@@ -103,7 +103,7 @@ void DictWriter::sync_index() const { os::sync_mapping(index_->buffer(), index_f
 /// finds the flag with another boot ID ignores this index, and builds one in memory from the rows.
 void DictWriter::begin() {
   if (is_begun_) return;
-  // Throws if the writer's lock was released, because close() failed only after that.
+  // Throws if a call of close() released the writer's lock and then failed.
   dataset_.append(dataset_.rows(0, 0));
   drop_checksums();
   index_->set_word(DictWord::writer, dict_boot());
@@ -141,7 +141,7 @@ void DictWriter::add_checksums() {
 /// Builds an index of the committed rows and atomically replaces the current index. A flag in the
 /// header of the old index notifies the processes that have mapped it.
 void DictWriter::rebuild(double load, std::uint64_t room) {
-  // The new index is written to the path, which must still name this folder.
+  // The new index is written by path, so the path must still name this folder.
   if (!root_.is_at(path_)) {
     throw Error::io(ESTALE, path_.string())
         .expected("the dictionary that was opened")
@@ -167,8 +167,8 @@ void DictWriter::rebuild(double load, std::uint64_t room) {
   const auto set_length = [&] {
     formats::folder::set_meta_lengths(values_folder(), std::span(&length, 1), std::nullopt);
   };
-  // The file may be longer than its metadata says, but never shorter. So a smaller length is set
-  // before the file is replaced, and a larger one afterwards.
+  // The file may be longer than the length in the metadata, but must never be shorter. So a smaller
+  // length is set before the file is replaced, and any other length afterwards.
   const bool is_smaller = size_bytes < index_->bytes().size();
   if (is_smaller) set_length();
   const os::FileInfo made = replacement.file().info();
@@ -187,7 +187,8 @@ void DictWriter::rebuild(double load, std::uint64_t room) {
   open_index();
 }
 
-/// Inserts the slots of new keys. Returns false, and inserts none, if there is no room for all.
+/// Inserts the slots of new keys. If there is no room for all of them, leaves none inserted and
+/// returns false.
 bool DictWriter::insert(const Change& change) {
   const std::uint64_t taken = num_rows_ - num_dead_ + change.num_new;
   if (static_cast<double>(taken) > kDictMaxLoad * static_cast<double>(index_->num_slots())) {
@@ -316,7 +317,8 @@ namespace {
 /// Maximum number of keys named in a message.
 constexpr std::size_t kMaxNamed = 5;
 
-/// Formats the first keys for which is_wrong(index) is true; empty if there are none.
+/// Formats the first kMaxNamed keys for which is_wrong(index) is true, and the number of such keys
+/// if there are more; empty if there are none.
 template <class IsWrong>
 std::string named_keys(const DictKeys& keys, const IsWrong& is_wrong) {
   std::string text;
@@ -359,12 +361,14 @@ void DictHandle::renew() {
   is_behind_ = false;
 }
 
-/// Does not flush: without close(), written rows are visible to readers but may not be durable.
+/// Does not flush: without flush() or close(), written rows are visible to readers but may not be
+/// durable.
 DictHandle::~DictHandle() = default;
 
 /// Rows are opened before the index. If the dictionary was replaced in between, both are opened
-/// again. The dictionary may also have been replaced before this function first checks the path, so
-/// an error of the first attempt is ignored, and both are opened again.
+/// again. In the first attempt, `dataset_` may still have the rows of a dictionary that was
+/// replaced before this call. So an error of the first attempt is ignored, and both are opened
+/// again.
 std::shared_ptr<const DictState> DictHandle::open_state() {
   if (!path_) return open_state_once();
   bool is_first = true;
@@ -380,9 +384,9 @@ std::shared_ptr<const DictState> DictHandle::open_state() {
   });
 }
 
-/// Opens the rows and an index that covers exactly these rows. A writer may add rows in less time
-/// than it takes to open them, so the counts are read before the rows are opened, and rows that
-/// were added later are hidden.
+/// Opens the rows and an index that covers exactly these rows; builds the index in memory if the
+/// stored index cannot be used. A writer may add rows in less time than it takes to open them, so
+/// the counts are read before the rows are opened, and rows that were added later are hidden.
 std::shared_ptr<const DictState> DictHandle::open_state_once() {
   constexpr int kMaxTries = 100;
   auto state = dict_state_of(state_of(dataset_));
@@ -474,10 +478,10 @@ std::shared_ptr<const DictState> DictHandle::newer_with(std::shared_ptr<const Di
 
 // --- paging ---
 
-/// The object that prefetches pages; null if everything is cached, or if the last prefetches were
-/// futile. Checking whether everything is cached takes longer than the lookup of a batch, so it is
-/// done only for a new state, and again at most once per second: if a lookup is slow although
-/// everything was cached, or fast although a page was missing.
+/// The object that prefetches pages; null if all sampled pages are cached, or during the pause
+/// after futile prefetches. Sampling the pages takes longer than the lookup of a batch. So the
+/// pages are sampled only for a new state, and again, at most once per second, if a lookup is slow
+/// although all samples were cached, or fast although a sample was not cached.
 std::shared_ptr<DictPaging> DictHandle::paging() {
   const Lock lock(mutex_);
   if (!paging_ || paging_->state() != state_) {
@@ -635,8 +639,8 @@ void DictHandle::close() {
     dataset_.close();
   } catch (const Error& error) {
     if (error.system_errno() != ESTALE) throw;
-    // The folder was moved. All written rows are committed, so only the locks must still be
-    // released.
+    // The folder was moved or replaced. All written rows are committed, so only the locks must
+    // still be released.
     writer_ = nullptr;
     is_closed_ = true;
     try {

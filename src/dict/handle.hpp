@@ -46,9 +46,8 @@ class DictWriter {
   void write(const DictKeys& keys, std::span<const std::int64_t> old_rows, const Batch& values);
   void flush();
   void close();
-  /// True if write() failed after it replaced the file of the index, or may have replaced it, so
-  /// that this object still maps the old file. Then create another writer, which rebuilds the
-  /// index.
+  /// True if write() failed after it had replaced, or may have replaced, the file of the index.
+  /// This object still maps the old file then, so create another writer, which rebuilds the index.
   bool has_old_index() const noexcept { return has_old_index_; }
 
  private:
@@ -103,7 +102,7 @@ namespace detail {
 /// The object that all copies of a MappedDict share: the opened dictionary and its current rows.
 ///
 /// Thread safety: all members may be called from any thread. If the process forks while another
-/// thread calls a member, the child opens the path again, read-only.
+/// thread calls a member, the child opens the path, if there is one, again and read-only.
 class DictHandle {
  public:
   DictHandle(const Path& path, Mode mode);
@@ -157,8 +156,8 @@ class DictHandle {
                                                   std::span<std::int64_t> rows, const Find& find);
   std::shared_ptr<const DictState> newer_with(std::shared_ptr<const DictState> state,
                                               const DictLookup& lookup);
-  /// The state that was opened last. Newer rows may exist: a lookup detects them by slots that
-  /// point to them.
+  /// The state that was opened last. Newer rows may exist: a lookup detects a newer row when a slot
+  /// points to it.
   std::shared_ptr<const DictState> known_state() const;
   void open_first();
   void renew();
@@ -232,7 +231,7 @@ std::shared_ptr<const DictState> DictHandle::find_in_newest(const DictKeys& keys
 }
 
 /// Timing a lookup takes about as long as looking up a single key in memory. So only every 64th
-/// lookup of a single key is timed, but every lookup while some page is not cached.
+/// lookup of a single key is timed; every such lookup is timed if a sampled page was not cached.
 inline bool DictHandle::is_check_due() noexcept {
   constexpr unsigned kTimedKeys = 64;
   const unsigned num_before = num_single_.load(std::memory_order_relaxed);

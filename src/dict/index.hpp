@@ -53,17 +53,18 @@ inline constexpr double kDictMaxLoad = 0.92;
 /// Words of the header.
 enum class DictWord : std::uint8_t {
   seed,  ///< of the hash function
-  /// 0: the index is complete and durable. kDictReplaced: another index has replaced it. Other
-  /// values are the hash of the boot ID (dict_boot()) of a writer that has not closed the index, so
-  /// slots may have changed.
+  /// 0: the index is complete, and no writer has begun to change it. kDictReplaced: another index
+  /// has replaced it. Other values: a writer has begun to change the index and has not closed it;
+  /// the value is the hash of the writer's boot ID (dict_boot()).
   writer,
   /// If num_rows_a rows are committed, the index covers all of them, and `dead_a` of them are
   /// superseded.
   num_rows_a,
   dead_a,
-  /// A second pair with the same meaning. One pair describes the committed rows. The other pair
-  /// describes the rows after the next commit, or those before the last commit while not all slots
-  /// point to its rows yet, or it is not set (kDictNever).
+  /// A second pair with the same meaning. One pair describes the committed rows. The other pair has
+  /// one of three meanings: it describes the rows after the next commit; it describes the rows
+  /// before the last commit, because some slots do not point to rows of that commit yet; or it is
+  /// not set (kDictNever).
   num_rows_b,
   dead_b,
   num_home,
@@ -114,9 +115,9 @@ inline std::uint32_t dict_matches_scalar(const std::uint64_t* slots,
 }
 
 #if defined(__SSE2__)
-/// Returns the same as dict_matches_scalar(), computed with SSE2. As there, one load reads each
-/// slot, and the caller reads matching slots again. Not used under TSan, which cannot detect that
-/// these reads are atomic.
+/// Returns the result of dict_matches_scalar(), computed with SSE2. As in dict_matches_scalar(),
+/// each slot is read whole, by a single load, and the caller reads matching slots again. Not used
+/// under TSan, which cannot detect that these reads are atomic.
 inline std::uint32_t dict_matches_sse2(const std::uint64_t* slots,
                                        std::uint64_t fingerprint) noexcept {
   static_assert(kDictFingerprintBits == 24 && kDictSlots == 8);
@@ -173,9 +174,9 @@ class DictIndex {
     std::uint64_t last;     ///< the last bucket to search
     std::uint32_t matches;  ///< bit k: slot k of the bucket is still to be tried
   };
-  /// Prefetches the home bucket of a key and the next bucket, which contains the key in a fifth of
-  /// all cases if the index is full. Without the second prefetch, a lookup of such a key would wait
-  /// for memory, and so would all lookups after it.
+  /// Prefetches the home bucket of a key and the next bucket. In an index that was built with the
+  /// load factor kDictBuiltLoad, a fifth of all keys are in the next bucket. Without the second
+  /// prefetch, a lookup of such a key would wait for memory, and so would all lookups after it.
   void prefetch(std::uint64_t hash) const noexcept {
     const std::uint64_t* home = slots_ + dict_home(hash, num_home_) * kDictSlots;
     base::prefetch(home);
@@ -224,8 +225,8 @@ class DictIndex {
   void set_word(DictWord which, std::uint64_t value) noexcept {
     store(buckets() * kDictSlots + static_cast<std::size_t>(which), value);
   }
-  /// The position of a free slot for a key with this hash; empty if all buckets that a search
-  /// visits are full.
+  /// The position of a free slot for a key with this hash; empty if the kDictTailBuckets buckets
+  /// from the home bucket on are full.
   std::optional<std::uint64_t> free_position(std::uint64_t hash) const noexcept;
   /// The position of the slot with this hash and row; empty if there is none.
   std::optional<std::uint64_t> position_of(std::uint64_t hash, std::uint64_t row) const noexcept;

@@ -23,8 +23,8 @@ inline std::uint64_t dict_hash(std::int64_t key, std::uint64_t seed) noexcept {
   return base::xxh3_seeded(std::as_bytes(std::span(&key, 1)), seed);
 }
 
-/// Equivalent to ==, but faster for short keys, because a call of memcmp takes longer than
-/// comparing them inline.
+/// Equivalent to ==, but faster for keys of 8 to 32 bytes, because a call of memcmp takes longer
+/// than comparing such keys inline.
 inline bool is_same_text(std::string_view a, std::string_view b) noexcept {
   const std::size_t size = a.size();
   if (size != b.size()) return false;
@@ -41,8 +41,8 @@ inline bool is_same_text(std::string_view a, std::string_view b) noexcept {
   return (differs(0) | differs(8) | differs(size - 16) | differs(size - 8)) == 0;
 }
 
-/// The mapped keys of all rows. Valid as long as the StoredColumn from which they were made.
-/// Strided keys, which a dictionary in memory may have, are copied.
+/// The keys of all rows, mapped or in memory. Valid as long as the StoredColumn from which they
+/// were made. Strided keys are copied.
 struct StoredKeys {
   DictKeyType type = DictKeyType::string;
   Tensor memory;                      ///< owns `values`
@@ -75,7 +75,7 @@ struct StoredKeys {
     if (!is_text()) return base::prefetch(values + row * 8);
     prefetch(ends + (row == 0 ? 0 : row - 1), ends + row);
   }
-  /// Prefetches the first and last cache line of a string key. Reads its end offsets.
+  /// Prefetches the first and last cache line of a string or bytes key. Reads its end offsets.
   void prefetch_text(std::int64_t row) const noexcept {
     // In a damaged file the offsets may have any value. That is harmless, because the address is
     // only prefetched.

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::uint64_t kLineBytes = 64;
 
-/// Prefetches the first cache lines of each value of a row, or its end offset if the column is
-/// ragged.
+/// Prefetches the values of a row: the first four cache lines of each value of fixed size, and the
+/// end offset of each other value.
 void prefetch_values(const DictState& state, std::int64_t row) {
   constexpr std::uint64_t kMaxBytes = 4 * kLineBytes;
   const auto place = static_cast<std::uint64_t>(row);
@@ -37,9 +37,9 @@ void prefetch_values(const DictState& state, std::int64_t row) {
 /// The number of keys in a group. Each step is done for the whole group before the next step.
 constexpr std::size_t kAtOnce = 128;
 
-/// Copies the values of `rows` to consecutive rows of `into`, from `first` on; missing rows (-1)
-/// get zeros. So that one call prefetches and copies all rows, it copies an existing row for each
-/// missing one, which is then overwritten with zeros.
+/// Copies the values of `rows` to consecutive rows of `into`, from `first` on, and writes zeros for
+/// missing rows (-1). So that one call prefetches and copies all rows, an existing row is first
+/// copied in place of each missing row; zeros then overwrite this copy.
 void copy_found(const FixedRows& into, std::span<const std::int64_t> rows, std::size_t first) {
   const auto is_there = [](std::int64_t row) { return row >= 0; };
   const auto some = std::ranges::find_if(rows, is_there);
@@ -66,8 +66,8 @@ class Search {
   const std::vector<NewerRow>& newer() const noexcept { return newer_; }
 
   /// Looks up the keys [first, end), and copies their values to `into` unless it is null.
-  /// Prefetching values earlier gains nothing, because the core already has as many outstanding
-  /// loads as it can.
+  /// Prefetching values before copy_found() gains nothing, because the core already has the maximum
+  /// number of outstanding loads.
   void run(std::size_t first, std::size_t end, const FixedRows* into) {
     if (end - first == 1 && into == nullptr) return run_single(first);
     for (; first < end; first += kAtOnce) run_some(first, std::min(first + kAtOnce, end), into);
@@ -142,9 +142,9 @@ class Search {
   std::vector<NewerRow> newer_;
 };
 
-/// The number of threads for `count` keys: at least 8192 keys for each thread, so that it works
-/// longer than it takes to wake it (about 0.1 ms for integer keys of a small dictionary, longer for
-/// strings and for large dictionaries).
+/// The number of threads for `count` keys: at least 8192 keys for each of several threads, so that
+/// the work of a thread takes longer than waking it. 8192 keys take about 0.1 ms if they are
+/// integer keys of a small dictionary, and longer for strings and large dictionaries.
 int num_threads_for_keys(std::size_t count) {
   constexpr std::size_t kMinKeysAThread = 8192;
   const auto worth = static_cast<int>(std::min<std::size_t>(count / kMinKeysAThread, 1024));
@@ -152,7 +152,7 @@ int num_threads_for_keys(std::size_t count) {
 }
 
 /// Looks up keys, with several threads if there are many. If `into` is not null, each thread copies
-/// the values of the keys that it found.
+/// the values of the keys that it looked up.
 template <class Key>
 DictLookup search(const DictState& state, std::span<const Key> keys, std::span<std::int64_t> rows,
                   const FixedRows* into) {
@@ -187,7 +187,7 @@ DictLookup search(const DictState& state, std::span<const Key> keys, std::span<s
   return lookup;
 }
 
-/// True if no column is ragged, and the values of a group of keys fit in L2.
+/// True if all columns have values of fixed size, and the values of a group of keys fit in L2.
 bool are_short(const DatasetState& values) {
   constexpr std::uint64_t kMaxBytes = 2048;
   std::uint64_t row_bytes = 0;

@@ -118,8 +118,8 @@ bool DictPaging::prefetch(const DictKeys& keys) {
   const std::vector<std::int64_t> rows = candidates(hashes);
   const bool any_value = prefetch_values(rows);
   const bool any_key = prefetch_keys(rows);
-  // prefetch_values() has prefetched stage 0: fixed-size values, and end offsets of ragged values.
-  // The later stages are the contents of ragged values.
+  // prefetch_values() has prefetched stage 0: fixed-size values, and the end offsets of
+  // variable-length values. The later stages are the contents of variable-length values.
   for (int stage = 1; any_value && stage < values_.num_stages(); ++stage)
     values_.prefetch(rows, stage);
   return any_key || any_value || any_slot;

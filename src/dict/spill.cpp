@@ -13,7 +13,7 @@
 namespace tenfold {
 namespace {
 
-/// Keys, and each tensor of a column, stay in memory up to this size in bytes.
+/// The bytes of all keys, and each tensor of a column, stay in memory up to this size.
 constexpr std::size_t kSpillMemoryBytes = std::size_t{1} << 20U;
 
 std::span<const std::byte> spilled_bytes(const Tensor& tensor) {

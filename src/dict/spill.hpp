@@ -15,7 +15,7 @@ namespace tenfold {
 
 /// Buffers keys and values that are added in batches, for one call of MappedDict::assign() or
 /// extend(), which stores all of them or none. Small buffers and the end offsets of keys stay in
-/// memory, large buffers are written to unnamed spill files.
+/// memory. Large buffers are written to unnamed spill files.
 ///
 /// Thread safety: none; one thread at a time.
 class DictSpill {

@@ -58,8 +58,8 @@ Buffer map_index(const Leaf& leaf, const base::Where& where) {
   }
   const os::File file = os::File::open_read_at(*folder->directory(), file_of(leaf));
   const Buffer index = os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
-  // The header is read next. Prefetch its page, because a page fault would also read the pages
-  // around it, as many as the readahead of the device, which can be megabytes.
+  // The header is read next. Prefetch its page, because a page fault would also read neighboring
+  // pages, up to the readahead size of the device, which can be megabytes.
   if (index.size_bytes() > kDictBucketBytes) os::will_need(index.bytes().last(kDictBucketBytes));
   return index;
 }

@@ -72,8 +72,8 @@ std::string shown_columns(const Schema& values);
 std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> rows);
 
 /// False if the index does not cover exactly the rows of `state`: a writer has added rows or
-/// replaced the index, the index was open for writing when the system crashed, or rows were added
-/// to the data set without updating the index.
+/// replaced the index, a writer had not closed the index when the system restarted, or rows were
+/// added to the data set without updating the index.
 bool is_trusted(const DictState& state);
 /// Rebuilds the index in memory, with a warning.
 void make_index_in_memory(DictState& state);
@@ -86,8 +86,9 @@ struct DictCounts {
   std::int64_t num_rows = 0;
   std::int64_t num_dead = 0;
 };
-/// Reads the current counts from the index of `state`. Empty if the index is closed or replaced, is
-/// from another boot, or changes too often to be read consistently.
+/// Reads the current counts: of rows from the folder, of superseded rows from the index of `state`.
+/// Empty if no writer has begun to change the index, if a writer of another boot did not close it,
+/// if it was replaced, or if it changes too often to be read consistently.
 std::optional<DictCounts> counts_now(const DictState& state);
 
 /// A row that is newer than the state. A slot, possibly that of the key, points to it. The row may

@@ -61,8 +61,8 @@ FoundRows DictWalk::find_keys(std::int64_t begin, std::int64_t end) const {
 }
 
 bool DictWalk::is_first(std::int64_t row, std::int64_t newest) {
-  // The key's slot does not point to its newest row yet, because the row is of the last commit or
-  // the index is damaged.
+  // The lookup found an earlier row of the key or none: `row` is of the last commit, and the key's
+  // slot does not point to it yet, or the index is damaged.
   if (newest < row) return false;
   const bool is_last = newest == row && (row >= num_settled_ || !unsettled_.contains(row));
   if (is_last) return done_.erase(row) == 0;

@@ -15,10 +15,10 @@ namespace tenfold {
 /// keeps the position of its first row, whichever row has its value now.
 ///
 /// The iteration covers the rows that existed at the start, and returns each of their keys once,
-/// even while other handles assign keys. Each value is the current one, or the one at the start if
-/// no row was superseded then. The first rows of assigned keys are stored until the iteration
-/// reaches their last rows. The index may be out of date for rows of the last commit before the
-/// start, so all keys of that commit are stored.
+/// even while other handles assign keys. If no row was superseded at the start, each value is the
+/// value at the start; otherwise it is the value when its block is returned. The first rows of
+/// assigned keys are stored until the iteration reaches their last rows. The index may be out of
+/// date for rows of the last commit before the start, so all keys of that commit are stored.
 ///
 /// Thread safety: one thread at a time.
 class DictWalk {

@@ -311,7 +311,7 @@ class Parts {
         minor_indices_(std::make_shared<SpillFile>(folder, kPartBytes)),
         values_(std::make_shared<SpillFile>(folder, kPartBytes)) {
     if (layout_ == SparseLayout::coo) return;
-    // A matrix without entries, too, has one offset for each row (csc: column), and one more.
+    // Even without entries, a csr matrix has num_rows + 1 offsets, and a csc matrix num_cols + 1.
     major_indices_->require_space(static_cast<std::uint64_t>(major_size) + 1,
                                   itemsize(index_dtype));
     put(*major_indices_, 0);

@@ -14,8 +14,8 @@ namespace tenfold {
 
 namespace detail {
 
-/// A matrix that was opened from a path. Rows that this process appends are visible at once, rows
-/// that another process has appended after refresh().
+/// A matrix that was opened from a path. Rows that this object appends are visible at once. Rows
+/// that another object or process has appended are visible after refresh().
 ///
 /// Thread safety: all members may be called from any thread; each append is atomic. If the process
 /// forks while another thread calls a member, the child opens the path again, read-only.

@@ -22,13 +22,15 @@ namespace tenfold {
 namespace {
 
 constexpr std::uint64_t kAlignment = 64;
-/// Minimum work for each thread: waking a thread takes as long as copying some hundred KiB.
+/// Minimum number of bytes for each of several threads: waking a thread takes as long as copying a
+/// few hundred KiB.
 constexpr std::uint64_t kMinBytesAThread = std::uint64_t{1} << 20U;
 constexpr std::uint64_t kMinDenseBytesAThread = std::uint64_t{4} << 20U;
 /// If the dense rows of a thread have at least this total size, they are zeroed with non-temporal
-/// stores, because the caches would evict the zeros before they are used.
+/// stores, because the caches would evict the zeros before entries are written over them.
 constexpr std::uint64_t kMinPastCacheBytes = std::uint64_t{4} << 20U;
-/// How many rows (csc: columns) ahead entries are prefetched, and how many ahead their offsets.
+/// How many rows (csc: columns) before their use entries are prefetched, and how many before their
+/// use offsets are prefetched.
 constexpr std::size_t kPrefetchDistance = 8;
 constexpr std::size_t kOffsetPrefetchDistance = 32;
 /// The pages of a matrix with fewer bytes of values are not prefetched, because page faults read
@@ -142,7 +144,8 @@ std::size_t first_outside(const Index* minor_indices, std::size_t count, std::in
                                   minor_indices);
 }
 
-/// Calls work(begin, end) for parts of [0, count), each large enough for a thread of its own.
+/// Splits [0, count) into parts of at least `min_bytes` on average, and calls work(begin, end) for
+/// them on several threads. If `size_bytes` is too small for two parts, calls work(0, count).
 template <class Work>
 void in_parts(std::size_t count, std::uint64_t size_bytes, std::uint64_t min_bytes,
               const Work& work) {

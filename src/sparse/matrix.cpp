@@ -149,7 +149,7 @@ std::int64_t SparseMatrix::nnz() const { return state()->nnz; }
 DType SparseMatrix::dtype() const { return state()->values.dtype(); }
 DType SparseMatrix::index_dtype() const { return state()->minor_indices.dtype(); }
 
-/// Reads the state once, because another thread may append rows.
+/// Reads shape, indices and values from one state, because another thread may append rows.
 SparseMatrix SparseMatrix::transposed() const {
   const auto held = this->state();
   const SparseState& state = *held;

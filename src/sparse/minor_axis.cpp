@@ -259,7 +259,7 @@ SparseRows gather_minor(const SparseState& state, std::span<const std::int64_t> 
   const SelectedIndices minor_indices(selected);
   const auto count = static_cast<std::int64_t>(selected.size());
   if (layout == RowsLayout::dense) return scatter_minor(state, minor_indices, count, as_rows);
-  // In the padded layout, each row of the tensors holds the entries of one requested index, also if
+  // In the padded layout, each row of the tensors holds the entries of one requested index, even if
   // columns are requested.
   const bool by_selected = as_rows || layout == RowsLayout::padded;
   std::vector<BatchEntry> entries;

@@ -55,7 +55,8 @@ inline std::shared_ptr<const SparseState> state_of(const SparseMatrix& matrix) {
   return detail::Access::state(matrix);
 }
 
-/// Checks shapes, dtypes and the last end offset. Throws the errors of SparseMatrix(TensorDict).
+/// Returns the state of a matrix. Checks shapes, dtypes and, in csr and csc, the last end offset.
+/// Throws the errors of SparseMatrix(TensorDict).
 std::shared_ptr<const SparseState> sparse_state_of(TensorDict node);
 
 /// The entries [begin, end) of one index of the major axis.

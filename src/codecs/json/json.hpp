@@ -11,12 +11,12 @@
 
 namespace tenfold::codecs {
 
-/// Maximum nesting depth of a document that parse_json() accepts.
+/// Maximum nesting depth of a document that parse_json() accepts and JsonWriter writes.
 inline constexpr std::size_t kMaxJsonDepth = 512;
 
-/// Receives the events of a document in order. Strings are passed without escapes, as WTF-8 (UTF-8
-/// that may contain lone surrogates), and are valid until the call returns. A member may throw to
-/// end the parse.
+/// Receives the events of a document in order. Strings are passed with their escapes decoded, as
+/// WTF-8 (UTF-8 that may contain lone surrogates), and are valid until the call returns. A member
+/// may throw to end the parse.
 class JsonHandler {
  public:
   virtual ~JsonHandler() = default;
@@ -69,7 +69,8 @@ class JsonWriter {
   void end_object();
   void begin_array();
   void end_array();
-  /// Writes a bool, an integer or a string; null for an empty optional; an array for a range.
+  /// Writes a bool, an integer or a string; for an optional, its value or null; for a range, an
+  /// array.
   template <class T>
   void value(const T& item) {
     if constexpr (std::same_as<T, bool>) {

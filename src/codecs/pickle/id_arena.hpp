@@ -10,8 +10,8 @@
 
 namespace tenfold::codecs {
 
-/// Arena for lists of numbers that are freed together. A graph may have millions of lists, and
-/// allocating each would take most of the time of reading it.
+/// Arena for lists of node indices that are freed together. A graph may have millions of lists, and
+/// allocating each of them separately would take most of the time of reading the graph.
 class IdArena {
  public:
   /// Copies a list that will not grow.

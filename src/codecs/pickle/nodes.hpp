@@ -46,8 +46,8 @@ struct PickleNode {
   std::span<const std::uint32_t> items;  ///< indices in PickleGraph::nodes
 };
 
-/// The nodes of a graph, packed into 24 bytes each. The pickle of a checkpoint with 10,000 tensors
-/// has about 120,000 nodes, and page faults take most of the time of reading it.
+/// The nodes of a graph, packed into 24 bytes each, because page faults take most of the time of
+/// reading a graph: the pickle of a checkpoint with 10,000 tensors has about 120,000 nodes.
 class PickleNodes {
  public:
   std::size_t size() const noexcept { return packed_.size(); }

@@ -20,8 +20,8 @@
 #include "os/fs/file.hpp"
 
 // `pytorch_model.bin.index.json`: the index that transformers writes for a checkpoint in several
-// files of torch.save. Each file is a dict of tensors by name. tenfold reads an index as one dict
-// of all tensors, and never writes one.
+// files of torch.save (shards). Each shard is a dict of tensors by name. tenfold reads an index as
+// one dict of the tensors of all shards, and never writes an index.
 
 namespace tenfold::detail::formats::torch_file {
 namespace {
@@ -73,8 +73,8 @@ TensorDict dict_in(os::File shard) {
   return *dict;
 }
 
-/// Builds the dict in the order of the weight map. Tensors of the shards that the weight map does
-/// not name follow; transformers loads them, too.
+/// Builds the dict: first the tensors that the weight map names, in its order, then the other
+/// tensors of the shards, because transformers also loads them.
 TensorDict tree_of(OpenedIndex opened, const std::string& where) {
   std::vector<TensorDict> shards;
   for (os::File& shard : opened.shards) shards.push_back(dict_in(std::move(shard)));

@@ -21,7 +21,8 @@ struct StorageRange {
 };
 
 /// The storages of a file of torch.save: byte ranges, which several tensors may share. Also the
-/// source of the file's leaves; `ranges` gets their locations while the tree is built.
+/// LeafSource of the contiguous tensors. While the tree is built, their locations are appended to
+/// `ranges`.
 class Storages : public LeafSource {
  public:
   std::vector<StorageRange> ranges;  ///< indexed by the position of the leaf

@@ -147,7 +147,7 @@ DType Tensors::torch_dtype(std::uint32_t id) const {
 }
 
 /// Reads requires_grad. Throws Error(corrupt) if it is not a bool, or if it is true and the dtype
-/// is neither floating-point nor complex: torch supports gradients of these dtypes only.
+/// is neither floating-point nor complex, because torch supports gradients only for such dtypes.
 bool Tensors::requires_grad(std::uint32_t id, const Leaf& leaf) const {
   const PickleNode node = pickle_.at(id);
   if (node.kind != PickleKind::boolean) {
@@ -201,8 +201,9 @@ Leaf Tensors::converted(std::uint32_t id, const Leaf& leaf, DType dtype) {
   return copies_.emplace(id, Tensor(dtype, from.shape(), std::move(to))).first->second;
 }
 
-/// Returns the tensor that call `id`, an argument of another call, creates. The arguments of call
-/// `id` are a storage or NumPy's bytes, not another tensor, so the recursion ends here.
+/// Returns the tensor that call `id`, an argument of another call, creates. Accepts only calls that
+/// create a tensor from a storage or from NumPy's bytes, not from another tensor, so the recursion
+/// ends here. Throws for other calls.
 Leaf Tensors::of_call(std::uint32_t id) {
   const auto inner = pickle_.call(id);
   const bool is_plain =
@@ -217,9 +218,9 @@ Leaf Tensors::of_call(std::uint32_t id) {
       .found(pickle_.describe(id));
 }
 
-/// Returns the tensor of a call that also sets Python attributes; nullopt for a class other than
-/// Tensor, Parameter and Buffer. The attributes are ignored, with a warning unless all of them are
-/// from the torch compiler.
+/// Returns the tensor of a call that also sets Python attributes; nullopt for a tensor of a class
+/// other than Tensor, Parameter and Buffer. Ignores the attributes, with a warning if any of them
+/// is not from the torch compiler.
 std::optional<Leaf> Tensors::of_type(std::uint32_t id, const Pickle::Call& call) {
   pickle_.require_arguments(call, 4, 4);
   const std::uint32_t type = call.arguments[1];
@@ -439,8 +440,8 @@ Leaf Tensors::view(DType dtype, std::size_t storage, std::uint64_t offset, Shape
 
 namespace {
 
-/// True if the n components are row-major and stored one after another without gaps. `sizes` and
-/// `strides` must be int64 [n, k], `offsets` int64 [n].
+/// True if the n components are row-major and stored one after another without gaps, from offset 0
+/// on. False unless `sizes` and `strides` are int64 [n, k], and `offsets` is int64 [n].
 bool is_packed(const Tensor& sizes, const Tensor& strides, const Tensor& offsets) {
   if (sizes.dtype() != DType::int64 || strides.dtype() != DType::int64 ||
       offsets.dtype() != DType::int64 || sizes.ndim() != 2 || sizes.shape() != strides.shape() ||
@@ -622,9 +623,9 @@ void TreeBuilder::require_channels(const Children& parts, const Shape& shape,
   }
 }
 
-/// Returns the call of _rebuild_qtensor: `call` itself, or its argument if `call` creates a
-/// Parameter; nullopt for other calls. Dropping the Parameter loses no gradient, because a
-/// quantized tensor has none in torch.
+/// Returns the call of _rebuild_qtensor: `call` itself, or its first argument if `call` creates a
+/// Parameter; nullopt for other calls. The tree does not keep that the tensor is a Parameter. This
+/// loses no gradient, because quantized tensors have no gradients in torch.
 std::optional<Pickle::Call> TreeBuilder::quantized_call(const Pickle::Call& call) const {
   constexpr std::string_view kRebuild = "_rebuild_qtensor";
   if (call.is(kUtils, kRebuild)) return call;
@@ -710,7 +711,7 @@ Node::Slot TreeBuilder::meta_parameter(const Pickle::Call& call) {
 //
 //   scalar(dtype, bytes)
 //   _reconstruct(ndarray, (0,), b"b"), then the state (1, shape, dtype, is_fortran, bytes)
-//   _frombuffer(bytes, dtype, shape, "C" or "F") from protocol 5 on
+//   _frombuffer(bytes, dtype, shape, "C" or "F") from protocol 5 on, if the array is contiguous
 //   dtype("f8", False, True), then the state (3, "<", ...)
 
 using codecs::PickleChange;
@@ -742,8 +743,9 @@ bool is_multiarray(std::string_view module) {
   return module == "numpy.core.multiarray" || module == "numpy._core.multiarray";
 }
 
-/// Returns the items of the state that the pickle sets on object `id`. Returns an empty span if the
-/// state is not a tuple, or if setting it once is not the only change of the object.
+/// Returns the items of the state (a tuple) that the pickle sets on object `id`. Returns an empty
+/// span if the state is not a tuple, or if the pickle changes the object several times, in another
+/// way, or not at all.
 std::span<const std::uint32_t> state_of(const Pickle& pickle, std::uint32_t id) {
   const auto changes = pickle.changes(id);
   if (changes.size() != 1 || changes[0].kind != PickleChange::Kind::state) return {};

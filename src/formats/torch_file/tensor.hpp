@@ -32,8 +32,9 @@ class Tensors {
   /// Returns the leaf for the tensor that call `id` creates; nullopt for other calls, among them
   /// those that create sparse, nested, jagged, quantized or meta tensors. A contiguous tensor stays
   /// on disk. A strided tensor is a view of its storage, which is mapped, or copied if it cannot be
-  /// mapped. NumPy scalars and arrays are copied from the pickle. Lazy conjugate and negative views
-  /// are resolved. Throws Error(corrupt) for invalid arguments, such as a tensor that exceeds its
+  /// mapped. NumPy scalars and arrays are copied from the pickle. A tensor whose dtype must be
+  /// converted is copied. Lazy conjugate and negative views are resolved when they are read or
+  /// mapped. Throws Error(corrupt) for invalid arguments, such as a tensor that exceeds its
   /// storage, and Error(unsupported) for unsupported arguments, such as an unknown storage class.
   std::optional<Leaf> leaf(std::uint32_t id, const Pickle::Call& call);
 

@@ -1,6 +1,6 @@
-// Reads files of torch.save. From torch 1.6 on, such a file is a zip archive (archive.hpp) of a
-// pickle and storages; earlier versions wrote another layout. The pickle is parsed as data
-// (tree.hpp), never executed. write.cpp writes archives.
+// Reads files of torch.save. Since torch 1.6, torch.save writes a zip archive (archive.hpp) of a
+// pickle and storages by default; earlier versions wrote another layout, which is also read. The
+// pickle is parsed as data (tree.hpp), never executed. write.cpp writes archives.
 
 #include <algorithm>
 #include <array>
@@ -132,7 +132,8 @@ void check_machine(const PickleGraph& graph, const base::Where& where) {
       .found("none");
 }
 
-/// Returns the itemsize of each storage that the object's pickle uses, by key.
+/// Returns the itemsize of each storage that the object's pickle uses, by storage key; 1 for an
+/// untyped storage.
 std::unordered_map<std::string, std::uint64_t> item_bytes_of(const Pickle& pickle) {
   std::unordered_map<std::string, std::uint64_t> sizes;
   for (const PickleNode& node : pickle.graph().nodes) {
@@ -210,8 +211,8 @@ bool is_legacy_head(std::string_view head) noexcept {
 /// Opens a file in the layout of torch before 1.6. The file starts with five pickles: a magic
 /// number, the protocol number 1001, a dict that describes the machine, the saved object, and a
 /// list of storage keys. Then each storage follows: the number of its elements in 8 bytes, and the
-/// elements. Storages are unaligned, so each is copied when it is first mapped. Throws
-/// Error(corrupt) and Error(unsupported).
+/// elements. Storages may be unaligned, so a storage is copied into memory when one of its tensors
+/// is first mapped. Throws Error(corrupt) and Error(unsupported).
 TensorDict open_legacy(os::File file) {
   const base::Where where = file.display();
   const Buffer front = os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
@@ -265,7 +266,7 @@ class ArchiveStorages final : public Storages {
     read_local_headers();
     const codecs::ZipEntry& found = entry(storage);
     if (found.size_bytes == 0) return {};
-    // torch aligns records to 64 bytes. Other tools do not, so their records may have to be copied.
+    // torch aligns records to 64 bytes. Records of other tools may be unaligned, and are copied.
     if (zip_.can_map(found)) return zip_.map(found.data_offset, found.size_bytes);
     return zip_.copy(storage, [&] { return copy_of(found); });
   }
@@ -283,8 +284,8 @@ class ArchiveStorages final : public Storages {
     const StorageRange& range = range_of(leaf);
     StoredRange stored = StoredRange::in(info_, range.begin, range.size_bytes);
     if (stored == StoredRange{}) return stored;
-    // The bytes of a deflated record have no offset in the file. So the record is identified by the
-    // offset of its header.
+    // The elements in a deflated record have no offset in the file. So all records are identified
+    // by the offsets of their headers.
     stored.part = part().begin + entry(range.storage).header_offset;
     return stored;
   }
@@ -332,8 +333,8 @@ std::string head_of(const FilePart& part, std::uint64_t size_bytes) {
   return head;
 }
 
-/// Throws unless the file starts like a zip archive. If the layout is another known one, the
-/// message names it.
+/// Throws unless the file starts like a zip archive. The message names the layout of an old tar
+/// archive. Any file that starts with a pickle is called a plain pickle.
 void refuse_other_layouts(const FilePart& file) {
   const std::string head = head_of(file, kTarMagicOffset + kTarMagic.size());
   const auto refuse = [&](ErrorCode code) {
@@ -428,8 +429,8 @@ TensorDict::Item object_in(FilePart file) {
   });
 }
 
-/// torch writes data.pkl first, so usually the first record's name is sufficient. Otherwise the
-/// directory is read.
+/// torch writes data.pkl first, so the name of the first record usually identifies the format. If
+/// it does not, the directory is read.
 bool probe(const FileHead& head) {
   if (is_legacy_head(head.head())) return true;
   if (head.first_zip_name().ends_with("/data.pkl")) return true;
@@ -468,8 +469,8 @@ void verify_archive(VerifyReport& report, const VerifyRequest& request, Progress
 
 /// Checks the structure of the archive, and the CRC-32 of every record that the request does not
 /// skip. If no problem was found, also checks that a tree can be built from the pickle and that its
-/// tensors fit their storages. In the layout of torch before 1.6, which has no checksums, checks
-/// only the tree.
+/// tensors fit their storages. Only the tree is checked if the file has the layout of torch before
+/// 1.6, because that layout has no checksums.
 VerifyReport verify(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   const FileHead head(path);

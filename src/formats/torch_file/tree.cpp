@@ -400,8 +400,8 @@ using codecs::PickleNode;
 
 namespace {
 
-/// Returns the Python type of a kind of nodes that pickles create without a call; empty for other
-/// kinds.
+/// Returns the name of the Python type of nodes of this kind; empty for global, extension and
+/// persistent nodes, and for objects that a call creates.
 std::string_view class_of(PickleKind kind) {
   switch (kind) {
     using enum PickleKind;
@@ -520,7 +520,8 @@ std::string text(const Pickle& pickle, std::uint32_t id, const std::string& subj
   throw pickle.corrupt().part(subject).expected("a UTF-8 string").found(pickle.describe(id));
 }
 
-/// Parses bytearray(), bytearray(bytes), bytearray(text, "latin-1").
+/// Parses the calls bytearray(), bytearray(bytes) and bytearray(text, "latin-1"). Returns nullopt
+/// for other arguments.
 std::optional<Special> bytearray(const Pickle& pickle, const Pickle::Call& call) {
   pickle.require_arguments(call, 0, 2);
   if (call.arguments.empty()) return of_text(Special::Type::bytearray, "");
@@ -591,7 +592,7 @@ void check_factory(const Pickle& pickle, std::uint32_t id) {
       node.kind == PickleKind::global &&
       (node.text == "builtins" || node.text == "__builtin__" || node.text == "collections");
   if (plain) {
-    // Protocol 2, which torch.save uses, names int and str as Python 2 did: long and unicode.
+    // Protocol 2, the default of torch.save, names int and str as Python 2 did: long and unicode.
     for (const char* name :
          {"list", "dict", "set", "frozenset", "tuple", "bool", "int", "long", "float", "complex",
           "str", "unicode", "bytes", "bytearray", "OrderedDict", "Counter"}) {
@@ -605,8 +606,9 @@ void check_factory(const Pickle& pickle, std::uint32_t id) {
       .found(pickle.describe(id));
 }
 
-// Opaque nodes. They describe objects that a pickle creates by calls of unknown functions, and
-// unsupported values of known types. Nothing is called.
+// Opaque nodes. They describe what a tree cannot represent: objects that a pickle creates by calls
+// of unknown functions, classes and functions themselves, unsupported values of known types, and
+// items of a dict whose key is not supported. Nothing is called.
 
 using codecs::PickleChange;
 using codecs::PickleKind;

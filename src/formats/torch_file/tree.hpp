@@ -11,8 +11,8 @@
 
 namespace tenfold::detail::formats::torch_file {
 
-/// Builds the tree of the pickle in a file of torch.save. Nothing is imported or called. Objects of
-/// known types become:
+/// Builds the tree of the pickle in a file of torch.save. Does not import or call anything that the
+/// pickle names. Objects of known types become:
 ///
 ///   dict, OrderedDict, list, tuple                 that container; a JSON value if it has neither
 ///                                                  tensors nor opaque nodes
@@ -29,17 +29,17 @@ namespace tenfold::detail::formats::torch_file {
 ///
 /// A root container becomes a node even without tensors; a tensor or another value at the root
 /// becomes a bare root. `where` names the file. All other objects, and values that a tree does not
-/// support, become nodes of kind opaque. So does a dict item, key and value together, if its key is
-/// not a str, int, float, bool, None or a tuple of these, or if an earlier, different key has the
-/// same string. Throws Error(unsupported) if the nesting is too deep or shared containers are
-/// repeated too often, and Error(corrupt) for invalid arguments of known calls, such as a tensor
-/// that does not fit its storage.
+/// support, become nodes of kind opaque. A dict item, key and value together, also becomes such a
+/// node in three cases: its key is not a str, int, float, bool, None or a tuple of these; its key
+/// is a str with lone surrogates; an earlier, different key has the same string. Throws
+/// Error(unsupported) if the nesting is too deep or shared containers are repeated too often, and
+/// Error(corrupt) for invalid arguments of known calls, such as a tensor that does not fit its
+/// storage.
 TensorDict build_tree(const codecs::PickleGraph& graph, const std::shared_ptr<Storages>& storages,
                       const base::Where& where);
 
-/// Converts the object of any pickle as build_tree() does, but without its special case for the
-/// root: a root container without tensors and opaque nodes becomes a JSON value, and a root tensor
-/// becomes a leaf.
+/// Converts the object of any pickle as build_tree() does, except for the root: a container without
+/// tensors and opaque nodes becomes a JSON value, and a tensor becomes a leaf.
 TensorDict::Item build_object(const codecs::PickleGraph& graph,
                               const std::shared_ptr<Storages>& storages, const base::Where& where);
 

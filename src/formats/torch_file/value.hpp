@@ -10,7 +10,7 @@
 namespace tenfold::detail::formats::torch_file {
 
 /// Returns the extended scalar that call `id` creates: bytes, bytearray, complex, torch.Size,
-/// torch.device or a layout. Returns nullopt for another call, and for arguments of bytes or
+/// torch.device or torch.layout. Returns nullopt for another call, and for arguments of bytes or
 /// bytearray that are not supported, such as bytearray(5). Throws Error(corrupt) for other invalid
 /// arguments, and Error(unsupported) for a torch.Size of more than 64 lengths.
 std::optional<Value::Special> special_value(const Pickle& pickle, std::uint32_t id,
@@ -20,8 +20,8 @@ std::optional<Value::Special> special_value(const Pickle& pickle, std::uint32_t 
 /// Python 2.
 bool is_builtin(const Pickle::Call& call, std::string_view name);
 
-/// Checks the default factory of a defaultdict; the tree does not keep it. Throws
-/// Error(unsupported) unless the factory is None or a known class of Python without side effects.
+/// Checks the default factory of a defaultdict; the tree does not keep the factory. Throws
+/// Error(unsupported) unless the factory is None or a known class of Python, such as list.
 void check_factory(const Pickle& pickle, std::uint32_t id);
 
 }  // namespace tenfold::detail::formats::torch_file

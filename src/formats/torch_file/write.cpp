@@ -102,7 +102,7 @@ struct Plan {
 /// Plans the archive of any object: a tensor, a JSON value or a node.
 Plan make_object_plan(const TensorDict::Item& item);
 
-/// The memory from a tensor's first element to the end of its last.
+/// The memory from the first byte to the last byte that elements of a tensor occupy.
 struct Extent {
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;
@@ -172,7 +172,8 @@ class Planner {
         group.extent.end = std::max(group.extent.end, extent.end);
         continue;
       }
-      // Offsets are in elements, so a tensor at a fraction of an element gets its own storage.
+      // Offsets count elements. So a tensor gets its own storage if its distance from the begin of
+      // the shared storage is not a multiple of its itemsize.
       if (!overlaps) open = groups_.size();
       add_group(extent.leaf);
       groups_.back().extent = extent;
@@ -254,7 +255,7 @@ class Planner {
 /// and keep their strides, so that aliases and views are preserved. Unlike in torch.save, views of
 /// one tensor that do not overlap get separate storages. If all tensors of a storage have the same
 /// memory, dtype, shape and strides, they are stored contiguously if that takes less space. A
-/// tensor whose offset in the shared storage is no multiple of its itemsize gets a separate
+/// tensor whose offset in the shared storage is not a multiple of its itemsize gets a separate
 /// storage. Leaves on disk share a storage if they are the same byte range of a file. Does not read
 /// the elements of any tensor.
 FileLayout lay_out_file(std::span<const Leaf> leaves) { return Planner(leaves).run(); }
@@ -412,8 +413,8 @@ class Pickler {
     }
   }
 
-  /// Writes the key `name` of the dict `of`, a NodeInfo or a Value::Object, which knows the types
-  /// of its keys.
+  /// Writes the key `name` of a dict. `of` is the NodeInfo or the Value::Object of the dict, which
+  /// has the types of its keys.
   template <class Dict>
   void key(const std::string& name, const Dict& of) {
     if (of.int_keys) return integer(name);
@@ -438,7 +439,8 @@ class Pickler {
   }
 
   void text(const std::string& text) {
-    // A pickle may contain lone surrogates, but build_tree() does not read such a string as a str.
+    // A pickle may contain lone surrogates, but build_tree() would read such a string as an opaque
+    // node.
     if (text.size() > kMaxTextBytes || !base::is_utf8(text)) {
       throw refuse()
           .problem("a string cannot be stored")
@@ -653,8 +655,8 @@ Plan make_object_plan(const TensorDict::Item& item) {
 constexpr std::uint32_t kAlignment = 64;  // same as torch
 
 /// Returns the name of the folder that contains all records of the archive: the stem of the file
-/// name, as in torch, or "archive" if the stem has other than printable ASCII characters or is not
-/// a valid name in a zip archive.
+/// name, as in torch, or "archive" if the stem has characters that are not printable ASCII, or is
+/// not a valid name in a zip archive.
 std::string root_of(const Path& path) {
   const std::string stem = path.stem().string();
   const bool is_plain = std::ranges::all_of(stem, [](char c) { return c >= ' ' && c <= '~'; });
