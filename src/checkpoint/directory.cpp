@@ -164,9 +164,10 @@ std::optional<Listing> DirectoryReader::try_list() {
 std::optional<Step> DirectoryReader::read(const os::Directory& directory, const std::string& name,
                                           std::vector<UnreadableStep>& unreadable) {
   const std::string display = directory.display_of(name);
-  const auto is_none = [&](const Error& problem, std::string_view consequence) {
-    unreadable.push_back({*step_of_folder_name(name), problem});
-    warn_once(name, problem.what() + std::string("; ") + std::string(consequence));
+  const auto is_none = [&](const Error& problem, bool is_step) {
+    unreadable.push_back({*step_of_folder_name(name), problem, is_step});
+    warn_once(name, problem.what() +
+                        std::string(is_step ? "; the step is left alone" : "; it is left alone"));
     return std::nullopt;
   };
   try {
@@ -182,8 +183,7 @@ std::optional<Step> DirectoryReader::read(const os::Directory& directory, const 
       // If the step was removed after it was listed, its document may have been deleted first.
       if (!directory.entry_info(name)) return std::nullopt;
       return is_none(
-          base::file_not_found(display).problem("is not a step: it has no ", kDocumentName),
-          "it is left alone");
+          base::file_not_found(display).problem("is not a step: it has no ", kDocumentName), false);
     }
     const auto known = known_.find(name);
     if (known != known_.end() && is_same(known->second.document, *document)) return known->second;
@@ -194,14 +194,14 @@ std::optional<Step> DirectoryReader::read(const os::Directory& directory, const 
     if (step.info.step != *step_of_folder_name(name)) {
       return is_none(base::corrupt(display).problem("is not a step: its ", kDocumentName,
                                                     " is that of step ", step.info.step),
-                     "it is left alone");
+                     false);
     }
     return step;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::file_not_found) return std::nullopt;
     // If the step seemed absent, a restart would skip it.
     if (!formats::is_problem_of_files(error)) throw;
-    return is_none(error, "the step is left alone");
+    return is_none(error, true);
   }
 }
 

@@ -29,6 +29,7 @@ struct Step {
 struct UnreadableStep {
   std::int64_t step = 0;  ///< the number in the name of the folder
   Error problem;          ///< file_not_found if the document is missing
+  bool is_step = true;    ///< false if the document is missing or that of another step
 };
 
 /// The steps that a directory contained when it was read, in ascending order without duplicates.

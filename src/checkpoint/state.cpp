@@ -302,6 +302,14 @@ void CheckpointManager::State::warn_of_replaced(const Listing& listing, const St
   warn(listing.is_on_line(old) ? text : text + "; it does not belong to the current line");
 }
 
+void CheckpointManager::State::require_replaceable(const checkpoint::UnreadableStep& old) const {
+  if (old.is_step && old.problem.code() != ErrorCode::unsupported) {
+    warn(std::string(old.problem.what()) + "; the new save replaces the step");
+    return;
+  }
+  throw Error(old.problem).remedy("move the folder away, or save another step");
+}
+
 void CheckpointManager::State::warn_of_unchanged(const Step& previous, const CheckpointInfo& info,
                                                  const std::set<std::string>& constant) {
   for (const CheckpointEntry& entry : info.entries) {
@@ -351,6 +359,7 @@ std::unique_ptr<checkpoint::PendingSave> CheckpointManager::State::begin_save(
       plan_all(state, ranks.sharded, options.formats, path);
   require_space(folder, checkpoint::bytes_of(plan) + ranks.num_bytes);
   if (old != nullptr && !save_options.force) warn_of_replaced(listing, *old);
+  if (const auto* unreadable = listing.find_unreadable(number)) require_replaceable(*unreadable);
 
   auto save = std::make_unique<checkpoint::PendingSave>(path, save_options);
   save->folder_name = name;

@@ -155,6 +155,9 @@ struct CheckpointManager::State {
   void clean_leftovers(os::Directory& folder);
   void require_space(const os::Directory& folder, std::uint64_t num_bytes);
   void warn_of_replaced(const checkpoint::Listing& listing, const checkpoint::Step& old) const;
+  /// Warns that a save replaces a damaged step. Throws if the folder is not a step, or if a newer
+  /// version wrote it.
+  void require_replaceable(const checkpoint::UnreadableStep& old) const;
   void warn_of_unchanged(const checkpoint::Step& previous, const CheckpointInfo& info,
                          const std::set<std::string>& constant);
   void warn_of_no_metric(const CheckpointInfo& info);

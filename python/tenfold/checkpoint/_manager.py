@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from tenfold import _core
-from tenfold._errors import CorruptFileError
+from tenfold._errors import CorruptFileError, UnsupportedError
 from tenfold._interop import arrays
 from tenfold._io.files import key_paths, renamer
 from tenfold._options import boolean, integer, path_argument, text
@@ -837,7 +837,7 @@ class CheckpointManager:
     def _path_of(self, step: int) -> Path:
         try:
             return Path(self._native.path(step))
-        except KeyError:
+        except (KeyError, CorruptFileError, UnsupportedError, OSError):  # the save may replace it
             return self.directory / f"step_{step:08}"
 
     def _warn_of_memory(self) -> None:

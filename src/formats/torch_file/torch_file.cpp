@@ -348,6 +348,11 @@ void refuse_other_layouts(const FilePart& file) {
         .found("the tar layout of torch before 0.1.10")
         .remedy("load it with a later version of torch and save it again");
   }
+  if (is_legacy_head(head)) {
+    throw refuse(ErrorCode::unsupported)
+        .found("the layout of torch before 1.6, which cannot be part of other files or an index")
+        .remedy("load it with torch and save it again");
+  }
   if (head[0] == '\x80') {
     throw refuse(ErrorCode::unsupported).found("a plain pickle, which is not executed");
   }

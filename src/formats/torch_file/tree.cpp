@@ -320,9 +320,11 @@ void TreeBuilder::add_pair(Children& to, std::uint32_t key, std::uint32_t value)
   std::optional<Value> typed;
   if (is_text ? !has_valid_text(key) : !is_int && !(typed = typed_key(key))) {
     to.unreadable.push_back({key, value,
-                             "its key cannot be read: expected a string, a number, a bool, None or "
-                             "a tuple of these, found " +
-                                 pickle_.describe(key)});
+                             is_text ? "its key cannot be read: expected a string that is valid "
+                                       "Unicode, found a string that is not"
+                                     : "its key cannot be read: expected a string, a number, a "
+                                       "bool, None or a tuple of these, found " +
+                                           pickle_.describe(key)});
     return;
   }
   std::string text = node.kind == PickleKind::integer ? std::to_string(node.integer)

@@ -93,6 +93,16 @@ TEST_F(TorchSharded, RefusesShardsOutsideItsFolder) {
   EXPECT_THAT(thrown_by([&] { open(path_); }).message, HasSubstr("leads out of the folder"));
 }
 
+TEST_F(TorchSharded, ShardsOfTheOldLayoutAreRefusedByItsName) {
+  std::filesystem::copy_file(Path(TENFOLD_TEST_DATA) / "torch_file/ok-legacy.pt",
+                             folder_ / "old.bin");
+  write_index(R"({"b.weight": "old.bin"})");
+  const auto thrown = thrown_by([&] { open(path_); });
+  EXPECT_EQ(thrown.code, ErrorCode::unsupported);
+  EXPECT_THAT(thrown.message, HasSubstr("old.bin: not an archive of torch.save: expected a zip "
+                                        "archive, found the layout of torch before 1.6"));
+}
+
 TEST_F(TorchSharded, NeedsADictInEveryShard) {
   TensorDict list(NodeInfo{.kind = NodeKind::list});
   TensorDict ints(NodeInfo{.kind = NodeKind::dict});

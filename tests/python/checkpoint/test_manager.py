@@ -304,6 +304,46 @@ def test_verify_reports_a_damaged_or_missing_document(tmp_path):
         manager.verify(2)
 
 
+@pytest.mark.parametrize("call", ["save", "async", "import_step"])
+def test_a_save_replaces_a_damaged_step_but_no_other_folder(tmp_path, call):
+    tenfold.save({"w": torch.ones(2)}, tmp_path / "m.safetensors")
+
+    def again(manager):
+        if call == "import_step":
+            manager.import_step(tmp_path / "m.safetensors", 2)
+        else:
+            manager.save(2, {"w": torch.ones(2)})
+        manager.wait()
+
+    manager = tenfold.CheckpointManager(tmp_path / "run", async_save=call == "async")
+    manager.save(1, {"w": torch.zeros(2)})
+    manager.save(2, {"w": torch.zeros(2)})
+    manager.wait()
+    document = manager.path(2) / "checkpoint.json"
+    good = document.read_text()
+    document.write_text(good[:-9])  # a run resumes from step 1 and reaches step 2 again
+    with pytest.warns(UserWarning, match="the new save replaces the step"):
+        again(manager)
+    assert manager.restore().step == 2
+    for text, error, problem in (
+        (good.replace('"version": 1', '"version": 2'), tenfold.UnsupportedError, "version"),
+        (good.replace('"step": 2', '"step": 7'), tenfold.CorruptFileError, "is not a step"),
+        (None, FileNotFoundError, "is not a step: it has no checkpoint.json"),
+    ):
+        document.unlink()
+        if text is not None:
+            document.write_text(text)
+        with (
+            pytest.warns(UserWarning, match="left alone"),
+            pytest.raises(error, match=f"{problem}.*move the folder away, or save another step"),
+        ):
+            again(manager)
+        assert (document.parent / "m.safetensors").exists() or (
+            document.parent / "w.safetensors"
+        ).exists()
+    manager.close()
+
+
 def test_damaged_step_is_skipped_with_a_warning(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path)
     for step in (1, 2):

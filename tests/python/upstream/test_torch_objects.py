@@ -72,7 +72,7 @@ UNREADABLE = {
     "set of objects": ({numpy.str_("x")}, "a set with items that are not supported in a set"),
     "key of an object": ({pathlib.PurePosixPath("a"): 1, "b": 2}, "its key cannot be read"),
     "key of bytes": ({b"a": 1}, "its key cannot be read"),
-    "key with a surrogate": ({"\ud800": 1}, "its key cannot be read"),
+    "key with a surrogate": ({"\ud800": 1}, "expected a string that is valid Unicode"),
 }
 
 
