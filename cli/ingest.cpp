@@ -108,8 +108,9 @@ int run_ingest(const IngestArguments& options, Output& out) {
   if (report.num_bad_rows > 0) {
     const bool collects = request.on_error == OnError::collect;
     write_error(fmt::format(
-        "tenfold: {} omitted: {} lists them\n", counted(report.num_bad_rows, "row"),
-        collects ? printable(options.paths.back()) + "/bad_rows.jsonl" : "--on-error collect"));
+        "tenfold: {} omitted: {} lists {}\n", counted(report.num_bad_rows, "row"),
+        collects ? printable(options.paths.back()) + "/bad_rows.jsonl" : "--on-error collect",
+        report.num_bad_rows == 1 ? "it" : "them"));
   }
   if (options.json) {
     Value::List promotions;

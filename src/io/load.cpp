@@ -160,8 +160,8 @@ TensorDict load_once(const Path& path, const LoadOptions& options) {
   if (!options.allow_opaque) {
     refuse_opaque(
         tree, path.string(),
-        "; the option keys loads the rest, exclude omits this entry, allow_opaque loads it as a "
-        "node of its arguments",
+        "; the option keys loads the rest, exclude omits this entry, allow_opaque loads its "
+        "content without its class",
         MetaTensors::allowed);
   }
   // In mode write_through, return the tree with the leaves of the file, so that flush() finds their

@@ -125,7 +125,7 @@ TEST_F(Cli, IngestsTextFilesAndReportsTheResult) {
   EXPECT_THAT(refused.err, HasSubstr("line 4 (row 2): expected 2 fields, found 1"));
   const Result done = tenfold_run({"ingest", source, target, "--on-error", "skip", "--json"});
   EXPECT_EQ(done.status, 0);
-  EXPECT_EQ(done.err, "tenfold: 1 row omitted: --on-error collect lists them\n");
+  EXPECT_EQ(done.err, "tenfold: 1 row omitted: --on-error collect lists it\n");
   EXPECT_THAT(done.out, AllOf(HasSubstr("\"rows\": 2"),
                               HasSubstr("{\"column\": \"x\", \"from\": \"int64\", \"to\": "
                                         "\"float64\"}")));

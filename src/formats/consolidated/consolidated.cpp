@@ -153,13 +153,14 @@ class Placer {
     std::vector<int> groups;
     tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
       const std::string child = note_path_child(path, key);
-      require_utf8(key, [&] { return refuse(child); });
+      require_utf8(key, [&] { return refuse(child).remedy("rename the key"); });
       const auto* node = std::get_if<TensorDict>(&item);
       if (is_stack && (node == nullptr || is_jagged(*node))) {
         throw refuse(child)
             .problem("an entry of a stack that is not a node cannot be stored")
             .expected("a node")
-            .found(node == nullptr ? "a tensor or value" : "a jagged tensor");
+            .found(node == nullptr ? "a tensor or value" : "a jagged tensor")
+            .remedy("make it an entry of a node");
       }
       groups.push_back(add(level, key, item, child, depth));
     });

@@ -249,9 +249,9 @@ def _opened(path: PathLike, report: Mapping[str, Any], on_error: str) -> Dataset
     """Opens the written data set, and adds the report. Warns of rows that were skipped."""
     num_bad_rows = report["num_bad_rows"]
     if num_bad_rows and on_error == "skip":
-        rows = "1 row" if num_bad_rows == 1 else f"{num_bad_rows} rows"
+        rows, them = ("1 row", "it") if num_bad_rows == 1 else (f"{num_bad_rows} rows", "them")
         warnings.warn(
-            f'{os.fspath(path)}: {rows} omitted: on_error="collect" lists them',
+            f'{os.fspath(path)}: {rows} omitted: on_error="collect" lists {them}',
             stacklevel=3,
         )
     dataset = Dataset(path)
