@@ -43,9 +43,8 @@ namespace {
 
 /// An archive of NumPy files, through one mapping. A leaf's position is the index of its member.
 ///
-/// Stored members with aligned elements are mapped in place. Other members are copied to memory:
-/// deflated members, and most members that numpy.savez writes, because it does not align their
-/// elements.
+/// map() returns stored members with aligned elements in place, and copies of all others: deflated
+/// members, and most members that numpy.savez writes, because it does not align their elements.
 class NpzSource final : public LeafSource, public std::enable_shared_from_this<NpzSource> {
  public:
   /// Reads the zip directory. Throws like read_zip_directory(), and Error(unsupported) for members
@@ -354,8 +353,8 @@ void count_array(const Node::Slot& slot, VerifyReport& report) {
 }
 
 /// Checks the archive's structure, the CRC-32 of every selected member, and whether the header of
-/// each such member matches its size. Reports no problem for an intact member that is not supported,
-/// such as an array of strings.
+/// each such member matches its size. Reports no problem for an intact member that is not
+/// supported, such as an array of strings.
 VerifyReport verify_npz(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   Progress progress(request.monitor, os::file_info(path).size_bytes, path.filename().string());
