@@ -25,9 +25,9 @@ struct WriteRequest {
   int num_threads = 0;
   std::uint64_t shard_size_bytes = 0;
   Monitor* monitor = nullptr;
-  /// An earlier version of the saved data. A file whose checksums equal those in the earlier
-  /// version becomes a hard link to the file there. Needs `checksums`. Formats that cannot compare
-  /// before writing ignore this and write everything.
+  /// An earlier version of the saved data. Instead of a file whose checksums equal those of a file
+  /// of the earlier version, a hard link to that file is created. Ignored without `checksums`, and
+  /// by formats that cannot compare before writing: they write everything.
   const EarlierVersion* earlier = nullptr;
 };
 
@@ -48,8 +48,8 @@ struct VerifyRequest {
   bool skips(const std::string& where, std::uint64_t begin, std::uint64_t end) const {
     return filter != nullptr && filter->skips(where, begin, end);
   }
-  /// Returns skips() as a function of `begin` and `end` for the leaf at `where`; an empty function
-  /// without a filter.
+  /// Returns skips() for the leaf at `where` as a function of `begin` and `end`, or an empty
+  /// function if there is no filter.
   std::function<bool(std::uint64_t, std::uint64_t)> skips_of(const std::string& where) const {
     if (filter == nullptr) return {};
     return [chosen = filter, where](std::uint64_t begin, std::uint64_t end) {
@@ -73,9 +73,9 @@ struct Format {
   bool is_writable_in_place = false;  ///< supports Mode::write_through
   bool holds_zeros = false;           ///< supports WriteRequest::zeros
 
-  /// Returns true if the path has this format. Checks the content of a file. For a folder, checks
-  /// the names of its files and, for some formats, a small document. For an index of files of
-  /// torch.save, checks only the suffix.
+  /// Returns true if the file or folder has this format. Checks the content of a file, or only the
+  /// suffix for an index of torch.save files. Checks the names of the files in a folder and, for
+  /// some formats, a small document.
   bool (*probe)(const FileHead& head);
   TensorDict (*open_tree)(const FileHead& head, const OpenRequest& request);
   /// Null if the format can only be read. Then write_tree is null, too.

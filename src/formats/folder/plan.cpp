@@ -30,8 +30,8 @@ bool has_other_keys(const Value& value) {
   return object != nullptr && (object->int_keys || !object->typed_keys.empty());
 }
 
-/// True for a value that tensordict would pickle. False for a torch.Size, which tensordict stores
-/// as a list in JSON.
+/// True for an extended scalar (Value::Special) other than a torch.Size. tensordict stores a
+/// torch.Size as a JSON list, and pickles most of the others.
 bool is_pickled(const Value& value) {
   const auto* special = value.get_if<Value::Special>();
   return special != nullptr && special->type != Value::Special::Type::size;
@@ -52,9 +52,9 @@ std::string common_class(const TensorDict& stack) {
   return common;
 }
 
-/// Keeps only the notes without which keys or the kinds of nodes would be lost. Removes aliases,
-/// and the notes of values in which all keys are strings: tensordict, too, writes one file for each
-/// alias, and stores a tuple as a list.
+/// Reduces the notes to those of NotesUse::needed. Removes aliases, and the notes of values in
+/// which all keys are strings: tensordict, too, writes one file for each alias, and stores a tuple
+/// as a list and an OrderedDict as a dict.
 void keep_needed(Notes& notes) {
   notes.aliases.clear();
   std::erase_if(notes.values, [](const auto& entry) {
@@ -186,7 +186,8 @@ void Planner::add_node(const TensorDict& node, std::size_t folder, const std::st
     add_lazy_stack(node, folder, path);
   } else {
     // The shapes of the components of a sparse tensor need not begin with the batch size of the
-    // enclosing node. tensordict would refuse them, so they are stored as unbatched tensors.
+    // enclosing node. tensordict would refuse such components as ordinary tensors, so they are
+    // stored as unbatched tensors.
     add_tensordict(node, folder, path, under_batch && kind == NodeKind::sparse);
   }
   depth_ = depth;
@@ -233,8 +234,8 @@ void Planner::add_value(const NonTensor& value, std::size_t folder, const std::s
   if (!with_notes_ && find_in(value.value, has_other_keys) != nullptr) {
     refuse(key_part(path), "a dict whose keys are not all str");
   }
-  // With NotesUse::all, `%notes.json` stores the type of a value that is not JSON. Otherwise the
-  // files must equal those of tensordict, and tensordict would write a pickle.
+  // With NotesUse::all, `%notes.json` stores the type of an extended scalar. Otherwise the notes
+  // omit the type, and tensordict would write a pickle, which tenfold does not write.
   const Value* pickled =
       options_.notes == NotesUse::all ? nullptr : find_in(value.value, is_pickled);
   if (pickled != nullptr) {
@@ -295,9 +296,9 @@ std::vector<Planner::Entry> Planner::entries_of(const TensorDict& node, const st
   return entries;
 }
 
-/// Renames entries whose file names clash with each other or with names that tenfold uses. If two
-/// entries clash, a nested tensor (which has two files) is renamed rather than a node or a JSON
-/// value, and a node or a JSON value rather than another tensor: the rarer type is renamed.
+/// Renames an entry if the name of its file or folder is already taken in the folder, or if tenfold
+/// or tensordict uses such names. Ordinary tensors get their names first, then nodes and JSON
+/// values, then nested tensors (which have two files), so that the rarer type is renamed.
 void Planner::name_entries(std::vector<Entry>& entries, const std::string& path) {
   std::unordered_set<std::string> taken = {std::string(kMetaName)};
   taken.reserve(2 * entries.size());
@@ -345,8 +346,9 @@ void Planner::name_entries(std::vector<Entry>& entries, const std::string& path)
   }
 }
 
-/// Adds what meta.json cannot express about the entries to the notes. Throws if there is anything
-/// to add but notes are disabled, or if a nested tensor has a reserved key.
+/// Adds to the notes what meta.json cannot store: the names of renamed entries, and entries with
+/// reserved keys. Throws Error(unsupported) if there is such an entry and notes are disabled, or if
+/// a nested tensor has a reserved key.
 void Planner::note_names(const std::vector<Entry>& entries, const std::string& path) {
   for (const Entry& entry : entries) {
     const bool reserved = is_reserved_key(entry.key);

@@ -10,8 +10,8 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// All folders and files for a tree, determined before any of them is created, so that errors are
-/// found before anything is written.
+/// All folders and files for a tree, determined before any of them is created, so that entries that
+/// cannot be stored are found before anything is written.
 struct Plan {
   static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
@@ -55,10 +55,10 @@ struct PlanOptions {
 };
 
 /// Plans a tree. Throws Error(invalid_argument) for keys that are not UTF-8 or whose file names are
-/// too long or need encoding (without `robust_names`), and for malformed stacks. Throws
-/// Error(unsupported) for entries that cannot be stored. Visits every node. Reads no tensor except
-/// the sizes of nested tensors and, to compare their bytes, aliases that are stored in separate
-/// files.
+/// too long or need encoding (without `robust_names`), for malformed stacks, and like
+/// require_valid_info(). Throws Error(unsupported) for entries that cannot be stored. Visits every
+/// node. Reads no tensor except the sizes of nested tensors and, to compare their bytes, aliases
+/// that are stored in separate files.
 Plan plan_tree(const TensorDict& tree, const PlanOptions& options = {});
 
 }  // namespace tenfold::detail::formats::folder

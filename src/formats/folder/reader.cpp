@@ -56,7 +56,8 @@ class FolderItem final : public LazyItem {
     if (name_.size() <= os::kMaxNameBytes) {
       if (auto folder = parent.try_child(name_)) return folder;
     }
-    // tensordict before 0.14 did not encode the names of folders.
+    // Folders that tensordict wrote before version 0.14, or with robust_key=False, are named by the
+    // unencoded key.
     if (name_ != key_ && !is_clash_name(name_) && key_.size() <= os::kMaxNameBytes &&
         is_safe_raw_node(key_)) {
       if (auto folder = parent.try_child(key_)) return folder;
@@ -203,9 +204,9 @@ class NodeBuilder {
     }
   }
 
-  /// Increases the length of each tensor to that of its file: elements of ragged rows may have been
-  /// appended after the folder's meta.json was written. The row offsets determine which elements
-  /// are used.
+  /// Increases the first dimension of each dense tensor to the number of elements in its file,
+  /// because elements of ragged rows may have been appended after the folder's meta.json was
+  /// written. The row offsets determine which elements are used.
   void take_whole_files(Folder& folder, NodeMeta& meta) const {
     for (MetaEntry& entry : meta.entries) {
       if (entry.is_node || entry.is_nested || entry.shape.empty() || entry.problem) continue;
@@ -242,9 +243,10 @@ void set_rows(NodeMeta& meta, std::int64_t rows) {
   }
 }
 
-/// Sets the number of rows of a node below the root to that of the root. This includes rows that
-/// were appended after the node's meta.json was written, and excludes rows that the root lacks
-/// because a flush was interrupted.
+/// Sets the number of rows of a node below the root to that of the root, if the tree grows and both
+/// have a batch size. This includes rows that were appended after the node's meta.json was written,
+/// and excludes rows that the root lacks because a flush was interrupted. If the root's own
+/// meta.json determined its number of rows, only excludes rows.
 void take_rows_of_root(const NodePlace& place, NodeMeta& meta) {
   const auto& rows = place.store->root_rows();
   if (!rows || meta.batch_size.empty()) return;
@@ -260,8 +262,9 @@ bool take_counted_rows(const NodePlace& place, NodeMeta& meta, std::int64_t rows
   return true;
 }
 
-/// Updates `meta` to include rows that were appended after meta.json was written. For the root,
-/// also stores its number of rows, which take_rows_of_root() applies to the nodes below.
+/// Corrects the number of rows in `meta`, because rows may have been appended after meta.json was
+/// written. If the tree grows and its root has a batch size, also stores the root's number of rows,
+/// which take_rows_of_root() applies to the nodes below.
 void take_live_rows(const NodePlace& place, NodeMeta& meta) {
   if (!place.note_path.empty()) return take_rows_of_root(place, meta);
   std::optional<std::int64_t> rows = place.store->live_rows();
@@ -289,8 +292,9 @@ std::shared_ptr<Node> new_node(const NodePlace& place) {
   return node;
 }
 
-/// Sorts the entries of a list or tuple by key. The key of an entry is its position, but a tool
-/// that rewrote the folder may have stored the nodes after the tensors.
+/// Sorts the entries of a list or tuple by key, which is the position of the entry. They are not
+/// sorted if some are unbatched tensors, which are read last, or if a tool that rewrote the folder
+/// stored the nodes after the tensors.
 void sort_positions(std::vector<Node::Entry>& entries) {
   std::vector<std::pair<std::uint64_t, std::size_t>> order;
   for (const Node::Entry& entry : entries) {
@@ -308,8 +312,8 @@ void sort_positions(std::vector<Node::Entry>& entries) {
   entries = std::move(sorted);
 }
 
-/// Includes rows that were appended to a sparse matrix. The writer updates the matrix's shape in
-/// the notes only when it closes the folder.
+/// Sets the number of rows of a sparse CSR matrix from its row offsets, because the writer that
+/// appends rows updates the matrix's shape in the notes only when it closes the folder.
 void take_sparse_rows(Node& node) {
   if (node.info.layout != "sparse_csr" || node.info.dense_shape.size() != 2) return;
   const std::size_t ends = node.find(kRowEnds);
@@ -344,14 +348,14 @@ void apply_container(const NodePlace& place, Node& node) {
       if (auto* leaf = std::get_if<Leaf>(&entry.slot)) leaf->mark_unbatched(false);
     }
   }
-  // A container of another kind, such as a dict, has no device.
+  // The other kinds that notes restore, such as dict, have no device.
   if (node.info.kind != NodeKind::tensordict) node.info.device.clear();
 }
 
 bool fits_batch(const MetaEntry& entry, const Shape& batch) {
   if (!entry.is_nested) return starts_with(entry.shape, batch);
-  // For a nested tensor, meta.json has the shape of the table of its components' sizes. Only the
-  // first length, the number of components, can be compared with the batch size.
+  // For a nested tensor, the shape in meta.json is [number of components, number of dimensions of a
+  // component]. Only the number of components can be compared with the batch size.
   return batch.empty() || starts_with(entry.shape, {batch.front()});
 }
 
@@ -383,9 +387,9 @@ void require_device(const NodePlace& place, const std::string& device) {
       .found(base::quote(device));
 }
 
-/// Builds the node that the meta.json of a TensorDict describes. Adds what only the notes store:
-/// entries that meta.json cannot list, unbatched leaves and the original container. If `class_name`
-/// is not empty, the node becomes a tensorclass.
+/// Builds the node that the meta.json of a TensorDict describes. Adds entries that only the notes
+/// list, and unbatched leaves. If `class_name` is not empty, the node becomes a tensorclass;
+/// otherwise, it gets the kind of the original container from the notes.
 TensorDict build_tensordict(const NodePlace& place, NodeMeta meta, const std::string& class_name) {
   auto node = new_node(place);
   take_live_rows(place, meta);
@@ -610,8 +614,8 @@ void take_page(const CommitPage& page, Store& store) {
     store.set_live_rows(static_cast<std::int64_t>(state->num_rows));
   }
   // In a circular buffer, rows may be overwritten during a read, so readers check the commit page
-  // again after it. Small leaves must be mapped too, because copies in the arena would become
-  // stale.
+  // again after the read. Small leaves must be mapped, too, because copies in the arena would
+  // become stale.
   if (page.capacity > 0) store.arena().close();
 }
 
@@ -645,7 +649,8 @@ Root read_root(const std::shared_ptr<Folder>& folder, Mode mode, std::vector<Pro
     if (page) take_page(*page, *place.store);
     TensorDict::Item item = read_node(place);
     // For a sparse matrix, both the notes and meta.json store the number of rows. If there was no
-    // `%commit`, a writer may have begun between the two reads: then read both again.
+    // `%commit`, a writer may have appended rows between the reads of these two files: then read
+    // both again.
     if (!counts_rows || page || !folder->may_grow() || num_reads == os::kMaxReads ||
         (!folder->file_info(std::string(kCommitName)) &&
          folder->read_text(notes_name, kMaxMetaBytes) == text)) {

@@ -31,15 +31,15 @@ std::string meta_where(const NodePlace& place);
 TensorDict::Item read_node(const NodePlace& place, const std::string& class_name = {});
 
 /// Opens the tree with the root `folder`: reads its `%notes.json`, its `%commit` and the root node
-/// (read_node()). If `problems` is given, Store::report_ignored() appends to it instead of warning,
-/// so it must outlive the tree.
+/// (read_node()). If `problems` is given, Store::report_ignored() appends to this list instead of
+/// warning, so the list must outlive the tree.
 TensorDict open_tree(std::shared_ptr<Folder> folder, Mode mode,
                      std::vector<Problem>* problems = nullptr);
 
 /// Opens the tree in `folder`, which was opened at `path`. If the path is replaced, the tree never
 /// reads the new folder; entries that were not read before may throw Error(io) (ESTALE). If
-/// `folder` holds the lock of mode write_through, the lock is held as long as any part of the tree
-/// is alive.
+/// `folder` holds the lock of mode write_through, the lock is held as long as a node or leaf of the
+/// tree is alive.
 TensorDict open_tree(os::Directory folder, const Path& path, Mode mode,
                      std::vector<Problem>* problems = nullptr);
 

@@ -23,8 +23,8 @@ auto* row_ends(Meta& meta) {
   return found == meta.entries.end() ? Entry{nullptr} : &*found;
 }
 
-/// Returns the element at `index` in the file of row offsets; a negative number if it has no such
-/// element.
+/// Returns the element at `index` in the file of row offsets, or -1 if the file or the element does
+/// not exist.
 std::int64_t end_at(Folder& folder, DType dtype, std::int64_t index) {
   const auto file = folder.try_open(encode_key(kRowEnds) + std::string(kLeafSuffix), false);
   if (!file) return -1;

@@ -9,7 +9,8 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// Key of the row offsets of a sparse matrix that grows. The matrix's folder has no batch size.
+/// Key of the row offsets of a sparse matrix to which rows can be appended. The meta.json of such a
+/// matrix has no batch size.
 inline constexpr std::string_view kRowEnds = "crow_indices";
 
 /// Returns the number of rows in meta.json: batch_size[0] of a node with a batch size; otherwise
@@ -18,8 +19,8 @@ std::optional<std::int64_t> rows_counted(const NodeMeta& meta);
 
 /// Sets the lengths of the tensors of the sparse matrix that `meta` describes to those of a matrix
 /// with `rows` rows. The row offsets in `folder` determine the number of elements. Returns false,
-/// and changes nothing, if `meta` describes no sparse matrix with row offsets, if it has more than
-/// `rows` rows, or if the file has too few row offsets.
+/// and changes nothing, if `meta` describes no sparse matrix with row offsets or a matrix with more
+/// than `rows` rows, or if the file in `folder` has too few row offsets.
 bool count_sparse_rows(NodeMeta& meta, std::int64_t rows, Folder& folder);
 
 }  // namespace tenfold::detail::formats::folder

@@ -8,8 +8,8 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// Splits a path into the path of the parent node and the key. Returns nullopt for the root and for
-/// an invalid path.
+/// Splits a note path into the path of the parent node and the key. Returns nullopt for the root
+/// and for an invalid path.
 std::optional<std::pair<std::string, std::string>> split_path(std::string_view path) {
   auto keys = keys_of_note_path(path);
   if (!keys || keys->empty()) return std::nullopt;
@@ -33,7 +33,7 @@ void Store::index_notes() {
   }
   for (const auto& [path, name] : notes_.files) {
     auto place = split_path(path);
-    // tenfold writes no other names. Any other name could lead out of the folder.
+    // tenfold writes no other names. Another name could be that of a different entry's file.
     if (!place || (!is_clash_name(name) && name != encode_key(place->second))) {
       warn(notes_where_.text() + ": file of " + base::quote(path) +
            ": expected \"%clash-<n>\", found " + base::quote(name) + "; ignored");

@@ -43,8 +43,8 @@ struct AliasGroup {
 };
 
 /// State shared by all nodes of one opened tree. After the root is read, only the caches and the
-/// list of problems change, and all functions are thread-safe, except report_ignored() with such a
-/// list.
+/// list of problems change, and all functions that are called then are thread-safe, except
+/// report_ignored() if collect_problems() has set a list.
 class Store {
  public:
   Store(Mode mode, Notes notes, base::Where notes_where);
@@ -80,8 +80,8 @@ class Store {
   /// Returns the alias group of the leaf at that path, or null.
   AliasGroup* alias_group(const std::string& path) const;
 
-  /// Returns the mapped bytes of `range` in a file with several hard links. Only the first call for
-  /// a range calls `make`.
+  /// Returns the mapped bytes of `range` in a file with several hard links. Calls `make` to map the
+  /// bytes, unless an earlier call for this range did.
   template <class Make>
   Buffer linked(const StoredRange& range, const Make& make) {
     const std::lock_guard lock(links_mutex_);

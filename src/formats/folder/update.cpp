@@ -70,7 +70,8 @@ class Folders {
   Folders(const Plan& plan, const Path& path, bool in_place) : plan_(plan) {
     os::Parent parent = os::open_parent(os::resolve_link(path), true);
     root_ = enter(parent.directory, parent.name);
-    // Refuse a folder with a `%commit`: its row count would remain, and apply to the new tensors.
+    // A write in place keeps a `%commit`, whose row count would then apply to the new tensors. So
+    // refuse such a folder.
     if (in_place) refuse_growing(root_);
     for (std::size_t i = 1; i < plan.folders.size(); ++i) {
       os::Directory above = at(plan.folders[i].parent);
@@ -99,7 +100,7 @@ class Folders {
   os::Directory root_;
 };
 
-/// A file being written: in place, or as a temporary file that replaces it.
+/// A file that is written in place, or as a temporary file that then replaces the old file.
 class Target {
  public:
   Target(const os::Directory& folder, const std::string& name, bool in_place) {
@@ -177,8 +178,8 @@ class Updater {
     return depth;
   }
 
-  /// Throws unless there is space for the new files in addition to the old ones. Writing in place,
-  /// or zeros, needs no check.
+  /// Throws unless there is space for these files in addition to the old ones. Checks nothing for
+  /// writes in place, which mostly overwrite old files, and for zeros, which are sparse.
   void require_free_space(std::span<const std::size_t> numbers) const {
     if (request_.in_place || request_.zeros) return;
     std::uint64_t new_bytes = 0;
@@ -274,7 +275,8 @@ class Updater {
 
 std::string key_part(std::string_view key) { return "key " + base::quote(key); }
 
-/// Returns the key of the entry that the node at the note path `path` stores in a folder `name`.
+/// Returns the key of the entry that is stored in the sub-folder `name` of the node at note path
+/// `path`.
 std::string key_of(const Notes& notes, const std::string& path, const std::string& name) {
   for (const auto& [entry, file] : notes.files) {
     const auto keys = keys_of_note_path(entry);
@@ -285,8 +287,8 @@ std::string key_of(const Notes& notes, const std::string& path, const std::strin
 }
 
 /// Returns the notes of the tree that contains the node in `folder`, and the note path of this
-/// node. The root of the tree is the nearest folder with notes: `folder` itself or one above it.
-/// Returns empty notes and an empty path if there is none.
+/// node. The root of the tree is the first folder with notes, from `folder` upwards. Returns empty
+/// notes and an empty path if a folder without meta.json comes first.
 std::pair<Notes, std::string> notes_about(const Path& folder) {
   std::vector<std::string> names;  // from `folder` up to the root
   Path at = os::absolute(folder);
@@ -308,7 +310,8 @@ std::pair<Notes, std::string> notes_about(const Path& folder) {
   return {};
 }
 
-/// The meta.json of one node, locked against other writers in this and other processes.
+/// The meta.json of one node, locked against other MetaEdits and against appends, in this and other
+/// processes.
 class MetaEdit {
  public:
   explicit MetaEdit(const Path& folder)
@@ -417,8 +420,8 @@ class MetaEdit {
     return std::ranges::find(notes.unbatched, note_path_child(path, key)) != notes.unbatched.end();
   }
 
-  /// Returns the file names by which readers look for an entry. Those of the unencoded key are only
-  /// included if readers use them.
+  /// Returns the names of files or folders by which readers look for an entry. The names from the
+  /// unencoded key are only included if readers would use them.
   std::vector<std::string> taken_by(const MetaEntry& entry) const {
     std::vector<std::string> taken =
         file_names(encode_key(entry.key), entry.is_node, entry.is_nested);
@@ -489,8 +492,8 @@ Notes::ValueNote note_of(const Path& folder) {
   return found == notes.values.end() ? Notes::ValueNote() : found->second;
 }
 
-/// Throws Error(unsupported) unless the note of the old value in `folder` is also right for
-/// `value`, because notes are not rewritten.
+/// Throws Error(unsupported) if `value` needs another note than the old value in `folder`, because
+/// notes are not rewritten. Also throws it for every extended scalar.
 void require_same_note(const Path& folder, const Value& value) {
   const auto refuse = [&] {
     return base::unsupported(folder.string())
@@ -505,7 +508,8 @@ void require_same_note(const Path& folder, const Value& value) {
   collect_value_note("", value, made);
   const Notes::ValueNote& note = made.values[""];
   const Notes::ValueNote old = note_of(folder);
-  // If the old value has no note, a tuple is stored as a list, as memmap() stores it.
+  // If the old value has no note, tuples are stored as lists, and OrderedDicts as dicts, as by
+  // memmap().
   const bool needs_note = !note.int_keys.empty() || !note.typed_keys.empty();
   if (old == note || (old.empty() && !needs_note)) return;
   throw refuse()

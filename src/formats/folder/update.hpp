@@ -28,10 +28,11 @@ struct UpdateRequest {
 };
 
 /// Makes the folder at `path` match the plan. Writes tensors first and metadata last, so that
-/// readers find every tensor that metadata names. Then removes `%checksums`, and `%notes.json` if
-/// it is not planned. Creates missing folders. Throws Error(io) rather than writing through a
-/// symlink below `path` (ELOOP). With request.in_place, also throws Error(io) for files with hard
-/// links outside of the tree (EACCES), and Error(unsupported) for a folder with a `%commit`.
+/// readers find every tensor that new metadata names. Then removes `%checksums`, and `%notes.json`
+/// if it is not planned. Calls drop_checksums_above(). Creates missing folders. Throws Error(io)
+/// rather than writing through a symlink below `path` (ELOOP). With request.in_place, also throws
+/// Error(io) for files with hard links outside of the tree (EACCES), and Error(unsupported) for a
+/// folder with a `%commit`.
 void update_folder(const Plan& plan, const Path& path, const UpdateRequest& request);
 
 // Implement add_memmap_leaf(), add_memmap_node() and write_memmap_value() of memmap.hpp. Each adds

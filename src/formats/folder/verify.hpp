@@ -7,20 +7,20 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// Visits every node from `root` down, or only the nodes selected by the request's filter, and
-/// checks the size of every leaf's file. Adds problems, and the number of leaves and bytes, to
+/// Visits the whole tree in `root`, or only what the request's filter selects, and checks the size
+/// of the file of each visited leaf. Adds problems, and the numbers of leaves and bytes, to
 /// `report`.
 void check_tree(std::shared_ptr<Folder> root, const VerifyRequest& request, VerifyReport& report);
 
 /// Checks the structure, and every block and box in `%checksums`, except what the request's filter
-/// skips. Problems are reported, not thrown. Throws if the folder cannot be opened, and errors for
-/// which is_problem_of_files() is false.
+/// skips. Problems are reported, not thrown. Throws an error if the folder cannot be opened, or if
+/// is_problem_of_files() is false for the error.
 VerifyReport verify_folder(const Path& path, const VerifyRequest& request);
 
 /// Checks the structure, the CRC-32 of every entry, and the blocks in `%checksums`, except what the
 /// request's filter skips. Skips boxes, because the CRC-32 covers their bytes. Problems are
 /// reported, not thrown. Throws Error(file_not_found) or Error(io) if the file cannot be opened or
-/// its zip directory cannot be read, and errors for which is_problem_of_files() is false.
+/// its zip directory cannot be read. Also throws errors for which is_problem_of_files() is false.
 VerifyReport verify_archive(const Path& path, const VerifyRequest& request);
 
 }  // namespace tenfold::detail::formats::folder

@@ -29,10 +29,10 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// The file of a leaf that is larger than this is written by write_leaves(), whose threads write
-/// blocks of one file concurrently. Any other file is written by one thread.
+/// write_leaves() writes the bytes of a leaf that is larger than this: its threads write blocks of
+/// one file concurrently. Any other file, and a file of zeros, is written by one thread.
 constexpr std::uint64_t kSmallBytes = std::uint64_t{1} << 20;
-/// Large enough to write a small file with one call. The page cache then uses the largest folios.
+/// Large enough to write a small file with one call. The page cache then uses large folios.
 constexpr std::size_t kScratchBytes = kSmallBytes;
 /// Number of small files that one thread takes at a time. A small number balances the load of the
 /// threads.
@@ -112,12 +112,12 @@ class Writer {
     }
   }
 
-  /// Creates a hard link to the file of a leaf in the earlier version, instead of writing the file,
-  /// if the leaf has the same bytes there.
+  /// For each leaf that has the same bytes in the earlier version, creates a hard link to the file
+  /// there, so that the file need not be written.
   void link_unchanged_files(const EarlierVersion& earlier) {
     os::Directory old_root = os::Directory::try_open_at(earlier.folder, earlier.name);
-    // If the earlier version is open in mode r+, writes to it would also change the linked files of
-    // the new version.
+    // If the earlier version is open in mode r+, link nothing: writes to the earlier version would
+    // also change the linked files of the new one.
     if (!old_root.valid() || old_root.try_lock_exclusive() == os::LockResult::held) return;
     auto stored = stored_checksums(old_root);
     std::vector<LeafComparison> compared;
@@ -244,8 +244,9 @@ class Writer {
     }
   }
 
-  /// A file must be synced through the descriptor that wrote it: the kernel guarantees to report a
-  /// writeback error only to descriptors that were open when the error occurred.
+  /// In a durable save, keeps the files open for sync_files(). A file must be synced through the
+  /// descriptor that wrote it: the kernel guarantees to report a writeback error only to
+  /// descriptors that were open when the error occurred.
   void keep_open(std::vector<os::File> files) {
     if (request_.durable) std::move(files.begin(), files.end(), std::back_inserter(open_));
   }

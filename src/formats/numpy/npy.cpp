@@ -110,8 +110,8 @@ class NpySource final : public LeafSource {
 };
 
 /// Creates the leaf. A stored_leaf() is in C order, so an array in Fortran order becomes a strided
-/// view. Its mapping must therefore be created here; if its elements are unaligned, they are read
-/// into memory instead.
+/// view of its bytes. Such an array is therefore mapped here, or read into memory if its elements
+/// are unaligned.
 Leaf leaf_of(const std::shared_ptr<NpySource>& source) {
   const NpyArray& array = source->array();
   if (!array.fortran_order) return stored_leaf(array.dtype, array.shape, source, 0);

@@ -58,7 +58,7 @@ DType supported_dtype(const codecs::NpyHeader& header, const base::Where& where)
   }
   if (header.descr.starts_with('>') &&
       dtype_of_npy_descr('<' + header.descr.substr(1)).has_value()) {
-    // Swapping the bytes would read the whole file into memory at opening.
+    // Swapping the bytes would need a copy of the whole array in memory.
     throw base::unsupported(where)
         .part("dtype")
         .problem("big-endian elements cannot be mapped")

@@ -20,7 +20,7 @@ namespace tenfold::detail::formats::numpy {
 std::optional<std::string_view> npy_descr(DType dtype) noexcept;
 
 /// Returns the dtype that NumPy calls `descr`. For one-byte elements, the name may have any byte
-/// order. Returns nullopt for other elements in big-endian order, and for types without a torch
+/// order. Returns nullopt for larger elements in big-endian order, and for types without a torch
 /// dtype.
 std::optional<DType> dtype_of_npy_descr(std::string_view descr) noexcept;
 
@@ -37,14 +37,15 @@ struct NpyArray {
 /// contains at least the header, unless the file is truncated. `where` names the array. Throws
 /// Error(corrupt) for a damaged or truncated array. Throws Error(unsupported) for an unknown
 /// version, for bytes after the array and for arrays that cannot be tensors: objects, structures,
-/// strings, big-endian elements.
+/// big-endian elements, and types without a torch dtype, such as strings.
 NpyArray parse_npy_array(std::string_view head, std::uint64_t total_bytes,
                          const base::Where& where);
 
 /// Returns the strides, in elements, of an array in Fortran order.
 Shape fortran_strides(const Shape& shape);
 
-/// Returns the header that numpy.save writes for a tensor. npy_descr() must support its dtype.
+/// Returns the header that numpy.save writes for an array with the dtype and shape of `leaf` in C
+/// order. npy_descr() must support the dtype.
 std::string npy_head_of(const Leaf& leaf);
 
 /// Throws Error(unsupported), naming `subject` (`key "x"`), for a leaf that a NumPy file cannot

@@ -43,12 +43,11 @@ namespace {
 
 /// An archive of NumPy files, through one mapping. A leaf's position is the index of its member.
 ///
-/// Stored members with aligned elements are mapped in place. Others are copied by the first call of
-/// map(): deflated members, and most of those that numpy.savez writes, because it does not align
-/// their elements.
+/// map() returns stored members with aligned elements in place, and copies of all others: deflated
+/// members, and most members that numpy.savez writes, because it does not align their elements.
 class NpzSource final : public LeafSource, public std::enable_shared_from_this<NpzSource> {
  public:
-  /// Reads the directory. Throws like read_zip_directory(), and Error(unsupported) for members
+  /// Reads the zip directory. Throws like read_zip_directory(), and Error(unsupported) for members
   /// whose names do not end in ".npy".
   explicit NpzSource(os::File file);
 
@@ -57,9 +56,9 @@ class NpzSource final : public LeafSource, public std::enable_shared_from_this<N
   /// The key of a member: "a/b" for "a/b.npy".
   static std::string key_of(const codecs::ZipEntry& entry);
 
-  /// Reads the header of a member. Returns a tensor or, for an array that cannot be a tensor, an
-  /// entry that throws Error(unsupported) when it is accessed. Throws Error(corrupt) for a damaged
-  /// header.
+  /// Reads the header of a member. Returns a tensor or, for an array that is not supported, such as
+  /// one of strings, an entry that throws Error(unsupported) when it is accessed. Throws
+  /// Error(corrupt) for a damaged header.
   Node::Slot slot(std::size_t member);
 
   Buffer map(const Leaf& leaf) override;
@@ -90,7 +89,7 @@ constexpr std::string_view kSuffix = ".npy";
 /// Number of bytes that are read first of each member. A usual header has 128 bytes.
 constexpr std::size_t kUsualHeaderBytes = 256;
 
-/// A member that is not a tensor: accessing it throws, without affecting other entries.
+/// A member that cannot be read as a tensor: accessing it throws, without affecting other entries.
 class RefusedMember final : public LazyItem {
  public:
   explicit RefusedMember(Error error) : error_(std::move(error)) {}
@@ -167,8 +166,8 @@ Node::Slot NpzSource::slot(std::size_t position) {
   all_in_place_ = all_in_place_ && member.in_place;
   const NpyArray& array = member.array;
   if (member.in_place && array.fortran_order) {
-    // The bytes of a stored_leaf() are in C order. So an array in Fortran order is a strided view
-    // of the mapping.
+    // The bytes of a stored_leaf() must be in C order. So a mapped array in Fortran order becomes a
+    // strided view of the mapping instead.
     return Leaf(
         Tensor(array.dtype, array.shape, fortran_strides(array.shape), mapped(position), 0));
   }
@@ -354,8 +353,8 @@ void count_array(const Node::Slot& slot, VerifyReport& report) {
 }
 
 /// Checks the archive's structure, the CRC-32 of every selected member, and whether the header of
-/// each such member matches its size. Reports no problem for a member that cannot be a tensor, such
-/// as an array of strings.
+/// each such member matches its size. Reports no problem for an intact member that is not
+/// supported, such as an array of strings.
 VerifyReport verify_npz(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   Progress progress(request.monitor, os::file_info(path).size_bytes, path.filename().string());

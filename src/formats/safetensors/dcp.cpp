@@ -28,11 +28,11 @@
 #include "os/fs/directory.hpp"
 
 // Folders that torch.distributed.checkpoint's HuggingFaceStorageWriter writes with
-// save_distributed=True: `shard-<rank + 1>-model-<i>-of-<n>.safetensors`. Each file has the boxes
+// save_distributed=True: `shard-<rank + 1>-model-<i>-of-<n>.safetensors`. Each file has boxes
 // (rectangular parts) of tensors that one rank held and, in `__metadata__["DCP_SHARDING_INFO"]`,
-// the offsets of these boxes in the tensors: `{"w": {"saved_offsets": [2, 0]}}`. torch writes no
-// list of the files, so all files with such a name are read. If the folder has a manifest of
-// tenfold for this layout (shared/dcp_manifest.hpp), only the files that it names are read.
+// the offsets of these boxes in the tensors: `{"w": {"saved_offsets": [2, 0]}}`. If the folder has
+// a manifest of tenfold for this layout (shared/dcp_manifest.hpp), only the files that it names are
+// read. Otherwise, all files with such a name are read, because torch writes no list of the files.
 
 namespace tenfold::detail::formats::safetensors {
 namespace {
@@ -68,7 +68,8 @@ std::vector<OpenedFile> open_listed_shards(const os::Directory& folder, const Ma
   return shards;
 }
 
-/// Opens all shards, in the order of their names. Throws Error(corrupt) if there is none.
+/// Opens all files with the name of a shard, in the order of their names. Throws Error(corrupt) if
+/// there is none.
 std::vector<OpenedFile> open_shards(const os::Directory& folder, const Path& path) {
   std::vector<std::string> names = folder.list();
   std::erase_if(names, [](const std::string& name) { return !is_shard(name); });
@@ -96,9 +97,9 @@ class ShardingInfo {
     }
   }
 
-  /// Returns the offsets of the box that this file has of a tensor with `rank` dimensions. Returns
-  /// zeros if the file has no metadata "DCP_SHARDING_INFO": then all its tensors are complete.
-  /// Throws Error(corrupt) if the metadata has no valid offsets for the tensor.
+  /// Returns the offsets of this file's box of the tensor `name`, which has `rank` dimensions.
+  /// Returns zeros if the file has no metadata "DCP_SHARDING_INFO": then all its tensors are
+  /// complete. Throws Error(corrupt) if the metadata has no valid offsets for the tensor.
   Shape offsets(std::string_view name, std::size_t rank) const {
     if (value_.is_null()) return Shape(rank, 0);
     const auto* tensors = value_.get_if<Value::Object>();
@@ -246,8 +247,9 @@ bool has_checksums(const OpenedFile& shard) {
   return shard.header->metadata_value(kBoxesMember) != nullptr;
 }
 
-/// Throws Error(corrupt) if one of the shards has checksums. torch writes none, so tenfold wrote
-/// the folder with a manifest, and without the manifest the values of the tree are lost.
+/// Call if the folder has no manifest for this layout. Throws Error(corrupt) if one of the shards
+/// has checksums: tenfold wrote it, with a manifest. Without the manifest, the tree's values, which
+/// only the manifest stores, would be lost.
 void check_written_by_torch(const std::vector<OpenedFile>& shards, const os::Directory& folder) {
   const auto shard = std::ranges::find_if(shards, has_checksums);
   if (shard == shards.end()) return;

@@ -79,7 +79,7 @@ void write_file(os::File& file, const std::vector<const Plan::Tensor*>& tensors,
   }
   write_leaves(writes, xxh3_if(request.checksums), request.num_threads, progress, request.durable);
   if (request.checksums) {
-    // The header is complete except for the digits of the checksums, for which it reserves space.
+    // The header is complete except for the checksums, in whose place it has zeros.
     std::vector<std::uint64_t> blocks;
     for (const LeafWrite& write : writes) {
       blocks.insert(blocks.end(), write.block_checksums.begin(), write.block_checksums.end());
@@ -121,7 +121,7 @@ bool is_saved_as(const os::File& saved, const FilePlan& file, int num_threads, P
 
 namespace {
 
-/// Returns the header as a document to check. `text` is the value of `member` in its metadata,
+/// Returns the header as a document to check. `text` is the value of the metadata member `member`,
 /// which contains the checksums.
 ChecksummedDocument document_of(const OpenedFile& opened, std::string_view member,
                                 std::string_view text) {
@@ -169,8 +169,9 @@ std::optional<std::vector<BoxSum>> boxes_of(const OpenedFile& opened, std::uint3
   return boxes;
 }
 
-/// Does the part of plan_verification() for checksums of boxes, which the metadata value `text`
-/// lists. Reports a problem if `text` does not fit the tensors.
+/// Does the part of plan_verification() for the checksums of boxes in `text`, the value of the
+/// metadata member kBoxesMember. Reports a problem if `text` does not fit the tensors, or if the
+/// header does not match its checksum.
 void plan_boxes(const OpenedFile& opened, std::string_view text, const VerifyRequest& request,
                 VerifyReport& report, std::vector<BoxedTensor>& tensors) {
   const Header& header = *opened.header;

@@ -23,8 +23,8 @@ struct FilePlan {
   Plan plan;
   std::vector<const Plan::Tensor*> tensors;  ///< in file order
 };
-/// Plans one file for the tree. `notes` is passed to make_plan(); if false, the order of the keys
-/// is omitted, too. Throws like make_plan().
+/// Plans one file for the tree. Passes `notes` to make_plan(). If `notes` is false, also omits the
+/// order of the keys. Throws like make_plan().
 FilePlan plan_file(const TensorDict& tree, bool notes);
 
 /// Writes a whole file: a header with `metadata`, then `tensors` in the given order. With
@@ -45,8 +45,8 @@ void pad_header(std::string& header, std::uint64_t size_bytes);
 std::string blank_checksums(const std::vector<const Plan::Tensor*>& tensors);
 
 /// True if `saved` equals the file that write_file() would write with checksums. Compares the
-/// header and the checksums in it, and reads no tensor in `saved`. Hashes the new tensors up to the
-/// first block that differs.
+/// header and the checksums in it, and reads no tensor in `saved`. Stops hashing the new tensors
+/// when a block differs.
 bool is_saved_as(const os::File& saved, const FilePlan& file, int num_threads, Progress& progress);
 
 /// Returns the block checksums of a file's tensors; none if the file has none, or if their number
@@ -56,9 +56,9 @@ ChecksumsByLeaf tensor_checksums(const OpenedFile& opened, VerifyReport& report)
 
 /// Verifies the files that `open` returns: counts their leaves, bytes and checksums, and compares
 /// headers, blocks and boxes with their checksums. `open` may add problems to the report. Blocks
-/// and boxes that cannot be read are reported as by check_blocks(). Any other Error(corrupt) or
-/// Error(unsupported) becomes a problem; its path is `path` if the error names no file. All other
-/// errors are thrown.
+/// and boxes that cannot be read are reported as by check_blocks() and check_boxes(). Any other
+/// Error(corrupt) or Error(unsupported) becomes a problem, with the path `path` if the error names
+/// no file. All other errors are thrown.
 VerifyReport verify_file(const Path& path, const VerifyRequest& request,
                          const std::function<std::vector<OpenedFile>(VerifyReport&)>& open);
 

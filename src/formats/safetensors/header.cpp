@@ -70,7 +70,7 @@ class Cursor {
   }
 
   /// Parses the rest of a string after its opening quote. Returns nullopt if the string has
-  /// escapes, control characters or characters that are not ASCII.
+  /// escapes, control characters or characters that are not ASCII, or no closing quote.
   std::optional<std::string_view> plain_string() noexcept {
     const std::size_t size = rest_.find('"');
     if (size == std::string_view::npos) return std::nullopt;
@@ -151,8 +151,8 @@ std::size_t compact_entries_at(std::string_view text) noexcept {
 /// `"name":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}` without a blank or an escape, and only
 /// "}" and blanks follow. Returns false otherwise, and for names that are not ASCII or the dtype
 /// F4. Then `header` must be discarded: the general parser accepts more, and reports errors. This
-/// takes a quarter of the time of the general parser. The reference and tenfold write all files
-/// with plain ASCII names and without F4 in this form.
+/// function takes a quarter of the time of the general parser. The reference and tenfold write all
+/// files in this form whose names are ASCII and need no escapes, and that have no tensor of F4.
 bool parse_compact_entries(std::string_view text, Header& header) {
   Cursor cursor(text);
   do {
@@ -182,7 +182,7 @@ std::vector<std::uint32_t> Header::file_order() const {
     const Entry& y = entries[b];
     return x.begin != y.begin ? x.begin < y.begin : x.end < y.end;
   };
-  // Writers list the tensors in the order of their bytes, so sorting is rarely needed.
+  // Most writers list the tensors in the order of their bytes, so sorting is rarely needed.
   if (!std::is_sorted(order.begin(), order.end(), before)) {
     std::stable_sort(order.begin(), order.end(), before);
   }
@@ -574,7 +574,7 @@ Header empty_header(std::size_t text_bytes, std::uint64_t data_bytes) {
   header.data_offset = kLengthBytes + text_bytes;
   header.data_bytes = data_bytes;
   // An entry usually takes about 80 characters. If the average is at least 64, one allocation is
-  // sufficient.
+  // sufficient for all entries.
   const std::size_t expected_entries = text_bytes / 64 + 1;
   header.entries.reserve(expected_entries);
   header.shapes.reserve(expected_entries * 2);

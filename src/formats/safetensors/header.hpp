@@ -15,9 +15,9 @@
 
 namespace tenfold::detail::formats::safetensors {
 
-/// The header of a safetensors file. The file consists of eight bytes of length, the header as
-/// JSON, and the tensors' bytes. After parse_header() every range is inside the file and can be
-/// used without checks.
+/// The header of a safetensors file. The file consists of the length of the header (eight bytes),
+/// the header as JSON, and the tensors' bytes. After parse_header(), the byte range of every tensor
+/// is inside the file and can be used without checks.
 ///
 /// The entries are one flat table, in the order of the header; names and shapes are contiguous in
 /// two arrays. A file of 10,000 tensors is opened in a few milliseconds, so every small allocation
@@ -84,8 +84,8 @@ struct TensorEntry {
   std::uint64_t size_bytes = 0;
 };
 
-/// Formats a header including its length, padded with spaces so that the data is aligned to 64
-/// bytes. The ranges of the tensors are contiguous, in the given order.
+/// Returns a header, including the eight bytes of its length, padded with spaces so that the data
+/// is aligned to 64 bytes. The byte ranges of the tensors are contiguous, in the given order.
 std::string write_header(std::span<const TensorEntry> tensors,
                          const std::map<std::string, std::string, std::less<>>& metadata);
 

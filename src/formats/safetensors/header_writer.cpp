@@ -12,8 +12,8 @@ struct DTypeName {
   DType dtype;
 };
 
-// In the reverse order of the enum Dtype of the Rust library. The library sorts the tensors of a
-// file by that order; see order_of_dtype().
+// In the reverse order of the enum Dtype of the Rust library, without the types that torch lacks.
+// The library sorts the tensors of a file by this reverse order; see order_of_dtype().
 constexpr std::array kDTypeNames = {
     DTypeName{"U64", DType::uint64},
     DTypeName{"I64", DType::int64},

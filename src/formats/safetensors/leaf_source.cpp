@@ -14,7 +14,7 @@ Source::Source(os::File file, std::shared_ptr<const Header> header)
     : header_(std::move(header)),
       file_(std::move(file), header_->data_offset, header_->data_bytes) {}
 
-// Writers before safetensors 0.3 did not pad the header, so their tensors may be unaligned.
+// safetensors before 0.3 did not pad the header, so the tensors in its files may be unaligned.
 Buffer Source::map(const Leaf& leaf) {
   const Header::Entry& e = entry(leaf);
   return file_.map(header_->data_offset + e.begin, e.end - e.begin, itemsize(e.dtype));

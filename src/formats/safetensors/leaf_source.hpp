@@ -14,8 +14,9 @@ namespace tenfold::detail::formats::safetensors {
 
 /// The tensors of one safetensors file; a leaf's position is the index of its header entry.
 ///
-/// The file stays open (one descriptor per file), so that replacing the path does not affect it.
-/// All its data is mapped together, when a tensor is first mapped. Unaligned tensors are copied.
+/// The file stays open (one descriptor per file), so that replacing the path does not affect the
+/// tensors. All data of the file is mapped together, when an aligned tensor is first mapped.
+/// Unaligned tensors are copied.
 class Source final : public LeafSource {
  public:
   Source(os::File file, std::shared_ptr<const Header> header);

@@ -47,8 +47,8 @@ class TiedTensors {
   explicit TiedTensors(std::size_t expected = 0) { first_.reserve(expected); }
 
   /// Returns the number of an earlier leaf that is the same tensor. If there is none, returns
-  /// `number`, and adds this leaf under it if it has a stored_range(). `leaf_of(n)` returns the
-  /// leaf that was added as `n`.
+  /// `number`, and adds `leaf` with this number if the leaf has a stored_range(). `leaf_of(n)`
+  /// returns the leaf that was added as `n`.
   template <class LeafOf>
   std::size_t add(const Leaf& leaf, std::size_t number, const LeafOf& leaf_of) {
     const StoredRange bytes = stored_range(leaf);
@@ -68,13 +68,13 @@ class TiedTensors {
 
  private:
   std::unordered_map<StoredRange, std::size_t> first_;
-  /// Maps the number of the first tensor with some bytes to the numbers of all tensors with the
-  /// same bytes. Has no entry before there is a second one.
+  /// For bytes that several leaves have: maps the number of the first tensor with these bytes to
+  /// the numbers of all tensors with them, which differ in dtype or shape. Includes the first.
   std::unordered_map<std::size_t, std::vector<std::size_t>> others_;
 };
 
 /// Returns, for each leaf, the index of the leaf that is stored for it. Among leaves that are the
-/// same tensor, the one with the smallest key is stored, as in safetensors' save_model.
+/// same tensor, the one whose key is first in byte order is stored, as in safetensors' save_model.
 std::vector<std::size_t> deduplicated(const std::vector<std::string>& keys,
                                       const std::vector<Leaf>& leaves) {
   std::vector<std::size_t> order(leaves.size());
@@ -93,9 +93,9 @@ std::vector<std::size_t> deduplicated(const std::vector<std::string>& keys,
   return kept;
 }
 
-/// Plans a dict of tensors, none of which is unbatched, as a plain file without a structure
-/// document. Returns nullopt for any other tree, if a key is "__metadata__", and if the key of an
-/// alias is a reserved member.
+/// Plans a dict or OrderedDict of tensors, none of which is unbatched, as a plain file without a
+/// structure document. Returns nullopt for any other tree, if a key is "__metadata__", or if the
+/// key of an alias is that of a reserved member.
 std::optional<Plan> plan_flat(const TensorDict& tree) {
   const NodeKind kind = tree.kind();
   if (kind != NodeKind::dict && kind != NodeKind::ordered_dict) return std::nullopt;
@@ -258,8 +258,8 @@ class StructurePlanner {
     json_.end_object();
   }
 
-  /// Writes the entries of a lazy stack as one level. `stack` is null for the nodes within the
-  /// entries, which tensordict stacks too.
+  /// Writes the nodes `parts`, which are the entries of a lazy stack, as one level. tensordict also
+  /// stacks the nodes that these entries contain: then `parts` are such nodes, and `stack` is null.
   void stacked_level(const std::vector<TensorDict>& parts, std::int64_t dim, const NodeInfo* stack,
                      const std::string& prefix) {
     const NodeInfo& info = parts.front().info();
@@ -458,8 +458,8 @@ void add_order(Plan& plan, const std::vector<std::string_view>& stored_names) {
   for (const std::string_view name : stored_names) positions.emplace(name, positions.size());
   for (const auto& [dropped, kept] : plan.metadata) {
     const auto tensor = positions.find(kept);
-    // If the value is the name of an alias, the user added the member: the member of an alias names
-    // a tensor.
+    // A member whose value is the name of an alias comes from the user's metadata: the value of an
+    // alias's member is the name of a stored tensor.
     const bool is_alias = !is_reserved_member(dropped) && tensor != positions.end() &&
                           tensor->second < stored_names.size();
     if (is_alias) positions.emplace(dropped, positions.size());

@@ -13,7 +13,7 @@
 #include "formats/shared/commit.hpp"
 
 // The format of a single safetensors file. The parts of this folder:
-//   header       parses, validates and writes the header
+//   header       parses and validates the header; header_writer writes it
 //   plan         converts a tree to tensors, names and metadata
 //   tree         converts header and structure document to a tree of lazy leaves
 //   stack        lazy stacks, which are stored as stacked tensors
@@ -28,7 +28,7 @@ namespace {
 constexpr std::array<std::string_view, 1> kSuffixes = {".safetensors"};
 
 bool probe(const FileHead& head) {
-  // The length (below 2^27 by the format's limit), then JSON.
+  // The length of the header (eight bytes; the format's limit is below 2^27), then JSON.
   const std::string_view bytes = head.head().substr(0, 64);
   if (bytes.size() < 10 || bytes.substr(4, 4) != std::string_view("\0\0\0\0", 4)) return false;
   const std::string_view text = bytes.substr(8);
@@ -36,7 +36,7 @@ bool probe(const FileHead& head) {
   return first != std::string_view::npos && text[first] == '{';
 }
 
-/// Builds the tree. Moves the index out of the header, which no longer needs it.
+/// Builds the tree. Moves the index of names out of the header, which no longer needs it.
 TensorDict tree_of(const OpenedFile& opened) {
   TensorEntries tensors;
   tensors.files.push_back({opened.header, opened.source});
@@ -57,9 +57,9 @@ void check(const TensorDict& tree) {
   header_of(file.tensors, metadata);
 }
 
-/// Makes `path` a hard link to the file of the earlier version, if this file equals the file to
-/// write. Returns false if it differs or is missing, if `path` exists or if the link cannot be
-/// made.
+/// Makes `path` a hard link to the file of the earlier version, if that file equals the file to
+/// write. Returns false if the earlier file differs or is missing, if `path` exists, or if the link
+/// cannot be made.
 bool link_earlier(const FilePlan& file, const Path& path, const WriteRequest& request,
                   Progress& progress) {
   const EarlierVersion& earlier = *request.earlier;

@@ -77,13 +77,13 @@ ShardTransaction::ShardTransaction(os::Directory& folder, std::string index_name
 
 ShardTransaction::~ShardTransaction() {
   try {
-    // In a forked child, the shards belong to its parent. After a lost lease, another save may have
-    // removed them and used their names.
+    // Keep the shards in a forked child, because they belong to its parent, and after a lost lease,
+    // because another save may have removed the shards and used their names.
     if (!index_.is_ours() || (committing_ && may_be_named())) return;
     remove_all(new_shards_);
     if (has_list_) folder_.remove_file(list_name_);
   } catch (...) {
-    // The next save that holds slot 0 of the index removes the files in the list.
+    // A later save that holds slot 0 of the index removes the files in the list.
   }
 }
 
@@ -96,7 +96,7 @@ bool ShardTransaction::may_be_named() const {
 }
 
 /// Removes the shards and lists that crashed saves left. If a file cannot be removed, this save
-/// continues, and the next one tries again.
+/// continues, and a later save tries again.
 void ShardTransaction::remove_abandoned() {
   for (const std::string& name : folder_.list()) {
     if (!name.starts_with(hidden_name(index_name_, "shards-"))) continue;

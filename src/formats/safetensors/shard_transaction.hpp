@@ -18,16 +18,16 @@ namespace tenfold::detail::formats::safetensors {
 /// unused names, and the old ones are kept until the new index is in place. The names are
 /// `<stem>-00001-of-00002.safetensors` if the writer holds slot 0 of the index (see Sibling), which
 /// excludes other writers from these names. The stem is the name of the index without its suffix.
-/// If the writer holds another slot, or if such a file exists, the names contain eight hexadecimal
-/// digits (<id>) after the stem, a hash of the time, a counter and the process ID. The stem, with
-/// these digits, is replaced by its hash if a name would be too long for the file system. The names
-/// of shards for tensors in values have the part `-values` after the numbers: before the numbers,
-/// it could belong to the stem of another index.
+/// If the writer holds another slot, or if a file with one of these names exists, the names contain
+/// eight hexadecimal digits (<id>) after the stem, a hash of the time, a counter and the process
+/// ID. If a name would be too long for the file system, a hash replaces the stem and these digits.
+/// The names of shards for tensors in values have the part `-values` after the numbers: before the
+/// numbers, this part could belong to the stem of another index.
 ///
 /// A crashed save may leave shards: new ones whose index was never written, or old ones that were
 /// not removed. They are listed in a file `.<index>.tenfold-shards-<slot>-<id>`, one file name per
 /// line, written before the first shard. The holder of slot 0 removes the lists of dead writers,
-/// and the files in these lists that the index does not name. It removes no other leftovers.
+/// and the shards in these lists that the index does not name. It removes no other shards.
 class ShardTransaction {
  public:
   /// `folder` contains the index `index_name`, which `index` replaces. `present_shards` returns the

@@ -63,8 +63,8 @@ OpenedShards open_indexed_shards(const Path& path) {
   return opened;
 }
 
-/// Builds the tree in the order of the weight map, which must name exactly the tensors in the
-/// shards.
+/// Builds the tree from the tensors in the order of the weight map, which must name exactly the
+/// tensors in the shards.
 TensorDict tree_of(const OpenedShards& opened) {
   const std::string& where = opened.index_file.display();
   TensorEntries tensors;
@@ -217,8 +217,8 @@ void IndexReplacement::publish(const ShardedPlan& plan, bool checksums) {
   index_->file().write_at(0, std::as_bytes(std::span(text)));
   shards_->about_to_commit();
   index_->publish(durable_, [this](const os::File& old) {
-    // The replaced index may be that of another save, published after this save began. If it cannot
-    // be read, no shards are removed.
+    // The replaced index may be that of another save, published after this save began. If the
+    // replaced index cannot be read, no old shards are removed.
     shards_->set_old_shards({});
     shards_->set_old_shards(shards_of_index(old));
   });

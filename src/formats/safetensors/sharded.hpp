@@ -32,9 +32,10 @@ struct ShardedPlan {
   std::uint64_t total_bytes = 0;
 };
 
-/// Distributes the tensors to shards in the order of the tree, and fills each shard up to
-/// `shard_size_bytes` (0: 5 GB). A larger tensor gets its own shard. If `is_last` is given, tensors
-/// for which it returns true are in further shards after the others. Throws like make_plan().
+/// Distributes the tensors to shards in the order of the tree. A shard has at most
+/// `shard_size_bytes` of tensors (0: 5 GB); a larger tensor gets its own shard. If `is_last` is
+/// given, the tensors for which it returns true are in further shards after those of the other
+/// tensors. Throws like make_plan().
 ShardedPlan plan_shards(const TensorDict& tree, bool notes, std::uint64_t shard_size_bytes,
                         const std::function<bool(const Leaf&)>& is_last = nullptr);
 

@@ -15,11 +15,12 @@
 namespace tenfold::detail::formats::safetensors {
 namespace {
 
-/// Shorter runs of contiguous bytes are read together in larger reads, and then copied.
+/// Runs of contiguous bytes that are shorter than this are read together in larger reads, and then
+/// copied.
 constexpr std::uint64_t kDirectReadBytes = std::uint64_t{32} << 10;
 constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 20;
-/// Runs whose starts are further apart are read one by one, because a window would contain fewer
-/// than 16 of them.
+/// Runs whose starts are further apart than this are read one by one, because a window would
+/// contain fewer than 16 of them.
 constexpr std::uint64_t kMaxWindowStride = kWindowBytes / 16;
 
 std::uint64_t bytes_from(const Leaf& leaf, std::size_t first_dim) {

@@ -10,13 +10,14 @@ namespace tenfold::detail::formats::safetensors {
 
 // A lazy stack whose entries can be stacked is stored as in tensordict: the tensors that its
 // entries have under one key are stored as one tensor, stacked along the dimension of the lazy
-// stack. These functions convert between the stacked tensor and the tensors of the entries.
+// stack. (An unbatched tensor, which must be the same in all entries, is stored once.) These
+// functions convert between the stacked tensor and the tensors of the entries.
 
 /// Dimensions of a tensor, each with the index to select.
 using FixedDims = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
 /// Returns the part of `dense` (a leaf on disk) at the indices in `fixed`, without the dimensions
-/// in `fixed`, which is not empty. The dimensions are ascending, and the indices in range.
+/// in `fixed`. `fixed` must not be empty, its dimensions ascending and its indices in range.
 Leaf slice_leaf(const Leaf& dense, const FixedDims& fixed);
 
 /// Stacks the tensors of `parts` along a new dimension `dim`. `parts` is not empty, and all tensors

@@ -36,7 +36,8 @@ namespace {
 ///            "keys": {key: {"tensor": name, "unbatched"?: true} | {"non_tensor": json}
 ///                          | {"td": LEVEL}}}
 ///
-/// A level with "stack_dim" is a lazy stack, whose tensors are stored stacked (stack.hpp).
+/// A level with "stack_dim" is a lazy stack, whose tensors are stored stacked (stack.hpp). The
+/// levels below it that have the same "stack_dim" are nodes of its entries.
 /// tensordict ignores unknown members. tenfold adds three: "device" (in a level), "lazy_stack"
 /// {"stack_dim", "name"} (in a level whose keys "0", "1", ... are the entries of a lazy stack that
 /// tensordict cannot save), "stack_dim" (next to "non_tensor": a NonTensorStack).
@@ -521,14 +522,15 @@ std::optional<std::vector<std::size_t>> parse_order(std::string_view text, std::
   return order;
 }
 
-/// True if a metadata member of a flat file describes an alias, as safetensors' save_model does:
-/// the tensor with the name `key` is stored under the name `text`.
+/// True if a metadata member of a flat file describes an alias, as safetensors' save_model writes
+/// it: the tensor with the name `key` is stored under the name `text`.
 bool is_alias(const TensorEntries& tensors, std::string_view key, std::string_view text) {
   return !is_reserved_member(key) && tensors.find(text) != KeyIndex::kNone &&
          tensors.find(key) == KeyIndex::kNone;
 }
 
-/// Builds the tree of a file without structure document: a flat dict with unchanged names.
+/// Builds the tree of a file without structure document: a flat dict with the names of the tensors
+/// and aliases as keys.
 TensorDict build_flat(TensorEntries tensors, const Metadata& metadata, const Notes& notes,
                       const base::Where& notes_where, const std::string& where) {
   auto node = std::make_shared<Node>();
@@ -587,7 +589,7 @@ class TreeBuilder {
   TensorDict node(StructureLevel& level, const std::string& path, const FixedDims& fixed) {
     if (level.stack_dim) {
       for (const auto& [dim, index] : fixed) {
-        // An index along the stack's own dimension selects one of its entries.
+        // If an enclosing lazy stack has fixed this dimension, the level is a node of one entry.
         if (dim == *level.stack_dim) return dense(level, path, fixed);
       }
       return stack(level, path, fixed);

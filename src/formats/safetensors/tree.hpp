@@ -15,16 +15,17 @@
 
 namespace tenfold::detail::formats::safetensors {
 
-/// Members of `__metadata__` that tenfold writes, or that are well known.
+/// Members of `__metadata__` that tenfold or other tools write.
 inline constexpr std::string_view kStructureMember = "tensordict";
 inline constexpr std::string_view kNotesMember = "tenfold";
 inline constexpr std::string_view kChecksumsMember = "tenfold_xxh3";
 /// Used instead of "tenfold_xxh3" in the files of a save by several processes
 /// (formats/shared/boxes.hpp).
 inline constexpr std::string_view kBoxesMember = "tenfold_boxes";
-/// Order of the keys of the saved dict, if it differs from the order in a flat file: for each key,
-/// in the order of the dict, its index in a list of names. The list has the names of the tensors in
-/// the order of the header (for shards: of the weight map), then the aliases in byte order.
+/// Order of the keys of a flat dict, unless readers get the keys in this order without this member:
+/// for each key, in the order of the dict, its index in a list of names. The list has the names of
+/// the tensors in the order of the header (for shards: of the weight map), then the aliases in byte
+/// order.
 inline constexpr std::string_view kOrderMember = "tenfold_order";
 inline constexpr std::string_view kFormatMember = "format";
 inline constexpr std::string_view kTotalSizeMember = "total_size";
@@ -55,9 +56,9 @@ struct TensorEntries {
 };
 
 /// Builds the tree that the structure document in `metadata` describes, or a flat dict if there is
-/// none. `where` names the file. Throws Error(corrupt) if the document is invalid or does not match
-/// the tensors. Throws Error(unsupported) for an unknown version of the document, a newer version
-/// of the notes, or too many entries of lazy stacks.
+/// none. `where` names the file. Throws Error(corrupt) if the document or the notes are invalid, or
+/// if the document does not match the tensors. Throws Error(unsupported) for an unknown version of
+/// the document, a newer version of the notes, or too many entries of lazy stacks.
 TensorDict build_tree(TensorEntries tensors, const Metadata& metadata, const std::string& where);
 
 /// A tree converted for writing.
@@ -73,9 +74,9 @@ struct Plan {
 };
 
 /// Converts a tree. Throws Error(unsupported), naming the key, for an entry that safetensors cannot
-/// store. Throws Error(invalid_argument) for strings that are not UTF-8, and for metadata of the
-/// user that would be misread or whose key tenfold uses. Also throws like collect_notes(). Without
-/// `notes`, the member kNotesMember is omitted.
+/// store, and for a key that is not UTF-8. Throws Error(invalid_argument) for other strings that
+/// are not UTF-8, and for metadata of the user that would be misread or whose key tenfold uses.
+/// With `notes`, also throws like collect_notes(). Without `notes`, omits the member kNotesMember.
 Plan make_plan(const TensorDict& tree, bool notes);
 
 /// Returns the indices of `tensors` in the order of the reference: by order_of_dtype(), then name.

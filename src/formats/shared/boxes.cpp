@@ -75,8 +75,8 @@ std::optional<ByteBox> byte_box(const std::vector<std::uint64_t>& shape,
     }
     total = *product;
   }
-  // From the innermost dimension outwards: a dimension can be merged with the one inside it if the
-  // inner one is complete, or if a single index of the outer one is selected.
+  // From the innermost dimension outwards: a dimension can be merged with the next inner one if the
+  // box contains all of the inner dimension, or only a single index of the outer one.
   ByteBox box{{shape.back()}, {offsets.back()}, {sizes.back()}};
   for (std::size_t d = shape.size() - 1; d-- > 0;) {
     std::uint64_t& inner = box.shape.back();
@@ -109,7 +109,7 @@ std::optional<ByteBox> byte_box(std::span<const std::int64_t> shape, std::uint64
   std::vector<std::uint64_t> lengths = unsigned_of(shape);
   std::vector<std::uint64_t> offsets = unsigned_of(box.offsets);
   std::vector<std::uint64_t> sizes = unsigned_of(box.sizes);
-  // The bytes of an element form an innermost dimension that is always complete.
+  // The bytes of an element form an innermost dimension, which the box always contains completely.
   lengths.push_back(itemsize);
   offsets.push_back(0);
   sizes.push_back(itemsize);
@@ -173,7 +173,7 @@ std::vector<Box> split_box(std::span<const std::int64_t> shape, std::uint64_t it
   if (std::ranges::find(box.sizes, 0) != box.sizes.end()) return {};
   if (shape.empty()) return {box};
   // `cut`: the outermost dimension of which one row fits a block. Each part has a single index in
-  // every dimension outside of it.
+  // every dimension before `cut`.
   std::size_t cut = shape.size() - 1;
   std::uint64_t row_bytes = itemsize;
   while (cut > 0) {
@@ -215,7 +215,8 @@ struct Band {
   std::span<const BoxSum> boxes;
 };
 
-/// Hashes the bytes of one box as they are read. Keeps those of a small box until it is complete.
+/// Hashes the bytes of one box as they are read. Keeps the bytes of a small box, and hashes them
+/// when the box is complete.
 class OpenBox {
  public:
   explicit OpenBox(const BoxSum& sum) : sum_(&sum), runs_(sum.box) {}
@@ -326,15 +327,15 @@ std::optional<Problem> check_band(const Band& band, Progress& progress) {
     }
     open.pop_back();
   }
-  // A box that is not complete has runs that overlap runs that were read.
+  // The remaining runs of a box that is not complete overlap runs that were already read.
   if (!open.empty()) return not_in_one_box(open.front()->runs().begin());
   if (next != band.boxes.end()) return not_in_one_box(next->box.begin());
   return std::nullopt;
 }
 
 /// Sorts the boxes of a tensor and splits the tensor into bands. Returns false if a box exceeds the
-/// tensor, if the sizes of the boxes do not add up to the size of the tensor, or if the boxes
-/// leave a gap.
+/// tensor, if the sizes of the boxes do not add up to the size of the tensor, or if there is a gap
+/// between the byte ranges [begin(), end()) of the boxes.
 bool bands_of(BoxedTensor& tensor, std::vector<Band>& bands) {
   std::ranges::sort(tensor.boxes, {}, [](const BoxSum& sum) { return sum.box.begin(); });
   std::uint64_t covered = 0;
@@ -477,8 +478,8 @@ std::string blank_boxes_text(const std::vector<std::vector<Box>>& tensors,
 
 namespace {
 
-/// Returns the text before the next `separator`, or the whole text without one, and removes it and
-/// the separator from `text`.
+/// Removes the characters of `text` before the next `separator`, and the separator, and returns
+/// these characters. Without a separator, removes and returns the whole text.
 std::string_view take_until(std::string_view& text, char separator) {
   const std::size_t at = text.find(separator);
   const std::string_view taken = text.substr(0, at);

@@ -43,7 +43,8 @@ struct ByteBox {
 };
 
 /// Converts a box in elements to bytes. Returns nullopt if the box has another number of dimensions
-/// than the tensor, is empty or not inside it, or if the tensor's size does not fit 63 bits.
+/// than the tensor, is empty or not inside the tensor, or if the size of the tensor does not fit 63
+/// bits.
 std::optional<ByteBox> byte_box(std::span<const std::int64_t> shape, std::uint64_t itemsize,
                                 const Box& box);
 /// Like the function above, for an array of bytes. Also returns nullopt if the array has no
@@ -78,9 +79,10 @@ class BoxRuns {
   bool done_ = false;
 };
 
-/// Splits a box into boxes with one checksum each. Each of them is inside a band of the tensor, a
-/// range of at most 16 MiB of the file. The bands are the same for all boxes of the tensor, so that
-/// a sequential reader has few boxes open at a time. The box must be inside the tensor.
+/// Splits a box into smaller boxes with one checksum each. Each smaller box is inside a band of the
+/// tensor, a range of at most 16 MiB of the file. The bands are the same for all boxes of the
+/// tensor, so that a sequential reader has few boxes open at a time. The box must be inside the
+/// tensor. Returns no boxes if the box is empty.
 std::vector<Box> split_box(std::span<const std::int64_t> shape, std::uint64_t itemsize,
                            const Box& box);
 
@@ -103,8 +105,9 @@ struct BoxedTensor {
 
 /// Checks tensors in parallel, each split into ranges whose borders no box crosses. Each range is
 /// read once, sequentially, up to its first problem. Memory contains a hash state, or the bytes of
-/// a small box, for each box of the range that is not complete yet. Ranges that the tensor skips
-/// are not read. Boxes that overlap, or do not cover all bytes, are a problem of the tensor.
+/// a small box, for each box that was begun and is not complete yet. Ranges that the tensor's
+/// `skips` excludes are not read. Boxes that overlap, or do not cover all bytes, are a problem of
+/// the tensor.
 /// Returns the problems, in the order of the tensors. Throws an error for which
 /// is_problem_of_files() is false.
 std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threads,
@@ -124,8 +127,8 @@ struct StoredBox {
   std::uint64_t checksum = 0;
   std::optional<Box> box;  ///< empty: the whole tensor
 };
-/// Parses the boxes of each tensor. Returns nullopt unless the text has the form of
-/// blank_boxes_text().
+/// Parses the boxes of each tensor. Returns nullopt unless the text has the form that
+/// blank_boxes_text() returns, with any digits.
 std::optional<std::vector<std::vector<StoredBox>>> parse_boxes_text(std::string_view text);
 
 /// Writes the checksums of all boxes, in order, over the digits of the boxes in the text at
