@@ -35,8 +35,9 @@ class Lease {
   Lease& operator=(Lease&& other) noexcept;
   ~Lease() { release(); }
 
-  /// True in the process that acquired the lease, as long as the link identifies this lease.
-  /// Another host may have taken it over if this process was stopped for longer than the time-out.
+  /// True in the process that acquired the lease, as long as the link identifies this lease. If
+  /// this process was stopped for longer than the time-out, a process on another host or in another
+  /// process ID namespace may have taken the lease over.
   bool is_held() const;
   /// Removes the link if this process holds it. If that fails, the lease is dead for this process
   /// at once, on this host when the process ends, and on other hosts after the time-out.
@@ -55,7 +56,8 @@ class Lease {
 /// True if there is an entry of that name that is not a dead lease.
 bool is_leased(const Directory& folder, const std::string& name);
 
-/// "process 123 on host", for messages; empty if the entry is missing or is not a lease.
+/// "process 123 on host", for messages; empty if the entry is missing, is not a lease, or names a
+/// process or host with characters that are not printable.
 std::string lease_holder(const Directory& folder, const std::string& name);
 
 /// Exclusive ownership of one open file: flock, or a Lease where the file system has no locks. The
@@ -70,11 +72,12 @@ class WriterLock {
   /// `name` is no longer `file`. In that case `file` may keep a flock until it is closed.
   static std::optional<WriterLock> try_acquire_current(const Directory& folder,
                                                        const std::string& name, File& file);
-  /// False if another process took over the lease. A flock counts as held.
+  /// False if the lock is a Lease that this process no longer holds. A flock counts as held.
   bool is_held() const;
   /// True if any process holds the lock through another open file description than that of `file`.
-  /// Takes a shared flock for a moment, during which try_acquire() of other processes fails. `file`
-  /// must not hold the lock itself, because this function would release it.
+  /// Takes a shared flock for a moment, during which try_acquire() through another open file
+  /// description fails. `file` must not hold the lock itself, because this function would release
+  /// it.
   static bool is_locked(const Directory& folder, const std::string& name, File& file);
 
  private:
