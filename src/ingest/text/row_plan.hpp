@@ -25,8 +25,8 @@ enum class Form : std::uint8_t {
 struct Target {
   Column column;
   Form form = Form::scalar;
-  /// False if there were only nulls, empty lists and lists of nulls so far. Then the type is a
-  /// guess.
+  /// False if the types come from the first rows only, and these rows have only nulls, empty lists
+  /// and lists of nulls in the column. Then the type is a guess.
   bool is_typed = true;
   /// True for a string column that also accepts lists and objects, as their source text.
   bool takes_json = false;

@@ -18,9 +18,10 @@ namespace tenfold::os {
 /// symbolic links, a small file holds the same text.
 ///
 /// The holder refreshes the modification time every 30 s, unless another process has taken the
-/// lease over. A lease with the boot ID and process ID namespace of this process is dead if its
-/// holder has ended. Any other lease is dead if its modification time is older than the time-out of
-/// 10 minutes, both by the clock of this host and by that of the file system.
+/// lease over. A lease with the boot ID and process ID namespace of this process is dead if the
+/// process that held it has ended or, if that is this process, has released it. Any other lease is
+/// dead if its modification time is older than the time-out of 10 minutes, both by the clock of
+/// this host and by that of the file system.
 ///
 /// A forked child neither holds nor releases the leases of its parent.
 class Lease {
