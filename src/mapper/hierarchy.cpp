@@ -52,7 +52,8 @@ bool has_many_empty_lists(const Shape& shape) {
 }
 
 /// Converts a tensor to a number or nested lists of numbers. A tensor with very many rows without
-/// elements becomes one empty list: a file of a few bytes may give it 2^40 rows.
+/// elements becomes one empty list, because a file of a few bytes may contain a tensor with 2^40
+/// such rows.
 Value value_of_tensor(const Tensor& tensor) {
   if (has_many_empty_lists(tensor.shape())) return Value::List{};
   if (tensor.ndim() > 0) {

@@ -28,7 +28,8 @@ struct StatePath {
   /// All components, joined.
   explicit StatePath(std::string path);
 
-  /// Appends a component. Returns false if it is empty or contains "/".
+  /// Appends a component to `text`; only counts it if goes_on is true. Returns false if the
+  /// component is empty or contains "/".
   bool add(std::string_view key);
   /// Appends a component that cannot be a key.
   void add_other();
@@ -46,7 +47,7 @@ struct PlaceGroup {
   std::vector<std::int64_t> rows;
 };
 /// Groups the values of a batch. The order of the groups, in which their dtypes are promoted, does
-/// not depend on that of the batch.
+/// not depend on the order of the values in the batch.
 std::vector<PlaceGroup> groups_of(std::span<const StatePlace> places);
 
 /// Values of one dtype and shape.
@@ -61,6 +62,8 @@ struct HierarchyTable {
 ///     {"paths": see StatePaths, "tables": [tensor [n, *shape], ...],
 ///      "texts": uint8, "text_ends": int64: concatenated JSON strings,
 ///      "mappers": [the trees of mappers among the values]}
+///
+/// Entries of this tree without content may be missing, except "paths".
 ///
 /// Thread safety: all members may be called from any thread.
 class Hierarchy {
@@ -91,11 +94,12 @@ class Hierarchy {
   std::size_t num_above(const StatePath& state, std::int64_t number, std::size_t position,
                         const StateNames& names) const;
 
-  /// The value at a place of find() as JSON: a number, nested lists or other JSON. The place must
-  /// not be that of a mapper.
+  /// The value at a place that find() returned, as JSON: a number, a bool, nested lists or other
+  /// JSON. The place must not be that of a mapper.
   Value value(const StatePlace& place) const;
-  /// Calls `use` for all nodes but the root, and for levels before their entries. Throws
-  /// Error(corrupt) if the level or the value of a node is missing.
+  /// Calls `use` for all nodes except the root; for each level before its entries. Throws
+  /// Error(corrupt) if the level above a node, or the value of a node that is not a level, is
+  /// missing.
   void for_each(const std::function<void(const StatePaths::Node&)>& use) const;
 
  private:

@@ -12,7 +12,7 @@ namespace tenfold {
 namespace {
 
 /// Appends one number or bool. Returns false if `value` is neither, if it is a bool after numbers
-/// or a number after bools, or if neither int64 nor uint64 can represent it.
+/// or a number after bools, or if it is an integer that neither int64 nor uint64 can represent.
 bool add_number(const Value& value, JsonNumbers& numbers, bool is_first) {
   if (const auto* truth = value.get_if<bool>()) {
     if (!is_first && numbers.dtype != DType::bool_) return false;

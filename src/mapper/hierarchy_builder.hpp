@@ -40,16 +40,17 @@ std::optional<JsonNumbers> json_numbers(const Value& value);
 inline constexpr std::string_view kHierarchyClass = "tenfold.HierarchicalStateMapper";
 
 /// Flattens nested levels. For each level, call begin_level(), add its entries, and call
-/// end_level(). The constructor begins the root.
+/// end_level(). The constructor begins the root, which needs no end_level().
 class HierarchyBuilder {
  public:
-  /// `where` and `code`: file or object, and code, of the errors about invalid entries.
+  /// `where`: the file or object that errors about invalid entries name; `code`: their error code.
   HierarchyBuilder(std::string default_key, base::Where where, ErrorCode code);
 
   void begin_level(std::string_view key);
   void end_level();
-  /// Adds a value. What json_numbers() converts becomes a row of a table, except empty lists. Other
-  /// JSON is stored as a string.
+  /// Adds a value. What json_numbers() converts becomes a row of a table, except lists without
+  /// numbers, and values with an integer beyond int64. These values and other JSON are stored as
+  /// strings.
   void add(std::string_view key, const Value& value);
   void add(std::string_view key, Tensor tensor);
   void add_json(std::string_view key, std::string_view text);
@@ -67,7 +68,7 @@ class HierarchyBuilder {
   /// An error about an entry of the current level.
   Error fail_at(std::string_view key) const;
 
-  /// Returns the config and the tree of everything that was added.
+  /// Returns the config and the tree of everything that was added, except the trees of mappers.
   std::pair<Value, TensorDict> build();
 
  private:

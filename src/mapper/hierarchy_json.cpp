@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view kJsonHead = "%state_mapper";
 constexpr std::string_view kTensor = "%tensor";
 constexpr std::string_view kUsualDefault = "default";
-/// Maximum number of elements of a tensor. With larger tensors, people could not read the file.
+/// Maximum number of elements of a tensor in a saved file, which people should be able to read.
 constexpr std::int64_t kMaxNumbers = 65'536;
 
 bool has_json_form(DType dtype) { return !is_complex(dtype) && dtype != DType::float4_e2m1fn_x2; }
@@ -159,7 +159,7 @@ std::optional<std::string> default_key_of(const Value::Object& root, const std::
 
 // --- writing ---
 
-/// Writes levels with one line per member; a value is on one line.
+/// Writes levels. Each member begins on a new line, and each value is on one line.
 class JsonLevelWriter {
  public:
   explicit JsonLevelWriter(const Hierarchy& hierarchy, const Path& where)

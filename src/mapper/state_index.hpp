@@ -34,7 +34,7 @@ TensorDict make_state_index(const DictKeys& keys, DictKeyType type,
 TensorDict state_index_of(const MappedDict& dict);
 
 /// Opens the dictionary in a node of make_state_index(). Throws Error(corrupt) if the node is not a
-/// dictionary, or has other columns.
+/// dictionary, or if one of `columns` is missing or has another dtype.
 MappedDict open_state_index(TensorDict node, DictKeyType type,
                             const std::vector<std::pair<std::string, DType>>& columns);
 

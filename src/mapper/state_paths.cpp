@@ -113,7 +113,7 @@ StatePlace StatePaths::find_below(std::string_view path) const {
   return place;
 }
 
-/// Looks up shorter and shorter prefixes of all paths, one lookup of many keys per level.
+/// Looks up shorter and shorter prefixes of all paths. Each round is one lookup of many keys.
 void StatePaths::climb(std::vector<Search> searches, std::span<StatePlace> places) const {
   std::vector<std::string_view> parts;
   while (!searches.empty()) {
@@ -131,7 +131,8 @@ void StatePaths::climb(std::vector<Search> searches, std::span<StatePlace> place
           continue;
         }
       }
-      // The constructor checked that there is a root, but another process may truncate the file.
+      // The constructor checked that there is a root, but another process may have changed the
+      // file.
       if (search.part.empty()) {
         places[search.position] = {kNoTable, 0};
         continue;

@@ -46,8 +46,8 @@ class StatePaths {
 
   std::int64_t size() const { return dict_.size(); }
 
-  /// The location of each path's value. Throws Error(invalid_argument) for the root, and for a
-  /// missing path with an empty component.
+  /// The location of each path's value; its table is kNoTable if the path has no value. Throws
+  /// Error(invalid_argument) for the root, and for a missing path with an empty component.
   std::vector<StatePlace> find(std::span<const std::string_view> paths) const;
   /// The location of a state with further components below `path` that cannot be keys.
   StatePlace find_below(std::string_view path) const;

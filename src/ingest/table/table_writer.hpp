@@ -33,10 +33,11 @@ struct TableWriterOptions {
 };
 
 /// Writes a data set next to `path`. commit() publishes it at `path` with a FolderReplacement,
-/// which is atomic where the file system can exchange folders. Memory does not depend on the number
-/// of rows. If the writer is destroyed before commit(), nothing remains. The constructor removes
-/// the leftovers of a process that crashed while it replaced `path`. The data set has the schema in
-/// its notes, and `%checksums`; docs/datasets.md describes the layout of columns.
+/// which is atomic where the file system can exchange folders. The memory in use does not grow with
+/// the number of rows, except for the checksums: 8 bytes for each 16 MiB of a file. If the writer
+/// is destroyed before commit(), nothing remains. The constructor removes the leftovers of a
+/// process that crashed while it replaced `path`. The data set has the schema in its notes, and
+/// `%checksums`; docs/datasets.md describes the layout of columns.
 ///
 /// Thread safety: one thread at a time.
 class TableWriter {
@@ -44,30 +45,32 @@ class TableWriter {
   /// The leaves of `schema` get new names, derived from the names of the columns. Throws Error(io)
   /// with errno EEXIST if `path` exists and `overwrite` is false, or if `path` is not a tree that
   /// tenfold may replace; with ENOSPC if the expected rows cannot fit on the disk. Throws
-  /// Error(invalid_argument) for a column name that cannot be a file name.
+  /// Error(invalid_argument) for a column name that is not UTF-8, or whose file name would be too
+  /// long.
   TableWriter(const Path& path, Schema schema, const TableWriterOptions& options = {});
   TableWriter(const TableWriter&) = delete;
   TableWriter& operator=(const TableWriter&) = delete;
   ~TableWriter();
 
   /// Appends one chunk for each column of schema(), all with the same num_rows. Throws
-  /// Error(invalid_argument), and appends nothing, if the parts of a chunk contradict each other or
-  /// the column.
+  /// Error(invalid_argument), and appends nothing, if the number of chunks or their num_rows are
+  /// wrong, or if the parts of a chunk contradict each other or the column.
   void append(std::span<const ColumnChunk> chunks);
 
   /// Appends to one column only, for a source that provides columns sequentially. commit() throws
-  /// Error(invalid_argument) if the columns differ in length.
+  /// Error(invalid_argument) if the columns have different numbers of rows.
   void append(std::size_t index, const ColumnChunk& chunk);
 
   /// The number of rows of the longest column.
   std::int64_t num_rows() const noexcept;
   std::size_t num_columns() const noexcept;
-  /// The schema, with unique names of leaves. The first call after columns were added or changed
-  /// takes time proportional to the number of all columns.
+  /// The schema, with unique names of leaves. The first call after columns were added, changed or
+  /// reordered takes time proportional to the number of all columns.
   const Schema& schema() const;
 
-  /// Adds columns. If the table has rows already, the columns must be nullable, and these rows are
-  /// null in them.
+  /// Adds columns. If the table has rows already, the columns must be nullable, and get a null for
+  /// each of these rows. Throws Error(invalid_argument) otherwise, and for a name that is already
+  /// used.
   void add_columns(std::vector<Column> columns);
 
   /// Reorders the columns: `order[i]` is the present index of the column that becomes the i-th.
@@ -79,7 +82,7 @@ class TableWriter {
 
   /// Changes the type of column `index`: to another dtype, or to nullable, ragged or string.
   /// `convert` gets the stored rows in blocks, and returns each block in the layout of the new
-  /// column. A block has a few MiB, or is a single larger row.
+  /// column. A block has at most 65,536 rows and 4 MiB of values, unless it is a single larger row.
   void change_column(std::size_t index, Column column,
                      const std::function<ColumnBuilder(const ColumnChunk&)>& convert);
 
@@ -89,8 +92,9 @@ class TableWriter {
   /// Maps the rows of a column that were appended so far.
   StoredColumn map_column(std::size_t index);
 
-  /// Starts an unbatched tensor [0, *inner] that is not a column. It is called `name`, or `name~2`,
-  /// `name~3`, ... if that is taken. Returns its index.
+  /// Starts an unbatched tensor that is not a column. Its shape is [0, *inner] until append_extra()
+  /// adds rows. It is called `name`, or `name~2`, `name~3`, ... if that name is taken. Returns the
+  /// index of the tensor among the extra tensors.
   std::size_t begin_extra(std::string_view name, DType dtype, Shape inner);
   void restart_extra(std::size_t number);
   void append_extra(std::size_t number, std::span<const std::byte> bytes);
@@ -101,8 +105,8 @@ class TableWriter {
   /// The folder that is being written, for files that are added before commit().
   os::Directory& folder() noexcept;
 
-  /// Writes metadata, notes and checksums, and replaces `path` as FolderReplacement::publish()
-  /// does.
+  /// Calls TableWriterOptions::before_commit, writes metadata, notes and checksums, and replaces
+  /// `path` like formats::folder::publish_folder(). A second call throws Error(invalid_argument).
   void commit();
 
  private:

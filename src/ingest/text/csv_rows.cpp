@@ -162,8 +162,8 @@ bool CsvRows::put(const CsvField& field, std::size_t number) {
   return true;
 }
 
-/// True if all fields of the record are well-formed and the header has as many. Otherwise sets the
-/// fault.
+/// True if all fields of the record are well-formed and their number is that of the header.
+/// Otherwise sets the fault.
 bool CsvRows::is_well_formed(const char* begin, const char* end) {
   std::size_t count = 0;
   for (const char* at = begin; at != nullptr; ++count) {

@@ -158,7 +158,7 @@ const Field* JsonRows::find(const Field& field, std::size_t& next) {
   return nullptr;
 }
 
-/// The number of the last row that had the unknown name `key`; 0 if there is none.
+/// The number of the last row that had the unknown name `key`; 0 if none is remembered.
 std::uint64_t& JsonRows::mark_of_other(const Field& parent, std::string_view key) {
   TextMap<std::uint64_t>& names = others_[parent.number];
   const auto found = names.find(key);
@@ -172,8 +172,8 @@ std::uint64_t& JsonRows::mark_of_other(const Field& parent, std::string_view key
 /// Skips a member that is not in the plan. Rejects the record if the plan must be extended by the
 /// member, or if the key is duplicated.
 bool JsonRows::other_member(const Field& parent, std::string_view key) {
-  // If an inferred plan is final, it lacks only names of records that are invalid JSON, which are
-  // reported anyway.
+  // A final inferred plan lacks only names that occur in no valid JSON record. The invalid records
+  // with these names are reported anyway.
   if (!plan_.ignores_new_columns && !plan_.is_final) {
     return mismatch(std::string(key), "a new column", Outcome::promote);
   }
@@ -384,8 +384,9 @@ bool JsonRows::raw(TextColumn& column) {
   return true;
 }
 
-/// Rejects a value of another kind (scalar, list or object) than the column accepts. Does not
-/// request another plan, because type inference never combines these kinds in one column.
+/// Rejects a value of a kind (scalar, list or object) that the column does not accept. Does not
+/// request another plan, because type inference uses only the values that have the kind of the
+/// first value in the column.
 bool JsonRows::wrong_kind(const TextColumn& column) {
   const Target& target = column.target();
   const std::string found = shown(text_.at());

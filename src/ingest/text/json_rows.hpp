@@ -26,7 +26,7 @@ class JsonRows {
   const RowFault& fault() const noexcept { return fault_; }
 
   /// Marks in `seen` the targets whose names occurred in a record, and adds names that are not in
-  /// the plan to `ignored`, up to 10,000.
+  /// the plan to `ignored` until it has 10,000.
   void note_names(std::vector<bool>& seen, std::set<std::string>& ignored);
 
  private:

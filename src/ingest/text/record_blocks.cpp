@@ -305,7 +305,8 @@ std::uint64_t BlockReader::count_lines(const char* begin, const char* end) const
   return lines;
 }
 
-/// Detects the line end from the header. Returns false if the header does not end before `end`.
+/// Detects the line end from the header. Returns false if the header does not end before `end`, or
+/// if more bytes must show whether a line feed follows its carriage return.
 bool BlockReader::find_line_end(const char* begin, const char* end) {
   file_->line_end = '\n';
   const char* const feed = end_of_csv_record(begin, end, file_->delimiter);
@@ -318,7 +319,7 @@ bool BlockReader::find_line_end(const char* begin, const char* end) {
 }
 
 /// Throws if the header ends with a carriage return without a line feed, but a record ends with a
-/// line feed. Otherwise the rest of the file would be read as one record.
+/// line feed. Without this check, the records that end with line feeds would be read as one record.
 void BlockReader::refuse_line_feeds(const char* begin, const char* end) const {
   if (file_->line_end != '\r' || find_char(begin, end, '\n') == nullptr) return;
   for (const char* at = begin; at < end;) {

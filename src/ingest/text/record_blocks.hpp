@@ -70,7 +70,8 @@ class RecordCursor {
  public:
   explicit RecordCursor(const Block& block) : block_(&block), at_(block.begin) {}
 
-  /// Returns false after the last record. Skips blank lines; in CSV, skips only empty lines.
+  /// Returns false after the last record. Skips blank lines; in CSV, where a line of blanks is a
+  /// record, skips only empty lines.
   bool next(Record& record);
   /// Number of lines passed so far; after the last record, the number of lines in the block.
   std::uint64_t num_lines() const noexcept { return line_; }
@@ -90,19 +91,19 @@ class RecordCursor {
 /// enlarges the block.
 class BlockReader {
  public:
-  /// A longer record is refused, because the file probably has another format. The size of the
-  /// buffer is doubled until a record ends, so up to twice as many bytes may be read before the
-  /// error.
+  /// A record that does not end in a buffer of at least this size is refused, because the file
+  /// probably has another format. The size of the buffer is doubled until a record ends, so the
+  /// last buffer may have almost twice this size.
   static constexpr std::size_t kMaxRecordBytes = std::size_t{1} << 30;
 
   BlockReader(std::vector<SourceFile> files, std::size_t block_bytes);
 
-  /// Reads the next block into reused memory. Returns false after the last one.
+  /// Reads the next block. Reuses the memory of `block`. Returns false after the last one.
   ///
   /// Throws Error(corrupt) for damaged or truncated compressed data; for a .json array that does
   /// not end, or that is followed by anything but blanks; for a malformed header; for CSV records
   /// that end with line feeds after a header that ends with a carriage return only; and for a
-  /// record longer than kMaxRecordBytes.
+  /// record that is too long (see kMaxRecordBytes).
   ///
   /// Throws Error(invalid_argument) for duplicate names in a header; if the file and the caller
   /// name different separators; and, if neither names one, for a header that contains another

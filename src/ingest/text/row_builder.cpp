@@ -10,7 +10,7 @@
 namespace tenfold {
 namespace {
 
-/// Stores a float in a column of any dtype but complex ones and float4_e2m1fn_x2.
+/// Stores a float as an element of any dtype except the complex ones and float4_e2m1fn_x2.
 Fit put_cast(double value, DType dtype, std::byte* into) {
   if (!is_floating_point(dtype) && value != std::trunc(value)) return Fit::wrong_type;
   const auto* const bytes = reinterpret_cast<const std::byte*>(&value);

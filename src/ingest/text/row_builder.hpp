@@ -83,8 +83,8 @@ class TextColumn {
 
 /// The rows of a chunk. The values of a row may be added in any order of the columns; then the row
 /// is ended or undone. Ending a row adds no nulls: a column gets the nulls of the rows without a
-/// value when its next value is added, or in finish(). So the time for a row depends only on the
-/// number of its values. Undoing a row takes time proportional to the number of all columns.
+/// value when its next value is added, or in finish(). So ending a row takes constant time, even
+/// with very many columns. Undoing a row takes time proportional to the number of all columns.
 class RowBuilder {
  public:
   /// `plan` must outlive this object.

@@ -25,8 +25,8 @@ enum class Form : std::uint8_t {
 struct Target {
   Column column;
   Form form = Form::scalar;
-  /// False if there were only nulls, empty lists and lists of nulls so far. Then the type is a
-  /// guess.
+  /// False if the types come from the first rows only, and these rows have only nulls, empty lists
+  /// and lists of nulls in the column. Then the type is a guess.
   bool is_typed = true;
   /// True for a string column that also accepts lists and objects, as their source text.
   bool takes_json = false;
@@ -69,13 +69,14 @@ struct RowPlan {
   std::vector<KeyPath> empty_records;
   Field root;
   std::size_t num_fields = 0;
-  /// If true, names that are not in the plan are skipped. If false, such a name requires another
-  /// plan, unless is_final.
+  /// If true, names that are not in the plan are skipped. If false, and if is_final is false too,
+  /// such a name requires another plan.
   bool ignores_new_columns = false;
   /// True if no other plan will be tried: a value that does not fit is an error of the row.
   bool is_final = false;
-  /// True if the user gave the schema. Then integers may be rounded to a float dtype, and floats
-  /// without a fraction are accepted as integers.
+  /// True if the user gave the schema. Then a null in a column that is not nullable is an error of
+  /// the row, and numbers are converted as put_number() describes: for example, integers may be
+  /// rounded to a float dtype.
   bool is_given = false;
 
   std::vector<Column> columns() const;

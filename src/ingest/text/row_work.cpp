@@ -9,7 +9,7 @@
 namespace tenfold {
 namespace {
 
-/// A thread delivers its rows to the writer when they are larger than this.
+/// A thread delivers its rows to the writer before the end of a block if they are larger than this.
 constexpr std::size_t kChunkBytes = std::size_t{4} << 20;
 /// Number of rows between checks of the size.
 constexpr std::int64_t kSizeCheckRows = 64;

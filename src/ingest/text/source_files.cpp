@@ -62,8 +62,9 @@ std::vector<std::string> matches_in(const Path& folder, const std::string& patte
 
 void expand(const Path& done, Path::iterator at, Path::iterator end, std::vector<Path>& found);
 
-/// Expands "**" to folders of any depth, including this one; as the last component, to the files in
-/// them. Links to folders are not followed, because they may form a cycle.
+/// Expands "**" to `done` and to the folders below it at any depth; as the last component, to the
+/// files in all these folders. Skips hidden entries. Does not follow links to folders, because they
+/// may form a cycle.
 void expand_below(const Path& done, Path::iterator at, Path::iterator end,
                   std::vector<Path>& found) {
   const auto next = std::next(at);
@@ -141,7 +142,8 @@ SourceKind kind_of(const std::string& file_name, SourceFormat format) {
   return kind_of_name(file_name);
 }
 
-/// Adds the text files of an archive, sorted by name; other entries are ignored.
+/// Adds the text files of an archive, sorted by name. Ignores other entries, but throws
+/// Error(unsupported) if there is no text file.
 void add_archive(const Path& path, SourceFormat format, std::vector<SourceFile>& files) {
   const std::shared_ptr<const ZipFile> zip = open_zip_file(path);
   const std::string display = path.string();

@@ -52,8 +52,8 @@ std::vector<Path> find_files(const std::vector<Path>& sources);
 /// that format, whatever their names.
 ///
 /// Throws Error(file_not_found) for missing files and for globs without a match; Error(unsupported)
-/// for files whose names have no known suffix, for folders, and for archives without a text file;
-/// Error(invalid_argument) for a `separator` if no file is CSV or TSV.
+/// for folders, for archives without a text file and, if `format` is by_name, for files whose names
+/// have no known suffix; Error(invalid_argument) for a `separator` if no file is CSV or TSV.
 std::vector<SourceFile> find_sources(const std::vector<Path>& sources,
                                      SourceFormat format = SourceFormat::by_name,
                                      char separator = '\0');

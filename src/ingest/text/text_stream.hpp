@@ -50,8 +50,8 @@ class TextStream {
   /// Advances to the next `count` records, and drops the previous ones. Without a count, advances
   /// to the remaining records of the current block of text, or, if there are none, to all records
   /// of the next block that has any. Returns the number of records: fewer than `count` at the end
-  /// of the last file, and 0 after that. Throws as BlockReader::next() does; later calls throw the
-  /// same error.
+  /// of the last file, and 0 after that. Throws as BlockReader::next() does; later calls that need
+  /// another block throw the same error.
   std::int64_t hold(std::optional<std::int64_t> count = {});
 
   /// Parses `records`, indices of the held records, in that order. `stops_at_bad`: stop at the

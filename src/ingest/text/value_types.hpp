@@ -47,7 +47,8 @@ struct ValueTypes::Member {
   ValueTypes types;
 };
 
-/// Returns the plan for all rows. Sets `promotions` to the columns whose type was widened.
+/// Returns the plan for all rows. Sets `promotions` to the columns whose type is wider than that of
+/// their first value, and to all columns of lists that are stored as JSON.
 RowPlan plan_of(const ValueTypes& rows, std::vector<Promotion>& promotions);
 
 }  // namespace tenfold

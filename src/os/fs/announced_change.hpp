@@ -22,9 +22,8 @@ inline void announce_read(const std::string& name) {
 /// entry, or the target of a symlink.
 Change change_of(Change::Kind kind, int fd, std::string name = {}, std::string other = {});
 
-/// One system call that changes a file system, reported to the observer if one is installed.
-/// `describe` returns the Change. It is called only if there is an observer, because it takes an
-/// fstat.
+/// A Change that is reported to the observer, if one is installed. `describe` returns the Change.
+/// `describe` is called only if there is an observer, because it takes an fstat.
 class AnnouncedChange {
  public:
   template <class Describe>

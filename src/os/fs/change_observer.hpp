@@ -7,8 +7,9 @@
 
 namespace tenfold::os {
 
-/// A system call that changes a file system. It is reported before the call, and again after the
-/// call if it succeeded.
+/// A change of a file system by one or more system calls, or a sync. It is reported before the
+/// first call, and again after the last call if the calls succeeded. A File::reserve() or
+/// Directory::sync() that the file system does not support counts as success.
 struct Change {
   enum class Kind : std::uint8_t {
     create_file,
@@ -40,9 +41,9 @@ struct Change {
   int descriptor = -1;                ///< descriptor of the open file or directory
 };
 
-/// Observes each Change before its system call, and after the call if it succeeds. For tests: an
-/// observer may record the Change, throw, or end the process. At most one observer is installed at
-/// a time. It must be thread-safe.
+/// Observes each Change before its first system call, and after the last one if the calls
+/// succeeded. For tests: an observer may record the Change, throw, or end the process. At most one
+/// observer is installed at a time. It must be thread-safe.
 class ChangeObserver {
  public:
   virtual ~ChangeObserver() = default;
@@ -50,7 +51,7 @@ class ChangeObserver {
   /// `inode`: the inode of the created file, directory or symbolic link; 0 for other changes.
   virtual void after(const Change& change, std::uint64_t inode) = 0;
   /// Called before a function of file.hpp or directory.hpp examines or opens an entry called `name`
-  /// (or a path). Reads of the target of a link are not reported.
+  /// (or a path). Not called by read_link(), resolve_link(), canonical(), path_within() and list().
   virtual void before_read(const std::string& /*name*/) {}
   /// The errno with which flock, or close() of a written file, shall seem to fail; 0: none. If
   /// it is not 0, flock is not called, but close() is.

@@ -11,8 +11,8 @@
 namespace tenfold::os {
 
 /// An owned file descriptor, closed once; move-only. After set_lock_owned(true), the process that
-/// called it releases the flock before it closes the descriptor. Otherwise a forked child that has
-/// the descriptor, too, would keep the lock until the child ends.
+/// called it releases the flock before it closes the descriptor. Otherwise a forked child, which
+/// inherits the descriptor, would keep the lock until it closes the descriptor or ends.
 class Descriptor {
  public:
   Descriptor() = default;

@@ -227,8 +227,8 @@ bool Directory::rename_if_absent(const std::string& from, const std::string& to)
     if (!is_missing_feature(errno)) {
       throw_system_error(errno, display_of(to), "cannot be created", fd());
     }
-    // RENAME_NOREPLACE is not supported: check and rename in two steps. The caller's lock excludes
-    // other writers.
+    // RENAME_NOREPLACE is not supported: check and rename in two steps. If another process creates
+    // `to` between the steps, renameat() fails or replaces `to`.
     if (entry_info(to)) return false;
     if (::renameat(fd(), from.c_str(), fd(), to.c_str()) != 0) {
       throw_system_error(errno, display_of(to), "cannot be created", fd());

@@ -38,8 +38,8 @@ class Directory {
   /// "display/name", for messages.
   std::string display_of(const std::string& name) const;
   FileInfo info() const;
-  /// False if `path` does not exist, is a dangling symlink, or refers to another folder than this
-  /// one. Throws Error(io) if `path` cannot be examined.
+  /// False if `path` does not exist, is a dangling symlink, or refers to something other than this
+  /// folder. Throws Error(io) if `path` cannot be examined.
   bool is_at(const Path& path) const;
   /// lstat of an entry, or nothing if there is none.
   std::optional<FileInfo> entry_info(const std::string& name) const;
@@ -67,13 +67,13 @@ class Directory {
   /// unlink. Throws Error(file_not_found) if there is no such entry, Error(io) otherwise.
   void remove_file(const std::string& name);
   /// Removes an entry of any kind, including a whole tree. Symlinks are removed, not followed. A
-  /// missing entry is not an error. Before the entries of a folder are removed, gives its owner the
-  /// permissions that the folder lacks, if this user is the owner.
+  /// missing entry is not an error. Before it removes the entries of a folder, tries to add the
+  /// owner's permissions (rwx) that the folder lacks, which succeeds only for the owner and root.
   void remove_tree(const std::string& name);
   /// Renames atomically; replaces a file or an empty folder. Both names are in this folder.
   void rename(const std::string& from, const std::string& to);
   /// RENAME_NOREPLACE: returns false if `to` exists. If the file system does not support the flag,
-  /// checks and renames in two steps.
+  /// checks and renames in two steps, which is not atomic.
   bool rename_if_absent(const std::string& from, const std::string& to);
   /// RENAME_EXCHANGE: returns false if the file system does not support it.
   bool exchange(const std::string& a, const std::string& b);

@@ -103,7 +103,7 @@ Path resolve_link(const Path& path) {
       const int system_errno = failure.value();
       const bool is_no_link = system_errno == EINVAL;
       if (is_no_link || system_errno == ENOENT || system_errno == ENOTDIR) return resolved;
-      // Do not ignore the error: a save would then replace the link instead of the link's target.
+      // Report the error. If it were ignored, a save could replace the link instead of its target.
       throw_system_error(system_errno, path.string(), "cannot be examined");
     }
     resolved =
@@ -313,7 +313,7 @@ bool File::reserve() {
     return c;
   });
   // In steps, because tmpfs of older kernels undoes an interrupted fallocate: with a periodic
-  // signal, one call for a large file would never end.
+  // signal, one call for a whole large file would be retried forever.
   constexpr std::uint64_t kReserveStepBytes = std::uint64_t{256} << 20;
   bool reserved = true;
   for (std::uint64_t begin = 0; reserved && begin < size; begin += kReserveStepBytes) {

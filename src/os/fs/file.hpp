@@ -39,8 +39,8 @@ bool exists(const Path& path);
 /// "a/b" for "a/b//". A path of slashes alone is returned unchanged.
 Path without_trailing_slashes(Path path);
 /// Resolves symlinks of the last component of `path`, so that a save through a link replaces the
-/// link's target. Removes trailing slashes. Other paths are returned unchanged, also those that do
-/// not exist. Throws Error(io), also for a loop of links.
+/// link's target. Removes trailing slashes. Returns a path that is not a link otherwise unchanged,
+/// also if it does not exist. Throws Error(io), also for a loop of links.
 Path resolve_link(const Path& path);
 /// `path` relative to `folder` ("." for the folder itself); empty if `path` is not in the folder.
 /// Resolves symlinks; `path` need not exist. Throws Error(io).
@@ -49,8 +49,8 @@ Path path_within(const Path& folder, const Path& path);
 /// Returns `path`, with the working directory before it if `path` is relative. Throws Error(io),
 /// for example if the working directory was removed.
 Path absolute(const Path& path);
-/// Returns the absolute path, with symlinks resolved in the part of it that exists. Throws
-/// Error(io).
+/// Returns the absolute path without "." and "..", with symlinks resolved in the part of it that
+/// exists. Throws Error(io).
 Path canonical(const Path& path);
 
 class Directory;
@@ -62,9 +62,9 @@ enum class LockResult : std::uint8_t {
   unsupported,  ///< flock failed: the file system has no locks (NFS, Lustre without `-o flock`)
 };
 
-/// An open regular file; move-only. Messages use `display`, the path as the user gave it. Opening a
-/// FIFO, device, socket or directory throws Error(corrupt) "expected a regular file", and never
-/// blocks.
+/// An open regular file; move-only. Messages use `display`: the path as the user gave it, or the
+/// path of the folder and the name of the entry. Opening a FIFO, device, socket or directory throws
+/// Error(corrupt) "expected a regular file", and does not wait for another process to open a FIFO.
 class File {
  public:
   File() = default;
@@ -75,7 +75,8 @@ class File {
   /// Opens an entry of a folder: one component. Throws Error(corrupt) if it is a symlink.
   static File open_read_at(const Directory& directory, const std::string& name);
   static File open_read_write_at(const Directory& directory, const std::string& name);
-  /// Like these, but return an invalid File if there is no such entry.
+  /// Like open_read_at() and open_read_write_at(), but return an invalid File if there is no such
+  /// entry.
   static File try_open_read_at(const Directory& directory, const std::string& name);
   static File try_open_read_write_at(const Directory& directory, const std::string& name);
   /// Creates a file, which must not exist. The permissions are those of `mode` that the umask
@@ -87,7 +88,8 @@ class File {
 
   bool valid() const noexcept { return fd_.valid(); }
   FileInfo info() const;
-  /// info() at the time of opening, without another system call; empty for a new file.
+  /// info() at the time of opening, without another system call; all members are 0 or false for a
+  /// file from create_at() or in_memory().
   const FileInfo& info_at_open() const noexcept { return info_at_open_; }
   std::uint64_t size_bytes() const { return info().size_bytes; }
   const std::string& display() const noexcept { return display_; }
@@ -99,13 +101,13 @@ class File {
   /// Like read_at, but stops at the end of the file. Returns the number of bytes read.
   std::size_t read_some_at(std::uint64_t offset_bytes, std::span<std::byte> into) const;
 
-  // The functions below change the file, and report each change to the observer in
-  // change_observer.hpp.
+  // The functions up to copy_permissions(), except block_bytes() and start_writeback(), change the
+  // file and report each change to the observer in change_observer.hpp.
 
   /// Writes all of `bytes` at `offset_bytes` (pwrite).
   void write_at(std::uint64_t offset_bytes, std::span<const std::byte> bytes);
-  /// Writes `parts` consecutively. Up to kMaxParts parts are written by one call (pwritev); if
-  /// there are more, they are joined first.
+  /// Writes `parts` consecutively. Tries to write up to kMaxParts parts by one call (pwritev).
+  /// Joins the parts first if there are more, or if an observer is installed.
   void write_at(std::uint64_t offset_bytes, std::span<const std::span<const std::byte>> parts);
   static constexpr std::size_t kMaxParts = 1024;  ///< IOV_MAX of Linux
   /// Sets the length. Added bytes are a hole.
@@ -125,7 +127,7 @@ class File {
   std::uint64_t block_bytes() const;
   /// Makes the data and the metadata needed to read it durable (fdatasync).
   void sync();
-  /// Starts writeback without waiting (sync_file_range). A hint.
+  /// Starts writeback without waiting (sync_file_range). Ignores errors.
   void start_writeback();
   /// Copies permission bits, owner and group of `like`. Failing to change owner or group is not an
   /// error, but may reduce the permissions.
@@ -135,9 +137,10 @@ class File {
   /// is allocated.
   std::string read_all(std::uint64_t limit_bytes) const;
 
-  /// flock without waiting. Closing this object releases an exclusive lock, even while a forked
-  /// child has the descriptor too; a close in the forked child does not release it. A shared lock
-  /// is kept until every process has closed the descriptor.
+  /// flock without waiting. Closing this object in the process that took an exclusive lock releases
+  /// the lock, even while a forked child has the descriptor too. Closing it in the forked child
+  /// does not release the lock. A shared lock is kept until every process has closed the
+  /// descriptor.
   LockResult try_lock_exclusive() noexcept;
   LockResult try_lock_shared() noexcept;
   /// Releases the lock, also for forked children that share this open file description.

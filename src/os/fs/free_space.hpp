@@ -17,7 +17,7 @@ struct FreeSpace {
 /// unknown.
 FreeSpace free_space(int descriptor) noexcept;
 
-/// Writes up to this size are not checked, because they fail within a moment anyway.
+/// Writes up to this size are not checked, because without space they fail within a moment anyway.
 inline constexpr std::uint64_t kUncheckedBytes = std::uint64_t{64} << 20;
 
 /// Throws Error(io) (ENOSPC), naming `display`, if `needed_bytes` cannot fit on the file system of
@@ -25,8 +25,8 @@ inline constexpr std::uint64_t kUncheckedBytes = std::uint64_t{64} << 20;
 ///
 /// The check must not refuse a write that fits, so its limit depends on the file system. On ext2 to
 /// ext4 and tmpfs, it is the free space. On XFS, which reports some free space late, it is the size
-/// of the file system. On others, which may compress, it is 64 times their size. A write of up to
-/// kUncheckedBytes is not checked.
+/// of the file system. On others, which may compress, it is 64 times their size. A file system that
+/// reports no size has no limit. A write of up to kUncheckedBytes is not checked.
 void require_free_space(int descriptor, const std::string& display, std::uint64_t needed_bytes);
 
 }  // namespace tenfold::os

@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kMaxSeekOffset = std::numeric_limits<std::int64_t>::max();
 
 /// True for file systems on which SEEK_DATA also considers dirty pages of the page cache. Other
-/// file systems, such as FUSE, report only what is on their device.
+/// file systems, such as FUSE, may report only what is on their device.
 bool has_seek_hole(const File& file) {
   struct statfs system{};
   if (retry_interrupted([&] { return ::fstatfs(file.fd(), &system); }) != 0) return false;

@@ -6,8 +6,8 @@
 
 namespace tenfold::os {
 
-// Holes are found on ext4, XFS, btrfs and tmpfs. On other file systems, files seem to have none.
-// `offset_bytes` is within the file.
+// Holes are found on ext2 to ext4, XFS, btrfs and tmpfs. On other file systems, files seem to have
+// none. `offset_bytes` is within the file.
 
 /// Offset of the first byte at or after `offset_bytes` that is not in a hole, or the end of the
 /// file. Bytes written through a mapping count as data.

@@ -41,7 +41,8 @@
 namespace tenfold::os {
 namespace {
 
-/// Greatest size of a lease's text: host names have at most 64 characters, numbers at most 20.
+/// Upper bound of the size of a lease's text: the boot ID has 32 characters, a host name at most
+/// 64, and each number at most 20.
 constexpr std::uint64_t kMaxTextBytes = 512;
 constexpr std::string_view kMagic = "tenfold-lease-1";
 
@@ -134,7 +135,8 @@ class Holder {
     held_.erase(text);
   }
 
-  /// Whether the holder that `text` identifies is alive; empty if unknown.
+  /// Whether the process that `text` identifies is alive and, if it is this process, holds the
+  /// lease `text`; empty if unknown.
   std::optional<bool> lives(const std::string& text) {
     std::istringstream fields(text);
     std::string magic;
@@ -170,8 +172,8 @@ class Holder {
       }).detach();
       has_thread_ = true;
     } catch (const std::system_error&) {
-      // Without the thread, a lease is valid on other hosts until its time-out, and on this host
-      // until the process ends.
+      // Without the thread, a lease is valid for other hosts and process ID namespaces until its
+      // time-out, and for other processes until this process ends.
     }
   }
 
@@ -205,7 +207,7 @@ class Holder {
       if (read_lease(*of.folder, of.name) != text) return;
       ::utimensat(of.folder->fd(), of.name.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
     } catch (const Error&) {
-      // The file system does not respond: the next heartbeat tries again.
+      // The file system reports an error: the next heartbeat tries again.
     }
   }
 
@@ -251,8 +253,8 @@ std::int64_t local_now_ns() {
       .count();
 }
 
-/// The time that the file system gives to a new entry. A server's clock may differ from that of
-/// this host.
+/// The time that the file system gives to a new entry, because a server's clock may differ from
+/// that of this host. The time of this host if no entry can be created.
 std::int64_t file_system_now_ns(Directory& folder, const std::string& name) {
   const std::string probe = name + "~clock";
   try {
@@ -266,12 +268,13 @@ std::int64_t file_system_now_ns(Directory& folder, const std::string& name) {
   return local_now_ns();
 }
 
-/// True if the lease `text`, which was read under the name, is dead. It is dead if its holder has
-/// ended or, if lives() cannot tell, if the modification time of the entry is older than the
-/// time-out. False if the text is not a lease, or if the modification time is needed and there is
-/// no entry any more.
+/// True if the lease `text`, which was read under the name, is dead. It is dead if lives() returns
+/// false or, if lives() cannot tell, if the modification time of the entry is older than the
+/// time-out by the clocks of this host and of the file system. False if the text is not a lease, or
+/// if the modification time is needed and there is no entry any more.
 bool is_dead(Directory& folder, const std::string& name, const std::string& text) {
-  // A writer that crashed may leave a partial file. Any other content is not a lease.
+  // A lease begins with kMagic, or is the beginning of kMagic if a writer crashed while it wrote
+  // the file. Any other content is not a lease.
   if (!text.starts_with(kMagic) && !kMagic.starts_with(text)) return false;
   if (const auto lives = holder().lives(text)) return !*lives;
   const auto info = folder.entry_info(name);

@@ -18,9 +18,10 @@ namespace tenfold::os {
 /// symbolic links, a small file holds the same text.
 ///
 /// The holder refreshes the modification time every 30 s, unless another process has taken the
-/// lease over. A lease with the boot ID and process ID namespace of this process is dead if its
-/// holder has ended. Any other lease is dead if its modification time is older than the time-out of
-/// 10 minutes, both by the clock of this host and by that of the file system.
+/// lease over. A lease with the boot ID and process ID namespace of this process is dead if the
+/// process that held it has ended or, if that is this process, has released it. Any other lease is
+/// dead if its modification time is older than the time-out of 10 minutes, both by the clock of
+/// this host and by that of the file system.
 ///
 /// A forked child neither holds nor releases the leases of its parent.
 class Lease {
@@ -35,8 +36,9 @@ class Lease {
   Lease& operator=(Lease&& other) noexcept;
   ~Lease() { release(); }
 
-  /// True in the process that acquired the lease, as long as the link identifies this lease.
-  /// Another host may have taken it over if this process was stopped for longer than the time-out.
+  /// True in the process that acquired the lease, as long as the link identifies this lease. If
+  /// this process was stopped for longer than the time-out, a process on another host or in another
+  /// process ID namespace may have taken the lease over.
   bool is_held() const;
   /// Removes the link if this process holds it. If that fails, the lease is dead for this process
   /// at once, on this host when the process ends, and on other hosts after the time-out.
@@ -55,7 +57,8 @@ class Lease {
 /// True if there is an entry of that name that is not a dead lease.
 bool is_leased(const Directory& folder, const std::string& name);
 
-/// "process 123 on host", for messages; empty if the entry is missing or is not a lease.
+/// "process 123 on host", for messages; empty if the entry is missing, is not a lease, or names a
+/// process or host with characters that are not printable.
 std::string lease_holder(const Directory& folder, const std::string& name);
 
 /// Exclusive ownership of one open file: flock, or a Lease where the file system has no locks. The
@@ -70,11 +73,12 @@ class WriterLock {
   /// `name` is no longer `file`. In that case `file` may keep a flock until it is closed.
   static std::optional<WriterLock> try_acquire_current(const Directory& folder,
                                                        const std::string& name, File& file);
-  /// False if another process took over the lease. A flock counts as held.
+  /// False if the lock is a Lease that this process no longer holds. A flock counts as held.
   bool is_held() const;
   /// True if any process holds the lock through another open file description than that of `file`.
-  /// Takes a shared flock for a moment, during which try_acquire() of other processes fails. `file`
-  /// must not hold the lock itself, because this function would release it.
+  /// Takes a shared flock for a moment, during which try_acquire() through another open file
+  /// description fails. `file` must not hold the lock itself, because this function would release
+  /// it.
   static bool is_locked(const Directory& folder, const std::string& name, File& file);
 
  private:
