@@ -228,9 +228,10 @@ bool Directory::rename_if_absent(const std::string& from, const std::string& to)
       throw_system_error(errno, display_of(to), "cannot be created", fd());
     }
     // RENAME_NOREPLACE is not supported: check and rename in two steps. If another process creates
-    // `to` between the steps, renameat() fails or replaces `to`.
+    // `to` between the steps, renameat() finds a folder with files or replaces `to`.
     if (entry_info(to)) return false;
     if (::renameat(fd(), from.c_str(), fd(), to.c_str()) != 0) {
+      if (errno == EEXIST || errno == ENOTEMPTY) return false;  // a folder with files is there now
       throw_system_error(errno, display_of(to), "cannot be created", fd());
     }
   }
