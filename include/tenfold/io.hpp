@@ -197,8 +197,8 @@ struct ConvertOptions {
   RenameFunction rename{};
   /// Dotted names of the source that `rename` is to change: Error(key_not_found) if one is missing.
   std::vector<std::string> renamed{};
-  /// Floating-point leaves are cast to this floating-point dtype; any other dtype is
-  /// Error(invalid_argument).
+  /// Floating-point leaves are cast to this dtype. Error(invalid_argument) if it is not a
+  /// floating-point dtype (see is_floating_point()).
   std::optional<DType> dtype{};
   bool durable = true;    ///< fsynced when the call returns
   bool checksums = true;  ///< store them with the data

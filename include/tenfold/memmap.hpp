@@ -25,8 +25,8 @@ struct MemmapOptions {
   bool robust_names = true;    ///< false: keys are file names without encoding
   Monitor* monitor = nullptr;  ///< observes the call
   /// Paths, relative to the folder, of files from which tensors of the tree are mapped. These files
-  /// are kept. If there are any, only the other tensors and the metadata are written. Each of their
-  /// files is replaced, or, with `in_place`, tensors are written to the existing file.
+  /// are kept. If there are any, only the other tensors and the metadata are written: to new files
+  /// that replace the existing ones, or, with `in_place`, tensors to their existing files.
   std::vector<std::string> already_mapped{};
 };
 
@@ -81,10 +81,10 @@ TENFOLD_API Path add_memmap_node(const Path& folder, std::string_view key, const
                                  bool robust_names = true);
 
 /// Replaces the JSON value (NonTensorData, NonTensorStack) stored in `folder`. Throws
-/// Error(invalid_argument) if `folder` does not hold such a value. The tree's notes are not
-/// rewritten. So it throws Error(unsupported) for a value with an extended scalar (Value::Special).
-/// If the notes record key types or tuples of the old value, it also throws it unless the new value
-/// has the same ones.
+/// Error(invalid_argument) if `folder` does not hold such a value. Does not rewrite the tree's
+/// notes. So it throws Error(unsupported) for a value with an extended scalar (Value::Special),
+/// and, if the notes record key types or tuples of the old value, for a new value with other key
+/// types or tuples.
 TENFOLD_API void write_memmap_value(const Path& folder, const NonTensor& value);
 
 /// Appends rows along dimension 0 of every tensor; keys, dtypes and other dimensions must be those
