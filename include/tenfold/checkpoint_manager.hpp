@@ -176,8 +176,8 @@ class TENFOLD_API CheckpointHold {
 /// A step's folder (`step_00000500/`) gets its name when it is complete, so a step is complete or
 /// absent. The folder contains a file or folder for each entry of the state, and `checkpoint.json`,
 /// which lists the entries. `cp -r` and `rsync` can copy the folder. A folder whose
-/// `checkpoint.json` is missing, damaged or of a newer version is not a step: it is never pruned,
-/// and a warning names it.
+/// `checkpoint.json` is missing, damaged or of a newer version does not count as a step: it is
+/// never pruned, and a warning names it.
 ///
 /// A restart continues the *line* of the step that it restores. After a return to an earlier step,
 /// later steps stay in the directory but no longer belong to the current line. The current line is
@@ -214,7 +214,8 @@ class TENFOLD_API CheckpointManager {
   /// Saves each entry of `state` as an entry of the step, then prunes. An existing step is replaced
   /// by one exchange of names, or, where the file system cannot exchange names, by two renames. If
   /// a crash between the two renames leaves no step, the next listing of steps restores the old
-  /// one. A step with a damaged `checkpoint.json` is replaced, too. Returns the step's folder.
+  /// one. A step whose `checkpoint.json` is damaged or cannot be read is replaced, too. Returns the
+  /// step's folder.
   ///
   /// Before writing any entry, throws Error(invalid_argument) for a negative step, for the name of
   /// an entry or metric that is not UTF-8, or, naming the key, for a key that cannot be stored,

@@ -21,9 +21,10 @@ using Path = std::filesystem::path;
 /// How mapped tensors behave. The names are those of numpy.memmap, whose "r" is read-only.
 enum class Mode : std::uint8_t {
   read,  ///< "r": a private mapping; tensors can be written, files never change
-  /// "c": the same as read, for programs that write into their private copy. For a folder or a .npy
-  /// file, save() and Leaf::read() use this copy. For other files they use the stored bytes: to
-  /// save what was written, set the tensors in a tree.
+  /// "c": the same as read, for programs that write into their private copy. For a folder, a .npy
+  /// file, and entries of zip archives that are compressed or in Fortran order, save() and
+  /// Leaf::read() use this copy. Otherwise they use the stored bytes: to save what was written, set
+  /// the tensors in a tree.
   copy_on_write,
   write_through,  ///< "r+": a shared mapping; writes reach the file
 };

@@ -69,14 +69,16 @@ struct NewLeaf {
 /// Adds a tensor of zeros to the node in `folder`. Returns the path of the tensor's file, which is
 /// not created if the tensor has no elements. Throws Error(invalid_argument) if `folder` is not the
 /// folder of a TensorDict, or if the key exists, is reserved, or has a file name that is reserved,
-/// in use or too long. Throws Error(io): EEXIST if the file exists and NewLeaf::existing_ok is not
-/// set, EBUSY if other callers change the folder for 10 seconds.
+/// in use or too long. Throws Error(unsupported) if the folder is a data set that grows. Throws
+/// Error(io): EEXIST if the file exists and NewLeaf::existing_ok is not set, EBUSY if other callers
+/// change the folder for 10 seconds.
 TENFOLD_API Path add_memmap_leaf(const Path& folder, const NewLeaf& leaf);
 
 /// Adds an empty node to the node in `folder` and returns its folder, which may already exist.
 /// Throws Error(invalid_argument) if `folder` is not the folder of a TensorDict, or if the key
-/// exists, is reserved, or has a file name that is reserved, in use or too long. Throws Error(io):
-/// EEXIST if a file has the name of the new node's folder, EBUSY as add_memmap_leaf() does.
+/// exists, is reserved, or has a file name that is reserved, in use or too long. Throws
+/// Error(unsupported) and Error(io) (EBUSY) as add_memmap_leaf() does, and Error(io) (EEXIST) if a
+/// file has the name of the new node's folder.
 TENFOLD_API Path add_memmap_node(const Path& folder, std::string_view key, const Shape& batch_size,
                                  bool robust_names = true);
 

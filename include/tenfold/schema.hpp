@@ -78,9 +78,9 @@ class TENFOLD_API Schema {
 
   /// The schema of a tree: the schema in its notes; without one, a column of numbers for each
   /// tensor that is not unbatched. Throws Error(invalid_argument) if the tree is not a table: it is
-  /// neither a TensorDict nor a dict, its batch_size is [], its tensors have no common first
-  /// dimension, or a tensor is nested, jagged or sparse. Throws Error(corrupt) if the notes and the
-  /// tensors contradict each other.
+  /// neither a TensorDict, a tensorclass nor a dict, its batch_size is [], a dict has no tensors or
+  /// its tensors have no common first dimension, or a tensor is nested, jagged or sparse. Throws
+  /// Error(corrupt) if the notes and the tensors contradict each other.
   static Schema of(const TensorDict& tree);
 
   /// The columns in order.
