@@ -162,8 +162,9 @@ struct VerifyReport {
   std::uint64_t num_leaves = 0;     ///< number of tensors
   std::uint64_t num_bytes = 0;      ///< bytes of the tensors
   std::uint64_t num_checksums = 0;  ///< number of checksums compared
-  /// For a bundle: the keys of entries that have no checksums, of which only the structure was
-  /// checked, and of entries that were not read.
+  /// For a bundle (a folder of a trainer, opened as one tree of its files): the keys of entries
+  /// that have no checksums, of which only the structure was checked, and of entries that were not
+  /// read.
   std::vector<std::string> unchecked{};
   /// True if there are no problems.
   bool ok() const noexcept { return problems.empty(); }
