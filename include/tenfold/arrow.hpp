@@ -4,8 +4,8 @@
 
 #include <tenfold/dataset.hpp>
 
-// The struct of Arrow's C stream interface. Arrow's headers define it, or those of any library that
-// uses the interface.
+// The struct of Arrow's C stream interface. The headers of Arrow define it, and so do the headers
+// of other libraries that use the interface.
 extern "C" {
 struct ArrowArrayStream;
 }
@@ -26,9 +26,10 @@ struct ArrowExportOptions {
 ///     auto reader = arrow::ImportRecordBatchReader(&stream);
 ///
 /// If the rows are contiguous in a single part of the data set and not in a circular buffer, the
-/// arrays point into the mapping and keep it alive until they are released. Otherwise, and for
-/// columns whose rows have other bytes between them, the rows are copied, batch by batch. Bools,
-/// validity and offsets are always copied, because Arrow stores them in another layout.
+/// arrays point into the tensors of the data set (such as mappings of files) and keep them alive
+/// until the arrays are released. Otherwise, with ArrowExportOptions::copy, and for columns whose
+/// rows have other bytes between them, the rows are copied, batch by batch. Bools, validity and
+/// offsets are always copied, because Arrow stores them in another layout.
 ///
 /// A string is a large_string, bytes are large_binary, ragged rows a large_list, rows of a fixed
 /// shape nested fixed_size_lists, a nested record a struct. The validity of a nullable column comes
@@ -39,7 +40,8 @@ struct ArrowExportOptions {
 /// appended after this call are not part of the stream.
 ///
 /// Throws Error(unsupported), naming the column, for a dtype that Arrow does not have (bfloat16,
-/// float8, float4, complex), Error(invalid_argument) for batch_rows below 1.
+/// float8, float4, complex) or a row shape with a dimension above 2^31 - 1. Throws
+/// Error(invalid_argument) for batch_rows below 1.
 ///
 /// Thread safety: only one thread at a time may call functions of the stream, as Arrow requires.
 /// The stream's arrays may be used from any thread.

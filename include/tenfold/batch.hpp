@@ -23,9 +23,9 @@ struct BatchColumn {
   Tensor offsets;
   Tensor item_offsets;  ///< lists of strings only: int64 [items + 1], offsets of items in bytes
   Tensor lengths;       ///< padded rows only: int64 [B], the row lengths in elements
-  /// bool [B] for nullable columns: true where the row has a value. Other columns have an empty
-  /// float32 tensor; so have nullable columns of floats that are not ragged, in which NaN marks a
-  /// missing value.
+  /// Nullable columns: bool [B], true where the row has a value. An empty float32 tensor for
+  /// columns that are not nullable, and for nullable columns of floats that are not ragged: in
+  /// their values, NaN marks a missing value.
   Tensor valid;
   bool is_padded = false;  ///< rows are padded to the longest
 };
@@ -49,7 +49,8 @@ class TENFOLD_API Batch {
   const std::vector<BatchColumn>& columns() const& noexcept TENFOLD_LIFETIMEBOUND {
     return columns_;
   }
-  /// For temporaries, as in `for (c : ds.rows(0, 5).columns())`: returns the columns by value.
+  /// For temporaries, as in `for (auto& c : ds.rows(0, 5).columns())`: returns the columns by
+  /// value.
   std::vector<BatchColumn> columns() && { return std::move(columns_); }
   /// The column of that (dotted) name. Throws Error(key_not_found).
   const BatchColumn& column(std::string_view name) const& TENFOLD_LIFETIMEBOUND;

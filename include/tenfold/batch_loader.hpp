@@ -36,8 +36,8 @@ struct BatchLoaderOptions {
   /// blocks. For data sets that have small rows and do not fit in memory. 0: a full shuffle.
   std::int64_t shuffle_block = 0;
   BatchOptions batch{};  ///< how ragged columns are padded; its num_threads is not used
-  /// Makes each batch in a block given to supply(), or in other memory if no such block is large
-  /// enough.
+  /// Writes the tensors of each batch to blocks given to supply(), or to other memory if no such
+  /// block is large enough.
   bool use_supplied_memory = false;
 };
 
@@ -49,8 +49,8 @@ struct LoaderStats {
   double elapsed_seconds = 0;  ///< from the request for the first batch to the return of the last
   double wait_seconds = 0;     ///< time that next() took, also to make batches itself
   /// How pages are prefetched: "resident" (not at all, because all sampled pages were in the page
-  /// cache), "willneed" (madvise for coming batches), "pread" (threads read them), "none" (not at
-  /// all).
+  /// cache), "willneed" (madvise for coming batches), "pread" (threads read the pages), "none" (not
+  /// at all, because of TENFOLD_RESIDENCY=none).
   std::string residency;
   std::int64_t shuffle_window_rows = 0;  ///< rows per shuffle window; 0: not shuffled in windows
 };
@@ -66,8 +66,8 @@ struct LoaderStats {
 ///
 /// Thread safety: threads may share the stream that one call of start() returned. next() then
 /// returns each batch to one of the threads, and nullopt to each of them at the end. state_dict(),
-/// epoch() and stats() may be called concurrently. Only one thread at a time may call other members
-/// or use an Iterator. A Batch may be used from any thread.
+/// epoch(), stats(), supply() and requested_sizes() may be called concurrently. Only one thread at
+/// a time may call other members or use an Iterator. A Batch may be used from any thread.
 class TENFOLD_API BatchLoader {
  public:
   /// Throws Error(invalid_argument) naming an invalid option, and Error(key_not_found) for a column

@@ -6,8 +6,8 @@
 
 #include <tenfold/export.hpp>
 
-/// Marks member functions whose result must not outlive the object. clang warns of results that do,
-/// as far as it detects them.
+/// Marks member functions and parameters: the result must not outlive the object or the argument.
+/// clang warns of results that do, as far as it detects them.
 #if defined(__clang__)
 #define TENFOLD_LIFETIMEBOUND [[clang::lifetimebound]]
 #else

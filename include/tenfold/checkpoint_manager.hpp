@@ -84,7 +84,8 @@ struct CheckpointManagerOptions {
   std::optional<double> every_seconds{};      ///< for should_save()
   /// Maps the name or a glob of entries to "safetensors", "memmap", "tdz", "pt" or "npz". Exact
   /// names take precedence over globs, which are tried in the order of this list. Entries that
-  /// match no name and no glob are stored as safetensors. JSON values are always stored as JSON.
+  /// match no name and no glob are stored as safetensors. Values that JSON can represent (no
+  /// tuples, bytes or integer keys) are always stored as JSON.
   std::vector<std::pair<std::string, std::string>> formats{{"*", "safetensors"}};
   /// Creates hard links to equal files of the line's highest step instead of writing them again:
   /// per leaf for memmap entries, per file for other formats. JSON files are always written.
@@ -175,8 +176,8 @@ class TENFOLD_API CheckpointHold {
 /// A step's folder (`step_00000500/`) gets its name when it is complete, so a step is complete or
 /// absent. The folder contains a file or folder for each entry of the state, and `checkpoint.json`,
 /// which lists the entries. `cp -r` and `rsync` can copy the folder. A folder whose
-/// `checkpoint.json` is missing, damaged or of a newer version is not a step: it is never pruned,
-/// and a warning names it.
+/// `checkpoint.json` is missing, damaged or of a newer version does not count as a step: it is
+/// never pruned, and a warning names it.
 ///
 /// A restart continues the *line* of the step that it restores. After a return to an earlier step,
 /// later steps stay in the directory but no longer belong to the current line. The current line is
@@ -213,13 +214,17 @@ class TENFOLD_API CheckpointManager {
   /// Saves each entry of `state` as an entry of the step, then prunes. An existing step is replaced
   /// by one exchange of names, or, where the file system cannot exchange names, by two renames. If
   /// a crash between the two renames leaves no step, the next listing of steps restores the old
-  /// one. Returns the step's folder. Before writing any entry, throws Error(invalid_argument) for a
-  /// negative step, for the name of an entry or metric that is not UTF-8, or, naming the key, for a
-  /// key that cannot be stored, such as one that is too long for the name of a file. Throws
-  /// Error(unsupported) naming the key of an entry that its format cannot hold, or for `extra` or
-  /// `versions` that JSON cannot represent, such as NaN. Throws Error(io) with ENOSPC, with EBUSY
-  /// if another process or manager writes to the directory, or with ESTALE if the directory was
-  /// moved. If the directory was missing, an empty one may remain.
+  /// one. A step whose `checkpoint.json` is damaged or cannot be read is replaced, too. Returns the
+  /// step's folder.
+  ///
+  /// Before writing any entry, throws Error(invalid_argument) for a negative step, for the name of
+  /// an entry or metric that is not UTF-8, or, naming the key, for a key that cannot be stored,
+  /// such as one that is too long for the name of a file. Throws Error(unsupported) naming the key
+  /// of an entry that its format cannot hold, or for `extra` or `versions` that JSON cannot
+  /// represent, such as NaN. Throws the reason if the step's folder has no `checkpoint.json`, or
+  /// one that is of a newer version or of another step. Throws Error(io) with ENOSPC, with EBUSY if
+  /// another process or manager is the writer of the directory, or with ESTALE if the directory was
+  /// moved. If save() throws and the directory did not exist before, an empty directory may remain.
   Path save(std::int64_t step, const TensorDict& state, const CheckpointSaveOptions& options = {});
 
   /// Adds or replaces metrics of a step. Any process may call it. Throws Error(invalid_argument)
@@ -283,8 +288,8 @@ class TENFOLD_API CheckpointManager {
                             const ConvertOptions& options = {}) const;
   /// Saves a file or folder of any format as a step. The top-level keys of its tree become entries;
   /// a tree with tensors at the top becomes the entry "model". If the source is the folder of a
-  /// step, the new step has the same entries, and all checksums of the source are compared first.
-  /// Throws what open(), restore() and save() throw.
+  /// step, the new step has the entries that restore() returns for it, and all checksums of these
+  /// entries are compared first. Throws what open(), restore() and save() throw.
   Path import_step(const Path& source, std::int64_t step,
                    const CheckpointSaveOptions& options = {});
   /// Estimates the disk space for a save of `state`. Throws as save() does for an entry or a key

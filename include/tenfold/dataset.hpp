@@ -76,11 +76,11 @@ class TENFOLD_API Dataset {
   /// The rows [begin, end). Throws Error(invalid_argument) unless 0 <= begin <= end <= size().
   Batch rows(std::int64_t begin, std::int64_t end, const BatchOptions& options = {}) const;
 
-  /// The whole column of that (dotted) name: a view of the mapping if the rows are contiguous in
-  /// one part and not in a circular buffer, otherwise a copy. With Mode::write_through, the caller
-  /// may write to a view, so checksums no longer cover the tensors. Throws Error(key_not_found),
-  /// and Error(invalid_argument) for a record of several columns and for ragged, string and bytes
-  /// columns: read those by rows().
+  /// The whole column of that (dotted) name: a view of the stored tensor if the rows are contiguous
+  /// in one part and not in a circular buffer, otherwise a copy. With Mode::write_through, the
+  /// caller may write to a view, so checksums no longer cover the tensors. Throws
+  /// Error(key_not_found), and Error(invalid_argument) for a record of several columns and for
+  /// ragged, string and bytes columns: read those by rows().
   Tensor column(std::string_view name) const;
 
   /// The rows [begin, end). `begin` is clamped to [0, size()], and `end` to [begin, size()].
@@ -90,8 +90,8 @@ class TENFOLD_API Dataset {
   Dataset select(const std::vector<std::string>& names) const;
   /// The columns under other names, in the same order. Each pair is a name and the new path. The
   /// name of a record renames all of its columns. Throws Error(key_not_found) for a name without a
-  /// column and for an empty new path, and Error(invalid_argument) if two columns would have the
-  /// same name.
+  /// column and for an empty new path, and Error(invalid_argument) if the new paths are not valid
+  /// in a Schema, for example if two columns would have the same path.
   Dataset rename(const std::vector<std::pair<std::string, KeyPath>>& names) const;
   /// The rows at `positions`, int64 [n]. Copies the positions, in four bytes each if possible.
   /// Throws Error(invalid_argument) for another dtype or shape, or a position outside [0, size()).
@@ -109,7 +109,7 @@ class TENFOLD_API Dataset {
   Dataset shard(std::int64_t rank, std::int64_t world_size) const;
 
   /// Concatenates data sets. Throws Error(invalid_argument) naming a column that differs, or if
-  /// there are none.
+  /// `parts` is empty.
   static Dataset concat(std::span<const Dataset> parts);
   /// Interleaves data sets. In every prefix, the number of rows of each source differs from its
   /// weight's share by at most one. Shares without a common denominator up to 65,536 are rounded to

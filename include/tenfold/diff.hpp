@@ -58,8 +58,9 @@ struct DiffReport {
   bool same() const noexcept { return added.empty() && removed.empty() && changed.empty(); }
 };
 
-/// Values are the same if |a - b| <= atol + rtol * |b|, as in torch.allclose with equal_nan. With
-/// zeros, the default, the comparison is exact, also for 64-bit integers of one dtype.
+/// Values are the same if |a - b| <= atol + rtol * |b|, as in torch.allclose with equal_nan. If
+/// both tolerances are 0, the default, the comparison is exact, also for 64-bit integers of one
+/// dtype.
 struct DiffOptions {
   double rtol = 0;             ///< relative tolerance
   double atol = 0;             ///< absolute tolerance

@@ -178,7 +178,8 @@ struct ElementType<SmallFloat<kDType>> {
 /// @endcond
 
 /// A C++ type whose values a tensor may hold as elements: bool, integers, float, double,
-/// std::complex of both, and SmallFloat (Half, BFloat16, ...).
+/// std::complex<float>, std::complex<double>, SmallFloat (Half, BFloat16, ...), and types for which
+/// ElementType is specialized.
 template <class T>
 concept Element = requires {
   { ElementType<T>::value } -> std::convertible_to<DType>;

@@ -52,7 +52,8 @@ class TENFOLD_API Error : public std::runtime_error {
 
   /// The kind of failure.
   ErrorCode code() const noexcept { return code_; }
-  /// The errno of the failed system call; 0 if there was none.
+  /// The errno of the failed system call, or one that describes the failure, such as EBUSY for a
+  /// lock that is held; 0 if the error has none.
   int system_errno() const noexcept { return system_errno_; }
 
   /// The file or folder. An entry of an archive follows the archive: "run.tdz/meta.json".

@@ -4,7 +4,7 @@
 
 // TENFOLD_API and TENFOLD_LOCAL set the symbol visibility of the shared library, whose CMake target
 // and pkg-config file define TENFOLD_SHARED. With the static library both macros are empty, so that
-// a plugin that links it exports nothing of it.
+// a plugin that links the static library does not export the library's symbols.
 //
 // TENFOLD_API marks every function of a public header that is defined in the library, and every
 // class with such members. TENFOLD_LOCAL marks a private class nested in one of them, which would

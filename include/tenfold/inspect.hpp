@@ -16,7 +16,7 @@ namespace tenfold {
 /// dict with int keys, so that the other items keep their names. A part of an opaque node or of a
 /// sparse tensor becomes a dict. If `keys` is not given, everything is selected. Throws
 /// Error(key_not_found), with similar names, for a key that names nothing in the tree. If the tree
-/// is a bare root, throws it for any selection, even an empty one.
+/// is a bare root, throws it if `keys` is given, even without paths, or if `exclude` has a path.
 ///
 ///     tenfold::TensorDict weights = tenfold::select(td, {"model.*"}, {"*.bias"});
 TENFOLD_API TensorDict select(const TensorDict& tree, const Keys& keys, const Keys& exclude = {});

@@ -21,9 +21,10 @@ using Path = std::filesystem::path;
 /// How mapped tensors behave. The names are those of numpy.memmap, whose "r" is read-only.
 enum class Mode : std::uint8_t {
   read,  ///< "r": a private mapping; tensors can be written, files never change
-  /// "c": the same as read, for programs that write into their private copy. For a folder or a .npy
-  /// file, save() and Leaf::read() use this copy. For other files they use the stored bytes: to
-  /// save what was written, set the tensors in a tree.
+  /// "c": the same as read, for programs that write into their private copy. For a folder, a .npy
+  /// file, and entries of zip archives that are compressed or in Fortran order, save() and
+  /// Leaf::read() use this copy. Otherwise they use the stored bytes: to save what was written, set
+  /// the tensors in a tree.
   copy_on_write,
   write_through,  ///< "r+": a shared mapping; writes reach the file
 };
@@ -161,8 +162,9 @@ struct VerifyReport {
   std::uint64_t num_leaves = 0;     ///< number of tensors
   std::uint64_t num_bytes = 0;      ///< bytes of the tensors
   std::uint64_t num_checksums = 0;  ///< number of checksums compared
-  /// For a bundle: the keys of entries that have no checksums, of which only the structure was
-  /// checked, and of entries that were not read.
+  /// For a bundle (a folder of a trainer, opened as one tree of its files): the keys of entries
+  /// that have no checksums, of which only the structure was checked, and of entries that were not
+  /// read.
   std::vector<std::string> unchecked{};
   /// True if there are no problems.
   bool ok() const noexcept { return problems.empty(); }
@@ -197,8 +199,8 @@ struct ConvertOptions {
   RenameFunction rename{};
   /// Dotted names of the source that `rename` is to change: Error(key_not_found) if one is missing.
   std::vector<std::string> renamed{};
-  /// Floating-point leaves are cast to this floating-point dtype; any other dtype is
-  /// Error(invalid_argument).
+  /// Floating-point leaves are cast to this dtype. Error(invalid_argument) if it is not a
+  /// floating-point dtype (see is_floating_point()).
   std::optional<DType> dtype{};
   bool durable = true;    ///< fsynced when the call returns
   bool checksums = true;  ///< store them with the data

@@ -69,14 +69,14 @@ class TENFOLD_API Leaf {
   /// tensor.
   void read(std::uint64_t offset_bytes, std::span<std::byte> destination) const;
 
-  /// A strided nested tensor (torch.nested, default layout): n components of k dimensions.
+  /// True for a strided nested tensor (torch.nested, default layout): n components of k dimensions.
   bool is_nested() const noexcept { return nested_; }
   /// int64 `[n, k]`: the shape of each component. Throws Error(invalid_argument) if not nested.
   Tensor sizes() const;
   /// Makes a nested leaf of `values` (one dimension) and `sizes` (int64 `[n, k]`). Throws
   /// Error(invalid_argument) if they do not fit each other.
   static Leaf nested(Tensor values, Tensor sizes);
-  /// Marks a leaf on disk as nested; its shape() is then that of sizes().
+  /// Marks a leaf on disk as nested. Its shape() must already be the shape `[n, k]` of sizes().
   void mark_nested() noexcept { nested_ = true; }
 
   /// True if the leaf is exempt from the batch_size of its node (tensordict's UnbatchedTensor). In

@@ -44,9 +44,10 @@ enum class DuplicateKeys : std::uint8_t {
   last,   ///< the last value wins
 };
 
-/// Keys as an argument: {"house", "garden"}, {5, 7}, a vector or span of strings, string views or
-/// int64. Only a list of integers is copied: other arguments must outlive this object. A lookup of
-/// integers in a dictionary of strings or bytes, or the reverse, finds nothing.
+/// Keys as an argument: {"house", "garden"}, {5, 7}, a vector of strings, or a vector or span of
+/// string views or int64. Only the integers in braces are copied: other integers, and all strings,
+/// must outlive this object. A lookup of integers in a dictionary of strings or bytes, or the
+/// reverse, finds nothing.
 class DictKeys {
  public:
   /// The keys as they are looked up.
@@ -218,8 +219,8 @@ struct MappedDictOptions {
 class TENFOLD_API MappedDictBuilder {
  public:
   /// `schema` describes the values: one column "value" unless the form is `columns`. Throws
-  /// Error(io) as described at MappedDictOptions, and Error(invalid_argument) for a column called
-  /// "key" or a schema that does not fit the form.
+  /// Error(io) as described at MappedDictOptions, and Error(invalid_argument) for a column or
+  /// record called "key" or a schema that does not fit the form.
   MappedDictBuilder(const Path& path, DictKeyType keys, const Schema& schema,
                     const MappedDictOptions& options = {},
                     DictValueForm form = DictValueForm::columns);
@@ -240,10 +241,10 @@ class TENFOLD_API MappedDictBuilder {
   std::unique_ptr<State> state_;
 };
 
-/// Builds a dictionary from the rows of `source` with its column `key` (strings, bytes, or integers
-/// except uint64; not nullable), which becomes "key". Throws Error(key_not_found) for a missing
-/// column, Error(invalid_argument) for one of another type, and as MappedDictBuilder. Ignores
-/// MappedDictOptions::expected_keys.
+/// Builds a dictionary from the rows of `source`. Its keys are the column `key` of `source`
+/// (strings, bytes, or integers except uint64; not nullable), which becomes "key". Throws
+/// Error(key_not_found) for a missing column, Error(invalid_argument) for one of another type, and
+/// as MappedDictBuilder. Ignores MappedDictOptions::expected_keys.
 TENFOLD_API void build_mapped_dict(const Path& path, const Dataset& source, std::string_view key,
                                    const MappedDictOptions& options = {});
 

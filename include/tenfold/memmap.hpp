@@ -25,8 +25,8 @@ struct MemmapOptions {
   bool robust_names = true;    ///< false: keys are file names without encoding
   Monitor* monitor = nullptr;  ///< observes the call
   /// Paths, relative to the folder, of files from which tensors of the tree are mapped. These files
-  /// are kept. If there are any, only the other tensors and the metadata are written. Each of their
-  /// files is replaced, or, with `in_place`, tensors are written to the existing file.
+  /// are kept. If there are any, only the other tensors and the metadata are written: to new files
+  /// that replace the existing ones, or, with `in_place`, tensors to their existing files.
   std::vector<std::string> already_mapped{};
 };
 
@@ -69,22 +69,24 @@ struct NewLeaf {
 /// Adds a tensor of zeros to the node in `folder`. Returns the path of the tensor's file, which is
 /// not created if the tensor has no elements. Throws Error(invalid_argument) if `folder` is not the
 /// folder of a TensorDict, or if the key exists, is reserved, or has a file name that is reserved,
-/// in use or too long. Throws Error(io): EEXIST if the file exists and NewLeaf::existing_ok is not
-/// set, EBUSY if other callers change the folder for 10 seconds.
+/// in use or too long. Throws Error(unsupported) if the folder is a data set that grows. Throws
+/// Error(io): EEXIST if the file exists and NewLeaf::existing_ok is not set, EBUSY if other callers
+/// change the folder for 10 seconds.
 TENFOLD_API Path add_memmap_leaf(const Path& folder, const NewLeaf& leaf);
 
 /// Adds an empty node to the node in `folder` and returns its folder, which may already exist.
 /// Throws Error(invalid_argument) if `folder` is not the folder of a TensorDict, or if the key
-/// exists, is reserved, or has a file name that is reserved, in use or too long. Throws Error(io):
-/// EEXIST if a file has the name of the new node's folder, EBUSY as add_memmap_leaf() does.
+/// exists, is reserved, or has a file name that is reserved, in use or too long. Throws
+/// Error(unsupported) and Error(io) (EBUSY) as add_memmap_leaf() does, and Error(io) (EEXIST) if a
+/// file has the name of the new node's folder.
 TENFOLD_API Path add_memmap_node(const Path& folder, std::string_view key, const Shape& batch_size,
                                  bool robust_names = true);
 
 /// Replaces the JSON value (NonTensorData, NonTensorStack) stored in `folder`. Throws
-/// Error(invalid_argument) if `folder` does not hold such a value. The tree's notes are not
-/// rewritten. So it throws Error(unsupported) for a value with an extended scalar (Value::Special).
-/// If the notes record key types or tuples of the old value, it also throws it unless the new value
-/// has the same ones.
+/// Error(invalid_argument) if `folder` does not hold such a value. Does not rewrite the tree's
+/// notes. So it throws Error(unsupported) for a value with an extended scalar (Value::Special),
+/// and, if the notes record key types or tuples of the old value, for a new value with other key
+/// types or tuples.
 TENFOLD_API void write_memmap_value(const Path& folder, const NonTensor& value);
 
 /// Appends rows along dimension 0 of every tensor; keys, dtypes and other dimensions must be those
@@ -94,10 +96,11 @@ TENFOLD_API void write_memmap_value(const Path& folder, const NonTensor& value);
 /// rows than the root during the call or after a crash: the next call overwrites these rows.
 /// Removes the checksums of the folder, also those in an enclosing saved tree. Throws before
 /// anything is written: Error(invalid_argument) if the rows do not fit, the saved tree has no batch
-/// size, a node is a stack or a tensor is nested; Error(unsupported) if the folder has a `%commit`,
-/// strings or ragged rows of a data set, or a tensor with the key "shape", "device" or "_type",
-/// whose length is not in meta.json; Error(corrupt) for a damaged tree; Error(io): EBUSY while
-/// another call appends, EACCES if a file has hard links outside of the tree.
+/// size, a node or JSON value is a stack, or a tensor is nested; Error(unsupported) if the folder
+/// has a `%commit`, strings or ragged rows of a data set, or a tensor with the key "shape",
+/// "device" or "_type", whose length is not in meta.json; Error(corrupt) for a damaged tree;
+/// Error(io): EBUSY while another call appends, EACCES if a file has hard links outside of the
+/// tree.
 TENFOLD_API void append_memmap(const Path& path, const TensorDict& rows);
 
 }  // namespace tenfold

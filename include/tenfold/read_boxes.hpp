@@ -16,12 +16,13 @@ struct BoxRead {
 };
 
 /// Reads boxes in parallel into the callers' tensors. The rest of a stored tensor is not read,
-/// unless the tensor is compressed. A contiguous box, or one of long runs of bytes, is read by
-/// pread directly into a contiguous destination; other boxes are copied from a mapping of the file.
-/// If a tensor is stored in pieces, only the pieces that overlap the box are read. Throws
-/// Error(invalid_argument) before anything is read if a box exceeds its tensor, dtypes differ, a
-/// leaf is nested, or a destination is read-only; Error(corrupt) and Error(io) as Leaf::read() and
-/// Leaf::tensor() do. `num_threads` 0 means TENFOLD_NUM_THREADS, or min(8, cores).
+/// unless the tensor is small, is compressed, or is in Fortran order in an .npz. A contiguous box,
+/// or one of long runs of bytes, is read by pread directly into a contiguous destination; other
+/// boxes are copied from a mapping of the file. If a tensor is stored in pieces, only the pieces
+/// that overlap the box are read. Throws Error(invalid_argument) before anything is read if a box
+/// exceeds its tensor, dtypes differ, a leaf is nested, or a destination is read-only;
+/// Error(corrupt) and Error(io) as Leaf::read() and Leaf::tensor() do. `num_threads` 0 means
+/// TENFOLD_NUM_THREADS, or min(8, cores).
 TENFOLD_API void read_boxes(std::span<const BoxRead> boxes, int num_threads = 0,
                             Monitor* monitor = nullptr);
 

@@ -23,7 +23,7 @@ enum class ColumnKind : std::uint8_t {
 ///     fixed rows   `leaf` [N, *shape]
 ///     ragged       `end_leaf` int64 [N]; row i is elements [end[i - 1], end[i]) of the unbatched
 ///                  `leaf` [M, *shape]; end[-1] is 0
-///     string       the same over uint8 bytes
+///     string       as ragged; `leaf` is uint8 [M], the bytes of all strings
 ///     ragged string  `end_leaf`: end offsets of rows in items, the unbatched `item_end_leaf`: end
 ///                  offsets of items in bytes
 ///     nullable     in addition `valid_leaf` bool [N]
@@ -71,16 +71,16 @@ class TENFOLD_API Schema {
  public:
   /// No columns.
   Schema() = default;
-  /// Throws Error(invalid_argument) for two columns with the same path, for a column whose path is
-  /// also the path of a record, and for a column in more than 64 nested records. {"a.b"} and {"a",
-  /// "b"} are different paths, although their name() is the same.
+  /// Throws Error(invalid_argument) for an empty path, for two columns with the same path, for a
+  /// column whose path is also the path of a record, and for a column in more than 64 nested
+  /// records. {"a.b"} and {"a", "b"} are different paths, although their name() is the same.
   explicit Schema(std::vector<Column> columns);
 
   /// The schema of a tree: the schema in its notes; without one, a column of numbers for each
   /// tensor that is not unbatched. Throws Error(invalid_argument) if the tree is not a table: it is
-  /// neither a TensorDict nor a dict, its batch_size is [], its tensors have no common first
-  /// dimension, or a tensor is nested, jagged or sparse. Throws Error(corrupt) if the notes and the
-  /// tensors contradict each other.
+  /// neither a TensorDict, a tensorclass nor a dict, its batch_size is [], a dict has no tensors or
+  /// its tensors have no common first dimension, or a tensor is nested, jagged or sparse. Throws
+  /// Error(corrupt) if the notes and the tensors contradict each other.
   static Schema of(const TensorDict& tree);
 
   /// The columns in order.

@@ -17,8 +17,8 @@ struct SnapshotOptions {
   bool checksums = true;  ///< store them with the data
   int num_threads = 0;    ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   bool overwrite = true;  ///< false: Error(io) with errno EEXIST if `path` exists
-  /// Globs over paths such as "model/encoder/weight". torchsnapshot may restore the entries that
-  /// match on any rank.
+  /// Globs over paths such as "model/encoder/weight". torchsnapshot can restore the matching
+  /// entries on every rank.
   std::vector<std::string> replicated{};
   std::uint64_t slab_bytes = std::uint64_t{128} << 20;   ///< tensors below this share files
   std::uint64_t chunk_bytes = std::uint64_t{512} << 20;  ///< tensors above this are split

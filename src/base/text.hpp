@@ -22,12 +22,13 @@ std::string list_text(std::span<const std::int64_t> values);
 bool is_utf8(std::string_view text) noexcept;
 
 /// Up to `count` of `candidates` that are similar to `wanted`, nearest first, for "did you mean".
-/// The time is bounded: among very many long candidates, only the first are compared.
+/// Returns none if `wanted` is longer than 256 bytes. The time is bounded: if there are very many
+/// long candidates, edit distances are computed only for the first of them.
 std::vector<std::string> near_matches(std::string_view wanted,
                                       std::span<const std::string> candidates,
                                       std::size_t count = 3);
 
-/// A remedy that names them: `did you mean "a" or "b"?`. Empty if there are none.
+/// A remedy that names the near_matches(): `did you mean "a" or "b"?`. Empty if there are none.
 std::string did_you_mean(std::string_view wanted, std::span<const std::string> candidates,
                          std::size_t count = 3);
 

@@ -13,8 +13,8 @@
 namespace tenfold::base {
 
 /// Zeroes a range that is larger than the caches, with non-temporal stores (on x86-64; elsewhere by
-/// memset). They take half the time of memset, because no cache line is read before it is
-/// overwritten.
+/// memset). Non-temporal stores take half the time of memset, because no cache line is read before
+/// it is overwritten.
 inline void zero_past_cache(std::span<std::byte> bytes) noexcept {
   if (bytes.empty()) return;
 #if defined(__SSE2__)

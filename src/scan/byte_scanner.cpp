@@ -24,8 +24,8 @@ constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr std::string_view kZipMagic = "PK\x03\x04";
 constexpr std::string_view kZipEnd = "PK\x05\x06";
 constexpr std::string_view kNotScanned = ", which is not scanned";
-/// Limits for nested archives: number of levels, and total size of their deflated records when
-/// inflated, in one file.
+/// Limits for archives in one file: number of levels, of which the outermost archive is the first,
+/// and total inflated size of the deflated records in nested archives.
 constexpr int kMaxArchiveDepth = 8;
 constexpr std::uint64_t kMaxInflatedBytes = std::uint64_t{4} << 30U;
 /// Deflated records that are larger than this are not inflated.
@@ -56,8 +56,8 @@ bool begins_as_pickle(std::string_view bytes) {
   return bytes.size() > 2 && bytes[0] == '\x80' && static_cast<unsigned char>(bytes[1]) <= 5;
 }
 
-/// The magic number in the first pickle of a torch file before 1.6. Four more pickles follow, then
-/// the bytes of storages.
+/// The magic number in the first pickle of torch.save's legacy format (the default before torch
+/// 1.6). Four more pickles follow, then the bytes of storages.
 constexpr std::string_view kOldTorchNumber = "119547037146038801333356";
 constexpr int kOldTorchPickles = 5;
 
@@ -217,8 +217,8 @@ void ByteScanner::globals(const codecs::PickleGraph& graph, const std::string& w
   }
 }
 
-/// Scans the consecutive pickles at the start of `bytes`. `is_pickle`: reports bytes that cannot be
-/// read as a pickle; otherwise they are ignored unless they name a global.
+/// Scans the consecutive pickles at the start of `bytes`. If `is_pickle` is true, reports bytes
+/// that cannot be read as a pickle. If it is false, ignores such bytes unless they name a global.
 void ByteScanner::pickles(std::string_view bytes, const std::string& where, bool is_pickle) {
   bool is_old_torch = false;
   std::uint64_t at = 0;
@@ -245,16 +245,17 @@ void ByteScanner::pickles(std::string_view bytes, const std::string& where, bool
   }
 }
 
-/// Scans bytes that neither start like a pickle nor have the name of a pickle, because pickles of
-/// protocols 0 and 1 have no magic number. The bytes count as a pickle if unpickling could import
-/// something, even if it would fail later.
+/// Scans bytes of unknown content, which may be a pickle: pickles of protocols 0 and 1 have no
+/// magic number. The bytes count as a pickle if unpickling could import something, even if the
+/// unpickling would fail later.
 void ByteScanner::guess(std::string_view bytes, const std::string& where) {
   if (codecs::may_import(bytes)) pickles(bytes, where, true);
 }
 
-/// Adds a finding for an archive other than zip, or for a compressed file. Returns true if it added
-/// one, but false for a tar archive: a pickle can contain the magic number of tar in a string, so
-/// the caller tries other kinds of content.
+/// Adds a finding for an archive other than zip, or for a compressed file, except where `hint`
+/// makes a match of the magic number unreliable. Returns true if it added a finding, but false for
+/// a tar archive: a pickle can contain the magic number of tar in a string, so the caller tries
+/// other kinds of content.
 bool ByteScanner::packed(std::string_view bytes, const std::string& where, ScanHint hint) {
   if (hint == ScanHint::storage) return false;
   constexpr std::size_t kTarMagicAt = 257;
@@ -341,14 +342,15 @@ void ByteScanner::zip(std::string_view bytes, const std::string& where) {
   --depth_;
 }
 
-/// Finds the end records of zip archives from left to right, each once: hostile bytes can look like
-/// the start of many archives, and a search to the end of the file for each would take too long.
+/// Finds the end records of zip archives from left to right, and searches the bytes only once:
+/// hostile bytes can look like the start of many archives, and a search from each start to the end
+/// of the file would take too long.
 class ByteScanner::ZipEnds {
  public:
   explicit ZipEnds(std::string_view bytes) : bytes_(bytes) {}
 
-  /// Returns the position of end record `i` of those from `at` on; npos if there are fewer. `at`
-  /// must not decrease from call to call.
+  /// Returns the position of the end record with index `i` (from 0) among the end records at `at`
+  /// or later; npos if there are fewer. `at` must not decrease from call to call.
   std::size_t find(std::size_t at, std::size_t i) {
     while (!ends_.empty() && ends_.front() < at) ends_.pop_front();
     while (ends_.size() <= i && next_ != std::string_view::npos) {
@@ -364,7 +366,8 @@ class ByteScanner::ZipEnds {
   std::size_t next_ = 0;  ///< where the search continues; npos: there are no more
 };
 
-/// Size of the archive that starts at the byte `begin`, whatever follows it; 0 if there is none.
+/// Size of the archive that starts at the byte `begin`, whatever follows it; 0 if there is none, or
+/// if none was found within the limits on attempts.
 std::size_t ByteScanner::archive_bytes(std::string_view bytes, std::size_t begin, ZipEnds& ends,
                                        const std::string& where) {
   constexpr std::size_t kMaxEnds = 64;

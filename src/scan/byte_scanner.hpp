@@ -18,8 +18,9 @@ namespace tenfold {
 enum class ScanHint : std::uint8_t {
   none,
   pickle,   ///< named as a pickle
-  tensor,   ///< a file of numbers, which may start with a magic number by chance: of archives, only
-            ///< zip and tar are reported; a pickle is reported only if it imports something
+  tensor,   ///< a file of numbers, which may start with a magic number by chance: zip archives are
+            ///< scanned, tar archives with a correct checksum are reported, and other archives are
+            ///< ignored; other bytes count as a pickle only if unpickling them imports something
   storage,  ///< a record of numbers, which is never opened as a file: archives are not reported,
             ///< and pickles of protocols 0 and 1 are not searched
 };
@@ -40,8 +41,8 @@ class ByteScanner {
   /// unreadable archive, but reports unreadable archives inside an archive as findings.
   void any(std::string_view bytes, const std::string& where, ScanHint hint);
 
-  /// Scans consecutive archives whose offsets are not known. Reports bytes outside of archives, and
-  /// passes them to guess(). Returns false, without findings, if there is no archive.
+  /// Scans consecutive zip archives whose offsets are not known. Reports bytes outside of archives,
+  /// and passes them to guess(). Returns false, without findings, if it finds no archive.
   bool archives(std::string_view bytes, const std::string& where);
 
   /// Scans bytes as a pickle of any protocol, if unpickling them could import something.
@@ -50,7 +51,8 @@ class ByteScanner {
   /// Adds a finding at the byte `at` of the bytes at `where`.
   void add(std::string what, ScanRisk risk, const std::string& where, std::uint64_t at);
 
-  /// Adds an unreadable archive as a finding. Rethrows errors that are not about its bytes.
+  /// Adds a finding for an archive that cannot be read because of `error`. Rethrows `error` unless
+  /// its code is corrupt or unsupported.
   void add(const Error& error, const std::string& where);
 
   ScanReport take() { return std::move(report_); }

@@ -12,8 +12,8 @@ namespace {
 
 using NameSpan = std::span<const std::string_view>;
 
-/// Modules that run code or processes, import, read or write files, use the network, or can reach
-/// any of these by name.
+/// Modules with functions that run code, start processes, import modules, read or write files, or
+/// use the network, and modules that give access to such functions.
 constexpr auto kDangerousModules = std::to_array<std::string_view>({"os",
                                                                     "posix",
                                                                     "nt",
@@ -248,7 +248,7 @@ constexpr auto kSafe = std::to_array<std::string_view>({
     "numpy._core.multiarray.scalar",
     "numpy._core.numeric._frombuffer",
     "numpy.core.numeric._frombuffer",
-    // Plain records in the metadata of torch.distributed.checkpoint.
+    // Globals in the metadata of torch.distributed.checkpoint that make only plain values.
     "torch.distributed.checkpoint.metadata.Metadata",
     "torch.distributed.checkpoint.metadata.MetadataIndex",
     "torch.distributed.checkpoint.metadata.StorageMeta",
@@ -303,7 +303,8 @@ ScanRisk risk_of_global(std::string_view module, std::string_view name) {
   if (has_prefix_in(kDangerousModules, global) || has_prefix_in(kDangerousParts, global)) {
     return ScanRisk::dangerous;
   }
-  // numpy's array constructors were accepted above; many other functions open files or compile.
+  // The array constructors of numpy were accepted above. Many other functions of numpy open files
+  // or compile code.
   if (module == "numpy" || module.starts_with("numpy.")) return ScanRisk::dangerous;
   // A dotted name can access the imports of a module: `collections._sys.modules`.
   if (name.find('.') != std::string_view::npos || name.starts_with("__")) {

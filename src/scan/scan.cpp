@@ -73,10 +73,11 @@ bool scan_between(ByteScanner& scanner, std::string_view bytes, std::uint64_t be
   return false;
 }
 
-/// Scans the items of a file, and the bytes between them. Returns true if the items do not overlap
-/// and each item, and each range of other bytes, is or contains a zip archive. If the result is
-/// false, the caller must also scan the file as a whole: a pickle or an archive that other programs
-/// read without the metadata may extend over several items.
+/// Scans the items of a file, and the bytes between them. Returns true if the items are within the
+/// file and do not overlap, each item starts like a zip archive, and each non-empty range between
+/// them contains a zip archive. If the result is false, the caller must also scan the file as a
+/// whole: a pickle or an archive that other programs read without the metadata may extend over
+/// several items.
 bool scan_items(ByteScanner& scanner, std::string_view bytes, std::vector<ScanItem> items) {
   const auto range = [](const ScanItem& item) { return std::pair(item.begin, item.size_bytes); };
   std::ranges::stable_sort(items, {}, range);
@@ -143,9 +144,9 @@ struct ScanFolder {
 };
 
 /// The regular files below a folder, including links to files. Links to folders are not followed,
-/// because they may form a cycle. Records in `unlisted` each sub-folder that cannot be listed, and
-/// each entry whose type, or whose link target's type, cannot be determined. Throws Error(io) if
-/// `root` cannot be listed.
+/// because they may form a cycle; dangling links are ignored. Records in `unlisted` each sub-folder
+/// that cannot be listed, and each other entry whose type, or whose link target's type, cannot be
+/// determined. Throws Error(io) if `root` cannot be listed.
 ScanFolder files_in(const os::Path& root) {
   ScanFolder found;
   std::vector<os::Path> folders = {root};
@@ -179,8 +180,8 @@ ScanFolder files_in(const os::Path& root) {
   return found;
 }
 
-/// Scans all files. A file or sub-folder that cannot be read is a finding, and does not stop the
-/// scan. Throws Error(io) if `folder` itself cannot be listed.
+/// Scans all files below `folder`. A file or sub-folder that cannot be read is a finding, and does
+/// not stop the scan. Throws Error(io) if `folder` itself cannot be listed.
 void scan_folder(ByteScanner& scanner, const os::Path& folder) {
   const auto [files, unlisted] = files_in(folder);
   for (const auto& [path, failure] : unlisted) {

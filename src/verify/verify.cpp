@@ -62,8 +62,8 @@ std::vector<Problem> check_columns(const DatasetState& state) {
 }
 
 /// Checks the rows of a tree, which may be invalid although their checksums match: end offsets of
-/// ragged rows must be nondecreasing, and an index of keys must find its keys. Does nothing for a
-/// tree without a schema.
+/// ragged, string and bytes columns must be nondecreasing and in range, and the index of a
+/// dictionary must find its keys. Does nothing for a tree without a schema.
 std::vector<Problem> check_rows_of(const TensorDict& tree) {
   if (!tree.info().schema) return {};
   try {
