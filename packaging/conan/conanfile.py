@@ -13,7 +13,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 class TenfoldConan(ConanFile):
-    """A package of the static or shared library, with the option `cli` also of the program."""
+    """A package of the static or shared library and, with the option `cli`, of the program."""
 
     name = "tenfold"
     license = "Apache-2.0"
@@ -47,7 +47,7 @@ class TenfoldConan(ConanFile):
         check_min_cppstd(self, 20)
 
     def requirements(self):
-        """Declares the libraries that tenfold uses. Header-only ones are invisible to consumers."""
+        """Declares the libraries of tenfold. Consumers do not see the header-only libraries."""
         self.requires("fmt/[>=9]", visible=False)
         self.requires("xxhash/[>=0.8]", visible=False)
         self.requires("libdeflate/[>=1.14]")

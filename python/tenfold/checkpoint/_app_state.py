@@ -81,8 +81,9 @@ def states_of(app_state: dict[str, Any]) -> dict[str, Any]:
 def constant_names(app_state: dict[str, Any]) -> list[str]:
     """Returns the names of entries that may be equal in successive saves.
 
-    These entries are values, random states and modules without trainable parameters. For each other
-    entry with tensors, the first save that finds it unchanged since the previous step warns.
+    These are entries without state_dict (tensors and values), random states, and modules without
+    trainable parameters. If any other entry with tensors is equal to that of the previous step, the
+    save warns, once for each entry.
     """
     names = []
     for name, value in app_state.items():
@@ -114,8 +115,9 @@ def is_damage(error: Exception, folder: str = "") -> bool:
 class Restoring:
     """Loads entries of a step into the objects of a program.
 
-    The constructor compares names, tensors of modules (except modules with load hooks, see
-    `_has_load_hooks`) and groups of optimizers; nothing changes until `apply`.
+    The constructor compares the names of entries, the tensors of modules (except modules with load
+    hooks, see `_has_load_hooks`) and the parameter groups of optimizers. No object changes before
+    `apply`.
 
     Args:
         node: The engine's node of the step, or of the selected part of it.
@@ -127,12 +129,12 @@ class Restoring:
             tensors of modules are no errors.
         rename: A function that maps the saved name of a tensor to its name in the module.
         rank: Rank of this process.
-        lacking: Names of the entries that each rank saves separately, if the step has none of this
-            rank because fewer ranks saved it. `node` has the entries of rank 0 instead.
-        copy: A function that takes the name of an entry, and returns a node with the entry in
-            memory. With ``compares=True``, it compares each block with its checksum.
-        copied_first: Names of entries whose checksums `read` compares, and which it copies into
-            memory.
+        lacking: Names of the entries that each rank saves separately, if fewer ranks saved the
+            step, so that it has no entries of this rank. `node` has the entries of rank 0 instead.
+        copy: A function that takes the name of an entry, and returns a node with a copy of the
+            entry in memory. With ``compares=True``, it compares each block with its checksum.
+        copied_first: Names of the entries that `read` copies into memory, comparing their
+            checksums.
         compares_later: Compare the checksums of each entry when it is loaded, not before.
         place: For each entry whose object has DTensors, a function that converts the saved state to
             a state with DTensors.
@@ -219,8 +221,9 @@ class Restoring:
 
         Raises:
             CorruptFileError: If a block of an entry is damaged; `changed` lists the entries
-                that were loaded before it.
-            OSError: ENOENT or ESTALE, if another process removed the step.
+                that were loaded before this entry.
+            OSError: ENOENT or ESTALE if another process removed the step, EIO if a file of the step
+                cannot be read.
             RuntimeError: If an entry cannot be loaded after others were loaded; the message lists
                 the loaded entries. If the first entry fails, its error is raised unchanged.
         """

@@ -28,7 +28,7 @@ def number_of(where: str, value: Any) -> float:
 
     Raises:
         TypeError: For any other value, including bools and complex numbers.
-        ValueError: For an int that is too large for a float.
+        ValueError: For an int or Fraction that is too large for a float.
     """
     dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
     is_other = isinstance(value, (bool, str, bytes)) or dtype.startswith(("bool", "complex"))
@@ -49,7 +49,8 @@ def metrics_of(metrics: Mapping[str, float] | None) -> dict[str, float]:
 
     Raises:
         TypeError: If `metrics` is not a mapping, a name is not a str or a value is not a number.
-        ValueError: If an int is too large for a float, or a name has an unpaired surrogate.
+        ValueError: If an int or Fraction is too large for a float, or a name has an unpaired
+            surrogate.
     """
     if metrics is None:
         return {}
@@ -62,7 +63,7 @@ def metrics_of(metrics: Mapping[str, float] | None) -> dict[str, float]:
 
 
 def rules_of(format: Format) -> list[tuple[str, str]]:
-    """Converts `format` to pairs: the name of an entry, or a glob of names, and the format."""
+    """Converts `format` to pairs of a pattern, an entry's name or a glob, and a format."""
     where = "checkpoint manager: format"
     if isinstance(format, str):
         return [("*", text(where, format))]
@@ -91,8 +92,9 @@ def more_of(extra: Any) -> Any:
     The versions of torch and numpy are included only if these packages are imported.
 
     Raises:
-        UnsupportedError: If ``json.dumps`` cannot write `extra`. For values that JSON would change,
-            such as tuples and int keys, the save raises an error later.
+        UnsupportedError: If ``json.dumps`` cannot write `extra`. Values that JSON would change,
+            such as tuples and int keys, raise no error here; the save raises UnsupportedError
+            later.
     """
     versions = {"python": ".".join(map(str, sys.version_info[:3]))}
     for name in ("torch", "numpy"):

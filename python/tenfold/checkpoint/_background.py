@@ -22,9 +22,10 @@ class SaveHandle(Future[Path]):
     Attributes:
         step: The number of the step.
         path: The path of the step, which exists once ``result()`` has returned.
-        staged: A Future that is done once the program may change the tensors: they have been copied
-            or written, or the save ran in the calling thread. If a save in the background fails
-            before that, `staged` gets the exception of the save.
+        staged: A Future that is done once the program may change the tensors, because they have
+            been copied or written. If a save in the background fails before that, `staged` gets the
+            exception of the save. For a save in the calling thread, `staged` is done from the
+            start.
     """
 
     def __init__(self, step: int, path: Path) -> None:
@@ -70,7 +71,8 @@ class StepLock:
             timeout: The maximum time to wait, in seconds; -1: no limit.
 
         Raises:
-            RuntimeError: If this thread holds the lock by ``with``, and so would wait forever.
+            RuntimeError: If this thread holds the lock by ``with``, so that it would wait for
+                itself.
         """
         self.require_outside()
         return self._lock.acquire(timeout=timeout)
@@ -113,6 +115,8 @@ class Writer:
 
         Raises:
             Exception: If the save fails and `on_error` is "raise": the exception of the save.
+            KeyboardInterrupt: If a signal interrupts the save, whatever `on_error` is. The same
+                holds for every other BaseException that is not an Exception.
         """
         if not handle.staged.done():
             handle.staged.set_result(None)
@@ -136,11 +140,11 @@ class Writer:
         self._thread.start()
 
     def wait(self) -> None:
-        """Waits for the thread.
+        """Waits until the thread of the last `start` has ended.
 
         Raises:
             BaseException: If the save failed and `on_error` is "raise": the exception of the save.
-                A further call does not raise it again.
+                A later call of `wait` does not raise it again.
         """
         thread = self._thread
         if thread is not None:

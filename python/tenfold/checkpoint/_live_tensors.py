@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LiveTensors:
-    """States that share parameters and optimizer tensors with the program, and copy the rest.
+    """States that share parameters and optimizer tensors with the program, and copy all others.
 
     Args:
         app_state: The objects by name.
@@ -42,7 +42,7 @@ class LiveTensors:
                 self.states[name] = _copied(state)
 
     def parts_of(self, app_state: dict[str, Any], sharded: ShardedEntries) -> dict[str, Any]:
-        """Returns the parts of sharded entries, with copies of tensors by the rule of `states`."""
+        """Returns the parts of sharded entries. Copies the same kinds of tensors as `states`."""
         parts: dict[str, Any] = {}
         for name, tensors in sharded.parts.items():
             target = app_state[name]
