@@ -7,8 +7,8 @@
 
 Importing this package imports neither torch nor numpy. By default, arrays are torch tensors if the
 program has imported torch, else numpy arrays if it has imported numpy, else torch tensors if torch
-is installed, else numpy arrays. To choose, import torch before the first load, or call
-`set_framework`. tenfold imports the chosen framework when it creates the first array.
+is installed, else numpy arrays. To choose, call `set_framework`, or import torch before the call
+that loads. tenfold imports the chosen framework when it creates the first array.
 """
 
 from __future__ import annotations
@@ -135,8 +135,8 @@ _ERRORS = {
     "UnknownPathError": "tenfold._io.snapshot.manifest",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
-# `tenfold.tensordict` and `tenfold.snapshot` have the interfaces of tensordict and torchsnapshot.
-# Their names can also be imported from `tenfold`, but `__all__` lists only the best known of them.
+# The modules `tenfold.tensordict` and `tenfold.snapshot` have the interfaces of tensordict and
+# torchsnapshot. `tenfold` has their names too, but `__all__` lists only the best known ones.
 _ELSEWHERE = ("tenfold.tensordict", "tenfold._io.snapshot")
 _WELL_KNOWN = {"MemoryMappedTensor", "Snapshot", "TensorDict", "load_memmap", "tensorclass"}
 __all__ = [

@@ -8,8 +8,9 @@ import sys
 
 def main() -> int:
     """Runs the command line program with ``sys.argv`` and returns its exit status."""
-    # Restore the default actions of SIGPIPE and SIGINT, which Python changes at startup: a closed
-    # pipe then ends the process silently. `run_cli` handles Ctrl-C itself while a command runs.
+    # Python changes the actions of SIGPIPE and SIGINT at startup. Restore the default actions, so
+    # that a write to a closed pipe ends the process silently; an ignored SIGINT stays ignored.
+    # `run_cli` handles Ctrl-C itself while a command runs.
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:

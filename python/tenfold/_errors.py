@@ -1,7 +1,7 @@
-"""The public exceptions of tenfold, KeyNotFoundError, which is not public, and helpers.
+"""The public exceptions of tenfold, the private KeyNotFoundError, and helpers.
 
-All other exceptions that tenfold raises are Python's own (OSError, ...), or private subclasses of
-these or of the public exceptions.
+All other exceptions that tenfold raises are built into Python (OSError, ...), or are private
+subclasses of built-in exceptions or of exceptions in this module.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Fields:
 
 @set_module("tenfold")
 class Error(_Fields, Exception):
-    """Base class of `CorruptFileError` and `UnsupportedError`.
+    """Base class of `CorruptFileError`, `UnsupportedError` and errors of `tenfold.safetensors`.
 
     If the C++ engine raised an exception, the parts of its message ``<path>: <part>: <problem>:
     expected <E>, found <F>; <remedy>`` are attributes of the exception: each is a str, or None if

@@ -78,7 +78,7 @@ def column_names(
     """Returns a list of column names; [] for None.
 
     A tuple names a field of nested records. It becomes a str: its keys, joined by dots. `called` is
-    the noun for the items in the error message that expects a list.
+    the plural noun in the error message "expected a list of <called>".
 
     Raises:
         TypeError: If `columns` is a str, bytes or not iterable, or if one of the names is neither a
@@ -111,7 +111,7 @@ def function(where: str, value: Any) -> Any:
 
 
 def path_text(path: Any) -> str:
-    """Formats a path for messages, also if it is not UTF-8."""
+    """Formats a path for messages, even if its bytes are not UTF-8."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 

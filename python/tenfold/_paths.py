@@ -1,4 +1,4 @@
-"""Checks of paths that raise OSError, instead of returning False, if a system call fails."""
+"""Checks of paths. If a system call fails unexpectedly, they raise OSError; os.path does not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def exists(path: str | os.PathLike[Any]) -> bool:
     Code that replaces or skips existing files would then act on a wrong result.
 
     Raises:
-        OSError: If the system call fails for a reason other than a missing file or folder.
+        OSError: If the system call fails with an error other than ENOENT or ENOTDIR.
     """
     try:
         os.lstat(path)

@@ -166,7 +166,7 @@ def without_elements(tensor: Any) -> str:
 
 
 def bytes_of(value: Any) -> int:
-    """Approximate size in bytes of a row's value: a tensor, number, str, list or dict of these."""
+    """Approximate size in bytes of a row's value: a tensor, number, str, or containers of these."""
     if isinstance(value, (str, bytes, bytearray)):
         return len(value)
     if isinstance(value, (list, tuple)):
@@ -244,7 +244,7 @@ def numpy_dtype(name: str, where: str) -> Any:
 
 
 def numpy_array(memory: Any, dtype: str, shape: Any, strides: Any, offset: int, where: str) -> Any:
-    """Creates a numpy array that is a view of `memory`. If 0 is in `shape`, it is not a view.
+    """Creates a numpy array that is a view of `memory`, or a new array if `shape` contains 0.
 
     The array is writable if `memory` is writable.
     """
@@ -292,7 +292,8 @@ def tied_to(
 
     Returns `first` itself if it already has them, and None if no such view exists. A torch view
     begins at byte `begin` of `first`, and is `first` itself only if `begin` is 0. For numpy,
-    `begin` is ignored, and a view other than `first` must be contiguous and cover all its bytes.
+    `begin` is ignored; if `first` does not fit, it and the view must be contiguous, and the view
+    must cover all bytes of `first`.
     """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(first, torch.Tensor):

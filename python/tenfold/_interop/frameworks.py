@@ -41,9 +41,10 @@ def checked(framework: object, where: str = "framework") -> Name | None:
 def set_framework(framework: Framework) -> None:
     """Sets the framework of the arrays that calls without ``framework=`` return.
 
-    If such a call requests pinned memory or a device other than the CPU, it returns torch tensors
-    regardless of this setting. Open handles keep their framework. The environment variable
-    ``TENFOLD_FRAMEWORK`` sets the initial framework of a process.
+    Such a call returns torch tensors regardless of this setting if it requests pinned memory or a
+    device: for `BatchLoader` any device, otherwise one other than the CPU. Open handles keep their
+    framework. The environment variable ``TENFOLD_FRAMEWORK`` sets the initial framework of a
+    process.
 
     Args:
         framework: ``"torch"`` (``"pt"``), ``"numpy"`` (``"np"``), or None: torch if it is imported,
@@ -67,7 +68,7 @@ def decided(framework: object = None, needs_torch: bool = False) -> Name:
 
     Args:
         framework: The argument of the call.
-        needs_torch: Whether the caller requested a torch device or pinned memory.
+        needs_torch: Whether the call needs torch, for pinned memory or for a device.
 
     Raises:
         ValueError: If `framework` is unknown, or is numpy and `needs_torch` is true.
@@ -106,7 +107,7 @@ def _is_torch_installed() -> bool:
 
 
 class using:  # noqa: N801 - read as a statement
-    """Context manager that makes calls in this thread create arrays of `framework`.
+    """Context manager: in this thread, calls without ``framework=`` create arrays of `framework`.
 
     Has no effect if `framework` is None.
     """

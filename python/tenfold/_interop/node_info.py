@@ -23,7 +23,7 @@ class NodeInfo(NamedTuple):
             `device`.
         names: A name, or None, for each batch dimension; empty if no dimension has a name.
         class_name: The name of the class of a tensorclass node or an opaque node; otherwise "".
-        stack_dim: Lazy stack only: the dimension along which it stacks.
+        stack_dim: Lazy stack only: the dimension along which its members are stacked.
         stack_dim_name: Lazy stack only: the name of that dimension, or None.
         device: The saved device; "" for none.
         schema: Root only: its schema, as JSON.
@@ -31,9 +31,9 @@ class NodeInfo(NamedTuple):
         layout: Sparse tensor only: its layout; otherwise "".
         dense_shape: Sparse tensor only: its shape.
         is_coalesced: The ``is_coalesced()`` of a sparse COO tensor; otherwise False.
-        module_versions: The ``_metadata`` of a module's state_dict(), as JSON.
-        is_bare: Whether the saved object was a single tensor or value, which is the only entry
-            of this root.
+        module_versions: The ``_metadata`` of a module's state_dict(), as JSON; otherwise None.
+        is_bare: Root only: True if the saved object was a single tensor or value, which is then
+            the only entry of the root.
     """
 
     kind: str = "tensordict"

@@ -4,8 +4,8 @@ To store an object, the binding (python/src/tree_in.hpp) calls `simplify`; to lo
 `special`, `sparse` or `opaque`.
 
 The binding converts dict, OrderedDict, list, tuple, JSON values (no subclasses of these) and plain
-torch tensors. It passes other objects to `simplify`. `memo` is a dict that exists while one tree
-is converted.
+torch tensors. It passes other objects to `simplify`, with the argument `memo`: a dict that exists
+while one tree is converted.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _plain(torch: Any, tensor: Any, memo: dict[Any, Any]) -> Any:
         plain = tensor.as_subclass(torch.Tensor).detach()
         if plain.device.type == "cpu" and not plain.is_conj() and not plain.is_neg():
             return plain.clone() if plain._is_zerotensor() else plain
-        # Copy shared tensors once, so that the copies are shared too.
+        # Copy tensors with the same memory, dtype, shape and strides once: they share the copy.
         bits = (plain.is_conj(), plain.is_neg())
         shape = (plain.dtype, plain.shape, plain.stride())
         key = (str(plain.device), plain.data_ptr(), shape, bits)
@@ -243,8 +243,8 @@ def special(name: str, text: Any, items: list[Any]) -> Any:
     """Creates an extended scalar (`tenfold::Value::Special`).
 
     If `torch_or_none` returns None, a torch.Size becomes a tuple, and a dtype, device, layout or
-    qscheme becomes the str `text`. A dtype, device, layout or qscheme that
-    the installed version of torch lacks also becomes `text`.
+    qscheme becomes the str `text`. With torch, a dtype, device, layout or qscheme that this version
+    of torch lacks becomes `text`, too.
     """
     if name in ("bytes", "bytearray"):
         return text if name == "bytes" else bytearray(text)
@@ -285,8 +285,9 @@ class Opaque:
             if it only names a class.
         state: The argument of the object's ``__setstate__``, or its ``__dict__``, or None.
         parts: The pickled content: ``args``, ``state``, ``kwargs``, ``items`` (appended items),
-            ``entries`` (alternating keys and values), ``callable`` (a callable without a name). For
-            a file of unknown format: its ``bytes``, a uint8 tensor.
+            ``entries`` (alternating keys and values), ``callable`` (a callable without a name),
+            ``parameter`` (``requires_grad`` of a Parameter on the meta device). For a file of
+            unknown format: its ``bytes``, a uint8 tensor.
 
     Example:
         >>> tenfold.load("run.pt", allow_opaque=True)["config"]
@@ -315,7 +316,7 @@ class Opaque:
 
 
 def opaque(name: str, parts: dict[str, Any]) -> Opaque:
-    """Creates an Opaque, or a tensor of the meta device. Called by the engine's binding."""
+    """Creates an Opaque, or a tensor on the meta device. Called by the engine's binding."""
     made = _meta_tensor(parts) if name == _META_TENSOR else None
     return Opaque(name, parts) if made is None else made
 
@@ -367,8 +368,8 @@ def sparse(layout: str, shape: Any, is_coalesced: bool, parts: dict[str, Any]) -
     by_row = layout in ("sparse_csr", "sparse_bsr")
     compressed = parts["crow_indices" if by_row else "ccol_indices"]
     plain = parts["col_indices" if by_row else "row_indices"]
-    # torch requires that both index tensors have the same dtype, and that it can represent the
-    # lengths in `shape`.
+    # torch requires that both index tensors have the same dtype, and that this dtype can represent
+    # the lengths in `shape`.
     if compressed.dtype != plain.dtype or max(shape) > torch.iinfo(torch.int32).max:
         compressed, plain = compressed.long(), plain.long()
     return torch.sparse_compressed_tensor(
@@ -407,7 +408,7 @@ def sparse_parts(tensor: Any) -> tuple[str, tuple[int, ...], bool, dict[str, Any
 
 
 def special_of(obj: Any) -> tuple[str, bytes | str, list[Any]] | None:
-    """Returns (name, text, items) of an extended scalar; None for other classes and subclasses."""
+    """Returns (name, text, items) of an extended scalar; None for any other class or a subclass."""
     cls = type(obj)
     name = _OF_CLASS.get(cls)
     if name is None:
@@ -434,7 +435,7 @@ def _special_of_torch(obj: Any) -> tuple[str, str, list[Any]] | None:
 
 
 def _in_order(items: Any) -> list[Any]:
-    """Sorts the items if ``<`` compares them, so that equal sets are stored as the same bytes."""
+    """Sorts the items if ``<`` compares them: the order in a set of str differs between runs."""
     try:
         return sorted(items)
     except TypeError:

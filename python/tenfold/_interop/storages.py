@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def overlapping(tensors: Mapping[str, Any]) -> list[set[str]]:
-    """Groups the names of tensors whose address ranges overlap; omits groups of a single name."""
+    """Groups the names of tensors whose bytes overlap in one storage; omits groups of one name."""
     spans: dict[tuple[Any, int, int], list[tuple[int, int, str]]] = {}
     for name, tensor in tensors.items():
         storage = None if tensor.is_meta else tensor.untyped_storage()

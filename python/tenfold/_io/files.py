@@ -243,7 +243,7 @@ def open(
     format: str | None = None,
     framework: Framework = None,
 ) -> TensorDict:
-    """Opens a tree lazily: reads only the metadata of its root.
+    """Opens a tree lazily: reads only metadata, in a ``memmap`` folder only the root's.
 
     All slots of a circular buffer (``create(..., capacity=n)``) are opened, including those that
     another process is overwriting.
@@ -255,11 +255,12 @@ def open(
         framework: As for `load`. Determined once, in this call; pickles of the result keep it.
 
     Returns:
-        TensorDict: The root. Access to a node reads its metadata; access to a tensor maps it.
-        Dicts, lists, tuples and sparse tensors are nodes, too; `SparseMatrix` accepts a node of
-        a sparse tensor, and ``to_dict()`` restores the containers. A single tensor or value is
-        the entry ``"value"`` (in an ``.npz`` file ``"arr_0"``), which the file's name without
-        its suffix selects as well: ``open("x.npy")["x"]``.
+        TensorDict: The root. In a ``memmap`` folder, access to a node reads its metadata. Access to
+        a tensor maps it, or copies it if it is compressed or misaligned. Dicts, lists, tuples and
+        sparse tensors are nodes, too; `SparseMatrix` accepts a node of a sparse tensor, and
+        ``to_dict()`` restores the containers. A single tensor or value is the entry ``"value"``
+        (in an ``.npz`` file ``"arr_0"``), which the file's name without its suffix selects as well:
+        ``open("x.npy")["x"]``.
 
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError, OSError: As for `load`.
@@ -434,7 +435,8 @@ def convert(
 def key_paths(keys: Keys, name: str = "keys") -> list[tuple[str, ...]] | None:
     """Converts `keys`, the argument called `name`, to a list of tuples; None for None.
 
-    A str, which becomes a tuple of one item, is a dotted name or a glob. A tuple is a path of keys.
+    A str is a dotted name or a glob, and becomes a tuple of one item. A tuple or list is a path of
+    keys, and becomes a tuple of str.
     """
     if keys is None:
         return None
@@ -526,17 +528,18 @@ def diff(
 ) -> DiffReport:
     """Compares two trees. Each may be in any format or in memory.
 
-    Tensors and JSON values are matched by path, then by dotted name. Tensors are read in chunks, in
-    parallel and in bounded memory. The order of keys, and whether a node is a dict or an
-    OrderedDict, are ignored.
+    Tensors and JSON values are matched by path, and the remaining ones by dotted name. Tensors are
+    read in chunks, in parallel and in bounded memory. The order of keys, and whether a node is a
+    dict or an OrderedDict, are ignored.
 
     Args:
         a: A path, or an object that `save` accepts, except a `Dataset`: containers of tensors, a
             TensorDict, a module, a tensor.
         b: The other tree, in the same forms.
-        rtol: Values are equal if ``|a - b| <= atol + rtol * |b|``, or if both are NaN. If `rtol`
-            and `atol` are 0, the comparison is exact, also for 64-bit integers. Dtypes, shapes,
-            JSON values and kinds of nodes (except dict and OrderedDict) must always be equal.
+        rtol: Elements of tensors are equal if ``|a - b| <= atol + rtol * |b|``, or if both are NaN
+            or the same infinity. If `rtol` and `atol` are 0, the comparison is exact, also for
+            64-bit integers. Dtypes, shapes, JSON values and kinds of nodes (except dict and
+            OrderedDict) must always be equal.
         atol: See `rtol`.
         progress: As for `save`.
 

@@ -146,7 +146,7 @@ def _report(
 
 
 def source_node(source: Any) -> Any:
-    """Returns the engine's node for a path, a TensorDict or a dict; returns such a node itself."""
+    """Returns the engine's node of a path or an object in memory; returns an engine node itself."""
     if isinstance(source, _core.Node):
         return source
     if isinstance(source, (str, os.PathLike)):
@@ -328,10 +328,10 @@ def read_through_host(
     """Reads sources into host buffers, in groups, and copies the buffers to the tensors.
 
     Args:
-        jobs: Tuples of a source, a tensor and its buffer. The buffer is the tensor itself if the
-            engine can write into the tensor. The iterable is consumed lazily, so that few buffers
-            exist at a time: those of a group have at most `_GROUP_BYTES` bytes in total, or the
-            group has a single, larger buffer.
+        jobs: Tuples of a source, a tensor and its buffer. The buffer is the tensor itself if
+            `read` can fill the tensor directly. The iterable is consumed lazily: at a time, only
+            the buffers of one group and the first buffer of the next group exist. The buffers of a
+            group have at most `_GROUP_BYTES` bytes in total; a larger buffer has its own group.
         read: Fills the buffers of a group from their sources.
     """
     group: list[tuple[Source, Any, Any]] = []

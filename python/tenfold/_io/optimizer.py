@@ -167,7 +167,7 @@ class _Plan:
         self._plan_state({str(key): value for key, value in saved["state"].items()}, pairing, cast)
 
     def _options(self, position: int, pairing: Pairing) -> dict[str, Any]:
-        """The new options of a target group: those of its source group first, in saved order."""
+        """The new options of a target group: the saved ones in saved order, then its own others."""
         target = self._targets[position]
         names = target.names
         options: dict[str, Any] = {}
@@ -191,7 +191,7 @@ class _Plan:
         return {**options, "params": target.params}
 
     def _filled_in(self, options: dict[str, Any]) -> set[str]:
-        """Options missing from `options`, of an older file, that `__setstate__` would add."""
+        """Names of options that `options`, of an older file, lacks and `__setstate__` adds."""
         probe: Any = object.__new__(type(self._optimizer))
         group = {**options, "params": []}
         try:
@@ -230,7 +230,7 @@ class _Plan:
     def _plan_again(self, position: int, first: int) -> None:
         """Plans that the parameter at `position` gets the same new state as the one at `first`.
 
-        Adds a mismatch if these are different parameters.
+        Adds a mismatch instead if these are different parameters.
         """
         if self._params[position] is not self._params[first]:
             name = f"state.{position}"
@@ -281,7 +281,10 @@ def target_groups(optimizer: Any) -> list[Group]:
 
 
 class Pairing:
-    """Matches parameters and groups of target and source by name, or by order without names."""
+    """Matches parameters and groups of target and source.
+
+    Matches by name if all parameters of both have unique names; otherwise by order.
+    """
 
     def __init__(self, targets: list[Group], sources: list[Group]) -> None:
         (
@@ -305,7 +308,7 @@ class Pairing:
         self.ids = {at: ids[number] for at, number in enumerate(numbers) if number is not None}
 
 
-# Keys of tensors in the state of torch's optimizers that have the shape of the parameter.
+# In the state of torch's optimizers, tensors with these keys have the shape of the parameter.
 _PARAMETER_SHAPED = frozenset(
     [
         "acc_delta",
@@ -379,8 +382,8 @@ class ParameterState:
     def _destination(self, saved: Any, current: Any, path: tuple[str, ...], key: Any) -> Any:
         """Returns the tensor to fill, with the dtype and device that torch chooses.
 
-        The tensor is `current`, the target's, if that can be filled, otherwise a new one. Returns
-        None and adds a mismatch if the shapes differ, or if the dtypes differ and a cast is
+        The tensor is `current`, the target's tensor, if it can be filled, otherwise a new one.
+        Returns None and adds a mismatch if the shapes differ, or if the dtypes differ and a cast is
         impossible or not allowed. A tensor without dimensions may be cast even if the caller passed
         ``cast=False``.
         """

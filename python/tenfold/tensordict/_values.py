@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ValueRows:
-    """Maps each row to the position of its value in a list. Has the shape methods of a tensor.
+    """The position of each row's value in a list, with a tensor's methods such as `reshape`.
 
     Attributes:
         positions: A tensor or array with one position in the list for each row.
@@ -212,7 +212,7 @@ def _regrouped(
     found = flattened_dims(old, new)
     if found is not None:
         first, last = found
-        # Values count as stacked along the merged dimension.
+        # The merged dimension, or the added one of length 1, counts as stacked.
         kept = [dim for dim in stacked if not first <= dim <= last]
         return (first, *[dim if dim < first else dim - (last - first) for dim in kept])
     found = flattened_dims(new, old)
@@ -220,7 +220,7 @@ def _regrouped(
         first, last = found
         # One dimension becomes several. Values count as stacked along each of them except the
         # last, and along the last one too if they were stacked along the old dimension. If
-        # last < first, nothing is split: the reshape only drops dimensions of length 1.
+        # last < first, no dimension is split: the reshape only drops one dimension of length 1.
         count = last - first if last >= first else len(new) - len(old)
         stacked = tuple(dim for dim in stacked if not first <= dim < first - count)
         kept = [dim if dim < first else dim + count for dim in stacked]
@@ -436,7 +436,7 @@ class NonTensorData(_Values):
         return [self.data]
 
     def _on(self, device: Any) -> NonTensorData:
-        """Returns the same values with another `device` attribute."""
+        """Returns an entry with the same values, whose `device` attribute is `device`."""
         return NonTensorData(self.data, self._batch_size, device)
 
     def _as_stack(self) -> NonTensorStack:
@@ -446,7 +446,7 @@ class NonTensorData(_Values):
         )
 
     def _with_rows(self, index: Any, value: Any) -> Any:
-        """Returns a changed copy, as ``copy[index] = value`` would change it; keeps this entry."""
+        """Returns a copy in which `value` replaces the rows at `index`; does not change `self`."""
         if not self._batch_size or _bare(value) is self.data:
             return NonTensorData(_bare(value), self._batch_size, self.device)
         return self._as_stack()._with_rows(index, value)
@@ -597,11 +597,11 @@ class NonTensorStack(_Values):
 
     @classmethod
     def _stored(cls, values: list[Any], batch_size: Any, device: Any) -> NonTensorStack:
-        """Creates the stack of the values that a file stores in a node with `batch_size`.
+        """Creates a stack from `values`, the nested lists that a file stores in a node.
 
-        Outer lists are batch dimensions; inner lists are values. Values begin at the first depth
-        that `batch_size` lacks, or at which the length of the first list differs from `batch_size`.
-        The outermost list is always a batch dimension.
+        The levels of lists, from the outermost, are batch dimensions as long as the length of the
+        first list of the level matches `batch_size`, the batch size of the node. The outermost
+        level is always a batch dimension. Items below the last batch dimension are values.
         """
         depth, level = 0, values
         while depth < len(batch_size) and isinstance(level, list):
@@ -644,7 +644,7 @@ class NonTensorStack(_Values):
         return self._values
 
     def _on(self, device: Any) -> NonTensorStack:
-        """Returns the same values with another `device` attribute."""
+        """Returns an entry with the same values, whose `device` attribute is `device`."""
         return NonTensorStack._of(self._values, self._rows(), device)
 
     def _nested_positions(self) -> Any:
@@ -669,7 +669,7 @@ class NonTensorStack(_Values):
         return NonTensorData(self.tolist(), batch_size)
 
     def _with_rows(self, index: Any, value: Any) -> Any:
-        """Returns a changed copy, as ``copy[index] = value`` would change it; keeps this entry."""
+        """Returns a copy in which `value` replaces the rows at `index`; does not change `self`."""
         positions = self._all_positions() + 0  # a copy, of torch or numpy
         parts = normalized(index, len(self._batch_size))
         values = list(self._values)

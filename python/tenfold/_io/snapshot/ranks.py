@@ -49,8 +49,9 @@ _known: list[tuple[weakref.ref[Any], Groups]] = []
 def groups_of(pg: Any) -> Groups:
     """The `Groups` of a process group (None: the default group), created at the first call.
 
-    The first call is collective: it creates two gloo groups. A call that uses these groups raises
-    an error on all ranks if it fails on one rank, or if a rank does not reply before a timeout.
+    If the group has several ranks, the first call is collective: it creates two gloo groups. A call
+    that uses these groups raises an error on all ranks if it fails on one rank, or if a rank does
+    not reply before a timeout.
     """
     distributed = distributed_module()
     key = pg if pg is not None or distributed is None else distributed.group.WORLD
@@ -90,8 +91,9 @@ class Separated:
     """States in which sharded tensors are replaced by their local parts.
 
     Attributes:
-        states: The states by name. Each sharded tensor is replaced by the list of its local parts.
-            A DTensor that is replicated on all ranks is replaced by its local tensor instead.
+        states: The states by name. Each sharded tensor in nested dicts, OrderedDicts and lists is
+            replaced by the list of its local parts. A DTensor that is replicated on all ranks is
+            replaced by its local tensor instead.
         shards: Descriptions, for the engine, of the sharded tensors that were replaced by lists.
         replicated: Paths of DTensors that are replicated on all ranks, as globs.
     """

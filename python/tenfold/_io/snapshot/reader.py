@@ -71,9 +71,9 @@ def _is_contiguous(tensor: Any) -> bool:
 class StateReader:
     """Rebuilds saved states, in tensors of the caller's state (`target`) if these fit.
 
-    `entry` builds the containers. It only collects dense tensors, which `read` fills afterwards.
-    `entry` copies TensorDicts and sparse tensors at once; with numpy, a sparse tensor becomes a
-    dict of mapped arrays.
+    `entry` builds the containers and collects the dense tensors in them, which `read` fills
+    afterwards. `entry` itself copies TensorDicts and sparse tensors; with numpy, a sparse tensor
+    becomes a dict of mapped arrays.
     """
 
     def __init__(self, manifest: dict[str, dict[str, Any]]) -> None:
@@ -156,7 +156,7 @@ class StateReader:
     def read(self) -> None:
         """Fills the collected tensors.
 
-        Tensors that the engine cannot write into are filled through host memory, in groups.
+        Tensors that the engine cannot fill directly are filled through host memory, in groups.
         """
         read_through_host(
             (
@@ -211,7 +211,7 @@ def fill_within(item: Any, tensor: Any, dtype: str, budget_bytes: int) -> None:
 
 
 def empty(dtype: str, shape: tuple[int, ...], like: Any = None) -> Any:
-    """Creates an uninitialised array of the framework of `like`, or of the default framework."""
+    """Creates an uninitialised array on the CPU, of the framework of `like` or the default one."""
     torch = arrays.torch_or_none() if like is None else arrays.torch_of(like)
     if torch is not None:
         return torch.empty(tuple(shape), dtype=getattr(torch, dtype))

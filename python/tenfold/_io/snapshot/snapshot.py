@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 class Snapshot:
     """A snapshot on disk: the state of modules, optimizers and values in one folder.
 
-    In a process group, all ranks take it together. Any number of ranks can restore it, again
-    together.
+    In a process group, all ranks take a snapshot together, and restore it together. More or fewer
+    ranks can restore it; the additional ranks can restore replicated and sharded entries only.
 
     Args:
         path: The folder.
@@ -153,7 +153,8 @@ class Snapshot:
         """Takes a snapshot in the background, from a copy of the state.
 
         Copies the state to main memory before it returns, so later changes of the tensors are not
-        in the snapshot. The copy takes as much memory as the state.
+        in the snapshot. The copy takes as much memory as the state. Until it is complete, tensors
+        of other devices than the CPU take twice their size in main memory.
 
         Args:
             path: As for `take`.
@@ -196,10 +197,11 @@ class Snapshot:
         """Restores the state of every object in `app_state`.
 
         A dense tensor that an object's ``state_dict()`` returns in a dict, list or tuple is filled
-        in place if the saved tensor has the same dtype and shape. On the CPU, it is filled directly
-        from the files; on other devices, through host memory, in groups of at most 64 MiB or a
-        single larger tensor. The local parts of a DTensor or ShardedTensor are filled in place,
-        too. Other tensors are created anew. ``load_state_dict()`` then sets the state.
+        in place if the saved tensor has the same dtype and shape. Tensors on the CPU are filled
+        directly from the files. Tensors on other devices, and lazy conjugates and negatives, are
+        filled through host memory, in groups of at most 64 MiB or a single larger tensor. The local
+        parts of a DTensor or ShardedTensor are filled in place, too. Other tensors are created
+        anew. ``load_state_dict()`` then sets the state.
 
         Args:
             app_state: As for `take`; it may have fewer entries than the snapshot.

@@ -36,7 +36,7 @@ class StateDict(UserDict[Any, Any]):
         return self.data
 
     def load_state_dict(self, state_dict: dict[Any, Any]) -> None:
-        """Adds or replaces the entries of `state_dict`; the other entries of the dict remain.
+        """Adds the entries of `state_dict`, or replaces those with equal keys; others remain.
 
         Args:
             state_dict: The entries, by key.
@@ -55,8 +55,8 @@ class RNGState:
     """The state of torch's random number generator for the CPU.
 
     `Snapshot.take` reads this state before all other states of the `app_state`, and
-    `Snapshot.restore` sets it after all others. A restored program thus draws the same numbers as
-    the program that took the snapshot.
+    `Snapshot.restore` sets it after all others. After the restore, a program thus draws the same
+    numbers on the CPU as the program that took the snapshot drew afterwards.
     """
 
     def state_dict(self) -> dict[str, Any]:
