@@ -62,8 +62,8 @@ class VerifyReport(_Report):
         num_bytes: Their total size in bytes.
         num_checksums: Number of checksums that were compared; 0 for files saved without any.
         unchecked: For a folder that a trainer wrote: keys of the entries that `verify` did not
-            read, and of the entries that have no checksums. Of the latter, `verify` checked only
-            the structure.
+            read, and of the entries without checksums, for which `verify` checked only the
+            structure.
     """
 
     problems: tuple[Problem, ...]
@@ -163,7 +163,7 @@ class Mismatch:
     """A tensor or value of the source that does not fit the target, for example in its dtype.
 
     Attributes:
-        name: Its dotted name in the target.
+        name: Dotted name in the target.
         expected: Description of the tensor or value of the target: ``"float32 [3, 4]"``.
         found: Description of the tensor or value of the source.
     """
@@ -176,7 +176,7 @@ class Mismatch:
 @set_module("tenfold")
 @dataclass(frozen=True)
 class LoadReport(_Report):
-    """The result of `load_into`: dotted names. It has no truth value: use `ok`.
+    """The result of `load_into`. It has no truth value: use `ok`. Names are dotted.
 
     `RestoreResult.report` is a LoadReport, too.
 
