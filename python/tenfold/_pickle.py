@@ -58,8 +58,8 @@ def opened_tree(
 ) -> Any:
     """The node at `keys` of a file or folder, with tensors of `framework`, locked if `locked`.
 
-    `identity` is the device and inode of the file that was pickled. For a folder, it is that of
-    meta.json, or of the folder if it has no meta.json.
+    `identity` is the device and inode that the file had when it was opened. For a folder, it is the
+    device and inode of its meta.json, or of the folder if it has no meta.json.
 
     Raises:
         OSError: ESTALE, if the file or folder at `path` now has another identity.

@@ -3,11 +3,11 @@
 The caller fills a folder that has a temporary name next to the final one. `Staging.publish` then
 checks the files, writes a manifest with the CRC-32 of every new file, syncs and renames the folder.
 A crash leaves the old version or the new one; the next save in the same directory removes the
-leftovers. If the system cannot exchange two names in
-one call, a replacement takes two renames: after a crash between them, the path is absent until
-`put_back` renames the old version back; after a crash that follows both, the old version remains as
-``_<name>.replaced`` until the next save to, or removal of, the path. `Staging.publish` describes
-what happens to files of other programs in the old version.
+leftovers. If the system cannot exchange two names in one call, a replacement takes two renames:
+after a crash between them, the path is absent until `put_back` renames the old version back; after
+a crash that follows both, the old version remains as ``_<name>.replaced`` until the next save to,
+or removal of, the path. `Staging.publish` describes what happens to files of other programs in the
+old version.
 """
 
 from __future__ import annotations
@@ -376,7 +376,7 @@ def _keep_unlisted(old: Path, new: Path, own_names: re.Pattern[str] | None) -> l
 
 
 def _link_or_copy(source: Path, target: Path) -> bool:
-    """Links a file or, if that fails, copies it. Returns false if both fail.
+    """Links a file or, if that fails, copies it. Returns false if this process can do neither.
 
     Only regular files that this process may read, and symbolic links, can be copied.
     """

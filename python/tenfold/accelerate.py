@@ -52,7 +52,7 @@ __all__ = ["load_state", "save_state"]
 
 _OURS = ".safetensors"
 # Suffixes of the file of an object, in the order in which they are tried. `save_state` writes only
-# the first; `Accelerator.save_state` writes each of them, depending on the object.
+# the first; the suffix that `Accelerator.save_state` writes depends on the object.
 _SUFFIXES = (_OURS, ".bin", ".pt", ".pkl")
 # Names of the files of `Accelerator.save_state`. If `save_state` replaces a folder that has such
 # files, it does not keep them.
