@@ -2,9 +2,9 @@
 
 A pickle names functions by module and name, and users may keep pickles for years. So these
 functions stay in this module and keep their parameters; the functions that they call may change.
-Otherwise, such pickles name only public classes, in the modules that `tenfold._public.set_module`
-sets. Pickles that are only sent to other ranks (`tenfold.distributed._plans`) may name private
-functions.
+All other names of this package in such pickles are public classes, in the modules that
+`tenfold._public.set_module` sets. Pickles that are only sent to other ranks
+(`tenfold.distributed._plans`) may name private functions.
 """
 
 from __future__ import annotations
@@ -58,10 +58,11 @@ def opened_tree(
 ) -> Any:
     """The node at `keys` of a file or folder, with tensors of `framework`, locked if `locked`.
 
+    `identity` is the device and inode that the file had when it was opened. For a folder, it is the
+    device and inode of its meta.json, or of the folder if it has no meta.json.
+
     Raises:
-        OSError: ESTALE, if the file or folder at the path was replaced since it was opened.
-            `identity` is the device and inode that the opened folder's meta.json had or, without a
-            meta.json, the opened file or folder.
+        OSError: ESTALE, if the file or folder at `path` now has another identity.
     """
     from tenfold.tensordict._dense import reopen
 
@@ -168,11 +169,11 @@ def dataset(
     """A view of a data set.
 
     Args:
-        path: Path of its folder or file.
+        path: Path of the folder or file of the data set.
         mode: As for `Dataset`.
         identity: Boot ID of the host, and device, inode and creation time of the file or folder.
         rows: Number of rows of the data set when the first of the views in `steps` was created;
-            None if there are none.
+            None if `steps` is empty.
         steps: For each view, the name of the method that created it, and the arguments, in order.
         maps: Function and argument `batched` of each call of `map`, in order.
         framework: The framework of the tensors.
@@ -193,11 +194,10 @@ def joined_dataset(
     maps: Maps,
     framework: Any = None,
 ) -> Any:
-    """A view of the result of `concat` (if `weights` is None) or `mix`.
+    """A view of ``concat(datasets)`` if `weights` is None, else of ``mix(datasets, weights)``.
 
-    The other arguments are as for `dataset`.
-
-    If `framework` is None, as in old pickles, the framework of the first data set is used.
+    `steps` and `maps` are as for `dataset`. If `framework` is None, as in old pickles, the view has
+    the framework of the first data set.
     """
     from tenfold.dataset._dataset import rejoined
 
@@ -205,7 +205,7 @@ def joined_dataset(
 
 
 def samples(rows: list[Any], ragged: frozenset[str], framework: Any = None) -> Any:
-    """The rows that functions of `Dataset.map` returned in a worker process of a loader."""
+    """Results of the functions given to `Dataset.map`, sent by a worker process of a loader."""
     from tenfold.dataset._rows import Samples
 
     return Samples(rows, ragged, framework)

@@ -1,4 +1,4 @@
-"""Progress of long calls: a bar on a terminal, or the caller's function."""
+"""Progress of long calls: shown as a bar, or passed to the caller's function."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ _DELAY_SECONDS = 1.0
 
 
 class Shown:
-    """``with Shown(progress) as callback``: `callback` is the engine's progress callback, or None.
+    """``with Shown(progress) as callback``: `callback` is the function for the engine, or None.
 
     Args:
         progress: None (a bar if standard error is a terminal), False (nothing), True (a bar), or
-            ``callable(done_bytes, total_bytes, what)``; `total_bytes` is 0 while the total is not
-            known. Work of less than a second shows no bar.
+            ``callable(done_bytes, total_bytes, what)``: `total_bytes` is 0 while the total is not
+            known, and `what` names the current part of the work. Work of less than a second shows
+            no bar.
     """
 
     def __init__(self, progress: Callback | bool | None) -> None:
@@ -50,7 +51,7 @@ class Shown:
 
 
 class _Bar:
-    """A progress bar: that of tqdm if tqdm is installed, else one line of text."""
+    """A progress bar: a bar of tqdm if tqdm is installed, else one line of text."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
@@ -100,7 +101,7 @@ class _Bar:
 
 
 def _columns() -> int | None:
-    """Columns of the terminal minus 1; None if their number is unknown or there is no terminal."""
+    """The width of the terminal minus 1; None if it is unknown or there is no terminal."""
     try:
         columns = os.get_terminal_size(sys.stderr.fileno()).columns
     except (OSError, ValueError, AttributeError):

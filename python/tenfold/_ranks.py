@@ -74,9 +74,9 @@ class Ranks:
             The result of `work` here, and the result of `send` on each rank.
 
         Raises:
-            Exception: On the lowest rank where `work` failed, the exception of `work`. On the other
-                ranks, an error with the fields of that exception, of its class, a base class or
-                RuntimeError; the message names that lowest rank.
+            Exception: On the lowest rank where `work` or `send` failed, its exception. On the other
+                ranks, an error of the same class, a base class of it, or RuntimeError; this error
+                has the fields of that exception, and its message names the lowest failed rank.
             RuntimeError: If the ranks make different calls, or a rank does not answer.
         """
         if self.is_alone:

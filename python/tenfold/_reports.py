@@ -62,8 +62,8 @@ class VerifyReport(_Report):
         num_bytes: Their total size in bytes.
         num_checksums: Number of checksums that were compared; 0 for files saved without any.
         unchecked: For a folder that a trainer wrote: keys of the entries that `verify` did not
-            read, and of the entries that have no checksums. Of the latter, `verify` checked only
-            the structure.
+            read, and of the entries without checksums, for which `verify` checked only the
+            structure.
     """
 
     problems: tuple[Problem, ...]
@@ -163,7 +163,7 @@ class Mismatch:
     """A tensor or value of the source that does not fit the target, for example in its dtype.
 
     Attributes:
-        name: Its dotted name in the target.
+        name: Dotted name in the target.
         expected: Description of the tensor or value of the target: ``"float32 [3, 4]"``.
         found: Description of the tensor or value of the source.
     """
@@ -176,7 +176,7 @@ class Mismatch:
 @set_module("tenfold")
 @dataclass(frozen=True)
 class LoadReport(_Report):
-    """The result of `load_into`: dotted names. It has no truth value: use `ok`.
+    """The result of `load_into`. It has no truth value: use `ok`. Names are dotted.
 
     `RestoreResult.report` is a LoadReport, too.
 
@@ -278,10 +278,11 @@ class Change:
             class, ...; or `diff` cannot compare their contents; or only one tree has the node, but
             the other tree has some of its entries, for example under flat names. ``"type"``: one
             tree has a tensor, the other a JSON value.
-        max_abs: Greatest ``|a - b|`` of tensors of the same shape; infinite if a NaN or infinity
-            is compared with a different value. `max_abs`, `rel_l2` and `cosine` are NaN if they
-            were not computed.
-        rel_l2: ``|a - b| / |a|``, Euclidean norms over all values.
+        max_abs: Greatest ``|a - b|`` of tensors of the same shape. `max_abs` and `rel_l2` are
+            infinite if a NaN or infinity is compared with a different value. `max_abs`, `rel_l2`
+            and `cosine` are NaN if they were not computed.
+        rel_l2: ``|a - b| / |a|``, Euclidean norms over all values. Infinite if only `b` has values
+            other than 0.
         cosine: Cosine of the angle between all values of `a` and all of `b`.
         num_different: Number of values beyond the tolerance.
         a: Description of the entry or node of the first tree: ``"float32 [3, 4]"``, ``"dict"``,
@@ -310,8 +311,8 @@ class DiffReport(_Report):
     """The result of `diff`. It has no truth value: use `same`.
 
     Attributes:
-        added: Dotted names of entries that only the second tree has.
-        removed: Dotted names of entries that only the first tree has.
+        added: Dotted names of entries and of empty nodes that only the second tree has.
+        removed: Dotted names of entries and of empty nodes that only the first tree has.
         changed: The entries and nodes that differ.
         num_leaves: Number of tensors and JSON values that were compared.
         num_bytes: Total size in bytes of the first tree's tensors that were compared.

@@ -1,12 +1,13 @@
-"""Folders that other libraries fill: each is created, replaced and removed as a whole.
+"""Checkpoint folders of Accelerate and Transformers: created and replaced as a whole.
 
-A folder is filled under a temporary name next to the final one, checked, listed in a manifest with
-the CRC-32 of every new file, synced and renamed. A crash leaves the old version or the new one; the
-next save in the same directory removes the leftovers. If the system cannot exchange two names in
-one call, a replacement takes two renames: after a crash between them, the path is absent until
-`put_back` renames the old version back; after a crash that follows both, the old version remains as
-``_<name>.replaced`` until the next save to, or removal of, the path. `Staging.publish` describes
-what happens to files of other programs in the old version.
+The caller fills a folder that has a temporary name next to the final one. `Staging.publish` then
+checks the files, writes a manifest with the CRC-32 of every new file, syncs and renames the folder.
+A crash leaves the old version or the new one; the next save in the same directory removes the
+leftovers. If the system cannot exchange two names in one call, a replacement takes two renames:
+after a crash between them, the path is absent until `put_back` renames the old version back; after
+a crash that follows both, the old version remains as ``_<name>.replaced`` until the next save to,
+or removal of, the path. `Staging.publish` describes what happens to files of other programs in the
+old version.
 """
 
 from __future__ import annotations
@@ -150,13 +151,15 @@ def new_token() -> str:
 
 
 def staging_folder(path: Path, token: str) -> Path:
-    """Returns the `folder` of the `Staging` with this path and token."""
+    """Returns the attribute `folder` of the `Staging` object for `path` and `token`."""
     path = Path(os.path.realpath(path))
     return _hidden_sibling(path, token) / path.name
 
 
 def check(path: Path) -> bool:
     """Compares a folder with its manifest. Files that the manifest does not list are ignored.
+
+    First restores the old version if a crash interrupted its replacement (`put_back`).
 
     Returns:
         True if all listed files match; False if the folder has no manifest, because another program
@@ -350,7 +353,7 @@ def _write_manifest(folder: Path) -> None:
 def _keep_unlisted(old: Path, new: Path, own_names: re.Pattern[str] | None) -> list[str]:
     """Links or copies into the new folder the files that the old manifest does not list.
 
-    Omits files that match `own_names`, and files whose names exist in the new folder.
+    Omits files whose names match `own_names` or exist in the new folder.
 
     Returns:
         Names of the files that this process can neither link nor copy. They can only be moved, but
@@ -373,7 +376,10 @@ def _keep_unlisted(old: Path, new: Path, own_names: re.Pattern[str] | None) -> l
 
 
 def _link_or_copy(source: Path, target: Path) -> bool:
-    """Links or copies a file. Returns false if neither is possible, for example for a FIFO."""
+    """Links a file or, if that fails, copies it. Returns false if this process can do neither.
+
+    Only regular files that this process may read, and symbolic links, can be copied.
+    """
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError:

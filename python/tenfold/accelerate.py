@@ -52,9 +52,10 @@ __all__ = ["load_state", "save_state"]
 
 _OURS = ".safetensors"
 # Suffixes of the file of an object, in the order in which they are tried. `save_state` writes only
-# the first; `Accelerator.save_state` writes all of them.
+# the first; the suffix that `Accelerator.save_state` writes depends on the object.
 _SUFFIXES = (_OURS, ".bin", ".pt", ".pkl")
-# Names of the files of `Accelerator.save_state`. A new checkpoint of `save_state` replaces them.
+# Names of the files of `Accelerator.save_state`. If `save_state` replaces a folder that has such
+# files, it does not keep them.
 _NAMES = re.compile(
     r"model(_\d+)?\.safetensors"
     r"|(pytorch_model|optimizer|scheduler|sampler|dl_state_dict)(_\d+)?\.bin"
@@ -411,7 +412,10 @@ def _stateful(accelerator: Any) -> list[tuple[str, list[Any]]]:
 
 
 def _loader_state(loader: Any) -> dict[str, int] | None:
-    """Epoch and seed, which determine the order of an epoch; None for a loader without epochs."""
+    """The epoch of a loader and, if its sampler has one, the seed. They determine the row order.
+
+    None for a loader that does not count epochs.
+    """
     if not hasattr(loader, "iteration"):
         return None
     state = {"iteration": int(loader.iteration)}
@@ -451,7 +455,7 @@ def _get(folder: Path, *stems: str) -> Any:
 
 
 def _read(accelerator: Any, folder: Path, num_models: int) -> dict[str, Any]:
-    """Loads all entries, with tensors that are mapped from the files."""
+    """Loads the states of all objects; None where an optional file is missing."""
     found: dict[str, Any] = {
         "model": [
             _get(folder, _name("model", number), _name("pytorch_model", number))

@@ -148,7 +148,7 @@ class SavePlanner(DefaultSavePlanner):
         return plan
 
     def _planned_values(self) -> PlannedValues | None:
-        """The values of this rank; None if a subclass may write different values."""
+        """The values of `state_dict`; None if a subclass of the planner may write other values."""
         if type(self).lookup_object is not DefaultSavePlanner.lookup_object:
             return None
         if not gives_objects(self):
@@ -177,7 +177,7 @@ class SavePlanner(DefaultSavePlanner):
         if all(isinstance(plan, PackedPlan) for plan in all_plans):
             return self._packed_global_plan(all_plans)
         _, metadata = super().create_global_plan(all_plans)
-        # A cached plan has the `storage_data` of the last save. Replace it by that of this save.
+        # The `storage_data` of a cached plan is from the last save. Use that of this save instead.
         plans = [
             dataclasses.replace(plan, storage_data=sent.storage_data)
             for plan, sent in zip(self.global_plan, all_plans, strict=True)
@@ -245,7 +245,7 @@ def gives_objects(planner: AnySavePlanner) -> bool:
 
 
 def _with_saved_bytes(flat: dict[str, Any], storage: OwnStorage) -> frozenset[str]:
-    """Replaces objects that only pickle can store by bytes of torch.save. Returns their names."""
+    """Replaces values that need a pickle by the bytes of torch.save. Returns their names."""
     names = frozenset(
         name
         for name, value in flat.items()
@@ -269,7 +269,8 @@ class LoadPlanner(DefaultLoadPlanner):
 
     Nothing is loaded into an empty dict. A `StorageReader` loads the entries in `reads` and
     `values` directly; the plan has torch's items only for other entries. The `planner_data` of the
-    plan maps each directly loaded entry to the box that is loaded, or to None for a whole entry.
+    plan maps the name of each directly loaded entry to the loaded box, or to None if the rank loads
+    the whole entry.
 
     Attributes:
         reads: For each tensor that is read directly: the stored tensor, the index in it where the
@@ -378,7 +379,7 @@ class StoredMetadata(PackedMetadata):
     """The metadata of an opened checkpoint, and the entries from which the metadata is created.
 
     Attributes:
-        stored: By name: the path of an entry, and its tensor or value.
+        stored: For each name, the path of the entry, and its `StoredTensor` or value.
     """
 
     def __init__(self, *args: Any, stored: Stored | None = None, **more: Any) -> None:

@@ -84,7 +84,7 @@ class Kind(NamedTuple):
         return max(1, torch.Size(self.sizes).numel() * self.dtype.itemsize)
 
     def item(self, name: str, index: int | None = None) -> WriteItem:
-        """Returns torch's item. Of the properties of a tensor, it has only the dtype."""
+        """Returns torch's WriteItem. Its tensor properties other than the dtype are defaults."""
         if self.dtype is None:
             return WriteItem(index=MetadataIndex(name), type=self.type)
         assert self.offsets is not None
@@ -232,8 +232,8 @@ def is_value(entry: Any) -> bool:
 class BoxesOfDTensors:
     """The local boxes of DTensors.
 
-    They are cached by mesh, placements and shape, because torch takes 20 us to compute each, and
-    most states have few shapes.
+    Boxes are cached by mesh, placements and shape, because torch takes 20 us to compute a box, and
+    most states have few different shapes.
     """
 
     def __init__(self) -> None:
@@ -392,7 +392,7 @@ def without_duplicates(plans: list[Items], to_lowest_rank: bool) -> list[Items]:
 
     Raises:
         ValueError: If items of two ranks have the same name and offsets, but different dtypes or
-            shapes. Opaque items may differ in shape.
+            shapes, or only one of them is opaque. Two opaque items may differ in shape.
     """
     holders: dict[Any, list[int]] = {}
     for rank, items in enumerate(plans):

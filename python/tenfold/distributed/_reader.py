@@ -210,8 +210,8 @@ class StorageReader(HasPath, _StorageReader):
         path, value = found
         if not any(isinstance(part, (StoredTensor, Unreadable)) for part in _parts_of(value)):
             return value
-        # A tuple with tensors, or a list of such tuples, is one value, and must be loaded. The path
-        # has the str() of each key.
+        # The value is a tuple with tensors, a list of such tuples, or an entry that cannot be read.
+        # Load it from the file. The path contains the str() of each key of a dict.
         _, _, is_bare = self._open()
         keys = None if is_bare else [tuple(map(str, path))]
         state = load(self.path, keys=keys, framework="torch")  # type: ignore[arg-type]
@@ -259,7 +259,7 @@ def _tensors_in(value: Any) -> Iterator[StoredTensor]:
 
 
 def _parts_of(value: Any) -> Iterator[Any]:
-    """The tensors and plain values in nested containers; `value` itself if it is no container."""
+    """The leaves of nested containers; `value` itself if it is not a container."""
     if isinstance(value, (dict, list, tuple)):
         for item in value.values() if isinstance(value, dict) else value:
             yield from _parts_of(item)
@@ -298,7 +298,7 @@ def _metadata_of(stored: Stored) -> dict[str, Any]:
 
 
 class _Reads:
-    """Parts of tensors that are read together, up to 16,384 in one call."""
+    """Reads parts of tensors in batches, each in one call of the engine."""
 
     def __init__(self, boxes: _core.Boxes) -> None:
         self._boxes = boxes

@@ -31,8 +31,8 @@ def _key(path: Path) -> Any:
 def flatten(state: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
     """Returns the leaves of a state by torch's names, and a planner's data.
 
-    Uses the names of torch's ``flatten_state_dict``. Unlike that function, it flattens tuples like
-    lists, and the planner's data also has the types and keys of the containers.
+    The names are those of torch's ``flatten_state_dict``. Unlike that function, `flatten` flattens
+    plain tuples like lists, and the planner's data also has the types and keys of containers.
 
     Raises:
         ValueError: If two entries have the same name.
@@ -70,9 +70,9 @@ def _flatten(
 class _Visit:
     """Calls `add` with name, path and value of each leaf of nested containers.
 
-    A list that contains neither tensors nor dicts is one leaf, and so is any tuple. If `containers`
-    is given, tuples (but not named tuples) are flattened like lists, and `containers` receives the
-    kinds and keys of flattened containers.
+    A list is one leaf if neither the list nor the lists in it contain tensors or dicts. A tuple is
+    one leaf, too, unless `containers` is given. Then tuples (but not named tuples) are flattened
+    like lists, and `containers` receives the kinds and keys of flattened containers.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class _Visit:
                 self._add(below, (*path, key), item)
 
     def _has_parts(self, value: Any) -> bool:
-        """True for a list, or a tuple if tuples are flattened, with tensors or dicts in it."""
+        """True for a list (or a tuple, if tuples are flattened) that contains tensors or dicts."""
         # Subclasses of tuple (named tuples, torch.Size) are values, not containers.
         if not isinstance(value, self._sequences) or (
             isinstance(value, tuple) and type(value) is not tuple
@@ -124,10 +124,11 @@ def nest(leaves: Iterable[tuple[Path, Any]], containers: Mapping[Any, Container]
     """Rebuilds a tree that `flatten` flattened.
 
     Args:
-        leaves: Paths and their tensors or values, in order. Integers are positions in lists.
+        leaves: Paths and their tensors or values, in order. Integers in a path are indices of items
+            in lists or tuples.
         containers: Descriptions of containers, as `flatten` returns them. A container without a
             description becomes a list if its keys in the paths are integers, otherwise a dict.
-            Items of a list that no rank has are None.
+            Items of a list or tuple that no rank has are None, if a later item exists.
 
     Raises:
         ValueError: If one path names both a leaf and a container.

@@ -48,8 +48,8 @@ _BATCH_BYTES = 256 << 20
 # example a value of torch's planners. Most values are numbers. If the values do not fit, the tensor
 # data are moved within the file.
 _VALUE_BYTES = 256
-# If the pickle of a value has more bytes, a rank other than the coordinator sends the value only if
-# the coordinator lacks it: most values are equal on all ranks, and all copies would arrive at once.
+# A rank other than the coordinator sends a value with a larger pickle than this only if the
+# coordinator lacks it: most values are equal on all ranks, and all copies would arrive at once.
 _SENT_VALUE_BYTES = 64 << 10
 # Bytes reserved in the header for each byte of the pickle of such a value. JSON is rarely longer.
 _JSON_BYTES = 4
@@ -196,8 +196,8 @@ class StorageWriter(HasPath, _StorageWriter):
             raise ValueError("storage writer: expected a path, or a checkpoint_id, found none")
         alive = {thread.ident for thread in threading.enumerate()}
         current = threading.get_ident()
-        # The engine's writer of a failed save locks the path. The traceback of the error may keep
-        # this writer alive.
+        # The engine's writer of a failed save locks the path until it is destroyed. Drop it here,
+        # because the traceback of the error may keep its `StorageWriter` alive.
         last = _last_writers.get((os.getpid(), current))
         if last is not None:
             last._saves.pop(current, None)
@@ -253,8 +253,8 @@ class StorageWriter(HasPath, _StorageWriter):
         values = {name: value for name, value in values.items() if not has_tensors(name, value)}
         sizes: dict[str, int] = {}
         if save.is_coordinator:
-            # Do not send them: torch's gather_object allocates the size of the longest plan for
-            # each rank.
+            # Do not send `values`: torch's gather_object allocates the size of the longest plan
+            # for each rank.
             save.values, values = values, {}
         else:
             for name, value in values.items():
@@ -480,7 +480,8 @@ def _add_leaves(
         ValueError: If ranks have tensors of different dtypes or shapes, or a tensor and a value,
             under one name.
     """
-    # All boxes of a tensor are in one group: kinds that differ only in their boxes form a group.
+    # Kinds that have the same dtype and the same shape of the whole tensor form a group. So all
+    # boxes of a tensor are in one group.
     groups: dict[Any, int] = {}
     stand_ins: list[torch.Tensor | None] = []
     first: dict[str, tuple[int, Kind, int]] = {}  # by name: the group, the kind, and the rank

@@ -1,4 +1,4 @@
-"""Dictionaries on disk, without pickle. Values are tensors, scalars, strings or dicts of these.
+"""Dictionaries on disk, without pickle, of tensors, scalars, strings, bytes or dicts of these.
 
 >>> words = tenfold.MappedDict.build({"house": torch.rand(300), "garden": torch.rand(300)}, "words")
 >>> words["house"]                                       # tensor [300]

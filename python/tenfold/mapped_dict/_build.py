@@ -123,7 +123,7 @@ class Items:
 
 
 def items_per_batch(value: Any) -> int:
-    """The number of items per batch, for values like this one."""
+    """The number of items per batch, if all values are as large as `value`."""
     num_objects = 1 + _objects_of(value)  # including the pair
     num_bytes = max(bytes_of(value), 1)
     return max(1, min(_BATCH_OBJECTS // num_objects, _BATCH_BYTES // num_bytes))
@@ -204,7 +204,8 @@ def checked_keys(keys: list[Any], expected: type, begin: int) -> list[Any]:
 def form_of(value: Any) -> str:
     """The form of a value: "columns", "scalar" or "tensor".
 
-    A dict or TensorDict is "columns". A bool, int, float or str is "scalar".
+    A mapping or TensorDict is "columns". A bool, int, float or str is "scalar". Any other value,
+    such as an array, a list or bytes, is "tensor".
     """
     if isinstance(value, Mapping) or hasattr(value, "batch_size"):
         return "columns"
@@ -218,7 +219,7 @@ class Forms:
 
     All values must have the same form. Scalars must have the same type, except that ints and floats
     may be mixed if one dtype holds all of them exactly. The shapes of tensors may differ only in
-    the first dimension.
+    the size of the first dimension.
     """
 
     def __init__(self, form: str, first: Any) -> None:
@@ -249,7 +250,7 @@ class Forms:
         return value is not None and form_of(value) == self._form
 
     def _check_shapes(self, values: list[Any], begin: int) -> None:
-        """Checks shapes, which may differ only in the length of the first dimension."""
+        """Checks shapes of tensors, which may differ only in the size of the first dimension."""
         try:
             shapes = list(map(_shape_of, values))
         except AttributeError:  # not tensors, but for example lists of numbers

@@ -45,7 +45,7 @@ _BUILD = (
 
 @set_module("tenfold")
 class MappedDict(_Native):
-    """A dictionary on disk: keys (str, bytes or int) to tensors, scalars, strings or dicts.
+    """A dictionary on disk that maps str, bytes or int keys to tensors, scalars, strings or dicts.
 
     Opening reads only metadata, however large the dictionary is; a lookup accesses a few pages of
     mapped files. If the index does not match the rows, for example after a power failure, opening
@@ -59,10 +59,11 @@ class MappedDict(_Native):
     >>> vectors, found = words.get_many(["garden", "tree"])
     >>> vectors.shape, found                            # [2, 300], tensor([True, False])
 
-    Values are returned in the form in which they were given: a tensor, a dict of tensors
-    (``{"x": ..., "tokens": ...}``, also ragged, see `Dataset`), or bool, int, float or str (floats
-    for a mix of ints and floats). A lookup with a key of another type finds nothing; bool does not
-    count as int, NumPy's integers do. The dictionary pickles as its path, and works in forked and
+    Values are returned in the form in which they were given: a tensor, a dict (``{"x": ...,
+    "tokens": ...}``, also with ragged tensors, see `Dataset`), or bool, int, float, str or bytes
+    (floats for a mix of ints and floats). Lists of numbers, and numbers in a dict, are returned as
+    tensors. A lookup with a key of another type finds nothing; bool does not count as int, NumPy's
+    integers do. A pickle has the path, mode and framework; the dictionary works in forked and
     spawned workers.
 
     Args:
@@ -70,12 +71,13 @@ class MappedDict(_Native):
         mode: ``"r"`` or ``"c"``: read-only. ``"r+"``: ``d[key] = value`` changes existing keys, and
             `extend` adds new ones. Other processes may read concurrently, and see the old value or
             the new one. One process writes at a time.
-        framework: ``"torch"`` or ``"numpy"``, as for `tenfold.load`. Determined when the dictionary
-            is opened; pickles keep the framework.
+        framework: ``"torch"`` or ``"numpy"``, as for `tenfold.load`. None: decided when the
+            dictionary is opened; unpickling does not decide again.
 
     Raises:
         FileNotFoundError: If there is nothing at `path`.
         ValueError: If `path` is not a dictionary, or for another mode.
+        UnsupportedError: If `path` is a file, and the mode is ``"r+"``.
         CorruptFileError: If the metadata or the header of the index is invalid.
     """
 
@@ -104,7 +106,8 @@ class MappedDict(_Native):
 
         Args:
             items: A mapping, an iterable of pairs, or a `Dataset` (or ``(dataset, key)``).
-            path: Target folder. An existing dictionary or data set is replaced atomically.
+            path: Target folder. An existing dictionary, data set or other folder that tenfold saved
+                is replaced atomically.
             key: For a data set: the column of the keys; the other columns are the values.
             duplicates: ``"error"``: a duplicate key is an error. ``"last"``: the last value of a
                 duplicate key is stored.
@@ -114,15 +117,17 @@ class MappedDict(_Native):
             MappedDict: The dictionary, opened to read.
 
         Raises:
-            ValueError: For keys of two types (the message names both), a duplicate key, and values
-                that cannot be stored together: None, values of different forms, scalars of
-                different types (int and float may be mixed), tensors whose shapes differ beyond the
-                first dimension, dtypes that `ingest` does not promote to a common one, and values
-                that `ingest` would convert to strings, such as lists of ints and strs.
+            ValueError: For a key that is not str, bytes or an int that int64 can hold, keys of two
+                types (the message names both), a duplicate key, and values that cannot be stored
+                together: None, values of different forms, scalars of different types (int and float
+                may be mixed), tensors whose shapes differ beyond the first dimension, dtypes that
+                `ingest` does not promote to a common one, and values that `ingest` would convert to
+                strings, such as lists of ints and strs. Also for a dict with an entry ``"key"``, an
+                item that is not a pair, and another `duplicates`.
             KeyError: If a data set has no column `key`.
             TypeError: For a key that is not hashable.
-            OSError: If a folder at `path` has files that do not belong to a saved tree, or a system
-                call failed.
+            OSError: If there is a file at `path`, or a folder with files that do not belong to a
+                saved tree, or if a system call failed.
         """
         path_argument("MappedDict.build(items, path)", path)
         build(items, os.fspath(path), duplicates, key, progress)
@@ -149,7 +154,7 @@ class MappedDict(_Native):
 
         Returns:
             ``(values, found)``: a tensor ``[B, *shape]``, a jagged tensor for ragged values, a list
-            of str, or a dict of these; and a bool tensor ``[B]``.
+            of str or bytes, or a dict of these; and a bool tensor ``[B]``.
 
         Raises:
             KeyError: With ``missing="raise"``, for missing keys; the message names the first ones.
@@ -242,7 +247,7 @@ class MappedDict(_Native):
         return _Items(self)
 
     def __eq__(self, other: object) -> bool:
-        """True if keys and values are equal. Tensors of different dtypes are not equal."""
+        """True if keys and values are equal, and the dtypes and frameworks of tensors, too."""
         if self is other:
             return True
         if not isinstance(other, Mapping):
@@ -286,7 +291,8 @@ class MappedDict(_Native):
             KeyError: For a missing key, which `extend` would add.
             ValueError: For a value of another form or shape, and for numbers that the dtype cannot
                 hold.
-            UnsupportedError: If the dictionary is open read-only, closed, or a single file.
+            TypeError: For a key that is not hashable.
+            UnsupportedError: If the dictionary is open read-only or closed.
             OSError: If another process is writing (the message names the process), or a system call
                 failed.
         """
@@ -304,7 +310,8 @@ class MappedDict(_Native):
 
         Raises:
             KeyError: For a missing key; the message names it, and nothing has changed.
-            ValueError, UnsupportedError, OSError: As for assignment.
+            ValueError, TypeError, UnsupportedError, OSError: As for assignment. ValueError also for
+                an item that is not a pair.
 
         Example:
             >>> with tenfold.MappedDict("words", "r+") as words:
@@ -329,9 +336,9 @@ class MappedDict(_Native):
 
         Raises:
             ValueError: For existing or duplicate keys (the message names the first ones), a key of
-                another type, and a value that does not fit, as for assignment. Nothing has been
-                added.
-            UnsupportedError, OSError: As for assignment.
+                another type, a value that does not fit, as for assignment, an item that is not a
+                pair, and another `duplicates`. Nothing has been added.
+            TypeError, UnsupportedError, OSError: As for assignment.
         """
         self._require_writer("extend")
         if duplicates not in ("error", "last"):
@@ -397,7 +404,7 @@ class MappedDict(_Native):
         """Rewrites the dictionary without superseded rows, and replaces it atomically.
 
         Row indices change. Open readers reopen the dictionary at their next lookup; iterators of
-        this handle must be exhausted before the call. If the file system has no ``flock``, keys
+        this object must be exhausted before the call. If the file system has no ``flock``, keys
         that another process adds during the call may be lost.
 
         Args:
@@ -424,6 +431,8 @@ class MappedDict(_Native):
 
     def close(self) -> None:
         """Calls `flush` and lets another process write. The dictionary can still be read.
+
+        Does nothing if the dictionary was opened read-only.
 
         Without `close`, written values exist but may not be durable, and the next writer rebuilds
         the index. Idempotent.

@@ -1,4 +1,4 @@
-"""State mappers, which map states to rows of numbers, saved without pickle.
+"""State mappers: they map states to rows of numbers, and are saved without pickle.
 
 `_mapper` has the base class, the code that saves mappers, and the registry of the class names in
 files. Each kind of mapper has its own module. `_cached` has a wrapper that caches rows.
