@@ -58,7 +58,7 @@ std::string damage_text(const std::vector<SkippedCheckpoint>& damaged) {
   std::string without_document;
   bool are_damaged = true;
   ErrorCode code = ErrorCode::file_not_found;
-  for (const auto& [step, problem] : std::views::reverse(listing.unreadable())) {
+  for (const auto& [step, problem, is_step] : std::views::reverse(listing.unreadable())) {
     if (problem.code() == ErrorCode::file_not_found) {
       if (without_document.empty()) without_document = problem.what();
       continue;
@@ -127,7 +127,7 @@ Restoration::Restoration(const CheckpointManager& manager, const CheckpointResto
   for (auto step = listing.steps().rbegin(); step != listing.steps().rend(); ++step) {
     if (listing.is_on_line(*step)) candidates_.push_back(*step);
   }
-  for (const auto& [step, problem] : listing.unreadable()) {
+  for (const auto& [step, problem, is_step] : listing.unreadable()) {
     if (!is_damage(problem) || listing.find(step) != nullptr) continue;
     without_document_.push_back({step, problem.what()});
   }

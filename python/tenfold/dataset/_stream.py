@@ -542,8 +542,8 @@ def _chosen(schema: Schema, columns: Iterable[str | tuple[str, ...]] | None) -> 
             into = into.setdefault(key, {}) if isinstance(into, dict) else into
         if not isinstance(into, dict) or keys[-1] in into:
             raise ValueError(
-                f"iterable dataset: columns: expected each column once, found {name!r} and the same "
-                "name again or a record that contains it"
+                f"iterable dataset: columns: expected each column once, found {name!r} and the "
+                "same name again or a record that contains it"
             )
         into[keys[-1]] = column
     return _schema_of(chosen)
