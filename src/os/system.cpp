@@ -128,8 +128,8 @@ void apply_permissions(int descriptor, const FileInfo& like, const std::string& 
     const bool group_given = ::fchown(descriptor, static_cast<uid_t>(-1), like.group) == 0;
     const bool user_given = ::fchown(descriptor, like.user, static_cast<gid_t>(-1)) == 0;
     if (!group_given || !user_given) mode &= ~static_cast<std::uint32_t>(S_ISUID | S_ISGID);
-    // If the group cannot be set, group and others get only the permissions that both had, so that
-    // neither the old nor the new group gains access.
+    // If the group cannot be set, group and others get only the permissions that both have in
+    // `like`, so that neither the old nor the new group gains access.
     if (!group_given) {
       mode &= ~static_cast<std::uint32_t>(S_IRWXG) | (mode & S_IRWXO) << 3U;
       mode &= ~static_cast<std::uint32_t>(S_IRWXO) | (mode & S_IRWXG) >> 3U;

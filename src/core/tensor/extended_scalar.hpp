@@ -7,8 +7,8 @@
 
 namespace tenfold {
 
-/// class_name of the opaque node for a tensor on torch's meta device, which has only a dtype and a
-/// shape.
+/// class_name of the opaque node for a tensor on torch's meta device. Such a tensor has only a
+/// dtype and a shape.
 inline constexpr std::string_view kMetaTensor = "torch._utils._rebuild_meta_tensor_no_storage";
 
 /// The extended scalar of type `type` that is written to JSON as `plain`; empty if there is none.

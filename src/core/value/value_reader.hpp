@@ -15,9 +15,9 @@
 
 namespace tenfold {
 
-/// A value of a JSON document and its place in messages. A function that returns one type throws
-/// Error(corrupt) if the value has another type: `<where>: member "parts[3].path": expected a
-/// string, found 4`. The document and `where` must outlive this object. The path of a member is
+/// A value of a JSON document and its place in messages. A function for one type, such as text(),
+/// throws Error(corrupt) if the value has another type: `<where>: member "parts[3].path": expected
+/// a string, found 4`. The document and `where` must outlive this object. The path of a member is
 /// computed only for a message, because a manifest can have hundreds of thousands of members.
 class ValueReader {
  public:

@@ -12,7 +12,7 @@ namespace tenfold::os {
 /// and a TLB entry. Throws std::bad_alloc if the memory cannot be mapped, and for size 0.
 std::shared_ptr<std::byte> allocate_pages(std::size_t size_bytes);
 
-/// Makes malloc keep the memory that is freed after opening a file, and reuse it for the next file.
+/// Makes malloc keep the memory that is freed after opening or saving a file, for the next file.
 ///
 /// By default, glibc returns large blocks to the system when they are freed, so the pages of the
 /// next blocks fault again: opening a file of 10,000 tensors takes 2,600 page faults, a third of
