@@ -253,8 +253,8 @@ std::vector<Leaf> AssembledSource::parts(const Leaf&) const {
   return leaves;
 }
 
-/// Two assembled tensors share storage if all of their pieces do, at the same offsets. If one piece
-/// has no identity (StoredRange{}), neither does the tensor.
+/// Two assembled tensors share storage if all of their pieces do, at the same offsets. If the
+/// identity of one piece is StoredRange{}, so is that of the tensor.
 StoredRange AssembledSource::identity(const Leaf&) {
   StoredRange whole;
   whole.pieces.reserve(2 * pieces_.size());

@@ -50,9 +50,9 @@ inline constexpr int kMaxReads = 100;
 [[noreturn]] void throw_replaced_always(const Path& path);
 
 /// Calls `read`, which opens and reads `path`. Calls `read` again if it throws an Error with errno
-/// ESTALE, or if another process replaced the file or folder at `path` during the call: the files
-/// of a replaced folder are removed one by one, so `read` may miss some without an error. After
-/// kMaxReads calls, throws the error of the last call, or Error(io) (ESTALE) if that call did not
+/// ESTALE, or if the file or folder at `path` was replaced during the call: the files of a replaced
+/// folder are removed one by one, so `read` may miss some of them without an error. After kMaxReads
+/// calls, throws the error of the last call, or Error(io) (ESTALE) if that call did not
 /// fail.
 ///
 /// `read` may be called several times; only its last result is returned.

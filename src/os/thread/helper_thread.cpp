@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 constexpr Clock::duration kAwake = std::chrono::microseconds(100);
 
 /// Spin-wait hint: yields execution resources to the core's other hardware thread, or lets a
-/// hypervisor run another virtual CPU. Does nothing on other architectures.
+/// hypervisor run another virtual CPU. Does nothing on architectures other than x86-64 and AArch64.
 void pause() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
