@@ -30,7 +30,7 @@ struct Where {
   std::string part;
 };
 
-// The library throws an error by one expression, of a Where and the fields of the error:
+// The library throws an error by one expression, built from a Where and the fields of the error:
 //
 //   throw corrupt(where).part("header").expected("at most ", limit, " bytes").found(size);
 //

@@ -38,7 +38,7 @@ struct Step {
   std::size_t pattern_bytes = 0;
 };
 
-/// Matches the class `[...]` that starts at `at`. pattern_bytes is 0 if it is never closed.
+/// Matches the class `[...]` that starts at `at`. pattern_bytes is 0 if the class is never closed.
 Step match_class(std::string_view pattern, std::size_t at, std::uint32_t code) noexcept {
   std::size_t i = at + 1;
   const bool negated = i < pattern.size() && pattern[i] == '!';
@@ -60,8 +60,9 @@ Step match_class(std::string_view pattern, std::size_t at, std::uint32_t code) n
   return {found != negated, i + 1 - at};
 }
 
-/// A pattern, and the position of its last `]`: a `[` after it is a literal. Without that position,
-/// each such `[` would cost a scan to the end of the pattern, for every character of the string.
+/// A pattern, and the position of its last `]`: a `[` after that `]` is a literal. Without the
+/// position, each such `[` would cost a scan to the end of the pattern, for every character of the
+/// string.
 struct Pattern {
   std::string_view text;
   std::size_t last_close;

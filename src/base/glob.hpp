@@ -7,9 +7,9 @@ namespace tenfold::base {
 /// Matches the whole string against a shell-style pattern: `*` any number of characters (dots
 /// included), `?` one character, `[abc]`, `[a-z]`, `[!a]` a class; a `[` that is never closed is a
 /// literal. Characters are those of UTF-8, decoded without a check for overlong forms, surrogates
-/// and code points above U+10FFFF. A byte that begins no sequence counts as a character after all
-/// others, which only the same byte, `?`, `*`, negated classes and ranges that include it match.
-/// The time is at most proportional to the product of the lengths.
+/// and code points above U+10FFFF. A byte that begins no sequence counts as a character. It
+/// matches only the same byte, `?`, `*` and classes; in the ranges of classes, such bytes come
+/// after all other characters. The time is at most proportional to the product of the lengths.
 bool glob_match(std::string_view pattern, std::string_view text) noexcept;
 
 /// False only if no string that starts with `prefix` can match. True does not mean that one can.

@@ -1,7 +1,7 @@
 #pragma once
 
-// TENFOLD_ASAN and TENFOLD_TSAN: 1 with AddressSanitizer or ThreadSanitizer, else 0. g++ defines a
-// macro, clang has a feature.
+// TENFOLD_ASAN is 1 with AddressSanitizer, TENFOLD_TSAN is 1 with ThreadSanitizer; otherwise 0. g++
+// defines a macro for each sanitizer; clang reports it through __has_feature.
 #if defined(__SANITIZE_ADDRESS__)
 #define TENFOLD_ASAN 1
 #elif defined(__SANITIZE_THREAD__)

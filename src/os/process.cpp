@@ -19,7 +19,7 @@
 namespace tenfold::os {
 namespace {
 
-/// Parses the hexadecimal digits of "b4d2c9e0-7f0d-4a53-9d3e-6f3a2d1c0b9a".
+/// Reads the boot ID, a UUID such as "b4d2c9e0-7f0d-4a53-9d3e-6f3a2d1c0b9a", without the hyphens.
 BootId read_boot_id() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string text;

@@ -8,8 +8,9 @@
 
 namespace tenfold::os {
 
-/// The boot ID of Linux. Readers compare a stored boot ID with the current one, to detect that the
-/// system has restarted and may have lost data that was not durable.
+/// The boot ID of Linux, which is random for each boot. Readers compare a stored boot ID with the
+/// current one, to detect that the system has restarted and may have lost data that was not
+/// durable.
 using BootId = std::array<std::byte, 16>;
 
 /// The boot ID; zeros if the system does not report it.

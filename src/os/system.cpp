@@ -64,8 +64,8 @@ void unlock(Descriptor& descriptor) noexcept {
 
 namespace {
 
-/// Initialised at load time: a fork during the initialisation of a local static makes the child
-/// hang.
+/// Initialised at load time: if another thread forked during the initialisation of a local static,
+/// the child could hang.
 const auto kSystemPageBytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 
 }  // namespace
@@ -123,13 +123,13 @@ void apply_permissions(int descriptor, const FileInfo& like, const std::string& 
   if (::fstat(descriptor, &now) != 0) throw_system_error(errno, display, "cannot be examined");
   std::uint32_t mode = like.mode;
   if (now.st_uid != like.user || now.st_gid != like.group) {
-    // Set group and user separately, because a member of the group may change the group but not the
-    // user.
+    // Set group and user separately: an unprivileged owner may change the group to one of its own
+    // groups, but not the user.
     const bool group_given = ::fchown(descriptor, static_cast<uid_t>(-1), like.group) == 0;
     const bool user_given = ::fchown(descriptor, like.user, static_cast<gid_t>(-1)) == 0;
     if (!group_given || !user_given) mode &= ~static_cast<std::uint32_t>(S_ISUID | S_ISGID);
-    // If the group cannot be set, group and others get only the permissions that both had, so that
-    // neither the old nor the new group gains access.
+    // If the group cannot be set, group and others get only the permissions that both have in
+    // `like`, so that neither the old nor the new group gains access.
     if (!group_given) {
       mode &= ~static_cast<std::uint32_t>(S_IRWXG) | (mode & S_IRWXO) << 3U;
       mode &= ~static_cast<std::uint32_t>(S_IRWXO) | (mode & S_IRWXG) >> 3U;

@@ -47,8 +47,8 @@ void require_component(const std::string& name, const std::string& display);
 
 /// Sets owner, group and permissions of `descriptor` to those of `like` (fchown, fchmod), as far
 /// as this process may. Set-id bits are dropped if the owner or the group cannot be changed. If
-/// the group cannot, group and others get only the permissions that `like` gives to both. Throws
-/// Error(io) if the permission bits cannot be set.
+/// the group cannot be changed, group and others get only the permissions that `like` gives to
+/// both. Throws Error(io) if fstat or fchmod fails.
 void apply_permissions(int descriptor, const FileInfo& like, const std::string& display);
 
 }  // namespace tenfold::os

@@ -24,9 +24,8 @@ const Xxh3Kernel& choose_kernel() noexcept {
   return kXxh3Baseline;
 }
 
-/// Null until the first checksum is computed, possibly before other static objects of this file are
-/// initialised. Not a function-local static: a fork during its initialisation would make the child
-/// hang.
+/// Null until the first checksum is computed, which may happen before main(). Not a function-local
+/// static: if another thread forked during its initialisation, the child could hang.
 std::atomic<const Xxh3Kernel*> chosen_kernel{nullptr};
 
 const Xxh3Kernel& kernel() noexcept {

@@ -26,7 +26,8 @@ bool is_position_key(std::string_view key, std::size_t position) {
   return key == std::to_string(position);
 }
 
-/// True for the kinds that are stored without a node note: in meta.json or its counterpart.
+/// True for the kinds that need no node note, because meta.json, or the equivalent document of
+/// another format, stores them.
 bool is_native(NodeKind kind) noexcept {
   return kind == NodeKind::tensordict || kind == NodeKind::tensorclass ||
          kind == NodeKind::lazy_stack;
@@ -54,7 +55,7 @@ void require_valid_types(std::string_view path, const Dict& dict) {
   }
 }
 
-/// The note of the node at `path`, which is "" for the root.
+/// The note of the node `node`, whose path is `path`: "" for the root.
 Notes::NodeNote note_of(const TensorDict& node, std::string_view path) {
   const NodeInfo& info = node.info();
   Notes::NodeNote note;
@@ -184,7 +185,7 @@ void apply_marks(const Marks& marks, Value& value) {
 }
 
 /// Applies the marks bottom-up, because an extended scalar copies the value that it is made from.
-/// Returns false if the result has no counterpart in Python.
+/// Returns false if a resulting extended scalar has no counterpart in Python.
 bool apply_all(std::vector<std::pair<const Marks*, Value*>>& places) {
   for (auto place = places.rbegin(); place != places.rend(); ++place) {
     apply_marks(*place->first, *place->second);

@@ -37,7 +37,7 @@ namespace tenfold {
 /// Paths are keys joined by "/", each key with "%" and "/" written as %25 and %2F, an empty key as
 /// "%"; the root is "". Empty members are omitted, and an empty document is not written. A note
 /// that contradicts the tree is ignored with a warning: another tool may have changed the tree.
-/// Notes of nodes and values that the tree lacks are ignored without one.
+/// Notes of nodes and values that the tree lacks are ignored without a warning.
 struct Notes {
   struct NodeNote {
     NodeKind kind = NodeKind::tensordict;
@@ -88,10 +88,10 @@ struct Notes {
   std::string to_json() const;
   /// Parses and checks a document. In the result, every path is well formed, every file name is one
   /// path component (which cannot lead out of the folder), and no target of an alias is an alias.
-  /// Every shape has a size that fits 63 bits, except that of a jagged tensor, whose size is not
-  /// checked. Unknown top-level members and unknown types of extended scalars are ignored with a
-  /// warning. Throws Error(corrupt) if the text is not a notes document, Error(unsupported) if its
-  /// version is higher than this library supports.
+  /// The number of bytes of a leaf and the number of elements of a sparse tensor fit 63 bits; the
+  /// size of a jagged tensor is not checked. Unknown top-level members and unknown types of
+  /// extended scalars are ignored with a warning. Throws Error(corrupt) if the text is not a notes
+  /// document, Error(unsupported) if its version is higher than this library supports.
   static Notes from_json(std::string_view text, const base::Where& where);
 };
 
@@ -102,16 +102,17 @@ std::string note_path_child(std::string_view parent, std::string_view key);
 std::optional<KeyPath> keys_of_note_path(std::string_view path);
 
 /// Throws Error(invalid_argument), naming the entry at `path`, if a program set a field that
-/// readers refuse or lose: int_keys or typed_keys of a node that is not a dict, both at once,
-/// typed_keys for which are_valid() is false, or a device that torch does not know.
+/// readers refuse or lose: int_keys or typed_keys of a node that is not a dict, both in one node,
+/// typed_keys for which are_valid() is false, or a device for which is_torch_device() is false.
 void require_valid_info(std::string_view path, const TensorDict& node);
 /// The same for the keys of all dicts in a JSON value.
 void require_valid_keys(std::string_view path, const Value& value);
 
-/// Collects node notes, value notes, aliases and unbatched leaves of a whole tree, but not leaves,
-/// files, schema and metadata. Among leaves over the same bytes, the first in the order of walk()
-/// is the alias target. Reads no tensor. If `of_leaves` is false, aliases and unbatched leaves are
-/// omitted, for formats that store them natively. Throws like require_valid_info().
+/// Fills the members `nodes`, `values`, `aliases` and `unbatched` for a whole tree; the other
+/// members stay empty. Among leaves over the same bytes, the first in the order of walk() is the
+/// alias target. Reads no tensor. If `of_leaves` is false, `aliases` and `unbatched` stay empty,
+/// too, for formats that store them natively. Throws what walk(), require_valid_info() and
+/// require_valid_keys() throw.
 Notes collect_notes(const TensorDict& tree, bool of_leaves = true);
 
 /// Adds the note of the JSON value at `path`: the locations of its tuples, its extended scalars,

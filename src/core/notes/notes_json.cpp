@@ -246,7 +246,8 @@ class NotesReader {
     note.is_coalesced = flag(part, members, "coalesced");
   }
 
-  /// Parses a shape with -1 for the ragged dimension. check_sparse_indices() checks more.
+  /// Parses the shape of a jagged tensor, which has -1 for the ragged dimension. Does not check
+  /// that there is exactly one -1: check_sparse_indices() does.
   Shape ragged_shape(const std::string& part, const Value& value) const {
     Shape lengths;
     for (const Value& item : list(value, part)) {

@@ -26,7 +26,7 @@ class TreeVisitor {
 /// because a node may contain itself.
 void walk(const TensorDict& tree, TreeVisitor& visitor);
 
-/// Appends the entry `key` to the path of its node, as note_path_child() does.
+/// Appends `key` to the note path of the node that contains it, as note_path_child() does.
 void append_note_key(std::string& path, std::string_view key);
 
 }  // namespace tenfold

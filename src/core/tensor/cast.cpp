@@ -41,8 +41,8 @@ template <class Int, class Float>
 Int truncated(Float value) noexcept {
   constexpr auto kLimit = static_cast<Float>(std::uint64_t{1} << (sizeof(Int) * 8 - 1));
   // The bounds are powers of two, which every float type represents exactly. A float64 between
-  // -limit - 1 and -limit truncates to the lowest integer, as does a value out of range, so the
-  // check may treat it as out of range.
+  // -limit - 1 and -limit is in range, but the check may treat it as out of range: both give the
+  // lowest integer.
   const bool fits = value >= -kLimit && value < kLimit;
   return fits ? static_cast<Int>(value) : std::numeric_limits<Int>::min();
 }

@@ -7,19 +7,21 @@
 
 namespace tenfold {
 
-/// class_name of the opaque node for a tensor on torch's meta device, which has only a dtype and a
-/// shape.
+/// class_name of the opaque node for a tensor on torch's meta device. Such a tensor has only a
+/// dtype and a shape.
 inline constexpr std::string_view kMetaTensor = "torch._utils._rebuild_meta_tensor_no_storage";
 
 /// The extended scalar of type `type` that is written to JSON as `plain`; empty if there is none.
+/// The items of the result are not checked: call is_valid().
 std::optional<Value::Special> special_from_json(Value::Special::Type type, const Value& plain);
 
-/// True if a Python set can contain the value: neither the value nor any value nested in it is a
-/// list, dict, set, Counter or bytearray.
+/// True if a Python set can contain the value: neither the value nor, if it is a tuple, any value
+/// nested in the tuple is a list, dict, set, Counter or bytearray.
 bool is_hashable(const Value& value) noexcept;
 
-/// False for a value that Python cannot represent: a set with an unhashable item, a torch.Size with
-/// an item that is not a length, or a complex number without exactly two floats.
+/// False for a value that Python cannot represent: a set or frozenset with an unhashable item, a
+/// torch.Size with an item that is not an integer of 0 or more, or a complex number whose items are
+/// not exactly two floats.
 bool is_valid(const Value::Special& special) noexcept;
 
 }  // namespace tenfold

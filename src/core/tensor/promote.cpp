@@ -10,7 +10,7 @@
 namespace tenfold {
 namespace {
 
-/// True for the dtypes that torch promotes with floats only.
+/// True for the dtypes that have a common dtype only with themselves and with floats.
 bool is_wide_unsigned(DType dtype) { return dtype >= DType::uint16 && dtype <= DType::uint64; }
 bool is_signed(DType dtype) { return dtype >= DType::int8 && dtype <= DType::int64; }
 bool is_float(DType dtype) { return dtype >= DType::float16 && dtype <= DType::float64; }

@@ -28,8 +28,8 @@ void copy_from_contiguous(const std::byte* from, const Tensor& to, std::int64_t 
                           std::int64_t end);
 
 /// Like Tensor::contiguous(). If `where` names a file, throws Error(unsupported) if the copy would
-/// be over 16 MiB larger than the storage of the tensor. Otherwise a file could cause an allocation
-/// of any size, by a large shape with strides of 0.
+/// be over 16 MiB larger than the storage of the tensor. Without this limit, a file could cause an
+/// allocation of any size, by a large shape with strides of 0.
 Tensor contiguous_of_file(const Tensor& tensor, const base::Where& where);
 
 }  // namespace tenfold

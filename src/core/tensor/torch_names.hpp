@@ -18,7 +18,7 @@ bool is_torch_qscheme(std::string_view name) noexcept;
 /// "torch.strided", "torch.sparse_csr", ...
 bool is_torch_layout(std::string_view text) noexcept;
 /// True if `text` has the syntax of a device, "cpu" or "cuda:1": a type and, optionally, an index
-/// of 0 to 127. The type is not checked against a list, because other backends register their own.
+/// of 0 to 127. The type is not checked against a list, because backends can register more types.
 bool is_torch_device(std::string_view text) noexcept;
 
 }  // namespace tenfold

@@ -12,12 +12,12 @@
 
 namespace tenfold {
 
-/// Finds leaves of a tree that share storage (tied weights): the first leaf that is added owns the
-/// bytes, later ones are its aliases. Reads no tensor.
+/// Finds leaves of a tree that are over exactly the same bytes (tied weights): the first of them
+/// that is added owns the bytes, and the later ones are its aliases. Reads no tensor.
 class AliasFinder {
  public:
-  /// Adds the next leaf, number 0, 1, ... in order. Returns the number of the first leaf over the
-  /// same bytes: its own if no earlier leaf shares them.
+  /// Adds the next leaf; leaves are numbered 0, 1, ... in this order. Returns the number of the
+  /// first leaf over the same bytes: its own number if no earlier leaf shares them.
   std::size_t add(const Leaf& leaf);
 
  private:
@@ -25,8 +25,9 @@ class AliasFinder {
   std::size_t count_ = 0;
 };
 
-/// For each item of a flat list in for_each_leaf order, the index of the first item over the same
-/// bytes, which may be its own: `alias_targets(leaves, &Entry::leaf)`.
+/// Returns, for each item of a flat list in for_each_leaf order, the index of the first item over
+/// the same bytes; the item's own index if no earlier item shares them. Example:
+/// `alias_targets(leaves, &Entry::leaf)`.
 template <class Items, class LeafOf>
 std::vector<std::size_t> alias_targets(const Items& items, const LeafOf& leaf_of) {
   AliasFinder finder;

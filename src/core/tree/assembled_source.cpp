@@ -17,7 +17,7 @@
 namespace tenfold {
 namespace {
 
-/// Runs of fewer bytes are read together with their neighbours, and then copied to their
+/// Whole runs of fewer bytes are read together with the runs after them, and then copied to their
 /// destinations.
 constexpr std::uint64_t kDirectBytes = std::uint64_t{64} << 10;
 constexpr std::uint64_t kScratchBytes = std::uint64_t{1} << 20;
@@ -253,8 +253,8 @@ std::vector<Leaf> AssembledSource::parts(const Leaf&) const {
   return leaves;
 }
 
-/// Two assembled tensors share storage if all of their pieces do, at the same offsets. If no other
-/// leaf shares the storage of one piece, no other leaf shares the storage of the tensor.
+/// Two assembled tensors share storage if all of their pieces do, at the same offsets. If the
+/// identity of one piece is StoredRange{}, so is that of the tensor.
 StoredRange AssembledSource::identity(const Leaf&) {
   StoredRange whole;
   whole.pieces.reserve(2 * pieces_.size());

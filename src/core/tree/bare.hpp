@@ -15,7 +15,7 @@ inline constexpr std::string_view kBareNpzKey = "arr_0";
 /// As is_bare() of a TensorDict.
 bool is_bare(const detail::Node& root);
 
-/// The same bare root with another key. Returns other trees unchanged.
+/// Returns a bare root with its key replaced by `key`. Returns other trees unchanged.
 TensorDict with_bare_key(const TensorDict& root, std::string_view key = kBareKey);
 
 /// The name of a file or folder without its last suffix: "x" for "a/x.npy" and for "a/x/".

@@ -14,9 +14,9 @@ namespace tenfold {
 bool starts_with(const Shape& shape, const Shape& batch);
 
 /// The number of batch dimensions of an entry of a lazy stack: for a TensorDict or a tensorclass
-/// the length of batch_size; for a lazy stack, one more than its first entry has. Loads that first
-/// entry. Empty for other entries, and for a lazy stack that is empty or whose first entry is of
-/// another kind.
+/// the length of batch_size; for a lazy stack, one more than for its first entry, which is loaded.
+/// Empty for entries of other kinds, and for a lazy stack that is empty or whose first entry gives
+/// an empty result.
 std::optional<std::size_t> num_batch_dims(const TensorDict::Item& item);
 
 /// Returns the error, without a path, if the entry `key` has too few batch dimensions for

@@ -7,8 +7,8 @@
 
 namespace tenfold {
 
-/// An open-addressing hash table from a key to its position in a list of the caller. Keys are
-/// compared through `key_at(position)`, so the table stores no strings.
+/// An open-addressing hash table from a key to its position in a list that the caller keeps. Keys
+/// are compared through `key_at(position)`, so the table stores no strings.
 class KeyIndex {
  public:
   static constexpr std::uint32_t kNone = 0xFFFFFFFF;

@@ -25,8 +25,8 @@ struct FileInfo;
 
 namespace detail {
 
-/// Identity of stored bytes, to find shared storage: all members are equal for leaves over the same
-/// bytes. StoredRange{} means that no other leaf is known to share them.
+/// Identity of stored bytes, to find shared storage: two leaves with the same identity are over the
+/// same bytes. The exception is StoredRange{}: no other leaf is known to share the bytes.
 struct StoredRange {
   static constexpr std::uint64_t kThisProcess = ~std::uint64_t{0};
 
@@ -54,14 +54,14 @@ class LeafSource {
 
   /// The bytes of the contiguous tensor of `leaf`: mapped in the mode of the open call, or copied
   /// into memory if they are small, unaligned, compressed or computed. The source of an opened file
-  /// checks the file's size first and caches the bytes: two calls return the same bytes, and leaves
-  /// over the same range of one file share one Buffer.
+  /// checks the file's size first and caches the bytes: two calls return the same memory, and so do
+  /// calls for leaves over the same range of one file.
   virtual Buffer map(const Leaf& leaf) = 0;
 
   /// Reads [offset_bytes, offset_bytes + into.size()) of the contiguous tensor without mapping it.
-  /// In mode copy_on_write, leaves of folders and .npy files, and entries of zip archives that are
-  /// compressed or in Fortran order, return the bytes of map() once it was called, including what
-  /// the program wrote. Other leaves return what their file stores.
+  /// After a call of map() in mode copy_on_write, leaves of folders and .npy files, and entries of
+  /// zip archives that are compressed or in Fortran order, return the bytes of map(), with what the
+  /// program wrote to them. Other leaves return what their file stores.
   virtual void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) = 0;
 
   /// Implements Leaf::sizes() for a nested leaf that is not in memory: the shapes of its
@@ -88,7 +88,8 @@ class LeafSource {
   /// part, such as `tensor "w"`. Without a path if the source has no file.
   virtual base::Where where(const Leaf& leaf) const = 0;
 
-  /// The leaves from which `leaf` is assembled or computed; empty if it is stored as one range.
+  /// The leaves from which `leaf` is assembled or computed; empty if `leaf` is stored as one range,
+  /// or if the source does not report them.
   virtual std::vector<Leaf> parts(const Leaf& leaf) const;
 
   /// Makes writes through shared mappings durable (msync, fdatasync); does nothing in other modes.

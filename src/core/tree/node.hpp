@@ -25,11 +25,11 @@ class LazyItem {
   virtual TensorDict::Item load() = 0;
 };
 
-/// Maximum depth of a tree. No program nests that deep, but a hostile file may, and the depth of a
-/// node that contains itself is infinite.
+/// Maximum depth of a tree. Real trees are not that deep, but a hostile file may be, and a node
+/// that contains itself has infinite depth.
 inline constexpr std::size_t kMaxDepth = 512;
 
-/// The largest stack_dim of a lazy stack: tensors of torch have at most 64 dimensions.
+/// The largest stack_dim of a lazy stack: many operations of torch support at most 64 dimensions.
 inline constexpr std::int64_t kMaxStackDim = 63;
 
 namespace detail {

@@ -83,7 +83,8 @@ Item rows_of_leaf(const TensorDict& root, const KeyPath& path, const Leaf& leaf,
 }
 
 /// Selects items of a NonTensorStack. The outermost of its nested lists is always the first batch
-/// dimension, whatever its stack_dim. Any other JSON value belongs to every row.
+/// dimension, whatever its stack_dim. Returns any other JSON value unchanged: it belongs to every
+/// row.
 Item rows_of_value(const TensorDict& root, const KeyPath& path, const NonTensor& json,
                    const Rows& rows, std::size_t batch_dims) {
   const auto* list = json.value.get_if<Value::List>();

@@ -15,17 +15,19 @@ namespace tenfold {
 /// "sparse_coo"; empty for an unknown layout.
 ///
 /// Jagged nested tensors of torch have components too, and use the same kind of node, with the
-/// layout "jagged" and the components "values", "offsets" and optionally "lengths". This function
-/// omits "lengths". Their dense_shape has -1 for the ragged dimension: [3, -1, 2] for values of
-/// shape [6, 2].
+/// layout "jagged" and the components "values", "offsets" and optionally "lengths". The dense_shape
+/// of such a node has -1 for the ragged dimension: [3, -1, 2] for values of shape [6, 2]. This
+/// function omits "lengths".
 std::span<const std::string_view> sparse_parts(std::string_view layout) noexcept;
 
 inline constexpr std::string_view kJagged = "jagged";
 
-/// True if `keys`, those of a node, are the component names of `layout`, in any order.
+/// True if `keys`, the keys of a node, are the component names of `layout`, in any order. For the
+/// layout "jagged", "lengths" may be missing.
 bool are_sparse_parts(std::span<const std::string> keys, std::string_view layout);
 
-/// Sorts the parts of a sparse tensor in torch's order. A file may list them in another order.
+/// Sorts the components of a sparse tensor in the order of sparse_parts(), which a file need not
+/// use.
 void sort_sparse_parts(detail::Node& node);
 
 /// Checks torch's invariants of a sparse tensor, because programs use its indices without checks.

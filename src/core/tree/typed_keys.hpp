@@ -48,8 +48,8 @@ bool are_valid(const TypedKeys& keys);
 /// True if the string of every key is in `texts`.
 bool are_all_among(const TypedKeys& keys, std::span<const std::string> texts);
 
-/// Replaces the flag `int_keys` by typed keys if not all `keys`, the keys of the node, are
-/// integers.
+/// If `int_keys` is set but not all `keys`, the keys of the node, are integers: clears `int_keys`,
+/// and adds the keys that are integers to `typed_keys`.
 void fit_int_keys(NodeInfo& info, std::span<const std::string> keys);
 
 /// Collects the types of the keys of one dict, in the order of its entries.

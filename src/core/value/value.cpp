@@ -154,7 +154,8 @@ void Value::fail_as(std::string_view what, const std::string& expected) const {
       const std::string json = to_json(*this);  // ASCII, without control characters
       found += ' ' + (json.size() <= kShownBytes ? json : json.substr(0, kShownBytes) + "...");
     } catch (const Error&) {
-      // JSON cannot represent a string in it, so only its type is shown.
+      // JSON cannot represent the value: it is nested too deep, or a string in it is not UTF-8. So
+      // only its type is shown.
     }
   }
   throw base::invalid_argument().part(what).expected(expected).found(found);

@@ -15,9 +15,9 @@
 
 namespace tenfold {
 
-/// A value of a JSON document and its place in messages. A function that returns one type throws
-/// Error(corrupt) if the value has another type: `<where>: member "parts[3].path": expected a
-/// string, found 4`. The document and `where` must outlive this object. The path of a member is
+/// A value of a JSON document and its place in messages. A function for one type, such as text(),
+/// throws Error(corrupt) if the value has another type: `<where>: member "parts[3].path": expected
+/// a string, found 4`. The document and `where` must outlive this object. The path of a member is
 /// computed only for a message, because a manifest can have hundreds of thousands of members.
 class ValueReader {
  public:
@@ -30,13 +30,14 @@ class ValueReader {
   const std::string& text() const { return as<std::string>("a string"); }
   const Value::Object& object() const { return as<Value::Object>("an object"); }
   bool flag() const { return as<bool>("true or false"); }
-  /// Also throws Error(corrupt) if the integer is below `least`.
+  /// Also throws Error(corrupt) if the integer is below `least` or does not fit 64 signed bits.
   std::int64_t integer(std::int64_t least = 0) const;
   std::uint64_t count() const { return static_cast<std::uint64_t>(integer()); }
   /// The items of an array of integers of 0 or more.
   Shape lengths() const;
   DType dtype() const;
-  /// Throws Error(unsupported) for an integer above `newest`, Error(corrupt) for one below 1.
+  /// Throws Error(unsupported) for an integer above `newest`, Error(corrupt) for one that is below
+  /// 1 or does not fit 64 signed bits.
   void require_version(std::int64_t newest) const;
 
   /// A member of an object. at() throws if there is none.
@@ -44,7 +45,7 @@ class ValueReader {
   std::optional<ValueReader> find(std::string_view key) const;
   /// The members of an object, in order.
   std::vector<std::pair<std::string_view, ValueReader>> members() const;
-  /// The items of an array; throws unless there are `count`, if that is given.
+  /// The items of an array. Throws Error(corrupt) if `count` is given and is not their number.
   std::vector<ValueReader> items(std::optional<std::size_t> count = {}) const;
 
   /// An Error(corrupt) of this place.

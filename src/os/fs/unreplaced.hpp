@@ -13,7 +13,7 @@
 namespace tenfold::os {
 
 /// Identifies a file or folder. If the file system reports creation times, a later file that reuses
-/// the inode number has another identity.
+/// the inode number has a different identity, unless it was created at the same clock tick.
 struct FileIdentity {
   BootId boot{};  ///< device numbers are valid within one boot of one host
   std::uint64_t device = 0;
@@ -26,15 +26,15 @@ struct FileIdentity {
 /// system does not report its identity.
 std::optional<FileIdentity> identity_of(const Path& path);
 
-/// The entry at a path, held open: no other file or folder gets its inode number during the
-/// lifetime of this object.
+/// The file or folder at a path, if there is one. It is held open, so a local file system gives its
+/// inode number to no other file during the lifetime of this object.
 class NamedEntry {
  public:
   /// `path` need not exist. Links are followed.
   explicit NamedEntry(const Path& path);
 
-  /// False if the path now names another entry than at the construction, or if the entry was
-  /// created or removed since then. True if the system does not permit the check.
+  /// False if the path now names a different file than at the construction, or if it named a file
+  /// at only one of the two times. True if the system does not permit the check.
   bool is_current() const;
 
  private:
@@ -44,15 +44,16 @@ class NamedEntry {
   bool is_known_ = true;
 };
 
-/// The greatest number of times that a path is read while saves replace its entry.
+/// The maximum number of times that read_unreplaced() calls `read`.
 inline constexpr int kMaxReads = 100;
 
 [[noreturn]] void throw_replaced_always(const Path& path);
 
-/// Calls `read`, which opens and reads `path`. Calls it again if it throws ESTALE, or if a save
-/// replaced the entry at `path` during the call: the files of a replaced folder are removed one by
-/// one, so a read may be incomplete even if nothing failed. After kMaxReads calls, throws the error
-/// of the last call, or Error(io) (ESTALE) if that call did not fail.
+/// Calls `read`, which opens and reads `path`. Calls `read` again if it throws an Error with errno
+/// ESTALE, or if the file or folder at `path` was replaced during the call: the files of a replaced
+/// folder are removed one by one, so `read` may miss some of them without an error. After kMaxReads
+/// calls, throws the error of the last call, or Error(io) (ESTALE) if that call did not
+/// fail.
 ///
 /// `read` may be called several times; only its last result is returned.
 template <class Read>

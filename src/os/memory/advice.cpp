@@ -19,7 +19,7 @@
 #include "os/memory/mapping.hpp"
 #include "os/system.hpp"
 
-// Missing from headers of C libraries that are older than the kernel.
+// The headers of C libraries older than Linux 5.14 do not define it.
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
 #endif
@@ -107,8 +107,8 @@ bool drop_from_page_cache(const File& file) {
   if (size_bytes == 0) return true;
   if (::posix_fadvise(file.fd(), 0, 0, POSIX_FADV_DONTNEED) != 0) return false;
   const Buffer mapped = map_file(file, 0, size_bytes, MapKind::read_only);
-  // A sampled page that is still cached shows that the file was not dropped. The end of the file is
-  // sampled, too, because the pages that were written last stay in the cache longest.
+  // A sampled page that is still cached shows that not all pages were dropped. The end of the file
+  // is sampled, too, because the pages that were written last stay in the cache longest.
   for (const std::uint64_t at : {std::uint64_t{0}, size_bytes / 2, size_bytes - 1}) {
     if (is_resident(mapped.bytes().subspan(static_cast<std::size_t>(at), 1))) return false;
   }

@@ -8,7 +8,8 @@
 
 namespace tenfold::os {
 
-// Wrappers of madvise and mincore. All ranges are in mapped memory, and need not be aligned.
+// Wrappers of madvise, mincore, getrusage and posix_fadvise. All ranges of bytes are in mapped
+// memory, and need not be aligned.
 
 /// True if every page of `bytes` is in the page cache, so that an access takes no I/O. For a file
 /// that the user neither owns nor may write, the kernel always reports true.
@@ -19,7 +20,7 @@ bool is_resident(std::span<const std::byte> bytes);
 void will_need(std::span<const std::byte> bytes) noexcept;
 void will_need(std::span<const std::span<const std::byte>> ranges) noexcept;
 
-/// Reads missing pages of `bytes` and maps all of them, so that later accesses do not fault. Before
+/// Reads missing pages of `bytes` and maps all pages, so that later reads do not fault. Before
 /// Linux 5.14, only prefetches them. A hint: errors are reported by the later access.
 void populate(std::span<const std::byte> bytes) noexcept;
 
@@ -35,8 +36,8 @@ std::uint64_t num_pages_waited_for() noexcept;
 
 /// Drops the file from the page cache, so that the next reader has to wait for the device. Returns
 /// false if the file system rejects the request, or if is_resident() is true for one of three
-/// sampled pages: because the page is mapped or dirty, the file system is in memory, or the user
-/// neither owns nor may write the file.
+/// sampled pages: for example, because the page is mapped or dirty, the file system is in memory,
+/// or the user neither owns nor may write the file.
 bool drop_from_page_cache(const File& file);
 
 }  // namespace tenfold::os

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20U;
 
-/// The names of the files in which one version of cgroups reports the limit and the use of memory.
+/// Where one version of cgroups reports the limit and the use of memory.
 struct CgroupFiles {
   const char* folder;  ///< of the memory controller, below the root
   const char* limit;
@@ -32,8 +32,8 @@ constexpr CgroupFiles kFirstVersion = {"/memory", "/memory.limit_in_bytes",
 constexpr CgroupFiles kSecondVersion = {"", "/memory.max", "/memory.current", "active_file",
                                         "inactive_file"};
 
-/// The smaller of `at_most` and the bytes that the cgroup in `folder` may still allocate. Cached
-/// files count as available, as in MemAvailable.
+/// The smaller of `at_most` and the bytes that the cgroup in `folder` may still allocate. All
+/// cached pages of files count as available, because the kernel can drop them.
 std::uint64_t available_in_cgroup(const std::string& folder, const CgroupFiles& files,
                                   std::uint64_t at_most) {
   std::uint64_t limit = 0;
@@ -74,8 +74,8 @@ std::shared_ptr<std::byte> allocate_pages(std::size_t size_bytes) {
 }
 
 void keep_freed_memory() noexcept {
-  // Just below the maximum of glibc's dynamic mmap threshold (32 MiB). malloc touches only the page
-  // of the block's header.
+  // Just below the maximum of glibc's dynamic mmap threshold (32 MiB on 64-bit systems). malloc
+  // touches only the page of the block's header.
   constexpr std::size_t kThresholdBytes = std::size_t{31} << 20;
   static std::atomic<bool> is_raised{false};
   if (is_raised.exchange(true, std::memory_order_relaxed)) return;
@@ -96,8 +96,9 @@ std::uint64_t available_in_cgroups(const std::string& cgroups, const std::string
     const bool is_first_version = ("," + controllers + ",").find(",memory,") != std::string::npos;
     if (!is_first_version && !controllers.empty()) continue;
     const CgroupFiles& files = is_first_version ? kFirstVersion : kSecondVersion;
-    // The limits of the parent groups apply, too. In a container, the path may be relative to the
-    // host's root group, while `root` is the group of the container.
+    // The limits of the parent groups apply, too, up to `root`. In a container, the path may be
+    // relative to the host's root group, while `root` is the group of the container: then only
+    // `root` has the files.
     std::string path = line.substr(second + 1);
     for (;;) {
       at_most = available_in_cgroup(root + files.folder + path, files, at_most);

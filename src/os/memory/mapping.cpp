@@ -85,7 +85,8 @@ Buffer map_file(const File& file, std::uint64_t offset_bytes, std::uint64_t size
   };
   switch (kind) {
     case MapKind::private_copy:
-      // NORESERVE: pages are not charged to the commit limit until they are written to.
+      // With MAP_NORESERVE, the mapping does not count towards the commit limit, except with
+      // vm.overcommit_memory = 2, which ignores the flag.
       map(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE);
       if (mapping.begin == nullptr && system_errno == ENOMEM &&
           read_setting("/proc/sys/vm/overcommit_memory", 0) == 2) {

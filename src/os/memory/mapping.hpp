@@ -13,19 +13,20 @@
 namespace tenfold::os {
 
 enum class MapKind : std::uint8_t {
-  /// MAP_PRIVATE | MAP_NORESERVE, readable and writable: writes stay in memory. If the system
-  /// refuses that (vm.overcommit_memory = 2), the pages are read-only and Buffer::writable() is
-  /// false.
+  /// MAP_PRIVATE | MAP_NORESERVE, readable and writable: writes stay in memory. If
+  /// vm.overcommit_memory is 2 and the mapping would exceed the commit limit, the pages are
+  /// read-only and Buffer::writable() is false.
   private_copy,
   shared_write,  ///< MAP_SHARED: writes reach the file
   read_only,     ///< MAP_SHARED, not writable: for the readers of the library itself
 };
 
 /// Maps [offset_bytes, offset_bytes + size_bytes) of a file; the offset need not be aligned. The
-/// range must lie inside the file: otherwise Error(corrupt) with expected and found size. An empty
-/// range gives an empty Buffer. Beyond the kernel's limit of maps, throws Error(io) ENOMEM with a
-/// message that names vm.max_map_count and the one-file formats. The file may be closed afterwards.
-/// `file_bytes`: the size of the file, if the caller already has it.
+/// file may be closed afterwards. An empty range gives an empty Buffer. Throws Error(corrupt), with
+/// the expected and the found size, if the file ends before the range does. If the process has
+/// reached the kernel's limit of mappings, throws Error(io) ENOMEM with a message that names
+/// vm.max_map_count and the single-file formats. `file_bytes`: the size of the file, if the caller
+/// already has it.
 Buffer map_file(const File& file, std::uint64_t offset_bytes, std::uint64_t size_bytes,
                 MapKind kind, std::optional<std::uint64_t> file_bytes = {});
 
@@ -46,8 +47,8 @@ struct Mapping {
   std::shared_ptr<const File> open_file() const;
 };
 
-/// The mapping of a buffer that map_file() returned, or of a slice of such a buffer; null for other
-/// buffers. Valid as long as the mapped bytes are.
+/// The mapping of a buffer that map_file() returned for a range that is not empty, or of a slice of
+/// such a buffer; null for other buffers. Valid as long as the bytes are mapped.
 const Mapping* mapping_of(const Buffer& buffer) noexcept;
 
 /// Waits until the mapped pages of `buffer` (shared_write) are durable (msync). `display` names the

@@ -7,8 +7,8 @@
 namespace tenfold::os {
 namespace {
 
-/// Number of forks from the first process to this one, plus 1. Unlike getpid(), reading it takes no
-/// system call, and no ancestor of this process ever had the same number.
+/// Number of forks from the process that loaded the library to this process, plus 1. Unlike the
+/// process ID, the number is read without a system call, and no ancestor has the same number.
 std::atomic<std::uint32_t> own_number{1};
 [[maybe_unused]] const int number_handler =
     pthread_atfork(nullptr, nullptr, [] { own_number.fetch_add(1); });

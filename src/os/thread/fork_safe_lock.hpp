@@ -16,12 +16,12 @@ class ForkSafeLock {
   ForkSafeLock& operator=(const ForkSafeLock&) = delete;
 
   /// Locks, after waiting until no other thread of this process holds the lock. Returns false
-  /// without locking if a thread of the parent held the lock at the fork, because the guarded data
-  /// may be inconsistent.
+  /// without locking if a thread of the parent held the lock at the fork, or after give_up(),
+  /// because the guarded data may be inconsistent.
   [[nodiscard]] bool lock() noexcept;
   void unlock() noexcept;
-  /// Like lock(), but always locks. If it returns false, the caller must replace the guarded data
-  /// before unlock(), or call give_up().
+  /// Like lock(), but also locks when it returns false. Then the caller must replace the guarded
+  /// data before unlock(), or call give_up().
   [[nodiscard]] bool seize() noexcept;
   /// Unlocks so that the next lock() or seize() returns false again.
   void give_up() noexcept;

@@ -20,12 +20,13 @@ namespace {
 using HelperWork = std::function<void(std::size_t, std::size_t)>;
 using Clock = std::chrono::steady_clock;
 
-/// Time that the helper thread spins after a job. Waking a thread takes some tens of microseconds,
-/// so spinning for much longer would gain little and occupy a core.
+/// Time that the helper thread spins after a job or a wake-up, and the longest time after a job in
+/// which start_helper() wakes the thread. Waking a thread takes some tens of microseconds, so
+/// spinning for much longer would gain little and occupy a core.
 constexpr Clock::duration kAwake = std::chrono::microseconds(100);
 
-/// Spin-wait hint: yields execution resources to the core's other hardware thread, or to the
-/// hypervisor's host.
+/// Spin-wait hint: yields execution resources to the core's other hardware thread, or lets a
+/// hypervisor run another virtual CPU. Does nothing on architectures other than x86-64 and AArch64.
 void pause() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

@@ -14,7 +14,7 @@ class Workers {
   Workers(int count, const std::function<void()>& work);
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
-  /// Waits until every `work` has returned. The owner must signal them to stop first.
+  /// Waits until every `work` has returned. The owner must signal the threads to stop first.
   ~Workers();
 
   /// True in the process that created this object, false in a forked child.
