@@ -87,8 +87,8 @@ struct DictCounts {
   std::int64_t num_dead = 0;
 };
 /// Reads the current counts: of rows from the folder, of superseded rows from the index of `state`.
-/// Empty if no writer has begun to change the index, if a writer of another boot did not close it,
-/// if it was replaced, or if it changes too often to be read consistently.
+/// Empty if no writer has begun to change the index, if a writer before the last reboot did not
+/// close it, if it was replaced, or if it changes too often to be read consistently.
 std::optional<DictCounts> counts_now(const DictState& state);
 
 /// A row that is newer than the state. A slot, possibly that of the key, points to it. The row may

@@ -172,7 +172,7 @@ class Planner {
         group.extent.end = std::max(group.extent.end, extent.end);
         continue;
       }
-      // Offsets count elements. So a tensor gets its own storage if its distance from the begin of
+      // Offsets count elements. So a tensor gets its own storage if its distance from the start of
       // the shared storage is not a multiple of its itemsize.
       if (!overlaps) open = groups_.size();
       add_group(extent.leaf);

@@ -109,7 +109,8 @@ def test_pytree_round_trips():
 
 def test_a_defaultdict_of_a_pytree_loses_its_factory():
     found = TensorDict.from_pytree(defaultdict(int, {"a": torch.ones(1)})).to_pytree()
-    assert type(found) is defaultdict and found.default_factory is None
+    assert type(found) is defaultdict
+    assert found.default_factory is None
     assert found["a"].tolist() == [1]
 
 

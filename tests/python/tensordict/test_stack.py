@@ -383,8 +383,9 @@ def test_values_are_concatenated_along_a_negative_dimension():
 @pytest.mark.parametrize("dim", [0, 1])
 def test_stacks_along_different_dimensions_are_concatenated(dim):
     x = torch.arange(6).reshape(2, 3)
-    rows = LazyStackedTensorDict.lazy_stack([TensorDict({"a": row}, [3]) for row in x])
-    columns = LazyStackedTensorDict.lazy_stack([TensorDict({"a": column}, [2]) for column in x.T], 1)
+    rows = LazyStackedTensorDict(*[TensorDict({"a": row}, [3]) for row in x])
+    parts = [TensorDict({"a": column}, [2]) for column in x.T]
+    columns = LazyStackedTensorDict(*parts, stack_dim=1)
     for order in ([rows, columns], [columns, rows]):
         joined = torch.cat(order, dim)
         assert joined.batch_size == torch.cat([x, x], dim).shape
