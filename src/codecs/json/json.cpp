@@ -133,7 +133,7 @@ class Parser {
     if (text.starts_with("\xEF\xBB\xBF")) p_ += 3;
   }
 
-  /// Parses a scalar or an empty container and returns false, or parses the begin of a nonempty
+  /// Parses a scalar or an empty container and returns false, or parses the start of a nonempty
   /// container, up to its first value, and returns true.
   bool value() {
     skip_whitespace();
