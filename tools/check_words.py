@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Finds phrases and identifiers for which docs/glossary.md has another term.
+"""Finds the phrases in PHRASES and IDENTIFIERS, which this project replaces by standard terms.
 
 Usage: tools/check_words.py [repository root]
 

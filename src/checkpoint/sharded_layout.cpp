@@ -80,8 +80,8 @@ std::uint64_t bytes_of(const std::vector<TensorPlace>& places) {
   return total;
 }
 
-/// Writes a tensor that is not in the outline. Returns its boxes, which are contiguous and in file
-/// order, with their checksums.
+/// Writes a whole tensor that was not planned: only the published tree has it. Returns the boxes of
+/// the tensor, each contiguous and in file order, with their checksums.
 std::vector<SummedBox> write_whole(os::File& file, std::uint64_t offset_bytes, const Leaf& leaf) {
   std::vector<SummedBox> boxes;
   std::vector<std::byte> scratch(kCopiedPieceBytes);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "core/tensor/leaf_bytes.hpp"
 #include "core/tree/bare.hpp"
 #include "core/tree/leaf_source.hpp"
+#include "core/tree/node.hpp"
 #include "io/check_supported.hpp"
 #include "io/registry.hpp"
 #include "io/rename.hpp"
@@ -147,16 +149,25 @@ const formats::Format& format_for_converting(const Path& target, const ConvertOp
 
 namespace {
 
-/// If a tree has one tensor and nothing else, returns that tensor as a bare root, for a format that
-/// can only store a single tensor. Other trees are returned unchanged, and the format refuses them.
+/// If a tree has one tensor and no other entry on any level, returns that tensor as a bare root,
+/// for a format that can only store a single tensor. Other trees are returned unchanged: the
+/// format, or refuse_opaque(), refuses them.
 TensorDict only_tensor(const TensorDict& tree) {
-  std::vector<TensorDict::Item> items;
-  tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) { items.push_back(item); });
-  if (items.size() != 1 || !std::holds_alternative<Leaf>(items[0])) return tree;
-  TensorDict made = bare_tree(std::move(items[0]));
-  made.info().schema = tree.info().schema;
-  made.info().metadata = tree.info().metadata;
-  return made;
+  TensorDict node = tree;
+  for (std::size_t depth = 0; depth <= kMaxDepth && node.size() == 1; ++depth) {
+    std::optional<TensorDict::Item> only;
+    node.for_each([&](const std::string&, const TensorDict::Item& item) { only = item; });
+    if (std::holds_alternative<Leaf>(*only)) {
+      TensorDict made = bare_tree(*std::move(only));
+      made.info().schema = tree.info().schema;
+      made.info().metadata = tree.info().metadata;
+      return made;
+    }
+    const auto* child = std::get_if<TensorDict>(&*only);
+    if (child == nullptr || child->kind() == NodeKind::opaque || child->info().is_refused()) break;
+    node = *child;
+  }
+  return tree;
 }
 
 }  // namespace

@@ -164,6 +164,17 @@ TEST(Bare, OneTensorOfATreeBecomesANumpyFile) {
               HasSubstr("a NumPy file holds one array, which has no name"));
 }
 
+TEST(Bare, AnEmptyNodeBesideATensorIsNotDropped) {
+  const test::TemporaryFolder folder;
+  TensorDict tree = test::node_of(NodeKind::dict);
+  tree.set("a", counting({2}));
+  tree.set("b", test::node_of(NodeKind::dict));
+  save(tree, folder / "m");
+  EXPECT_THAT(thrown_by([&] { convert(folder / "m", folder / "m.npy"); }).message,
+              HasSubstr("a NumPy file holds one array, which has no name"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "m.npy"));
+}
+
 TEST(Bare, IsNamedByItsFile) {
   const test::TemporaryFolder folder;
   save_value(Leaf(counting({2})), folder / "m.npz");
