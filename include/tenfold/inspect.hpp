@@ -40,9 +40,10 @@ struct Statistics {
 TENFOLD_API Statistics statistics(const Leaf& leaf, int num_threads = 0,
                                   Monitor* monitor = nullptr);
 
-/// Elements [begin, end) of the contiguous tensor, in row-major order, as strings that parse to the
-/// same value: "1", "-0.5", "nan", "inf", "true", "1+2j". A float4_e2m1fn_x2 is "0.5,-6".
-/// Throws Error(invalid_argument) if the range does not fit, and what Leaf::read throws.
+/// Returns elements [begin, end) of the leaf, counted in row-major order, as strings that parse to
+/// the same value: "1", "-0.5", "nan", "inf", "true", "1+2j". An element of float4_e2m1fn_x2 is a
+/// pair of values: "0.5,-6". Throws Error(invalid_argument) if the range exceeds the leaf, and what
+/// Leaf::read throws.
 TENFOLD_API std::vector<std::string> element_texts(const Leaf& leaf, std::uint64_t begin,
                                                    std::uint64_t end);
 

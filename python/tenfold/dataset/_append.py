@@ -255,7 +255,7 @@ class Growing(Closing):
 
     @property
     def capacity(self) -> int | None:
-        """Capacity of a circular buffer in rows; None for other data sets and for views."""
+        """Capacity of a circular buffer in rows, also of its `map`; None for other data sets."""
         return int(self._native.capacity()) or None
 
     @property

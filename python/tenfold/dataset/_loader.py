@@ -318,8 +318,8 @@ class _Synchronized:
 
     def __init__(self, items: Iterator[Any]) -> None:
         self._items = items
-        # The lock is reentrant, so that a transform that requests another item gets Python's own
-        # error instead of a deadlock.
+        # The lock is reentrant, so that a transform that requests another item of this iterator
+        # gets an error (ValueError or, with a device, StopIteration) instead of a deadlock.
         self._lock = threading.RLock()
 
     def __iter__(self) -> Iterator[Any]:

@@ -66,9 +66,9 @@ std::optional<os::Lease> try_lease_slot(const os::Directory& parent, const std::
 /// os::kMaxNameBytes.
 std::string hidden_name(const std::string& name, const std::string& suffix);
 
-/// Creates a file. If `old` is given, the new file gets the permissions of `old`, and its owner and
-/// group if this process may set them. At no time can a user who may not read `old` read the new
-/// file.
+/// Creates a file. If `old` is given, the new file gets the owner, group and permissions of `old`.
+/// If this process may not set owner or group, the permissions are reduced: at no time can another
+/// user who may not read `old` read the new file.
 os::File create_like(os::Directory& folder, const std::string& name,
                      const std::optional<os::FileInfo>& old);
 

@@ -244,8 +244,9 @@ class TypeParser {
         (type.children[0].kind != ArrowKind::record || type.children[0].children.size() != 2)) {
       throw corrupt()
           .part("map")
-          .expected("a child of key and value")
-          .found("format ", base::quote(type.children[0].format));
+          .expected("a child that is a struct of key and value")
+          .found("format ", base::quote(type.children[0].format), " with ",
+                 type.children[0].children.size(), " fields");
     }
   }
 

@@ -95,9 +95,9 @@ TEST(ArrowTypes, AMapNeedsKeysAndValues) {
   no_value.child(alone);
   ArrowNode no_key("+m");
   no_key.child(value);
-  expect_error(ErrorCode::corrupt, "map: expected a child of key and value, found format \"+s\"",
-               [&] { type_of(no_value); });
-  expect_error(ErrorCode::corrupt, "map: expected a child of key and value, found format \"i\"",
+  expect_error(ErrorCode::corrupt, "found format \"+s\" with 1 fields", [&] { type_of(no_value); });
+  expect_error(ErrorCode::corrupt,
+               "map: expected a child that is a struct of key and value, found format \"i\"",
                [&] { type_of(no_key); });
 }
 

@@ -579,7 +579,7 @@ def check_tables_of_single_ranks_are_restored_on_any_rank() -> None:
         Snapshot(path).restore({"state": state})
         for shard in state[f"t{wanted}"].local_shards():
             assert torch.equal(shard.tensor, numbered(torch.float32, 4, 2) + wanted)
-        # A rank gets all of its own tables, and a table of another rank only if requested.
+        # A rank gets every table that its saved state had, and another table only if requested.
         assert sorted(state) == ["all", "t0", "t1"], sorted(state)
         empty = StateDict()
         Snapshot(path).restore({"state": empty})

@@ -47,9 +47,10 @@ _known: list[tuple[weakref.ref[Any], Groups]] = []
 
 
 def groups_of(pg: Any) -> Groups:
-    """The `Groups` of a process group (None: the default group), created at the first call.
+    """Returns the `Groups` of a process group (None: the default group).
 
-    If the group has several ranks, the first call is collective: it creates two gloo groups. A call
+    If the group has several ranks, its `Groups` are created at the first call, which is collective:
+    it creates two gloo groups. For a single rank, each call creates a new object. A call
     that uses these groups raises an error on all ranks if it fails on one rank, or if a rank does
     not reply before a timeout.
     """

@@ -53,8 +53,9 @@ class AnonymousFile:
 
     def __reduce__(self) -> NoReturn:
         raise RuntimeError(
-            "shared memory cannot be pickled: expected multiprocessing to send the tensor, or a "
-            "tensor over a named file; pass filename= or prefix="
+            "shared memory cannot be pickled: expected a tensor of a named file, or a call of "
+            "multiprocessing, which sends the memory itself; create the tensor with filename=, or "
+            "the TensorDict with memmap(prefix)"
         )
 
 
