@@ -259,8 +259,8 @@ def open(
         a tensor maps it, or copies it if it is compressed or misaligned. Dicts, lists, tuples and
         sparse tensors are nodes, too; `SparseMatrix` accepts a node of a sparse tensor, and
         ``to_dict()`` restores the containers. A single tensor or value is the entry ``"value"``
-        (in an ``.npz`` file ``"arr_0"``), which the file's name without its suffix selects as well:
-        ``open("x.npy")["x"]``.
+        (in an ``.npz`` file of `save`: ``"arr_0"``), which the file's name without its suffix
+        selects as well: ``open("x.npy")["x"]``.
 
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError, OSError: As for `load`.
@@ -289,7 +289,9 @@ def probe(path: PathLike) -> str:
 
     Raises:
         FileNotFoundError: If `path` does not exist.
+        CorruptFileError: If `path` is neither a file nor a folder.
         UnsupportedError: If the format is unknown.
+        OSError: If a system call failed.
 
     Example:
         >>> tenfold.probe("run/ckpt")

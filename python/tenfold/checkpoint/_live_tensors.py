@@ -60,7 +60,7 @@ class LiveTensors:
         return parts
 
     def require_unchanged(self, step: int) -> None:
-        """Raises RuntimeError if an operation changed a tensor that is not a copy."""
+        """Raises RuntimeError if the version of a tensor that is not a copy has changed."""
         for name, tensor, version in self._versions:
             if tensor._version != version:
                 raise RuntimeError(
@@ -89,14 +89,14 @@ class LiveTensors:
 
 
 def _has_version(tensor: Any) -> bool:
-    """Returns False for numpy arrays and inference tensors: their changes cannot be detected."""
+    """True for a tensor whose `_version` counts changes: no numpy array or inference tensor."""
     return torch_of(tensor) is not None and not tensor.is_inference()
 
 
 def _copied(state: Any, is_shared: Callable[[Any], bool] = lambda tensor: False) -> Any:
-    """Returns a copy of nested dicts, lists and tuples, and of the tensors and arrays in them.
+    """Copies nested dicts, lists and tuples, and the tensors, arrays and trees of tensors in them.
 
-    Objects for which `is_shared` returns true are not copied.
+    Other objects, and those for which `is_shared` returns true, are not copied.
     """
     if is_shared(state):
         return state

@@ -257,7 +257,8 @@ class CheckpointManager:
         """Saves a step, then removes the steps that no rule keeps.
 
         Args:
-            step: The number of the step. An existing step is replaced, with a warning.
+            step: The number of the step. An existing step is replaced, with a warning; one of a
+                newer format version is an error.
             app_state: By name, objects with ``state_dict()`` and
                 ``load_state_dict()`` (modules, optimizers, schedulers, scalers, loaders,
                 `RngState`), tensors, and plain values in any nesting.
@@ -269,7 +270,7 @@ class CheckpointManager:
 
         Returns:
             SaveHandle: A Future of the step's path. It is done, unless the save continues in the
-                background.
+                background. An error in the background is not raised here: see `on_error`.
 
         Raises:
             UnsupportedError: If an entry cannot be stored (the message names its key), or `extra`
@@ -345,6 +346,7 @@ class CheckpointManager:
             TypeError: If a metric is not a number.
             CorruptFileError: If ``checkpoint.json`` of the step is damaged; the file is not
                 changed.
+            UnsupportedError: If ``checkpoint.json`` of the step has a newer format version.
             OSError: If a system call failed, or if other processes set metrics of the step and
                 this process cannot lock the step within 10 s.
 
@@ -402,7 +404,7 @@ class CheckpointManager:
 
         Returns:
             Preemption: A context manager, for the main thread only. Its truth value becomes true
-                when a signal arrives in the ``with`` block.
+                when one of the signals arrives in the ``with`` block, on any rank.
 
         Raises:
             ValueError: If the ``with`` block is entered outside of the main thread.
@@ -605,7 +607,9 @@ class CheckpointManager:
 
         Raises:
             KeyError: If there is no such step.
-            CorruptFileError: If ``checkpoint.json`` of the step cannot be parsed.
+            FileNotFoundError, CorruptFileError, UnsupportedError: If the folder of the step has no
+                ``checkpoint.json``, or one that cannot be parsed, that is of another step or that
+                has a newer format version.
 
         Example:
             >>> manager.metadata(500)["step"]
@@ -623,7 +627,7 @@ class CheckpointManager:
             Path: The folder.
 
         Raises:
-            KeyError: If there is no such step.
+            KeyError, FileNotFoundError, CorruptFileError, UnsupportedError: As for `metadata`.
 
         Example:
             >>> manager.path(500)
@@ -639,7 +643,7 @@ class CheckpointManager:
             progress: As for `tenfold.save`.
 
         Returns:
-            VerifyReport: Lists all damage, also of `checkpoint.json`; damage raises no error.
+            VerifyReport: Lists the damage, also that of `checkpoint.json`; damage raises no error.
 
         Raises:
             KeyError: If there is no such step.
@@ -657,8 +661,8 @@ class CheckpointManager:
     def follow(self, after: int | None = None, timeout: float | None = None) -> Iterator[int]:
         """Yields the newest step, then each step that is saved later.
 
-        This is for a job that evaluates checkpoints. It lists the steps once per second, so a
-        step that is saved and removed between two listings is not yielded.
+        This is for a job that evaluates checkpoints. While it waits, it lists the steps once per
+        second; a step that is saved and removed between two listings is not yielded.
 
         Args:
             after: Begin with the first step that was saved after this step, not with the newest.
@@ -711,7 +715,7 @@ class CheckpointManager:
             Path: Its folder.
 
         Raises:
-            KeyError: If there is no such step.
+            KeyError, FileNotFoundError, CorruptFileError, UnsupportedError: As for `metadata`.
             OSError: If a system call failed, or the step has 1,024 holds.
 
         Example:
@@ -732,8 +736,9 @@ class CheckpointManager:
             step: An existing step.
 
         Raises:
-            KeyError: If there is no such step.
-            OSError: If a process holds the step, or another process writes into the directory.
+            KeyError, FileNotFoundError, CorruptFileError, UnsupportedError: As for `metadata`.
+            OSError: If a system call failed, a process holds the step, or another process or
+                manager writes into the directory.
 
         Example:
             >>> manager.delete(500)
@@ -766,7 +771,8 @@ class CheckpointManager:
             step: Number of the step.
             path: Destination; its suffix selects the format.
             keys: Entries or tensors. If all belong to one entry, the names in the file omit the
-                name of the entry: ``keys="model"`` writes weights that other tools read.
+                name of the entry, unless it is a single tensor: ``keys="model"`` writes weights
+                that other tools read.
             dtype: The dtype to which floating-point tensors are cast. None: no cast.
             progress: As for `tenfold.save`.
 
@@ -775,7 +781,10 @@ class CheckpointManager:
 
         Raises:
             KeyError: If there is no such step, or one of `keys` matches nothing.
-            UnsupportedError: If the format cannot store an entry.
+            FileNotFoundError, CorruptFileError: As for `metadata`.
+            UnsupportedError: As for `metadata`; if the format cannot store an entry.
+            ValueError: If `path` is in the folder of the step, or as for `convert`.
+            OSError: If a system call failed.
 
         Example:
             >>> manager.export(500, "model.safetensors", keys="model", dtype=torch.bfloat16)
@@ -804,7 +813,8 @@ class CheckpointManager:
 
         Raises:
             FileNotFoundError, CorruptFileError, UnsupportedError: As for `tenfold.load` of `path`.
-            OSError: If a system call failed, or another process writes into the directory.
+            OSError: If a system call failed, or another process or manager writes into the
+                directory.
 
         Example:
             >>> tenfold.save({"model": model}, "downloaded")
@@ -826,7 +836,7 @@ class CheckpointManager:
         self._native.wait()
 
     def close(self) -> None:
-        """Waits as `wait` does, then releases the directory, so that another process may save."""
+        """Waits as `wait` does, then releases the directory, so that another manager may save."""
         try:
             self._writer.wait()
         finally:

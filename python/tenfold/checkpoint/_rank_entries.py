@@ -108,8 +108,8 @@ class Comparison:
 
         Raises:
             ValueError: If steps, names, dtypes, shapes or positions of a BatchLoader differ; the
-                message names the ranks. A difference in other values of the messages causes a
-                warning.
+                message names the ranks. A difference in other values of replicated entries, or in
+                the checksums of parameters, causes a warning.
         """
         self.is_first = False
         require_equal("save: step", [message["step"] for message in messages])
@@ -178,7 +178,7 @@ def _shape_of(state: Any) -> Any:
 
 
 def _parameter_digests(app_state: dict[str, Any], states: dict[str, Any]) -> dict[str, str]:
-    """Checksums of the parameters of each module, except DTensors.
+    """Returns, for each module, one checksum of its parameters that are not DTensors.
 
     Buffers are not included, because they may differ between ranks (unsynchronized batch norm).
     """

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 # Size of a step in bytes. With verify="auto", every checksum of a smaller step is compared before
 # an object changes, and most entries that are not modules are loaded from copies in memory, so that
 # they are read only once (see `_copied_first`). For a larger step, these copies would take too much
-# memory, so the checksum of each block is compared while objects are loaded. The exceptions are
-# objects with DTensors (see `_compares_later`).
+# memory, so the checksum of each block is compared while objects are loaded. If any of the objects
+# has DTensors, a step of any size is treated like a smaller one (see `_compares_later`).
 FULL_CHECK_BYTES = 8_000_000_000
 
 
@@ -65,7 +65,7 @@ class RestorePlan:
 
     def _compares_later(self, num_bytes: int) -> bool:
         """True if checksums of a step of this size are compared while objects are loaded."""
-        # Not for objects with DTensors: a rank copies only its parts of them, not the whole blocks
+        # Not if an object has DTensors: a rank copies only its parts of them, not the whole blocks
         # that the checksums are of.
         return self.check == "auto" and num_bytes >= FULL_CHECK_BYTES and not self.templates
 

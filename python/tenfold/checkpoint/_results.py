@@ -50,8 +50,8 @@ class Estimate:
     """The disk space that a save needs, and the space that is available.
 
     Attributes:
-        entries: Bytes of the tensors of each entry, or of its JSON file. Tensors of an entry that
-            share storage count once.
+        entries: Bytes of the tensors of each entry, or of its JSON file. Tensors of an entry over
+            the same bytes count once, except in entries with DTensors.
         num_bytes: Sum of `entries`.
         free_bytes: Free space of the file system; 0 if unknown.
         prunable_bytes: Size of the steps that no rule keeps now.

@@ -65,7 +65,8 @@ class RngState(RNGState):
             state_dict: The result of `state_dict`, or ``{"rng_state": tensor}`` of an `RNGState`.
 
         Raises:
-            KeyError, TypeError, ValueError, RuntimeError: If a state does not fit its generator.
+            AttributeError, KeyError, TypeError, ValueError, RuntimeError: If a state does not fit
+                its generator.
 
         Example:
             >>> rng = RngState()

@@ -32,8 +32,8 @@ class SaveRequest:
         force: If true, replace an existing step without a warning.
         constant: Entries that cause no warning if they are unchanged since the last save.
         trees: The trees that this process writes.
-        live: The tensors that are copied in the background (``async_save="overlap"``); None if
-            no tensor is.
+        live: With ``async_save="overlap"`` and without ``block=True``: the tensors that are copied
+            in the background. Otherwise None.
         has_own: True if there are per-rank entries.
         message: The message to the other ranks.
         num_bytes_of_ranks: Total size of the per-rank entries of all ranks.
