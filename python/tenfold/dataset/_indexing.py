@@ -93,7 +93,7 @@ def _position_of(index: Any, size: int, what: str) -> int:
 
 
 def _of_64_bits(position: int, size: int, what: str) -> int:
-    """Checks that `position` fits into int64, because the bindings accept no larger index."""
+    """Returns `position` if it fits into int64, because the bindings accept no other int."""
     if not -(2**63) <= position < 2**63:
         raise _too_large(size, what)
     return position
@@ -109,7 +109,7 @@ def positions_where(mask: Any, size: int) -> Indices:
     """The positions where a mask of bools, an array or a list, is true.
 
     Raises:
-        IndexError: If its length is not `size`.
+        IndexError: If its shape is not ``(size,)``.
         TypeError: If its elements are not bools.
     """
     is_array = hasattr(mask, "shape") and hasattr(mask, "dtype")
@@ -123,7 +123,7 @@ def positions_where(mask: Any, size: int) -> Indices:
 
 
 def _plain(index: Any) -> Any:
-    """Converts a Series or Index, as of pandas, to an array; returns other arrays unchanged."""
+    """Converts a Series or Index, such as pandas's, to a numpy array; returns others unchanged."""
     return index.to_numpy() if hasattr(index, "to_numpy") else index
 
 

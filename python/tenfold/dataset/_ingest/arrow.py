@@ -116,7 +116,7 @@ def is_read_once(source: object) -> bool:
 
 
 def stream_of(source: Any) -> Stream | None:
-    """The record batches of a table, frame, reader or data set; None for other objects."""
+    """The record batches of an object that can provide them, such as a table; else None."""
     module = type(source).__module__.partition(".")[0]
     if module == "pandas" and hasattr(source, "columns"):
         return _pandas_stream(source)
@@ -156,7 +156,11 @@ def _pandas_stream(frame: Any) -> Stream:
 
 
 def _hugging_face_stream(source: Any) -> Stream | None:
-    """The record batches of a Hugging Face Dataset; None for an IterableDataset."""
+    """The record batches of a Hugging Face Dataset; None for an IterableDataset.
+
+    Raises:
+        ValueError: For a dict of splits.
+    """
     if isinstance(source, dict):
         raise ValueError(
             f"{type(source).__name__}: expected one split, found {', '.join(map(repr, source))}; "
@@ -193,7 +197,7 @@ def streams_of_files(
     columns differ from those of the first.
 
     Raises:
-        CorruptFileError: If pyarrow cannot read the first or the largest file.
+        CorruptFileError: If this call finds that the first or the largest file is damaged.
         UnsupportedError: If pyarrow is not installed, or does not support a type in one of these
             two files.
     """
@@ -305,8 +309,8 @@ def run_files(
 ) -> dict[str, Any]:
     """Passes the record batches of files to the engine.
 
-    If columns are decoded in groups, the rows to omit are known only when all groups have been
-    read. If there are rows to omit, all groups are then read again.
+    If the requested columns are decoded in several groups, the rows to omit are known only when
+    all these groups have been read. If there are rows to omit, these groups are then read again.
     """
     streams = streams_of_files(files, kind, options, num_threads)
     again = []
@@ -318,13 +322,13 @@ def run_files(
 def run(
     streams: list[Stream], options: IngestOptions, again: Sequence[Stream] = ()
 ) -> dict[str, Any]:
-    """Passes streams to the engine; row i of the data set consists of row i of each stream.
+    """Passes streams to the engine; row i of the source consists of row i of each stream.
 
     If the iterator of a ``pyarrow.RecordBatchReader`` raises an exception, raises the same one.
 
     Args:
         streams: Streams, each with some of the columns.
-        options: Options of the call of `ingest`.
+        options: Options of the call of `ingest` or `infer_schema`.
         again: The same streams, opened a second time; needed only if there are several streams and
             rows may be omitted.
     """

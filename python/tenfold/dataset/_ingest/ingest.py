@@ -208,10 +208,12 @@ def infer_schema(
         Schema: The columns; `ingest` takes it as ``schema``.
 
     Raises:
-        ValueError: For an iterator or a reader; for `na_values` or `separator` if no file is CSV or
-            TSV; for a CSV header with duplicate names, or one that seems to have another separator.
-            For sources other than text files, also for a value that conflicts with the types of the
-            rows before it, such as an object in a column of numbers.
+        ValueError: For an iterator or a reader; for an option that is invalid or not for this
+            source; for a CSV header with duplicate names, or one that seems to have another
+            separator; if no row has a key. For sources other than text files, also for columns of
+            different lengths, and for a value that conflicts with the types of the rows before it,
+            such as an object in a column of numbers.
+        TypeError: For an option of another type.
         CorruptFileError: For a damaged file. Rows of text files that are malformed, or that
             conflict with the rows before them, are ignored.
         FileNotFoundError: For a missing source.

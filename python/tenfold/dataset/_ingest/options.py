@@ -14,9 +14,10 @@ class IngestOptions(NamedTuple):
     """The arguments of `ingest`, checked and converted, and the files of the source.
 
     Attributes:
-        files: The files with the rows, in order; empty for other sources.
-        first_rows: For each of `files` that has been opened so far, the number of rows in the files
-            before it. From these numbers the engine determines which file a bad row is in.
+        files: The files with the rows, in order; empty if the source is a Python object.
+        first_rows: For each of `files` that the current stream has opened so far, the number of
+            rows in the files before it. From these numbers the engine determines which file a bad
+            row is in.
     """
 
     path: str | None

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from tenfold.dataset._ingest.options import IngestOptions
 
-# Memory in bytes for decoding: the maximum that is assumed for one column (if its pages have the
-# usual size), and the maximum of a group of several columns.
+# Memory in bytes for decoding: the maximum that is assumed for one leaf column (if its pages have
+# the usual size), and the maximum of a group of several top-level columns.
 _COLUMN_BYTES = 3 << 20
 _GROUP_BYTES = 32 << 20
-# Size in bytes of read buffers: total of all columns, which is exceeded if there are so many that
-# each gets the minimum; and the minimum of each column.
+# Sizes in bytes of read buffers: the total of the columns of a group, and the minimum of each
+# column, with which many columns exceed this total.
 _READ_BYTES = 4 << 20
 _LEAST_READ_BYTES = 64 << 10
 # Maximum rows, and approximate bytes, of a record batch.
@@ -69,6 +69,7 @@ class ParquetFooter:
 
     Raises:
         ArrowInvalid: For a file that is not a Parquet file.
+        OSError: For a damaged footer.
     """
 
     def __init__(self, file: str) -> None:
@@ -84,12 +85,12 @@ class ParquetFooter:
 
         Groups of requested columns come first, then groups of other columns, each in the order of
         the file. No group has both requested and other columns, so that the other columns need not
-        be decoded. If columns cannot be selected by name, returns ``[None]``: one group of all
-        columns.
+        be decoded. Returns ``[None]``, one group of all columns, if a name has a dot or occurs
+        twice, or if there are no columns.
         """
         names = self._schema.names
-        # pyarrow interprets a name with dots as a path, so such names cannot be selected; nor can
-        # duplicate names.
+        # pyarrow interprets a name with dots also as a path, so it may select several columns; so
+        # does a duplicate name.
         has_paths = any("." in name for name in names) or len(set(names)) < len(names)
         if has_paths or not names:
             return [None]
@@ -177,7 +178,7 @@ def _wanted(names: list[str], options: IngestOptions) -> list[str]:
 
 
 def _has_categories(kind: Any, is_nested: bool = False) -> bool:
-    """True for a type with a dictionary in a list or struct."""
+    """True for a nested type, such as a list or struct, that contains a dictionary."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(kind):
@@ -186,7 +187,7 @@ def _has_categories(kind: Any, is_nested: bool = False) -> bool:
 
 
 def _sizes(metadata: Any) -> dict[str, _Size]:
-    """The size of each top-level column, by name."""
+    """The estimated size of each top-level column, by its name up to the first dot."""
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     if not groups:
         return {}

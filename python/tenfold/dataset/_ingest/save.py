@@ -1,4 +1,4 @@
-"""Saves the rows of data sets and views as new data sets."""
+"""Saves the rows of data sets and views as new data sets, or as files of other formats."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def save_rows(
         raise FileExistsError(
             f"{target}: expected a path that does not exist, found a file or folder"
         )
-    # Write a temporary folder first: the number of rows and the lengths of ragged columns are known
-    # only after all rows are written.
+    # Write a temporary folder first: the lengths of ragged columns, and the types of the results of
+    # `map`, are known only after all rows are written.
     parent = target.absolute().parent
     parent.mkdir(parents=True, exist_ok=True)
     folder = tempfile.mkdtemp(prefix=f".{target.name}.rows-", dir=parent)

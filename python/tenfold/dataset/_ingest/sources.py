@@ -1,6 +1,6 @@
 """Sources of `tenfold.ingest` other than text files.
 
-A source is passed to the engine in one of two forms: as a stream of Arrow's record batches
+A source is passed to the engine in one of two forms: as streams of Arrow's record batches
 (`__arrow_c_stream__`), or as rows or columns of Python (`_core.RowIngest`). pyarrow reads Parquet
 and Arrow files, and converts tables of pandas and Hugging Face; it is imported only for these.
 """
@@ -67,12 +67,13 @@ def ingest_source(
         ``"schema"``, ...
 
     Raises:
-        ValueError: For a row that does not fit, columns of different lengths, files of several
-            kinds, or a `format` for a source other than files.
+        ValueError: For a row that does not fit, no key in any row, a column of `schema` that the
+            source does not have, columns of different lengths, files of several kinds, or a
+            `format` for a source other than files.
         CorruptFileError: For damaged files.
         UnsupportedError: For a source, or a type in it, that a data set cannot store; and for a
             source that needs pyarrow, if pyarrow is not installed.
-        KeyError: For one of `columns` that the source does not have.
+        KeyError: For one of `columns` that the source or `schema` does not have.
         FileNotFoundError: For a missing file.
         IsADirectoryError: For a source that is a folder.
         FileExistsError: As for `tenfold.ingest`.

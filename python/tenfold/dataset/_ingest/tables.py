@@ -67,7 +67,7 @@ def run_rows(rows: Any, options: IngestOptions) -> dict[str, Any]:
 def run_dataset(source: Any, options: IngestOptions) -> dict[str, Any]:
     """Ingests a `Dataset`.
 
-    Columns keep their types, unless the options have a schema. After `map`, types are inferred.
+    Without a schema in the options, columns keep their types; after `map`, types are inferred.
     """
     if source._maps:
         return run_rows(source, options)
@@ -287,7 +287,7 @@ class _Rows:
 def columns_of_tensordict(source: Any) -> tuple[dict[str, Any], int]:
     """The entries of a TensorDict as columns, and the number of rows.
 
-    An entry that is not a tensor is one value for all rows, or a list with a value for each row.
+    Non-tensor data becomes a list with a value for each row; a single value is repeated.
     """
     batch_size = tuple(source.batch_size)
     if not batch_size:
