@@ -66,8 +66,9 @@ def commit_parts(
 
     Args:
         path: Folder of the data set.
-        parts: Names of folders below `path`, in the order of their rows. None: all folders that are
-            not parts yet, except those of running Ray jobs, in the order of their names.
+        parts: Names of folders below `path`, in the order of their rows. None: all folders that
+            contain no part yet, in the order of their names, except those of running Ray jobs and
+            names that begin with "." or "%".
         durable: fsync before returning.
         progress: As for `tenfold.save`.
 
@@ -82,7 +83,8 @@ def commit_parts(
             a part already; if a new data set would have no parts; if `path` itself is a data set
             in one folder.
         TypeError: For a str instead of a list of names, or an argument of another type.
-        OSError: If another process is changing the data set, or appending to a part.
+        OSError: If another handle, in this or another process, is changing the data set or
+            appending to a part.
 
     Example:
         >>> schema = {"price": "float64", "origin": "string"}

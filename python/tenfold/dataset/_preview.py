@@ -24,7 +24,10 @@ _MAX_VALUE_ELEMENTS = 65_536
 
 
 def preview(title: str, native: Any, schema: Schema) -> str:
-    """The title and a table of the first rows, with the columns that fit in 100 characters."""
+    """The title and a table of the first rows, with the columns that fit in 100 characters.
+
+    The first column is always shown.
+    """
     leaves = list(schema._leaves())
     columns = _columns(native, leaves[:_MAX_COLUMNS_HTML])
     widths = [max(map(len, cells)) for cells in columns]

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @set_module("tenfold.dataset")
 class Rows(Sequence["Any"]):
-    """Rows that were gathered in one call, as a sequence; each row is created on access.
+    """Rows that were gathered in one call, as a sequence; each row is a dict, created on access.
 
-    A row is a dict. With batched functions of `Dataset.map`, it is a row of the batch that the last
-    function returned, which may have another type.
+    If batched functions of `Dataset.map` return a batch that is not a dict,
+    ``Dataset.__getitems__`` returns a list of its rows instead.
 
     `collate` returns the gathered batch itself; torch's ``default_collate`` iterates over the rows
     and stacks them again.
@@ -106,15 +106,16 @@ def collate(rows: Any) -> Any:
 def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: str = "") -> Any:
     """Stacks one or more samples into a batch.
 
-    Tensors become ``[B, *shape]``, or jagged if their lengths differ; numbers become a tensor,
-    strings and lists of strings a list; dicts and tuples are stacked recursively, other types by
-    torch's ``default_collate``. For numpy, numbers and arrays become one array, or a list of arrays
-    if their shapes differ.
+    Strings and lists of strings become a list; dicts and tuples are stacked recursively. For torch,
+    tensors become ``[B, *shape]``, or jagged if their lengths differ; ``default_collate`` stacks
+    numbers, numpy arrays and other types. For numpy, all other values become one array, or a list
+    of arrays if their shapes differ.
 
     Args:
         samples: Rows, or the values of one entry in these rows.
         ragged: Dotted names of entries that become jagged tensors (for numpy: lists of arrays) even
-            if all lengths are equal. Entries that are numbers are not affected.
+            if all lengths are equal. This does not affect numbers and, for torch, values that are
+            not tensors.
         name: Dotted name of the samples; empty for whole rows.
 
     Raises:

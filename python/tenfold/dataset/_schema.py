@@ -28,7 +28,7 @@ class Column(NamedTuple):
     Attributes:
         dtype: ``"float32"``, ...; ``"string"`` or ``"bytes"``.
         shape: Shape of a row's value, or of each element of a ragged column.
-        ragged: True if rows hold different numbers of elements.
+        ragged: True if the number of elements may differ between rows.
         nullable: True if a row may have no value.
         unit: Unit of the values: ``"ns"``, ``"days"``, ...; empty for none.
     """

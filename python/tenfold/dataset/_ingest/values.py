@@ -162,8 +162,8 @@ def with_nulls(row: dict[Any, Any], names: Any, prefix: str = "") -> dict[Any, A
         prefix: Prefix of the names in `row`.
 
     Returns:
-        dict: The row without the validity keys, with nested TensorDicts as dicts; `row` itself if
-        it has neither.
+        dict: The row without the validity keys, with nested TensorDicts and other mappings as
+        dicts; `row` itself if nothing changes.
     """
     made = row
     for key, value in row.items():
