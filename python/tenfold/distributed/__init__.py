@@ -7,9 +7,9 @@
 
 In the default layout, all ranks write into one ``.safetensors`` file, the shards of a
 ``.safetensors.index.json``, or one folder. The new version replaces the previous version when it is
-complete. In this layout, the files do not depend on the number of ranks: `tenfold.open` reads them
-like any other checkpoint, and safetensors and transformers read ``.safetensors`` files. Any number
-of ranks can load a checkpoint with any sharding.
+complete. In this layout, only the stored checksums depend on the number of ranks: `tenfold.open`
+reads the files like any other checkpoint, and safetensors and transformers read ``.safetensors``
+files. Any number of ranks can load a checkpoint with any sharding.
 """
 
 from __future__ import annotations

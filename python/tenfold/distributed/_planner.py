@@ -57,7 +57,7 @@ class OwnStorage(StorageMeta):
 
 
 class ValueBytes(io.BytesIO):
-    """An empty stream with a plain value as an attribute, instead of the pickle of the value."""
+    """An empty stream with a value as an attribute, instead of the pickle of the value."""
 
     def __init__(self, value: Any) -> None:
         super().__init__()
@@ -205,7 +205,7 @@ class SavePlanner(DefaultSavePlanner):
 
         Args:
             name: Name of the tensor in the flat state.
-            offsets: Index of the first element of the box; None: the whole tensor.
+            offsets: Index of the first element of the box. None only for an unsharded tensor.
         """
         value = self.state_dict[name]
         if type(value) in PLAIN:
@@ -218,7 +218,8 @@ class SavePlanner(DefaultSavePlanner):
     def transform_object(self, write_item: WriteItem, object: Any) -> torch.Tensor | io.BytesIO:
         """Converts an entry of the state to the object that the writer gets.
 
-        A `StorageWriter` takes most entries from the state directly, without this call.
+        Unless plans are cached or a subclass changes entries, a `StorageWriter` takes entries from
+        the state without this call.
 
         Args:
             write_item: The item of the plan.
@@ -307,7 +308,8 @@ class LoadPlanner(DefaultLoadPlanner):
 
         Raises:
             RuntimeError: If an entry is missing in the checkpoint, unless `allow_partial_load`.
-            ValueError: If a tensor has another shape in the checkpoint.
+            ValueError: If a tensor has another shape in the checkpoint, or the checkpoint has a
+                tensor in place of a value.
         """
         self.reads, self.values = [], []
         if not isinstance(self.metadata, StoredMetadata):

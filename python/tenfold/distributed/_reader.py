@@ -43,8 +43,9 @@ if TYPE_CHECKING:
     # The name of an entry and the boxes to check; None: the whole entry.
     Check = tuple[str, list[Box] | None]
 
-# Tensors are read in batches. A batch ends at this many tensors, or at this many bytes of temporary
-# memory, which is used for targets of another dtype, device or class.
+# Tensors are read in batches. A batch ends at this many tensors, or when it has at least this many
+# bytes of temporary memory, which targets of another dtype, device or class, and lazy conjugates
+# and negatives, need.
 _BATCH_TENSORS = 16_384
 _BUFFER_BYTES = 256 << 20
 
@@ -53,9 +54,10 @@ _BUFFER_BYTES = 256 << 20
 class StorageReader(HasPath, _StorageReader):
     """For ``dcp.load``: reads any file or folder that `tenfold.open` reads, into any sharding.
 
-    Each rank reads only its parts of tensors (of a compressed tensor, all of it). Names are those
-    of torch.distributed.checkpoint: keys of nested states joined by dots. So a model of any
-    sharding can be loaded from one ``.safetensors`` or ``.pt`` file.
+    Each rank reads only its parts of tensors (but all of a tensor that is small, compressed, or in
+    Fortran order in an ``.npz``). Names are those of torch.distributed.checkpoint: keys of nested
+    states joined by dots. So a model of any sharding can be loaded from one ``.safetensors`` or
+    ``.pt`` file.
 
     Args:
         path: The file or folder. The ``checkpoint_id`` of ``dcp.load`` overrides it.
@@ -69,7 +71,8 @@ class StorageReader(HasPath, _StorageReader):
         CheckpointException: Raised by ``dcp.load``: a BaseException with the errors of the ranks
             that failed: CorruptFileError if the file is damaged or, with `verify`, a checksum does
             not match; UnsupportedError if an entry is in a file that tenfold does not read;
-            ValueError if ranks have different paths.
+            ValueError if ranks have different paths. If the checkpoint cannot be opened, recent
+            versions of torch replace the error by an AssertionError with its message.
 
     Example:
         >>> import torch.distributed.checkpoint as dcp
@@ -81,7 +84,7 @@ class StorageReader(HasPath, _StorageReader):
     def __init__(self, path: PathLike | None = None, *, verify: bool = False) -> None:
         self.path = None if path is None else os.fspath(path)
         self.verify: bool = boolean("storage reader: verify", verify)
-        # The tensors, the entries by name, and whether the checkpoint is a single unnamed value.
+        # The tensors, the entries by name, and whether the root is one unnamed tensor or value.
         self._opened: tuple[_core.Boxes, Stored, bool] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -210,8 +213,8 @@ class StorageReader(HasPath, _StorageReader):
         path, value = found
         if not any(isinstance(part, (StoredTensor, Unreadable)) for part in _parts_of(value)):
             return value
-        # The value is a tuple with tensors, a list of such tuples, or an entry that cannot be read.
-        # Load it from the file. The path contains the str() of each key of a dict.
+        # The value contains tensors in tuples, or is or contains an entry that cannot be read. Load
+        # it from the file. The path contains the str() of each key of a dict.
         _, _, is_bare = self._open()
         keys = None if is_bare else [tuple(map(str, path))]
         state = load(self.path, keys=keys, framework="torch")  # type: ignore[arg-type]
@@ -254,7 +257,7 @@ def _checks_of(plans: list[LoadPlan], stored: Stored) -> list[list[Check]]:
 
 
 def _tensors_in(value: Any) -> Iterator[StoredTensor]:
-    """The tensors of a value: the value itself, or the tensors in its nested containers."""
+    """The tensors of an entry: the entry itself, or the tensors in its nested containers."""
     return (part for part in _parts_of(value) if isinstance(part, StoredTensor))
 
 
@@ -271,7 +274,7 @@ def _bytes_of(value: Any, planner: AnyLoadPlanner) -> io.BytesIO:
     """Returns a stream from which a planner loads a value.
 
     torch's planners always unpickle the bytes of a value, so for them the stream contains a new
-    pickle of the plain value. A `LoadPlanner` gets the value itself.
+    pickle of the value. A `LoadPlanner` gets the value itself.
     """
     if isinstance(planner, LoadPlanner):
         return ValueBytes(value)

@@ -123,7 +123,7 @@ def load(
         path: A checkpoint in any format that `tenfold.open` reads, saved by any number of ranks.
         verify: Compare checksums before reading, as for `StorageReader`.
         strict: Raise an error if the checkpoint lacks an entry of `state_dict`. If false, such
-            entries do not change.
+            entries do not change, except that meta tensors become uninitialized tensors.
         process_group: The ranks that load. None: all ranks.
         no_dist: If true, this process loads alone.
 

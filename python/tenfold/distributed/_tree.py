@@ -1,4 +1,4 @@
-"""Trees and the flat names of torch.distributed.checkpoint, in both directions."""
+"""Converts trees to the flat names of torch.distributed.checkpoint, and back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     # By name: the path of an entry, and its `StoredTensor` or value.
     Stored = dict[str, tuple[Path, Any]]
 
-# Prefix of the keys under which a planner's data describes containers; other keys name leaves.
+# First item of the keys (tuples) under which a planner's data describes containers. Its other keys
+# are the names of leaves.
 CONTAINER = "%container"
 
 
@@ -71,8 +72,9 @@ class _Visit:
     """Calls `add` with name, path and value of each leaf of nested containers.
 
     A list is one leaf if neither the list nor the lists in it contain tensors or dicts. A tuple is
-    one leaf, too, unless `containers` is given. Then tuples (but not named tuples) are flattened
-    like lists, and `containers` receives the kinds and keys of flattened containers.
+    one leaf, too, unless `containers` is given. Then tuples (but not subclasses such as named
+    tuples) are flattened like lists, and `containers` receives the kinds and keys of flattened
+    containers.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @set_module("tenfold")
 class StateDict(UserDict[Any, Any]):
-    """A dict with `state_dict` and `load_state_dict`, for tensors and values in an `app_state`.
+    """A UserDict with `state_dict` and `load_state_dict`, for tensors and values in `app_state`.
 
     Example:
         >>> progress = tenfold.StateDict(epoch=3, losses=[0.5, 0.25])
@@ -127,7 +127,7 @@ def states_of(ranks: Ranks, app_state: dict[str, Stateful], keys: list[str]) -> 
 
 
 def _plain(state: Any) -> Any:
-    """Returns a copy of the state's dicts, without `_metadata` that JSON cannot represent."""
+    """Copies nested dicts (not those in lists), without `_metadata` that JSON cannot represent."""
     if type(state) not in (dict, OrderedDict):
         return state
     made = type(state)((key, _plain(value)) for key, value in state.items())
