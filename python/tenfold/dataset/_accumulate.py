@@ -78,8 +78,9 @@ def accumulate(loader: Iterable[Any], steps: int) -> Iterator[Window]:
 
     Args:
         loader: A `BatchLoader`, or any iterable of batches: dicts, tuples or tensors. The number of
-            rows of a batch is dimension 0 of its first tensor of one or more dimensions, or the
-            length of its first list (of strings, if it is not in a dict), whichever comes first.
+            rows of a batch is dimension 0 of its first tensor of one or more dimensions, the length
+            of its first list (of strings, if it is not in a dict), or the number of rows of its
+            first column that a `BatchLoader` with ``pad="offsets"`` made, whichever comes first.
             Empty lists count only in a dict, and only if there is nothing else to count.
         steps: Number of batches per window; the last window may have fewer.
 
@@ -127,7 +128,7 @@ def _first_length(value: Any, is_column: bool = False, accepts_empty: bool = Fal
         return int(shape[0])
     if isinstance(value, Offsets):
         return len(value["offsets"]) - 1
-    # A column of strings, or of arrays that differ in length, is a list with an item per row.
+    # A column of strings, or of ragged rows as numpy arrays, is a list with an item per row.
     if isinstance(value, list) and value and (is_column or all(map(_is_text, value))):
         return len(value)
     if accepts_empty and is_column and isinstance(value, list) and not value:
@@ -143,7 +144,7 @@ def _first_length(value: Any, is_column: bool = False, accepts_empty: bool = Fal
 
 
 def _is_text(value: Any) -> bool:
-    """True for a value of one row: a str or bytes, or a list of these."""
+    """True for a str or bytes, and for a list, also nested, of these: one row of a text column."""
     if isinstance(value, list):
         return all(map(_is_text, value))
     return isinstance(value, (str, bytes))

@@ -233,9 +233,9 @@ class Growing(Closing):
         nothing on a view or a read-only data set.
 
         Raises:
-            OSError: If a system call failed. With ESTALE, the folder was moved: the lock is
-                released, and the moved folder contains the appended rows, but its meta.json does
-                not count them yet.
+            OSError: If a system call failed. With ESTALE, the folder was moved or deleted: the
+                lock is released, and a moved folder contains the appended rows, but its meta.json
+                does not count those that were appended after the last `flush`.
         """
         if self._mode == "r+" and not self._steps and not self._maps:
             self._native.close()
@@ -260,7 +260,7 @@ class Growing(Closing):
 
     @property
     def cursor(self) -> int:
-        """The next position to write in a circular buffer; ``len(self)`` otherwise and on views."""
+        """The next position to write in a circular buffer or its `map`; otherwise ``len(self)``."""
         return int(self._native.cursor())
 
     def _columns(self) -> Columns:
@@ -318,9 +318,10 @@ class Columns:
         Raises:
             TypeError: If `rows` has another type.
             ValueError: For a column that is unknown, has two values, has the dimensions of neither
-                a row nor a batch, or has a different number of rows from other columns. With
-                `some`, also for a column that only some mappings of a list have. Without `some`,
-                most lists are not checked here, but by the engine.
+                a row nor a batch, or has a different number of rows from other columns; if one
+                column is a row and another a batch. With `some`, also for a column that only some
+                mappings of a list have. Without `some`, most lists are not checked here, but by the
+                engine.
         """
         if _is_mapping(rows):
             return self._of_mapping(self._flat(rows, ()), some)
@@ -492,7 +493,7 @@ def _validity(keys: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _unmasked(value: Any, column: Column) -> Any:
-    """Converts a masked numpy array to a value with nulls; returns other values unchanged."""
+    """Converts a masked array as `unmasked_row` or `unmasked_rows`; returns others unchanged."""
     if not has_mask(value):
         return value
     return unmasked_row(value) if value.ndim <= _row_depth(column) else unmasked_rows(value)
@@ -506,7 +507,7 @@ def _row_depth(column: Column) -> int:
 
 
 def _depth(value: Any, column: Column) -> int:
-    """Number of dimensions of a value. In nested lists, only the first 8 items are examined."""
+    """Number of dimensions of a value. Of a list, examines only the first 8 items except None."""
     if is_array(value):
         # A jagged tensor is a batch of ragged rows.
         return int(value.ndim)

@@ -66,7 +66,7 @@ def create(
     Raises:
         FileExistsError: If `path` exists.
         OSError: If a system call failed, or there is no space for `num_rows`.
-        TypeError: If `num_rows` or `capacity` is not an int.
+        TypeError: If `path` is not a path, or `num_rows` or `capacity` is not an int.
         ValueError: For an invalid schema or dtype; if `num_rows` is negative or `capacity` below 1;
             if both `num_rows` and `capacity` are given; if both or neither of `schema` and
             `example` are given.

@@ -147,8 +147,8 @@ class Dataset(Growing):
             mode = "r"
         self._mode = mode
         self._joined: _Joined | None = None
-        # For a view: the calls that made it from the opened data set, and the number of rows that
-        # the opened data set had at the first call.
+        # For a view: the calls, except `map`, that made it from the opened or joined data set, and
+        # the number of rows that this data set had at the first of these calls.
         self._steps: tuple[tuple[str, Any], ...] = ()
         self._rows: int | None = None
         self._maps: tuple[_Map, ...] = ()
@@ -643,10 +643,11 @@ class Dataset(Growing):
         the types of their results are inferred as by `ingest`.
 
         Args:
-            path: Target path. It may be the path that this data set was opened from.
+            path: Target path. It may be the path that this data set was opened from, unless that
+                is open with mode ``"r+"``.
             format: As for `tenfold.save`. None: the suffix of `path` selects it; without a known
-                suffix, a folder is written. If the format is not a folder, the rows are first
-                written to a temporary folder next to `path`.
+                suffix, a folder is written. For formats other than ``"memmap"``, the rows are
+                first written to a temporary folder next to `path`.
             overwrite: If false, an existing `path` is an error.
             durable: fsync before returning.
             num_threads: Has no effect; accepted because `tenfold.save` has it.
@@ -659,7 +660,9 @@ class Dataset(Growing):
             FileExistsError: If `path` exists and `overwrite` is false. If a folder is to be
                 written, also if `path` is a file, or a folder with files that are not part of a
                 saved tree.
-            UnsupportedError: If the format cannot store a column.
+            IsADirectoryError: If a file is to be written, and `path` is a folder.
+            OSError: If a system call failed, or a data set at `path` is open with mode ``"r+"``.
+            UnsupportedError: If the format cannot store a data set, or a column of it.
 
         Example:
             >>> ds.filter(ds["price"] < 100).save("cheap")
@@ -694,8 +697,8 @@ class Dataset(Growing):
             requested_schema: Ignored, as the interface allows.
 
         Raises:
-            UnsupportedError: If a dtype has no Arrow type (bfloat16, float8, float4, complex), or
-                the rows are mapped by functions.
+            UnsupportedError: If a dtype has no Arrow type (bfloat16, float8, float4, complex), a
+                dimension of a row exceeds 2**31 - 1, or the rows are mapped by functions.
         """
         return self._arrow_stream(copy=False)
 
@@ -769,12 +772,13 @@ def reopened(
 ) -> Dataset:
     """Opens a pickled data set or view.
 
-    A view does not include rows that were appended after it was created.
+    A view does not include rows that were appended after it was created, unless it was made by
+    `Dataset.map` only.
 
     Raises:
         OSError: ESTALE, if the path was replaced since the data set was opened. On another host, or
-            after a restart of the host, this is raised only for a view, if the data set now has
-            fewer rows than when the view was created.
+            after a restart of the host, this is raised only for a view not made by `map` only, if
+            the data set now has fewer rows than when the view was created.
     """
     dataset = Dataset(path, mode, framework=framework)
     found: Any = dataset._native.identity()

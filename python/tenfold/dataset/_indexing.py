@@ -35,8 +35,8 @@ else:
 def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
     """Converts an index to an int, a slice of step 1 inside ``[0, size)``, or `Indices`.
 
-    Ints stay as they are, also in `Indices`: negative ones are not converted, and they are checked
-    only to fit into int64, not against `size`.
+    Ints stay as they are, also in `Indices`: negative ones are not converted. They are not checked
+    against `size`, only (except those of a ``range``) to fit into int64.
 
     Args:
         index: An index for ``Dataset.__getitem__``.
