@@ -101,8 +101,8 @@ def is_damage(error: Exception, folder: str = "") -> bool:
 
     Args:
         error: The error.
-        folder: The folder of the step. An error about a missing or unreadable file counts only if
-            the path of the file begins with `folder`.
+        folder: The folder of the step. An OSError (ENOENT, ESTALE or EIO) counts only if the path
+            of its file begins with `folder`.
     """
     if isinstance(error, CorruptFileError):
         return True
@@ -129,8 +129,8 @@ class Restoring:
             tensors of modules are no errors.
         rename: A function that maps the saved name of a tensor to its name in the module.
         rank: Rank of this process.
-        lacking: Names of the entries that each rank saves separately, if fewer ranks saved the
-            step, so that it has no entries of this rank. `node` has the entries of rank 0 instead.
+        lacking: If fewer ranks saved the step, so that it has no entries of this rank: the names of
+            the entries that each rank saves separately. `node` has those of rank 0 instead.
         copy: A function that takes the name of an entry, and returns a node with a copy of the
             entry in memory. With ``compares=True``, it compares each block with its checksum.
         copied_first: Names of the entries that `read` copies into memory, comparing their

@@ -24,7 +24,7 @@ def whole(where: str, value: int | None) -> int | None:
 
 
 def number_of(where: str, value: Any) -> float:
-    """Converts a real number (of Python or numpy) or a tensor with one element to a float.
+    """Converts a real number, a 0-d numpy array or a torch tensor with one element to a float.
 
     Raises:
         TypeError: For any other value, including bools and complex numbers.
@@ -63,7 +63,7 @@ def metrics_of(metrics: Mapping[str, float] | None) -> dict[str, float]:
 
 
 def rules_of(format: Format) -> list[tuple[str, str]]:
-    """Converts `format` to pairs of a pattern, an entry's name or a glob, and a format."""
+    """Converts `format` to pairs ``(name, format)``; a name is that of an entry, or a glob."""
     where = "checkpoint manager: format"
     if isinstance(format, str):
         return [("*", text(where, format))]

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 class LiveTensors:
-    """States that share parameters and optimizer tensors with the program, and copy all others.
+    """States that share parameters and optimizer tensors with the program, not other tensors.
 
     Args:
         app_state: The objects by name.
         states: The states by name, as returned by `states_of`.
 
     Attributes:
-        states: The states. Tensors that may change outside of ``optimizer.step()``, and tensors
-            whose changes cannot be detected, are copies.
+        states: The states. All tensors are copies, except parameters of modules and tensors of
+            optimizers whose changes can be detected (see `_has_version`).
     """
 
     def __init__(self, app_state: dict[str, Any], states: dict[str, Any]) -> None:

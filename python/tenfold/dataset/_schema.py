@@ -290,7 +290,7 @@ _OF_PYTHON = {"str": "string", "int": "int64", "float": "float64", "complex": "c
 
 
 def _spelling(name: str) -> str | None:
-    """The dtype that has this name in torch, Python or numpy; None if there is none."""
+    """The column dtype with this alias in torch, Python or numpy; None if there is none."""
     if name.startswith("torch."):
         return _OF_TORCH.get(name.removeprefix("torch."))
     if name in _OF_PYTHON:
@@ -316,7 +316,7 @@ def refused_dtype(name: str, found: str) -> ValueError:
 
 
 def _document(given: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The columns of ``{"columns": {...}}``, the form of the JSON document; else None."""
+    """The dict of columns in ``{"columns": {...}}``, the form of `Schema.to_dict`; else None."""
     columns = given.get("columns") if len(given) == 1 else None
     return columns if isinstance(columns, Mapping) and not _has_dtype(columns) else None
 

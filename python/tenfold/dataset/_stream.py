@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from tenfold.dataset._ingest.text import OnError
 
 
-# A DataLoader recognises a stream by torch's class IterableDataset, which must be its base class.
-# So a numpy program that uses this module imports torch, if it is installed.
+# A DataLoader recognises a stream only by its base class, torch's IterableDataset. So a numpy
+# program that uses this module imports torch, if it is installed.
 if TYPE_CHECKING:
     from torch.utils.data import IterableDataset as _TorchDataset
 
@@ -51,7 +51,7 @@ else:
 
 # Number of rows of a data set that are gathered at a time.
 _CHUNK_ROWS = 256
-# Default number of rows in the shuffle buffer for text files.
+# Number of rows in the shuffle buffer for text files, with `shuffle` but no `shuffle_buffer`.
 _DEFAULT_BUFFER = 1024
 # The last epoch, as in the engine; epoch 0 follows it.
 _LAST_EPOCH = 2**62
@@ -346,8 +346,8 @@ class IterableDataset(_Base):
 
         If some workers have returned more batches than others, further members list the returned
         rows beyond the position. Prefetched rows that were not returned do not count. Bad rows that
-        workers skipped do not count, either: the resumed iteration returns the same number of rows
-        a second time. In a worker, where torchdata's ``StatefulDataLoader`` calls this method, it
+        workers skipped do not count, either: the resumed iteration returns up to as many rows a
+        second time. In a worker, where torchdata's ``StatefulDataLoader`` calls this method, it
         returns the state of that worker.
 
         Raises:
@@ -393,9 +393,9 @@ class IterableDataset(_Base):
             state: The result of `state_dict`.
 
         Raises:
-            ValueError: If the state is invalid, or its position exceeds the number of rows of the
-                data set. In a worker, if the state is of another worker, or of another number of
-                workers or ranks.
+            ValueError: If the state is invalid, or its `position` or `taken` counts rows beyond the
+                end of the data set. In a worker, if the state is of another worker, or of another
+                number of workers or ranks.
             UnsupportedError: With the first batch of the next iteration, if persistent workers were
                 started before this call.
 
@@ -444,7 +444,7 @@ class IterableDataset(_Base):
         self._skipped = epoch, size
 
     def __getstate__(self) -> dict[str, Any]:
-        # Store the rank and number of ranks of this process: a worker has no process group.
+        # Store the rank and number of ranks of this process: a spawned worker has no process group.
         rank, world_size = self._ranks()
         state = self.__dict__ | {"_newest": None, "_rank": rank, "_world_size": world_size}
         # Replace objects of private classes by their states: pickles must not name such classes.
@@ -481,7 +481,7 @@ def _check_source(source: Any, format: str | None, separator: str | None) -> Non
 
     Raises:
         ValueError: If `format` or `separator` is given.
-        UnsupportedError: For a list or tuple of paths, or of rows.
+        UnsupportedError: For a list or tuple of paths or of rows, and for an empty one.
     """
     for name, value in (("format", format), ("separator", separator)):
         if value is not None:
@@ -692,7 +692,11 @@ class Assignment(NamedTuple):
 
     @classmethod
     def from_state(cls, state: Any) -> Assignment:
-        """The inverse of `to_state`. Raises ValueError for an invalid state."""
+        """An assignment of the rows that remain after a state of `to_state`.
+
+        Raises:
+            ValueError: For an invalid state.
+        """
         position = member(state, "position")
         if "taken" in state:
             world_size, workers = member(state, "world_size", 1), member(state, "workers", 1)
@@ -860,7 +864,7 @@ class Workers:
         return generation, loads, epoch, is_first
 
     def end(self, worker: int, rows: int, num_records: int | None) -> None:
-        """Stores the number of rows of a worker at its end, and of the records of all files."""
+        """Ends a pass of a worker; stores its number of rows and the number of all records."""
         self._cells[worker, 3] = _RUNNING if num_records is None else num_records
         self._cells[worker, 2] = rows
 
