@@ -318,7 +318,8 @@ def scan(path: PathLike) -> ScanReport:
         FileNotFoundError: If `path` does not exist.
         CorruptFileError, UnsupportedError: If `path` is an archive that cannot be read. If `path`
             is a folder with such an archive, the report lists the archive as a finding instead.
-        PermissionError: If the file, or the folder itself, cannot be read.
+        OSError: If the file, or the folder itself, cannot be read, for example for lack of
+            permission.
 
     Example:
         >>> tenfold.scan("downloaded.pt").findings[0]
@@ -387,8 +388,8 @@ def convert(
             or a callable from dotted name to dotted name. Names in a dict must exist;
             patterns may match nothing. If `src` is a single tensor or value, its name is
             ``"value"``; another name makes `dst` a dict.
-        dtype: A floating-point dtype of torch or numpy, or its name. Floating-point tensors are
-            cast to it.
+        dtype: A floating-point dtype of torch or numpy, except float4, or its name. Floating-point
+            tensors, except those of float4, are cast to it.
         shard_size: For a ``.safetensors.index.json``: the greatest number of tensor bytes in a
             shard with more than one tensor. None: 5 GB.
         durable: fsync before returning.
@@ -398,11 +399,12 @@ def convert(
         Path: `dst`.
 
     Raises:
-        UnsupportedError: If the format of `dst` cannot store an entry; nothing has been written.
+        UnsupportedError: If the format of `src` is unknown, or that of `dst` is not written or
+            cannot store an entry. Nothing has been written.
         KeyError: If one of `keys`, `exclude` or the names in `rename` matches nothing.
-        ValueError: If `dst` is inside the folder `src`, `shard_size` is given although the format
-            of `dst` has no shards, `dtype` is no floating-point dtype, or two entries get the same
-            name.
+        ValueError: If `format` is unknown, `dst` is inside the folder `src` or is a folder with
+            other files, `shard_size` is given although the format of `dst` has no shards, `dtype`
+            is no such dtype, a pattern in `rename` is invalid, or two entries get the same name.
         FileNotFoundError, CorruptFileError, OSError: As for `load` and `save`.
 
     Example:
@@ -437,8 +439,8 @@ def convert(
 def key_paths(keys: Keys, name: str = "keys") -> list[tuple[str, ...]] | None:
     """Converts `keys`, the argument called `name`, to a list of tuples; None for None.
 
-    A str is a dotted name or a glob, and becomes a tuple of one item. A tuple or list is a path of
-    keys, and becomes a tuple of str.
+    `keys` may be a single str. Each str is a dotted name or a glob, and becomes a tuple of one
+    item. A tuple or list in `keys` is a path of keys, and becomes a tuple of str.
     """
     if keys is None:
         return None
@@ -538,9 +540,10 @@ def diff(
         a: A path, or an object that `save` accepts, except a `Dataset`: containers of tensors, a
             TensorDict, a module, a tensor.
         b: The other tree, in the same forms.
-        rtol: Elements of tensors are equal if ``|a - b| <= atol + rtol * |b|``, or if both are NaN
-            or the same infinity. If `rtol` and `atol` are 0, the comparison is exact, also for
-            64-bit integers. Dtypes, shapes, JSON values and kinds of nodes (except dict and
+        rtol: Finite elements of tensors are equal if ``|a - b| <= atol + rtol * |b|``. Others are
+            equal if both are NaN or the same infinity; the real and imaginary parts of complex
+            elements count separately. If `rtol` and `atol` are 0, the comparison is exact, also
+            for 64-bit integers. Dtypes, shapes, JSON values and kinds of nodes (except dict and
             OrderedDict) must always be equal.
         atol: See `rtol`.
         progress: As for `save`.

@@ -197,7 +197,10 @@ def _by_name(named: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _module_tensors(module: Any, strict: bool) -> dict[str, Any]:
-    """The parameters and buffers of a module, by their names in its state_dict()."""
+    """The parameters and buffers of a module, by their names in its state_dict().
+
+    Omits other entries of the state_dict(); with `strict`, raises UnsupportedError instead.
+    """
     torch = arrays.imported_torch()
     memory = {_memory_of(tensor) for tensor in (*module.parameters(), *module.buffers())}
     tensors: dict[str, Any] = {}
@@ -238,8 +241,8 @@ def _created(name: str, expected: str, target: str) -> UnsupportedError:
 def _memory_of(tensor: Any) -> int | None:
     """Identifies the memory of a tensor or array.
 
-    Returns None for a DTensor and for an uninitialised, sparse or jagged tensor. `_is_direct`
-    raises UnsupportedError for these tensors.
+    Returns None for a DTensor, an uninitialised tensor, and a tensor whose layout is not strided
+    (sparse, jagged, ...). `_is_direct` raises UnsupportedError for these tensors.
     """
     torch = arrays.imported_torch()
     if torch is None or not isinstance(tensor, torch.Tensor):
@@ -268,10 +271,11 @@ _GROUP_BYTES = 64 << 20
 def _is_direct(name: str, tensor: Any) -> bool:
     """True if the engine can write into this tensor's memory.
 
-    False for tensors on devices other than the CPU, and for lazy conjugates and negatives.
+    False for tensors on devices other than the CPU, and for lazy conjugates and negatives. Does not
+    check for read-only arrays and expanded tensors; the engine refuses to write into these.
 
     Raises:
-        UnsupportedError: For a tensor that cannot be written in place at all.
+        UnsupportedError: For a tensor of a kind that cannot be written in place.
     """
     torch = arrays.imported_torch()
     if torch is None or not isinstance(tensor, torch.Tensor):

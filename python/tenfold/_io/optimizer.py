@@ -52,7 +52,10 @@ def load_optimizer(
 
 
 def _containers(node: Any, place: Any = None) -> Any:
-    """Rebuilds the saved containers with mapped tensors, each converted by `place` if given."""
+    """Rebuilds the containers of a file (with mapped tensors) or of an object in memory.
+
+    A TensorDict becomes a dict. If `place` is given, it converts each tensor.
+    """
 
     def as_dict(native: Any, _keys: tuple[str, ...]) -> Any:
         from tenfold.tensordict import TensorDict
@@ -167,7 +170,11 @@ class _Plan:
         self._plan_state({str(key): value for key, value in saved["state"].items()}, pairing, cast)
 
     def _options(self, position: int, pairing: Pairing) -> dict[str, Any]:
-        """The new options of a target group: the saved ones in saved order, then its own others."""
+        """The new options of a target group.
+
+        First the saved options in saved order, then the group's own others, except those that
+        `__setstate__` adds to the saved options.
+        """
         target = self._targets[position]
         names = target.names
         options: dict[str, Any] = {}
@@ -191,7 +198,10 @@ class _Plan:
         return {**options, "params": target.params}
 
     def _filled_in(self, options: dict[str, Any]) -> set[str]:
-        """Names of options that `options`, of an older file, lacks and `__setstate__` adds."""
+        """Names of options that `__setstate__` adds to saved `options`, such as an older torch's.
+
+        Empty if `__setstate__` raises an exception.
+        """
         probe: Any = object.__new__(type(self._optimizer))
         group = {**options, "params": []}
         try:
@@ -294,7 +304,9 @@ class Pairing:
             self.missing,
             self.unexpected,
             mismatched,
-            # Groups of the target that match no group of the source; they keep their options.
+            # "param_groups.<i>" for each group i of the target that keeps its options, because
+            # its parameters have saved states, but are no group of the source. Empty if matched by
+            # order.
             self.groups_of_other_names,
         ) = _core.pair_parameters(
             [(len(group.params), group.names) for group in targets],

@@ -212,10 +212,13 @@ class Snapshot:
             KeyError: If the snapshot lacks a key of `app_state`, or an entry belongs to other ranks
                 only, because it is neither replicated nor sharded. No state has been changed.
             ValueError: If a DTensor or ShardedTensor has another shape than the saved tensor, or is
-                real although the saved tensor is complex.
+                real although the saved tensor is complex; or if a tensor to fill is read-only or
+                expanded.
             UnsupportedError: If an entry is not supported, such as an object of an unknown class,
                 or a tensor cannot be filled in place.
             CorruptFileError: If the bytes violate the format.
+            FileNotFoundError, OSError: If the folder does not exist, or a system call failed.
+            Exception: The exception of a ``state_dict()`` or ``load_state_dict()``.
 
         Example:
             >>> _ = Snapshot.take("run/snapshot", {"model": model})
@@ -265,7 +268,7 @@ class Snapshot:
             path: A path that `get_manifest` lists: ``"0/model/weight"``, the rank first. The rank
                 of a replicated or sharded entry may be any rank.
             obj_out: A tensor to fill, or for a container a container of tensors to fill, as in
-                `restore`. None: new tensors.
+                `restore`. None: new tensors. Ignored for values and sparse tensors.
             memory_budget_bytes: Maximum size of temporary memory for filling a tensor. None:
                 64 MiB. Ignored for containers, and if `obj_out` is a DTensor or ShardedTensor.
 
@@ -275,12 +278,13 @@ class Snapshot:
 
         Raises:
             KeyError: If the manifest has no such path; the exception is a RuntimeError, too.
-            TypeError: If the entry is a tensor, and `obj_out` is neither None nor a tensor.
-            ValueError: If `obj_out` has another shape or is read-only, or if the entry is complex
-                and `obj_out` is real.
+            TypeError: If the entry is a dense tensor, and `obj_out` is neither None nor a tensor.
+            ValueError: If `obj_out` has another shape, or is read-only or expanded, or if the entry
+                is complex and `obj_out` is real.
             UnsupportedError: If the entry is not supported, such as an object of an unknown class,
                 or `obj_out` cannot be filled in place.
             CorruptFileError: If the bytes violate the format.
+            FileNotFoundError, OSError: If the folder does not exist, or a system call failed.
 
         Example:
             >>> snapshot = Snapshot.take("run/snapshot", {"model": model})
@@ -338,6 +342,7 @@ class Snapshot:
                 ranks only. For a missing key, the exception is a RuntimeError, too.
             UnsupportedError: If an entry is not supported, such as an object of an unknown class.
             CorruptFileError: If the bytes violate the format.
+            FileNotFoundError, OSError: If the folder does not exist, or a system call failed.
 
         Example:
             >>> snapshot = Snapshot.take("run/snapshot", {"model": model})
