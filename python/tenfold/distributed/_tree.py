@@ -246,8 +246,9 @@ def names_of(node: _core.Node) -> Stored:
     """Maps torch's names to the entries of a stored tree: a path, and a `StoredTensor` or value.
 
     An `Unreadable` stands for an entry that cannot be read; it may also be inside a value. A list
-    that contains neither tensors nor dicts is one value, as in ``flatten_state_dict``. Every tuple
-    is one value, which may contain tensors. Nested tensors are omitted.
+    is one value if neither it nor the lists in it contain tensors or dicts, as in
+    ``flatten_state_dict``. A tuple is one value, which may contain tensors. The root is always a
+    container. Strided nested tensors are omitted; a jagged one is a dict of its parts.
 
     Raises:
         ValueError: If two entries have the same name.

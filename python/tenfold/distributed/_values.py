@@ -30,6 +30,7 @@ def has_tensors(name: str, value: Any) -> bool:
 
     Raises:
         UnsupportedError: If the value cannot be stored.
+        ValueError: If the value contains itself or unsupported keys, or is nested too deeply.
     """
     try:
         tree = _core.tree({name: value}, "")

@@ -45,8 +45,8 @@ LAYOUTS = ("plain", "shards", "torch")
 _BATCH_TENSORS = 16_384
 _BATCH_BYTES = 256 << 20
 # Bytes reserved in the header for a value that is unknown when the layout of files is planned, for
-# example a value of torch's planners. Most values are numbers. If the values do not fit, the tensor
-# data are moved within the file.
+# example a value of torch's planners. Most values are numbers. If the values do not fit, space is
+# inserted into the file or, if the file system cannot do this, the file is copied.
 _VALUE_BYTES = 256
 # A rank other than the coordinator sends a value with a larger pickle than this only if the
 # coordinator lacks it: most values are equal on all ranks, and all copies would arrive at once.
@@ -245,7 +245,7 @@ class StorageWriter(HasPath, _StorageWriter):
                 values, only the sizes.
 
         Raises:
-            UnsupportedError: If a value cannot be stored; the message has its name.
+            UnsupportedError, ValueError: If a value cannot be stored; the message has its name.
         """
         save = self._save()
         planned = plan.storage_data
@@ -337,7 +337,8 @@ class StorageWriter(HasPath, _StorageWriter):
             Future[list[WriteResult]]: Already done.
 
         Raises:
-            ValueError: If a planner other than `SavePlanner` caches plans.
+            ValueError: If a planner other than `SavePlanner` caches plans, or a value contains
+                itself or unsupported keys, or is nested too deeply.
             UnsupportedError: If a value cannot be stored (the message has its name), or the file
                 system does not let several hosts write one file.
             OSError: If a system call failed, or this rank does not see the coordinator's files.
@@ -393,7 +394,7 @@ class StorageWriter(HasPath, _StorageWriter):
             results: The results of `write_data` on each rank.
 
         Raises:
-            ValueError: If the result of a rank lacks a shard or a value.
+            ValueError: If no save was planned, or the result of a rank lacks a shard or a value.
             UnsupportedError: If the files cannot store a value, or a header would be too long.
             OSError: If a system call failed. The old version is unchanged, except if only the final
                 fsync of the parent folder failed.

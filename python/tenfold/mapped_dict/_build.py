@@ -218,8 +218,8 @@ class Forms:
     """Checks that all values can be stored like the first one.
 
     All values must have the same form. Scalars must have the same type, except that ints and floats
-    may be mixed if one dtype holds all of them exactly. The shapes of tensors may differ only in
-    the size of the first dimension.
+    may be mixed if no int is beyond +-2**53. The shapes of tensors may differ only in the size of
+    the first dimension.
     """
 
     def __init__(self, form: str, first: Any) -> None:
@@ -267,7 +267,7 @@ class Forms:
                 )
 
     def _check_numbers(self, values: list[Any]) -> None:
-        """Checks that int64 holds all numbers exactly, or float64 if one of them is a float."""
+        """Checks that all ints fit int64 or, if there are floats, are not beyond +-2**53."""
         for value in values:
             if isinstance(value, float):
                 self._has_floats = True

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from tenfold._io.files import Mode, PathLike
     from tenfold._progress import Callback
 
-    # Registered as a Mapping at run time, because a class of the engine cannot have other bases.
+    # Registered as a Mapping at run time, because a class cannot have both bases: their metaclasses
+    # conflict.
     class _Native(_core.MappedDict, Mapping[Any, Any]): ...
 else:
     _Native = _core.MappedDict
@@ -62,9 +63,10 @@ class MappedDict(_Native):
     Values are returned in the form in which they were given: a tensor, a dict (``{"x": ...,
     "tokens": ...}``, also with ragged tensors, see `Dataset`), or bool, int, float, str or bytes
     (floats for a mix of ints and floats). Lists of numbers, and numbers in a dict, are returned as
-    tensors. A lookup with a key of another type finds nothing; bool does not count as int, NumPy's
-    integers do. A pickle has the path, mode and framework; the dictionary works in forked and
-    spawned workers.
+    tensors. If an entry ``"x"`` is None or missing in some dicts, all have ``"x.valid"``, too. A
+    lookup with a key of another type finds nothing; bool does not count as int, NumPy's integers
+    do. A pickle has the path, mode and framework; the dictionary works in forked and spawned
+    workers.
 
     Args:
         path: A folder created by `build`, or a file that `convert` created from one.
@@ -122,8 +124,8 @@ class MappedDict(_Native):
                 together: None, values of different forms, scalars of different types (int and float
                 may be mixed), tensors whose shapes differ beyond the first dimension, dtypes that
                 `ingest` does not promote to a common one, and values that `ingest` would convert to
-                strings, such as lists of ints and strs. Also for a dict with an entry ``"key"``, an
-                item that is not a pair, and another `duplicates`.
+                strings, such as lists of ints and strs. Also for values with an entry or column
+                ``"key"``, an item that is not a pair, and another `duplicates`.
             KeyError: If a data set has no column `key`.
             TypeError: For a key that is not hashable.
             OSError: If there is a file at `path`, or a folder with files that do not belong to a
@@ -154,7 +156,7 @@ class MappedDict(_Native):
 
         Returns:
             ``(values, found)``: a tensor ``[B, *shape]``, a jagged tensor for ragged values, a list
-            of str or bytes, or a dict of these; and a bool tensor ``[B]``.
+            of str, bytes or lists of them, or a dict of these; and a bool tensor ``[B]``.
 
         Raises:
             KeyError: With ``missing="raise"``, for missing keys; the message names the first ones.
@@ -289,8 +291,8 @@ class MappedDict(_Native):
 
         Raises:
             KeyError: For a missing key, which `extend` would add.
-            ValueError: For a value of another form or shape, and for numbers that the dtype cannot
-                hold.
+            ValueError: For a value of another kind or shape, and for numbers that the dtype cannot
+                hold. Float dtypes round.
             TypeError: For a key that is not hashable.
             UnsupportedError: If the dictionary is open read-only or closed.
             OSError: If another process is writing (the message names the process), or a system call
@@ -392,7 +394,7 @@ class MappedDict(_Native):
         return values
 
     def _is_untyped(self) -> bool:
-        """True if the dictionary was built without items."""
+        """True if the dictionary was built without items, and is still empty."""
         return not len(self) and not len(self.schema)
 
     def __delitem__(self, key: Any) -> None:
@@ -438,7 +440,8 @@ class MappedDict(_Native):
         the index. Idempotent.
 
         Raises:
-            OSError: ESTALE if the folder was moved. Another process can write to it nevertheless.
+            OSError: ESTALE if the folder was moved after values were written. Another process can
+                write to it nevertheless.
         """
         self._close()
 

@@ -28,11 +28,11 @@ _FIRST_ROWS = 64
 class CachedStateMapper(StateMapper):
     """Caches the most recently used rows; created by `StateMapper.cached`.
 
-    A batch generates missing rows, each once, in one call. Rows are returned as copies, without
-    gradients. When the rows of the mapper change, for example because a module is trained, the
-    cache is cleared. The first rows that are cached determine dtype and shape: rows with another
-    dtype or shape are not cached, but generated each time. A batch that has cached rows and rows
-    with another dtype or shape is generated as a whole.
+    A batch generates missing rows, each once, in one call. The returned rows share no memory with
+    the cache and have no gradients. When the rows of the mapper change, for example because a
+    module is trained, the cache is cleared. The first rows that are cached determine dtype and
+    shape: rows with another dtype or shape are not cached, but generated each time. A batch that
+    has cached rows and rows with another dtype or shape is generated as a whole.
 
     The cache may be used from several threads. A saved or pickled cache contains the mapper, but
     no rows.
