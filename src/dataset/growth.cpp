@@ -1,6 +1,7 @@
 #include "dataset/growth.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -162,12 +163,19 @@ std::shared_ptr<const DatasetState> FolderGrowth::open_state() const {
 
 const std::shared_ptr<const DatasetState>& FolderGrowth::current() {
   if (state_) return state_;
-  state_ = open_state();
-  size_ = state_->order->size();
+  std::shared_ptr<const DatasetState> opened = open_state();
   if (roles_.empty()) {
-    schema_ = state_->schema;
+    schema_ = opened->schema;
     roles_ = leaf_roles(schema_);
+  } else if (opened->schema != schema_) {
+    throw Error::io(ESTALE, folder_.path().string())
+        .problem("the data set was replaced")
+        .expected("the columns that it had when it was opened")
+        .found("other columns")
+        .remedy("open it again");
   }
+  state_ = std::move(opened);
+  size_ = state_->order->size();
   return state_;
 }
 

@@ -195,6 +195,22 @@ TEST(Growth, IsVisibleAfterOpenOrRefreshAndDoesNotChangeOpenReaders) {
   EXPECT_EQ(open(folder / "rows").batch_size(), Shape{100'003});
 }
 
+TEST(Growth, RefreshRefusesADataSetWithOtherColumns) {
+  const test::TemporaryFolder folder;
+  numbers_at(folder / "rows").append(test::numbers(3));
+  Dataset reader(folder / "rows");
+  std::filesystem::rename(folder / "rows", folder / "old");
+  create(folder / "rows", Schema({Column(KeyPath{"y"}, DType::float64)}), {.num_rows = 5});
+  for (int i = 0; i < 2; ++i) {
+    expect_error(ErrorCode::io, "rows: the data set was replaced", [&] { reader.refresh(); });
+    expect_error(ErrorCode::io, "open it again", [&] { reader.rows(0, 1); });
+  }
+  std::filesystem::remove_all(folder / "rows");
+  std::filesystem::rename(folder / "old", folder / "rows");
+  reader.refresh();
+  EXPECT_THAT(ids_of(reader), ElementsAre(0, 1, 2));
+}
+
 /// A folder that runs an action before the root's meta.json is read for the first time.
 class FolderWithPause final : public detail::formats::folder::Folder {
  public:
