@@ -200,7 +200,11 @@ TEST(Growth, RefreshRefusesADataSetWithOtherColumns) {
   numbers_at(folder / "rows").append(test::numbers(3));
   Dataset reader(folder / "rows");
   std::filesystem::rename(folder / "rows", folder / "old");
-  create(folder / "rows", Schema({Column(KeyPath{"y"}, DType::float64)}), {.num_rows = 5});
+  NodeInfo info;
+  info.batch_size = {1};
+  TensorDict other(info);
+  other.set("y", Tensor::zeros(DType::float64, {1}));
+  create(folder / "rows", schema_of(other), {.num_rows = 5});
   for (int i = 0; i < 2; ++i) {
     expect_error(ErrorCode::io, "rows: the data set was replaced", [&] { reader.refresh(); });
     expect_error(ErrorCode::io, "open it again", [&] { reader.rows(0, 1); });
