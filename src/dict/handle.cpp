@@ -658,7 +658,9 @@ void DictHandle::replace(
     const std::function<void(const std::shared_ptr<const DictState>& source)>& replace) {
   const Lock lock(mutex_);
   const Path path = require_writable("compact");
-  writer("compact").close();
+  DictWriter& old = writer("compact");
+  old.close();
+  const std::unique_ptr<DictIndex> old_index = old.take_index();
   writer_ = nullptr;
   // A data set that is open for writing cannot be replaced, so reopen it read-only first.
   paging_ = nullptr;
@@ -666,6 +668,9 @@ void DictHandle::replace(
   state_ = open_state();
   const auto source = state_;
   const auto reopen = [&] {
+    // Notifies the processes that have mapped the old index.
+    const auto& root = source->place.root;
+    if (root && root->was_replaced()) old_index->set_word(DictWord::writer, kDictReplaced);
     dataset_ = Dataset(path, mode_);
     state_ = open_state();
     is_behind_ = false;

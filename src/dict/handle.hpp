@@ -49,6 +49,8 @@ class DictWriter {
   /// True if write() failed after it had replaced, or may have replaced, the file of the index.
   /// This object still maps the old file then, so create another writer, which rebuilds the index.
   bool has_old_index() const noexcept { return has_old_index_; }
+  /// Moves the index, which is mapped read-write, out of this object, which must then be destroyed.
+  std::unique_ptr<DictIndex> take_index() noexcept { return std::move(index_); }
 
  private:
   struct Change;

@@ -1,9 +1,14 @@
 #include "dict/walk.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <numeric>
 #include <string_view>
 #include <utility>
+
+#include <tenfold/error.hpp>
+
+#include "dataset/dataset_state.hpp"
 
 namespace tenfold {
 namespace {
@@ -34,19 +39,19 @@ DictWalk::Block DictWalk::next() {
       block.state = begun_;
       break;
     }
-    FoundRows found = find_keys(begin, next_);
+    FoundKeys found = find_keys(begin, next_);
     for (std::int64_t row = begin; row < next_; ++row) {
-      const std::int64_t newest = found.rows[static_cast<std::size_t>(row - begin)];
-      if (!is_first(row, newest)) continue;
+      const auto i = static_cast<std::size_t>(row - begin);
+      if (!is_first(row, found.rows[i])) continue;
       block.places.push_back(row);
-      block.rows.push_back(newest);
+      block.rows.push_back(found.values.rows[i]);
     }
-    block.state = std::move(found.state);
+    block.state = std::move(found.values.state);
   }
   return block;
 }
 
-FoundRows DictWalk::find_keys(std::int64_t begin, std::int64_t end) const {
+DictWalk::FoundKeys DictWalk::find_keys(std::int64_t begin, std::int64_t end) const {
   std::vector<std::string_view> texts;
   std::vector<std::int64_t> numbers;
   for (std::int64_t row = begin; row < end; ++row) {
@@ -56,8 +61,29 @@ FoundRows DictWalk::find_keys(std::int64_t begin, std::int64_t end) const {
       numbers.push_back(keys().number(row));
     }
   }
-  if (keys().is_text()) return find_(std::span<const std::string_view>(texts));
-  return find_(std::span<const std::int64_t>(numbers));
+  if (keys().is_text()) return find_keys(std::span<const std::string_view>(texts));
+  return find_keys(std::span<const std::int64_t>(numbers));
+}
+
+DictWalk::FoundKeys DictWalk::find_keys(const DictKeys& keys) const {
+  FoundKeys found;
+  found.values = find_(keys);
+  found.rows = found.values.rows;
+  if (found.values.state->rows->origin == begun_->rows->origin) return found;
+  // The dictionary was replaced, so its rows have other indices: find the keys in the old index,
+  // too. A slot of the old index may point to a row that was added after the start.
+  const DictLookup lookup = find_rows(*begun_, keys, found.rows);
+  for (const NewerRow& newer : lookup.newer) {
+    if (found.rows[newer.key] < 0) found.rows[newer.key] = newer.row;
+  }
+  // compact() keeps all keys, build() does not.
+  if (std::ranges::any_of(found.values.rows, [](std::int64_t row) { return row < 0; })) {
+    throw Error::io(ESTALE, begun_->keys.where.path)
+        .expected("the dictionary of which the keys are iterated")
+        .found("another one that lacks keys")
+        .remedy("start the iteration again");
+  }
+  return found;
 }
 
 bool DictWalk::is_first(std::int64_t row, std::int64_t newest) {

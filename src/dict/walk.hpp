@@ -51,7 +51,14 @@ class DictWalk {
     bool operator()(std::int64_t a, std::int64_t b) const { return keys->same(a, b); }
   };
 
-  FoundRows find_keys(std::int64_t begin, std::int64_t end) const;
+  /// The keys of the rows [begin, end): the rows of their values, and their last rows in keys().
+  struct FoundKeys {
+    FoundRows values;
+    std::vector<std::int64_t> rows;
+  };
+
+  FoundKeys find_keys(std::int64_t begin, std::int64_t end) const;
+  FoundKeys find_keys(const DictKeys& keys) const;
   bool is_first(std::int64_t row, std::int64_t newest);
 
   std::shared_ptr<const DictState> begun_;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <iterator>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -17,6 +18,8 @@
 
 #include "core/notes/notes.hpp"
 #include "dict/dict_of.hpp"
+#include "dict/handle.hpp"
+#include "dict/walk.hpp"
 #include "os/fs/change_observer.hpp"
 #include "os/process.hpp"
 #include "support/message_of.hpp"
@@ -227,6 +230,45 @@ TEST(MappedDictWrite, AReaderSeesAssignmentsFromBeforeACompact) {
   EXPECT_TRUE(reader.contains("key7"));
   EXPECT_EQ(pair_at(reader, "key7"), 700);
   EXPECT_EQ(pair_at(reader, "key8"), 8);
+}
+
+TEST(MappedDictWrite, AReaderSeesWritesAfterACompact) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 100);
+  const MappedDict reader(folder / "d");
+  EXPECT_EQ(pair_at(reader, "key7"), 7);
+  MappedDict dict(folder / "d", Mode::write_through);
+  dict.assign(Words(50).keys(), pairs(1000, 50));
+  dict.compact();
+  dict.assign(Words(1, 7).keys(), pairs(700, 1));
+  dict.extend(Words(1, 100).keys(), pairs(100, 1));
+  EXPECT_EQ(pair_at(reader, "key7"), 700);
+  EXPECT_TRUE(reader.contains("key100"));
+}
+
+TEST(MappedDictWrite, AnIterationReturnsAllKeysAlthoughTheDictionaryIsCompacted) {
+  constexpr std::int64_t kNumKeys = 3000;  // several blocks
+  for (const bool superseded_before : {true, false}) {
+    const TemporaryFolder folder;
+    build_pairs(folder / "d", kNumKeys);
+    MappedDict dict(folder / "d", Mode::write_through);
+    if (superseded_before) dict.assign(Words(2000).keys(), pairs(10'000, 2000));
+    const MappedDict reader(folder / "d");
+    DictWalk walk(handle_of(reader)->newest(),
+                  [&](const DictKeys& keys) { return handle_of(reader)->find_many(keys); });
+    std::int64_t num_keys = 0;
+    std::set<std::string> seen;
+    for (auto block = walk.next(); !block.rows.empty(); block = walk.next()) {
+      for (const std::int64_t row : block.places) seen.emplace(walk.keys().text(row));
+      num_keys += static_cast<std::int64_t>(block.places.size());
+      if (num_keys > 2000) continue;
+      dict.assign(Words(1000).keys(), pairs(20'000, 1000));
+      dict.compact();
+      EXPECT_EQ(reader.size(), kNumKeys);  // opens the new dictionary
+    }
+    EXPECT_EQ(num_keys, kNumKeys) << superseded_before;
+    EXPECT_EQ(static_cast<std::int64_t>(seen.size()), kNumKeys);
+  }
 }
 
 TEST(MappedDictWrite, AReaderSeesThatARowWasSuperseded) {
