@@ -247,12 +247,15 @@ TEST(MappedDictWrite, AReaderSeesWritesAfterACompact) {
 }
 
 TEST(MappedDictWrite, AnIterationReturnsAllKeysAlthoughTheDictionaryIsCompacted) {
-  constexpr std::int64_t kNumKeys = 3000;  // several blocks
+  constexpr std::int64_t kNumOld = 3000;  // several blocks
+  constexpr std::int64_t kNumNew = 2000;
+  constexpr std::int64_t kNumKeys = kNumOld + kNumNew;
   for (const bool superseded_before : {true, false}) {
     const TemporaryFolder folder;
-    build_pairs(folder / "d", kNumKeys);
+    build_pairs(folder / "d", kNumOld);
     MappedDict dict(folder / "d", Mode::write_through);
     if (superseded_before) dict.assign(Words(2000).keys(), pairs(10'000, 2000));
+    dict.extend(Words(kNumNew, kNumOld).keys(), pairs(0, kNumNew));
     const MappedDict reader(folder / "d");
     DictWalk walk(handle_of(reader)->newest(),
                   [&](const DictKeys& keys) { return handle_of(reader)->find_many(keys); });
