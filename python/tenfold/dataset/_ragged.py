@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from numbers import Integral, Real
 
 from tenfold._errors import KeyNotFoundError
-from tenfold._interop.arrays import need_torch, numpy_module, torch_or_none
+from tenfold._interop.arrays import dtype_name, need_torch, numpy_module, torch_or_none
 from tenfold._options import column_name, integer
 
 TYPE_CHECKING = False
@@ -78,10 +79,23 @@ def parts_of(rows: Any) -> tuple[Any, Any]:
     return np.concatenate(rows), np.cumsum([0, *map(len, rows)], dtype=np.int64)
 
 
-def padded(rows: Any, value: float) -> tuple[Any, Any]:
-    """Ragged rows as ``[B, longest, *shape]`` padded with `value`, and their lengths ``[B]``."""
+def padded(rows: Any, value: float, name: str) -> tuple[Any, Any]:
+    """Ragged rows as ``[B, longest, *shape]`` padded with `value`, and their lengths ``[B]``.
+
+    Raises:
+        ValueError: If the column `name` has an integer or bool dtype that cannot represent `value`.
+    """
     values, offsets = parts_of(rows)
     module = numpy_module() if isinstance(rows, list) else need_torch("pad")
+    dtype = dtype_name(values.dtype)
+    if dtype == "bool" or dtype.startswith(("int", "uint")):
+        info = None if dtype == "bool" else module.iinfo(values.dtype)
+        least, greatest = (info.min, info.max) if info else (0, 1)
+        if not (least <= value <= greatest and value == int(value)):
+            raise ValueError(
+                f'pad: column "{name}": expected a value that {dtype} can represent, '
+                f"found {json.dumps(value)}"
+            )
     lengths = offsets[1:] - offsets[:-1]
     longest = int(lengths.max()) if len(lengths) else 0
     made = module.full((len(lengths), longest, *values.shape[1:]), value, dtype=values.dtype)
@@ -173,5 +187,5 @@ class Padding:
             elif pad == "offsets":
                 made[key] = as_offsets(*parts_of(value))
             else:
-                made[key], made[f"{key}.length"] = padded(value, pad)
+                made[key], made[f"{key}.length"] = padded(value, pad, name)
         return made

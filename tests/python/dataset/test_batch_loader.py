@@ -574,6 +574,32 @@ def test_stats_name_a_slow_transform(ds: Dataset) -> None:
     assert 0.1 <= stats["transform_seconds"] < 10
 
 
+@pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped by rows"])
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+@pytest.mark.parametrize(
+    ("dtype", "pad", "found"),
+    [
+        ("int64", 0.5, "0.5"),
+        ("int64", float("nan"), "NaN"),
+        ("int32", float("-inf"), "-Infinity"),
+        ("uint8", 256, "256"),
+        ("uint8", -1, "-1"),
+        ("bool", 2, "2"),
+    ],
+)
+def test_a_pad_that_the_dtype_cannot_represent_is_refused(
+    tmp_path: Path, framework: Any, mapped: bool, dtype: str, pad: float, found: str
+) -> None:
+    schema = {"v": {"dtype": dtype, "ragged": True}}
+    ds = tenfold.ingest([{"v": [1, 0]}, {"v": [1]}], tmp_path / "ds", schema=schema)
+    ds = ds.map(dict) if mapped else ds
+    (batch,) = BatchLoader(ds, 2, pad=1.0, framework=framework)
+    assert batch["v"].tolist() == [[1, 0], [1, 1]]
+    message = f'pad: column "v": expected a value that {dtype} can represent, found {found}$'
+    with pytest.raises(ValueError, match=message):
+        list(BatchLoader(ds, 2, pad=pad, framework=framework))
+
+
 @pytest.mark.parametrize("value", [0, "offsets", None])
 def test_pad_of_a_missing_column_names_it(texts: Dataset, value: object) -> None:
     with pytest.raises(KeyError, match="pad: no column 'typo': expected one of "):
