@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from numbers import Integral, Real
+from numbers import Rational, Real
 
 from tenfold._errors import KeyNotFoundError
 from tenfold._interop.arrays import dtype_name, need_torch, numpy_module, torch_or_none
@@ -103,6 +103,31 @@ def padded(rows: Any, value: float, name: str) -> tuple[Any, Any]:
     return made, lengths
 
 
+def _checked_pad(value: Any) -> int | float | str | None:
+    """Checks a value of the option `pad`, and converts a number to an int or float.
+
+    Raises:
+        ValueError: For another value, or a number that neither int64 nor float64 can represent.
+    """
+    if value is None or (isinstance(value, str) and value == "offsets"):
+        return value
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ValueError(
+            f'batch loader: pad: expected a number, "offsets" or None, found {value!r}'
+        )
+    if isinstance(value, Rational) and value.denominator == 1:
+        return integer("batch loader: pad", value.numerator)
+    try:
+        number = float(value)
+    except OverflowError:  # a large fraction
+        number = float("nan")
+    if number != value and value == value:
+        raise ValueError(
+            f"batch loader: pad: expected a number that float64 can represent, found {value!r}"
+        )
+    return number
+
+
 class Offsets(dict):  # type: ignore[type-arg]
     """A ragged column as ``{"values", "offsets"}``. A dict of another class is a nested record."""
 
@@ -138,24 +163,19 @@ class Padding:
     def __init__(
         self, pad: Pad, has_row_maps: bool, columns: Collection[str] | None = None
     ) -> None:
-        self._by_column: dict[Any, Any] = {None: pad}
-        if isinstance(pad, dict):
+        self._by_column: dict[Any, Any]
+        if not isinstance(pad, dict):
+            self._by_column = {None: _checked_pad(pad)}
+        else:
             self._by_column = {
-                column_name("batch loader: pad", name): value for name, value in pad.items()
+                column_name("batch loader: pad", name): _checked_pad(value)
+                for name, value in pad.items()
             }
             unknown = [name for name in self._by_column if columns and name not in columns]
             if unknown:
                 raise KeyNotFoundError(
                     f"batch loader: pad: no column {unknown[0]!r}: expected one of "
                     f"{', '.join(columns or ())}"
-                )
-        for value in self._by_column.values():
-            is_number = isinstance(value, Real) and not isinstance(value, bool)
-            if is_number and isinstance(value, Integral):
-                integer("batch loader: pad", value)
-            elif not (is_number or value is None or value == "offsets"):
-                raise ValueError(
-                    f'batch loader: pad: expected a number, "offsets" or None, found {value!r}'
                 )
         offsets = "offsets" in self._by_column.values()
         everywhere = offsets and not has_row_maps and set(self._by_column) == {None}

@@ -9,6 +9,7 @@ import pickle
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -598,6 +599,19 @@ def test_a_pad_that_the_dtype_cannot_represent_is_refused(
     message = f'pad: column "v": expected a value that {dtype} can represent, found {found}$'
     with pytest.raises(ValueError, match=message):
         list(BatchLoader(ds, 2, pad=pad, framework=framework))
+
+
+@pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped by rows"])
+def test_a_pad_may_be_a_number_of_any_class(texts: Dataset, mapped: bool) -> None:
+    ds = texts.map(dict) if mapped else texts
+    for pad in (np.float32(-1), np.float16(-1), np.int8(-1), Fraction(-1), np.longdouble(-1)):
+        (batch,) = BatchLoader(ds, 4, pad={"tokens": pad})
+        assert batch["tokens"].tolist() == PADDED
+    for value in (Fraction(1, 3), Fraction(10**400, 3)):
+        with pytest.raises(ValueError, match="pad: expected a number that float64 can represent"):
+            BatchLoader(ds, 4, pad=value)
+    with pytest.raises(ValueError, match='pad: expected a number, "offsets" or None, found array'):
+        BatchLoader(ds, 4, pad=np.zeros(2))
 
 
 @pytest.mark.parametrize("value", [0, "offsets", None])
