@@ -25,7 +25,7 @@ class Rows(Sequence["Any"]):
     """Rows that were gathered in one call, as a sequence; each row is a dict, created on access.
 
     If batched functions of `Dataset.map` return a batch that is not a dict,
-    ``Dataset.__getitems__`` returns a list of its rows instead.
+    ``Dataset.__getitems__`` returns a `RowList` instead.
 
     `collate` returns the gathered batch itself; torch's ``default_collate`` iterates over the rows
     and stacks them again.
@@ -49,6 +49,20 @@ class Rows(Sequence["Any"]):
 
     def __iter__(self) -> Iterator[Any]:
         return samples_of(self.batch, self._size)
+
+
+class RowList(list[Any]):
+    """The rows of a batch that is not a dict: torch's ``default_collate`` stacks only lists.
+
+    `collate` returns the attribute `batch`. A pickle is a plain list.
+    """
+
+    def __init__(self, batch: Any, size: int) -> None:
+        super().__init__(samples_of(batch, size))
+        self.batch = batch
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)  # pickles must not name private classes
 
 
 class Samples(list[Any]):
@@ -93,7 +107,7 @@ def collate(rows: Any) -> Any:
         RuntimeError: If torch cannot stack tensors because of their shapes.
         TypeError: If samples are of a type that torch cannot collate.
     """
-    if isinstance(rows, Rows):
+    if isinstance(rows, (Rows, RowList)):
         return rows.batch
     if isinstance(rows, Samples):
         with using(rows.framework):

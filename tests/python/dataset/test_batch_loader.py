@@ -467,6 +467,21 @@ def test_torch_data_loader_collates_ragged_mapped_rows(texts: Dataset) -> None:
     assert batch["twice"].tolist() == [0, 2, 4, 6]
 
 
+@pytest.mark.parametrize(
+    "function",
+    [lambda batch: batch["tokens"], lambda batch: (batch["tokens"], [1, 2, 3, 4])],
+    ids=["column", "tuple"],
+)
+def test_collate_returns_the_batch_of_a_batched_function(texts: Dataset, function: Any) -> None:
+    ds = texts.map(function, batched=True)
+    rows = ds.__getitems__([0, 1, 2, 3])
+    assert [len(row) for row in pickle.loads(pickle.dumps(rows))] == [len(row) for row in rows]
+    (loaded,) = torch.utils.data.DataLoader(ds, batch_size=4, collate_fn=tenfold.collate)
+    for batch in (tenfold.collate(rows), loaded):
+        tokens = batch[0] if isinstance(batch, tuple) else batch
+        assert tokens.offsets().tolist() == [0, 2, 2, 5, 6]
+
+
 @pytest.mark.parametrize("framework", ["torch", "numpy"])
 def test_mapped_rows_are_stacked_in_the_framework_of_the_data_set(
     tmp_path: Path, framework: Any
