@@ -7,7 +7,7 @@ from itertools import repeat
 from typing import Any
 
 from tenfold import _pickle
-from tenfold._interop.arrays import need_torch, numpy_module, torch_or_none
+from tenfold._interop.arrays import is_array, need_torch, numpy_module, torch_or_none
 from tenfold._interop.frameworks import using
 from tenfold._public import set_module
 from tenfold.dataset._ragged import Offsets, is_ragged, jagged, parts_of
@@ -121,15 +121,15 @@ def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: 
     """Stacks one or more samples into a batch.
 
     Strings and lists of strings become a list; dicts and tuples are stacked recursively. For torch,
-    tensors become ``[B, *shape]``, or jagged if their lengths differ; ``default_collate`` stacks
-    numbers, numpy arrays and other types. For numpy, all other values become one array, or a list
-    of arrays if their shapes differ.
+    tensors and numpy arrays become tensors ``[B, *shape]``, or jagged if their lengths differ;
+    ``default_collate`` stacks numbers and other types. For numpy, all other values become one
+    array, or a list of arrays if their shapes differ.
 
     Args:
         samples: Rows, or the values of one entry in these rows.
         ragged: Dotted names of entries that become jagged tensors (for numpy: lists of arrays) even
             if all lengths are equal. This does not affect numbers and, for torch, values that are
-            not tensors.
+            neither tensors nor numpy arrays.
         name: Dotted name of the samples; empty for whole rows.
 
     Raises:
@@ -154,7 +154,7 @@ def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: 
     torch = torch_or_none()
     if torch is None:
         return _stacked_arrays(samples, name in ragged)
-    if isinstance(first, torch.Tensor) and (
+    if is_array(first) and (
         (name in ragged and first.ndim > 0)
         or any(sample.shape != first.shape for sample in samples)
     ):
@@ -195,8 +195,9 @@ def _stacked_arrays(samples: Sequence[Any], is_ragged: bool) -> Any:
 
 
 def _jagged_rows(torch: Any, rows: Sequence[Any]) -> Any:
-    lengths = torch.tensor([0, *(len(row) for row in rows)])
-    return jagged(torch.cat(list(rows)), lengths.cumsum(0))
+    tensors = [torch.as_tensor(row) for row in rows]
+    lengths = torch.tensor([0, *map(len, tensors)])
+    return jagged(torch.cat(tensors), lengths.cumsum(0))
 
 
 def check_rows(batch: Any, size: int, name: str = "") -> None:

@@ -508,6 +508,19 @@ def test_mapped_rows_are_stacked_in_the_framework_of_the_data_set(
         assert batch["tokens"].is_nested if framework == "torch" else len(batch["tokens"]) == 4
 
 
+@pytest.mark.parametrize("lengths", [[0, 1, 2, 3], [0, 0]], ids=["different", "equal"])
+def test_ragged_arrays_of_row_functions_become_jagged_tensors(
+    texts: Dataset, lengths: list[int]
+) -> None:
+    arrays = texts.map(lambda row: {"tokens": row["tokens"].numpy()})
+    tensors = texts.map(lambda row: {"tokens": row["tokens"]})
+    expected = tensors[lengths]["tokens"]
+    for batch in (arrays[lengths], tenfold.collate(arrays.__getitems__(lengths))):
+        assert batch["tokens"].offsets().tolist() == expected.offsets().tolist()
+        assert batch["tokens"].values().tolist() == expected.values().tolist()
+        assert batch["tokens"].dtype == torch.int32
+
+
 @pytest.mark.parametrize("framework", ["torch", "numpy"])
 def test_functions_may_return_a_number_for_a_ragged_column(texts: Dataset, framework: Any) -> None:
     summed = texts.map(lambda row: {"tokens": row["tokens"].sum()})
