@@ -156,9 +156,9 @@ def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: 
         return _stacked_arrays(samples, name in ragged)
     if is_array(first) and (
         (name in ragged and first.ndim > 0)
-        or any(sample.shape != first.shape for sample in samples)
+        or any(getattr(sample, "shape", None) != first.shape for sample in samples)
     ):
-        return _jagged_rows(torch, samples)
+        return _jagged_rows(torch, samples, name)
     default_collate = need_torch("collate").utils.data.default_collate
 
     return default_collate(list(samples))
@@ -172,15 +172,18 @@ def _is_list_of_texts(value: Any) -> bool:
     return isinstance(value, list) and all(map(_is_text, value))
 
 
+def _place(number: int, name: str) -> str:
+    return f"sample {number} of the batch: " + (f'entry "{name}": ' if name else "")
+
+
 def _check_keys(samples: Sequence[Any], name: str) -> None:
     keys = samples[0].keys()
     for number, sample in enumerate(samples):
         if not isinstance(sample, dict) or sample.keys() != keys:
-            inside = f'entry "{name}": ' if name else ""
             found = list(sample) if isinstance(sample, dict) else type(sample).__name__
             raise ValueError(
-                f"sample {number} of the batch: {inside}expected the keys of the first sample, "
-                f"{list(keys)}, found {found}"
+                f"{_place(number, name)}expected the keys of the first sample, {list(keys)}, "
+                f"found {found}"
             )
 
 
@@ -194,7 +197,19 @@ def _stacked_arrays(samples: Sequence[Any], is_ragged: bool) -> Any:
     return np.stack(arrays)
 
 
-def _jagged_rows(torch: Any, rows: Sequence[Any]) -> Any:
+def _jagged_rows(torch: Any, rows: Sequence[Any], name: str) -> Any:
+    ndim = rows[0].ndim
+    for number, row in enumerate(rows):
+        if not is_array(row):
+            raise TypeError(
+                f"{_place(number, name)}expected a tensor or array, as the first sample is, found "
+                f"{type(row).__name__}"
+            )
+        if row.ndim != ndim:
+            raise RuntimeError(
+                f"{_place(number, name)}expected the number of dimensions of the first sample, "
+                f"{ndim}, found {row.ndim}"
+            )
     tensors = [torch.as_tensor(row) for row in rows]
     lengths = torch.tensor([0, *map(len, tensors)])
     return jagged(torch.cat(tensors), lengths.cumsum(0))

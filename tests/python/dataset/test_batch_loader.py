@@ -521,6 +521,30 @@ def test_ragged_arrays_of_row_functions_become_jagged_tensors(
         assert batch["tokens"].dtype == torch.int32
 
 
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        (torch.tensor(1), RuntimeError, "number of dimensions of the first sample, 1, found 0"),
+        (np.ones((1, 2)), RuntimeError, "number of dimensions of the first sample, 1, found 2"),
+        (1, TypeError, "a tensor or array, as the first sample is, found int"),
+        ([1], TypeError, "a tensor or array, as the first sample is, found list"),
+    ],
+    ids=["0-d", "2-d", "int", "list"],
+)
+@pytest.mark.parametrize("name", ["tokens", "other"])
+def test_rows_that_cannot_be_stacked_are_named(
+    texts: Dataset, name: str, value: object, error: type[Exception], message: str
+) -> None:
+    ds = texts.map(lambda row: {name: row["tokens"] if row["n"] < 3 else value})
+    with pytest.raises(
+        error, match=rf'^sample 2 of the batch: entry "{name}": expected .*{message}$'
+    ):
+        ds[[0, 2, 3]]
+    first = texts.map(lambda row: {name: row["tokens"] if row["n"] > 0 else torch.tensor(1)})
+    with pytest.raises(RuntimeError, match="dimensions of the first sample, 0, found 1"):
+        first[:]
+
+
 @pytest.mark.parametrize("framework", ["torch", "numpy"])
 def test_functions_may_return_a_number_for_a_ragged_column(texts: Dataset, framework: Any) -> None:
     summed = texts.map(lambda row: {"tokens": row["tokens"].sum()})
