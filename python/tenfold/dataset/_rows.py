@@ -10,7 +10,7 @@ from tenfold import _pickle
 from tenfold._interop.arrays import is_array, need_torch, numpy_module, torch_or_none
 from tenfold._interop.frameworks import using
 from tenfold._public import set_module
-from tenfold.dataset._ragged import Offsets, is_ragged, jagged, parts_of
+from tenfold.dataset._ragged import Offsets, is_jagged, is_ragged, jagged, parts_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -219,13 +219,20 @@ def check_rows(batch: Any, size: int, name: str = "") -> None:
     """Checks the result of a batched function: all columns must have `size` rows.
 
     Raises:
-        ValueError: For a column with another number of rows; the message names it.
+        ValueError: For a column with another number of rows, and for a nested tensor that is not
+            jagged; the message names the column.
     """
     if isinstance(batch, (dict, tuple)) and not isinstance(batch, Offsets):
         entries = batch.items() if isinstance(batch, dict) else enumerate(batch)
         for key, value in entries:
             check_rows(value, size, f"{name}.{key}" if name else str(key))
         return
+    column = f"column {name!r}: " if name else ""
+    if is_jagged(batch) and batch.layout is need_torch("map").strided:
+        raise ValueError(
+            f"map: function of batches: {column}expected a nested tensor of layout torch.jagged, "
+            "found torch.strided; create it with layout=torch.jagged"
+        )
     if isinstance(batch, Offsets):
         found = len(batch["offsets"]) - 1
     elif isinstance(batch, list):
@@ -235,7 +242,6 @@ def check_rows(batch: Any, size: int, name: str = "") -> None:
         shape: Any = getattr(batch, "shape", ())
         found = int(shape[0]) if len(shape) else size
     if found != size:
-        column = f"column {name!r}: " if name else ""
         raise ValueError(
             f"map: function of batches: {column}expected {size} rows, the number of rows that it "
             f"was called with, found {found}"
