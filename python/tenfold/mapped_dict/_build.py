@@ -214,20 +214,30 @@ def form_of(value: Any) -> str:
     return "tensor"
 
 
+def _python_type(scalar: Any) -> type:
+    """The type of a scalar: for a subclass of float or str, such as numpy's float64, the base."""
+    for base in (float, str):
+        if isinstance(scalar, base):
+            return base
+    return type(scalar)
+
+
 class Forms:
     """Checks that all values can be stored like the first one.
 
     All values must have the same form. Scalars must have the same type, except that ints and floats
-    may be mixed if one dtype holds all of them exactly. The shapes of tensors may differ only in
-    the size of the first dimension.
+    may be mixed if one dtype holds all of them exactly; instances of subclasses of float and str,
+    such as numpy's float64 and str_, count as floats and strs. The shapes of tensors may differ
+    only in the size of the first dimension.
     """
 
     def __init__(self, form: str, first: Any) -> None:
         self._form = form
-        self._first = type(first).__name__
-        self._allowed: set[type] = {type(first)}
+        first_type = _python_type(first)
+        self._first = first_type.__name__
+        self._allowed: set[type] = {first_type}
         self._shape: tuple[int, ...] | None = None
-        if type(first) in (int, float):
+        if first_type in (int, float):
             self._allowed = {int, float}
         self._has_floats = False
         self._least = 0
@@ -238,15 +248,17 @@ class Forms:
         kinds = set(map(type, values))
         for kind in kinds - self._allowed:
             index = next(i for i, value in enumerate(values) if type(value) is kind)
-            if self._form == "scalar" or not self._fits(values[index]):
+            if not self._fits(values[index]):
                 self._refuse(begin + index, values[index])
             self._allowed.add(kind)
-        if self._form == "scalar" and kinds & {int, float}:
+        if self._form == "scalar" and self._allowed & {int, float}:
             self._check_numbers(values)
         if self._form == "tensor":
             self._check_shapes(values, begin)
 
     def _fits(self, value: Any) -> bool:
+        if self._form == "scalar":
+            return _python_type(value) in self._allowed
         return value is not None and form_of(value) == self._form
 
     def _check_shapes(self, values: list[Any], begin: int) -> None:
