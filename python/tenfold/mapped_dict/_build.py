@@ -7,6 +7,7 @@ from itertools import islice
 from operator import attrgetter
 
 from tenfold import _core
+from tenfold._errors import KeyNotFoundError
 from tenfold._interop.arrays import bytes_of, is_array
 from tenfold._options import path_text
 from tenfold._progress import Shown
@@ -66,8 +67,13 @@ def _ingest(
 
 
 def _pairs_of(dataset: Dataset, key: str) -> Iterator[Pair]:
-    for row in dataset:
+    for number, row in enumerate(dataset):
         values = dict(row)
+        if key not in values:
+            names = ", ".join(f'"{name}"' for name in values)
+            raise KeyNotFoundError(
+                f'data set: row {number}: no column "{key}": expected one of {names}, found "{key}"'
+            )
         yield values.pop(key), values
 
 

@@ -165,6 +165,14 @@ def test_ints_and_floats_become_floats(tmp_path):
     assert dict(d.items()) == {"a": 1.0, "b": 2.5}
 
 
+@pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped by rows"])
+def test_a_data_set_without_the_key_names_its_columns(tmp_path, mapped):
+    ds = tenfold.ingest([{"a": 1, "b": 2}], tmp_path / "t")
+    ds = ds.map(dict) if mapped else ds
+    with pytest.raises(KeyError, match='no column "id": expected one of "a", "b", found "id"'):
+        build((ds, "id"), tmp_path / "d")
+
+
 def test_numpy_floats_and_strs_count_as_those_of_python(tmp_path):
     for values in ([np.float64(3), 1.5], [1.5, np.float64(3)], [2, np.float64(3)]):
         d = build(enumerate(values), tmp_path / "d")
