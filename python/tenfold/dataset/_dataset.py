@@ -21,7 +21,16 @@ from tenfold.dataset._indexing import Indices, Positions, positions_of, position
 from tenfold.dataset._ingest.bad_rows import bad_rows_of
 from tenfold.dataset._preview import preview, preview_html
 from tenfold.dataset._ragged import is_jagged, jagged
-from tenfold.dataset._rows import Rows, Samples, check_rows, none_of, sample_of, samples_of, stacked
+from tenfold.dataset._rows import (
+    RowList,
+    Rows,
+    Samples,
+    check_rows,
+    none_of,
+    sample_of,
+    samples_of,
+    stacked,
+)
 from tenfold.dataset._schema import Schema
 
 TYPE_CHECKING = False
@@ -240,9 +249,7 @@ class Dataset(Growing):
             samples = self._samples(batch, len(indices))
             return Samples(samples, self._ragged, self._framework)
         batch = self._mapped(batch, len(indices))
-        # torch's default_collate stacks tensors only if they are in a list.
-        rows = Rows(batch, len(indices))
-        return rows if isinstance(batch, dict) else list(rows)
+        return (Rows if isinstance(batch, dict) else RowList)(batch, len(indices))
 
     def __iter__(self) -> Iterator[Any]:
         for begin in range(0, len(self), 256):

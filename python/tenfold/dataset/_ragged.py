@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+import json
+from numbers import Rational, Real
 
 from tenfold._errors import KeyNotFoundError
-from tenfold._interop.arrays import need_torch, numpy_module, torch_or_none
+from tenfold._interop.arrays import dtype_name, need_torch, numpy_module, torch_or_none
 from tenfold._options import column_name, integer
 
 TYPE_CHECKING = False
@@ -78,15 +79,53 @@ def parts_of(rows: Any) -> tuple[Any, Any]:
     return np.concatenate(rows), np.cumsum([0, *map(len, rows)], dtype=np.int64)
 
 
-def padded(rows: Any, value: float) -> tuple[Any, Any]:
-    """Ragged rows as ``[B, longest, *shape]`` padded with `value`, and their lengths ``[B]``."""
+def padded(rows: Any, value: float, name: str) -> tuple[Any, Any]:
+    """Ragged rows as ``[B, longest, *shape]`` padded with `value`, and their lengths ``[B]``.
+
+    Raises:
+        ValueError: If the column `name` has an integer or bool dtype that cannot represent `value`.
+    """
     values, offsets = parts_of(rows)
     module = numpy_module() if isinstance(rows, list) else need_torch("pad")
+    dtype = dtype_name(values.dtype)
+    if dtype == "bool" or dtype.startswith(("int", "uint")):
+        info = None if dtype == "bool" else module.iinfo(values.dtype)
+        least, greatest = (info.min, info.max) if info else (0, 1)
+        if not (least <= value <= greatest and value == int(value)):
+            raise ValueError(
+                f'pad: column "{name}": expected a value that {dtype} can represent, '
+                f"found {json.dumps(value)}"
+            )
     lengths = offsets[1:] - offsets[:-1]
     longest = int(lengths.max()) if len(lengths) else 0
     made = module.full((len(lengths), longest, *values.shape[1:]), value, dtype=values.dtype)
     made[module.arange(longest) < lengths[:, None]] = values
     return made, lengths
+
+
+def _checked_pad(value: Any) -> int | float | str | None:
+    """Checks a value of the option `pad`, and converts a number to an int or float.
+
+    Raises:
+        ValueError: For another value, or a number that neither int64 nor float64 can represent.
+    """
+    if value is None or (isinstance(value, str) and value == "offsets"):
+        return value
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ValueError(
+            f'batch loader: pad: expected a number, "offsets" or None, found {value!r}'
+        )
+    if isinstance(value, Rational) and value.denominator == 1:
+        return integer("batch loader: pad", value.numerator)
+    try:
+        number = float(value)
+    except OverflowError:  # a large fraction
+        number = float("nan")
+    if number != value and value == value:
+        raise ValueError(
+            f"batch loader: pad: expected a number that float64 can represent, found {value!r}"
+        )
+    return number
 
 
 class Offsets(dict):  # type: ignore[type-arg]
@@ -124,24 +163,19 @@ class Padding:
     def __init__(
         self, pad: Pad, has_row_maps: bool, columns: Collection[str] | None = None
     ) -> None:
-        self._by_column: dict[Any, Any] = {None: pad}
-        if isinstance(pad, dict):
+        self._by_column: dict[Any, Any]
+        if not isinstance(pad, dict):
+            self._by_column = {None: _checked_pad(pad)}
+        else:
             self._by_column = {
-                column_name("batch loader: pad", name): value for name, value in pad.items()
+                column_name("batch loader: pad", name): _checked_pad(value)
+                for name, value in pad.items()
             }
             unknown = [name for name in self._by_column if columns and name not in columns]
             if unknown:
                 raise KeyNotFoundError(
                     f"batch loader: pad: no column {unknown[0]!r}: expected one of "
                     f"{', '.join(columns or ())}"
-                )
-        for value in self._by_column.values():
-            is_number = isinstance(value, Real) and not isinstance(value, bool)
-            if is_number and isinstance(value, Integral):
-                integer("batch loader: pad", value)
-            elif not (is_number or value is None or value == "offsets"):
-                raise ValueError(
-                    f'batch loader: pad: expected a number, "offsets" or None, found {value!r}'
                 )
         offsets = "offsets" in self._by_column.values()
         everywhere = offsets and not has_row_maps and set(self._by_column) == {None}
@@ -173,5 +207,5 @@ class Padding:
             elif pad == "offsets":
                 made[key] = as_offsets(*parts_of(value))
             else:
-                made[key], made[f"{key}.length"] = padded(value, pad)
+                made[key], made[f"{key}.length"] = padded(value, pad, name)
         return made

@@ -7,10 +7,10 @@ from itertools import repeat
 from typing import Any
 
 from tenfold import _pickle
-from tenfold._interop.arrays import need_torch, numpy_module, torch_or_none
+from tenfold._interop.arrays import is_array, need_torch, numpy_module, torch_or_none
 from tenfold._interop.frameworks import using
 from tenfold._public import set_module
-from tenfold.dataset._ragged import Offsets, is_ragged, jagged, parts_of
+from tenfold.dataset._ragged import Offsets, is_jagged, is_ragged, jagged, parts_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Rows(Sequence["Any"]):
     """Rows that were gathered in one call, as a sequence; each row is a dict, created on access.
 
     If batched functions of `Dataset.map` return a batch that is not a dict,
-    ``Dataset.__getitems__`` returns a list of its rows instead.
+    ``Dataset.__getitems__`` returns a `RowList` instead.
 
     `collate` returns the gathered batch itself; torch's ``default_collate`` iterates over the rows
     and stacks them again.
@@ -49,6 +49,20 @@ class Rows(Sequence["Any"]):
 
     def __iter__(self) -> Iterator[Any]:
         return samples_of(self.batch, self._size)
+
+
+class RowList(list[Any]):
+    """The rows of a batch that is not a dict: torch's ``default_collate`` stacks only lists.
+
+    `collate` returns the attribute `batch`. A pickle is a plain list.
+    """
+
+    def __init__(self, batch: Any, size: int) -> None:
+        super().__init__(samples_of(batch, size))
+        self.batch = batch
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)  # pickles must not name private classes
 
 
 class Samples(list[Any]):
@@ -93,7 +107,7 @@ def collate(rows: Any) -> Any:
         RuntimeError: If torch cannot stack tensors because of their shapes.
         TypeError: If samples are of a type that torch cannot collate.
     """
-    if isinstance(rows, Rows):
+    if isinstance(rows, (Rows, RowList)):
         return rows.batch
     if isinstance(rows, Samples):
         with using(rows.framework):
@@ -107,15 +121,15 @@ def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: 
     """Stacks one or more samples into a batch.
 
     Strings and lists of strings become a list; dicts and tuples are stacked recursively. For torch,
-    tensors become ``[B, *shape]``, or jagged if their lengths differ; ``default_collate`` stacks
-    numbers, numpy arrays and other types. For numpy, all other values become one array, or a list
-    of arrays if their shapes differ.
+    tensors and numpy arrays become tensors ``[B, *shape]``, or jagged if their lengths differ;
+    ``default_collate`` stacks numbers and other types. For numpy, all other values become one
+    array, or a list of arrays if their shapes differ.
 
     Args:
         samples: Rows, or the values of one entry in these rows.
         ragged: Dotted names of entries that become jagged tensors (for numpy: lists of arrays) even
             if all lengths are equal. This does not affect numbers and, for torch, values that are
-            not tensors.
+            neither tensors nor numpy arrays.
         name: Dotted name of the samples; empty for whole rows.
 
     Raises:
@@ -140,11 +154,11 @@ def stacked(samples: Sequence[Any], ragged: frozenset[str] = frozenset(), name: 
     torch = torch_or_none()
     if torch is None:
         return _stacked_arrays(samples, name in ragged)
-    if isinstance(first, torch.Tensor) and (
+    if is_array(first) and (
         (name in ragged and first.ndim > 0)
-        or any(sample.shape != first.shape for sample in samples)
+        or any(getattr(sample, "shape", None) != first.shape for sample in samples)
     ):
-        return _jagged_rows(torch, samples)
+        return _jagged_rows(torch, samples, name)
     default_collate = need_torch("collate").utils.data.default_collate
 
     return default_collate(list(samples))
@@ -158,15 +172,18 @@ def _is_list_of_texts(value: Any) -> bool:
     return isinstance(value, list) and all(map(_is_text, value))
 
 
+def _place(number: int, name: str) -> str:
+    return f"sample {number} of the batch: " + (f'entry "{name}": ' if name else "")
+
+
 def _check_keys(samples: Sequence[Any], name: str) -> None:
     keys = samples[0].keys()
     for number, sample in enumerate(samples):
         if not isinstance(sample, dict) or sample.keys() != keys:
-            inside = f'entry "{name}": ' if name else ""
             found = list(sample) if isinstance(sample, dict) else type(sample).__name__
             raise ValueError(
-                f"sample {number} of the batch: {inside}expected the keys of the first sample, "
-                f"{list(keys)}, found {found}"
+                f"{_place(number, name)}expected the keys of the first sample, {list(keys)}, "
+                f"found {found}"
             )
 
 
@@ -180,22 +197,42 @@ def _stacked_arrays(samples: Sequence[Any], is_ragged: bool) -> Any:
     return np.stack(arrays)
 
 
-def _jagged_rows(torch: Any, rows: Sequence[Any]) -> Any:
-    lengths = torch.tensor([0, *(len(row) for row in rows)])
-    return jagged(torch.cat(list(rows)), lengths.cumsum(0))
+def _jagged_rows(torch: Any, rows: Sequence[Any], name: str) -> Any:
+    ndim = rows[0].ndim
+    for number, row in enumerate(rows):
+        if not is_array(row):
+            raise TypeError(
+                f"{_place(number, name)}expected a tensor or array, as the first sample is, found "
+                f"{type(row).__name__}"
+            )
+        if row.ndim != ndim:
+            raise RuntimeError(
+                f"{_place(number, name)}expected the number of dimensions of the first sample, "
+                f"{ndim}, found {row.ndim}"
+            )
+    tensors = [torch.as_tensor(row) for row in rows]
+    lengths = torch.tensor([0, *map(len, tensors)])
+    return jagged(torch.cat(tensors), lengths.cumsum(0))
 
 
 def check_rows(batch: Any, size: int, name: str = "") -> None:
     """Checks the result of a batched function: all columns must have `size` rows.
 
     Raises:
-        ValueError: For a column with another number of rows; the message names it.
+        ValueError: For a column with another number of rows, and for a nested tensor that is not
+            jagged; the message names the column.
     """
     if isinstance(batch, (dict, tuple)) and not isinstance(batch, Offsets):
         entries = batch.items() if isinstance(batch, dict) else enumerate(batch)
         for key, value in entries:
             check_rows(value, size, f"{name}.{key}" if name else str(key))
         return
+    column = f"column {name!r}: " if name else ""
+    if is_jagged(batch) and batch.layout is need_torch("map").strided:
+        raise ValueError(
+            f"map: function of batches: {column}expected a nested tensor of layout torch.jagged, "
+            "found torch.strided; create it with layout=torch.jagged"
+        )
     if isinstance(batch, Offsets):
         found = len(batch["offsets"]) - 1
     elif isinstance(batch, list):
@@ -205,7 +242,6 @@ def check_rows(batch: Any, size: int, name: str = "") -> None:
         shape: Any = getattr(batch, "shape", ())
         found = int(shape[0]) if len(shape) else size
     if found != size:
-        column = f"column {name!r}: " if name else ""
         raise ValueError(
             f"map: function of batches: {column}expected {size} rows, the number of rows that it "
             f"was called with, found {found}"

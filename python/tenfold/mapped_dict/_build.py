@@ -7,6 +7,7 @@ from itertools import islice
 from operator import attrgetter
 
 from tenfold import _core
+from tenfold._errors import KeyNotFoundError
 from tenfold._interop.arrays import bytes_of, is_array
 from tenfold._options import path_text
 from tenfold._progress import Shown
@@ -66,8 +67,13 @@ def _ingest(
 
 
 def _pairs_of(dataset: Dataset, key: str) -> Iterator[Pair]:
-    for row in dataset:
+    for number, row in enumerate(dataset):
         values = dict(row)
+        if key not in values:
+            names = ", ".join(f'"{name}"' for name in values)
+            raise KeyNotFoundError(
+                f'data set: row {number}: no column "{key}": expected one of {names}, found "{key}"'
+            )
         yield values.pop(key), values
 
 
@@ -214,20 +220,30 @@ def form_of(value: Any) -> str:
     return "tensor"
 
 
+def _python_type(scalar: Any) -> type:
+    """The type of a scalar: for a subclass of float or str, such as numpy's float64, the base."""
+    for base in (float, str):
+        if isinstance(scalar, base):
+            return base
+    return type(scalar)
+
+
 class Forms:
     """Checks that all values can be stored like the first one.
 
     All values must have the same form. Scalars must have the same type, except that ints and floats
-    may be mixed if no int is beyond +-2**53. The shapes of tensors may differ only in the size of
-    the first dimension.
+    may be mixed if no int is beyond +-2**53. Instances of subclasses of float and str, such as
+    numpy's float64 and str_, count as floats and strs. The shapes of tensors may differ only in the
+    size of the first dimension.
     """
 
     def __init__(self, form: str, first: Any) -> None:
         self._form = form
-        self._first = type(first).__name__
-        self._allowed: set[type] = {type(first)}
+        first_type = _python_type(first)
+        self._first = first_type.__name__
+        self._allowed: set[type] = {first_type}
         self._shape: tuple[int, ...] | None = None
-        if type(first) in (int, float):
+        if first_type in (int, float):
             self._allowed = {int, float}
         self._has_floats = False
         self._least = 0
@@ -238,15 +254,17 @@ class Forms:
         kinds = set(map(type, values))
         for kind in kinds - self._allowed:
             index = next(i for i, value in enumerate(values) if type(value) is kind)
-            if self._form == "scalar" or not self._fits(values[index]):
+            if not self._fits(values[index]):
                 self._refuse(begin + index, values[index])
             self._allowed.add(kind)
-        if self._form == "scalar" and kinds & {int, float}:
+        if self._form == "scalar" and self._allowed & {int, float}:
             self._check_numbers(values)
         if self._form == "tensor":
             self._check_shapes(values, begin)
 
     def _fits(self, value: Any) -> bool:
+        if self._form == "scalar":
+            return _python_type(value) in self._allowed
         return value is not None and form_of(value) == self._form
 
     def _check_shapes(self, values: list[Any], begin: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from tenfold import _core, _pickle
 from tenfold._errors import KeyNotFoundError, UnsupportedError, with_remedy
 from tenfold._html import paragraph
-from tenfold._interop.arrays import is_array
+from tenfold._interop.arrays import is_array, is_numpy_number
 from tenfold._interop.frameworks import code_of, decided
 from tenfold._options import path_argument, text
 from tenfold._progress import Shown
@@ -164,8 +164,7 @@ class MappedDict(_Native):
                 dtypes (also uint64) or dimensions.
             ValueError: For another `missing`, and for packed keys with invalid offsets.
         """
-        if keys is None:
-            raise TypeError("keys: expected several keys, found None")
+        _check_several(keys)
         if missing not in ("mask", "raise"):
             raise ValueError(f'missing: expected "mask" or "raise", found {missing!r}')
         both: Any = self._get_many(keys, missing == "raise")
@@ -190,6 +189,7 @@ class MappedDict(_Native):
             >>> words.rows(["house", "tree"]).tolist()
             [0, -1]
         """
+        _check_several(keys)
         return self._rows(keys)
 
     @property
@@ -481,6 +481,13 @@ def _is_same(a: Any, b: Any) -> bool:
             return False
         return bool((a == b).all())
     return bool(a == b)
+
+
+def _check_several(keys: Any) -> None:
+    """Raises TypeError for a number and for None. The engine checks other values."""
+    if keys is None or isinstance(keys, (int, float)) or is_numpy_number(keys):
+        found = "None" if keys is None else f"one {type(keys).__name__}"
+        raise TypeError(f"keys: expected several keys, found {found}")
 
 
 def _blocks_of(items: Any) -> Iterator[tuple[int, list[Any], list[Any]]]:

@@ -9,6 +9,7 @@ import pickle
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -466,6 +467,21 @@ def test_torch_data_loader_collates_ragged_mapped_rows(texts: Dataset) -> None:
     assert batch["twice"].tolist() == [0, 2, 4, 6]
 
 
+@pytest.mark.parametrize(
+    "function",
+    [lambda batch: batch["tokens"], lambda batch: (batch["tokens"], [1, 2, 3, 4])],
+    ids=["column", "tuple"],
+)
+def test_collate_returns_the_batch_of_a_batched_function(texts: Dataset, function: Any) -> None:
+    ds = texts.map(function, batched=True)
+    rows = ds.__getitems__([0, 1, 2, 3])
+    assert [len(row) for row in pickle.loads(pickle.dumps(rows))] == [len(row) for row in rows]
+    (loaded,) = torch.utils.data.DataLoader(ds, batch_size=4, collate_fn=tenfold.collate)
+    for batch in (tenfold.collate(rows), loaded):
+        tokens = batch[0] if isinstance(batch, tuple) else batch
+        assert tokens.offsets().tolist() == [0, 2, 2, 5, 6]
+
+
 @pytest.mark.parametrize("framework", ["torch", "numpy"])
 def test_mapped_rows_are_stacked_in_the_framework_of_the_data_set(
     tmp_path: Path, framework: Any
@@ -490,6 +506,43 @@ def test_mapped_rows_are_stacked_in_the_framework_of_the_data_set(
         assert isinstance(batch["n"], kind)
         assert [row.tolist() for row in batch["tokens"]] == [row["tokens"] for row in rows]
         assert batch["tokens"].is_nested if framework == "torch" else len(batch["tokens"]) == 4
+
+
+@pytest.mark.parametrize("lengths", [[0, 1, 2, 3], [0, 0]], ids=["different", "equal"])
+def test_ragged_arrays_of_row_functions_become_jagged_tensors(
+    texts: Dataset, lengths: list[int]
+) -> None:
+    arrays = texts.map(lambda row: {"tokens": row["tokens"].numpy()})
+    tensors = texts.map(lambda row: {"tokens": row["tokens"]})
+    expected = tensors[lengths]["tokens"]
+    for batch in (arrays[lengths], tenfold.collate(arrays.__getitems__(lengths))):
+        assert batch["tokens"].offsets().tolist() == expected.offsets().tolist()
+        assert batch["tokens"].values().tolist() == expected.values().tolist()
+        assert batch["tokens"].dtype == torch.int32
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        (torch.tensor(1), RuntimeError, "number of dimensions of the first sample, 1, found 0"),
+        (np.ones((1, 2)), RuntimeError, "number of dimensions of the first sample, 1, found 2"),
+        (1, TypeError, "a tensor or array, as the first sample is, found int"),
+        ([1], TypeError, "a tensor or array, as the first sample is, found list"),
+    ],
+    ids=["0-d", "2-d", "int", "list"],
+)
+@pytest.mark.parametrize("name", ["tokens", "other"])
+def test_rows_that_cannot_be_stacked_are_named(
+    texts: Dataset, name: str, value: object, error: type[Exception], message: str
+) -> None:
+    ds = texts.map(lambda row: {name: row["tokens"] if row["n"] < 3 else value})
+    with pytest.raises(
+        error, match=rf'^sample 2 of the batch: entry "{name}": expected .*{message}$'
+    ):
+        ds[[0, 2, 3]]
+    first = texts.map(lambda row: {name: row["tokens"] if row["n"] > 0 else torch.tensor(1)})
+    with pytest.raises(RuntimeError, match="dimensions of the first sample, 0, found 1"):
+        first[:]
 
 
 @pytest.mark.parametrize("framework", ["torch", "numpy"])
@@ -572,6 +625,45 @@ def test_stats_name_a_slow_transform(ds: Dataset) -> None:
     stats = loader.stats()
     assert stats["limit"] == "transform"
     assert 0.1 <= stats["transform_seconds"] < 10
+
+
+@pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped by rows"])
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+@pytest.mark.parametrize(
+    ("dtype", "pad", "found"),
+    [
+        ("int64", 0.5, "0.5"),
+        ("int64", float("nan"), "NaN"),
+        ("int32", float("-inf"), "-Infinity"),
+        ("uint8", 256, "256"),
+        ("uint8", -1, "-1"),
+        ("bool", 2, "2"),
+    ],
+)
+def test_a_pad_that_the_dtype_cannot_represent_is_refused(
+    tmp_path: Path, framework: Any, mapped: bool, dtype: str, pad: float, found: str
+) -> None:
+    schema = {"v": {"dtype": dtype, "ragged": True}}
+    ds = tenfold.ingest([{"v": [1, 0]}, {"v": [1]}], tmp_path / "ds", schema=schema)
+    ds = ds.map(dict) if mapped else ds
+    (batch,) = BatchLoader(ds, 2, pad=1.0, framework=framework)
+    assert batch["v"].tolist() == [[1, 0], [1, 1]]
+    message = f'pad: column "v": expected a value that {dtype} can represent, found {found}$'
+    with pytest.raises(ValueError, match=message):
+        list(BatchLoader(ds, 2, pad=pad, framework=framework))
+
+
+@pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped by rows"])
+def test_a_pad_may_be_a_number_of_any_class(texts: Dataset, mapped: bool) -> None:
+    ds = texts.map(dict) if mapped else texts
+    for pad in (np.float32(-1), np.float16(-1), np.int8(-1), Fraction(-1), np.longdouble(-1)):
+        (batch,) = BatchLoader(ds, 4, pad={"tokens": pad})
+        assert batch["tokens"].tolist() == PADDED
+    for value in (Fraction(1, 3), Fraction(10**400, 3)):
+        with pytest.raises(ValueError, match="pad: expected a number that float64 can represent"):
+            BatchLoader(ds, 4, pad=value)
+    with pytest.raises(ValueError, match='pad: expected a number, "offsets" or None, found array'):
+        BatchLoader(ds, 4, pad=np.zeros(2))
 
 
 @pytest.mark.parametrize("value", [0, "offsets", None])

@@ -311,6 +311,20 @@ def test_batched_map_must_keep_the_number_of_rows(
             print(name, call())
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_batched_map_may_return_nested_tensors_only_if_jagged(ds: Dataset) -> None:
+    def nested(batch: dict, layout: torch.layout) -> dict:
+        return {"n": torch.nested.nested_tensor([*batch["x"]], layout=layout)}
+
+    jagged = ds.map(lambda batch: nested(batch, torch.jagged), batched=True)
+    assert jagged[0:3]["n"].size(0) == 3
+    strided = ds.map(lambda batch: nested(batch, torch.strided), batched=True)
+    message = "column 'n': expected a nested tensor of layout torch.jagged, found torch.strided; "
+    for call in (lambda: strided[0:3], lambda: strided[0], lambda: list(strided)):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
 def test_row_of_a_batched_map_is_a_row_of_each_result(ds: Dataset) -> None:
     mapped = ds.map(lambda batch: (batch["id"], {"x": batch["x"]}), batched=True)
     number, rest = mapped[7]

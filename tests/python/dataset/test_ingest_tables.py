@@ -71,6 +71,14 @@ def test_lists_of_dicts_in_a_table_are_records(tmp_path):
     assert str(ds.schema) == "a.x: int64\nb: int64"
 
 
+def test_lists_of_dicts_fit_the_schema_inferred_from_them(tmp_path):
+    table = {"a": [{"x": 1, "b": {"y": 2}}], "c": {"d": [{"e": "f"}]}, "n": np.arange(1)}
+    ds = tenfold.ingest(table, tmp_path / "ds", schema=tenfold.infer_schema(table))
+    assert ds[0] == {"a": {"x": 1, "b": {"y": 2}}, "c": {"d": {"e": "f"}}, "n": 0}
+    with pytest.raises(ValueError, match='row 1, column "a": expected an object'):
+        tenfold.ingest({"a": [{"x": 1}, 2]}, tmp_path / "ds", schema={"a": {"x": "int64"}})
+
+
 @pytest.mark.parametrize("library", [tenfold, tensordict])
 def test_a_tensordict_is_a_table_of_its_batch(tmp_path, library):
     td = library.TensorDict(

@@ -165,6 +165,29 @@ def test_ints_and_floats_become_floats(tmp_path):
     assert dict(d.items()) == {"a": 1.0, "b": 2.5}
 
 
+@pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped by rows"])
+def test_a_data_set_without_the_key_names_its_columns(tmp_path, mapped):
+    ds = tenfold.ingest([{"a": 1, "b": 2}], tmp_path / "t")
+    ds = ds.map(dict) if mapped else ds
+    with pytest.raises(KeyError, match='no column "id": expected one of "a", "b", found "id"'):
+        build((ds, "id"), tmp_path / "d")
+
+
+def test_numpy_floats_and_strs_count_as_those_of_python(tmp_path):
+    for values in ([np.float64(3), 1.5], [1.5, np.float64(3)], [2, np.float64(3)]):
+        d = build(enumerate(values), tmp_path / "d")
+        assert list(d.values()) == values
+    d = build({"a": np.str_("x"), "b": "y"}, tmp_path / "s")
+    assert list(d.values()) == ["x", "y"]
+    with tenfold.MappedDict(tmp_path / "s", "r+") as writer:
+        writer.update({"b": np.str_("z")})
+    assert d["b"] == "z"
+    with pytest.raises(ValueError, match="float64 holds exactly, found 9007199254740993"):
+        build({"a": np.float64(3), "b": 2**53 + 1}, tmp_path / "d")
+    with pytest.raises(ValueError, match=r"item 1: value: expected float, .*, found str_"):
+        build({"a": np.float64(3), "b": np.str_("x")}, tmp_path / "d")
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8, torch.bool, torch.complex64])
 def test_keeps_dtypes(tmp_path, dtype):
     values = {i: torch.tensor([1, 0, 1]).to(dtype) for i in range(3)}

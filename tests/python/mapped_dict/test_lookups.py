@@ -164,8 +164,15 @@ def test_an_invalid_key_is_not_found_or_raises(words):
             words.get_many(["word 1", bad])
     with pytest.raises(TypeError, match="found one str"):
         words.get_many("word 1")
-    with pytest.raises(TypeError):
-        words.get_many(3)
+    for bad, found in (
+        (3, "one int"),
+        (1.5, "one float"),
+        (np.int64(3), "one int64"),
+        (None, "None"),
+    ):
+        for call in (words.get_many, words.rows):
+            with pytest.raises(TypeError, match=f"keys: expected several keys, found {found}"):
+                call(bad)
     assert "\ud800" not in words
 
 

@@ -119,8 +119,8 @@ def run_columns(
             )
     count = num_rows or 0
     has_lists = any(not _is_array(values) for values in flat.values())
-    # Add the rows one by one, to omit those that do not fit.
-    if has_lists and options.on_error != "raise":
+    # Add the rows one by one, to omit those that do not fit, or if lists contain records.
+    if has_lists and (options.on_error != "raise" or _has_records(flat, options)):
         return run_rows(_Rows(flat, count), options)
     ingest = _rows_ingest(options)
     step = _piece_rows(flat.values(), count)
@@ -167,6 +167,15 @@ def _flatten(columns: Mapping[Any, Any], keys: tuple[str, ...], flat: dict[Any, 
         else:
             path = (*keys, name)
             flat[path] = _column(values, ".".join(path))
+
+
+def _has_records(flat: dict[tuple[str, ...], Any], options: IngestOptions) -> bool:
+    """True if the schema has a record where a column of `flat` is a list."""
+    if options.schema is None:
+        return False
+    names = [name for name, _ in Schema.from_json(options.schema)._leaves()]
+    records = [f"{'.'.join(keys)}." for keys, values in flat.items() if not _is_array(values)]
+    return any(name.startswith(record) for name in names for record in records)
 
 
 class _Nullable:
