@@ -92,7 +92,8 @@ class CheckpointManager:
         on_error: ``"raise"``: a failed save raises its error; after a save in the background, the
             next call that waits for it (`save`, `restore`, `wait`, `close`, ...) raises it.
             ``"warn"``: an error while a step is written is a warning, and the training continues;
-            `save` still raises errors of its arguments.
+            `save` still raises errors of its arguments, except for an entry that its format cannot
+            store, which is found only when the step is written.
         retries: Number of retries of a save that fails with an OSError.
         durable: fsync before a save is done.
 
