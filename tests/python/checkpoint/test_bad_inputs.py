@@ -113,6 +113,16 @@ def test_entries_that_are_no_state_of_their_object_are_named(tmp_path):
             manager.restore({name: target}, keys=name)
 
 
+@pytest.mark.parametrize("async_save", [False, True, "overlap"])
+def test_container_that_contains_itself_is_named(tmp_path, async_save):
+    manager = tenfold.CheckpointManager(tmp_path, async_save=async_save)
+    cycle = []
+    cycle.append(cycle)
+    with pytest.raises(ValueError, match=r'step_00000001: key "a\.0": it contains itself: '):
+        manager.save(1, {"a": cycle})
+    assert_steps_and_next_save(manager, [])
+
+
 def test_key_that_is_too_long_for_a_file_is_named_before_anything_is_written(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path, format="memmap")
     wrong = {**state(), "model": {"k" * 300: torch.ones(2)}}
