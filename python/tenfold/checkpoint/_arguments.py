@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from tenfold import _core
 from tenfold._errors import UnsupportedError
+from tenfold._interop.arrays import is_array, torch_of
 from tenfold._options import integer, text
 
 TYPE_CHECKING = False
@@ -25,23 +26,26 @@ def whole(where: str, value: int | None) -> int | None:
 
 
 def number_of(where: str, value: Any) -> float:
-    """Converts a real number (of Python or numpy) or a tensor with one element to a float.
+    """Converts a real number (of Python or numpy), or an array with one element, to a float.
 
     Raises:
         TypeError: For any other value, including bools and complex numbers.
         ValueError: For an int or Fraction that is too large for a float.
     """
-    dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
-    is_other = isinstance(value, (bool, str, bytes)) or dtype.startswith(("bool", "complex"))
-    if not is_other and (hasattr(value, "__float__") or hasattr(value, "__index__")):
-        try:
-            return float(value)
-        except OverflowError:
-            raise ValueError(
-                f"{where}: expected a number, found one that a float cannot hold"
-            ) from None
-        except (TypeError, ValueError, RuntimeError):
-            pass
+    number = value
+    try:
+        if is_array(value) and torch_of(value) is None:
+            number = value.reshape(())[()]
+        dtype = str(getattr(number, "dtype", "")).removeprefix("torch.")
+        is_other = isinstance(number, (bool, str, bytes)) or dtype.startswith(("bool", "complex"))
+        if not is_other and (hasattr(number, "__float__") or hasattr(number, "__index__")):
+            return float(number)
+    except OverflowError:
+        raise ValueError(
+            f"{where}: expected a number, found one that a float cannot hold"
+        ) from None
+    except (TypeError, ValueError, RuntimeError):
+        pass
     raise TypeError(f"{where}: expected a number, found {type(value).__name__}")
 
 
