@@ -167,7 +167,7 @@ Value state_from(nb::handle state, std::size_t depth = 0) {
     if (!number.is_valid()) throw nb::python_error();
     return Value(float_value(number.ptr()));
   }
-  refuse_state(state, "an int, a str or a tuple of them", "states");
+  refuse_state(state, "None, a bool, an int, a float, a str or a tuple of them", "states");
 }
 
 std::vector<Value> states_from(const nb::list& states) {

@@ -109,7 +109,7 @@ READING: dict[str, Case] = {
     "a device of no kind": (
         lambda: tenfold.load("ckpt", device="gpu"),
         ValueError,
-        'expected a device such as "cpu" or "cuda:0", found \'gpu\'',
+        'load: device: expected a device such as "cpu" or "cuda:0", found \'gpu\'',
     ),
     "two devices": (
         lambda: tenfold.load("ckpt", device="cpu", map_location="cpu"),
@@ -550,11 +550,14 @@ def test_mistake_raises_an_error_of_its_type_and_message(name: str, made: Path) 
         call()
 
 
-def test_an_unavailable_device_is_refused(made: Path) -> None:
+@pytest.mark.parametrize("name", ["device", "map_location"])
+def test_an_unavailable_device_is_refused_by_the_name_of_its_argument(
+    made: Path, name: str
+) -> None:
     if torch.cuda.is_available():
         pytest.skip("a CUDA device is available")
-    with pytest.raises(tenfold.UnsupportedError, match=r'found "cuda" and .*; omit map_location'):
-        tenfold.load("ckpt", device="cuda")
+    with pytest.raises(tenfold.UnsupportedError, match=f'{name}: .*found "cuda" .*; omit {name},'):
+        tenfold.load("ckpt", **{name: "cuda"})
 
 
 def test_the_option_cast_is_not_advised_where_there_is_none(made: Path) -> None:

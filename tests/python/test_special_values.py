@@ -107,3 +107,15 @@ def test_inconsistent_value_types_in_the_notes_document_are_ignored(tmp_path, pl
     notes.write_text(said[:-1] + ", " + text + "}")
     with pytest.warns(UserWarning, match="marks of tuples, keys, ordered dicts and types"):
         tenfold.load(tmp_path / "t")
+
+
+def test_nested_frozensets_are_stored_in_the_same_order_in_every_run(tmp_path, run_python):
+    program = """
+import sys, tenfold
+sets = [frozenset({x, "b"}) for x in "acdef"]
+tenfold.save({"sets": set(sets), "pairs": {(item, 1) for item in sets}}, sys.argv[1])
+"""
+    files = [tmp_path / f"{seed}.tdz" for seed in range(3)]
+    for seed, file in enumerate(files):
+        run_python(program, file, environment={"PYTHONHASHSEED": str(seed)})
+    assert len({file.read_bytes() for file in files}) == 1

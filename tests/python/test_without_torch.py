@@ -159,12 +159,13 @@ assert x.tolist() == [0, 1, 2, 3]
     )
 
 
-def test_map_location_raises_an_error_naming_torch(without_torch):
+def test_load_onto_a_device_raises_an_error_naming_the_argument_and_torch(without_torch):
     without_torch(
         """
 tenfold.save({"x": np.zeros(1)}, where / "saved")
-with pytest.raises(ImportError, match="needs torch"):
-    tenfold.load(where / "saved", map_location="cuda")
+for name in ("map_location", "device"):
+    with pytest.raises(ImportError, match=f"load: {name}: expected the package torch"):
+        tenfold.load(where / "saved", **{name: "cuda"})
 """
     )
 

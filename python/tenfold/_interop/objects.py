@@ -437,6 +437,13 @@ def _special_of_torch(obj: Any) -> tuple[str, str, list[Any]] | None:
 def _in_order(items: Any) -> list[Any]:
     """Sorts the items if ``<`` compares them: the order in a set of str differs between runs."""
     try:
-        return sorted(items)
-    except TypeError:
+        return sorted(items, key=_sort_key)
+    except (TypeError, RecursionError):
         return list(items)
+
+
+def _sort_key(item: Any) -> Any:
+    """Replaces frozensets by their sorted items, because ``<`` of frozensets tests for subsets."""
+    if isinstance(item, frozenset):
+        return sorted(map(_sort_key, item))
+    return tuple(map(_sort_key, item)) if type(item) is tuple else item

@@ -203,7 +203,7 @@ def load(
 
     if device is not None and map_location is not None:
         raise ValueError("load: expected map_location or device, found both")
-    place = _place(map_location if device is None else device)
+    place = _place("map_location", map_location) if device is None else _place("device", device)
     name = decided(framework, needs_torch=place is not None)
     path_argument("load(path)", path)
     opened = Opened(os.fsdecode(path), mode, format or "", framework=name)
@@ -501,27 +501,25 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         ) from None
 
 
-def _place(map_location: Any) -> Callable[[Any], Any] | None:
-    if map_location is None:
+def _place(name: str, value: Any) -> Callable[[Any], Any] | None:
+    """Returns a function that moves tensors, None for the CPU. `name` is that of the argument."""
+    if value is None:
         return None
-    from tenfold._interop.arrays import import_torch
+    from tenfold._interop.arrays import need_torch
 
-    if str(map_location) == "cpu":
+    if str(value) == "cpu":
         return None
-    torch = import_torch()
-    if torch is None:
-        raise ImportError("map_location: moving tensors needs torch, which cannot be imported")
+    torch = need_torch(f"load: {name}")
     try:
-        device = torch.device(map_location)
+        device = torch.device(value)
     except (RuntimeError, TypeError):
         raise ValueError(
-            f'load: map_location: expected a device such as "cpu" or "cuda:0", found '
-            f"{map_location!r}"
+            f'load: {name}: expected a device such as "cpu" or "cuda:0", found {value!r}'
         ) from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UnsupportedError(
-            f'load: map_location: expected a device of this machine, found "{device}" and '
-            "torch.cuda.is_available() false; omit map_location, or install a torch with CUDA"
+            f'load: {name}: expected a device of this machine, found "{device}" and '
+            f"torch.cuda.is_available() false; omit {name}, or install a torch with CUDA"
         )
     return None if device.type == "cpu" else lambda tensor: tensor.to(device)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 
 from tenfold import _core
 from tenfold._errors import UnsupportedError
+from tenfold._interop.arrays import is_array, torch_of
 from tenfold._options import integer, text
 
 TYPE_CHECKING = False
@@ -24,23 +26,26 @@ def whole(where: str, value: int | None) -> int | None:
 
 
 def number_of(where: str, value: Any) -> float:
-    """Converts a real number, a 0-d numpy array or a torch tensor with one element to a float.
+    """Converts a real number (of Python or numpy), or an array with one element, to a float.
 
     Raises:
         TypeError: For any other value, including bools and complex numbers.
         ValueError: For an int or Fraction that is too large for a float.
     """
-    dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
-    is_other = isinstance(value, (bool, str, bytes)) or dtype.startswith(("bool", "complex"))
-    if not is_other and (hasattr(value, "__float__") or hasattr(value, "__index__")):
-        try:
-            return float(value)
-        except OverflowError:
-            raise ValueError(
-                f"{where}: expected a number, found one that a float cannot hold"
-            ) from None
-        except (TypeError, ValueError, RuntimeError):
-            pass
+    number = value
+    try:
+        if is_array(value) and torch_of(value) is None:
+            number = value.reshape(())[()]
+        dtype = str(getattr(number, "dtype", "")).removeprefix("torch.")
+        is_other = isinstance(number, (bool, str, bytes)) or dtype.startswith(("bool", "complex"))
+        if not is_other and (hasattr(number, "__float__") or hasattr(number, "__index__")):
+            return float(number)
+    except OverflowError:
+        raise ValueError(
+            f"{where}: expected a number, found one that a float cannot hold"
+        ) from None
+    except (TypeError, ValueError, RuntimeError):
+        pass
     raise TypeError(f"{where}: expected a number, found {type(value).__name__}")
 
 
@@ -92,9 +97,8 @@ def more_of(extra: Any) -> Any:
     The versions of torch and numpy are included only if these packages are imported.
 
     Raises:
-        UnsupportedError: If ``json.dumps`` cannot write `extra`. Values that JSON would change,
-            such as tuples and int keys, raise no error here; the save raises UnsupportedError
-            later.
+        UnsupportedError: If ``json.dumps`` cannot write `extra`, or if JSON would change a value in
+            it, such as a tuple or an int key.
     """
     versions = {"python": ".".join(map(str, sys.version_info[:3]))}
     for name in ("torch", "numpy"):
@@ -102,18 +106,28 @@ def more_of(extra: Any) -> Any:
         if module is not None:
             versions[name] = str(module.__version__)
     try:
-        json.dumps(extra, allow_nan=False)
+        json.dumps(extra, ensure_ascii=False, allow_nan=False).encode()
+        value = _json_value(extra)
     except (TypeError, ValueError, RecursionError) as error:
         raise UnsupportedError(f"extra: expected a JSON value: {error}") from None
-    return _core.tree({"extra": _with_plain_floats(extra), "versions": versions}, "extra")
+    return _core.tree({"extra": value, "versions": versions}, "extra")
 
 
-def _with_plain_floats(value: Any) -> Any:
-    """Converts numpy.float64, which is a float for json and an array for the engine, to float."""
-    if type(value) is dict:
-        return {key: _with_plain_floats(item) for key, item in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(map(_with_plain_floats, value))
+def _json_value(value: Any) -> Any:
+    """Converts numpy.float64, which is a float for json and an array for the engine, to float.
+
+    Raises:
+        TypeError: For a container or a key that JSON would change.
+    """
+    if isinstance(value, tuple) or type(value) in (Counter, OrderedDict):
+        raise TypeError(f"{type(value).__name__} is not a list or dict")
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise TypeError(f"key {key!r} is not a str")
+        return {key: _json_value(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return list(map(_json_value, value))
     return float(value) if isinstance(value, float) else value
 
 

@@ -92,7 +92,8 @@ class CheckpointManager:
         on_error: ``"raise"``: a failed save raises its error; after a save in the background, the
             next call that waits for it (`save`, `restore`, `wait`, `close`, ...) raises it.
             ``"warn"``: an error while a step is written is a warning, and the training continues;
-            `save` still raises errors of its arguments.
+            `save` still raises errors of its arguments, except for an entry that its format cannot
+            store, which is found only when the step is written.
         retries: Number of retries of a save that fails with an OSError.
         durable: fsync before a save is done.
 
@@ -279,8 +280,8 @@ class CheckpointManager:
                 with str keys, or a metric is not a number. No step has been written.
             ValueError: If `step` is negative, or the ranks of a process group differ in step,
                 names, dtypes, shapes or the position of a BatchLoader. Also if a key cannot be
-                stored, such as one that is too long for the name of a file; the message names it.
-                No step has been written.
+                stored, such as one that is too long for the name of a file, or a container contains
+                itself; the message names the key. No step has been written.
             RuntimeError: If there is more than one `RngState`, or a rank does not call `save`. With
                 ``async_save="overlap"``, also if `save` is called in a ``with manager.lock()``
                 block, unless ``block=True``.
@@ -881,6 +882,28 @@ class CheckpointManager:
         more = more_of(extra)
         states = states_of(app_state)
         path = self._path_of(number)
+        try:
+            return self._request(number, path, values, more, force, block, app_state, states)
+        except RecursionError:
+            _core.tree(states, str(path))  # raises a ValueError that names the key
+            raise
+
+    def _request(
+        self,
+        number: int,
+        path: Path,
+        values: dict[str, float],
+        more: Any,
+        force: bool,
+        block: bool | None,
+        app_state: dict[str, Any],
+        states: dict[str, Any],
+    ) -> SaveRequest:
+        """Describes a save of the states of all objects on this rank.
+
+        Raises:
+            RecursionError: If containers are nested too deep, or one contains itself.
+        """
         where = str(path)
         message: dict[str, Any] = {}
         own: dict[str, Any] = {}

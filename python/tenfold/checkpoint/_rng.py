@@ -6,6 +6,7 @@ import hashlib
 import random
 import sys
 import warnings
+from collections.abc import Mapping
 
 from tenfold._interop import arrays
 from tenfold._interop.arrays import numpy_module
@@ -65,8 +66,8 @@ class RngState(RNGState):
             state_dict: The result of `state_dict`, or ``{"rng_state": tensor}`` of an `RNGState`.
 
         Raises:
-            AttributeError, KeyError, TypeError, ValueError, RuntimeError: If a state does not fit
-                its generator.
+            TypeError: If `state_dict` is not a mapping.
+            KeyError, TypeError, ValueError, RuntimeError: If a state does not fit its generator.
 
         Example:
             >>> rng = RngState()
@@ -76,12 +77,16 @@ class RngState(RNGState):
             >>> torch.equal(torch.rand(3), first)
             True
         """
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(
+                f"RngState: state_dict: expected a dict, found {type(state_dict).__name__}"
+            )
         if "rng_state" in state_dict:
             super().load_state_dict(state_dict)
             return
         if "python" in state_dict:
             python = state_dict["python"]
-            words = tuple(int(word) for word in python["words"].tolist())
+            words = tuple(map(int, _words_of("python", python)))
             random.setstate((python["version"], words, python["gauss"]))
         else:
             _warn("python", "the step has no state of Python, because a C++ program saved it")
@@ -131,6 +136,14 @@ def _tensor(words: Any) -> Any:
     return numpy_module().array(list(words), dtype="int64")
 
 
+def _words_of(part: str, saved: dict[str, Any]) -> list[Any]:
+    words = saved["words"]
+    if not hasattr(words, "tolist"):
+        raise TypeError(f"RngState: {part}: words: expected a tensor, found {type(words).__name__}")
+    found: list[Any] = words.tolist()
+    return found
+
+
 def _numpy_state(numpy: Any) -> dict[str, Any]:
     state: dict[str, Any] = numpy.random.get_state(legacy=False)
     if state["bit_generator"] != "MT19937":
@@ -169,7 +182,7 @@ def set_numpy(saved: dict[str, Any]) -> None:
             )
         numpy.random.set_state(saved)
         return
-    words = numpy.array(saved["words"].tolist(), dtype="uint32")
+    words = numpy.array(_words_of("numpy", saved), dtype="uint32")
     numpy.random.set_state(
         (saved["name"], words, saved["position"], saved["has_gauss"], saved["gauss"])
     )

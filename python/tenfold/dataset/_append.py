@@ -255,12 +255,16 @@ class Growing(Closing):
 
     @property
     def capacity(self) -> int | None:
-        """Capacity of a circular buffer in rows, also of its `map`; None for other data sets."""
+        """Capacity of a circular buffer in rows; None for other data sets and for views."""
+        if self._steps or self._maps:
+            return None
         return int(self._native.capacity()) or None
 
     @property
     def cursor(self) -> int:
-        """The next position to write in a circular buffer or its `map`; otherwise ``len(self)``."""
+        """The next position to write in a circular buffer; ``len(self)`` otherwise and on views."""
+        if self._steps or self._maps:
+            return len(self)
         return int(self._native.cursor())
 
     def _columns(self) -> Columns:

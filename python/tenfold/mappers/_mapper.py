@@ -269,8 +269,9 @@ class StateMapper:
             hash(state)
         except TypeError:
             raise TypeError(
-                f"state {shown(state)}: states are looked up by their hash: expected an int, a str "
-                f"or a tuple of them, found {type(state).__name__}; a batch is a list of states"
+                f"state {shown(state)}: states are looked up by their hash: expected a hashable "
+                "value, such as an int, a str or a tuple of them, found "
+                f"{type(state).__name__}; a batch is a list of states"
             ) from None
         return state  # type: ignore[no-any-return]
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from typing import NamedTuple
 
 import numpy as np
@@ -190,6 +190,17 @@ def test_on_error_warn_turns_a_failed_save_into_a_warning(tmp_path, monkeypatch)
         handle = manager.save(1, {"w": torch.ones(3)})
     assert isinstance(handle.exception(), OSError)
     assert repr(handle) == "<SaveHandle step=1 failed>"
+
+
+@pytest.mark.parametrize("async_save", [False, True, "overlap"])
+def test_save_raises_errors_of_extra_and_metrics_whatever_on_error_is(tmp_path, async_save):
+    manager = tenfold.CheckpointManager(tmp_path, on_error="warn", async_save=async_save)
+    for extra in ((1, 2), {"a": [(1,)]}, {1: 2}, OrderedDict(a=1), "\ud800", float("nan")):
+        with pytest.raises(tenfold.UnsupportedError, match="extra: expected a JSON value: "):
+            manager.save(1, {"w": torch.ones(3)}, extra=extra)
+    with pytest.raises(TypeError, match='metrics: "a": expected a number, found str'):
+        manager.save(1, {"w": torch.ones(3)}, metrics={"a": "1"})
+    assert manager.all_steps() == []
 
 
 def test_failed_saves_are_retried(tmp_path, monkeypatch):

@@ -52,7 +52,25 @@ def test_numpy_integers_are_valid_steps(tmp_path):
     assert_steps_and_next_save(manager, [0])
 
 
-@pytest.mark.parametrize("metrics", [{"loss": "low"}, {1: 2.0}, [("loss", 1)], {"loss": 1j}])
+@pytest.mark.parametrize("loss", [np.full(1, 0.5), np.full((1, 1), 0.5), torch.full((1,), 0.5)])
+def test_metrics_may_be_arrays_with_one_element(tmp_path, loss):
+    manager = tenfold.CheckpointManager(tmp_path)
+    manager.save(1, state(), metrics={"loss": loss})
+    assert manager.metadata(1)["metrics"] == {"loss": 0.5}
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        {"loss": "low"},
+        {1: 2.0},
+        [("loss", 1)],
+        {"loss": 1j},
+        {"loss": np.ones(2)},
+        {"loss": np.array("1")},
+        {"loss": np.array([True])},
+    ],
+)
 def test_metrics_that_are_not_names_and_numbers_raise(tmp_path, metrics):
     manager = tenfold.CheckpointManager(tmp_path, best="loss")
     with pytest.raises(TypeError, match="metrics"):
@@ -111,6 +129,16 @@ def test_entries_that_are_no_state_of_their_object_are_named(tmp_path):
     ):
         with pytest.raises(ValueError, match=f'entry "{name}": expected .*{expected}'):
             manager.restore({name: target}, keys=name)
+
+
+@pytest.mark.parametrize("async_save", [False, True, "overlap"])
+def test_container_that_contains_itself_is_named(tmp_path, async_save):
+    manager = tenfold.CheckpointManager(tmp_path, async_save=async_save)
+    cycle = []
+    cycle.append(cycle)
+    with pytest.raises(ValueError, match=r'step_00000001: key "a\.0": it contains itself: '):
+        manager.save(1, {"a": cycle})
+    assert_steps_and_next_save(manager, [])
 
 
 def test_key_that_is_too_long_for_a_file_is_named_before_anything_is_written(tmp_path):

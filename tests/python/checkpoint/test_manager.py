@@ -85,6 +85,16 @@ def test_rng_state_restores_all_random_generators(tmp_path):
     assert draw() == expected
 
 
+def test_rng_state_refuses_other_states():
+    rng = tenfold.RngState()
+    state = rng.state_dict()
+    wrong = [[1], "rng", {"python": {**state["python"], "words": [1]}}]
+    wrong.append({**state, "numpy": {**state["numpy"], "words": [1]}})
+    for other in wrong:
+        with pytest.raises(TypeError, match=r"RngState: .*expected a (dict|tensor), found"):
+            rng.load_state_dict(other)
+
+
 @pytest.mark.parametrize("name", ["PCG64", "Philox", "SFC64", "MT19937"])
 def test_other_generators_of_numpy_are_restored(tmp_path, name):
     before = np.random.get_bit_generator()

@@ -482,6 +482,14 @@ def test_circular_buffer_holds_the_last_rows(
             assert batch["x"][:, 1].tolist() == [i + 0.5 for i in expected]
 
 
+def test_views_of_a_circular_buffer_have_no_capacity_and_cursor(tmp_path: Path) -> None:
+    ds = tenfold.create(tmp_path / "buffer", {"id": 0, "x": 0.5}, capacity=4)
+    ds.write({"id": torch.arange(6), "x": torch.zeros(6)})
+    for view in (ds.select(["x"]), ds.map(lambda row: row)):
+        assert (view.capacity, view.cursor) == (None, len(view))
+    assert (ds.capacity, ds.cursor) == (4, 2)
+
+
 def test_create_accepts_every_schema_form(tmp_path: Path) -> None:
     forms = [
         {"x": ("float32", (3,)), "n": "string"},
