@@ -10,6 +10,8 @@ from tenfold._context_manager import Closing
 from tenfold._errors import UnsupportedError
 from tenfold._interop.arrays import (
     bytes_of,
+    copied,
+    dtype_name,
     has_mask,
     is_array,
     numpy_module,
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 # Maximum rows, and approximate bytes, of single rows that `extend` collects for one commit.
 _BATCH_ROWS = 4096
 _BATCH_BYTES = 8 << 20
+_FLOATS = ("float", "bfloat")
+# Dtypes of arrays whose rows `_with_nan` overwrites; arrays of other dtypes become lists of rows.
+_WITH_NAN = ("float16", "bfloat16", "float32", "float64")
 
 
 class Growing(Closing):
@@ -384,7 +389,10 @@ class Columns:
                 continue
             if single:
                 value, valid = _one(value), None if valid is None else _one(valid)
-            stored.append((index, *_split(value, column), valid))
+            value, offsets = _split(value, column)
+            if valid is not None and not column.ragged and column.dtype.startswith(_FLOATS):
+                value = _with_nan(value, size, _split(valid, column)[0])
+            stored.append((index, value, offsets, valid))
         return size, tuple(stored), single
 
     def _of_rows(self, rows: Iterable[Any], some: bool) -> tuple[Stored, ...]:
@@ -541,3 +549,19 @@ def _split(value: Any, column: Column) -> tuple[Any, Any]:
     if isinstance(value, Sequence) and not isinstance(value, list):
         value = list(value)
     return value, None
+
+
+def _with_nan(values: Any, size: int, flags: Any) -> Any:
+    """The rows of a batch of floats, with NaN, or None in a list, where `flags` are false.
+
+    Returns `values` if the flags are not a list or array of `size` elements: the engine refuses
+    such flags.
+    """
+    flags = flags.tolist() if is_array(flags) else flags
+    if not isinstance(flags, list) or len(flags) != size or all(flags):
+        return values
+    if is_array(values) and dtype_name(values.dtype) in _WITH_NAN:
+        values = copied(values)
+        values[[row for row, has in enumerate(flags) if not has]] = math.nan
+        return values
+    return [row if has else None for row, has in zip(values, flags, strict=True)]

@@ -689,6 +689,23 @@ def test_validity_flags_are_stored_unless_the_value_is_none(tmp_path: Path, nest
         ds.append({"r.x": 1.0, "r": {"x": 2.0}, "y": 1})
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_floats_of_a_batch_or_row_that_are_marked_as_missing_are_nan(
+    tmp_path: Path, dtype: str
+) -> None:
+    column = tenfold.Column(dtype, (2,), nullable=True)
+    ds = tenfold.create(tmp_path / "rows", {"x": column})
+    given = torch.ones(2, 2, dtype=getattr(torch, dtype))
+    for values in (given, given.int(), [[1, 1], [1, 1]]):
+        for flags in (torch.tensor([True, False]), [True, False], deque([True, False])):
+            ds.append({"x": values, "x.valid": flags})
+    ds[0] = {"x": given[0], "x.valid": True}
+    ds.append({"x": given[0], "x.valid": False})
+    assert ds["x.valid"].tolist() == [True, False] * 9 + [False]
+    assert ds["x"].isnan().tolist() == [[not valid] * 2 for valid in ds["x.valid"]]
+    assert given.eq(1).all()
+
+
 @pytest.mark.parametrize("rows", [{"x": [1.0, None]}, [{"x": [1.0, None]}]])
 def test_none_in_a_row_of_a_column_that_is_not_nullable_is_an_error(
     tmp_path: Path, rows: Any
