@@ -78,15 +78,17 @@ class Growing(Closing):
                 leading dimension of the same length. A ragged value is ``[length, *shape]`` in a
                 row; in a batch it is a list, a jagged ``torch.nested`` tensor, or a dict
                 ``{"values", "offsets"}``. In a nullable column, None or a missing key is a missing
-                value; in a batch, a missing key is a missing value in every row.
+                value; in a batch, a missing key is a missing value in every row. Beside a value,
+                ``"<column>.valid"`` is a bool, or for a batch bools; false: the value is missing.
 
         Returns:
             int: the new ``len(self)``.
 
         Raises:
             TypeError: If `rows` is not a dict, a TensorDict or a list of row dicts.
-            ValueError: For a missing column that is not nullable, an unknown column, or values that
-                do not fit; nothing is appended.
+            ValueError: For a missing column that is not nullable, an unknown column, a
+                ``"<column>.valid"`` without its column, or values that do not fit; nothing is
+                appended.
             UnsupportedError: On a view, a read-only or closed data set, or one whose format or
                 tensors do not support appending.
             OSError: If another process or object is appending (the message names the process), or a
@@ -383,6 +385,8 @@ class Columns:
             value, flags = values.get(keys), _validity(keys)
             # If the schema has a column `flags`, the value belongs to it, not to a validity.
             valid = None if flags in self.leaves else values.get(flags)
+            if keys not in values and flags in values and flags not in self.leaves:
+                raise ValueError(_lacks_value(keys))
             if value is None:
                 if keys in values or not some:
                     stored.append((index, [None] * size, None, None))
@@ -410,6 +414,9 @@ class Columns:
         for index, keys in enumerate(self.leaves):
             flags = _validity(keys)
             lacking = [number for number, row in enumerate(flat) if keys not in row]
+            for number in lacking if flags not in self.leaves else ():
+                if flags in flat[number]:
+                    raise ValueError(f"row {number}, {_lacks_value(keys)}")
             if some and lacking and len(lacking) < len(flat):
                 raise ValueError(
                     f'row {lacking[0]}, column "{".".join(keys)}": expected a value, because other '
@@ -498,6 +505,15 @@ def _has_flags(row: Any) -> bool:
 
 def _validity(keys: tuple[str, ...]) -> tuple[str, ...]:
     return (*keys[:-1], keys[-1] + ".valid")
+
+
+def _lacks_value(keys: tuple[str, ...]) -> str:
+    """The message for a row or batch that has the validity of a column, but not the column."""
+    name = ".".join(keys)
+    return (
+        f'column "{name}": expected a value, because "{name}.valid" is given, found none; use None '
+        "for a missing value"
+    )
 
 
 def _unmasked(value: Any, column: Column) -> Any:

@@ -706,6 +706,27 @@ def test_floats_of_a_batch_or_row_that_are_marked_as_missing_are_nan(
     assert given.eq(1).all()
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"r.x.valid": [True, False], "y": [1, 2]},
+        {"r": {"x.valid": False}, "y": 1},
+        [{"r": {"x": 1}, "y": 1}, {"r": {"x.valid": True}, "y": 1}],
+    ],
+)
+def test_validity_without_its_column_is_an_error(tmp_path: Path, rows: Any) -> None:
+    column = tenfold.Column("int64", nullable=True)
+    ds = tenfold.create(tmp_path / "rows", {"r": {"x": column}, "y": "int64"})
+    message = r'column "r\.x": expected a value, because "r\.x\.valid" is given, found none'
+    with pytest.raises(ValueError, match=message):
+        ds.append(rows)
+    assert ds.append({"r": {"x": 5}, "y": 1}) == 1
+    for part in ({"r.x.valid": False}, [{"r.x.valid": False}]):
+        with pytest.raises(ValueError, match=message):
+            ds[0:1] = part
+    assert ds[0]["r"] == {"x": 5, "x.valid": True}
+
+
 @pytest.mark.parametrize("rows", [{"x": [1.0, None]}, [{"x": [1.0, None]}]])
 def test_none_in_a_row_of_a_column_that_is_not_nullable_is_an_error(
     tmp_path: Path, rows: Any
