@@ -449,7 +449,7 @@ class Columns:
             if depth == base:
                 rows.append(name)
             elif depth == base + 1:
-                sizes[name] = _num_rows(value, column)
+                sizes[name] = _num_rows(value, column, name)
             else:
                 raise ValueError(
                     f'column "{name}": expected {base} dimensions for one row, or {base + 1} for a '
@@ -484,10 +484,29 @@ def _is_mapping(value: Any) -> bool:
     return isinstance(value, Mapping) or (hasattr(value, "keys") and hasattr(value, "batch_size"))
 
 
-def _num_rows(batch: Any, column: Column) -> int:
-    """The number of rows of a batch. Ragged rows may be given as values and offsets."""
-    is_split = column.ragged and _is_mapping(batch)
-    return len(batch["offsets"]) - 1 if is_split else len(batch)
+def _num_rows(batch: Any, column: Column, name: str) -> int:
+    """The number of rows of a batch. Ragged rows may be given as values and offsets.
+
+    Raises:
+        ValueError: For a dict with other keys, or offsets that are not a list or array of at least
+            one number.
+    """
+    if not (column.ragged and _is_mapping(batch)):
+        return len(batch)
+    if set(batch.keys()) != {"values", "offsets"}:
+        raise ValueError(
+            f'column "{name}": expected a dict of "values" and "offsets", found the keys '
+            f"{list(batch.keys())}"
+        )
+    offsets = batch["offsets"]
+    is_sized = offsets.ndim > 0 if is_array(offsets) else hasattr(offsets, "__len__")
+    if not is_sized or not len(offsets):
+        found = ("an empty " if is_sized else "") + type(offsets).__name__
+        raise ValueError(
+            f'column "{name}": offsets: expected a list or array, one longer than the number of '
+            f"rows, found {found}"
+        )
+    return len(offsets) - 1
 
 
 def _is_nan(value: Any) -> bool:

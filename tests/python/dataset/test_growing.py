@@ -660,6 +660,29 @@ def test_mappings_in_place_of_values_are_errors(tmp_path: Path, rows: Any) -> No
     assert len(ds) == 0
 
 
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ({"values": torch.zeros(3)}, r"""expected a dict of .* found the keys \['values'\]"""),
+        ({"offsets": [0, 3]}, r"""expected a dict of .* found the keys \['offsets'\]"""),
+        ({"values": [1.0], "offsets": [0, 1], "x": 1}, "expected a dict of"),
+        ({"values": torch.zeros(3), "offsets": None}, "offsets: .*found NoneType"),
+        ({"values": torch.zeros(3), "offsets": 3}, "offsets: .*found int"),
+        ({"values": torch.zeros(3), "offsets": torch.tensor(3)}, "offsets: .*found Tensor"),
+        ({"values": torch.zeros(3), "offsets": []}, "offsets: .*found an empty list"),
+    ],
+)
+def test_malformed_values_and_offsets_are_errors(
+    tmp_path: Path, column: dict[str, Any], message: str
+) -> None:
+    ragged = tenfold.Column("float32", ragged=True)
+    ds = tenfold.create(tmp_path / "rows", {"r": ragged})
+    for append in (ds.append, lambda rows: ds.extend([rows])):
+        with pytest.raises(ValueError, match=f'rows: column "r": {message}'):
+            append({"r": column})
+    assert len(ds) == 0
+
+
 def test_rows_accept_objects_with_an_array_and_sequences(tmp_path: Path) -> None:
     pd = pytest.importorskip("pandas")
     ids = tenfold.Column("int64", ragged=True)
