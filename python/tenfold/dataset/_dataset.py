@@ -330,12 +330,17 @@ class Dataset(Growing):
             # In batches, NaN marks missing floats, except in ragged columns.
             of = name.removesuffix(".valid")
             column = dict(self.schema._leaves()).get(of)
-            if of == name or column is None or not column.nullable:
+            if of == name or column is None or column.ragged or not column.nullable:
                 raise
             if not column.dtype.startswith(("float", "bfloat")):
                 raise
             values = _entry(batch, of)
-            return ~(values != values).reshape(len(values), -1).all(-1)
+            if is_jagged(values) or not hasattr(values, "ndim"):
+                raise
+            missing = values != values
+            while missing.ndim > 1:
+                missing = missing.all(-1)
+            return ~missing
 
     # --- views ---
 

@@ -163,6 +163,24 @@ def test_the_validity_of_a_column_is_a_column_of_bools(tmp_path: Path) -> None:
         ds.map(lambda row: {"age": row["age"]})["score.valid"]
 
 
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+def test_validity_of_mapped_floats_needs_neither_rows_nor_one_length(
+    tmp_path: Path, framework: Any
+) -> None:
+    vector = tenfold.Column("float32", (2,), nullable=True)
+    ragged = tenfold.Column("float32", ragged=True, nullable=True)
+    with tenfold.create(tmp_path / "ds", {"v": vector, "r": ragged}) as made:
+        made.append([{"v": [1, 2], "r": [1]}, {"v": None, "r": [2, 3]}])
+    ds = Dataset(tmp_path / "ds", framework=framework).map(lambda row: {**row})
+    assert ds["v.valid"].tolist() == [True, False]
+    assert ds.head(0)["v.valid"].tolist() == []
+    assert ds["r.valid"].tolist() == [True, True]
+    with pytest.raises(KeyError, match=r"r\.valid"):
+        ds.map(lambda row: {"r": row["r"]})["r.valid"]
+    with pytest.raises(KeyError, match=r"v\.valid"):
+        ds.map(lambda row: {"v": "text"})["v.valid"]
+
+
 def test_batch_is_a_copy(ds: Dataset) -> None:
     batch = ds[[1, 2]]
     batch["id"].zero_()
