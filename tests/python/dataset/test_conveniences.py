@@ -76,6 +76,20 @@ def test_invalid_renames_raise(ds: Dataset) -> None:
         ds.rename({"id": 5})  # type: ignore[dict-item]
 
 
+@pytest.mark.parametrize("format", ["memmap", "snapshot"])
+def test_folder_of_rows_replaces_neither_a_file_nor_foreign_files(
+    ds: Dataset, tmp_path: Path, format: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    for foreign in (tmp_path / "file", tmp_path / "folder" / "mine.txt"):
+        foreign.write_text("mine")
+    for name, found in (("file", "found a file"), ("folder", 'found "mine.txt"')):
+        with pytest.raises(FileExistsError, match=f"{found}; .*{name}'$"):
+            ds.save(tmp_path / name, format=format)
+    assert foreign.read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name[0] == ".") == []
+
+
 @pytest.mark.parametrize("name", ["view", "view.tdz", "view.pt", "view.safetensors"])
 @pytest.mark.parametrize("how", ["method", "function"])
 def test_view_is_saved_as_an_independent_dataset(
