@@ -16,7 +16,7 @@ from tenfold._interop.frameworks import decided, using
 from tenfold._options import UINT64_MAX, column_name, column_names, integer, text
 from tenfold._options import function as callable_or_error
 from tenfold._public import set_module
-from tenfold.dataset._append import Growing
+from tenfold.dataset._append import Columns, Growing
 from tenfold.dataset._indexing import Indices, Positions, positions_of, positions_where
 from tenfold.dataset._ingest.bad_rows import bad_rows_of
 from tenfold.dataset._preview import preview, preview_html
@@ -518,7 +518,8 @@ class Dataset(Growing):
             KeyError: If an old name is neither a column nor a record.
             TypeError: If `names` is not a mapping; if an old name is neither a str nor a tuple of
                 str; if a new name is neither a str nor a tuple.
-            ValueError: If two columns, or a column and a record, would have the same name; if a new
+            ValueError: If two columns, or a column and a record, would have the same name, or a
+                column that of the validity of a nullable column, ``"<column>.valid"``; if a new
                 name is empty or has a key that is not a str; if `map` was called before `rename`.
 
         Example:
@@ -542,7 +543,9 @@ class Dataset(Growing):
             if not path or not all(isinstance(key, str) and key for key in path):
                 raise ValueError(f"rename: new names must be non-empty str, got {new!r}")
             pairs.append((column_name("rename", old), [text("rename", key) for key in path]))
-        return self._view(("rename", (pairs,)))
+        view = self._view(("rename", (pairs,)))
+        _check_validity_names(view.schema, {tuple(new): old for old, new in pairs})
+        return view
 
     def shuffle(self, seed: int) -> Dataset:
         """Returns the rows in the order of ``tenfold.permutation(len(self), seed, 0)``.
@@ -924,6 +927,26 @@ def _fixed(dataset: Dataset) -> Dataset:
     """A view of the current rows, if rows may be appended later; otherwise `dataset`."""
     is_fixed = dataset._steps or dataset._joined is not None or dataset._path is None
     return dataset if is_fixed else dataset.range(0, len(dataset))
+
+
+def _check_validity_names(schema: Schema, renamed: dict[tuple[str, ...], str]) -> None:
+    """Raises ValueError if a column got the name of the validity of a nullable column.
+
+    Args:
+        schema: The columns after `Dataset.rename`.
+        renamed: New to old names.
+    """
+    leaves = Columns(schema).leaves
+    for keys, column in leaves.items():
+        flags = (*keys[:-1], f"{keys[-1]}.valid")
+        if not column.nullable or flags not in leaves:
+            continue
+        old, old_flags = (renamed.get(name, ".".join(name)) for name in (keys, flags))
+        if old_flags != f"{old}.valid":
+            raise ValueError(
+                f'rename: column "{old_flags}": expected another name than that of the validity '
+                f'of the column "{".".join(keys)}", found "{".".join(flags)}"'
+            )
 
 
 def _counts_of(sizes: Sequence[float], total: int) -> list[int]:
