@@ -427,6 +427,12 @@ def test_filter_accepts_only_bool_masks(ds: Dataset) -> None:
             ds.filter(mask)
 
 
+@pytest.mark.parametrize("mask", [True, None, 1, iter([True]), lambda batch: len(batch)])
+def test_filter_without_a_list_of_bools_is_a_type_error(ds: Dataset, mask: Any) -> None:
+    with pytest.raises(TypeError, match="filter: mask: expected a list, tensor or array of bools"):
+        ds.filter(mask)
+
+
 def test_a_filter_is_called_with_blocks_of_rows() -> None:
     sizes = []
 
