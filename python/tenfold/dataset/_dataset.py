@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tenfold import _core, _pickle
 from tenfold._errors import UnsupportedError, with_remedy
+from tenfold._interop.arrays import is_array
 from tenfold._interop.frameworks import decided, using
 from tenfold._options import UINT64_MAX, column_name, column_names, integer, text
 from tenfold._options import function as callable_or_error
@@ -219,7 +220,8 @@ class Dataset(Growing):
         Raises:
             IndexError: For an index out of range, a mask of another length, or a tuple of indices.
             KeyError: For a column that does not exist.
-            TypeError: For an index of another type.
+            TypeError: For an index of another type, and for a column if a function of `map` returns
+                no dicts.
             UnsupportedError: For indices of several dimensions, if a column is ragged or has
                 strings.
         """
@@ -1002,7 +1004,18 @@ def _reshaped(value: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _entry(batch: Any, name: str) -> Any:
-    """Finds the column of a dotted name, which may be inside nested records."""
+    """Finds the column of a dotted name, which may be inside nested records.
+
+    Raises:
+        KeyError: If there is none.
+        TypeError: If a function of `map` returned a tensor, array, list or tuple.
+    """
+    # An array of numpy may have named fields.
+    is_unnamed = is_array(batch) and not getattr(batch.dtype, "names", None)
+    if is_unnamed or isinstance(batch, (list, tuple)):
+        raise TypeError(
+            f'column "{name}": expected dicts as the results of map(), found {type(batch).__name__}'
+        )
     record, _, rest = name.partition(".")
     if not rest or name in batch or record not in batch or not hasattr(batch[record], "keys"):
         return batch[name]

@@ -251,6 +251,14 @@ def test_mapped_rows_are_stacked_into_batches(ds: Dataset) -> None:
         ds.map(fail)[0]
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["id", "id.valid", ("camera", "gain")])
+def test_column_of_mapped_rows_that_are_not_dicts_is_a_type_error(ds: Dataset, name: Any) -> None:
+    for function in (lambda row: row["id"], lambda row: (row["id"], row["id"])):
+        with pytest.raises(TypeError, match=r'column ".*": expected dicts as the results of map'):
+            ds.head(3).map(function)[name]
+
+
 @pytest.mark.parametrize("framework", ["torch", "numpy"])
 def test_mapped_lists_of_strings_stay_lists(tmp_path: Path, framework: Any) -> None:
     columns = {
