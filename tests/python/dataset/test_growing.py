@@ -750,6 +750,15 @@ def test_validity_without_its_column_is_an_error(tmp_path: Path, rows: Any) -> N
     assert ds[0]["r"] == {"x": 5, "x.valid": True}
 
 
+def test_initial_rows_of_nullable_columns_are_zeros_that_are_missing(tmp_path: Path) -> None:
+    x = tenfold.Column("float32", nullable=True)
+    ds = tenfold.create(tmp_path / "rows", {"x": x, "n": x._replace(dtype="int64")}, num_rows=2)
+    assert ds["x"].tolist() == ds["n"].tolist() == [0, 0]
+    assert ds["x.valid"].tolist() == ds["n.valid"].tolist() == [False, False]
+    ds[0] = {"x": None}
+    assert ds["x"].isnan().tolist() == [True, False]
+
+
 @pytest.mark.parametrize("rows", [{"x": [1.0, None]}, [{"x": [1.0, None]}]])
 def test_none_in_a_row_of_a_column_that_is_not_nullable_is_an_error(
     tmp_path: Path, rows: Any
