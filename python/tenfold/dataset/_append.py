@@ -10,6 +10,8 @@ from tenfold._context_manager import Closing
 from tenfold._errors import UnsupportedError
 from tenfold._interop.arrays import (
     bytes_of,
+    copied,
+    dtype_name,
     has_mask,
     is_array,
     numpy_module,
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 # Maximum rows, and approximate bytes, of single rows that `extend` collects for one commit.
 _BATCH_ROWS = 4096
 _BATCH_BYTES = 8 << 20
+_FLOATS = ("float", "bfloat")
+# Dtypes of arrays whose rows `_with_nan` overwrites; arrays of other dtypes become lists of rows.
+_WITH_NAN = ("float16", "bfloat16", "float32", "float64")
 
 
 class Growing(Closing):
@@ -73,15 +78,17 @@ class Growing(Closing):
                 leading dimension of the same length. A ragged value is ``[length, *shape]`` in a
                 row; in a batch it is a list, a jagged ``torch.nested`` tensor, or a dict
                 ``{"values", "offsets"}``. In a nullable column, None or a missing key is a missing
-                value; in a batch, a missing key is a missing value in every row.
+                value; in a batch, a missing key is a missing value in every row. Beside a value,
+                ``"<column>.valid"`` is a bool, or for a batch bools; false: the value is missing.
 
         Returns:
             int: the new ``len(self)``.
 
         Raises:
             TypeError: If `rows` is not a dict, a TensorDict or a list of row dicts.
-            ValueError: For a missing column that is not nullable, an unknown column, or values that
-                do not fit; nothing is appended.
+            ValueError: For a missing column that is not nullable, an unknown column, a
+                ``"<column>.valid"`` without its column, or values that do not fit; nothing is
+                appended.
             UnsupportedError: On a view, a read-only or closed data set, or one whose format or
                 tensors do not support appending.
             OSError: If another process or object is appending (the message names the process), or a
@@ -382,13 +389,18 @@ class Columns:
             value, flags = values.get(keys), _validity(keys)
             # If the schema has a column `flags`, the value belongs to it, not to a validity.
             valid = None if flags in self.leaves else values.get(flags)
+            if keys not in values and flags in values and flags not in self.leaves:
+                raise ValueError(_lacks_value(keys))
             if value is None:
                 if keys in values or not some:
                     stored.append((index, [None] * size, None, None))
                 continue
             if single:
                 value, valid = _one(value), None if valid is None else _one(valid)
-            stored.append((index, *_split(value, column), valid))
+            value, offsets = _split(value, column)
+            if valid is not None and not column.ragged and column.dtype.startswith(_FLOATS):
+                value = _with_nan(value, size, _split(valid, column)[0])
+            stored.append((index, value, offsets, valid))
         return size, tuple(stored), single
 
     def _of_rows(self, rows: Iterable[Any], some: bool) -> tuple[Stored, ...]:
@@ -406,6 +418,9 @@ class Columns:
         for index, keys in enumerate(self.leaves):
             flags = _validity(keys)
             lacking = [number for number, row in enumerate(flat) if keys not in row]
+            for number in lacking if flags not in self.leaves else ():
+                if flags in flat[number]:
+                    raise ValueError(f"row {number}, {_lacks_value(keys)}")
             if some and lacking and len(lacking) < len(flat):
                 raise ValueError(
                     f'row {lacking[0]}, column "{".".join(keys)}": expected a value, because other '
@@ -438,7 +453,7 @@ class Columns:
             if depth == base:
                 rows.append(name)
             elif depth == base + 1:
-                sizes[name] = _num_rows(value, column)
+                sizes[name] = _num_rows(value, column, name)
             else:
                 raise ValueError(
                     f'column "{name}": expected {base} dimensions for one row, or {base + 1} for a '
@@ -473,10 +488,29 @@ def _is_mapping(value: Any) -> bool:
     return isinstance(value, Mapping) or (hasattr(value, "keys") and hasattr(value, "batch_size"))
 
 
-def _num_rows(batch: Any, column: Column) -> int:
-    """The number of rows of a batch. Ragged rows may be given as values and offsets."""
-    is_split = column.ragged and _is_mapping(batch)
-    return len(batch["offsets"]) - 1 if is_split else len(batch)
+def _num_rows(batch: Any, column: Column, name: str) -> int:
+    """The number of rows of a batch. Ragged rows may be given as values and offsets.
+
+    Raises:
+        ValueError: For a dict with other keys, or offsets that are not a list or array of at least
+            one number.
+    """
+    if not (column.ragged and _is_mapping(batch)):
+        return len(batch)
+    if set(batch.keys()) != {"values", "offsets"}:
+        raise ValueError(
+            f'column "{name}": expected a dict of "values" and "offsets", found the keys '
+            f"{list(batch.keys())}"
+        )
+    offsets = batch["offsets"]
+    is_sized = offsets.ndim > 0 if is_array(offsets) else hasattr(offsets, "__len__")
+    if not is_sized or not len(offsets):
+        found = ("an empty " if is_sized else "") + type(offsets).__name__
+        raise ValueError(
+            f'column "{name}": offsets: expected a list or array, one longer than the number of '
+            f"rows, found {found}"
+        )
+    return len(offsets) - 1
 
 
 def _is_nan(value: Any) -> bool:
@@ -494,6 +528,15 @@ def _has_flags(row: Any) -> bool:
 
 def _validity(keys: tuple[str, ...]) -> tuple[str, ...]:
     return (*keys[:-1], keys[-1] + ".valid")
+
+
+def _lacks_value(keys: tuple[str, ...]) -> str:
+    """The message for a row or batch that has the validity of a column, but not the column."""
+    name = ".".join(keys)
+    return (
+        f'column "{name}": expected a value, because "{name}.valid" is given, found none; use None '
+        "for a missing value"
+    )
 
 
 def _unmasked(value: Any, column: Column) -> Any:
@@ -545,3 +588,19 @@ def _split(value: Any, column: Column) -> tuple[Any, Any]:
     if isinstance(value, Sequence) and not isinstance(value, list):
         value = list(value)
     return value, None
+
+
+def _with_nan(values: Any, size: int, flags: Any) -> Any:
+    """The rows of a batch of floats, with NaN, or None in a list, where `flags` are false.
+
+    Returns `values` if the flags are not a list or array of `size` elements: the engine refuses
+    such flags.
+    """
+    flags = flags.tolist() if is_array(flags) else flags
+    if not isinstance(flags, list) or len(flags) != size or all(flags):
+        return values
+    if is_array(values) and dtype_name(values.dtype) in _WITH_NAN:
+        values = copied(values)
+        values[[row for row, has in enumerate(flags) if not has]] = math.nan
+        return values
+    return [row if has else None for row, has in zip(values, flags, strict=True)]

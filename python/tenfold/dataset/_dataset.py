@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 from tenfold import _core, _pickle
 from tenfold._errors import UnsupportedError, with_remedy
+from tenfold._interop.arrays import is_array
 from tenfold._interop.frameworks import decided, using
 from tenfold._options import UINT64_MAX, column_name, column_names, integer, text
 from tenfold._options import function as callable_or_error
 from tenfold._public import set_module
-from tenfold.dataset._append import Growing
+from tenfold.dataset._append import Columns, Growing
 from tenfold.dataset._indexing import Indices, Positions, positions_of, positions_where
 from tenfold.dataset._ingest.bad_rows import bad_rows_of
 from tenfold.dataset._preview import preview, preview_html
@@ -101,9 +102,9 @@ class Dataset(Growing):
     strings; batches contain tensors ``[B, *shape]`` and lists. A ragged column of numbers gives a
     tensor ``[length, *shape]`` in a row and a jagged ``torch.nested`` tensor in a batch (with
     numpy, a list of arrays); one of strings gives a list in a row and a list of lists in a batch. A
-    missing number is NaN in float columns that are not ragged; other nullable columns add a bool
-    ``"<column>.valid"``, and ``ds["<column>.valid"]`` exists for every nullable column. Nested
-    records are nested dicts.
+    missing number is NaN in float columns that are not ragged, except in the initial rows of
+    `create`, which are zeros; other nullable columns add a bool ``"<column>.valid"``, and
+    ``ds["<column>.valid"]`` exists for every nullable column. Nested records are nested dicts.
 
     Views (`range`, `head`, `select`, `rename`, `take`, `filter`, `split`, `shuffle`, `shard`,
     `map`) copy no rows and can be combined.
@@ -228,7 +229,8 @@ class Dataset(Growing):
         Raises:
             IndexError: For an index out of range, a mask of another length, or a tuple of indices.
             KeyError: For a column that does not exist.
-            TypeError: For an index of another type.
+            TypeError: For an index of another type, and for a column if a function of `map` returns
+                no dicts.
             UnsupportedError: For indices of several dimensions, if a column is ragged or has
                 strings.
         """
@@ -337,12 +339,17 @@ class Dataset(Growing):
             # In batches, NaN marks missing floats, except in ragged columns.
             of = name.removesuffix(".valid")
             column = dict(self.schema._leaves()).get(of)
-            if of == name or column is None or not column.nullable:
+            if of == name or column is None or column.ragged or not column.nullable:
                 raise
             if not column.dtype.startswith(("float", "bfloat")):
                 raise
             values = _entry(batch, of)
-            return ~(values != values).reshape(len(values), -1).all(-1)
+            if is_jagged(values) or not hasattr(values, "ndim"):
+                raise
+            missing = values != values
+            while missing.ndim > 1:
+                missing = missing.all(-1)
+            return ~missing
 
     # --- views ---
 
@@ -520,7 +527,8 @@ class Dataset(Growing):
             KeyError: If an old name is neither a column nor a record.
             TypeError: If `names` is not a mapping; if an old name is neither a str nor a tuple of
                 str; if a new name is neither a str nor a tuple.
-            ValueError: If two columns, or a column and a record, would have the same name; if a new
+            ValueError: If two columns, or a column and a record, would have the same name, or a
+                column that of the validity of a nullable column, ``"<column>.valid"``; if a new
                 name is empty or has a key that is not a str; if `map` was called before `rename`.
 
         Example:
@@ -544,7 +552,9 @@ class Dataset(Growing):
             if not path or not all(isinstance(key, str) and key for key in path):
                 raise ValueError(f"rename: new names must be non-empty str, got {new!r}")
             pairs.append((column_name("rename", old), [text("rename", key) for key in path]))
-        return self._view(("rename", (pairs,)))
+        view = self._view(("rename", (pairs,)))
+        _check_validity_names(view.schema, {tuple(new): old for old, new in pairs})
+        return view
 
     def shuffle(self, seed: int) -> Dataset:
         """Returns the rows in the order of ``tenfold.permutation(len(self), seed, 0)``.
@@ -928,6 +938,26 @@ def _fixed(dataset: Dataset) -> Dataset:
     return dataset if is_fixed else dataset.range(0, len(dataset))
 
 
+def _check_validity_names(schema: Schema, renamed: dict[tuple[str, ...], str]) -> None:
+    """Raises ValueError if a column got the name of the validity of a nullable column.
+
+    Args:
+        schema: The columns after `Dataset.rename`.
+        renamed: New to old names.
+    """
+    leaves = Columns(schema).leaves
+    for keys, column in leaves.items():
+        flags = (*keys[:-1], f"{keys[-1]}.valid")
+        if not column.nullable or flags not in leaves:
+            continue
+        old, old_flags = (renamed.get(name, ".".join(name)) for name in (keys, flags))
+        if old_flags != f"{old}.valid":
+            raise ValueError(
+                f'rename: column "{old_flags}": expected another name than that of the validity '
+                f'of the column "{".".join(keys)}", found "{".".join(flags)}"'
+            )
+
+
 def _counts_of(sizes: Sequence[float], total: int) -> list[int]:
     if isinstance(sizes, (str, bytes)) or not isinstance(sizes, Iterable):
         raise TypeError(
@@ -981,7 +1011,18 @@ def _reshaped(value: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _entry(batch: Any, name: str) -> Any:
-    """Finds the column of a dotted name, which may be inside nested records."""
+    """Finds the column of a dotted name, which may be inside nested records.
+
+    Raises:
+        KeyError: If there is none.
+        TypeError: If a function of `map` returned a tensor, array, list or tuple.
+    """
+    # An array of numpy may have named fields.
+    is_unnamed = is_array(batch) and not getattr(batch.dtype, "names", None)
+    if is_unnamed or isinstance(batch, (list, tuple)):
+        raise TypeError(
+            f'column "{name}": expected dicts as the results of map(), found {type(batch).__name__}'
+        )
     record, _, rest = name.partition(".")
     if not rest or name in batch or record not in batch or not hasattr(batch[record], "keys"):
         return batch[name]

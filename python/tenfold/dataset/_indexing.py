@@ -110,9 +110,13 @@ def positions_where(mask: Any, size: int) -> Indices:
 
     Raises:
         IndexError: If its shape is not ``(size,)``.
-        TypeError: If its elements are not bools.
+        TypeError: If it is neither an array nor a list, or its elements are not bools.
     """
     is_array = hasattr(mask, "shape") and hasattr(mask, "dtype")
+    if not is_array and not (hasattr(mask, "__len__") and hasattr(mask, "__iter__")):
+        raise TypeError(
+            f"filter: mask: expected a list, tensor or array of bools, found {type(mask).__name__}"
+        )
     mask = _plain(mask)
     dtypes = {_dtype_of(mask)} if is_array else {_dtype_of(value) for value in mask}
     if dtypes - {"bool"}:

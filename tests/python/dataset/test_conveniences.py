@@ -76,6 +76,38 @@ def test_invalid_renames_raise(ds: Dataset) -> None:
         ds.rename({"id": 5})  # type: ignore[dict-item]
 
 
+def test_rename_does_not_hide_the_validity_of_a_column(tmp_path: Path) -> None:
+    rows = [{"r": {"k": 3, "z.valid": 1}, "x": 1}, {"r": {"k": None, "z.valid": 2}, "x": 2}]
+    ds = tenfold.ingest(rows, tmp_path / "ds")
+    for names in (
+        {"x": ("r", "k.valid")},
+        {"r": "s", "x": ("s", "k.valid")},
+        {"r.k": "x.y", "x": ("x.y.valid",)},
+        {"r.k": ("r", "z")},
+    ):
+        with pytest.raises(ValueError, match="expected another name than that of the validity"):
+            ds.rename(names)
+    assert ds.rename({"r.k": "x", "x": "k.valid"})[:]["x.valid"].tolist() == [True, False]
+    both = ds.select(["r.k", "r.k.valid"])
+    assert both.rename({"r": "s"})["s", "k.valid"].tolist() == [True, False]
+    both = both.rename({"r.k": "j", "r.k.valid": "j.valid"})
+    assert both[:]["j.valid"].tolist() == [True, False]
+
+
+@pytest.mark.parametrize("format", ["memmap", "snapshot"])
+def test_folder_of_rows_replaces_neither_a_file_nor_foreign_files(
+    ds: Dataset, tmp_path: Path, format: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    for foreign in (tmp_path / "file", tmp_path / "folder" / "mine.txt"):
+        foreign.write_text("mine")
+    for name, found in (("file", "found a file"), ("folder", 'found "mine.txt"')):
+        with pytest.raises(FileExistsError, match=f"{found}; .*{name}'$"):
+            ds.save(tmp_path / name, format=format)
+    assert foreign.read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name[0] == ".") == []
+
+
 @pytest.mark.parametrize("name", ["view", "view.tdz", "view.pt", "view.safetensors"])
 @pytest.mark.parametrize("how", ["method", "function"])
 def test_view_is_saved_as_an_independent_dataset(

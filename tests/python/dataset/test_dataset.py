@@ -163,6 +163,24 @@ def test_the_validity_of_a_column_is_a_column_of_bools(tmp_path: Path) -> None:
         ds.map(lambda row: {"age": row["age"]})["score.valid"]
 
 
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+def test_validity_of_mapped_floats_needs_neither_rows_nor_one_length(
+    tmp_path: Path, framework: Any
+) -> None:
+    vector = tenfold.Column("float32", (2,), nullable=True)
+    ragged = tenfold.Column("float32", ragged=True, nullable=True)
+    with tenfold.create(tmp_path / "ds", {"v": vector, "r": ragged}) as made:
+        made.append([{"v": [1, 2], "r": [1]}, {"v": None, "r": [2, 3]}])
+    ds = Dataset(tmp_path / "ds", framework=framework).map(lambda row: {**row})
+    assert ds["v.valid"].tolist() == [True, False]
+    assert ds.head(0)["v.valid"].tolist() == []
+    assert ds["r.valid"].tolist() == [True, True]
+    with pytest.raises(KeyError, match=r"r\.valid"):
+        ds.map(lambda row: {"r": row["r"]})["r.valid"]
+    with pytest.raises(KeyError, match=r"v\.valid"):
+        ds.map(lambda row: {"v": "text"})["v.valid"]
+
+
 def test_batch_is_a_copy(ds: Dataset) -> None:
     batch = ds[[1, 2]]
     batch["id"].zero_()
@@ -231,6 +249,14 @@ def test_mapped_rows_are_stacked_into_batches(ds: Dataset) -> None:
 
     with pytest.raises(RuntimeError, match="mine"):
         ds.map(fail)[0]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["id", "id.valid", ("camera", "gain")])
+def test_column_of_mapped_rows_that_are_not_dicts_is_a_type_error(ds: Dataset, name: Any) -> None:
+    for function in (lambda row: row["id"], lambda row: (row["id"], row["id"])):
+        with pytest.raises(TypeError, match=r'column ".*": expected dicts as the results of map'):
+            ds.head(3).map(function)[name]
 
 
 @pytest.mark.parametrize("framework", ["torch", "numpy"])
@@ -421,6 +447,12 @@ def test_filter_accepts_only_bool_masks(ds: Dataset) -> None:
     for mask in (some[1:], torch.tensor(some[1:]), lambda batch: [True]):
         with pytest.raises(IndexError, match=rf"filter: mask: expected shape \({ROWS},\), found"):
             ds.filter(mask)
+
+
+@pytest.mark.parametrize("mask", [True, None, 1, iter([True]), lambda batch: len(batch)])
+def test_filter_without_a_list_of_bools_is_a_type_error(ds: Dataset, mask: Any) -> None:
+    with pytest.raises(TypeError, match="filter: mask: expected a list, tensor or array of bools"):
+        ds.filter(mask)
 
 
 def test_a_filter_is_called_with_blocks_of_rows() -> None:

@@ -668,6 +668,29 @@ def test_mappings_in_place_of_values_are_errors(tmp_path: Path, rows: Any) -> No
     assert len(ds) == 0
 
 
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ({"values": torch.zeros(3)}, r"""expected a dict of .* found the keys \['values'\]"""),
+        ({"offsets": [0, 3]}, r"""expected a dict of .* found the keys \['offsets'\]"""),
+        ({"values": [1.0], "offsets": [0, 1], "x": 1}, "expected a dict of"),
+        ({"values": torch.zeros(3), "offsets": None}, "offsets: .*found NoneType"),
+        ({"values": torch.zeros(3), "offsets": 3}, "offsets: .*found int"),
+        ({"values": torch.zeros(3), "offsets": torch.tensor(3)}, "offsets: .*found Tensor"),
+        ({"values": torch.zeros(3), "offsets": []}, "offsets: .*found an empty list"),
+    ],
+)
+def test_malformed_values_and_offsets_are_errors(
+    tmp_path: Path, column: dict[str, Any], message: str
+) -> None:
+    ragged = tenfold.Column("float32", ragged=True)
+    ds = tenfold.create(tmp_path / "rows", {"r": ragged})
+    for append in (ds.append, lambda rows: ds.extend([rows])):
+        with pytest.raises(ValueError, match=f'rows: column "r": {message}'):
+            append({"r": column})
+    assert len(ds) == 0
+
+
 def test_rows_accept_objects_with_an_array_and_sequences(tmp_path: Path) -> None:
     pd = pytest.importorskip("pandas")
     ids = tenfold.Column("int64", ragged=True)
@@ -695,6 +718,53 @@ def test_validity_flags_are_stored_unless_the_value_is_none(tmp_path: Path, nest
     assert ds["r.x.valid"].tolist()[-1]
     with pytest.raises(ValueError, match=r'column "r\.x": expected one value, found two'):
         ds.append({"r.x": 1.0, "r": {"x": 2.0}, "y": 1})
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_floats_of_a_batch_or_row_that_are_marked_as_missing_are_nan(
+    tmp_path: Path, dtype: str
+) -> None:
+    column = tenfold.Column(dtype, (2,), nullable=True)
+    ds = tenfold.create(tmp_path / "rows", {"x": column})
+    given = torch.ones(2, 2, dtype=getattr(torch, dtype))
+    for values in (given, given.int(), [[1, 1], [1, 1]]):
+        for flags in (torch.tensor([True, False]), [True, False], deque([True, False])):
+            ds.append({"x": values, "x.valid": flags})
+    ds[0] = {"x": given[0], "x.valid": True}
+    ds.append({"x": given[0], "x.valid": False})
+    assert ds["x.valid"].tolist() == [True, False] * 9 + [False]
+    assert ds["x"].isnan().tolist() == [[not valid] * 2 for valid in ds["x.valid"]]
+    assert given.eq(1).all()
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"r.x.valid": [True, False], "y": [1, 2]},
+        {"r": {"x.valid": False}, "y": 1},
+        [{"r": {"x": 1}, "y": 1}, {"r": {"x.valid": True}, "y": 1}],
+    ],
+)
+def test_validity_without_its_column_is_an_error(tmp_path: Path, rows: Any) -> None:
+    column = tenfold.Column("int64", nullable=True)
+    ds = tenfold.create(tmp_path / "rows", {"r": {"x": column}, "y": "int64"})
+    message = r'column "r\.x": expected a value, because "r\.x\.valid" is given, found none'
+    with pytest.raises(ValueError, match=message):
+        ds.append(rows)
+    assert ds.append({"r": {"x": 5}, "y": 1}) == 1
+    for part in ({"r.x.valid": False}, [{"r.x.valid": False}]):
+        with pytest.raises(ValueError, match=message):
+            ds[0:1] = part
+    assert ds[0]["r"] == {"x": 5, "x.valid": True}
+
+
+def test_initial_rows_of_nullable_columns_are_zeros_that_are_missing(tmp_path: Path) -> None:
+    x = tenfold.Column("float32", nullable=True)
+    ds = tenfold.create(tmp_path / "rows", {"x": x, "n": x._replace(dtype="int64")}, num_rows=2)
+    assert ds["x"].tolist() == ds["n"].tolist() == [0, 0]
+    assert ds["x.valid"].tolist() == ds["n.valid"].tolist() == [False, False]
+    ds[0] = {"x": None}
+    assert ds["x"].isnan().tolist() == [True, False]
 
 
 @pytest.mark.parametrize("rows", [{"x": [1.0, None]}, [{"x": [1.0, None]}]])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
 from pathlib import Path
 
 from tenfold import _core
+from tenfold._errors import fields_of, with_fields
 from tenfold._io import files
 from tenfold._options import INT32_MAX, boolean, integer_or_zero, text_or_empty
 from tenfold._paths import exists
@@ -50,7 +52,25 @@ def save_rows(
     try:
         made = os.path.join(folder, "rows")
         ingest_source(rows, made, progress=progress, durable=False)
-        files.convert(made, target, format=format, durable=durable, progress=progress)
+        try:
+            files.convert(made, target, format=format, durable=durable, progress=progress)
+        except (ValueError, NotADirectoryError) as error:
+            raise _as_existing(error, target) from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return target
+
+
+def _as_existing(error: ValueError | NotADirectoryError, target: Path) -> Exception:
+    """The FileExistsError for an error of a `target` that a folder cannot replace.
+
+    `ingest_source` raises FileExistsError, too. Returns other errors unchanged.
+    """
+    fields = fields_of(error)
+    if isinstance(error, NotADirectoryError):
+        message = error.strerror
+    elif fields.get("part") == "folder to replace":
+        message = str(error).removeprefix(f"{fields.get('path')}: ")
+    else:
+        return error
+    return with_fields(FileExistsError(errno.EEXIST, message, str(target)), fields)
