@@ -25,7 +25,7 @@ from tenfold._ranks import require_equal
 from tenfold.distributed._has_path import HasPath
 from tenfold.distributed._planner import OwnStorage, SavePlanner, ValueBytes, gives_objects
 from tenfold.distributed._plans import Items, Kind, PackedPlan, PlannedValues, differs
-from tenfold.distributed._tree import CONTAINER, nest
+from tenfold.distributed._tree import is_container, merge, nest
 from tenfold.distributed._values import REMEDY, decoded, has_tensors
 
 TYPE_CHECKING = False
@@ -137,8 +137,8 @@ class StorageWriter(HasPath, _StorageWriter):
         ValueError: For an unknown layout, or numbers out of range.
         CheckpointException: Raised by ``dcp.save``: a BaseException with the errors of the ranks
             that failed. They may be ValueError, if the layout has no such `format`, ranks have
-            different paths, or shards overlap or omit elements of a tensor; UnsupportedError, which
-            names an entry that cannot be stored; and OSError.
+            different paths or contradicting entries, or shards overlap or omit elements of a
+            tensor; UnsupportedError, which names an entry that cannot be stored; and OSError.
 
     Example:
         >>> import torch.distributed.checkpoint as dcp
@@ -278,20 +278,17 @@ class StorageWriter(HasPath, _StorageWriter):
                 values that the coordinator lacks.
 
         Raises:
-            ValueError: If ranks have different paths, or different entries with the same name; if
-                the layout has no such `format`; if plans are cached by another planner; or if
-                shards overlap or omit elements.
+            ValueError: If ranks have different paths, or different entries or containers with the
+                same name; if the layout has no such `format`; if plans are cached by another
+                planner; or if shards overlap or omit elements.
             UnsupportedError, OSError: As for `tenfold.save`.
         """
         save = self._save()
         require_equal("storage writer: path", [plan.storage_data[0] for plan in plans])
         if not all(plan.usable for plan in plans):
             raise _caching_refused("another planner")
-        paths: dict[Any, Any] = {}
-        for plan in plans:
-            for key, path in (plan.planner_data or {}).items():
-                paths.setdefault(key, path)
-        save.containers = {key: path for key, path in paths.items() if _is_container(key)}
+        paths = merge(plan.planner_data or {} for plan in plans)
+        save.containers = {key: path for key, path in paths.items() if is_container(key)}
         packed = [Items.of_plan(plan) for plan in plans]
         _add_leaves(save, packed, paths, [plan.storage_data[1:] for plan in plans])
         tree = save.tree = _core.tree(nest(save.leaves, save.containers), save.path)
@@ -441,10 +438,6 @@ def _caching_refused(found: str) -> ValueError:
         "plan caching: expected planner=tenfold.distributed.SavePlanner(enable_plan_caching=True), "
         f"found {found}, whose cached plans contain positions of an earlier save"
     )
-
-
-def _is_container(key: Any) -> bool:
-    return isinstance(key, tuple) and bool(key) and key[0] == CONTAINER
 
 
 def _planned(plan: SavePlan, ticket: str, unknown: Container[str]) -> SavePlan:

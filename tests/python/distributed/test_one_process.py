@@ -32,7 +32,7 @@ from tenfold.distributed._plans import (  # noqa: E402
     without_duplicates,
 )
 from tenfold.distributed._reader import _checks_of  # noqa: E402
-from tenfold.distributed._tree import StoredTensor, nest  # noqa: E402
+from tenfold.distributed._tree import StoredTensor, flatten, merge, nest  # noqa: E402
 
 
 def save(state: dict[str, Any], path: Path, layout: str = "plain", **options: Any) -> None:
@@ -1017,6 +1017,19 @@ def test_a_container_on_some_ranks_only_is_refused_with_its_path() -> None:
     for leaves in ([value, below], [below, value]):
         with pytest.raises(ValueError, match=r"^'x\.a': expected a container on all ranks"):
             nest(leaves, {})
+
+
+def test_a_list_on_some_ranks_and_a_dict_on_others_are_refused_with_their_path() -> None:
+    states = [{"x": {"a": a}} for a in ([torch.ones(1)], {"1": 6}, {"k": 6}, {}, (torch.ones(1),))]
+    for other in states[1:]:
+        for ranks in ((states[0], other), (other, states[0])):
+            with pytest.raises(ValueError, match=r"^'x\.a': it differs between ranks: expected a "):
+                merge(flatten(state)[1] for state in ranks)
+    for part in ("1", "k"):  # as of torch's planner, which describes no containers
+        with pytest.raises(ValueError, match=r"^'x\.a': it differs between ranks: expected a list"):
+            nest([(("x", "a", 0), 1), (("x", "a", part), 6)], {})
+    merged = merge(flatten({"x": of_rank})[1] for of_rank in ({}, OrderedDict(a=1)))
+    assert merged[("%container", "x")] == ("dict", ())
 
 
 class BytesPath(os.PathLike):  # type: ignore[type-arg]

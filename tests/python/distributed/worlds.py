@@ -1169,6 +1169,19 @@ def check_other_tensors_under_one_name_are_refused() -> None:
     assert not path.exists()
 
 
+def check_other_containers_under_one_name_are_refused() -> None:
+    path = FOLDER / "containers"
+
+    def save(rank: int, size: int) -> None:
+        for other in ({"1": 6}, {"1": torch.ones(2)}, {"k": torch.ones(2)}):
+            state = {"a": other if rank else [torch.ones(2)]}
+            error = failure_of(tenfold.distributed.save, state, path)
+            assert "'a': it differs between ranks: expected a list" in str(error), error
+
+    in_world(2, save)
+    assert not path.exists()
+
+
 def main(names: dict[str, Any]) -> None:
     """Runs the functions ``check_...`` in `names`, the globals of a program; prints the results."""
     results: dict[str, str | None] = {}
