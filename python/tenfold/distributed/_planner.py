@@ -139,9 +139,10 @@ class SavePlanner(DefaultSavePlanner):
         plan = super().create_local_plan()
         if not plan.usable:
             cached = _SavePlanner._cached_save_plan[self._cached_plans_key]
-            if cached.planner_data != self.mappings:
-                # torch compares only the items of plans, which do not change if the same tensors
-                # are now in other containers.
+            # torch compares neither dtypes nor containers.
+            if cached.planner_data != self.mappings or list(Items.of_plan(cached)) != list(
+                Items.of_plan(self.plan)
+            ):
                 self._pending_local_plan = plan = self.plan
         if self._is_own_storage:
             return dataclasses.replace(plan, storage_data=self._planned_values())

@@ -483,6 +483,13 @@ def test_the_metadata_of_a_save_are_those_of_torch(tmp_path: Path) -> None:
     assert again.state_dict_metadata == found[1].state_dict_metadata
 
 
+def test_a_cached_plan_is_not_used_for_another_dtype(tmp_path: Path) -> None:
+    for dtype in (torch.float32, torch.float64, torch.int64):
+        state = {"w": torch.ones(4, dtype=dtype)}
+        save(state, tmp_path / "m", planner=SavePlanner(enable_plan_caching=True))
+        assert tenfold.load(tmp_path / "m")["w"].dtype == dtype
+
+
 class Doubling(SavePlanner):
     """A custom planner, which doubles all tensors and values."""
 
