@@ -240,9 +240,9 @@ class StorageWriter(HasPath, _StorageWriter):
             plan: The plan of this rank.
 
         Returns:
-            SavePlan: `plan` with the path of this rank, which the coordinator compares. Ranks other
-                than the coordinator also send the planned values that contain no tensors; of long
-                values, only the sizes.
+            SavePlan: `plan` with the path of this rank and, unless the plan is packed, a copy of
+                the items, which the coordinator compares. Ranks other than the coordinator also
+                send the planned values that contain no tensors; of long values, only the sizes.
 
         Raises:
             UnsupportedError: If a value cannot be stored; the message has its name.
@@ -262,7 +262,9 @@ class StorageWriter(HasPath, _StorageWriter):
                 if size > _SENT_VALUE_BYTES:
                     sizes[name] = size
             values = {name: value for name, value in values.items() if name not in sizes}
-        sent = (self._absolute_path(), values, sizes)
+        # Planners of torch drop the items that other ranks also have, without comparing them.
+        items = Items() if isinstance(plan, PackedPlan) else Items.of_plan(plan)
+        sent = (self._absolute_path(), values, sizes, items)
         if isinstance(plan, PackedPlan):
             return PackedPlan(storage_data=sent, planner_data=plan.planner_data, packed=plan.packed)
         return dataclasses.replace(plan, storage_data=sent)
@@ -290,7 +292,8 @@ class StorageWriter(HasPath, _StorageWriter):
         paths = merge(plan.planner_data or {} for plan in plans)
         save.containers = {key: path for key, path in paths.items() if is_container(key)}
         packed = [Items.of_plan(plan) for plan in plans]
-        _add_leaves(save, packed, paths, [plan.storage_data[1:] for plan in plans])
+        _require_copies(packed, [plan.storage_data[3] for plan in plans])
+        _add_leaves(save, packed, paths, [plan.storage_data[1:3] for plan in plans])
         tree = save.tree = _core.tree(nest(save.leaves, save.containers), save.path)
         by_keys = {keys: number for number, (keys, *_) in enumerate(tree.leaves())}
         numbers = {
@@ -452,6 +455,24 @@ def _planned(plan: SavePlan, ticket: str, unknown: Container[str]) -> SavePlan:
         if item.type != WriteItemType.BYTE_IO or item.index.fqn in unknown
     ]
     return dataclasses.replace(plan, items=kept, storage_data=ticket)
+
+
+def _require_copies(written: list[Items], planned: list[Items]) -> None:
+    """Compares the planned items of each rank with those that are written instead of them.
+
+    Raises:
+        ValueError: If items with the same name and offsets have different dtypes or shapes.
+    """
+    kept = {
+        (name, kind.offsets): (kind, rank)
+        for rank, items in enumerate(written if any(map(len, planned)) else ())
+        for name, kind in items
+    }
+    for rank, items in enumerate(planned):
+        for name, kind in items:
+            one, of = kept.get((name, kind.offsets), (kind, rank))
+            if one.contradicts(kind):
+                raise differs(name, one, of, kind, rank)
 
 
 def _add_leaves(

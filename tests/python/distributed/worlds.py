@@ -1164,6 +1164,21 @@ def check_other_tensors_under_one_name_are_refused() -> None:
                 dcp.save, {"w": tensor}, storage_writer=StorageWriter(path), planner=SavePlanner()
             )
             assert "'w': it differs between ranks" in str(error), error
+        wider = torch.ones(2, dtype=torch.float64 if rank else torch.float32)
+        for planner in (SavePlanner(enable_plan_caching=True), dcp.DefaultSavePlanner()):
+            for tensor in (torch.ones(2 + rank), wider):
+                error = failure_of(
+                    dcp.save, {"w": tensor}, storage_writer=StorageWriter(path), planner=planner
+                )
+                assert "'w': it differs between ranks" in str(error), error
+        # On rank 0, the second plan is that of the first save.
+        planner = SavePlanner(enable_plan_caching=True)
+        cached = path.with_name("cached-first.safetensors")
+        dcp.save({"w": torch.ones(2)}, storage_writer=StorageWriter(cached), planner=planner)
+        error = failure_of(
+            dcp.save, {"w": wider}, storage_writer=StorageWriter(path), planner=planner
+        )
+        assert "'w': it differs between ranks" in str(error), error
 
     in_world(2, save)
     assert not path.exists()
