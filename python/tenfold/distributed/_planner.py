@@ -316,11 +316,16 @@ class LoadPlanner(DefaultLoadPlanner):
         """Called by ``dcp.load``: flattens the state."""
         if self.state_to_load is not None:
             state_dict = self.state_to_load
-        flat, self.mappings = flatten_as_torch(state_dict)
-        if any(map(_is_meta, flat.values())):
-            _init_state_dict(state_dict)
-            flat, self.mappings = flatten_as_torch(state_dict)
         self.original_state_dict = state_dict
+        flat, self.mappings = flatten_as_torch(state_dict)
+        meta = {name: value for name, value in flat.items() if _is_meta(value)}
+        if meta and torch.distributed.is_initialized():
+            _init_state_dict(state_dict)  # on the device of the process group
+            flat, self.mappings = flatten_as_torch(state_dict)
+        else:
+            for name, value in meta.items():
+                flat[name] = torch.empty_like(value, device="cpu")
+                self.load_value(name, flat[name])
         self.state_dict = _without_nested_shards(flat)
         self.metadata = metadata
         self.is_coordinator = is_coordinator

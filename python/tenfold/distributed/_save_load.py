@@ -119,7 +119,8 @@ def load(
     Args:
         state_dict: A state as for `save`. Its tensors are filled; its values, and its tuples, are
             replaced. In place of an object that was saved with `allow_opaque`, the uint8 tensor
-            with the bytes of torch.save is loaded.
+            with the bytes of torch.save is loaded. Meta tensors are replaced by tensors on the
+            device of the process group, or in main memory without a process group.
         path: A checkpoint in any format that `tenfold.open` reads, saved by any number of ranks.
         verify: Compare checksums before reading, as for `StorageReader`.
         strict: Raise an error if the checkpoint lacks an entry of `state_dict`. If false, such

@@ -1039,6 +1039,16 @@ def test_a_list_on_some_ranks_and_a_dict_on_others_are_refused_with_their_path()
     assert merged[("%container", "x")] == ("dict", ())
 
 
+def test_meta_tensors_are_allocated_without_a_process_group(tmp_path: Path) -> None:
+    state = {"w": torch.arange(4.0), "l": [{1: torch.ones(2, 3).half()}, 5]}
+    distributed.save(state, tmp_path / "m", no_dist=True)
+    meta = [torch.empty_like(tensor, device="meta") for tensor in (state["w"], state["l"][0][1])]
+    into = {"w": meta[0], "l": [{1: meta[1]}, 0], "other": meta[0], "kept": {3}}
+    distributed.load(into, tmp_path / "m", strict=False, no_dist=True)
+    assert repr({key: into[key] for key in state}) == repr(state)
+    assert (into["other"].device.type, into["kept"]) == ("cpu", {3})
+
+
 class BytesPath(os.PathLike):  # type: ignore[type-arg]
     def __init__(self, path: Path) -> None:
         self.path = path
