@@ -19,7 +19,7 @@ from torch.futures import Future
 
 from tenfold import _core
 from tenfold._errors import UnsupportedError
-from tenfold._options import INT32_MAX, boolean, integer, integer_or_zero, text_or_empty
+from tenfold._options import INT32_MAX, boolean, integer, integer_or_zero, text, text_or_empty
 from tenfold._public import set_module
 from tenfold._ranks import require_equal
 from tenfold.distributed._has_path import HasPath
@@ -59,9 +59,10 @@ def check_layout(layout: str) -> str:
     """Checks that `StorageWriter` supports the layout, and returns it.
 
     Raises:
+        TypeError: If it is not a str.
         ValueError: For any other layout.
     """
-    if layout not in LAYOUTS:
+    if text("layout", layout) not in LAYOUTS:
         names = ", ".join(repr(name) for name in LAYOUTS)
         raise ValueError(f"layout: expected one of {names}, found {layout!r}")
     return layout

@@ -1049,6 +1049,18 @@ def test_meta_tensors_are_allocated_without_a_process_group(tmp_path: Path) -> N
     assert (into["other"].device.type, into["kept"]) == ("cpu", {3})
 
 
+def test_arguments_of_wrong_types_are_refused(tmp_path: Path) -> None:
+    for call in (distributed.save, distributed.load):
+        with pytest.raises(
+            TypeError, match=r"state_dict, path\): path: expected a str, .* NoneType"
+        ):
+            call({}, None, no_dist=True)
+        with pytest.raises(TypeError, match="state_dict: expected a dict, found int"):
+            call(5, tmp_path / "m", no_dist=True)
+    with pytest.raises(TypeError, match=r"^layout: expected a str, found 5"):
+        distributed.save({}, tmp_path / "m", layout=5, no_dist=True)
+
+
 class BytesPath(os.PathLike):  # type: ignore[type-arg]
     def __init__(self, path: Path) -> None:
         self.path = path
