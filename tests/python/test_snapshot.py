@@ -53,6 +53,19 @@ def test_keeps_the_versions_of_layers_for_load_state_dict(tmp_path):
         assert tenfold.load(tmp_path / "s")["model"]._metadata == model.state_dict()._metadata
 
 
+def test_metadata_that_json_cannot_represent_are_omitted_in_lists_too(tmp_path):
+    module = OrderedDict(w=torch.ones(2))
+    module._metadata = {"": {"device": torch.device("cpu")}}
+    state = StateDict(d=module, l=[module], t=({"l": [module]}, 1))
+    Snapshot.take(tmp_path / "s", {"x": state})
+    assert repr(tenfold.load(tmp_path / "s")["x"]) == repr(state.data)
+    assert state["l"][0]._metadata is module._metadata
+    for cycle in ({}, []):
+        cycle.append(cycle) if isinstance(cycle, list) else cycle.update(a=cycle)
+        with pytest.raises(ValueError, match="it contains itself"):
+            Snapshot.take(tmp_path / "c", {"x": StateDict(c=cycle)})
+
+
 def test_a_tensordict_has_arrays_if_numpy_is_the_framework(tmp_path):
     entries = TensorDict({"a": torch.arange(3)}, batch_size=[3])
     snapshot = taken(tmp_path, td=entries)

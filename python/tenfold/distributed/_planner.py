@@ -19,6 +19,7 @@ from tenfold.distributed._plans import (
     PLAIN,
     BoxesOfDTensors,
     Items,
+    OpaqueItem,
     PackedMetadata,
     PackedPlan,
     PlannedValues,
@@ -137,15 +138,27 @@ class SavePlanner(DefaultSavePlanner):
             )
             return self.plan
         plan = super().create_local_plan()
-        if not plan.usable:
-            cached = _SavePlanner._cached_save_plan[self._cached_plans_key]
-            if cached.planner_data != self.mappings:
-                # torch compares only the items of plans, which do not change if the same tensors
-                # are now in other containers.
-                self._pending_local_plan = plan = self.plan
+        if self._opaque:
+            marked = (
+                OpaqueItem(**vars(item)) if item.index.fqn in self._opaque else item
+                for item in self.plan.items
+            )
+            self.plan = dataclasses.replace(self.plan, items=list(marked))
+        if plan.usable or not self._is_cached():
+            plan = self.plan
+            if self._enable_plan_caching:
+                self._pending_local_plan = plan
         if self._is_own_storage:
             return dataclasses.replace(plan, storage_data=self._planned_values())
         return plan
+
+    def _is_cached(self) -> bool:
+        """True if a plan for which torch finds a cached plan equals it in every respect."""
+        cached = _SavePlanner._cached_save_plan[self._cached_plans_key]
+        # torch compares neither dtypes nor containers.
+        return cached.planner_data == self.mappings and list(Items.of_plan(cached)) == list(
+            Items.of_plan(self.plan)
+        )
 
     def _planned_values(self) -> PlannedValues | None:
         """The values of `state_dict`; None if a subclass of the planner may write other values."""
@@ -171,11 +184,20 @@ class SavePlanner(DefaultSavePlanner):
             tuple: The plans, by rank, and the metadata of the checkpoint.
 
         Raises:
-            ValueError: If the plans of ranks contradict each other. A `StorageWriter` makes further
-                checks.
+            ValueError: If the plans of ranks contradict each other, for example in the dtype of a
+                tensor. A `StorageWriter` makes further checks.
         """
         if all(isinstance(plan, PackedPlan) for plan in all_plans):
             return self._packed_global_plan(all_plans)
+        if any(plan.usable for plan in all_plans):
+            # Compare the items: torch would drop different items of one name without an error.
+            cached = _SavePlanner._cached_all_plans.get(self._cached_plans_key, all_plans)
+            merged = (
+                plan if plan.usable else old for plan, old in zip(all_plans, cached, strict=False)
+            )
+            without_duplicates(
+                [Items.of_plan(plan) for plan in merged], self.dedup_save_to_lowest_rank
+            )
         _, metadata = super().create_global_plan(all_plans)
         # The `storage_data` of a cached plan is from the last save. Use that of this save instead.
         plans = [
@@ -294,11 +316,16 @@ class LoadPlanner(DefaultLoadPlanner):
         """Called by ``dcp.load``: flattens the state."""
         if self.state_to_load is not None:
             state_dict = self.state_to_load
-        flat, self.mappings = flatten_as_torch(state_dict)
-        if any(map(_is_meta, flat.values())):
-            _init_state_dict(state_dict)
-            flat, self.mappings = flatten_as_torch(state_dict)
         self.original_state_dict = state_dict
+        flat, self.mappings = flatten_as_torch(state_dict)
+        meta = {name: value for name, value in flat.items() if _is_meta(value)}
+        if meta and torch.distributed.is_initialized():
+            _init_state_dict(state_dict)  # on the device of the process group
+            flat, self.mappings = flatten_as_torch(state_dict)
+        else:
+            for name, value in meta.items():
+                flat[name] = torch.empty_like(value, device="cpu")
+                self.load_value(name, flat[name])
         self.state_dict = _without_nested_shards(flat)
         self.metadata = metadata
         self.is_coordinator = is_coordinator

@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
+class OpaqueItem(WriteItem):
+    """The item of a tensor that has the bytes of an object."""
+
+
 class Kind(NamedTuple):
     """The properties that items of a plan share.
 
@@ -83,6 +87,10 @@ class Kind(NamedTuple):
             return 1
         return max(1, torch.Size(self.sizes).numel() * self.dtype.itemsize)
 
+    def contradicts(self, other: Kind) -> bool:
+        """True if items of this and the other kind, with one name and offset, are not copies."""
+        return self[1:] != other[1:] and not (self.is_opaque and other.is_opaque)
+
     def item(self, name: str, index: int | None = None) -> WriteItem:
         """Returns torch's WriteItem. Its tensor properties other than the dtype are defaults."""
         if self.dtype is None:
@@ -90,7 +98,7 @@ class Kind(NamedTuple):
         assert self.offsets is not None
         chunk = ChunkStorageMetadata(torch.Size(self.offsets), torch.Size(self.sizes))
         properties = TensorProperties(dtype=self.dtype)
-        return WriteItem(
+        return (OpaqueItem if self.is_opaque else WriteItem)(
             index=MetadataIndex(name, self.offsets, index),
             type=self.type,
             tensor_data=TensorWriteData(chunk, properties, torch.Size(self.size)),
@@ -221,6 +229,7 @@ def _kind_of(item: WriteItem) -> Kind:
         tuple(data.size),
         tuple(data.chunk.offsets),
         tuple(data.chunk.sizes),
+        isinstance(item, OpaqueItem),
     )
 
 
@@ -413,9 +422,7 @@ def without_duplicates(plans: list[Items], to_lowest_rank: bool) -> list[Items]:
             key = (name, kind.offsets)
             if key not in shared:
                 loads[rank] += sizes[number]
-            elif kinds.setdefault(key, kind)[1:] != kind[1:] and not (
-                kind.is_opaque and kinds[key].is_opaque
-            ):
+            elif kinds.setdefault(key, kind).contradicts(kind):
                 raise differs(name, kinds[key], shared[key][0], kind, rank)
     writers: dict[Any, int] = {}
     for key, ranks in shared.items():

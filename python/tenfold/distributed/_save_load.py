@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from contextlib import contextmanager
 
 import torch
@@ -10,6 +11,7 @@ from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
 from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 from torch.distributed.checkpoint.stateful import Stateful
 
+from tenfold._options import path_argument
 from tenfold._public import set_module
 from tenfold.distributed._planner import LoadPlanner, SavePlanner
 from tenfold.distributed._reader import StorageReader
@@ -79,8 +81,9 @@ def save(
         >>> state = {"model": model.state_dict(), "step": 7}
         >>> tenfold.distributed.save(state, "run/state.safetensors", no_dist=True)
     """
+    _check_state("save", state_dict)
     writer = StorageWriter(
-        path,
+        path_argument("distributed.save(state_dict, path)", path),
         layout=layout,
         format=format,
         durable=durable,
@@ -119,7 +122,8 @@ def load(
     Args:
         state_dict: A state as for `save`. Its tensors are filled; its values, and its tuples, are
             replaced. In place of an object that was saved with `allow_opaque`, the uint8 tensor
-            with the bytes of torch.save is loaded.
+            with the bytes of torch.save is loaded. Meta tensors are replaced by tensors on the
+            device of the process group, or in main memory without a process group.
         path: A checkpoint in any format that `tenfold.open` reads, saved by any number of ranks.
         verify: Compare checksums before reading, as for `StorageReader`.
         strict: Raise an error if the checkpoint lacks an entry of `state_dict`. If false, such
@@ -128,7 +132,7 @@ def load(
         no_dist: If true, this process loads alone.
 
     Raises:
-        TypeError: If `path` is not a path, or `verify` not a bool.
+        TypeError: If `state_dict` is not a dict, `path` not a path, or `verify` not a bool.
         CheckpointException: If a rank failed (a BaseException of torch).
 
     Example:
@@ -136,6 +140,8 @@ def load(
         >>> state = model.state_dict()
         >>> tenfold.distributed.load(state, "model.safetensors", no_dist=True)
     """
+    _check_state("load", state_dict)
+    path_argument("distributed.load(state_dict, path)", path)
     planner = LoadPlanner(allow_partial_load=not strict)
     state, stateful = _with_states(state_dict)
     planner.state_to_load = state
@@ -151,6 +157,14 @@ def load(
         state_dict[key].load_state_dict(state[key])
     for key in state_dict.keys() - set(stateful):
         state_dict[key] = state[key]
+
+
+def _check_state(call: str, state_dict: Any) -> None:
+    if not isinstance(state_dict, Mapping):
+        raise TypeError(
+            f"distributed.{call}(state_dict, path): state_dict: expected a dict, found "
+            f"{type(state_dict).__name__}"
+        )
 
 
 def _with_states(state_dict: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:

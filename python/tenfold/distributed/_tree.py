@@ -122,6 +122,34 @@ class _Visit:
         )
 
 
+def is_container(key: Any) -> bool:
+    """True for a key of a planner's data that describes a container."""
+    return isinstance(key, tuple) and bool(key) and key[0] == CONTAINER
+
+
+def merge(data: Iterable[Mapping[Any, Any]]) -> dict[Any, Any]:
+    """Merges the planner's data of all ranks. Of equal keys, that of the lowest rank is kept.
+
+    Raises:
+        ValueError: If ranks have containers of different kinds at one path. An OrderedDict may be a
+            dict on other ranks.
+    """
+    merged: dict[Any, Any] = {}
+    first: dict[Any, int] = {}  # by path of a container: the lowest rank that has it
+    for rank, of_rank in enumerate(data):
+        for key, value in of_rank.items():
+            known = merged.setdefault(key, value)
+            if is_container(key):
+                of = first.setdefault(key, rank)
+                kinds = [kind.removeprefix("ordered_") for kind, _ in (known, value)]
+                if kinds[0] != kinds[1]:
+                    raise ValueError(
+                        f"{_name(key[1:])!r}: it differs between ranks: expected a {kinds[0]} as "
+                        f"on rank {of}, found a {kinds[1]} on rank {rank}"
+                    )
+    return merged
+
+
 def nest(leaves: Iterable[tuple[Path, Any]], containers: Mapping[Any, Container]) -> dict[Any, Any]:
     """Rebuilds a tree that `flatten` flattened.
 
@@ -133,7 +161,7 @@ def nest(leaves: Iterable[tuple[Path, Any]], containers: Mapping[Any, Container]
             Items of a list or tuple that no rank has are None, if a later item exists.
 
     Raises:
-        ValueError: If one path names both a leaf and a container.
+        ValueError: If one path names both a leaf and a container, or both a dict and a list.
     """
     root = _Branch()
     for path, (_, keys) in ((key[1:], container) for key, container in containers.items()):
@@ -154,11 +182,14 @@ def nest(leaves: Iterable[tuple[Path, Any]], containers: Mapping[Any, Container]
     return made
 
 
+def _name(path: Path) -> str:
+    return ".".join(map(str, path))
+
+
 def _conflict(path: Path) -> ValueError:
-    name = ".".join(map(str, path))
     return ValueError(
-        f"{name!r}: expected a container on all ranks or on none, found a tensor or value on some "
-        "ranks"
+        f"{_name(path)!r}: expected a container on all ranks or on none, found a tensor or value "
+        "on some ranks"
     )
 
 
@@ -202,17 +233,19 @@ class _Branch:
             for part, child in self.children.items()
             if child is not None
         }
-        if kind in ("list", "tuple") or (kind is None and built and _are_positions(built)):
-            size = max((int(part) for part in built), default=-1) + 1
-            items = [built.get(i) for i in range(size)]
+        positions = [part for part in built if isinstance(part, int)]
+        is_list = kind in ("list", "tuple") or (kind is None and bool(positions))
+        if len(positions) != (len(built) if is_list else 0):
+            raise ValueError(
+                f"{_name(path)!r}: it differs between ranks: expected a list on all ranks or on "
+                "none, found a dict on some ranks"
+            )
+        if is_list:
+            items = [built.get(i) for i in range(max(positions, default=-1) + 1)]
             return tuple(items) if kind == "tuple" else items
         original = {str(key): key for key in keys}
         items_of = ((original.get(str(part), part), value) for part, value in built.items())
         return OrderedDict(items_of) if kind == "ordered_dict" else dict(items_of)
-
-
-def _are_positions(parts: Iterable[str | int]) -> bool:
-    return all(isinstance(part, int) for part in parts)
 
 
 class StoredTensor:

@@ -19,13 +19,13 @@ from torch.futures import Future
 
 from tenfold import _core
 from tenfold._errors import UnsupportedError
-from tenfold._options import INT32_MAX, boolean, integer, integer_or_zero, text_or_empty
+from tenfold._options import INT32_MAX, boolean, integer, integer_or_zero, text, text_or_empty
 from tenfold._public import set_module
 from tenfold._ranks import require_equal
 from tenfold.distributed._has_path import HasPath
 from tenfold.distributed._planner import OwnStorage, SavePlanner, ValueBytes, gives_objects
 from tenfold.distributed._plans import Items, Kind, PackedPlan, PlannedValues, differs
-from tenfold.distributed._tree import CONTAINER, nest
+from tenfold.distributed._tree import is_container, merge, nest
 from tenfold.distributed._values import REMEDY, decoded, has_tensors
 
 TYPE_CHECKING = False
@@ -59,9 +59,10 @@ def check_layout(layout: str) -> str:
     """Checks that `StorageWriter` supports the layout, and returns it.
 
     Raises:
+        TypeError: If it is not a str.
         ValueError: For any other layout.
     """
-    if layout not in LAYOUTS:
+    if text("layout", layout) not in LAYOUTS:
         names = ", ".join(repr(name) for name in LAYOUTS)
         raise ValueError(f"layout: expected one of {names}, found {layout!r}")
     return layout
@@ -137,8 +138,8 @@ class StorageWriter(HasPath, _StorageWriter):
         ValueError: For an unknown layout, or numbers out of range.
         CheckpointException: Raised by ``dcp.save``: a BaseException with the errors of the ranks
             that failed. They may be ValueError, if the layout has no such `format`, ranks have
-            different paths, or shards overlap or omit elements of a tensor; UnsupportedError, which
-            names an entry that cannot be stored; and OSError.
+            different paths or contradicting entries, or shards overlap or omit elements of a
+            tensor; UnsupportedError, which names an entry that cannot be stored; and OSError.
 
     Example:
         >>> import torch.distributed.checkpoint as dcp
@@ -240,9 +241,9 @@ class StorageWriter(HasPath, _StorageWriter):
             plan: The plan of this rank.
 
         Returns:
-            SavePlan: `plan` with the path of this rank, which the coordinator compares. Ranks other
-                than the coordinator also send the planned values that contain no tensors; of long
-                values, only the sizes.
+            SavePlan: `plan` with the path of this rank and, unless the plan is packed, a copy of
+                the items, which the coordinator compares. Ranks other than the coordinator also
+                send the planned values that contain no tensors; of long values, only the sizes.
 
         Raises:
             UnsupportedError, ValueError: If a value cannot be stored; the message has its name.
@@ -262,7 +263,9 @@ class StorageWriter(HasPath, _StorageWriter):
                 if size > _SENT_VALUE_BYTES:
                     sizes[name] = size
             values = {name: value for name, value in values.items() if name not in sizes}
-        sent = (self._absolute_path(), values, sizes)
+        # Planners of torch drop the items that other ranks also have, without comparing them.
+        items = Items() if isinstance(plan, PackedPlan) else Items.of_plan(plan)
+        sent = (self._absolute_path(), values, sizes, items)
         if isinstance(plan, PackedPlan):
             return PackedPlan(storage_data=sent, planner_data=plan.planner_data, packed=plan.packed)
         return dataclasses.replace(plan, storage_data=sent)
@@ -278,22 +281,20 @@ class StorageWriter(HasPath, _StorageWriter):
                 values that the coordinator lacks.
 
         Raises:
-            ValueError: If ranks have different paths, or different entries with the same name; if
-                the layout has no such `format`; if plans are cached by another planner; or if
-                shards overlap or omit elements.
+            ValueError: If ranks have different paths, or different entries or containers with the
+                same name; if the layout has no such `format`; if plans are cached by another
+                planner; or if shards overlap or omit elements.
             UnsupportedError, OSError: As for `tenfold.save`.
         """
         save = self._save()
         require_equal("storage writer: path", [plan.storage_data[0] for plan in plans])
         if not all(plan.usable for plan in plans):
             raise _caching_refused("another planner")
-        paths: dict[Any, Any] = {}
-        for plan in plans:
-            for key, path in (plan.planner_data or {}).items():
-                paths.setdefault(key, path)
-        save.containers = {key: path for key, path in paths.items() if _is_container(key)}
+        paths = merge(plan.planner_data or {} for plan in plans)
+        save.containers = {key: path for key, path in paths.items() if is_container(key)}
         packed = [Items.of_plan(plan) for plan in plans]
-        _add_leaves(save, packed, paths, [plan.storage_data[1:] for plan in plans])
+        _require_copies(packed, [plan.storage_data[3] for plan in plans])
+        _add_leaves(save, packed, paths, [plan.storage_data[1:3] for plan in plans])
         tree = save.tree = _core.tree(nest(save.leaves, save.containers), save.path)
         by_keys = {keys: number for number, (keys, *_) in enumerate(tree.leaves())}
         numbers = {
@@ -444,10 +445,6 @@ def _caching_refused(found: str) -> ValueError:
     )
 
 
-def _is_container(key: Any) -> bool:
-    return isinstance(key, tuple) and bool(key) and key[0] == CONTAINER
-
-
 def _planned(plan: SavePlan, ticket: str, unknown: Container[str]) -> SavePlan:
     """The plan of a rank with its `ShardWriter` ticket, but without values that are known."""
     if isinstance(plan, PackedPlan):
@@ -460,6 +457,24 @@ def _planned(plan: SavePlan, ticket: str, unknown: Container[str]) -> SavePlan:
         if item.type != WriteItemType.BYTE_IO or item.index.fqn in unknown
     ]
     return dataclasses.replace(plan, items=kept, storage_data=ticket)
+
+
+def _require_copies(written: list[Items], planned: list[Items]) -> None:
+    """Compares the planned items of each rank with those that are written instead of them.
+
+    Raises:
+        ValueError: If items with the same name and offsets have different dtypes or shapes.
+    """
+    kept = {
+        (name, kind.offsets): (kind, rank)
+        for rank, items in enumerate(written if any(map(len, planned)) else ())
+        for name, kind in items
+    }
+    for rank, items in enumerate(planned):
+        for name, kind in items:
+            one, of = kept.get((name, kind.offsets), (kind, rank))
+            if one.contradicts(kind):
+                raise differs(name, one, of, kind, rank)
 
 
 def _add_leaves(

@@ -32,7 +32,7 @@ from tenfold.distributed._plans import (  # noqa: E402
     without_duplicates,
 )
 from tenfold.distributed._reader import _checks_of  # noqa: E402
-from tenfold.distributed._tree import StoredTensor, nest  # noqa: E402
+from tenfold.distributed._tree import StoredTensor, flatten, merge, nest  # noqa: E402
 
 
 def save(state: dict[str, Any], path: Path, layout: str = "plain", **options: Any) -> None:
@@ -481,6 +481,13 @@ def test_the_metadata_of_a_save_are_those_of_torch(tmp_path: Path) -> None:
     assert found[1].planner_data.items() <= found[0].planner_data.items()
     again = pickle.loads(pickle.dumps(found[0]))
     assert again.state_dict_metadata == found[1].state_dict_metadata
+
+
+def test_a_cached_plan_is_not_used_for_another_dtype(tmp_path: Path) -> None:
+    for dtype in (torch.float32, torch.float64, torch.int64):
+        state = {"w": torch.ones(4, dtype=dtype)}
+        save(state, tmp_path / "m", planner=SavePlanner(enable_plan_caching=True))
+        assert tenfold.load(tmp_path / "m")["w"].dtype == dtype
 
 
 class Doubling(SavePlanner):
@@ -1017,6 +1024,41 @@ def test_a_container_on_some_ranks_only_is_refused_with_its_path() -> None:
     for leaves in ([value, below], [below, value]):
         with pytest.raises(ValueError, match=r"^'x\.a': expected a container on all ranks"):
             nest(leaves, {})
+
+
+def test_a_list_on_some_ranks_and_a_dict_on_others_are_refused_with_their_path() -> None:
+    states = [{"x": {"a": a}} for a in ([torch.ones(1)], {"1": 6}, {"k": 6}, {}, (torch.ones(1),))]
+    for other in states[1:]:
+        for ranks in ((states[0], other), (other, states[0])):
+            with pytest.raises(ValueError, match=r"^'x\.a': it differs between ranks: expected a "):
+                merge(flatten(state)[1] for state in ranks)
+    for part in ("1", "k"):  # as of torch's planner, which describes no containers
+        with pytest.raises(ValueError, match=r"^'x\.a': it differs between ranks: expected a list"):
+            nest([(("x", "a", 0), 1), (("x", "a", part), 6)], {})
+    merged = merge(flatten({"x": of_rank})[1] for of_rank in ({}, OrderedDict(a=1)))
+    assert merged[("%container", "x")] == ("dict", ())
+
+
+def test_meta_tensors_are_allocated_without_a_process_group(tmp_path: Path) -> None:
+    state = {"w": torch.arange(4.0), "l": [{1: torch.ones(2, 3).half()}, 5]}
+    distributed.save(state, tmp_path / "m", no_dist=True)
+    meta = [torch.empty_like(tensor, device="meta") for tensor in (state["w"], state["l"][0][1])]
+    into = {"w": meta[0], "l": [{1: meta[1]}, 0], "other": meta[0], "kept": {3}}
+    distributed.load(into, tmp_path / "m", strict=False, no_dist=True)
+    assert repr({key: into[key] for key in state}) == repr(state)
+    assert (into["other"].device.type, into["kept"]) == ("cpu", {3})
+
+
+def test_arguments_of_wrong_types_are_refused(tmp_path: Path) -> None:
+    for call in (distributed.save, distributed.load):
+        with pytest.raises(
+            TypeError, match=r"state_dict, path\): path: expected a str, .* NoneType"
+        ):
+            call({}, None, no_dist=True)
+        with pytest.raises(TypeError, match="state_dict: expected a dict, found int"):
+            call(5, tmp_path / "m", no_dist=True)
+    with pytest.raises(TypeError, match=r"^layout: expected a str, found 5"):
+        distributed.save({}, tmp_path / "m", layout=5, no_dist=True)
 
 
 class BytesPath(os.PathLike):  # type: ignore[type-arg]

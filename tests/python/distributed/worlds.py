@@ -1164,6 +1164,34 @@ def check_other_tensors_under_one_name_are_refused() -> None:
                 dcp.save, {"w": tensor}, storage_writer=StorageWriter(path), planner=SavePlanner()
             )
             assert "'w': it differs between ranks" in str(error), error
+        wider = torch.ones(2, dtype=torch.float64 if rank else torch.float32)
+        for planner in (SavePlanner(enable_plan_caching=True), dcp.DefaultSavePlanner()):
+            for tensor in (torch.ones(2 + rank), wider):
+                error = failure_of(
+                    dcp.save, {"w": tensor}, storage_writer=StorageWriter(path), planner=planner
+                )
+                assert "'w': it differs between ranks" in str(error), error
+        # On rank 0, the second plan is that of the first save.
+        planner = SavePlanner(enable_plan_caching=True)
+        cached = path.with_name("cached-first.safetensors")
+        dcp.save({"w": torch.ones(2)}, storage_writer=StorageWriter(cached), planner=planner)
+        error = failure_of(
+            dcp.save, {"w": wider}, storage_writer=StorageWriter(path), planner=planner
+        )
+        assert "'w': it differs between ranks" in str(error), error
+
+    in_world(2, save)
+    assert not path.exists()
+
+
+def check_other_containers_under_one_name_are_refused() -> None:
+    path = FOLDER / "containers"
+
+    def save(rank: int, size: int) -> None:
+        for other in ({"1": 6}, {"1": torch.ones(2)}, {"k": torch.ones(2)}):
+            state = {"a": other if rank else [torch.ones(2)]}
+            error = failure_of(tenfold.distributed.save, state, path)
+            assert "'a': it differs between ranks: expected a list" in str(error), error
 
     in_world(2, save)
     assert not path.exists()

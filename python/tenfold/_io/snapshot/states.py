@@ -126,11 +126,18 @@ def states_of(ranks: Ranks, app_state: dict[str, Stateful], keys: list[str]) -> 
     return {key: states[key] for key in app_state}
 
 
-def _plain(state: Any) -> Any:
-    """Copies nested dicts (not those in lists), without `_metadata` that JSON cannot represent."""
-    if type(state) not in (dict, OrderedDict):
+def _plain(state: Any, above: tuple[int, ...] = ()) -> Any:
+    """Copies nested dicts, lists and tuples, without `_metadata` that JSON cannot represent.
+
+    `above` has the ids of the containers around `state`. The engine refuses one that contains
+    itself, so a cycle is not copied.
+    """
+    if type(state) not in (dict, OrderedDict, list, tuple) or id(state) in above:
         return state
-    made = type(state)((key, _plain(value)) for key, value in state.items())
+    above = (*above, id(state))
+    if type(state) in (list, tuple):
+        return type(state)(_plain(item, above) for item in state)
+    made = type(state)((key, _plain(value, above)) for key, value in state.items())
     if type(state) is OrderedDict and _is_json(getattr(state, "_metadata", None)):
         # The versions of a module's layers, which load_state_dict() uses.
         made._metadata = state._metadata  # type: ignore[attr-defined]
