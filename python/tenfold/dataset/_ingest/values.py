@@ -78,7 +78,13 @@ def simple(value: Any) -> object:
 _MICROSECOND = datetime.timedelta(microseconds=1)
 # Units of numpy that are stored unchanged, with their names in a schema.
 _NUMPY_UNITS = {"D": "days", "s": "s", "ms": "ms", "us": "us", "ns": "ns"}
-_LARGER_UNITS = {"Y": "D", "M": "D", "W": "D", "h": "s", "m": "s"}
+# Other units of numpy: the unit to convert them to, and its number in one of them. The days of
+# months vary.
+_LARGER_UNITS = {"Y": ("D", 0), "M": ("D", 0), "W": ("D", 7), "h": ("s", 3600), "m": ("s", 60)}
+_EPOCH = datetime.date(1970, 1, 1)
+# The calendar repeats after 400 years.
+_CYCLE_MONTHS = 4800
+_CYCLE_DAYS = 146_097
 
 
 def time_count(value: Any) -> tuple[int | None, str, bool]:
@@ -87,8 +93,8 @@ def time_count(value: Any) -> tuple[int | None, str, bool]:
     Dates and time stamps count from 1970-01-01, times of day from midnight. The unit is days for
     Python's ``date``, microseconds for Python's other types, and nanoseconds for pandas. For numpy,
     the unit is that of the value if it is days, s, ms, us or ns, else the next smaller one of these
-    units. `is_utc` is true if the value has a time zone. The result for NaT (not a time) is
-    ``(None, "", False)``.
+    units. `is_utc` is true if the value has a time zone. The count is exact, so int64 may be too
+    small for it. The result for NaT (not a time) is ``(None, "", False)``.
 
     Raises:
         ValueError: For a value that cannot be converted to a count.
@@ -108,7 +114,7 @@ def time_count(value: Any) -> tuple[int | None, str, bool]:
         moment = value.replace(tzinfo=None) - (offset or datetime.timedelta())
         return (moment - datetime.datetime(1970, 1, 1)) // _MICROSECOND, "us", offset is not None
     if isinstance(value, datetime.date):
-        return (value - datetime.date(1970, 1, 1)).days, "days", False
+        return (value - _EPOCH).days, "days", False
     if isinstance(value, datetime.timedelta):
         return value // _MICROSECOND, "us", False
     if value.tzinfo is not None:
@@ -123,15 +129,26 @@ def _numpy_count(value: Any) -> tuple[int | None, str, bool]:
     if np.isnat(value):
         return None, "", False
     unit, step = np.datetime_data(value.dtype)
-    target = unit if unit in _NUMPY_UNITS else _LARGER_UNITS.get(unit)
+    target, factor = (unit, 1) if unit in _NUMPY_UNITS else _LARGER_UNITS.get(unit, (None, 0))
     if target is None or (value.dtype.kind == "m" and unit in ("Y", "M")):
         raise ValueError(
             "expected a time stamp with a unit from years to nanoseconds, or a duration with a "
             f"unit from weeks to nanoseconds, found {value!r}"
         )
-    if unit != target or step != 1:
-        value = value.astype(f"{value.dtype.kind}8[{target}]")
-    return int(value.view("i8")), _NUMPY_UNITS[target], False
+    # ints, because astype() wraps around at the limits of int64
+    count = int(value.view("i8")) * step
+    if unit in ("Y", "M"):
+        count = _days_of_months(count * 12 if unit == "Y" else count)
+    else:
+        count *= factor
+    return count, _NUMPY_UNITS[target], False
+
+
+def _days_of_months(months: int) -> int:
+    """The days from 1970-01-01 to the first day of a month that is counted from January 1970."""
+    cycles, month = divmod(months, _CYCLE_MONTHS)
+    first = datetime.date(_EPOCH.year + month // 12, month % 12 + 1, 1)
+    return cycles * _CYCLE_DAYS + (first - _EPOCH).days
 
 
 def row_of(value: Any) -> object:
