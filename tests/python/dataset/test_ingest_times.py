@@ -126,6 +126,16 @@ def test_pandas_timestamps_are_in_nanoseconds(tmp_path: Path) -> None:
     assert ingest(tmp_path, [pd.Timedelta(microseconds=3)])["t"].tolist() == [3000]
 
 
+def test_a_time_outside_of_the_years_1_to_9999_in_utc_is_counted(tmp_path: Path) -> None:
+    first = dt.datetime.min.replace(tzinfo=ROME)
+    last = dt.datetime.max.replace(tzinfo=dt.timezone(-dt.timedelta(hours=2)))
+    first_utc = dt.datetime.min.replace(tzinfo=UTC)
+    ds = ingest(tmp_path, [first, first_utc, last, dt.datetime.max.replace(tzinfo=UTC)])
+    hours = 2 * 3_600_000_000
+    counts = ds["t"].tolist()
+    assert counts[1] - counts[0] == counts[2] - counts[3] == hours
+
+
 def test_none_and_nat_are_null(tmp_path: Path) -> None:
     ds = ingest(tmp_path, [None, np.datetime64("NaT"), MOMENT, None])
     assert ds[:]["t.valid"].tolist() == [False, False, True, False]

@@ -111,8 +111,10 @@ def time_count(value: Any) -> tuple[int | None, str, bool]:
         return count, unit, is_utc
     if isinstance(value, datetime.datetime):
         offset = value.utcoffset()
-        moment = value.replace(tzinfo=None) - (offset or datetime.timedelta())
-        return (moment - datetime.datetime(1970, 1, 1)) // _MICROSECOND, "us", offset is not None
+        local = value.replace(tzinfo=None) - datetime.datetime(1970, 1, 1)
+        # Subtract durations: in UTC, the time may be outside of the years 1 to 9999.
+        since = local - (offset or datetime.timedelta())
+        return since // _MICROSECOND, "us", offset is not None
     if isinstance(value, datetime.date):
         return (value - _EPOCH).days, "days", False
     if isinstance(value, datetime.timedelta):
