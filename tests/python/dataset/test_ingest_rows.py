@@ -263,6 +263,28 @@ def test_lists_of_lists_and_scalars_are_json_in_any_order(tmp_path, values, text
     assert ingest(tmp_path, [{"x": values}])["x"] == [text]
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.ones(2, device="meta"),
+        lambda: torch.ones(2, 2).to_sparse(),
+        lambda: torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], layout=torch.jagged),
+        lambda: torch.nested.nested_tensor([torch.ones(1), torch.ones(2)]),
+        lambda: np.ones(2, np.longdouble),
+        lambda: np.clongdouble(1),
+    ],
+    ids=["meta", "sparse", "jagged", "nested", "longdouble", "clongdouble"],
+)
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_an_object_in_a_list_with_a_value_that_json_lacks_is_a_bad_row(tmp_path, make):
+    rows = [{"x": [{"y": 1}]}, {"x": [{"y": make()}]}]
+    with pytest.raises(ValueError, match=r'row 1, column "x": .* JSON can represent.*JSON lacks'):
+        ingest(tmp_path, rows)
+    ds = ingest(tmp_path, rows, on_error="collect")
+    assert ds["x"] == ['[{"y": 1}]']
+    assert [bad["row"] for bad in ds.bad_rows] == [1]
+
+
 def test_an_array_after_lists_of_several_shapes_is_refused(tmp_path):
     rows = [{"x": [[1], [2, 3]]}, {"x": np.zeros((1, 2))}]
     message = r'row 1, column "x": expected a list.*JSON text, found an array of shape \[1, 2\]'

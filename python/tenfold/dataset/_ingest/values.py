@@ -238,7 +238,8 @@ def json_text(value: object) -> str:
     """`value` as ``json.dumps`` writes it; arrays and tensors become lists or numbers.
 
     Raises:
-        TypeError: For a type that JSON cannot represent.
+        TypeError: For a type that JSON cannot represent, and for a meta, sparse, quantized or
+            nested tensor.
         ValueError: For a list or dict that contains itself.
     """
     return json.dumps(value, default=_json_value)
@@ -247,8 +248,12 @@ def json_text(value: object) -> str:
 def _json_value(value: Any) -> object:
     if isinstance(value, Mapping):
         return dict(value)
-    if hasattr(value, "tolist"):
-        return value.tolist()
+    if refused := without_elements(value):
+        raise TypeError(f"JSON lacks {refused}")
+    if hasattr(value, "tolist") and not getattr(value, "is_nested", False):
+        made = value.tolist()
+        if type(made) is not type(value):  # NumPy's long double is a long double again.
+            return made
     raise TypeError(f"JSON lacks {type(value).__name__}")
 
 
