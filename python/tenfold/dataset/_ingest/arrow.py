@@ -63,17 +63,7 @@ def kind_of(file: str) -> str:
 
     Raises:
         UnsupportedError: For any other file.
-        IsADirectoryError: For a folder.
     """
-    if os.path.isdir(file):
-        import errno
-
-        raise IsADirectoryError(
-            errno.EISDIR,
-            f"expected files, found a folder; {os.path.join(file, '*.csv')!r} names files in it, "
-            "tenfold.Dataset opens a data set",
-            file,
-        )
     with open(file, "rb") as opened:
         start = opened.read(8)
     if start[:4] == b"PAR1":
