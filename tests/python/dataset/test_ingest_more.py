@@ -212,6 +212,17 @@ def test_infer_schema_accepts_na_values(tmp_path: Path) -> None:
         tenfold.infer_schema(tmp_path / "x.csv", na_values=[1])
 
 
+def test_a_format_of_another_type_is_a_type_error(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a\n1\n")
+    refused = pytest.raises(TypeError, match="format: expected a str, found 5")
+    with refused:
+        tenfold.ingest(tmp_path / "x.csv", tmp_path / "ds", format=5)  # type: ignore[arg-type]
+    with refused:
+        tenfold.infer_schema(tmp_path / "x.csv", format=5)  # type: ignore[arg-type]
+    with refused:
+        tenfold.IterableDataset(tmp_path / "x.csv", format=5)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     "format", [None, "jsonl", "ndjson", "json", "csv", "tsv", "parquet", "arrow", "npy", "npz"]
 )
