@@ -107,6 +107,20 @@ def test_npy_files_are_the_rows_of_one_column(tmp_path):
         tenfold.ingest(str(tmp_path / "part-*.npy"), tmp_path / "ds")
 
 
+@pytest.mark.parametrize("dtype", ["U", "S"])
+def test_npy_files_of_strings_of_several_lengths_are_one_column(tmp_path, dtype):
+    parts = [["a", "b"], ["", "abc"], [""]]
+    files = [tmp_path / f"{i}.npy" for i in range(len(parts))]
+    for file, part in zip(files, parts, strict=True):
+        np.save(file, np.array(part, dtype))
+    ds = tenfold.ingest(files, tmp_path / "ds")
+    expected = [text for part in parts for text in part]
+    assert ds["0"] == (expected if dtype == "U" else [text.encode() for text in expected])
+    np.save(files[1], np.arange(2))
+    with pytest.raises(ValueError, match=r"1.npy: dtype: expected"):
+        tenfold.ingest(files, tmp_path / "ds")
+
+
 def test_a_dict_of_npy_files_and_an_npz_are_columns(tmp_path):
     x, y = np.arange(4), np.random.rand(4, 2)
     np.save(tmp_path / "x.npy", x)

@@ -386,7 +386,9 @@ def run_arrays(files: list[str], kind: str, options: IngestOptions) -> dict[str,
                 f"{file}: shape of a row: expected {list(parts[0].shape[1:])}, as in {files[0]}, "
                 f"found {list(array.shape[1:])}"
             )
-        if array.dtype != parts[0].dtype:
+        # The dtype of strings has the length of the longest one in the file.
+        is_text = array.dtype.kind == parts[0].dtype.kind and array.dtype.kind in "US"
+        if array.dtype != parts[0].dtype and not is_text:
             raise ValueError(
                 f"{file}: dtype: expected {parts[0].dtype}, as in {files[0]}, found {array.dtype}"
             )
