@@ -383,6 +383,13 @@ def test_bad_rows_that_cannot_be_formatted_are_collected(tmp_path):
     assert [json.loads(line)["text"].startswith("<dict object at") for line in lines] == [True] * 2
 
 
+def test_bad_rows_show_numbers_of_numpy_as_json_numbers(tmp_path):
+    bad = {"x": np.int64(256), "y": np.float32(0.5), "z": np.bool_(True), "c": np.complex64(1j)}
+    ds = ingest(tmp_path, [{"x": "a"}, bad | {"l": np.longdouble(1)}], on_error="collect")
+    shown = {"x": 256, "y": 0.5, "z": True, "c": repr(bad["c"]), "l": repr(np.longdouble(1))}
+    assert json.loads(ds.bad_rows[0]["text"]) == shown
+
+
 def test_bad_rows_are_collected_next_to_the_columns(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

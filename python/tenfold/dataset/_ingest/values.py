@@ -11,7 +11,13 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 
-from tenfold._interop.arrays import has_mask, numpy_module, unmasked_row, without_elements
+from tenfold._interop.arrays import (
+    has_mask,
+    is_numpy_number,
+    numpy_module,
+    unmasked_row,
+    without_elements,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -260,7 +266,13 @@ def _json_value(value: Any) -> object:
 def row_text(row: object, max_characters: int) -> str:
     """Formats a skipped row for ``bad_rows.jsonl``."""
     try:
-        text = json.dumps(row, default=repr) if isinstance(row, dict) else repr(row)
+        text = json.dumps(row, default=_shown) if isinstance(row, dict) else repr(row)
     except Exception:  # a key that JSON lacks, lists nested too deep, or an error of __repr__
         text = object.__repr__(row)
     return text if len(text) <= max_characters else text[:max_characters] + "..."
+
+
+def _shown(value: Any) -> object:
+    """A number of numpy as one of Python; other values as `repr` formats them."""
+    number = value.item() if is_numpy_number(value) else None
+    return number if isinstance(number, (bool, int, float)) else repr(value)
