@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 
 from tenfold._interop.arrays import numpy_module
@@ -41,7 +42,7 @@ def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
     Args:
         index: An index for ``Dataset.__getitem__``.
         size: Number of rows.
-        what: Name of the indexed object in messages.
+        what: Name of the indexed object, or of the call and its argument, in messages.
 
     Raises:
         IndexError: If an int does not fit into int64, a mask has another length, or the index is a
@@ -112,23 +113,33 @@ def positions_where(mask: Any, size: int) -> Indices:
         IndexError: If its shape is not ``(size,)``.
         TypeError: If it is neither an array nor a list, or its elements are not bools.
     """
+    mask = _plain(mask)
     is_array = hasattr(mask, "shape") and hasattr(mask, "dtype")
     if not is_array and not (hasattr(mask, "__len__") and hasattr(mask, "__iter__")):
         raise TypeError(
             f"filter: mask: expected a list, tensor or array of bools, found {type(mask).__name__}"
         )
-    mask = _plain(mask)
     dtypes = {_dtype_of(mask)} if is_array else {_dtype_of(value) for value in mask}
     if dtypes - {"bool"}:
         raise TypeError(f"filter: mask: expected bools, found {', '.join(sorted(dtypes))}")
     if is_array:
         return _of_array(mask, size, "filter")  # type: ignore[no-any-return]
+    for value in mask:
+        if math.prod(getattr(value, "shape", ())) != 1:
+            raise TypeError(
+                "filter: mask: expected bools, found an array of bools of shape "
+                f"{tuple(value.shape)}"
+            )
     return Indices(_true_positions(mask, size, "filter"))
 
 
 def _plain(index: Any) -> Any:
-    """Converts a Series or Index, such as pandas's, to a numpy array; returns others unchanged."""
-    return index.to_numpy() if hasattr(index, "to_numpy") else index
+    """Converts a column, such as a Series or pyarrow's Array, to a numpy array.
+
+    Returns other objects unchanged.
+    """
+    # Not to_numpy(): that of a pyarrow Array refuses bools, because it must copy them.
+    return numpy_module().asarray(index) if hasattr(index, "to_numpy") else index
 
 
 def _dtype_of(value: Any) -> str:
@@ -142,7 +153,7 @@ def _of_array(index: Any, size: int, what: str) -> Any:
             raise _wrong_mask(tuple(index.shape), size, what)
         return Indices(_int64(index.nonzero()[0] if _is_numpy(index) else index.nonzero()[:, 0]))
     if not dtype.startswith(("int", "uint")):
-        raise TypeError(f"{what}: indices: expected integers or bools, found {dtype}")
+        raise TypeError(f"{what}: expected integers or bools, found {dtype}")
     if len(index.shape) == 0:
         return _of_64_bits(int(index), size, what)
     shape = None if len(index.shape) == 1 else tuple(index.shape)
@@ -171,4 +182,5 @@ def _true_positions(mask: Any, size: int, what: str) -> list[int]:
 
 
 def _wrong_mask(shape: tuple[int, ...], size: int, what: str) -> IndexError:
-    return IndexError(f"{what}: mask: expected shape ({size},), found {shape}")
+    where = what.partition(":")[0]  # without the name of an argument
+    return IndexError(f"{where}: mask: expected shape ({size},), found {shape}")

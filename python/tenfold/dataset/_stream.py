@@ -110,7 +110,8 @@ class IterableDataset(_Base):
     Raises:
         FileNotFoundError: For a missing file, or a glob without a match.
         KeyError: For a missing column.
-        TypeError: If `columns`, `shuffle`, `separator`, `transform` or a number has another type.
+        TypeError: If `columns`, `shuffle`, `format`, `separator`, `transform` or a number has
+            another type.
         ValueError: For any other invalid argument, and a schema for a data set, which has its own.
             While iterating, for a record that does not fit the schema.
         UnsupportedError: For a file of another kind among text files, and for a list of files of

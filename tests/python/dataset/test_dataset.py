@@ -455,6 +455,28 @@ def test_filter_without_a_list_of_bools_is_a_type_error(ds: Dataset, mask: Any) 
         ds.filter(mask)
 
 
+def test_filter_accepts_masks_of_pyarrow(ds: Dataset) -> None:
+    pa = pytest.importorskip("pyarrow")
+    some = [i % 3 == 0 for i in range(ROWS)]
+    for mask in (pa.array(some), pa.chunked_array([some[:7], some[7:]])):
+        assert ids(ds.filter(mask)) == list(range(0, ROWS, 3))
+    with pytest.raises(TypeError, match="filter: mask: expected bools, found object"):
+        ds.filter(pa.array([None, *some[1:]]))
+
+
+@pytest.mark.parametrize("value", [torch.tensor([True, False]), np.zeros((2, 0), bool)])
+def test_a_filter_list_of_arrays_is_a_type_error(ds: Dataset, value: Any) -> None:
+    with pytest.raises(TypeError, match="filter: mask: expected bools, found an array of bools"):
+        ds.filter([value] * ROWS)
+
+
+def test_messages_of_take_name_the_argument_once(ds: Dataset) -> None:
+    with pytest.raises(TypeError, match=r"^take: indices: expected integers or bools, found float"):
+        ds.take(np.array([1.0]))
+    with pytest.raises(IndexError, match=r"^take: mask: expected shape \("):
+        ds.take(np.array([True]))
+
+
 def test_a_filter_is_called_with_blocks_of_rows() -> None:
     sizes = []
 

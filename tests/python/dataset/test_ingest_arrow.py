@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import shutil
 from typing import Any
 
 import numpy as np
@@ -373,6 +374,28 @@ def test_damaged_files_are_refused_by_name(tmp_path):
     (tmp_path / "empty.parquet").write_bytes(b"")
     with pytest.raises(tenfold.CorruptFileError, match=r"empty.parquet: it cannot be read"):
         tenfold.ingest(tmp_path / "empty.parquet", tmp_path / "ds")
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.arrow", "x.arrows"])
+@pytest.mark.parametrize("is_second", [False, True])
+def test_files_with_damaged_metadata_are_refused_by_name(tmp_path, name, is_second):
+    path = tmp_path / name
+    table = pa.table({"i": [1, 2]})
+    if name == "x.parquet":
+        pq.write_table(table, path)
+    else:
+        new = pa.ipc.new_file if name == "x.arrow" else pa.ipc.new_stream
+        with new(path, table.schema) as file:
+            file.write_table(table)
+    shutil.copy(path, tmp_path / f"a_{name}")
+    data = bytearray(path.read_bytes())
+    # the lengths of metadata are at the end of a file, and at the begin of a stream
+    where = slice(8, 40) if name == "x.arrows" else slice(-40, -12)
+    data[where] = b"\xff" * len(data[where])
+    path.write_bytes(data)
+    files = [tmp_path / f"a_{name}", path] if is_second else path
+    with pytest.raises(tenfold.CorruptFileError, match=rf"[/\\]{name}: it cannot be read"):
+        tenfold.ingest(files, tmp_path / "ds")
 
 
 def test_unnamed_pandas_index_is_dropped(tmp_path):

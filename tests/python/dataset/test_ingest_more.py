@@ -210,3 +210,29 @@ def test_infer_schema_accepts_na_values(tmp_path: Path) -> None:
         tenfold.infer_schema([{"x": 1}], na_values=["NA"])
     with pytest.raises((TypeError, ValueError), match="infer_schema: na_values"):
         tenfold.infer_schema(tmp_path / "x.csv", na_values=[1])
+
+
+def test_a_format_of_another_type_is_a_type_error(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a\n1\n")
+    refused = pytest.raises(TypeError, match="format: expected a str, found 5")
+    with refused:
+        tenfold.ingest(tmp_path / "x.csv", tmp_path / "ds", format=5)  # type: ignore[arg-type]
+    with refused:
+        tenfold.infer_schema(tmp_path / "x.csv", format=5)  # type: ignore[arg-type]
+    with refused:
+        tenfold.IterableDataset(tmp_path / "x.csv", format=5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "format", [None, "jsonl", "ndjson", "json", "csv", "tsv", "parquet", "arrow", "npy", "npz"]
+)
+@pytest.mark.parametrize("name", ["folder", "folder.csv", "folder.npy"])
+def test_a_folder_is_refused_with_every_format(
+    tmp_path: Path, format: str | None, name: str
+) -> None:
+    (tmp_path / name).mkdir()
+    refused = pytest.raises(IsADirectoryError, match="expected files, found a folder")
+    with refused:
+        tenfold.ingest(tmp_path / name, tmp_path / "ds", format=format)
+    with refused:
+        tenfold.infer_schema([tmp_path / name], format=format)

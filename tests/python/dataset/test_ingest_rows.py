@@ -263,6 +263,28 @@ def test_lists_of_lists_and_scalars_are_json_in_any_order(tmp_path, values, text
     assert ingest(tmp_path, [{"x": values}])["x"] == [text]
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.ones(2, device="meta"),
+        lambda: torch.ones(2, 2).to_sparse(),
+        lambda: torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], layout=torch.jagged),
+        lambda: torch.nested.nested_tensor([torch.ones(1), torch.ones(2)]),
+        lambda: np.ones(2, np.longdouble),
+        lambda: np.clongdouble(1),
+    ],
+    ids=["meta", "sparse", "jagged", "nested", "longdouble", "clongdouble"],
+)
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_an_object_in_a_list_with_a_value_that_json_lacks_is_a_bad_row(tmp_path, make):
+    rows = [{"x": [{"y": 1}]}, {"x": [{"y": make()}]}]
+    with pytest.raises(ValueError, match=r'row 1, column "x": .* JSON can represent.*JSON lacks'):
+        ingest(tmp_path, rows)
+    ds = ingest(tmp_path, rows, on_error="collect")
+    assert ds["x"] == ['[{"y": 1}]']
+    assert [bad["row"] for bad in ds.bad_rows] == [1]
+
+
 def test_an_array_after_lists_of_several_shapes_is_refused(tmp_path):
     rows = [{"x": [[1], [2, 3]]}, {"x": np.zeros((1, 2))}]
     message = r'row 1, column "x": expected a list.*JSON text, found an array of shape \[1, 2\]'
@@ -359,6 +381,13 @@ def test_bad_rows_that_cannot_be_formatted_are_collected(tmp_path):
     assert ds["x"].tolist() == [1]
     lines = (tmp_path / "ds" / "bad_rows.jsonl").read_text().splitlines()
     assert [json.loads(line)["text"].startswith("<dict object at") for line in lines] == [True] * 2
+
+
+def test_bad_rows_show_numbers_of_numpy_as_json_numbers(tmp_path):
+    bad = {"x": np.int64(256), "y": np.float32(0.5), "z": np.bool_(True), "c": np.complex64(1j)}
+    ds = ingest(tmp_path, [{"x": "a"}, bad | {"l": np.longdouble(1)}], on_error="collect")
+    shown = {"x": 256, "y": 0.5, "z": True, "c": repr(bad["c"]), "l": repr(np.longdouble(1))}
+    assert json.loads(ds.bad_rows[0]["text"]) == shown
 
 
 def test_bad_rows_are_collected_next_to_the_columns(tmp_path):

@@ -115,6 +115,20 @@ def test_npy_files_are_the_rows_of_one_column(tmp_path):
         tenfold.ingest(str(tmp_path / "part-*.npy"), tmp_path / "ds")
 
 
+@pytest.mark.parametrize("dtype", ["U", "S"])
+def test_npy_files_of_strings_of_several_lengths_are_one_column(tmp_path, dtype):
+    parts = [["a", "b"], ["", "abc"], [""]]
+    files = [tmp_path / f"{i}.npy" for i in range(len(parts))]
+    for file, part in zip(files, parts, strict=True):
+        np.save(file, np.array(part, dtype))
+    ds = tenfold.ingest(files, tmp_path / "ds")
+    expected = [text for part in parts for text in part]
+    assert ds["0"] == (expected if dtype == "U" else [text.encode() for text in expected])
+    np.save(files[1], np.arange(2))
+    with pytest.raises(ValueError, match=r"1.npy: dtype: expected"):
+        tenfold.ingest(files, tmp_path / "ds")
+
+
 def test_a_dict_of_npy_files_and_an_npz_are_columns(tmp_path):
     x, y = np.arange(4), np.random.rand(4, 2)
     np.save(tmp_path / "x.npy", x)
@@ -143,6 +157,9 @@ def test_object_arrays_in_npy_files_are_refused(tmp_path):
     np.save(tmp_path / "o.npy", np.array([{}], object), allow_pickle=True)
     with pytest.raises(tenfold.UnsupportedError, match=r"o.npy: dtype: .*pickles"):
         tenfold.ingest(tmp_path / "o.npy", tmp_path / "ds")
+    np.savez(tmp_path / "o.npz", a=np.array([{}], object))
+    with pytest.raises(tenfold.UnsupportedError, match=r"o.npz: dtype: .*pickles"):
+        tenfold.ingest(tmp_path / "o.npz", tmp_path / "ds")
 
 
 @pytest.mark.parametrize("source", [7, "nowhere-*.npy", b"bytes", object()])
@@ -243,7 +260,15 @@ def test_damaged_arrays_are_refused_by_name(tmp_path):
     (tmp_path / "cut.npy").write_bytes(whole[:200])
     np.savez(tmp_path / "y.npz", y=np.arange(100))
     (tmp_path / "cut.npz").write_bytes((tmp_path / "y.npz").read_bytes()[:300])
-    for name in ("cut.npy", "cut.npz"):
+    (tmp_path / "header.npy").write_bytes(whole.replace(b"), }", b"(, }"))
+    (tmp_path / "keys.npy").write_bytes(whole.replace(b" 'shape'", b"b'shape'"))
+    (tmp_path / "bytes.npy").write_bytes(b"object" * 99)
+    (tmp_path / "bytes.npz").write_bytes(b"pickle" * 99)
+    np.savez_compressed(tmp_path / "z.npz", y=np.arange(100))
+    packed = (tmp_path / "z.npz").read_bytes()
+    (tmp_path / "packed.npz").write_bytes(packed[:80] + b"\xff" * 20 + packed[100:])
+    damaged = ("header.npy", "keys.npy", "bytes.npy", "bytes.npz", "packed.npz")
+    for name in ("cut.npy", "cut.npz", *damaged):
         with pytest.raises(tenfold.CorruptFileError, match=rf"{name}: it cannot be read"):
             tenfold.ingest(tmp_path / name, tmp_path / "ds")
 

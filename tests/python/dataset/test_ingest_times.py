@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import tenfold
+from tenfold.dataset._ingest.values import time_count
 
 UTC = dt.timezone.utc
 ROME = dt.timezone(dt.timedelta(hours=2))
@@ -81,6 +84,37 @@ def test_columns_of_numpy_times_are_as_their_rows(tmp_path: Path, kind: str, uni
     assert matrix.schema["t"].unit == rows.schema["t"].unit
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.datetime64(2**62, "m"),
+        np.datetime64(10**17, "Y"),
+        np.datetime64(-(2**62), "M"),
+        np.timedelta64(2**62, "W"),
+        np.datetime64(2**60, "25s"),
+        np.array([2**62], "M8[m]"),
+    ],
+    ids=repr,
+)
+def test_a_numpy_time_beyond_int64_in_the_finer_unit_is_a_bad_row(
+    tmp_path: Path, value: Any
+) -> None:
+    with pytest.raises(ValueError, match='row 0, column "t": expected a time whose count fits'):
+        ingest(tmp_path, [value])
+    column = np.stack([value, np.zeros_like(value)])
+    ds = tenfold.ingest({"t": column}, tmp_path / "column", on_error="collect")
+    assert [row["row"] for row in ds.bad_rows] == [0]
+    assert ds["t"].flatten().tolist() == [0]
+
+
+@given(st.integers(-(10**12), 10**12), st.sampled_from(["Y", "4M", "3W", "h", "5m"]))
+def test_days_and_seconds_are_those_of_numpy(number: int, unit: str) -> None:
+    value = np.datetime64(number, unit)
+    count, name, _ = time_count(value)
+    finer = {"days": "D", "s": "s"}[name]
+    assert count == value.astype(f"M8[{finer}]").astype(int)
+
+
 def test_pandas_timestamps_are_in_nanoseconds(tmp_path: Path) -> None:
     pd = pytest.importorskip("pandas")
     ds = ingest(tmp_path, [pd.Timestamp("1970-01-01"), pd.NaT, pd.Timestamp(7)])
@@ -90,6 +124,16 @@ def test_pandas_timestamps_are_in_nanoseconds(tmp_path: Path) -> None:
     ds = ingest(tmp_path, [pd.Timestamp("1970-01-01 02:00", tz=ROME)])
     assert ds["t"].tolist() == [0]
     assert ingest(tmp_path, [pd.Timedelta(microseconds=3)])["t"].tolist() == [3000]
+
+
+def test_a_time_outside_of_the_years_1_to_9999_in_utc_is_counted(tmp_path: Path) -> None:
+    first = dt.datetime.min.replace(tzinfo=ROME)
+    last = dt.datetime.max.replace(tzinfo=dt.timezone(-dt.timedelta(hours=2)))
+    first_utc = dt.datetime.min.replace(tzinfo=UTC)
+    ds = ingest(tmp_path, [first, first_utc, last, dt.datetime.max.replace(tzinfo=UTC)])
+    hours = 2 * 3_600_000_000
+    counts = ds["t"].tolist()
+    assert counts[1] - counts[0] == counts[2] - counts[3] == hours
 
 
 def test_none_and_nat_are_null(tmp_path: Path) -> None:

@@ -63,17 +63,7 @@ def kind_of(file: str) -> str:
 
     Raises:
         UnsupportedError: For any other file.
-        IsADirectoryError: For a folder.
     """
-    if os.path.isdir(file):
-        import errno
-
-        raise IsADirectoryError(
-            errno.EISDIR,
-            f"expected files, found a folder; {os.path.join(file, '*.csv')!r} names files in it, "
-            "tenfold.Dataset opens a data set",
-            file,
-        )
     with open(file, "rb") as opened:
         start = opened.read(8)
     if start[:4] == b"PAR1":
@@ -222,7 +212,7 @@ def streams_of_files(
         return open_names
 
     streams = []
-    for names in first.groups(options):
+    for names in _guarded(pa, files[0], lambda: first.groups(options)):
         total_bytes = sample.num_bytes(names) * sum(sizes) // max(sizes)
         streams.append(_stream_of_files(pa, files, opener(names), total_bytes, options.first_rows))
     return streams
@@ -267,10 +257,14 @@ def _stream_of_files(
 def _guarded(pa: Any, file: str, work: Callable[[], Any]) -> Any:
     try:
         return work()
-    except (pa.ArrowInvalid, pa.ArrowSerializationError) as error:
+    except (pa.ArrowInvalid, pa.ArrowSerializationError, UnicodeDecodeError) as error:
         raise CorruptFileError(f"{file}: it cannot be read: {error}") from None
     except pa.ArrowNotImplementedError as error:
         raise _unread(file, error) from None
+    except OSError as error:
+        if error.errno is not None:  # from the system, for example for a missing file
+            raise
+        raise CorruptFileError(f"{file}: it cannot be read: {error}") from None
 
 
 def _guarded_batches(pa: Any, file: str, batches: Iterator[Any]) -> Iterator[Any]:

@@ -11,6 +11,7 @@ from tenfold._progress import Shown
 from tenfold._public import set_module
 from tenfold._reports import IngestReport, Promotion
 from tenfold.dataset._dataset import Dataset
+from tenfold.dataset._ingest.options import refuse_folders
 from tenfold.dataset._ingest.text import (
     TEXT_FORMATS,
     checked_format,
@@ -166,6 +167,7 @@ def ingest(
             durable=durable,
         )
         return _opened(path, report, on_error)
+    refuse_folders(files)
     with Shown(progress) as callback:
         report = _core.ingest_files(
             files,
@@ -234,6 +236,7 @@ def infer_schema(
 
         _refuse_csv_options("infer_schema", source, missing, between)
         return infer_source_schema(source, format=format, num_threads=num_threads)
+    refuse_folders(files)
     return Schema.from_json(_core.infer_files(files, threads, format or "", missing, between))
 
 

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tenfold._progress import Callback
 
 
@@ -31,6 +33,21 @@ class IngestOptions(NamedTuple):
     progress: Callback | None
     files: list[str]
     first_rows: list[int]
+
+
+def refuse_folders(files: Iterable[str | os.PathLike[str]]) -> None:
+    """Raises IsADirectoryError if one of `files` is a folder."""
+    for file in files:
+        if os.path.isdir(file):
+            import errno
+
+            names = os.path.join(os.fspath(file), "*.csv")
+            raise IsADirectoryError(
+                errno.EISDIR,
+                f"expected files, found a folder; {names!r} names files in it, tenfold.Dataset "
+                "opens a data set",
+                os.fspath(file),
+            )
 
 
 def is_path(source: object) -> bool:

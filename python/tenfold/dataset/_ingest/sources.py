@@ -16,7 +16,7 @@ from tenfold._options import column_names
 from tenfold._progress import Shown
 from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._ingest import arrow, tables, values
-from tenfold.dataset._ingest.options import IngestOptions, is_path
+from tenfold.dataset._ingest.options import IngestOptions, is_path, refuse_folders
 from tenfold.dataset._schema import Schema
 
 TYPE_CHECKING = False
@@ -191,6 +191,7 @@ def _refusal(source: object) -> UnsupportedError:
 def _run_files(
     files: list[str], options: IngestOptions, num_threads: int | None, format: str | None
 ) -> dict[str, Any]:
+    refuse_folders(files)
     kinds = {format or arrow.kind_of(file) for file in files}
     if len(kinds) > 1:
         raise ValueError(

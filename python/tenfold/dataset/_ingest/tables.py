@@ -23,6 +23,7 @@ from tenfold.dataset._schema import Schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 # Maximum rows, and approximate bytes, of the columns that are passed to the engine at a time.
@@ -30,6 +31,8 @@ _PIECE_ROWS = 65_536
 _PIECE_BYTES = 16 << 20
 # Minimum number of items that are sampled to estimate the size of a list; all, if it has fewer.
 _SAMPLE_ROWS = 256
+# The begins of numpy's messages for an array of objects, in an npz and an npy file.
+_OBJECT_ERRORS = ("Object arrays cannot be loaded", "Array can't be memory-mapped: Python objects")
 
 
 def _rows_ingest(options: IngestOptions) -> Any:
@@ -321,35 +324,61 @@ def columns_of_tensordict(source: Any) -> tuple[dict[str, Any], int]:
 def _open_npy(file: str) -> Any:
     np = numpy_module()
 
+    return _guarded(file, lambda: np.lib.format.open_memmap(file, mode="r"))
+
+
+def _read_npz(file: str) -> dict[str, Any]:
+    np = numpy_module()
+
+    def read() -> dict[str, Any]:
+        with np.lib.npyio.NpzFile(opened) as archive:
+            return {name: archive[name] for name in archive.files}
+
+    with open(file, "rb") as opened:
+        # zipfile may seek to an invalid offset, which is an OSError.
+        arrays: dict[str, Any] = _guarded(file, read, OSError)
+    return arrays
+
+
+def _guarded(file: str, read: Callable[[], Any], *also: type[Exception]) -> Any:
+    """Calls `read`, and converts the errors of numpy and zipfile for damaged bytes, and `also`.
+
+    Raises:
+        CorruptFileError: For a damaged file.
+        UnsupportedError: For an array of objects.
+    """
+    import tokenize
+    import zipfile
+    import zlib
+
+    damage: tuple[type[Exception], ...] = (
+        *also,
+        ValueError,
+        TypeError,
+        EOFError,
+        OverflowError,
+        RuntimeError,
+        SyntaxError,
+        tokenize.TokenError,
+        zipfile.BadZipFile,
+        zlib.error,
+    )
     try:
-        return np.load(file, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise _refused_array(file, error) from None
-
-
-def _refused_array(file: str, error: Exception) -> Exception:
-    if "bject" in str(error) or "pickle" in str(error):
-        return UnsupportedError(
-            f"{file}: dtype: expected numbers or strings, found objects, which numpy pickles"
-        )
-    return CorruptFileError(f"{file}: it cannot be read: {error}")
+        return read()
+    except damage as error:
+        if str(error).startswith(_OBJECT_ERRORS):
+            raise UnsupportedError(
+                f"{file}: dtype: expected numbers or strings, found objects, which numpy pickles"
+            ) from None
+        raise CorruptFileError(f"{file}: it cannot be read: {error}") from None
 
 
 def run_arrays(files: list[str], kind: str, options: IngestOptions) -> dict[str, Any]:
     """Ingests an npz file, one npy file of structured dtype, or npy files as one column."""
-    import zipfile
-
-    np = numpy_module()
-
     if kind == "npz":
         if len(files) > 1:
             raise ValueError(f"{files[1]}: expected one npz file, found {len(files)}")
-        try:
-            with np.load(files[0], allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive.files}
-        except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
-            raise _refused_array(files[0], error) from None
-        return run_columns(arrays, None, options)
+        return run_columns(_read_npz(files[0]), None, options)
     parts = [_open_npy(file) for file in files]
     if parts[0].dtype.names is not None:
         if len(files) > 1:
@@ -366,7 +395,9 @@ def run_arrays(files: list[str], kind: str, options: IngestOptions) -> dict[str,
                 f"{file}: shape of a row: expected {list(parts[0].shape[1:])}, as in {files[0]}, "
                 f"found {list(array.shape[1:])}"
             )
-        if array.dtype != parts[0].dtype:
+        # The dtype of strings has the length of the longest one in the file.
+        is_text = array.dtype.kind == parts[0].dtype.kind and array.dtype.kind in "US"
+        if array.dtype != parts[0].dtype and not is_text:
             raise ValueError(
                 f"{file}: dtype: expected {parts[0].dtype}, as in {files[0]}, found {array.dtype}"
             )

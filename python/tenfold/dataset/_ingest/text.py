@@ -10,6 +10,7 @@ import warnings
 from tenfold import _core
 from tenfold._errors import CorruptFileError
 from tenfold._interop.frameworks import using
+from tenfold._options import text
 from tenfold.dataset._permutation import permutation
 from tenfold.dataset._ragged import jagged
 from tenfold.dataset._rows import samples_of
@@ -55,12 +56,16 @@ def checked_format(where: str, format: Any, known: tuple[str, ...]) -> str | Non
     """Checks that the format is one of `known`, or None.
 
     Raises:
+        TypeError: If it is not a str.
         ValueError: For a format that is not known.
     """
-    if format is None or (isinstance(format, str) and format in known):
-        return format
+    if format is None:
+        return None
+    name = text(where, format)
+    if name in known:
+        return name
     names = ", ".join(map(repr, known[:-1]))
-    raise ValueError(f"{where}: expected {names} or {known[-1]!r}, found {format!r}")
+    raise ValueError(f"{where}: expected {names} or {known[-1]!r}, found {name!r}")
 
 
 def checked_separator(where: str, separator: Any) -> str:

@@ -11,7 +11,13 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 
-from tenfold._interop.arrays import has_mask, numpy_module, unmasked_row, without_elements
+from tenfold._interop.arrays import (
+    has_mask,
+    is_numpy_number,
+    numpy_module,
+    unmasked_row,
+    without_elements,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,7 +84,13 @@ def simple(value: Any) -> object:
 _MICROSECOND = datetime.timedelta(microseconds=1)
 # Units of numpy that are stored unchanged, with their names in a schema.
 _NUMPY_UNITS = {"D": "days", "s": "s", "ms": "ms", "us": "us", "ns": "ns"}
-_LARGER_UNITS = {"Y": "D", "M": "D", "W": "D", "h": "s", "m": "s"}
+# Other units of numpy: the unit to convert them to, and its number in one of them. The days of
+# months vary.
+_LARGER_UNITS = {"Y": ("D", 0), "M": ("D", 0), "W": ("D", 7), "h": ("s", 3600), "m": ("s", 60)}
+_EPOCH = datetime.date(1970, 1, 1)
+# The calendar repeats after 400 years.
+_CYCLE_MONTHS = 4800
+_CYCLE_DAYS = 146_097
 
 
 def time_count(value: Any) -> tuple[int | None, str, bool]:
@@ -87,8 +99,8 @@ def time_count(value: Any) -> tuple[int | None, str, bool]:
     Dates and time stamps count from 1970-01-01, times of day from midnight. The unit is days for
     Python's ``date``, microseconds for Python's other types, and nanoseconds for pandas. For numpy,
     the unit is that of the value if it is days, s, ms, us or ns, else the next smaller one of these
-    units. `is_utc` is true if the value has a time zone. The result for NaT (not a time) is
-    ``(None, "", False)``.
+    units. `is_utc` is true if the value has a time zone. The count is exact, so int64 may be too
+    small for it. The result for NaT (not a time) is ``(None, "", False)``.
 
     Raises:
         ValueError: For a value that cannot be converted to a count.
@@ -105,10 +117,12 @@ def time_count(value: Any) -> tuple[int | None, str, bool]:
         return count, unit, is_utc
     if isinstance(value, datetime.datetime):
         offset = value.utcoffset()
-        moment = value.replace(tzinfo=None) - (offset or datetime.timedelta())
-        return (moment - datetime.datetime(1970, 1, 1)) // _MICROSECOND, "us", offset is not None
+        local = value.replace(tzinfo=None) - datetime.datetime(1970, 1, 1)
+        # Subtract durations: in UTC, the time may be outside of the years 1 to 9999.
+        since = local - (offset or datetime.timedelta())
+        return since // _MICROSECOND, "us", offset is not None
     if isinstance(value, datetime.date):
-        return (value - datetime.date(1970, 1, 1)).days, "days", False
+        return (value - _EPOCH).days, "days", False
     if isinstance(value, datetime.timedelta):
         return value // _MICROSECOND, "us", False
     if value.tzinfo is not None:
@@ -123,15 +137,26 @@ def _numpy_count(value: Any) -> tuple[int | None, str, bool]:
     if np.isnat(value):
         return None, "", False
     unit, step = np.datetime_data(value.dtype)
-    target = unit if unit in _NUMPY_UNITS else _LARGER_UNITS.get(unit)
+    target, factor = (unit, 1) if unit in _NUMPY_UNITS else _LARGER_UNITS.get(unit, (None, 0))
     if target is None or (value.dtype.kind == "m" and unit in ("Y", "M")):
         raise ValueError(
             "expected a time stamp with a unit from years to nanoseconds, or a duration with a "
             f"unit from weeks to nanoseconds, found {value!r}"
         )
-    if unit != target or step != 1:
-        value = value.astype(f"{value.dtype.kind}8[{target}]")
-    return int(value.view("i8")), _NUMPY_UNITS[target], False
+    # ints, because astype() wraps around at the limits of int64
+    count = int(value.view("i8")) * step
+    if unit in ("Y", "M"):
+        count = _days_of_months(count * 12 if unit == "Y" else count)
+    else:
+        count *= factor
+    return count, _NUMPY_UNITS[target], False
+
+
+def _days_of_months(months: int) -> int:
+    """The days from 1970-01-01 to the first day of a month that is counted from January 1970."""
+    cycles, month = divmod(months, _CYCLE_MONTHS)
+    first = datetime.date(_EPOCH.year + month // 12, month % 12 + 1, 1)
+    return cycles * _CYCLE_DAYS + (first - _EPOCH).days
 
 
 def row_of(value: Any) -> object:
@@ -219,7 +244,8 @@ def json_text(value: object) -> str:
     """`value` as ``json.dumps`` writes it; arrays and tensors become lists or numbers.
 
     Raises:
-        TypeError: For a type that JSON cannot represent.
+        TypeError: For a type that JSON cannot represent, and for a meta, sparse, quantized or
+            nested tensor.
         ValueError: For a list or dict that contains itself.
     """
     return json.dumps(value, default=_json_value)
@@ -228,15 +254,25 @@ def json_text(value: object) -> str:
 def _json_value(value: Any) -> object:
     if isinstance(value, Mapping):
         return dict(value)
-    if hasattr(value, "tolist"):
-        return value.tolist()
+    if refused := without_elements(value):
+        raise TypeError(f"JSON lacks {refused}")
+    if hasattr(value, "tolist") and not getattr(value, "is_nested", False):
+        made = value.tolist()
+        if type(made) is not type(value):  # NumPy's long double is a long double again.
+            return made
     raise TypeError(f"JSON lacks {type(value).__name__}")
 
 
 def row_text(row: object, max_characters: int) -> str:
     """Formats a skipped row for ``bad_rows.jsonl``."""
     try:
-        text = json.dumps(row, default=repr) if isinstance(row, dict) else repr(row)
+        text = json.dumps(row, default=_shown) if isinstance(row, dict) else repr(row)
     except Exception:  # a key that JSON lacks, lists nested too deep, or an error of __repr__
         text = object.__repr__(row)
     return text if len(text) <= max_characters else text[:max_characters] + "..."
+
+
+def _shown(value: Any) -> object:
+    """A number of numpy as one of Python; other values as `repr` formats them."""
+    number = value.item() if is_numpy_number(value) else None
+    return number if isinstance(number, (bool, int, float)) else repr(value)
