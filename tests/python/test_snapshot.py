@@ -271,6 +271,18 @@ def test_read_object_refuses_what_cannot_hold_the_tensor(tmp_path, budget):
     assert snapshot.read_object("0/state/a", wide, budget).tolist() == [1 + 2j, 3]
 
 
+@pytest.mark.parametrize("budget", [None, 4, 1 << 20])
+def test_read_object_refuses_an_expanded_tensor(tmp_path, budget):
+    snapshot = taken(tmp_path, a=torch.arange(6.0).reshape(2, 3), empty=torch.ones(2, 0))
+    row = numpy.zeros((1, 3), "float32")
+    repeated = numpy.lib.stride_tricks.as_strided(row, (2, 3), (0, 4))
+    for out in (torch.zeros(1, 3).expand(2, 3), repeated):
+        with pytest.raises(ValueError, match='"0/state/a": .*, found an expanded one'):
+            snapshot.read_object("0/state/a", out, budget)
+        assert not out.any()
+    assert snapshot.read_object("0/state/empty", torch.ones(1, 0).expand(2, 0), budget).numel() == 0
+
+
 def test_a_folder_with_foreign_files_is_not_replaced(tmp_path):
     taken(tmp_path, a=torch.ones(3))
     for name in "vwxyz":

@@ -307,6 +307,24 @@ def _is_direct(name: str, tensor: Any) -> bool:
     return bool(tensor.device.type == "cpu" and not (tensor.is_conj() or tensor.is_neg()))
 
 
+def require_not_expanded(where: str, tensor: Any) -> None:
+    """Raises ValueError for an expanded tensor, as the engine does for one that it fills."""
+    torch = arrays.torch_of(tensor)
+    if torch is None:
+        strides = tensor.strides
+    elif tensor.layout is torch.strided:
+        strides = tensor.stride()
+    else:
+        return
+    shape = tuple(tensor.shape)
+    if 0 not in shape and any(
+        length > 1 and stride == 0 for length, stride in zip(shape, strides, strict=True)
+    ):
+        raise ValueError(
+            f"{where}: expected a tensor with memory for each element, found an expanded one"
+        )
+
+
 def _cannot_write(name: str, found: str) -> UnsupportedError:
     return UnsupportedError(
         f'target: tensor "{name}": it cannot be written in place: expected a dense tensor, '
