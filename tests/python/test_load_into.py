@@ -403,6 +403,17 @@ def test_an_expanded_target_is_refused(target):
         tenfold.load_into({"x": torch.zeros(1).expand(3)}, target)
 
 
+def test_an_expanded_lazy_conjugate_is_refused_before_anything_changes(target):
+    tenfold.save({"d": torch.ones(2), "c": torch.tensor([1j, 2j])}, target)
+    d, c = torch.zeros(2), torch.zeros(1, dtype=torch.complex64).expand(2).conj()
+    with pytest.raises(ValueError, match='target: tensor "c": .*, found an expanded one'):
+        tenfold.load_into({"d": d, "c": c}, target)
+    assert not d.any()
+    assert not c.any()
+    report = tenfold.load_into({"d": d, "other": c}, target, strict=False)
+    assert report.loaded == ("d",)
+
+
 def test_unsupported_target_type_is_refused(target):
     tenfold.save({"x": torch.zeros(1)}, target)
     with pytest.raises(ValueError, match=r"target: expected a module, .*, found int"):

@@ -315,6 +315,19 @@ def test_restore_fills_lazy_conjugates_in_place(tmp_path):
     assert torch.equal(state["b"], torch.ones(3))
 
 
+def test_an_expanded_lazy_conjugate_is_refused(tmp_path):
+    snapshot = taken(tmp_path, a=torch.ones(2, dtype=torch.complex64), b=torch.ones(3))
+    state = StateDict(b=torch.zeros(3), a=torch.zeros(1, dtype=torch.complex64).expand(2).conj())
+    match = 'entry "0/state/a": .*, found an expanded one'
+    with pytest.raises(ValueError, match=match):
+        snapshot.restore({"state": state})
+    with pytest.raises(ValueError, match=match):
+        snapshot.read_object("0/state", dict(state))
+    with pytest.raises(ValueError, match=match):
+        snapshot.read_object("0/state/a", state["a"])
+    assert not any(tensor.any() for tensor in state.values())
+
+
 def test_read_object_fills_tensors_without_dimensions_or_elements_within_a_budget(tmp_path):
     snapshot = taken(tmp_path, a=torch.tensor(3.0), b=torch.zeros(0, 2))
     for name, out in (("a", torch.zeros((), dtype=torch.float64)), ("b", torch.ones(2, 0).T)):

@@ -116,14 +116,13 @@ def load_into(
         report = _report(
             *_core.load_into(everything, node, strict, cast, True, rename, paths, renamed)
         )
-        _core.load_into(_core.tree(direct), node, False, cast, False, rename, paths, renamed)
         loaded = set(report.loaded)
+        indirect = {name: tensor for name, tensor in indirect.items() if name in loaded}
+        for name, tensor in indirect.items():
+            require_not_expanded(f'target: tensor "{name}"', tensor)
+        _core.load_into(_core.tree(direct), node, False, cast, False, rename, paths, renamed)
         read_through_host(
-            (
-                (name, tensor, host_like(tensor))
-                for name, tensor in indirect.items()
-                if name in loaded
-            ),
+            ((name, tensor, host_like(tensor)) for name, tensor in indirect.items()),
             lambda hosts: _core.load_into(
                 _core.tree(dict(hosts)), node, False, cast, False, rename, paths, renamed
             ),
@@ -272,7 +271,8 @@ def _is_direct(name: str, tensor: Any) -> bool:
     """True if the engine can write into this tensor's memory.
 
     False for tensors on devices other than the CPU, and for lazy conjugates and negatives. Does not
-    check for read-only arrays and expanded tensors; the engine refuses to write into these.
+    check for read-only arrays and expanded tensors: the engine refuses to write into these, and
+    `require_not_expanded` refuses the tensors that the engine does not fill.
 
     Raises:
         UnsupportedError: For a tensor of a kind that cannot be written in place.

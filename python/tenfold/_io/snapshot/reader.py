@@ -150,6 +150,7 @@ class StateReader:
             _require_complex("target", path, dtype, target)
             for part, offsets in zip(shards.parts, shards.offsets, strict=True):
                 if part.numel():
+                    require_not_expanded(f'target: entry "{path}"', part)
                     self._boxes.append((item, offsets, part.detach(), dtype))
             return target
         fits = (
@@ -157,6 +158,8 @@ class StateReader:
             and tuple(target.shape) == tuple(shape)
             and arrays.dtype_name(target.dtype) == dtype
         )
+        if fits:
+            require_not_expanded(f'target: entry "{path}"', target)
         into = target if fits else empty(dtype, shape)
         self._jobs.append((item, into))
         return into
