@@ -76,10 +76,11 @@ def load_into(
             or `keys` or `rename` does not apply to it.
         KeyError: If one of `keys` or of the names in `rename` matches nothing in `source`.
         UnsupportedError: If a tensor of `target` cannot be written in place: it is sparse, jagged,
-            quantized, nested and not contiguous, a DTensor, on the meta device, not initialised yet
-            or (if `strict`) created anew by each `state_dict()`; or a numpy array of foreign byte
-            order, or with strides that are negative or no multiple of the item size. Also if a
-            ``state_dict()`` other than that of a module has other values than tensors.
+            quantized, nested and not contiguous or not on the CPU, a DTensor, on the meta device,
+            not initialised yet or (if `strict`) created anew by each `state_dict()`; or a numpy
+            array of foreign byte order, or with strides that are negative or no multiple of the
+            item size. Also if a ``state_dict()`` other than that of a module has other values than
+            tensors.
         FileNotFoundError, CorruptFileError, OSError: As for `open`.
 
     Example:
@@ -301,7 +302,9 @@ def _is_direct(name: str, tensor: Any) -> bool:
     if tensor.is_nested and tensor.layout is torch.strided:
         if not tensor.is_contiguous():
             raise _cannot_write(name, "a nested one that is not contiguous")
-        return bool(tensor.device.type == "cpu")
+        if tensor.device.type != "cpu":
+            raise _cannot_write(name, f"a nested one on the device {tensor.device}")
+        return True
     if tensor.is_nested or tensor.layout is not torch.strided or tensor.is_quantized:
         raise _cannot_write(name, "a sparse, jagged or quantized one")
     return bool(tensor.device.type == "cpu" and not (tensor.is_conj() or tensor.is_neg()))
