@@ -222,6 +222,16 @@ def test_read_object_returns_each_entry(tmp_path):
             snapshot.read_object(path)
 
 
+def test_read_object_reads_replicated_entries_for_any_rank(tmp_path):
+    snapshot = Snapshot.take(
+        tmp_path / "s", {"m": StateDict(w=torch.ones(2), n=3)}, replicated=["m/w"], durable=False
+    )
+    for rank in (1, 2**63, 10**20):
+        assert snapshot.read_object(f"{rank}/m/w").tolist() == [1, 1]
+        with pytest.raises(tenfold.UnknownPathError, match="no entry"):
+            snapshot.read_object(f"{rank}/m/n")
+
+
 def test_read_object_returns_every_entry_of_values_and_under_equal_names(tmp_path):
     for state in ({"v": {"w": {1: [{"x": 2}]}}}, {"v": [[1, 2]], "t": torch.ones(2)}):
         snapshot = Snapshot.take(tmp_path / "s", {"v": StateDict(state)}, durable=False)
@@ -277,7 +287,7 @@ def test_read_object_refuses_an_expanded_tensor(tmp_path, budget):
     row = numpy.zeros((1, 3), "float32")
     repeated = numpy.lib.stride_tricks.as_strided(row, (2, 3), (0, 4))
     for out in (torch.zeros(1, 3).expand(2, 3), repeated):
-        with pytest.raises(ValueError, match='"0/state/a": .*, found an expanded one'):
+        with pytest.raises(ValueError, match=r'"0/state/a": .*, found an expanded one'):
             snapshot.read_object("0/state/a", out, budget)
         assert not out.any()
     assert snapshot.read_object("0/state/empty", torch.ones(1, 0).expand(2, 0), budget).numel() == 0
@@ -318,7 +328,7 @@ def test_restore_fills_lazy_conjugates_in_place(tmp_path):
 def test_an_expanded_lazy_conjugate_is_refused(tmp_path):
     snapshot = taken(tmp_path, a=torch.ones(2, dtype=torch.complex64), b=torch.ones(3))
     state = StateDict(b=torch.zeros(3), a=torch.zeros(1, dtype=torch.complex64).expand(2).conj())
-    match = 'entry "0/state/a": .*, found an expanded one'
+    match = r'entry "0/state/a": .*, found an expanded one'
     with pytest.raises(ValueError, match=match):
         snapshot.restore({"state": state})
     with pytest.raises(ValueError, match=match):

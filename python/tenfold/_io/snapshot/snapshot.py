@@ -369,9 +369,11 @@ class Snapshot:
         """The rank whose entries this process reads, and the engine's node of these entries."""
         if rank is None:
             rank = rank_of(self.pg)
-        node = _core.open_snapshot(self.path, rank)
+        world_size = self._metadata()["world_size"]
+        # All ranks from world_size have the same entries; the engine's ranks fit int64.
+        node = _core.open_snapshot(self.path, min(rank, world_size))
         # A rank that did not exist when the snapshot was taken reads the containers of rank 0.
-        return (rank if rank < self._metadata()["world_size"] else 0), node
+        return (rank if rank < world_size else 0), node
 
     def _rank_state(self, rank: str) -> dict[str, Any]:
         number, node = self._rank_node(int(rank))
