@@ -137,8 +137,9 @@ def test_validates_app_state_with_the_types_of_torchsnapshot(tmp_path):
             Snapshot.take(tmp_path / "s", state)
     with pytest.raises(RuntimeError, match="Multiple RNGState"):
         Snapshot.take(tmp_path / "s", {"a": RNGState(), "b": RNGState()})
-    with pytest.raises(TypeError, match="replicated"):
-        Snapshot.take(tmp_path / "s", {}, replicated="model/*")
+    for wrong in ("model/*", 3, [3]):
+        with pytest.raises(TypeError, match="replicated: expected a list of globs, found "):
+            Snapshot.take(tmp_path / "s", {}, replicated=wrong)
     with pytest.raises(tenfold.UnsupportedError, match="another storage"):
         Snapshot("s3://bucket/s")
     assert not (tmp_path / "s").exists()
@@ -224,7 +225,10 @@ def test_read_object_returns_each_entry(tmp_path):
 
 def test_read_object_reads_replicated_entries_for_any_rank(tmp_path):
     snapshot = Snapshot.take(
-        tmp_path / "s", {"m": StateDict(w=torch.ones(2), n=3)}, replicated=["m/w"], durable=False
+        tmp_path / "s",
+        {"m": StateDict(w=torch.ones(2), n=3)},
+        replicated=iter(["m/w"]),
+        durable=False,
     )
     for rank in (1, 2**63, 10**20):
         assert snapshot.read_object(f"{rank}/m/w").tolist() == [1, 1]

@@ -7,6 +7,7 @@ import sys
 import threading
 import warnings
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Any
 
 from tenfold import _core
@@ -459,9 +460,11 @@ def _local(path: PathLike) -> str:
 def _globs(replicated: Sequence[str] | None) -> list[str]:
     if replicated is None:
         return []
-    if isinstance(replicated, str) or not all(isinstance(glob, str) for glob in replicated):
+    is_list = isinstance(replicated, Iterable) and not isinstance(replicated, str)
+    globs = list(replicated) if is_list else []
+    if not is_list or not all(isinstance(glob, str) for glob in globs):
         raise TypeError(f"replicated: expected a list of globs, found {replicated!r}")
-    return list(replicated)
+    return globs
 
 
 def _request(
