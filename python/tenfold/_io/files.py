@@ -574,6 +574,7 @@ def diff(
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError, OSError: As for `open`.
             An object in memory raises the errors of `save`.
+        TypeError: If a tolerance is not a number.
         ValueError: If a tolerance is negative, NaN or an int too large for a float.
 
     Example:
@@ -605,6 +606,10 @@ def _node(source: Any) -> Any:
 
 def _tolerance(name: str, value: Any) -> float:
     try:
+        if isinstance(value, (str, bytes, bytearray)):  # float() would parse it
+            raise TypeError
         return float(value)
     except OverflowError:
         raise ValueError(f"diff: {name}: expected a float, found a larger number") from None
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"diff: {name}: expected a float, found {value!r}") from None
