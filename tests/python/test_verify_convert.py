@@ -29,6 +29,12 @@ def test_undamaged_file_verifies(saved):
     assert report.num_checksums > 0
 
 
+@pytest.mark.parametrize("call", [tenfold.verify, tenfold.probe])
+def test_a_device_is_refused(call):
+    with pytest.raises(tenfold.CorruptFileError, match="expected a regular file, found a device"):
+        call("/dev/null")
+
+
 def test_damage_is_reported_with_file_and_part(saved):
     damaged = saved / "ids.memmap" if saved.is_dir() else saved
     data = bytearray(damaged.read_bytes())

@@ -345,6 +345,7 @@ def verify(path: PathLike, *, progress: Progress = None) -> VerifyReport:
 
     Raises:
         FileNotFoundError: If `path` does not exist.
+        CorruptFileError: If `path` is neither a file nor a folder.
         UnsupportedError: If the format is unknown, for example if the file is a plain pickle.
         OSError: If a system call failed.
 
