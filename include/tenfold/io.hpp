@@ -179,8 +179,8 @@ struct VerifyOptions {
 
 /// Checks the whole structure and every checksum, in parallel, in bounded memory.
 /// Damage is reported, not thrown: `if (!verify(path).ok()) ...`. Throws Error(file_not_found),
-/// Error(io), Error(unsupported) for a path of no known format, and Error(invalid_argument) for an
-/// unknown format name.
+/// Error(io), Error(corrupt) for a path that is neither a file nor a folder, Error(unsupported) for
+/// a path of no known format, and Error(invalid_argument) for an unknown format name.
 TENFOLD_API VerifyReport verify(const Path& path, const VerifyOptions& options = {});
 
 /// Returns the new dotted path of a tensor or JSON value, or the same one to keep it.

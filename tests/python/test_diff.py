@@ -100,6 +100,13 @@ def test_missing_file_and_invalid_tolerance_raise(tmp_path):
         tenfold.diff(TREE, TREE, rtol=-1)
 
 
+@pytest.mark.parametrize("wrong", ["x", "0.5", b"0.5", None, 1j, torch.ones(2)])
+@pytest.mark.parametrize("name", ["rtol", "atol"])
+def test_a_tolerance_must_be_a_number(name, wrong):
+    with pytest.raises(TypeError, match=f"diff: {name}: expected a float, found "):
+        tenfold.diff(TREE, TREE, **{name: wrong})
+
+
 def saved_by_torch(path, value):
     torch.save({"a": value}, path)
     return path

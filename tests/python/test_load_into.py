@@ -170,6 +170,17 @@ def test_a_nested_target_that_is_not_contiguous_is_refused():
         tenfold.load_into({"x": x}, {"x": source})
 
 
+def test_a_nested_target_on_another_device_is_refused():
+    class OnCuda(torch.Tensor):
+        device = torch.device("cuda")
+
+    source = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    with pytest.raises(
+        tenfold.UnsupportedError, match=r'"x": .*, found a nested one on the device'
+    ):
+        tenfold.load_into({"x": source.as_subclass(OnCuda)}, {"x": source})
+
+
 @pytest.mark.parametrize(
     "make", [lambda: torch.eye(2).to_sparse(), lambda: torch.zeros(2, 2, device="meta")]
 )
@@ -401,6 +412,17 @@ def test_an_expanded_target_is_refused(target):
     tenfold.save({"x": torch.arange(3.0)}, target)
     with pytest.raises(ValueError, match="found an expanded one"):
         tenfold.load_into({"x": torch.zeros(1).expand(3)}, target)
+
+
+def test_an_expanded_lazy_conjugate_is_refused_before_anything_changes(target):
+    tenfold.save({"d": torch.ones(2), "c": torch.tensor([1j, 2j])}, target)
+    d, c = torch.zeros(2), torch.zeros(1, dtype=torch.complex64).expand(2).conj()
+    with pytest.raises(ValueError, match=r'target: tensor "c": .*, found an expanded one'):
+        tenfold.load_into({"d": d, "c": c}, target)
+    assert not d.any()
+    assert not c.any()
+    report = tenfold.load_into({"d": d, "other": c}, target, strict=False)
+    assert report.loaded == ("d",)
 
 
 def test_unsupported_target_type_is_refused(target):

@@ -150,8 +150,9 @@ def test_validates_app_state_with_the_types_of_torchsnapshot(tmp_path):
             Snapshot.take(tmp_path / "s", state)
     with pytest.raises(RuntimeError, match="Multiple RNGState"):
         Snapshot.take(tmp_path / "s", {"a": RNGState(), "b": RNGState()})
-    with pytest.raises(TypeError, match="replicated"):
-        Snapshot.take(tmp_path / "s", {}, replicated="model/*")
+    for wrong in ("model/*", 3, [3]):
+        with pytest.raises(TypeError, match="replicated: expected a list of globs, found "):
+            Snapshot.take(tmp_path / "s", {}, replicated=wrong)
     with pytest.raises(tenfold.UnsupportedError, match="another storage"):
         Snapshot("s3://bucket/s")
     assert not (tmp_path / "s").exists()
@@ -235,6 +236,19 @@ def test_read_object_returns_each_entry(tmp_path):
             snapshot.read_object(path)
 
 
+def test_read_object_reads_replicated_entries_for_any_rank(tmp_path):
+    snapshot = Snapshot.take(
+        tmp_path / "s",
+        {"m": StateDict(w=torch.ones(2), n=3)},
+        replicated=iter(["m/w"]),
+        durable=False,
+    )
+    for rank in (1, 2**63, 10**20):
+        assert snapshot.read_object(f"{rank}/m/w").tolist() == [1, 1]
+        with pytest.raises(tenfold.UnknownPathError, match="no entry"):
+            snapshot.read_object(f"{rank}/m/n")
+
+
 def test_read_object_returns_every_entry_of_values_and_under_equal_names(tmp_path):
     for state in ({"v": {"w": {1: [{"x": 2}]}}}, {"v": [[1, 2]], "t": torch.ones(2)}):
         snapshot = Snapshot.take(tmp_path / "s", {"v": StateDict(state)}, durable=False)
@@ -284,6 +298,18 @@ def test_read_object_refuses_what_cannot_hold_the_tensor(tmp_path, budget):
     assert snapshot.read_object("0/state/a", wide, budget).tolist() == [1 + 2j, 3]
 
 
+@pytest.mark.parametrize("budget", [None, 4, 1 << 20])
+def test_read_object_refuses_an_expanded_tensor(tmp_path, budget):
+    snapshot = taken(tmp_path, a=torch.arange(6.0).reshape(2, 3), empty=torch.ones(2, 0))
+    row = numpy.zeros((1, 3), "float32")
+    repeated = numpy.lib.stride_tricks.as_strided(row, (2, 3), (0, 4))
+    for out in (torch.zeros(1, 3).expand(2, 3), repeated):
+        with pytest.raises(ValueError, match=r'"0/state/a": .*, found an expanded one'):
+            snapshot.read_object("0/state/a", out, budget)
+        assert not out.any()
+    assert snapshot.read_object("0/state/empty", torch.ones(1, 0).expand(2, 0), budget).numel() == 0
+
+
 def test_a_folder_with_foreign_files_is_not_replaced(tmp_path):
     taken(tmp_path, a=torch.ones(3))
     for name in "vwxyz":
@@ -314,6 +340,19 @@ def test_restore_fills_lazy_conjugates_in_place(tmp_path):
     assert torch.equal(state["a"], stored)
     assert torch.equal(memory, stored.conj())
     assert torch.equal(state["b"], torch.ones(3))
+
+
+def test_an_expanded_lazy_conjugate_is_refused(tmp_path):
+    snapshot = taken(tmp_path, a=torch.ones(2, dtype=torch.complex64), b=torch.ones(3))
+    state = StateDict(b=torch.zeros(3), a=torch.zeros(1, dtype=torch.complex64).expand(2).conj())
+    match = r'entry "0/state/a": .*, found an expanded one'
+    with pytest.raises(ValueError, match=match):
+        snapshot.restore({"state": state})
+    with pytest.raises(ValueError, match=match):
+        snapshot.read_object("0/state", dict(state))
+    with pytest.raises(ValueError, match=match):
+        snapshot.read_object("0/state/a", state["a"])
+    assert not any(tensor.any() for tensor in state.values())
 
 
 def test_read_object_fills_tensors_without_dimensions_or_elements_within_a_budget(tmp_path):

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 import torch
@@ -26,6 +27,12 @@ def test_undamaged_file_verifies(saved):
     assert report.num_leaves == 4
     assert report.num_bytes >= 24 + 24 + 40 + 4
     assert report.num_checksums > 0
+
+
+@pytest.mark.parametrize("call", [tenfold.verify, tenfold.probe])
+def test_a_device_is_refused(call):
+    with pytest.raises(tenfold.CorruptFileError, match="expected a regular file, found a device"):
+        call("/dev/null")
 
 
 def test_damage_is_reported_with_file_and_part(saved):
@@ -197,6 +204,35 @@ def test_patterns_of_a_rename_may_match_nothing(tmp_path):
     tenfold.save({"w": torch.ones(2)}, tmp_path / "a")
     tenfold.convert(tmp_path / "a", tmp_path / "b", rename=[("^module[.]", "")])
     assert list(tenfold.load(tmp_path / "b")) == ["w"]
+
+
+@pytest.mark.parametrize(
+    ("rename", "error", "match"),
+    [
+        ([("(", "q")], ValueError, r"rename: expected a regular expression, found '\('"),
+        (
+            [("a", r"\9")],
+            ValueError,
+            r"rename: expected a replacement for 'a', found .*reference 9",
+        ),
+        ([("a", r"\g<x>")], ValueError, r"rename: expected a replacement for 'a', .*name 'x'"),
+        ([(3, "q")], TypeError, r"rename: expected a dict, a list of .*, found \[\(3, 'q'\)\]"),
+        ([(b"a", "q")], TypeError, "rename: expected a dict"),
+        ([("a", 3)], TypeError, "rename: expected a dict"),
+    ],
+)
+def test_an_invalid_rename_is_refused(tmp_path, rename, error, match):
+    tenfold.save({"w": torch.ones(2)}, tmp_path / "a")
+    with pytest.raises(error, match=match):
+        tenfold.convert(tmp_path / "a", tmp_path / "b", rename=rename)
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_rename_may_have_compiled_patterns_and_functions(tmp_path):
+    tenfold.save({"w": torch.ones(2)}, tmp_path / "a")
+    rename = [(re.compile("W", re.IGNORECASE), lambda found: found[0] + "x")]
+    tenfold.convert(tmp_path / "a", tmp_path / "b", rename=rename)
+    assert list(tenfold.load(tmp_path / "b")) == ["wx"]
 
 
 def test_a_relative_target_inside_the_source_is_refused(tmp_path, monkeypatch):

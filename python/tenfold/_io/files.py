@@ -345,6 +345,7 @@ def verify(path: PathLike, *, progress: Progress = None) -> VerifyReport:
 
     Raises:
         FileNotFoundError: If `path` does not exist.
+        CorruptFileError: If `path` is neither a file nor a folder.
         UnsupportedError: If the format is unknown, for example if the file is a plain pickle.
         OSError: If a system call failed.
 
@@ -404,7 +405,8 @@ def convert(
         KeyError: If one of `keys`, `exclude` or the names in `rename` matches nothing.
         ValueError: If `format` is unknown, `dst` is inside the folder `src` or is a folder with
             other files, `shard_size` is given although the format of `dst` has no shards, `dtype`
-            is no such dtype, a pattern in `rename` is invalid, or two entries get the same name.
+            is no such dtype, a pattern or replacement in `rename` is invalid, or two entries get
+            the same name.
         FileNotFoundError, CorruptFileError, OSError: As for `load` and `save`.
 
     Example:
@@ -475,12 +477,12 @@ def renamer(rename: Rename) -> Callable[[str], str] | None:
         return lambda name: names.get(name, name)
     is_list = isinstance(rename, Iterable) and not isinstance(rename, (str, bytes))
     pairs = list(rename) if is_list else []
-    if not is_list or not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
+    if not is_list or not all(_is_rule(pair) for pair in pairs):
         raise TypeError(
             "rename: expected a dict, a list of (regex, replacement) or a function, found "
             f"{rename!r}"
         )
-    patterns = [(_compiled(pattern), replacement) for pattern, replacement in pairs]
+    patterns = [(_compiled(pattern, replacement), replacement) for pattern, replacement in pairs]
 
     def apply(name: str) -> str:
         for pattern, replacement in patterns:
@@ -490,15 +492,34 @@ def renamer(rename: Rename) -> Callable[[str], str] | None:
     return apply
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _is_rule(pair: Any) -> bool:
+    """True for (regex, replacement); as for re.sub, these may be a compiled one and a function."""
+    import re
+
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        return False
+    pattern, replacement = pair
+    regex = pattern.pattern if isinstance(pattern, re.Pattern) else pattern
+    return isinstance(regex, str) and (isinstance(replacement, str) or callable(replacement))
+
+
+def _compiled(pattern: str | re.Pattern[str], replacement: Any) -> re.Pattern[str]:
     import re
 
     try:
-        return re.compile(pattern)
+        compiled = re.compile(pattern)
     except re.error as error:
         raise ValueError(
             f"rename: expected a regular expression, found {pattern!r}: {error}"
         ) from None
+    try:
+        if isinstance(replacement, str):
+            compiled.sub(replacement, "")  # checks the references to groups, even without a match
+    except (re.error, IndexError) as error:
+        raise ValueError(
+            f"rename: expected a replacement for {pattern!r}, found {replacement!r}: {error}"
+        ) from None
+    return compiled
 
 
 def _place(name: str, value: Any) -> Callable[[Any], Any] | None:
@@ -552,6 +573,7 @@ def diff(
     Raises:
         FileNotFoundError, CorruptFileError, UnsupportedError, OSError: As for `open`.
             An object in memory raises the errors of `save`.
+        TypeError: If a tolerance is not a number.
         ValueError: If a tolerance is negative, NaN or an int too large for a float.
 
     Example:
@@ -583,6 +605,10 @@ def _node(source: Any) -> Any:
 
 def _tolerance(name: str, value: Any) -> float:
     try:
+        if isinstance(value, (str, bytes, bytearray)):  # float() would parse it
+            raise TypeError
         return float(value)
     except OverflowError:
         raise ValueError(f"diff: {name}: expected a float, found a larger number") from None
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"diff: {name}: expected a float, found {value!r}") from None

@@ -76,10 +76,11 @@ def load_into(
             or `keys` or `rename` does not apply to it.
         KeyError: If one of `keys` or of the names in `rename` matches nothing in `source`.
         UnsupportedError: If a tensor of `target` cannot be written in place: it is sparse, jagged,
-            quantized, nested and not contiguous, a DTensor, on the meta device, not initialised yet
-            or (if `strict`) created anew by each `state_dict()`; or a numpy array of foreign byte
-            order, or with strides that are negative or no multiple of the item size. Also if a
-            ``state_dict()`` other than that of a module has other values than tensors.
+            quantized, nested and not contiguous or not on the CPU, a DTensor, on the meta device,
+            not initialised yet or (if `strict`) created anew by each `state_dict()`; or a numpy
+            array of foreign byte order, or with strides that are negative or no multiple of the
+            item size. Also if a ``state_dict()`` other than that of a module has other values than
+            tensors.
         FileNotFoundError, CorruptFileError, OSError: As for `open`.
 
     Example:
@@ -116,14 +117,13 @@ def load_into(
         report = _report(
             *_core.load_into(everything, node, strict, cast, True, rename, paths, renamed)
         )
-        _core.load_into(_core.tree(direct), node, False, cast, False, rename, paths, renamed)
         loaded = set(report.loaded)
+        indirect = {name: tensor for name, tensor in indirect.items() if name in loaded}
+        for name, tensor in indirect.items():
+            require_not_expanded(f'target: tensor "{name}"', tensor)
+        _core.load_into(_core.tree(direct), node, False, cast, False, rename, paths, renamed)
         read_through_host(
-            (
-                (name, tensor, host_like(tensor))
-                for name, tensor in indirect.items()
-                if name in loaded
-            ),
+            ((name, tensor, host_like(tensor)) for name, tensor in indirect.items()),
             lambda hosts: _core.load_into(
                 _core.tree(dict(hosts)), node, False, cast, False, rename, paths, renamed
             ),
@@ -272,7 +272,8 @@ def _is_direct(name: str, tensor: Any) -> bool:
     """True if the engine can write into this tensor's memory.
 
     False for tensors on devices other than the CPU, and for lazy conjugates and negatives. Does not
-    check for read-only arrays and expanded tensors; the engine refuses to write into these.
+    check for read-only arrays and expanded tensors: the engine refuses to write into these, and
+    `require_not_expanded` refuses the tensors that the engine does not fill.
 
     Raises:
         UnsupportedError: For a tensor of a kind that cannot be written in place.
@@ -301,10 +302,30 @@ def _is_direct(name: str, tensor: Any) -> bool:
     if tensor.is_nested and tensor.layout is torch.strided:
         if not tensor.is_contiguous():
             raise _cannot_write(name, "a nested one that is not contiguous")
-        return bool(tensor.device.type == "cpu")
+        if tensor.device.type != "cpu":
+            raise _cannot_write(name, f"a nested one on the device {tensor.device}")
+        return True
     if tensor.is_nested or tensor.layout is not torch.strided or tensor.is_quantized:
         raise _cannot_write(name, "a sparse, jagged or quantized one")
     return bool(tensor.device.type == "cpu" and not (tensor.is_conj() or tensor.is_neg()))
+
+
+def require_not_expanded(where: str, tensor: Any) -> None:
+    """Raises ValueError for an expanded tensor, as the engine does for one that it fills."""
+    torch = arrays.torch_of(tensor)
+    if torch is None:
+        strides = tensor.strides
+    elif tensor.layout is torch.strided:
+        strides = tensor.stride()
+    else:
+        return
+    shape = tuple(tensor.shape)
+    if 0 not in shape and any(
+        length > 1 and stride == 0 for length, stride in zip(shape, strides, strict=True)
+    ):
+        raise ValueError(
+            f"{where}: expected a tensor with memory for each element, found an expanded one"
+        )
 
 
 def _cannot_write(name: str, found: str) -> UnsupportedError:

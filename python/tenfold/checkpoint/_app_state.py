@@ -256,8 +256,14 @@ class Restoring:
             self._compare_module(name, target, where)
         elif arrays.is_optimizer(target):
             state = self._state_of(name, "an optimizer", where)
-            found = [len(group["params"]) for group in state.get("param_groups", ())]
             expected = [len(group["params"]) for group in target.param_groups]
+            try:
+                found = [len(group["params"]) for group in state.get("param_groups", ())]
+            except (KeyError, TypeError):
+                raise ValueError(
+                    f'{where}: entry "{name}": expected groups of {expected} parameters, found '
+                    'groups without a list "params"'
+                ) from None
             if found != expected:
                 raise ValueError(
                     f'{where}: entry "{name}": expected groups of {expected} parameters, found '

@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 class LiveTensors:
     """States that share parameters and optimizer tensors with the program, not other tensors.
 
+    Tensors in the parameter groups of an optimizer, such as its learning rate, are not shared.
+
     Args:
         app_state: The objects by name.
         states: The states by name, as returned by `states_of`.
 
     Attributes:
         states: The states. All tensors are copies, except parameters of modules and tensors of
-            optimizers whose changes can be detected (see `_has_version`).
+            optimizers outside of their parameter groups, whose changes can be detected (see
+            `_has_version`).
     """
 
     def __init__(self, app_state: dict[str, Any], states: dict[str, Any]) -> None:
@@ -36,8 +39,7 @@ class LiveTensors:
             if is_module(target) and isinstance(state, dict):
                 self.states[name] = self._of_module(name, target, state)
             elif is_optimizer(target):
-                self.states[name] = _copied(state, _has_version)
-                self._watch(name, self.states[name])
+                self.states[name] = self._of_optimizer(name, state)
             else:
                 self.states[name] = _copied(state)
 
@@ -50,7 +52,11 @@ class LiveTensors:
             if is_module(target):
                 own = dict(target.named_parameters(remove_duplicate=False))
             elif is_optimizer(target):
-                own = sharded.live[name]
+                own = {
+                    key: value
+                    for key, value in sharded.live[name].items()
+                    if not key.startswith("param_groups.")
+                }
             own = {key: own[key] for key in tensors if key in own and _has_version(own[key])}
             parts[name] = {
                 key: value if key in own else _copied(value) for key, value in tensors.items()
@@ -80,6 +86,14 @@ class LiveTensors:
         metadata = getattr(state, "_metadata", None)
         if metadata is not None:
             made._metadata = metadata  # type: ignore[attr-defined]
+        return made
+
+    def _of_optimizer(self, name: str, state: Any) -> Any:
+        made = _copied(state, _has_version)
+        if isinstance(made, dict) and "param_groups" in made:
+            # Schedulers change learning rates that are tensors, outside of the lock.
+            made["param_groups"] = _copied(made["param_groups"])
+        self._watch(name, made)
         return made
 
     def _watch(self, name: str, state: Any) -> None:

@@ -76,8 +76,8 @@ class CheckpointManager:
             names or globs of entries to these: ``{"model": "safetensors", "*": "memmap"}``. Entries
             that JSON can represent are JSON files.
         async_save: True: `save` returns when the tensors are copied, and a thread writes them.
-            ``"overlap"``: parameters and optimizer tensors are copied in the background, too; the
-            optimizer must step within `lock`.
+            ``"overlap"``: parameters and optimizer tensors (except those in ``param_groups``) are
+            copied in the background, too; the optimizer must step within `lock`.
         share_unchanged: Create hard links to files of the newest step of the lineage that have
             equal checksums: per leaf for memmap entries, per file for others. Equal memmap and
             safetensors files are not written. JSON files and entries that several ranks write

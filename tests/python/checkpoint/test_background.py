@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import types
 import warnings
 from collections import OrderedDict, defaultdict
 from typing import NamedTuple
@@ -237,6 +238,38 @@ def test_overlapped_copies_have_the_state_at_the_call(tmp_path):
             assert torch.equal(found["model"][key], value), key
         assert torch.equal(found["optimizer"]["state"][0]["exp_avg"], moment)
         assert found["ema"].tolist() == [step - 1] * 3
+
+
+def test_a_scheduler_may_change_a_tensor_learning_rate_during_an_overlapped_save(
+    tmp_path, monkeypatch
+):
+    manager, state = overlapping(tmp_path)
+    optimizer = torch.optim.Adam(state["model"].parameters(), lr=torch.tensor(0.5))
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.5)
+    optimizer.step()
+    start = manager._writer.start
+
+    def start_late(handle, work):
+        scheduler.step()
+        start(handle, work)
+
+    monkeypatch.setattr(manager._writer, "start", start_late)
+    manager.save(1, {"optimizer": optimizer}).result(60)
+    (group,) = optimizer.param_groups
+    assert group["lr"] == 0.25
+    assert manager.restore().state["optimizer"]["param_groups"][0]["lr"] == 0.5
+
+
+def test_a_tensor_learning_rate_of_a_sharded_optimizer_is_copied():
+    optimizer = torch.optim.Adam([torch.zeros(2)], lr=torch.tensor(0.5))
+    tensors = {"state.0.exp_avg": torch.zeros(2), "param_groups.0.lr": torch.tensor(0.5)}
+    sharded = types.SimpleNamespace(parts={"o": tensors}, live={"o": tensors})
+    live = _live_tensors.LiveTensors({}, {})
+    parts = live.parts_of({"o": optimizer}, sharded)["o"]
+    tensors["param_groups.0.lr"] /= 2
+    live.require_unchanged(1)
+    assert parts["param_groups.0.lr"] == 0.5
+    assert parts["state.0.exp_avg"] is tensors["state.0.exp_avg"]
 
 
 class Pair(NamedTuple):

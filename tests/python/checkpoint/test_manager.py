@@ -480,6 +480,15 @@ def test_extra_metadata_round_trips_and_must_be_json(tmp_path):
     assert manager.all_steps() == [1]
 
 
+@pytest.mark.parametrize("groups", [[{}], [3], 3])
+def test_invalid_parameter_groups_are_refused(tmp_path, groups):
+    manager = tenfold.CheckpointManager(tmp_path)
+    manager.save(1, {"optimizer": {"param_groups": groups}})
+    optimizer = torch.optim.SGD([torch.zeros(2)])
+    with pytest.raises(ValueError, match=r'step_00000001: entry "optimizer": expected groups of'):
+        manager.restore({"optimizer": optimizer})
+
+
 def test_an_unsupported_value_raises_an_error_with_its_key(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path)
     with pytest.raises(tenfold.UnsupportedError, match=r"scheduler\.fn"):

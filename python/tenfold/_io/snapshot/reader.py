@@ -12,7 +12,14 @@ from tenfold._interop import arrays
 from tenfold._interop.arrays import numpy_module
 from tenfold._interop.objects import Opaque
 from tenfold._interop.sharded import shards_of
-from tenfold._io.load_into import _bare, _is_direct, _note_writes, host_like, read_through_host
+from tenfold._io.load_into import (
+    _bare,
+    _is_direct,
+    _note_writes,
+    host_like,
+    read_through_host,
+    require_not_expanded,
+)
 from tenfold._io.snapshot.manifest import PRIMITIVES, SHARDED, escape, find_entry, primitive
 from tenfold.tensordict._node import own_key
 
@@ -43,6 +50,7 @@ def read_tensor(
     _require_complex("obj_out", path, dtype, obj_out)
     same_dtype = arrays.dtype_name(obj_out.dtype) == dtype
     direct = _is_direct(path, obj_out)
+    require_not_expanded(f'obj_out: entry "{path}"', obj_out)
     if direct and same_dtype and _is_contiguous(obj_out):
         fill([(item, obj_out)])
     elif direct and budget is None:
@@ -142,6 +150,7 @@ class StateReader:
             _require_complex("target", path, dtype, target)
             for part, offsets in zip(shards.parts, shards.offsets, strict=True):
                 if part.numel():
+                    require_not_expanded(f'target: entry "{path}"', part)
                     self._boxes.append((item, offsets, part.detach(), dtype))
             return target
         fits = (
@@ -149,6 +158,8 @@ class StateReader:
             and tuple(target.shape) == tuple(shape)
             and arrays.dtype_name(target.dtype) == dtype
         )
+        if fits:
+            require_not_expanded(f'target: entry "{path}"', target)
         into = target if fits else empty(dtype, shape)
         self._jobs.append((item, into))
         return into

@@ -7,6 +7,7 @@ import sys
 import threading
 import warnings
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Any
 
 from tenfold import _core
@@ -369,9 +370,11 @@ class Snapshot:
         """The rank whose entries this process reads, and the engine's node of these entries."""
         if rank is None:
             rank = rank_of(self.pg)
-        node = _core.open_snapshot(self.path, rank)
+        world_size = self._metadata()["world_size"]
+        # All ranks from world_size have the same entries; the engine's ranks fit int64.
+        node = _core.open_snapshot(self.path, min(rank, world_size))
         # A rank that did not exist when the snapshot was taken reads the containers of rank 0.
-        return (rank if rank < self._metadata()["world_size"] else 0), node
+        return (rank if rank < world_size else 0), node
 
     def _rank_state(self, rank: str) -> dict[str, Any]:
         number, node = self._rank_node(int(rank))
@@ -457,9 +460,11 @@ def _local(path: PathLike) -> str:
 def _globs(replicated: Sequence[str] | None) -> list[str]:
     if replicated is None:
         return []
-    if isinstance(replicated, str) or not all(isinstance(glob, str) for glob in replicated):
+    is_list = isinstance(replicated, Iterable) and not isinstance(replicated, str)
+    globs = list(replicated) if is_list else []
+    if not is_list or not all(isinstance(glob, str) for glob in globs):
         raise TypeError(f"replicated: expected a list of globs, found {replicated!r}")
-    return list(replicated)
+    return globs
 
 
 def _request(
