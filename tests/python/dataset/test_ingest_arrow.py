@@ -389,7 +389,7 @@ def test_files_with_damaged_metadata_are_refused_by_name(tmp_path, name, is_seco
             file.write_table(table)
     shutil.copy(path, tmp_path / f"a_{name}")
     data = bytearray(path.read_bytes())
-    # the lengths of metadata are at the end of a file, and at the begin of a stream
+    # the lengths of metadata are at the end of a file, and at the start of a stream
     where = slice(8, 40) if name == "x.arrows" else slice(-40, -12)
     data[where] = b"\xff" * len(data[where])
     path.write_bytes(data)
