@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
-from operator import attrgetter
+from operator import attrgetter, index
 
 from tenfold import _core
 from tenfold._interop.arrays import bytes_of, is_array
@@ -14,7 +14,7 @@ from tenfold.dataset._dataset import Dataset
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     from tenfold._progress import Callback
@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 _BATCH_OBJECTS = 512
 _BATCH_BYTES = 16 << 20
 _KEY_TYPES: dict[type, str] = {str: "str", bytes: "bytes", int: "int"}
+# Convert a key to Python's own type. They ignore methods of subclasses, such as __str__ of an Enum,
+# as lookups do.
+_PLAIN_KEYS: dict[type, Callable[[Any], Any]] = {
+    str: str.__str__,
+    bytes: lambda key: bytes(memoryview(key)),
+    int: index,
+}
 _shape_of = attrgetter("shape")
 _INT64 = range(-(2**63), 2**63)
 
@@ -194,7 +201,7 @@ def checked_keys(keys: list[Any], expected: type, begin: int) -> list[Any]:
                     f"item {begin + i}: key {key!r}: expected {_KEY_TYPES[expected]}, the type of "
                     f"the dictionary's keys, found {_KEY_TYPES[found]}"
                 )
-        keys = [expected(key) for key in keys]
+        keys = list(map(_PLAIN_KEYS[expected], keys))
     if expected is int and keys and not (min(keys) in _INT64 and max(keys) in _INT64):
         key = next(key for key in keys if key not in _INT64)
         raise ValueError(f"key: expected an int that fits int64, found {key}")
