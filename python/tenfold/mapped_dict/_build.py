@@ -221,12 +221,35 @@ def form_of(value: Any) -> str:
     return "tensor"
 
 
+def _is_exact(value: int) -> bool:
+    """Returns whether float64 holds a value exactly; False for one beyond the 64-bit types."""
+    return -(2**63) <= value < 2**64 and float(value) == value
+
+
+def check_assigned(values: list[Any], dtype: str, begin: int) -> None:
+    """Raises ValueError for a bool or int that a dictionary of scalars would convert or round.
+
+    Args:
+        values: The new values.
+        dtype: The dtype of the dictionary's values.
+        begin: Number of the first value, for messages.
+    """
+    for i, value in enumerate(values, begin):
+        if type(value) is bool and dtype != "bool":
+            raise ValueError(f"item {i}: value: expected {dtype}, found bool {value}")
+        if type(value) is int and dtype == "float64" and not _is_exact(value):
+            raise ValueError(
+                f"item {i}: value: expected a number that float64 holds exactly, found {value}; "
+                "round it with float()"
+            )
+
+
 class Forms:
     """Checks that all values can be stored like the first one.
 
     All values must have the same form. Scalars must have the same type, except that ints and floats
-    may be mixed if no int is beyond +-2**53. The shapes of tensors may differ only in the size of
-    the first dimension.
+    may be mixed if float64 holds all ints exactly. The shapes of tensors may differ only in the
+    size of the first dimension.
     """
 
     def __init__(self, form: str, first: Any) -> None:
@@ -237,8 +260,8 @@ class Forms:
         if type(first) in (int, float):
             self._allowed = {int, float}
         self._has_floats = False
-        self._least = 0
-        self._greatest = 0
+        self._inexact: int | None = None
+        self._not_int64: int | None = None
 
     def check(self, values: list[Any], begin: int) -> None:
         """Raises ValueError if a value does not fit; `begin` is the number of the first value."""
@@ -274,21 +297,22 @@ class Forms:
                 )
 
     def _check_numbers(self, values: list[Any]) -> None:
-        """Checks that all ints fit int64 or, if there are floats, are not beyond +-2**53."""
+        """Checks that int64 or, if there are floats, float64 holds all ints exactly."""
         for value in values:
             if isinstance(value, float):
                 self._has_floats = True
-            elif value > self._greatest:
-                self._greatest = value
-            elif value < self._least:
-                self._least = value
-        exact = range(-(2**53), 2**53 + 1) if self._has_floats else _INT64
-        for value in (self._greatest, self._least):
-            if value not in exact:
-                raise ValueError(
-                    f"values: expected numbers that {'float64' if self._has_floats else 'int64'} "
-                    f"holds exactly, found {value}; put larger numbers into a dict of columns"
-                )
+            elif not -(2**53) <= value <= 2**53:
+                if value not in _INT64:
+                    self._not_int64 = value
+                if not _is_exact(value):
+                    self._inexact = value
+        refused = self._inexact if self._has_floats else self._not_int64
+        if refused is not None:
+            dtype = "float64" if self._has_floats else "int64"
+            raise ValueError(
+                f"values: expected numbers that {dtype} holds exactly, found {refused}; put "
+                "larger numbers into a dict of columns"
+            )
 
     def _refuse(self, number: int, found: Any) -> None:
         expected = {"columns": "a dict", "tensor": "a tensor"}.get(self._form, self._first)

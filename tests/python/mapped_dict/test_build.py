@@ -185,8 +185,8 @@ def test_a_key_of_a_subclass_is_stored_as_its_plain_value(tmp_path, plain):
 
 
 def test_ints_and_floats_become_floats(tmp_path):
-    d = build({"a": 1, "b": 2.5}, tmp_path / "d")
-    assert dict(d.items()) == {"a": 1.0, "b": 2.5}
+    d = build({"a": 1, "b": 2.5, "c": 2**60, "d": -(2**63)}, tmp_path / "d")
+    assert dict(d.items()) == {"a": 1.0, "b": 2.5, "c": 2.0**60, "d": -(2.0**63)}
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8, torch.bool, torch.complex64])
