@@ -462,6 +462,20 @@ def test_distributed_save_and_load_keep_containers(tmp_path: Path) -> None:
     assert repr(into) == repr({"by_number": state["by_number"], "new": 1})
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_tensors_in_sequences_keep_the_positions_of_later_items(tmp_path: Path) -> None:
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    state = {"list": [nested, torch.arange(3.0)], "values": [nested, 5], "pair": (nested, 7)}
+    tenfold.save(state, tmp_path / "m")
+    reader = StorageReader(tmp_path / "m", verify=True)
+    assert list(reader.read_metadata().state_dict_metadata) == ["list.1", "values.1", "pair"]
+    into: dict[str, Any] = {"pair": None}
+    dcp.load(into, storage_reader=reader, no_dist=True)
+    assert repr(into) == repr({"pair": state["pair"]})
+    error = failure(dcp.load, {"list": [torch.zeros(3)]}, storage_reader=reader, no_dist=True)
+    assert "list.0" in str(error)
+
+
 def test_our_planner_works_with_the_writer_of_torch(tmp_path: Path) -> None:
     state = {"w": torch.arange(4.0), "step": 7, "names": ["a"]}
     dcp.save(state, checkpoint_id=tmp_path / "theirs", planner=SavePlanner(), no_dist=True)
