@@ -375,6 +375,21 @@ def test_named_tuples_with_tensors_are_values_of_our_planner(tmp_path: Path) -> 
     assert repr(tenfold.load(tmp_path / "m", verify=True)) == repr({"p": (torch.ones(2), 3)})
 
 
+def test_values_of_unsupported_structure_are_stored_as_the_bytes_of_torch_save(
+    tmp_path: Path,
+) -> None:
+    itself: list[Any] = [1]
+    itself.append(itself)
+    state = {"keys": Point({frozenset({2}): 1}, 3), "itself": Point(itself, 0)}
+    distributed.save(state, tmp_path / "m", no_dist=True, allow_opaque=True)
+    found = tenfold.load(tmp_path / "m")
+    assert unpickled(found["keys"]) == state["keys"]
+    (again, _) = unpickled(found["itself"])
+    assert again[1] is again
+    error = failure(distributed.save, state, tmp_path / "n", no_dist=True)
+    assert 'key "keys.0": its keys cannot be stored' in str(error)
+
+
 @pytest.mark.parametrize("caching", [False, True])
 @pytest.mark.parametrize(("name", "layout"), EVERY_KIND)
 def test_objects_tuples_and_values_are_saved_together(
