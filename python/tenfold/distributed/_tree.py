@@ -269,6 +269,12 @@ class StoredTensor:
         self.keys = keys
 
 
+class StoredNested(StoredTensor):
+    """A strided nested tensor, which torch.distributed.checkpoint lacks. Its shape is of no use."""
+
+    __slots__ = ()
+
+
 class Unreadable:
     """An entry of an opened tree that cannot be read. Loading it raises the error that occurs."""
 
@@ -281,7 +287,8 @@ def names_of(node: _core.Node) -> Stored:
     An `Unreadable` stands for an entry that cannot be read; it may also be inside a value. A list
     is one value if neither it nor the lists in it contain tensors or dicts, as in
     ``flatten_state_dict``. A tuple is one value, which may contain tensors. The root is always a
-    container. Strided nested tensors are omitted; a jagged one is a dict of its parts.
+    container. Strided nested tensors are omitted, except in tuples; a jagged one is a dict of its
+    parts.
 
     Raises:
         ValueError: If two entries have the same name.
@@ -289,6 +296,8 @@ def names_of(node: _core.Node) -> Stored:
     found: Stored = {}
 
     def add(name: str, path: Path, value: Any) -> None:
+        if isinstance(value, StoredNested):
+            return
         if name in found:
             raise _ambiguous(name, found[name][0], path)
         found[name] = (path, value)
@@ -311,8 +320,8 @@ def _containers(node: _core.Node, keys: tuple[str, ...], counter: _Counter) -> A
         if what == "tensor":
             number = counter.value
             counter.value += 1
-            if not fields[2]:  # torch.distributed.checkpoint has no nested tensors
-                made[key] = StoredTensor(number, fields[0], fields[1], below)
+            kind_of_tensor = StoredNested if fields[2] else StoredTensor
+            made[key] = kind_of_tensor(number, fields[0], fields[1], below)
         elif what == "node":
             made[key] = _containers(fields[0], below, counter)
         else:

@@ -48,7 +48,7 @@ def is_opaque(value: Any, *, with_tensors: bool) -> bool:
     """
     try:
         return has_tensors("", value) and with_tensors
-    except UnsupportedError:
+    except (UnsupportedError, ValueError):
         return True
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
-from operator import attrgetter
+from operator import attrgetter, index
 
 from tenfold import _core
 from tenfold._errors import KeyNotFoundError
@@ -15,7 +15,7 @@ from tenfold.dataset._dataset import Dataset
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     from tenfold._progress import Callback
@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 _BATCH_OBJECTS = 512
 _BATCH_BYTES = 16 << 20
 _KEY_TYPES: dict[type, str] = {str: "str", bytes: "bytes", int: "int"}
+# Convert a key to Python's own type. They ignore methods of subclasses, such as __str__ of an Enum,
+# as lookups do.
+_PLAIN_KEYS: dict[type, Callable[[Any], Any]] = {
+    str: str.__str__,
+    bytes: lambda key: bytes(memoryview(key)),
+    int: index,
+}
 _shape_of = attrgetter("shape")
 _INT64 = range(-(2**63), 2**63)
 
@@ -200,7 +207,7 @@ def checked_keys(keys: list[Any], expected: type, begin: int) -> list[Any]:
                     f"item {begin + i}: key {key!r}: expected {_KEY_TYPES[expected]}, the type of "
                     f"the dictionary's keys, found {_KEY_TYPES[found]}"
                 )
-        keys = [expected(key) for key in keys]
+        keys = list(map(_PLAIN_KEYS[expected], keys))
     if expected is int and keys and not (min(keys) in _INT64 and max(keys) in _INT64):
         key = next(key for key in keys if key not in _INT64)
         raise ValueError(f"key: expected an int that fits int64, found {key}")
@@ -228,11 +235,34 @@ def _python_type(scalar: Any) -> type:
     return type(scalar)
 
 
+def _is_exact(value: int) -> bool:
+    """Returns whether float64 holds a value exactly; False for one beyond the 64-bit types."""
+    return -(2**63) <= value < 2**64 and float(value) == value
+
+
+def check_assigned(values: list[Any], dtype: str, begin: int) -> None:
+    """Raises ValueError for a bool or int that a dictionary of scalars would convert or round.
+
+    Args:
+        values: The new values.
+        dtype: The dtype of the dictionary's values.
+        begin: Number of the first value, for messages.
+    """
+    for i, value in enumerate(values, begin):
+        if type(value) is bool and dtype != "bool":
+            raise ValueError(f"item {i}: value: expected {dtype}, found bool {value}")
+        if type(value) is int and dtype == "float64" and not _is_exact(value):
+            raise ValueError(
+                f"item {i}: value: expected a number that float64 holds exactly, found {value}; "
+                "round it with float()"
+            )
+
+
 class Forms:
     """Checks that all values can be stored like the first one.
 
     All values must have the same form. Scalars must have the same type, except that ints and floats
-    may be mixed if no int is beyond +-2**53. Instances of subclasses of float and str, such as
+    may be mixed if float64 holds all ints exactly. Instances of subclasses of float and str, such as
     numpy's float64 and str_, count as floats and strs. The shapes of tensors may differ only in the
     size of the first dimension.
     """
@@ -246,8 +276,8 @@ class Forms:
         if first_type in (int, float):
             self._allowed = {int, float}
         self._has_floats = False
-        self._least = 0
-        self._greatest = 0
+        self._inexact: int | None = None
+        self._not_int64: int | None = None
 
     def check(self, values: list[Any], begin: int) -> None:
         """Raises ValueError if a value does not fit; `begin` is the number of the first value."""
@@ -285,21 +315,22 @@ class Forms:
                 )
 
     def _check_numbers(self, values: list[Any]) -> None:
-        """Checks that all ints fit int64 or, if there are floats, are not beyond +-2**53."""
+        """Checks that int64 or, if there are floats, float64 holds all ints exactly."""
         for value in values:
             if isinstance(value, float):
                 self._has_floats = True
-            elif value > self._greatest:
-                self._greatest = value
-            elif value < self._least:
-                self._least = value
-        exact = range(-(2**53), 2**53 + 1) if self._has_floats else _INT64
-        for value in (self._greatest, self._least):
-            if value not in exact:
-                raise ValueError(
-                    f"values: expected numbers that {'float64' if self._has_floats else 'int64'} "
-                    f"holds exactly, found {value}; put larger numbers into a dict of columns"
-                )
+            elif not -(2**53) <= value <= 2**53:
+                if value not in _INT64:
+                    self._not_int64 = value
+                if not _is_exact(value):
+                    self._inexact = value
+        refused = self._inexact if self._has_floats else self._not_int64
+        if refused is not None:
+            dtype = "float64" if self._has_floats else "int64"
+            raise ValueError(
+                f"values: expected numbers that {dtype} holds exactly, found {refused}; put "
+                "larger numbers into a dict of columns"
+            )
 
     def _refuse(self, number: int, found: Any) -> None:
         expected = {"columns": "a dict", "tensor": "a tensor"}.get(self._form, self._first)

@@ -19,7 +19,13 @@ from tenfold.dataset._dataset import Dataset
 from tenfold.dataset._ragged import jagged
 from tenfold.dataset._rows import samples_of
 from tenfold.dataset._schema import Schema
-from tenfold.mapped_dict._build import build, checked_keys, form_of, items_per_batch
+from tenfold.mapped_dict._build import (
+    build,
+    check_assigned,
+    checked_keys,
+    form_of,
+    items_per_batch,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -292,7 +298,8 @@ class MappedDict(_Native):
         Raises:
             KeyError: For a missing key, which `extend` would add.
             ValueError: For a value of another kind or shape, and for numbers that the dtype cannot
-                hold. Float dtypes round.
+                hold. Float dtypes round, except that a dictionary of floats accepts no int that
+                float64 cannot hold exactly.
             TypeError: For a key that is not hashable.
             UnsupportedError: If the dictionary is open read-only or closed.
             OSError: If another process is writing (the message names the process), or a system call
@@ -382,7 +389,11 @@ class MappedDict(_Native):
             yield begin, keys, rows
 
     def _rows_of(self, values: list[Any], begin: int) -> list[Any]:
-        if self._form() != "columns":
+        form = self._form()
+        if form == "scalar" and not {bool, int}.isdisjoint(map(type, values)):
+            column: Any = self.schema["value"]
+            check_assigned(values, column.dtype, begin)
+        if form != "columns":
             return [{"value": value} for value in values]
         is_untyped = self._is_untyped()
         for i, value in enumerate(values, begin):

@@ -92,11 +92,9 @@ class CachedStateMapper(StateMapper):
             stamp, kept, places, missing = self._look_up(keys, states)
         if kept is not None and not missing:
             return kept
-        with _rows.without_gradients():
-            made = self.mapper.generate(list(missing.values()))
+        made = self._generated(list(missing.values()))
         is_tensor = arrays.is_array(made)
         if is_tensor:
-            made = _rows.detached(made)
             with self._lock:
                 # If the mapper changed while it generated the rows, they are returned, but not
                 # cached.
@@ -107,9 +105,14 @@ class CachedStateMapper(StateMapper):
         if places and not (is_tensor and _rows.same_kind(made, kept)):
             # The new rows are not tensors, or differ from the cached rows in dtype or shape. Only
             # the mapper can combine such rows.
-            with _rows.without_gradients():
-                return self.mapper.generate(states)
+            return self._generated(states)
         return self._joined(kept, places, made, missing, keys)
+
+    def _generated(self, states: list[Any]) -> Any:
+        """The rows of the mapper, without gradients, also if they are views of parameters."""
+        with _rows.without_gradients():
+            made = self.mapper.generate(states)
+        return list(map(_rows.detached, made)) if isinstance(made, list) else _rows.detached(made)
 
     def _look_up(
         self, keys: list[Hashable], states: list[Any]

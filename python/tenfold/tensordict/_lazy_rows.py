@@ -231,6 +231,10 @@ def flatten(
         return stack
     if 0 in stack._batch_size[start : end + 1]:  # no member is left
         return locked_as(stack, stack._dense().flatten(start, end))
+    for at in range(start, end + 1):
+        if at == stack.stack_dim:  # the members have all their lengths
+            break
+        _refuse_ragged(stack, at, "flatten")
     parts: list[Any] = [stack]
     for _ in range(start, end + 1):
         parts = [piece for part in parts for piece in part.unbind(start)]
@@ -239,9 +243,9 @@ def flatten(
 
 def unflatten(stack: Any, dim: int, unflattened_size: Any, *, inplace: bool = False) -> Any:
     at = dim_in(dim, len(stack._batch_size), "unflatten")
-    rows = probe(stack._batch_size, "unflatten")
-    lengths = tuple(unflattened_size)
-    lengths = tuple(rows.unflatten(at, lengths).shape)[at : at + len(lengths)]
+    _refuse_ragged(stack, at, "unflatten")
+    rows = probe((stack._batch_size[at],), "unflatten")
+    lengths = tuple(rows.unflatten(0, tuple(unflattened_size)).shape)
     if inplace:
         raise ValueError("unflatten: expected inplace=False, found True")
     if len(lengths) == 1:
@@ -257,6 +261,8 @@ def unflatten(stack: Any, dim: int, unflattened_size: Any, *, inplace: bool = Fa
 
 def reshaped(stack: Any, wanted: tuple[Any, ...], method: str) -> Any:
     old = tuple(stack._batch_size)
+    for at in range(len(old)):
+        _refuse_ragged(stack, at, method)
     new = tuple(probe(old, method).reshape(wanted).shape)
     if new == old:
         return stack
@@ -281,6 +287,8 @@ def reshaped(stack: Any, wanted: tuple[Any, ...], method: str) -> Any:
 
 
 def expanded(stack: Any, wanted: tuple[int, ...], *, shared_below: bool = False) -> Any:
+    for dim in range(len(stack._batch_size)):
+        _refuse_ragged(stack, dim, "expand")
     new = tuple(probe(stack._batch_size, "expand").expand(wanted).shape)
     at = stack.stack_dim + len(new) - len(stack._batch_size)
     members = stack.tensordicts

@@ -1908,6 +1908,7 @@ class TensorLike(Primitives):
         Raises:
             IndexError: If a dimension does not exist.
             TypeError: If `dim` is "feature" and `keepdim` is true.
+            RuntimeError: If `dim` repeats a dimension.
 
         Example:
             >>> td.sum()["b", "c"]

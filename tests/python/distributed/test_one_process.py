@@ -375,6 +375,21 @@ def test_named_tuples_with_tensors_are_values_of_our_planner(tmp_path: Path) -> 
     assert repr(tenfold.load(tmp_path / "m", verify=True)) == repr({"p": (torch.ones(2), 3)})
 
 
+def test_values_of_unsupported_structure_are_stored_as_the_bytes_of_torch_save(
+    tmp_path: Path,
+) -> None:
+    itself: list[Any] = [1]
+    itself.append(itself)
+    state = {"keys": Point({frozenset({2}): 1}, 3), "itself": Point(itself, 0)}
+    distributed.save(state, tmp_path / "m", no_dist=True, allow_opaque=True)
+    found = tenfold.load(tmp_path / "m")
+    assert unpickled(found["keys"]) == state["keys"]
+    (again, _) = unpickled(found["itself"])
+    assert again[1] is again
+    error = failure(distributed.save, state, tmp_path / "n", no_dist=True)
+    assert 'key "keys.0": its keys cannot be stored' in str(error)
+
+
 @pytest.mark.parametrize("caching", [False, True])
 @pytest.mark.parametrize(("name", "layout"), EVERY_KIND)
 def test_objects_tuples_and_values_are_saved_together(
@@ -460,6 +475,20 @@ def test_distributed_save_and_load_keep_containers(tmp_path: Path) -> None:
     into = {"by_number": {1: torch.zeros(2), 0: ""}, "new": 1}
     distributed.load(into, tmp_path / "m", strict=False, no_dist=True)
     assert repr(into) == repr({"by_number": state["by_number"], "new": 1})
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_tensors_in_sequences_keep_the_positions_of_later_items(tmp_path: Path) -> None:
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    state = {"list": [nested, torch.arange(3.0)], "values": [nested, 5], "pair": (nested, 7)}
+    tenfold.save(state, tmp_path / "m")
+    reader = StorageReader(tmp_path / "m", verify=True)
+    assert list(reader.read_metadata().state_dict_metadata) == ["list.1", "values.1", "pair"]
+    into: dict[str, Any] = {"pair": None}
+    dcp.load(into, storage_reader=reader, no_dist=True)
+    assert repr(into) == repr({"pair": state["pair"]})
+    error = failure(dcp.load, {"list": [torch.zeros(3)]}, storage_reader=reader, no_dist=True)
+    assert "list.0" in str(error)
 
 
 def test_our_planner_works_with_the_writer_of_torch(tmp_path: Path) -> None:

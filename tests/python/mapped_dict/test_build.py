@@ -160,9 +160,33 @@ def test_numpy_keys_and_ordered_dicts_are_accepted(tmp_path):
     assert d["a"] == 1
 
 
+@pytest.mark.parametrize("plain", ["red", b"red", 7])
+def test_a_key_of_a_subclass_is_stored_as_its_plain_value(tmp_path, plain):
+    class Key(type(plain)):
+        def __str__(self):
+            return "other"
+
+        def __bytes__(self):
+            return b"other"
+
+        def __int__(self):
+            return 8
+
+    key = Key(plain)
+    with build({key: 1}, tmp_path / "d") as d:
+        assert list(d) == [plain]
+        assert d[key] == d[plain] == 1
+    other = type(plain)()
+    path = build({other: 1}, tmp_path / "e")._path
+    with tenfold.MappedDict(path, "r+") as d:
+        d.extend({key: 2})
+        d[key] = 3
+        assert dict(d) == {other: 1, plain: 3}
+
+
 def test_ints_and_floats_become_floats(tmp_path):
-    d = build({"a": 1, "b": 2.5}, tmp_path / "d")
-    assert dict(d.items()) == {"a": 1.0, "b": 2.5}
+    d = build({"a": 1, "b": 2.5, "c": 2**60, "d": -(2**63)}, tmp_path / "d")
+    assert dict(d.items()) == {"a": 1.0, "b": 2.5, "c": 2.0**60, "d": -(2.0**63)}
 
 
 @pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped by rows"])

@@ -270,6 +270,25 @@ def test_scalar_and_dict_values_can_be_assigned_and_added(tmp_path):
             d[3] = {"name": "a", "tokens": [1]}
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (1.5, 2**60 + 1, "item 0: value: expected a number that float64 holds exactly, found 1152"),
+        (1.5, 2**70, "float64 holds exactly"),
+        (1.5, True, "item 0: value: expected float64, found bool True"),
+        (1, True, "item 0: value: expected int64, found bool True"),
+    ],
+)
+def test_scalars_that_would_be_converted_are_refused(tmp_path, old, new, message):
+    with MappedDict(MappedDict.build({"a": old}, tmp_path / "d")._path, "r+") as d:
+        d["a"] = 2**60
+        with pytest.raises(ValueError, match=message):
+            d["a"] = new
+        with pytest.raises(ValueError, match=message):
+            d.extend({"b": new})
+        assert dict(d) == {"a": 2**60}
+
+
 def test_iterates_over_each_key_once_while_keys_are_assigned(tmp_path):
     keys = [f"k{i}" for i in range(5000)]
     MappedDict.build([(key, i) for i, key in enumerate(keys)], tmp_path / "d")

@@ -280,3 +280,26 @@ def test_rows_of_several_dtypes_have_no_gradients_either():
     rows = cached([2, 3])  # the dtype differs from that of the cached row: all rows are generated
     assert rows.dtype == torch.float64
     assert not rows.requires_grad
+
+
+@tenfold.register_mapper("test.parameters")
+class OfParameters(tenfold.StateMapper):
+    """Maps a state to a view of a parameter: of float64 for odd states, in a list for negative."""
+
+    def __init__(self):
+        self.weight = torch.nn.Parameter(torch.zeros(4, 1))
+        self.wide = torch.nn.Parameter(torch.zeros(4, 1, dtype=torch.float64))
+
+    def generate(self, states):
+        weight = self.wide if any(state % 2 for state in states) else self.weight
+        rows = weight[: len(states)]
+        return list(rows) if min(states) < 0 else rows
+
+
+def test_views_of_parameters_have_no_gradients():
+    cached = OfParameters().cached(1 << 20)
+    assert not cached([2]).requires_grad
+    assert cached([2, 3]).dtype == torch.float64
+    assert not cached([2, 3]).requires_grad
+    assert not any(row.requires_grad for row in cached([-1, 2]))
+    assert not any(row.requires_grad for row in cached([-1, -2]))

@@ -186,6 +186,17 @@ def test_strided_nested_tensors_are_mapped(path, named):
             assert torch.equal(part, expected)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_like_forms_refuse_nested_tensors(path, layout):
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=layout)
+    for name in ("empty_like", "zeros_like", "ones_like", "full_like"):
+        arguments = (nested, 7) if name == "full_like" else (nested,)
+        with pytest.raises(ValueError, match="expected a tensor that is not nested"):
+            getattr(MemoryMappedTensor, name)(*arguments, filename=path)
+    assert not path.exists()
+
+
 def test_from_storage_of_a_file_maps_that_file(path):
     MemoryMappedTensor.from_tensor(torch.arange(6.0), filename=path)
     storage = torch.UntypedStorage.from_file(str(path), shared=True, nbytes=24)

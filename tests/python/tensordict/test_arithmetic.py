@@ -172,6 +172,31 @@ def test_prod_reduces_any_dimensions_in_any_order(dims, reduce):
     assert torch.equal(found if reduce else found["a"], expected)
 
 
+@pytest.mark.parametrize("dims", [(1, -1), (0, 0, 1)])
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_reductions_refuse_repeated_dimensions(dims, keepdim):
+    td = TensorDict({"a": torch.rand(2, 3, 4)}, [2, 3])
+    for change in (td.prod, td.sum, lambda *args: td.quantile(0.5, *args)):
+        with pytest.raises(RuntimeError, match="expected each dimension once, found"):
+            change(dims, keepdim)
+
+
+@pytest.mark.parametrize("dims", [(1, -2), (0, 0)])
+def test_reductions_of_joined_tensors_refuse_invalid_dimensions(dims):
+    td = TensorDict({"a": torch.rand(2, 3, 4)}, [2, 3])
+    for change in (td.prod, lambda *args, **kwargs: td.quantile(0.5, *args, **kwargs)):
+        with pytest.raises(RuntimeError, match="expected each dimension once, found"):
+            change(dims, reduce=True)
+        with pytest.raises(IndexError, match="found 5"):
+            change((0, 5), reduce=True)
+
+
+@pytest.mark.parametrize("name", ["min", "max", "cummin", "cummax"])
+def test_extremes_name_dimensions_that_are_no_int(name):
+    with pytest.raises(TypeError, match=rf"^{name}: expected a batch dimension, found \(0,\)"):
+        getattr(TensorDict({"a": torch.rand(2)}, [2]), name)((0,))
+
+
 @pytest.mark.parametrize("op", [operator.and_, operator.or_, operator.xor])
 @pytest.mark.parametrize("other", ["x", None, [True]])
 def test_logic_with_other_objects_is_a_type_error(op, other):

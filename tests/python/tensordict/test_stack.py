@@ -362,6 +362,24 @@ def test_a_dimension_of_several_lengths_is_not_divided(change):
         change(stack)
 
 
+def test_changes_of_shape_name_a_dimension_of_several_lengths():
+    stack = tenfold.lazy_stack([TensorDict({"a": torch.ones(4, n)}, [4, n]) for n in (6, 3)])
+    found = stack.unflatten(1, (2, -1))
+    assert found.batch_size == (2, 2, 2, -1)
+    assert found[0, 1, 1]["a"].tolist() == [1] * 6
+    assert stack.unflatten(0, (1, 2)).batch_size == (1, 2, 4, -1)
+    assert stack.flatten().batch_size == (36,)
+    for what, change in {
+        "unflatten": lambda: stack.unflatten(-1, (3, -1)),
+        "flatten": lambda: stack.flatten(1, 2),
+        "reshape": lambda: stack.reshape(-1),
+        "view": lambda: stack.view(-1),
+        "expand": lambda: stack.expand(3, 2, 4, 6),
+    }.items():
+        with pytest.raises(RuntimeError, match=rf"^{what}: .*found dimension 2 of batch_size"):
+            change()
+
+
 def test_rows_assigned_to_a_member_broadcast():
     stack = pair(2)
     stack[0] = TensorDict({"a": torch.full((1,), 5.0)}, [1])

@@ -173,6 +173,20 @@ def as_nested(flat: torch.Tensor, sizes: torch.Tensor | None) -> torch.Tensor:
     return made
 
 
+def _dense_shape(input: Any) -> Any:
+    """The shape of the argument of a ``_like`` form.
+
+    Raises:
+        ValueError: If it is nested.
+    """
+    if getattr(input, "is_nested", False):
+        raise ValueError(
+            "input: expected a tensor that is not nested, found a nested one; call empty, zeros, "
+            "ones or full with shape=, an int64 tensor [n, k] of sizes"
+        )
+    return input.shape
+
+
 @set_module("tenfold")
 class MemoryMappedTensor(torch.Tensor):
     """A tensor in main memory whose bytes are those of a file.
@@ -592,13 +606,14 @@ class MemoryMappedTensor(torch.Tensor):
             MemoryMappedTensor: Over the file.
 
         Raises:
+            ValueError: If `input` is nested.
             RuntimeError: If the file exists, its path is a symlink, or its folder is missing.
 
         Example:
             >>> MemoryMappedTensor.empty_like(torch.arange(3), filename="x.memmap").dtype
             torch.int64
         """
-        return cls.empty(shape=input.shape, dtype=input.dtype, filename=filename)
+        return cls.empty(shape=_dense_shape(input), dtype=input.dtype, filename=filename)
 
     @classmethod
     def zeros_like(cls, input: Any, *, filename: PathLike | None = None) -> MemoryMappedTensor:
@@ -612,13 +627,14 @@ class MemoryMappedTensor(torch.Tensor):
             MemoryMappedTensor: Over the file.
 
         Raises:
+            ValueError: If `input` is nested.
             RuntimeError: If the file exists, its path is a symlink, or its folder is missing.
 
         Example:
             >>> MemoryMappedTensor.zeros_like(torch.arange(3), filename="x.memmap")
             MemoryMappedTensor([0, 0, 0])
         """
-        return cls.zeros(shape=input.shape, dtype=input.dtype, filename=filename)
+        return cls.zeros(shape=_dense_shape(input), dtype=input.dtype, filename=filename)
 
     @classmethod
     def ones_like(cls, input: Any, *, filename: PathLike | None = None) -> MemoryMappedTensor:
@@ -632,13 +648,14 @@ class MemoryMappedTensor(torch.Tensor):
             MemoryMappedTensor: Over the file.
 
         Raises:
+            ValueError: If `input` is nested.
             RuntimeError: If the file exists, its path is a symlink, or its folder is missing.
 
         Example:
             >>> MemoryMappedTensor.ones_like(torch.arange(3), filename="x.memmap")
             MemoryMappedTensor([1, 1, 1])
         """
-        return cls.ones(shape=input.shape, dtype=input.dtype, filename=filename)
+        return cls.ones(shape=_dense_shape(input), dtype=input.dtype, filename=filename)
 
     @classmethod
     def full_like(
@@ -655,6 +672,7 @@ class MemoryMappedTensor(torch.Tensor):
             MemoryMappedTensor: Over the file.
 
         Raises:
+            ValueError: If `input` is nested.
             RuntimeError: If the file exists, its path is a symlink, its folder is missing, or
                 conversion of the value to the dtype would overflow.
             TypeError: If the value is not a number.
@@ -664,7 +682,7 @@ class MemoryMappedTensor(torch.Tensor):
             MemoryMappedTensor([7, 7, 7])
         """
         return cls.full(
-            shape=input.shape, dtype=input.dtype, fill_value=fill_value, filename=filename
+            shape=_dense_shape(input), dtype=input.dtype, fill_value=fill_value, filename=filename
         )
 
     # --- the file --------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def _reduced(
     if dim == "feature":
         return _per_row(td, op, lead)
     dims = (dim,) if isinstance(dim, int) else tuple(dim)
-    at = tuple(sorted(dim_in(one, ndim, "reduction") for one in dims))
+    at = _positions(dims, ndim)
     new, names = _without(td, at, keep)
     return _each_value(
         td, lambda value: op(value, at[0] if len(at) == 1 else at, keep), (*lead, *new),
@@ -67,7 +67,23 @@ def _reduced_together(torch: Any, td: Any, op: Callable[..., Any], dim: Any, kee
     if dim == "feature":
         ndim = len(td._batch_size)
         return op(torch.cat([_features(tensor, ndim) for tensor in tensors], -1), -1, False)
-    return op(torch.cat(tensors, dim if isinstance(dim, int) else dim[0]), dim, keep)
+    joined = torch.cat(tensors, dim if isinstance(dim, int) else dim[0])
+    if not isinstance(dim, int):
+        _positions(tuple(dim), joined.ndim)  # raises errors for invalid dimensions
+    return op(joined, dim, keep)
+
+
+def _positions(dims: tuple[int, ...], ndim: int) -> tuple[int, ...]:
+    """The dimensions counted from the front, in order.
+
+    Raises:
+        IndexError: For one that is out of range.
+        RuntimeError: For one that is repeated, as in ``torch.sum``.
+    """
+    at = sorted(dim_in(one, ndim, "reduction") for one in dims)
+    if len(set(at)) < len(at):
+        raise RuntimeError(f"reduction: expected each dimension once, found {list(dims)}")
+    return tuple(at)
 
 
 def _all_tensors(td: Any) -> list[Any]:
@@ -169,8 +185,8 @@ def extreme(
         if not reduce:
             return _scalars(td, lambda tensor: op(tensor))
         return op(torch.cat([op(tensor).reshape(1) for tensor in _all_tensors(td)]))
-    if dim is None:
-        raise TypeError(f"{name}: expected a batch dimension, found None")
+    if not hasattr(dim, "__index__"):
+        raise TypeError(f"{name}: expected a batch dimension, found {dim!r}")
     if reduce:
         joined = torch.cat(_all_tensors(td), dim)
         return op(joined, dim) if is_running else op(joined, dim, keepdim)
