@@ -262,9 +262,9 @@ class Forms:
     """Checks that all values can be stored like the first one.
 
     All values must have the same form. Scalars must have the same type, except that ints and floats
-    may be mixed if float64 holds all ints exactly. Instances of subclasses of float and str, such as
-    numpy's float64 and str_, count as floats and strs. The shapes of tensors may differ only in the
-    size of the first dimension.
+    may be mixed if float64 holds all ints exactly. Instances of subclasses of float and str, such
+    as numpy's float64 and str_, count as floats and strs. The shapes of tensors may differ only in
+    the size of the first dimension.
     """
 
     def __init__(self, form: str, first: Any) -> None:
