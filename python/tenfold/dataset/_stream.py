@@ -769,6 +769,29 @@ class Pass(NamedTuple):
     dropped: int = 1
 
 
+class Cell(NamedTuple):
+    """The newest pass of a worker, in the memory of `Workers`.
+
+    Members are written from the last to the first, and read from the first to the last.
+
+    Attributes:
+        generation: Generation of the pass (see `Workers`); 0 if this worker never began one.
+        pid: Process of the worker.
+        passes: Number of passes that this process has begun.
+        is_fresh: 1 if the pass is not the first of the generation, else 0.
+        rows: Number of rows that the worker returned; _RUNNING before the end of the pass.
+        num_records: Number of records of all files; _RUNNING before the end of the pass, and
+            always for a data set.
+    """
+
+    generation: int
+    pid: int
+    passes: int
+    is_fresh: int
+    rows: int
+    num_records: int
+
+
 class Workers:
     """Memory that the loader and its workers share: the epoch, and the progress of each worker.
 
@@ -780,14 +803,12 @@ class Workers:
     def __init__(self) -> None:
         torch = import_torch()
         self._header: Any = None
-        # For each worker: the generation of its pass; 1 if the pass is not the first of the
-        # generation, else 0; the number of rows it returned; the number of records of all files.
-        # The last two are _RUNNING before the end of the pass. The last stays _RUNNING for a data
-        # set.
+        # A `Cell` for each worker.
         self._cells: Any = None
         if torch is not None:
+            size = len(Cell._fields)
             self._header = torch.zeros(3, dtype=torch.int64).share_memory_()
-            self._cells = torch.zeros(_MAX_WORKERS, 4, dtype=torch.int64).share_memory_()
+            self._cells = torch.zeros(_MAX_WORKERS, size, dtype=torch.int64).share_memory_()
 
     def state(self) -> tuple[Any, Any]:
         """Returns the shared memory, for `from_state` in another process."""
@@ -817,12 +838,18 @@ class Workers:
         Raises:
             UnsupportedError: If the loader returns batches in the order in which they are finished.
         """
-        loader = _loader_iterator(dataset)
-        is_fresh = bool(self._cells[0, 1])
-        ends = self._cells[self._cells[:, 0] == generation, 2].tolist()
+        cells = [Cell(*row) for row in self._cells.tolist()]
+        begun = [cell for cell in cells if cell.generation == generation]
+        first = cells[0]
+        loaders = _loader_iterators(dataset)
+        # A loader returns no batch before its worker 0 has begun.
+        of_first = [
+            each for each in loaders if first in begun and each._workers[0].pid == first.pid
+        ]
+        loader = next(iter(of_first or [each for each in loaders if not each._num_yielded]), None)
         if loader is None:
-            done = all(rows != _RUNNING for rows in ends)
-            return Pass(is_fresh, True, [], 0) if done else None
+            done = all(cell.rows != _RUNNING for cell in begun)
+            return Pass(bool(first.is_fresh), True, [], 0) if done else None
         if not getattr(loader, "_in_order", True):
             raise UnsupportedError(
                 "iterable dataset: state_dict: expected a DataLoader that returns batches in "
@@ -830,14 +857,23 @@ class Workers:
             )
         size = getattr(loader._index_sampler, "batch_size", 1)
         batches, workers = loader._num_yielded, loader._num_workers
-        ends = self._cells[:workers, 2].tolist()
+        pids = [process.pid for process in loader._workers]
+        # A worker that has not begun this pass still has the cell of an earlier pass, or an empty
+        # one.
+        cells = [
+            cell
+            if (cell.pid, cell.passes) == (pid, first.passes)
+            else cell._replace(rows=_RUNNING, num_records=_RUNNING)
+            for cell, pid in zip(cells, pids, strict=False)
+        ]
+        ends = [cell.rows for cell in cells]
         if loader._drop_last:
             ends = [end if end == _RUNNING else end - end % size for end in ends]
         rows = [size * ((batches - worker + workers - 1) // workers) for worker in range(workers)]
         done = all(end != _RUNNING and end <= given for end, given in zip(ends, rows, strict=True))
-        num_records = int(self._cells[:workers, 3].max())
+        num_records = max(cell.num_records for cell in cells)
         return Pass(
-            is_fresh,
+            any(cell.is_fresh or cell.pid not in pids for cell in begun),
             batches > 0 and done,
             rows,
             batches,
@@ -857,22 +893,25 @@ class Workers:
                 f"iterable dataset: expected at most {_MAX_WORKERS} workers, found more"
             )
         generation, loads, epoch = self._header.tolist()
-        is_first = int(self._cells[worker, 0]) != generation
-        self._cells[worker, 2] = self._cells[worker, 3] = _RUNNING
-        self._cells[worker, 1] = not is_first
-        self._cells[worker, 0] = generation
+        cell, pid = Cell(*self._cells[worker].tolist()), os.getpid()
+        is_first = cell.generation != generation
+        passes = cell.passes + 1 if cell.pid == pid else 1
+        begun = Cell(generation, pid, passes, not is_first, _RUNNING, _RUNNING)
+        for index, value in reversed(list(enumerate(begun))):
+            self._cells[worker, index] = value
         return generation, loads, epoch, is_first
 
     def end(self, worker: int, rows: int, num_records: int | None) -> None:
         """Ends a pass of a worker; stores its number of rows and the number of all records."""
-        self._cells[worker, 3] = _RUNNING if num_records is None else num_records
-        self._cells[worker, 2] = rows
+        records = _RUNNING if num_records is None else num_records
+        self._cells[worker, Cell._fields.index("num_records")] = records
+        self._cells[worker, Cell._fields.index("rows")] = rows
 
 
-def _loader_iterator(dataset: Any) -> Any:
-    """The iterator of the ``DataLoader`` that iterates over `dataset`, or None.
+def _loader_iterators(dataset: Any) -> list[Any]:
+    """The iterators of a ``DataLoader`` that iterate over `dataset`, those in use first.
 
-    Only that iterator counts how many prefetched batches were returned to the caller.
+    Only such an iterator counts how many prefetched batches were returned to the caller.
     """
     kind = need_torch("state_dict").utils.data.dataloader._MultiProcessingDataLoaderIter
 
@@ -881,5 +920,4 @@ def _loader_iterator(dataset: Any) -> Any:
         for item in gc.get_objects()
         if issubclass(type(item), kind) and getattr(item, "_dataset", None) is dataset
     ]
-    alive = [item for item in found if not item._shutdown]
-    return (alive or found or [None])[-1]
+    return sorted(found, key=lambda item: bool(item._shutdown))

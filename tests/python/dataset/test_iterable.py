@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
 from itertools import islice
 from pathlib import Path
 
@@ -171,6 +172,34 @@ def test_state_dict_after_an_abandoned_loop_raises(path: Path) -> None:
         rows.state_dict()
     rows.set_epoch(0)
     assert rows.state_dict()["position"] == 0
+
+
+def start_worker_1_late(worker: int) -> None:
+    time.sleep(2 * worker)
+
+
+@pytest.mark.parametrize("is_text", [False, True])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_state_counts_the_rows_of_a_worker_that_starts_late(
+    tmp_path: Path, is_text: bool, persistent: bool
+) -> None:
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(f'{{"id": {i}}}\n' for i in range(4)))
+    rows = IterableDataset(source if is_text else tenfold.ingest(source, tmp_path / "ds"))
+    loader = DataLoader(
+        rows,
+        batch_size=2,
+        num_workers=2,
+        worker_init_fn=start_worker_1_late,
+        persistent_workers=persistent,
+    )
+    iterator = iter(loader)
+    assert next(iterator)["id"].tolist() == [0, 2]
+    time.sleep(0.5)
+    state = rows.state_dict()
+    assert (state["epoch"], state["position"], state["taken"]) == (0, 0, [2, 0])
+    assert batch_ids(iterator) == [[1, 3]]
+    assert rows.state_dict() == {"seed": 0, "epoch": 1, "position": 0}
 
 
 def test_state_dict_with_in_order_false_raises(path: Path) -> None:
