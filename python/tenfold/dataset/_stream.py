@@ -78,7 +78,8 @@ class IterableDataset(_Base):
     the order of an uninterrupted iteration. (If workers skipped bad rows, it also returns some rows
     again: see `state_dict`.) With workers, `state_dict` counts the batches that the
     ``DataLoader`` returned, so it needs the loader's iterator: call it inside the loop, not after a
-    ``break``. All ranks must have made the same number of steps.
+    ``break``. After the last batch, call ``set_epoch`` with the next epoch first. All ranks must
+    have made the same number of steps.
 
     Args:
         source: A `Dataset`, or the source of one: a path, a TensorDict, or a dict of tensors. Or
@@ -351,8 +352,10 @@ class IterableDataset(_Base):
         returns the state of that worker.
 
         Raises:
-            UnsupportedError: If the iterator of a ``DataLoader`` with workers was released in the
-                middle of an epoch, or the loader was created with ``in_order=False``.
+            UnsupportedError: If the iterator of a ``DataLoader`` with workers was released, as
+                after a loop, and `set_epoch` was not called since; if that iterator iterates over
+                another data set that contains this one; or if the loader was created with
+                ``in_order=False``.
         """
         if (worker := _worker()) is not None:
             epoch, handed_out = self._in_worker_at
@@ -372,7 +375,8 @@ class IterableDataset(_Base):
                 raise UnsupportedError(
                     "iterable dataset: state_dict: expected an iterator of the DataLoader, which "
                     "counts the returned batches, found none: it was released in the middle of the "
-                    "epoch; call state_dict() within the loop"
+                    "epoch or at its end, or iterates over another data set with this one; call "
+                    "state_dict() within the loop, or set_epoch() before it after the last batch"
                 )
             _, world_size = self._ranks()
             size = made.num_records if rows is None else rows
@@ -833,7 +837,10 @@ class Workers:
         return self._cells is not None and bool((self._cells[:, 0] == generation).any())
 
     def newest_pass(self, dataset: Any, generation: int) -> Pass | None:
-        """The newest pass; None if the loader's iterator was released before its workers finished.
+        """The newest pass; None if the loader's iterator was released.
+
+        Without the iterator, a finished pass looks like one that ended early: in both, the workers
+        may have read all rows.
 
         Raises:
             UnsupportedError: If the loader returns batches in the order in which they are finished.
@@ -848,8 +855,7 @@ class Workers:
         ]
         loader = next(iter(of_first or [each for each in loaders if not each._num_yielded]), None)
         if loader is None:
-            done = all(cell.rows != _RUNNING for cell in begun)
-            return Pass(bool(first.is_fresh), True, [], 0) if done else None
+            return None
         if not getattr(loader, "_in_order", True):
             raise UnsupportedError(
                 "iterable dataset: state_dict: expected a DataLoader that returns batches in "

@@ -154,8 +154,8 @@ def test_resumes_with_another_number_of_workers(path: Path, workers: int) -> Non
 
 def test_state_after_the_last_batch_is_the_next_epoch(path: Path) -> None:
     rows = IterableDataset(path)
-    loader = DataLoader(rows, batch_size=100, num_workers=2)
-    assert len(batch_ids(loader)) == 10
+    iterator = iter(DataLoader(rows, batch_size=100, num_workers=2))
+    assert len(batch_ids(iterator)) == 10
     assert rows.state_dict() == {"seed": 0, "epoch": 1, "position": 0}
     for drop_last, batches in ((False, 10), (True, 8)):
         rows = IterableDataset(path)
@@ -172,6 +172,29 @@ def test_state_dict_after_an_abandoned_loop_raises(path: Path) -> None:
         rows.state_dict()
     rows.set_epoch(0)
     assert rows.state_dict()["position"] == 0
+
+
+class Wrapped(torch.utils.data.IterableDataset):
+    def __init__(self, rows: IterableDataset) -> None:
+        self.rows = rows
+
+    def __iter__(self) -> object:
+        return iter(self.rows)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_state_dict_without_the_iterator_raises_after_workers_read_all_rows(
+    ds: Dataset, wrapped: bool
+) -> None:
+    rows = IterableDataset(ds.range(0, 6))
+    loader = DataLoader(Wrapped(rows) if wrapped else rows, batch_size=2, num_workers=2)
+    iterator = iter(loader)
+    next(iterator)
+    time.sleep(1)
+    if not wrapped:
+        del iterator
+    with pytest.raises(tenfold.UnsupportedError, match="released in the middle of the epoch or at"):
+        rows.state_dict()
 
 
 def start_worker_1_late(worker: int) -> None:
