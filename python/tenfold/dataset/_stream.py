@@ -230,7 +230,9 @@ class IterableDataset(_Base):
         worker = _worker()
         rank, world_size = self._ranks()
         if worker is not None:
-            return self._in_worker(worker.id, worker.num_workers, rank, world_size)
+            # Equal in all workers of one iterator, and different in other iterators.
+            loader = (worker.seed - worker.id) ^ worker.num_workers
+            return self._in_worker(worker.id, worker.num_workers, loader, rank, world_size)
         self._assignment = self._assignment if self._resumes else Assignment.fresh(world_size, 1)
         self._assignment = self._assignment.reassigned(world_size, 1)
         self._resumes = False
@@ -246,8 +248,10 @@ class IterableDataset(_Base):
         if self._newest is token:
             self.set_epoch(_after(self._epoch))
 
-    def _in_worker(self, worker: int, workers: int, rank: int, world_size: int) -> Iterator[Any]:
-        generation, loads, epoch, is_first = self._workers.begin(worker)
+    def _in_worker(
+        self, worker: int, workers: int, loader: int, rank: int, world_size: int
+    ) -> Iterator[Any]:
+        generation, loads, epoch, is_first = self._workers.begin(worker, loader)
         if loads != self._loads:
             # Raise the error with the first batch: an error of iter() ends a persistent worker.
             return iter(_refuse, None)
@@ -782,6 +786,7 @@ class Cell(NamedTuple):
         generation: Generation of the pass (see `Workers`); 0 if this worker never began one.
         pid: Process of the worker.
         passes: Number of passes that this process has begun.
+        loader: A number that the workers of one iterator of a ``DataLoader`` have in common.
         is_fresh: 1 if the pass is not the first of the generation, else 0.
         rows: Number of rows that the worker returned; _RUNNING before the end of the pass.
         num_records: Number of records of all files; _RUNNING before the end of the pass, and
@@ -791,6 +796,7 @@ class Cell(NamedTuple):
     generation: int
     pid: int
     passes: int
+    loader: int
     is_fresh: int
     rows: int
     num_records: int
@@ -889,20 +895,25 @@ class Workers:
 
     # --- a worker's process ---
 
-    def begin(self, worker: int) -> tuple[int, int, int, bool]:
+    def begin(self, worker: int, loader: int) -> tuple[int, int, int, bool]:
         """Begins a pass of a worker; returns ``(generation, loads, epoch, is_first)``.
 
-        `is_first` is True if this is the first pass of the worker in the generation.
+        `is_first` is True if this is the first pass of the generation, of any number of workers.
         """
         if worker >= _MAX_WORKERS:
             raise ValueError(
                 f"iterable dataset: expected at most {_MAX_WORKERS} workers, found more"
             )
         generation, loads, epoch = self._header.tolist()
-        cell, pid = Cell(*self._cells[worker].tolist()), os.getpid()
-        is_first = cell.generation != generation
+        cells, pid = [Cell(*row) for row in self._cells.tolist()], os.getpid()
+        cell = cells[worker]
+        is_first = cell.generation != generation and all(
+            other.loader == loader and not other.is_fresh
+            for other in cells
+            if other.generation == generation
+        )
         passes = cell.passes + 1 if cell.pid == pid else 1
-        begun = Cell(generation, pid, passes, not is_first, _RUNNING, _RUNNING)
+        begun = Cell(generation, pid, passes, loader, not is_first, _RUNNING, _RUNNING)
         for index, value in reversed(list(enumerate(begun))):
             self._cells[worker, index] = value
         return generation, loads, epoch, is_first

@@ -268,6 +268,15 @@ def test_break_restarts_the_epoch_and_a_state_is_used_once(ds: Dataset) -> None:
     assert ids(islice(rows, 1)) == [0]
 
 
+def test_only_the_first_pass_resumes_with_any_number_of_workers(ds: Dataset) -> None:
+    rows = IterableDataset(ds.range(0, 20))
+    rows.load_state_dict({"seed": 0, "epoch": 0, "position": 10})
+    for workers, first in ((2, 10), (4, 0), (3, 0)):
+        iterator = iter(DataLoader(rows, batch_size=2, num_workers=workers))
+        assert sorted(flat(batch_ids(iterator))) == list(range(first, 20))
+        assert rows.state_dict() == {"seed": 0, "epoch": 1, "position": 0}
+
+
 def test_pickle_keeps_the_path_and_the_position(path: Path) -> None:
     rows = IterableDataset(path, rank=1, world_size=2)
     rows.load_state_dict({"seed": 0, "epoch": 2, "position": 990})
