@@ -92,8 +92,8 @@ class IterableDataset(_Base):
         shuffle_buffer: Number of rows that are read, shuffled and returned at a time. A data set
             with `shuffle` ignores it.
         seed: Seed of the shuffle.
-        rank: Rank of this process; None: that of ``torch.distributed``, or 0 if it is not
-            initialised.
+        rank: Rank of this process; None: that of ``torch.distributed`` when iterating, or 0 if it
+            is not initialised. A pickle keeps the rank for processes without ``torch.distributed``.
         world_size: Number of ranks; None: that of ``torch.distributed``, or 1 if it is not
             initialised. Pass both `rank` and `world_size`, or neither.
         schema: Schema of text files, as for `ingest`; None: inferred from all of them, which reads
@@ -156,6 +156,8 @@ class IterableDataset(_Base):
         self._shuffle = shuffle
         self._buffer = shuffle_buffer
         self._rank, self._world_size = rank, world_size
+        # The rank and number of ranks of `torch.distributed` in the process that pickled this.
+        self._pickled_ranks: tuple[int, int] | None = None
         self._transform = (
             None if transform is None else function("iterable dataset: transform", transform)
         )
@@ -277,12 +279,7 @@ class IterableDataset(_Base):
     def _ranks(self) -> tuple[int, int]:
         if self._rank is not None and self._world_size is not None:
             return self._rank, self._world_size
-        torch = import_torch()
-        if torch is None or not torch.distributed.is_available():
-            return 0, 1
-        if not torch.distributed.is_initialized():
-            return 0, 1
-        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+        return _group_ranks() or self._pickled_ranks or (0, 1)
 
     def _rows(
         self, assignment: Assignment, epoch: int, rank: int, worker: int, skip: int = 0
@@ -452,9 +449,9 @@ class IterableDataset(_Base):
         self._skipped = epoch, size
 
     def __getstate__(self) -> dict[str, Any]:
-        # Store the rank and number of ranks of this process: a spawned worker has no process group.
-        rank, world_size = self._ranks()
-        state = self.__dict__ | {"_newest": None, "_rank": rank, "_world_size": world_size}
+        # A spawned worker has no process group. A process with its own group uses that.
+        ranks = _group_ranks() or self._pickled_ranks
+        state = self.__dict__ | {"_newest": None, "_pickled_ranks": ranks}
         # Replace objects of private classes by their states: pickles must not name such classes.
         source = self._source
         state["_source"] = source.state() if isinstance(source, TextStream) else source
@@ -463,6 +460,7 @@ class IterableDataset(_Base):
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        self._pickled_ranks = None
         self.__dict__.update(state)
         source = state["_source"]
         self._source = source if isinstance(source, Dataset) else TextStream.from_state(source)
@@ -477,6 +475,16 @@ def _worker() -> Any:
     """The information that torch has about this ``DataLoader`` worker; None if not a worker."""
     torch = import_torch()
     return None if torch is None else torch.utils.data.get_worker_info()
+
+
+def _group_ranks() -> tuple[int, int] | None:
+    """The rank and number of ranks of ``torch.distributed``; None if it is not initialised."""
+    torch = import_torch()
+    if torch is None or not torch.distributed.is_available():
+        return None
+    if not torch.distributed.is_initialized():
+        return None
+    return torch.distributed.get_rank(), torch.distributed.get_world_size()
 
 
 def _after(epoch: int) -> int:
