@@ -7,6 +7,7 @@ import gc
 import itertools
 import os
 from itertools import count, islice
+from multiprocessing.context import get_spawning_popen
 from typing import NamedTuple
 
 from tenfold import _core
@@ -205,6 +206,9 @@ class IterableDataset(_Base):
         self._generation = 0
         self._loads = 0
         self._workers = Workers()
+        # In a process for which this was pickled: that process, and the `Workers` of the process
+        # that pickled it. If the process is a spawned worker, the other one is its loader's.
+        self._parent_workers: tuple[int, Workers] | None = None
         # `_in_worker_at`, in a worker: the epoch, and the number of rows of that epoch that this
         # worker has returned. `_skipped`, after `load_state_dict` in a worker: the epoch of the
         # next iteration, and the number of rows that this iteration skips.
@@ -253,7 +257,10 @@ class IterableDataset(_Base):
     def _in_worker(
         self, worker: int, workers: int, loader: int, rank: int, world_size: int
     ) -> Iterator[Any]:
-        generation, loads, epoch, is_first = self._workers.begin(worker, loader)
+        shared = self._workers
+        if self._parent_workers is not None and self._parent_workers[0] == os.getpid():
+            shared = self._parent_workers[1]
+        generation, loads, epoch, is_first = shared.begin(worker, loader)
         if loads != self._loads:
             # Raise the error with the first batch: an error of iter() ends a persistent worker.
             return iter(_refuse, None)
@@ -263,10 +270,11 @@ class IterableDataset(_Base):
         skipped, self._skipped = self._skipped, None
         epoch, size = (epoch, 0) if skipped is None else skipped
         self._in_worker_at = epoch, size
-        return self._counted(worker, epoch, size, self._rows(assignment, epoch, rank, worker, size))
+        rows = self._rows(assignment, epoch, rank, worker, size)
+        return self._counted(shared, worker, epoch, size, rows)
 
     def _counted(
-        self, worker: int, epoch: int, size: int, rows: Iterator[tuple[int, Any]]
+        self, shared: Workers, worker: int, epoch: int, size: int, rows: Iterator[tuple[int, Any]]
     ) -> Iterator[Any]:
         for _, row in rows:
             size += 1
@@ -274,7 +282,7 @@ class IterableDataset(_Base):
             yield row
         source = self._source
         num_records = None if isinstance(source, Dataset) else source.num_records
-        self._workers.end(worker, size, num_records)
+        shared.end(worker, size, num_records)
 
     def _ranks(self) -> tuple[int, int]:
         if self._rank is not None and self._world_size is not None:
@@ -455,8 +463,10 @@ class IterableDataset(_Base):
         # Replace objects of private classes by their states: pickles must not name such classes.
         source = self._source
         state["_source"] = source.state() if isinstance(source, TextStream) else source
-        state["_assignment"] = tuple(self._assignment)
-        state["_workers"] = self._workers.state()
+        state["_assignment"] = tuple(self._assignment if self._resumes else Assignment.fresh(1, 1))
+        # Only a process that is being spawned can be a worker. Other copies share no memory.
+        state["_workers"] = None if get_spawning_popen() is None else self._workers.state()
+        del state["_parent_workers"]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -465,7 +475,12 @@ class IterableDataset(_Base):
         source = state["_source"]
         self._source = source if isinstance(source, Dataset) else TextStream.from_state(source)
         self._assignment = Assignment(*state["_assignment"])
-        self._workers = Workers.from_state(state["_workers"])
+        workers = state["_workers"]
+        self._parent_workers = (
+            None if workers is None else (os.getpid(), Workers.from_state(workers))
+        )
+        self._workers = Workers()
+        self._workers.publish(self._generation, self._loads, self._epoch)
 
     def __repr__(self) -> str:
         return f"IterableDataset({', '.join(self._schema)})"

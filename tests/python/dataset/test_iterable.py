@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 import time
@@ -282,6 +283,41 @@ def test_pickle_keeps_the_path_and_the_position(path: Path) -> None:
     rows.load_state_dict({"seed": 0, "epoch": 2, "position": 990})
     again = pickle.loads(pickle.dumps(rows))
     assert ids(again) == [991, 993, 995, 997, 999]
+
+
+def by_pickle(rows: IterableDataset) -> IterableDataset:
+    return pickle.loads(pickle.dumps(rows))
+
+
+@pytest.mark.parametrize("copied", [by_pickle, copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_a_copy_has_its_own_position_and_epoch(path: Path, copied: object, context: str) -> None:
+    first = IterableDataset(path, shuffle=True, seed=1)
+    rows = copied(first)
+    first.set_epoch(7)
+    loader = DataLoader(
+        rows,
+        batch_size=2,
+        num_workers=2,
+        persistent_workers=True,
+        multiprocessing_context=context,
+    )
+    for epoch in range(2):
+        rows.set_epoch(epoch)
+        iterator = iter(loader)
+        order = tenfold.permutation(ROWS, 1, epoch)[:8].tolist()
+        assert sorted(flat([next(iterator)["id"].tolist() for _ in range(4)])) == sorted(order)
+        assert rows.state_dict() == {"seed": 1, "epoch": epoch, "position": 8}
+        assert first.state_dict() == {"seed": 1, "epoch": 7, "position": 0}
+
+
+def test_a_copy_of_a_begun_stream_begins_at_the_first_row(ds: Dataset) -> None:
+    rows = IterableDataset(ds.range(0, 10))
+    rows.load_state_dict({"seed": 0, "epoch": 0, "position": 5})
+    next(iter(rows))
+    again = by_pickle(rows)
+    assert again.state_dict()["position"] == 0
+    assert ids(again) == list(range(10))
 
 
 @pytest.mark.parametrize(
