@@ -244,6 +244,8 @@ class IterableDataset(_Base):
         self._resumes = False
         self._handed_out = 0
         self._newest = token = object()
+        # A pass of workers is newer than this iteration only if it has this generation.
+        self._begin_generation()
         return self._in_this_process(token, self._rows(self._assignment, self._epoch, rank, 0))
 
     def _in_this_process(self, token: object, rows: Iterator[tuple[int, Any]]) -> Iterator[Any]:
@@ -251,7 +253,7 @@ class IterableDataset(_Base):
             if self._newest is token:
                 self._handed_out = place
             yield row
-        if self._newest is token:
+        if self._newest is token and not self._workers.has_begun(self._generation):
             self.set_epoch(_after(self._epoch))
 
     def _in_worker(
@@ -260,7 +262,8 @@ class IterableDataset(_Base):
         shared = self._workers
         if self._parent_workers is not None and self._parent_workers[0] == os.getpid():
             shared = self._parent_workers[1]
-        generation, loads, epoch, is_first = shared.begin(worker, loader)
+        at_start = self._generation, self._loads, self._epoch
+        generation, loads, epoch, is_first = shared.begin(worker, loader, at_start)
         if loads != self._loads:
             # Raise the error with the first batch: an error of iter() ends a persistent worker.
             return iter(_refuse, None)
@@ -376,9 +379,7 @@ class IterableDataset(_Base):
             return {"seed": self._seed, "epoch": epoch, "handed_out": handed_out, **assigned}
         epoch, assignment = self._epoch, self._assignment
         rows = len(self._source) if isinstance(self._source, Dataset) else None
-        if self._newest is not None:
-            assignment = assignment.advanced([self._handed_out], num_records=rows)
-        elif self._workers.has_begun(self._generation):
+        if self._workers.has_begun(self._generation):
             made = self._workers.newest_pass(self, self._generation)
             if made is None:
                 raise UnsupportedError(
@@ -392,11 +393,12 @@ class IterableDataset(_Base):
             if made.is_done:
                 epoch, assignment = _after(epoch), Assignment.fresh(1, 1)
             else:
-                assignment = (
-                    Assignment.fresh(world_size, len(made.rows)) if made.is_fresh else assignment
-                )
+                resumed = self._resumes and not made.is_fresh
+                assignment = assignment if resumed else Assignment.fresh(1, 1)
                 assignment = assignment.reassigned(world_size, len(made.rows))
                 assignment = assignment.advanced(made.rows, made.batches, size, made.dropped)
+        elif self._newest is not None:
+            assignment = assignment.advanced([self._handed_out], num_records=rows)
         return {"seed": self._seed, "epoch": epoch, **assignment.to_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -781,8 +783,8 @@ class Pass(NamedTuple):
 
     Attributes:
         is_fresh: True if this is not the first pass of its generation (see `Workers`): it began
-            with the first row of the epoch. A first pass begins at the position that the last
-            ``set_epoch`` or ``load_state_dict`` set.
+            with the first row of the epoch. A first pass begins at the position that
+            ``set_epoch`` or ``load_state_dict`` set, if that began the generation.
         is_done: True if the last batch was returned.
         rows: For each worker, the number of rows in its returned batches, as if all of them were
             full. So it may exceed the number of rows of the worker.
@@ -829,8 +831,8 @@ class Workers:
     """Memory that the loader and its workers share: the epoch, and the progress of each worker.
 
     The process of the loader calls `publish`, workers call `begin` and `end`. A pass is one
-    iteration of the loader (see `Pass`). A generation is the time from one ``set_epoch`` or
-    ``load_state_dict`` to the next.
+    iteration of the loader (see `Pass`). A generation is the time from one ``set_epoch``,
+    ``load_state_dict`` or iteration in the loader's process to the next.
     """
 
     def __init__(self) -> None:
@@ -918,24 +920,28 @@ class Workers:
 
     # --- a worker's process ---
 
-    def begin(self, worker: int, loader: int) -> tuple[int, int, int, bool]:
+    def begin(
+        self, worker: int, loader: int, at_start: tuple[int, int, int]
+    ) -> tuple[int, int, int, bool]:
         """Begins a pass of a worker; returns ``(generation, loads, epoch, is_first)``.
 
         `is_first` is True if this is the first pass of the generation, of any number of workers.
+        `at_start` has the published values of the start of the worker.
         """
         if worker >= _MAX_WORKERS:
             raise ValueError(
                 f"iterable dataset: expected at most {_MAX_WORKERS} workers, found more"
             )
-        generation, loads, epoch = self._header.tolist()
         cells, pid = [Cell(*row) for row in self._cells.tolist()], os.getpid()
         cell = cells[worker]
+        passes = cell.passes + 1 if cell.pid == pid else 1
+        # The loader's process may have published other values before a worker's first pass begins.
+        generation, loads, epoch = at_start if passes == 1 else self._header.tolist()
         is_first = cell.generation != generation and all(
             other.loader == loader and not other.is_fresh
             for other in cells
             if other.generation == generation
         )
-        passes = cell.passes + 1 if cell.pid == pid else 1
         begun = Cell(generation, pid, passes, loader, not is_first, _RUNNING, _RUNNING)
         for index, value in reversed(list(enumerate(begun))):
             self._cells[worker, index] = value

@@ -285,6 +285,31 @@ def test_pickle_keeps_the_path_and_the_position(path: Path) -> None:
     assert ids(again) == [991, 993, 995, 997, 999]
 
 
+@pytest.mark.parametrize("resumes", [False, True])
+def test_state_counts_the_rows_of_workers_after_an_iteration_in_this_process(
+    path: Path, resumes: bool
+) -> None:
+    rows = IterableDataset(path)
+    if resumes:
+        rows.load_state_dict({"seed": 0, "epoch": 0, "position": 5})
+    peeked = iter(rows)
+    next(peeked)
+    iterator = iter(DataLoader(rows, batch_size=2, num_workers=2))
+    assert sorted(flat([next(iterator)["id"].tolist() for _ in range(4)])) == list(range(8))
+    assert rows.state_dict() == {"seed": 0, "epoch": 0, "position": 8}
+    list(peeked)
+    assert rows.state_dict() == {"seed": 0, "epoch": 0, "position": 8}
+
+
+def test_a_late_worker_keeps_the_epoch_and_position_of_its_start(ds: Dataset) -> None:
+    rows = IterableDataset(ds.range(0, 20))
+    rows.load_state_dict({"seed": 0, "epoch": 0, "position": 10})
+    options = {"num_workers": 2, "worker_init_fn": start_worker_1_late}
+    iterator = iter(DataLoader(rows, batch_size=2, **options))
+    next(iter(rows))
+    assert sorted(flat(batch_ids(iterator))) == list(range(10, 20))
+
+
 def by_pickle(rows: IterableDataset) -> IterableDataset:
     return pickle.loads(pickle.dumps(rows))
 
