@@ -518,9 +518,9 @@ def _check_source(source: Any, format: str | None, separator: str | None) -> Non
     """
     for name, value in (("format", format), ("separator", separator)):
         if value is not None:
+            found = repr(os.fspath(source)) if is_path(source) else f"a {type(source).__name__}"
             raise ValueError(
-                f"iterable dataset: {name}: expected only with text files, found a "
-                f"{type(source).__name__}"
+                f"iterable dataset: {name}: expected only with text files, found {found}"
             )
     if isinstance(source, (list, tuple)) and source and all(map(is_path, source)):
         raise UnsupportedError(
