@@ -318,7 +318,9 @@ def refused_dtype(name: str, found: str) -> ValueError:
 def _document(given: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The dict of columns in ``{"columns": {...}}``, the form of `Schema.to_dict`; else None."""
     columns = given.get("columns") if len(given) == 1 else None
-    return columns if isinstance(columns, Mapping) and not _has_dtype(columns) else None
+    if not isinstance(columns, Mapping) or isinstance(columns, Schema):
+        return None
+    return None if _has_dtype(columns) else columns
 
 
 def _has_dtype(value: Mapping[str, Any]) -> bool:

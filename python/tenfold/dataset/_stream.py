@@ -7,6 +7,7 @@ import gc
 import itertools
 import os
 from itertools import count, islice
+from multiprocessing.context import get_spawning_popen
 from typing import NamedTuple
 
 from tenfold import _core
@@ -78,7 +79,8 @@ class IterableDataset(_Base):
     the order of an uninterrupted iteration. (If workers skipped bad rows, it also returns some rows
     again: see `state_dict`.) With workers, `state_dict` counts the batches that the
     ``DataLoader`` returned, so it needs the loader's iterator: call it inside the loop, not after a
-    ``break``. All ranks must have made the same number of steps.
+    ``break``. After the last batch, call ``set_epoch`` with the next epoch first. All ranks must
+    have made the same number of steps.
 
     Args:
         source: A `Dataset`, or the source of one: a path, a TensorDict, or a dict of tensors. Or
@@ -91,8 +93,8 @@ class IterableDataset(_Base):
         shuffle_buffer: Number of rows that are read, shuffled and returned at a time. A data set
             with `shuffle` ignores it.
         seed: Seed of the shuffle.
-        rank: Rank of this process; None: that of ``torch.distributed``, or 0 if it is not
-            initialised.
+        rank: Rank of this process; None: that of ``torch.distributed`` when iterating, or 0 if it
+            is not initialised. A pickle keeps the rank for processes without ``torch.distributed``.
         world_size: Number of ranks; None: that of ``torch.distributed``, or 1 if it is not
             initialised. Pass both `rank` and `world_size`, or neither.
         schema: Schema of text files, as for `ingest`; None: inferred from all of them, which reads
@@ -156,6 +158,8 @@ class IterableDataset(_Base):
         self._shuffle = shuffle
         self._buffer = shuffle_buffer
         self._rank, self._world_size = rank, world_size
+        # The rank and number of ranks of `torch.distributed` in the process that pickled this.
+        self._pickled_ranks: tuple[int, int] | None = None
         self._transform = (
             None if transform is None else function("iterable dataset: transform", transform)
         )
@@ -203,6 +207,9 @@ class IterableDataset(_Base):
         self._generation = 0
         self._loads = 0
         self._workers = Workers()
+        # In a process for which this was pickled: that process, and the `Workers` of the process
+        # that pickled it. If the process is a spawned worker, the other one is its loader's.
+        self._parent_workers: tuple[int, Workers] | None = None
         # `_in_worker_at`, in a worker: the epoch, and the number of rows of that epoch that this
         # worker has returned. `_skipped`, after `load_state_dict` in a worker: the epoch of the
         # next iteration, and the number of rows that this iteration skips.
@@ -230,12 +237,16 @@ class IterableDataset(_Base):
         worker = _worker()
         rank, world_size = self._ranks()
         if worker is not None:
-            return self._in_worker(worker.id, worker.num_workers, rank, world_size)
+            # Equal in all workers of one iterator, and different in other iterators.
+            loader = (worker.seed - worker.id) ^ worker.num_workers
+            return self._in_worker(worker.id, worker.num_workers, loader, rank, world_size)
         self._assignment = self._assignment if self._resumes else Assignment.fresh(world_size, 1)
         self._assignment = self._assignment.reassigned(world_size, 1)
         self._resumes = False
         self._handed_out = 0
         self._newest = token = object()
+        # A pass of workers is newer than this iteration only if it has this generation.
+        self._begin_generation()
         return self._in_this_process(token, self._rows(self._assignment, self._epoch, rank, 0))
 
     def _in_this_process(self, token: object, rows: Iterator[tuple[int, Any]]) -> Iterator[Any]:
@@ -243,11 +254,17 @@ class IterableDataset(_Base):
             if self._newest is token:
                 self._handed_out = place
             yield row
-        if self._newest is token:
+        if self._newest is token and not self._workers.has_begun(self._generation):
             self.set_epoch(_after(self._epoch))
 
-    def _in_worker(self, worker: int, workers: int, rank: int, world_size: int) -> Iterator[Any]:
-        generation, loads, epoch, is_first = self._workers.begin(worker)
+    def _in_worker(
+        self, worker: int, workers: int, loader: int, rank: int, world_size: int
+    ) -> Iterator[Any]:
+        shared = self._workers
+        if self._parent_workers is not None and self._parent_workers[0] == os.getpid():
+            shared = self._parent_workers[1]
+        at_start = self._generation, self._loads, self._epoch
+        generation, loads, epoch, is_first = shared.begin(worker, loader, at_start)
         if loads != self._loads:
             # Raise the error with the first batch: an error of iter() ends a persistent worker.
             return iter(_refuse, None)
@@ -257,10 +274,11 @@ class IterableDataset(_Base):
         skipped, self._skipped = self._skipped, None
         epoch, size = (epoch, 0) if skipped is None else skipped
         self._in_worker_at = epoch, size
-        return self._counted(worker, epoch, size, self._rows(assignment, epoch, rank, worker, size))
+        rows = self._rows(assignment, epoch, rank, worker, size)
+        return self._counted(shared, worker, epoch, size, rows)
 
     def _counted(
-        self, worker: int, epoch: int, size: int, rows: Iterator[tuple[int, Any]]
+        self, shared: Workers, worker: int, epoch: int, size: int, rows: Iterator[tuple[int, Any]]
     ) -> Iterator[Any]:
         for _, row in rows:
             size += 1
@@ -268,17 +286,12 @@ class IterableDataset(_Base):
             yield row
         source = self._source
         num_records = None if isinstance(source, Dataset) else source.num_records
-        self._workers.end(worker, size, num_records)
+        shared.end(worker, size, num_records)
 
     def _ranks(self) -> tuple[int, int]:
         if self._rank is not None and self._world_size is not None:
             return self._rank, self._world_size
-        torch = import_torch()
-        if torch is None or not torch.distributed.is_available():
-            return 0, 1
-        if not torch.distributed.is_initialized():
-            return 0, 1
-        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+        return _group_ranks() or self._pickled_ranks or (0, 1)
 
     def _rows(
         self, assignment: Assignment, epoch: int, rank: int, worker: int, skip: int = 0
@@ -352,8 +365,10 @@ class IterableDataset(_Base):
         returns the state of that worker.
 
         Raises:
-            UnsupportedError: If the iterator of a ``DataLoader`` with workers was released in the
-                middle of an epoch, or the loader was created with ``in_order=False``.
+            UnsupportedError: If the iterator of a ``DataLoader`` with workers was released, as
+                after a loop, and `set_epoch` was not called since; if that iterator iterates over
+                another data set that contains this one; or if the loader was created with
+                ``in_order=False``.
         """
         if (worker := _worker()) is not None:
             epoch, handed_out = self._in_worker_at
@@ -365,26 +380,26 @@ class IterableDataset(_Base):
             return {"seed": self._seed, "epoch": epoch, "handed_out": handed_out, **assigned}
         epoch, assignment = self._epoch, self._assignment
         rows = len(self._source) if isinstance(self._source, Dataset) else None
-        if self._newest is not None:
-            assignment = assignment.advanced([self._handed_out], num_records=rows)
-        elif self._workers.has_begun(self._generation):
+        if self._workers.has_begun(self._generation):
             made = self._workers.newest_pass(self, self._generation)
             if made is None:
                 raise UnsupportedError(
                     "iterable dataset: state_dict: expected an iterator of the DataLoader, which "
                     "counts the returned batches, found none: it was released in the middle of the "
-                    "epoch; call state_dict() within the loop"
+                    "epoch or at its end, or iterates over another data set with this one; call "
+                    "state_dict() within the loop, or set_epoch() before it after the last batch"
                 )
             _, world_size = self._ranks()
             size = made.num_records if rows is None else rows
             if made.is_done:
                 epoch, assignment = _after(epoch), Assignment.fresh(1, 1)
             else:
-                assignment = (
-                    Assignment.fresh(world_size, len(made.rows)) if made.is_fresh else assignment
-                )
+                resumed = self._resumes and not made.is_fresh
+                assignment = assignment if resumed else Assignment.fresh(1, 1)
                 assignment = assignment.reassigned(world_size, len(made.rows))
                 assignment = assignment.advanced(made.rows, made.batches, size, made.dropped)
+        elif self._newest is not None:
+            assignment = assignment.advanced([self._handed_out], num_records=rows)
         return {"seed": self._seed, "epoch": epoch, **assignment.to_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -445,22 +460,30 @@ class IterableDataset(_Base):
         self._skipped = epoch, size
 
     def __getstate__(self) -> dict[str, Any]:
-        # Store the rank and number of ranks of this process: a spawned worker has no process group.
-        rank, world_size = self._ranks()
-        state = self.__dict__ | {"_newest": None, "_rank": rank, "_world_size": world_size}
+        # A spawned worker has no process group. A process with its own group uses that.
+        ranks = _group_ranks() or self._pickled_ranks
+        state = self.__dict__ | {"_newest": None, "_pickled_ranks": ranks}
         # Replace objects of private classes by their states: pickles must not name such classes.
         source = self._source
         state["_source"] = source.state() if isinstance(source, TextStream) else source
-        state["_assignment"] = tuple(self._assignment)
-        state["_workers"] = self._workers.state()
+        state["_assignment"] = tuple(self._assignment if self._resumes else Assignment.fresh(1, 1))
+        # Only a process that is being spawned can be a worker. Other copies share no memory.
+        state["_workers"] = None if get_spawning_popen() is None else self._workers.state()
+        del state["_parent_workers"]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        self._pickled_ranks = None
         self.__dict__.update(state)
         source = state["_source"]
         self._source = source if isinstance(source, Dataset) else TextStream.from_state(source)
         self._assignment = Assignment(*state["_assignment"])
-        self._workers = Workers.from_state(state["_workers"])
+        workers = state["_workers"]
+        self._parent_workers = (
+            None if workers is None else (os.getpid(), Workers.from_state(workers))
+        )
+        self._workers = Workers()
+        self._workers.publish(self._generation, self._loads, self._epoch)
 
     def __repr__(self) -> str:
         return f"IterableDataset({', '.join(self._schema)})"
@@ -470,6 +493,16 @@ def _worker() -> Any:
     """The information that torch has about this ``DataLoader`` worker; None if not a worker."""
     torch = import_torch()
     return None if torch is None else torch.utils.data.get_worker_info()
+
+
+def _group_ranks() -> tuple[int, int] | None:
+    """The rank and number of ranks of ``torch.distributed``; None if it is not initialised."""
+    torch = import_torch()
+    if torch is None or not torch.distributed.is_available():
+        return None
+    if not torch.distributed.is_initialized():
+        return None
+    return torch.distributed.get_rank(), torch.distributed.get_world_size()
 
 
 def _after(epoch: int) -> int:
@@ -486,9 +519,9 @@ def _check_source(source: Any, format: str | None, separator: str | None) -> Non
     """
     for name, value in (("format", format), ("separator", separator)):
         if value is not None:
+            found = repr(os.fspath(source)) if is_path(source) else f"a {type(source).__name__}"
             raise ValueError(
-                f"iterable dataset: {name}: expected only with text files, found a "
-                f"{type(source).__name__}"
+                f"iterable dataset: {name}: expected only with text files, found {found}"
             )
     if isinstance(source, (list, tuple)) and source and all(map(is_path, source)):
         raise UnsupportedError(
@@ -751,8 +784,8 @@ class Pass(NamedTuple):
 
     Attributes:
         is_fresh: True if this is not the first pass of its generation (see `Workers`): it began
-            with the first row of the epoch. A first pass begins at the position that the last
-            ``set_epoch`` or ``load_state_dict`` set.
+            with the first row of the epoch. A first pass begins at the position that
+            ``set_epoch`` or ``load_state_dict`` set, if that began the generation.
         is_done: True if the last batch was returned.
         rows: For each worker, the number of rows in its returned batches, as if all of them were
             full. So it may exceed the number of rows of the worker.
@@ -770,25 +803,48 @@ class Pass(NamedTuple):
     dropped: int = 1
 
 
+class Cell(NamedTuple):
+    """The newest pass of a worker, in the memory of `Workers`.
+
+    Members are written from the last to the first, and read from the first to the last.
+
+    Attributes:
+        generation: Generation of the pass (see `Workers`); 0 if this worker never began one.
+        pid: Process of the worker.
+        passes: Number of passes that this process has begun.
+        loader: A number that the workers of one iterator of a ``DataLoader`` have in common.
+        is_fresh: 1 if the pass is not the first of the generation, else 0.
+        rows: Number of rows that the worker returned; _RUNNING before the end of the pass.
+        num_records: Number of records of all files; _RUNNING before the end of the pass, and
+            always for a data set.
+    """
+
+    generation: int
+    pid: int
+    passes: int
+    loader: int
+    is_fresh: int
+    rows: int
+    num_records: int
+
+
 class Workers:
     """Memory that the loader and its workers share: the epoch, and the progress of each worker.
 
     The process of the loader calls `publish`, workers call `begin` and `end`. A pass is one
-    iteration of the loader (see `Pass`). A generation is the time from one ``set_epoch`` or
-    ``load_state_dict`` to the next.
+    iteration of the loader (see `Pass`). A generation is the time from one ``set_epoch``,
+    ``load_state_dict`` or iteration in the loader's process to the next.
     """
 
     def __init__(self) -> None:
         torch = import_torch()
         self._header: Any = None
-        # For each worker: the generation of its pass; 1 if the pass is not the first of the
-        # generation, else 0; the number of rows it returned; the number of records of all files.
-        # The last two are _RUNNING before the end of the pass. The last stays _RUNNING for a data
-        # set.
+        # A `Cell` for each worker.
         self._cells: Any = None
         if torch is not None:
+            size = len(Cell._fields)
             self._header = torch.zeros(3, dtype=torch.int64).share_memory_()
-            self._cells = torch.zeros(_MAX_WORKERS, 4, dtype=torch.int64).share_memory_()
+            self._cells = torch.zeros(_MAX_WORKERS, size, dtype=torch.int64).share_memory_()
 
     def state(self) -> tuple[Any, Any]:
         """Returns the shared memory, for `from_state` in another process."""
@@ -813,17 +869,25 @@ class Workers:
         return self._cells is not None and bool((self._cells[:, 0] == generation).any())
 
     def newest_pass(self, dataset: Any, generation: int) -> Pass | None:
-        """The newest pass; None if the loader's iterator was released before its workers finished.
+        """The newest pass; None if the loader's iterator was released.
+
+        Without the iterator, a finished pass looks like one that ended early: in both, the workers
+        may have read all rows.
 
         Raises:
             UnsupportedError: If the loader returns batches in the order in which they are finished.
         """
-        loader = _loader_iterator(dataset)
-        is_fresh = bool(self._cells[0, 1])
-        ends = self._cells[self._cells[:, 0] == generation, 2].tolist()
+        cells = [Cell(*row) for row in self._cells.tolist()]
+        begun = [cell for cell in cells if cell.generation == generation]
+        first = cells[0]
+        loaders = _loader_iterators(dataset)
+        # A loader returns no batch before its worker 0 has begun.
+        of_first = [
+            each for each in loaders if first in begun and each._workers[0].pid == first.pid
+        ]
+        loader = next(iter(of_first or [each for each in loaders if not each._num_yielded]), None)
         if loader is None:
-            done = all(rows != _RUNNING for rows in ends)
-            return Pass(is_fresh, True, [], 0) if done else None
+            return None
         if not getattr(loader, "_in_order", True):
             raise UnsupportedError(
                 "iterable dataset: state_dict: expected a DataLoader that returns batches in "
@@ -831,14 +895,23 @@ class Workers:
             )
         size = getattr(loader._index_sampler, "batch_size", 1)
         batches, workers = loader._num_yielded, loader._num_workers
-        ends = self._cells[:workers, 2].tolist()
+        pids = [process.pid for process in loader._workers]
+        # A worker that has not begun this pass still has the cell of an earlier pass, or an empty
+        # one.
+        cells = [
+            cell
+            if (cell.pid, cell.passes) == (pid, first.passes)
+            else cell._replace(rows=_RUNNING, num_records=_RUNNING)
+            for cell, pid in zip(cells, pids, strict=False)
+        ]
+        ends = [cell.rows for cell in cells]
         if loader._drop_last:
             ends = [end if end == _RUNNING else end - end % size for end in ends]
         rows = [size * ((batches - worker + workers - 1) // workers) for worker in range(workers)]
         done = all(end != _RUNNING and end <= given for end, given in zip(ends, rows, strict=True))
-        num_records = int(self._cells[:workers, 3].max())
+        num_records = max(cell.num_records for cell in cells)
         return Pass(
-            is_fresh,
+            any(cell.is_fresh or cell.pid not in pids for cell in begun),
             batches > 0 and done,
             rows,
             batches,
@@ -848,32 +921,44 @@ class Workers:
 
     # --- a worker's process ---
 
-    def begin(self, worker: int) -> tuple[int, int, int, bool]:
+    def begin(
+        self, worker: int, loader: int, at_start: tuple[int, int, int]
+    ) -> tuple[int, int, int, bool]:
         """Begins a pass of a worker; returns ``(generation, loads, epoch, is_first)``.
 
-        `is_first` is True if this is the first pass of the worker in the generation.
+        `is_first` is True if this is the first pass of the generation, of any number of workers.
+        `at_start` has the published values of the start of the worker.
         """
         if worker >= _MAX_WORKERS:
             raise ValueError(
                 f"iterable dataset: expected at most {_MAX_WORKERS} workers, found more"
             )
-        generation, loads, epoch = self._header.tolist()
-        is_first = int(self._cells[worker, 0]) != generation
-        self._cells[worker, 2] = self._cells[worker, 3] = _RUNNING
-        self._cells[worker, 1] = not is_first
-        self._cells[worker, 0] = generation
+        cells, pid = [Cell(*row) for row in self._cells.tolist()], os.getpid()
+        cell = cells[worker]
+        passes = cell.passes + 1 if cell.pid == pid else 1
+        # The loader's process may have published other values before a worker's first pass begins.
+        generation, loads, epoch = at_start if passes == 1 else self._header.tolist()
+        is_first = cell.generation != generation and all(
+            other.loader == loader and not other.is_fresh
+            for other in cells
+            if other.generation == generation
+        )
+        begun = Cell(generation, pid, passes, loader, not is_first, _RUNNING, _RUNNING)
+        for index, value in reversed(list(enumerate(begun))):
+            self._cells[worker, index] = value
         return generation, loads, epoch, is_first
 
     def end(self, worker: int, rows: int, num_records: int | None) -> None:
         """Ends a pass of a worker; stores its number of rows and the number of all records."""
-        self._cells[worker, 3] = _RUNNING if num_records is None else num_records
-        self._cells[worker, 2] = rows
+        records = _RUNNING if num_records is None else num_records
+        self._cells[worker, Cell._fields.index("num_records")] = records
+        self._cells[worker, Cell._fields.index("rows")] = rows
 
 
-def _loader_iterator(dataset: Any) -> Any:
-    """The iterator of the ``DataLoader`` that iterates over `dataset`, or None.
+def _loader_iterators(dataset: Any) -> list[Any]:
+    """The iterators of a ``DataLoader`` that iterate over `dataset`, those in use first.
 
-    Only that iterator counts how many prefetched batches were returned to the caller.
+    Only such an iterator counts how many prefetched batches were returned to the caller.
     """
     kind = need_torch("state_dict").utils.data.dataloader._MultiProcessingDataLoaderIter
 
@@ -882,5 +967,4 @@ def _loader_iterator(dataset: Any) -> Any:
         for item in gc.get_objects()
         if issubclass(type(item), kind) and getattr(item, "_dataset", None) is dataset
     ]
-    alive = [item for item in found if not item._shutdown]
-    return (alive or found or [None])[-1]
+    return sorted(found, key=lambda item: bool(item._shutdown))

@@ -42,8 +42,8 @@ def columns_of(rows: int) -> dict[str, torch.Tensor]:
     }
 
 
-def train(rank: int, folder: Path) -> None:
-    """Runs in each process: saves the gradients of every window, and the rows of a stream."""
+def train(rank: int, folder: Path, pickled: tenfold.IterableDataset) -> None:
+    """Runs in each process: saves the gradients of every window, and the rows of streams."""
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD_SIZE
     )
@@ -53,6 +53,7 @@ def train(rank: int, folder: Path) -> None:
     stream = tenfold.IterableDataset(folder / "rows103", shuffle=True)
     workers = DataLoader(stream, batch_size=5, num_workers=1)
     torch.save(torch.cat([batch["x"] for batch in workers]), folder / f"stream{rank}.pt")
+    torch.save(torch.stack([row["x"] for row in pickled]), folder / f"pickled{rank}.pt")
     torch.distributed.destroy_process_group()
 
 
@@ -86,7 +87,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for rows, _, _ in CASES:
         td = tenfold.TensorDict(columns_of(rows), batch_size=[rows])
         tenfold.save(td, folder / f"rows{rows}", durable=False)
-    torch.multiprocessing.spawn(train, (folder,), nprocs=WORLD_SIZE)
+    stream = tenfold.IterableDataset(folder / "rows103", shuffle=True)
+    torch.multiprocessing.spawn(train, (folder, stream), nprocs=WORLD_SIZE)
     return folder
 
 
@@ -108,8 +110,9 @@ def test_gradients_of_two_processes_equal_those_of_one_large_batch(
                 assert torch.allclose(gradient, parameter.grad, rtol=0, atol=1e-6)
 
 
-def test_stream_is_partitioned_among_ranks_and_their_workers(folder: Path) -> None:
-    streams = [torch.load(folder / f"stream{rank}.pt") for rank in range(WORLD_SIZE)]
+@pytest.mark.parametrize("name", ["stream", "pickled"])
+def test_stream_is_partitioned_among_ranks_and_their_workers(folder: Path, name: str) -> None:
+    streams = [torch.load(folder / f"{name}{rank}.pt") for rank in range(WORLD_SIZE)]
     assert abs(len(streams[0]) - len(streams[1])) <= 1
     streamed, rows = torch.cat(streams), columns_of(103)["x"]
     assert torch.equal(streamed[streamed[:, 0].argsort()], rows[rows[:, 0].argsort()])

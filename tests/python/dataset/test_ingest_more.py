@@ -152,6 +152,8 @@ def test_separator_is_refused_for_other_sources_and_if_invalid(tmp_path: Path) -
         tenfold.ingest([{"x": 1}], tmp_path / "d", separator=";")
     with pytest.raises(ValueError, match="separator: expected only with text files"):
         tenfold.IterableDataset(Dataset({"x": torch.zeros(2)}), separator=";")
+    with pytest.raises(ValueError, match="expected only with text files, found 'folder'"):
+        tenfold.IterableDataset("folder", separator=";")
     for wrong in ("", "ab", "a", "\n", "é"):
         with pytest.raises(ValueError, match="separator: expected one"):
             tenfold.ingest(tmp_path / "x.csv", tmp_path / "d", separator=wrong)

@@ -209,6 +209,12 @@ def test_no_rows_make_an_empty_data_set(tmp_path):
     assert columns(ds) == {"x": "float32[3]"}
 
 
+def test_a_record_named_columns_may_be_a_schema(tmp_path: Path) -> None:
+    inner = Schema({"x": Column("float32")})
+    ds = ingest(tmp_path, [{"columns": {"x": 1.0}}], schema={"columns": inner})
+    assert ds.schema == Schema({"columns": inner})
+
+
 def test_rows_without_any_key_are_refused(tmp_path):
     (tmp_path / "rows.jsonl").write_text("{}\n{}\n{}\n")
     message = r"columns: expected a key in some .*, found none in 3"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
+import time
 from itertools import islice
 from pathlib import Path
 
@@ -153,8 +155,8 @@ def test_resumes_with_another_number_of_workers(path: Path, workers: int) -> Non
 
 def test_state_after_the_last_batch_is_the_next_epoch(path: Path) -> None:
     rows = IterableDataset(path)
-    loader = DataLoader(rows, batch_size=100, num_workers=2)
-    assert len(batch_ids(loader)) == 10
+    iterator = iter(DataLoader(rows, batch_size=100, num_workers=2))
+    assert len(batch_ids(iterator)) == 10
     assert rows.state_dict() == {"seed": 0, "epoch": 1, "position": 0}
     for drop_last, batches in ((False, 10), (True, 8)):
         rows = IterableDataset(path)
@@ -171,6 +173,57 @@ def test_state_dict_after_an_abandoned_loop_raises(path: Path) -> None:
         rows.state_dict()
     rows.set_epoch(0)
     assert rows.state_dict()["position"] == 0
+
+
+class Wrapped(torch.utils.data.IterableDataset):
+    def __init__(self, rows: IterableDataset) -> None:
+        self.rows = rows
+
+    def __iter__(self) -> object:
+        return iter(self.rows)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_state_dict_without_the_iterator_raises_after_workers_read_all_rows(
+    ds: Dataset, wrapped: bool
+) -> None:
+    rows = IterableDataset(ds.range(0, 6))
+    loader = DataLoader(Wrapped(rows) if wrapped else rows, batch_size=2, num_workers=2)
+    iterator = iter(loader)
+    next(iterator)
+    time.sleep(1)
+    if not wrapped:
+        del iterator
+    with pytest.raises(tenfold.UnsupportedError, match="released in the middle of the epoch or at"):
+        rows.state_dict()
+
+
+def start_worker_1_late(worker: int) -> None:
+    time.sleep(2 * worker)
+
+
+@pytest.mark.parametrize("is_text", [False, True])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_state_counts_the_rows_of_a_worker_that_starts_late(
+    tmp_path: Path, is_text: bool, persistent: bool
+) -> None:
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(f'{{"id": {i}}}\n' for i in range(4)))
+    rows = IterableDataset(source if is_text else tenfold.ingest(source, tmp_path / "ds"))
+    loader = DataLoader(
+        rows,
+        batch_size=2,
+        num_workers=2,
+        worker_init_fn=start_worker_1_late,
+        persistent_workers=persistent,
+    )
+    iterator = iter(loader)
+    assert next(iterator)["id"].tolist() == [0, 2]
+    time.sleep(0.5)
+    state = rows.state_dict()
+    assert (state["epoch"], state["position"], state["taken"]) == (0, 0, [2, 0])
+    assert batch_ids(iterator) == [[1, 3]]
+    assert rows.state_dict() == {"seed": 0, "epoch": 1, "position": 0}
 
 
 def test_state_dict_with_in_order_false_raises(path: Path) -> None:
@@ -216,11 +269,80 @@ def test_break_restarts_the_epoch_and_a_state_is_used_once(ds: Dataset) -> None:
     assert ids(islice(rows, 1)) == [0]
 
 
+def test_only_the_first_pass_resumes_with_any_number_of_workers(ds: Dataset) -> None:
+    rows = IterableDataset(ds.range(0, 20))
+    rows.load_state_dict({"seed": 0, "epoch": 0, "position": 10})
+    for workers, first in ((2, 10), (4, 0), (3, 0)):
+        iterator = iter(DataLoader(rows, batch_size=2, num_workers=workers))
+        assert sorted(flat(batch_ids(iterator))) == list(range(first, 20))
+        assert rows.state_dict() == {"seed": 0, "epoch": 1, "position": 0}
+
+
 def test_pickle_keeps_the_path_and_the_position(path: Path) -> None:
     rows = IterableDataset(path, rank=1, world_size=2)
     rows.load_state_dict({"seed": 0, "epoch": 2, "position": 990})
     again = pickle.loads(pickle.dumps(rows))
     assert ids(again) == [991, 993, 995, 997, 999]
+
+
+@pytest.mark.parametrize("resumes", [False, True])
+def test_state_counts_the_rows_of_workers_after_an_iteration_in_this_process(
+    path: Path, resumes: bool
+) -> None:
+    rows = IterableDataset(path)
+    if resumes:
+        rows.load_state_dict({"seed": 0, "epoch": 0, "position": 5})
+    peeked = iter(rows)
+    next(peeked)
+    iterator = iter(DataLoader(rows, batch_size=2, num_workers=2))
+    assert sorted(flat([next(iterator)["id"].tolist() for _ in range(4)])) == list(range(8))
+    assert rows.state_dict() == {"seed": 0, "epoch": 0, "position": 8}
+    list(peeked)
+    assert rows.state_dict() == {"seed": 0, "epoch": 0, "position": 8}
+
+
+def test_a_late_worker_keeps_the_epoch_and_position_of_its_start(ds: Dataset) -> None:
+    rows = IterableDataset(ds.range(0, 20))
+    rows.load_state_dict({"seed": 0, "epoch": 0, "position": 10})
+    options = {"num_workers": 2, "worker_init_fn": start_worker_1_late}
+    iterator = iter(DataLoader(rows, batch_size=2, **options))
+    next(iter(rows))
+    assert sorted(flat(batch_ids(iterator))) == list(range(10, 20))
+
+
+def by_pickle(rows: IterableDataset) -> IterableDataset:
+    return pickle.loads(pickle.dumps(rows))
+
+
+@pytest.mark.parametrize("copied", [by_pickle, copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_a_copy_has_its_own_position_and_epoch(path: Path, copied: object, context: str) -> None:
+    first = IterableDataset(path, shuffle=True, seed=1)
+    rows = copied(first)
+    first.set_epoch(7)
+    loader = DataLoader(
+        rows,
+        batch_size=2,
+        num_workers=2,
+        persistent_workers=True,
+        multiprocessing_context=context,
+    )
+    for epoch in range(2):
+        rows.set_epoch(epoch)
+        iterator = iter(loader)
+        order = tenfold.permutation(ROWS, 1, epoch)[:8].tolist()
+        assert sorted(flat([next(iterator)["id"].tolist() for _ in range(4)])) == sorted(order)
+        assert rows.state_dict() == {"seed": 1, "epoch": epoch, "position": 8}
+        assert first.state_dict() == {"seed": 1, "epoch": 7, "position": 0}
+
+
+def test_a_copy_of_a_begun_stream_begins_at_the_first_row(ds: Dataset) -> None:
+    rows = IterableDataset(ds.range(0, 10))
+    rows.load_state_dict({"seed": 0, "epoch": 0, "position": 5})
+    next(iter(rows))
+    again = by_pickle(rows)
+    assert again.state_dict()["position"] == 0
+    assert ids(again) == list(range(10))
 
 
 @pytest.mark.parametrize(
