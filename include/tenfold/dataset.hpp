@@ -143,8 +143,8 @@ class TENFOLD_API Dataset {
   /// append.
   void close();
   /// Includes the rows that other handles have added since this handle was opened. Throws
-  /// Error(unsupported) for a view, or a data set made from a tree, and Error(io) (ESTALE) if a data
-  /// set with other columns replaced the opened one.
+  /// Error(unsupported) for a view, or a data set made from a tree, and Error(io) (ESTALE) if a
+  /// data set with other columns replaced the opened one.
   void refresh();
   /// Capacity of a circular buffer in rows; 0 for other data sets and for views.
   std::int64_t capacity() const;

@@ -270,7 +270,7 @@ class StoredTensor:
 
 
 class StoredNested(StoredTensor):
-    """A strided nested tensor, which torch.distributed.checkpoint lacks. Its shape is of no use."""
+    """A strided nested tensor, which torch.distributed.checkpoint lacks. Its shape is not used."""
 
     __slots__ = ()
 
