@@ -398,6 +398,10 @@ class Columns:
             if single:
                 value, valid = _one(value), None if valid is None else _one(valid)
             value, offsets = _split(value, column)
+            if valid is not None and isinstance(value, (list, tuple)) and _has_none(value):
+                # As in a row, None is missing whatever its validity.
+                pairs = zip(value, valid, strict=True)
+                valid = [bool(flag) and item is not None for item, flag in pairs]
             if valid is not None and not column.ragged and column.dtype.startswith(_FLOATS):
                 value = _with_nan(value, size, _split(valid, column)[0])
             stored.append((index, value, offsets, valid))
@@ -528,6 +532,10 @@ def _has_flags(row: Any) -> bool:
 
 def _validity(keys: tuple[str, ...]) -> tuple[str, ...]:
     return (*keys[:-1], keys[-1] + ".valid")
+
+
+def _has_none(values: Any) -> bool:
+    return any(value is None for value in values)
 
 
 def _lacks_value(keys: tuple[str, ...]) -> str:

@@ -720,6 +720,13 @@ def test_validity_flags_are_stored_unless_the_value_is_none(tmp_path: Path, nest
         ds.append({"r.x": 1.0, "r": {"x": 2.0}, "y": 1})
 
 
+@pytest.mark.parametrize("dtype", ["int64", "float32"])
+def test_none_in_a_batch_is_missing_whatever_its_validity(tmp_path: Path, dtype: str) -> None:
+    ds = tenfold.create(tmp_path / "rows", {"x": tenfold.Column(dtype, nullable=True)})
+    ds.append({"x": [None, 1, None, 2], "x.valid": torch.tensor([True, True, False, False])})
+    assert ds["x.valid"].tolist() == [False, True, False, False]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 def test_floats_of_a_batch_or_row_that_are_marked_as_missing_are_nan(
     tmp_path: Path, dtype: str
