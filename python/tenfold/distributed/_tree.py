@@ -128,11 +128,13 @@ def is_container(key: Any) -> bool:
 
 
 def merge(data: Iterable[Mapping[Any, Any]]) -> dict[Any, Any]:
-    """Merges the planner's data of all ranks. Of equal keys, that of the lowest rank is kept.
+    """Merges the planner's data of all ranks.
+
+    A container has the keys of all ranks. Of other equal keys, that of the lowest rank is kept.
 
     Raises:
-        ValueError: If ranks have containers of different kinds at one path. An OrderedDict may be a
-            dict on other ranks.
+        ValueError: If ranks have containers of different kinds at one path, or keys of different
+            types with one string. An OrderedDict may be a dict on other ranks.
     """
     merged: dict[Any, Any] = {}
     first: dict[Any, int] = {}  # by path of a container: the lowest rank that has it
@@ -147,7 +149,23 @@ def merge(data: Iterable[Mapping[Any, Any]]) -> dict[Any, Any]:
                         f"{_name(key[1:])!r}: it differs between ranks: expected a {kinds[0]} as "
                         f"on rank {of}, found a {kinds[1]} on rank {rank}"
                     )
+                merged[key] = known[0], _joined(_name(key[1:]), known[1], value[1])
     return merged
+
+
+def _joined(name: str, known: tuple[Any, ...], keys: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The keys of a container, and those that another rank adds."""
+    if known == keys:
+        return known
+    by_text = {str(key): key for key in known}
+    for key in keys:
+        same = by_text.setdefault(str(key), key)
+        if type(same) is not type(key):
+            raise ValueError(
+                f"{name!r}: it differs between ranks: expected the key {same!r} on all ranks, "
+                f"found {key!r} on some ranks"
+            )
+    return tuple(by_text.values())
 
 
 def nest(leaves: Iterable[tuple[Path, Any]], containers: Mapping[Any, Container]) -> dict[Any, Any]:

@@ -1065,7 +1065,7 @@ def test_a_list_on_some_ranks_and_a_dict_on_others_are_refused_with_their_path()
         with pytest.raises(ValueError, match=r"^'x\.a': it differs between ranks: expected a list"):
             nest([(("x", "a", 0), 1), (("x", "a", part), 6)], {})
     merged = merge(flatten({"x": of_rank})[1] for of_rank in ({}, OrderedDict(a=1)))
-    assert merged[("%container", "x")] == ("dict", ())
+    assert merged[("%container", "x")] == ("dict", ("a",))
 
 
 def test_meta_tensors_are_allocated_without_a_process_group(tmp_path: Path) -> None:
@@ -1142,3 +1142,21 @@ def test_state_dict_is_built_from_a_checkpoint_without_a_target(tmp_path: Path) 
         no_dist=True,
     )
     assert repr(found) == repr(state)
+
+
+def test_keys_of_all_ranks_keep_their_types() -> None:
+    ranks: list[Any] = [
+        {"a": {1: torch.ones(1), "x": 1}},
+        {"a": {2: torch.ones(1), None: 2}},
+        {"a": {1: torch.ones(1)}, "b": {3: torch.ones(1)}},
+    ]
+    flat = [flatten(state) for state in ranks]
+    merged = merge(data for _, data in flat)
+    leaves = {name: leaf for items, _ in flat for name, leaf in items.items()}
+    paths = {name: path for name, path in merged.items() if isinstance(name, str)}
+    made = nest([(paths[name], leaf) for name, leaf in leaves.items()], merged)
+    assert list(made["a"]) == [1, "x", 2, None]
+    assert list(made["b"]) == [3]
+    for one, other in (({1: 1}, {"1": 1}), ({"None": 1}, {None: 1})):
+        with pytest.raises(ValueError, match="'a': it differs between ranks: expected the key"):
+            merge([flatten({"a": one})[1], flatten({"a": other})[1]])
