@@ -30,7 +30,8 @@ struct BatchLoaderOptions {
   /// Number of batches that are made in advance, at most 1,024. No batch is made in advance if only
   /// one thread makes batches (`num_threads`).
   std::int64_t prefetch = 2;
-  /// 0: TENFOLD_NUM_THREADS, or min(8, cores). 1: the thread that calls next() makes the batch.
+  /// Number of threads that make batches, including the one that calls next(). 0:
+  /// TENFOLD_NUM_THREADS, or min(8, cores).
   int num_threads = 0;
   /// With `shuffle`: shuffles blocks of this many rows, and then the rows within windows of 64
   /// blocks. For data sets that have small rows and do not fit in memory. 0: a full shuffle.
@@ -41,7 +42,8 @@ struct BatchLoaderOptions {
   bool use_supplied_memory = false;
 };
 
-/// Counters and times of the epoch in progress; if there is none, those of the last epoch.
+/// Counters and times of the stream that was started last. An epoch that was resumed counts from
+/// the point of resumption.
 struct LoaderStats {
   std::int64_t batches = 0;    ///< batches returned
   std::int64_t rows = 0;       ///< rows in these batches
@@ -50,7 +52,7 @@ struct LoaderStats {
   double wait_seconds = 0;     ///< time that next() took, also to make batches itself
   /// How pages are prefetched: "resident" (not at all, because all sampled pages were in the page
   /// cache), "willneed" (madvise for coming batches), "pread" (threads read the pages), "none" (not
-  /// at all, because of TENFOLD_RESIDENCY=none).
+  /// at all although pages were missing, because of TENFOLD_RESIDENCY=none).
   std::string residency;
   std::int64_t shuffle_window_rows = 0;  ///< rows per shuffle window; 0: not shuffled in windows
 };
@@ -102,14 +104,14 @@ class TENFOLD_API BatchLoader {
   /// Throws as load_state_dict() does, and changes nothing.
   void check_state_dict(std::string_view json) const;
 
-  /// Returns counters and times of the epoch in progress; if there is none, those of the last
-  /// epoch.
+  /// Returns counters and times of the stream that was started last; zeros before the first
+  /// start().
   LoaderStats stats() const;
 
   /// Supplies a block of memory, such as pinned memory, for tensors of one batch. The loader writes
   /// to the block once; the block's owner is released with the last tensor over it. If more than 64
-  /// blocks are unused, the oldest ones are released. May be called while batches are made. Has no
-  /// effect without `use_supplied_memory`.
+  /// blocks are unused, the oldest ones are released. May be called while batches are made.
+  /// Without `use_supplied_memory`, no block is written.
   void supply(Buffer memory);
   /// Sizes of the first 1,024 blocks requested since the last call: what supply() should provide.
   /// Empty without `use_supplied_memory`.

@@ -24,7 +24,8 @@ struct BenchPart {
 /// The result of bench().
 struct BenchReport {
   BenchPart read;  ///< tensors, sequentially
-  /// Random rows of the largest tensor with two or more rows; not measured if there is none.
+  /// Random rows of the largest nonempty tensor that has two or more rows and is not nested; not
+  /// measured if there is none.
   BenchPart gather;
   std::uint64_t row_bytes = 0;  ///< size of a row, or of the part of a row that was read
   int num_threads = 0;          ///< number of reading threads
@@ -39,8 +40,8 @@ struct BenchOptions {
 
 /// Measures how fast the data at `path`, in any format, is read on this machine, and how fast pread
 /// reads the same files. Before a cold measurement, the files' pages are dropped from the page
-/// cache. If the system keeps the pages, because they are mapped or the file system is in memory,
-/// the cold speeds are NaN. Nothing is written. Throws what open() and Leaf::read throw.
+/// cache. If the system keeps the pages, for example because they are mapped or not yet written to
+/// the disk, the cold speeds are NaN. Nothing is written. Throws what open() and Leaf::read throw.
 TENFOLD_API BenchReport bench(const Path& path, const BenchOptions& options = {});
 
 }  // namespace tenfold

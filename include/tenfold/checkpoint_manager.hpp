@@ -85,10 +85,10 @@ struct CheckpointManagerOptions {
   /// Maps the name or a glob of entries to "safetensors", "memmap", "tdz", "pt" or "npz". Exact
   /// names take precedence over globs, which are tried in the order of this list. Entries that
   /// match no name and no glob are stored as safetensors. Values that JSON can represent (no
-  /// tuples, bytes or integer keys) are always stored as JSON.
+  /// tuples, OrderedDicts, bytes, complex numbers or integer keys) are always stored as JSON.
   std::vector<std::pair<std::string, std::string>> formats{{"*", "safetensors"}};
-  /// Creates hard links to equal files of the line's highest step instead of writing them again:
-  /// per leaf for memmap entries, per file for other formats. JSON files are always written.
+  /// Stores files that are equal to those of the same entry in the line's highest step as hard
+  /// links to them: each leaf of a memmap entry, each file of other formats except JSON.
   bool share_unchanged = false;
   bool durable = true;  ///< fsynced when save() returns
   int num_threads = 0;  ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
@@ -224,7 +224,8 @@ class TENFOLD_API CheckpointManager {
   /// represent, such as NaN. Throws the reason if the step's folder has no `checkpoint.json`, or
   /// one that is of a newer version or of another step. Throws Error(io) with ENOSPC, with EBUSY if
   /// another process or manager is the writer of the directory, or with ESTALE if the directory was
-  /// moved. If save() throws and the directory did not exist before, an empty directory may remain.
+  /// moved. If save() throws and the directory did not exist before, a directory without steps may
+  /// remain.
   Path save(std::int64_t step, const TensorDict& state, const CheckpointSaveOptions& options = {});
 
   /// Adds or replaces metrics of a step. Any process may call it. Throws Error(invalid_argument)
@@ -288,8 +289,8 @@ class TENFOLD_API CheckpointManager {
                             const ConvertOptions& options = {}) const;
   /// Saves a file or folder of any format as a step. The top-level keys of its tree become entries;
   /// a tree with tensors at the top becomes the entry "model". If the source is the folder of a
-  /// step, the new step has the entries that restore() returns for it, and all checksums of these
-  /// entries are compared first. Throws what open(), restore() and save() throw.
+  /// step, the new step has the entries that restore() returns for it, and all checksums of the
+  /// source are compared first. Throws what open(), restore() and save() throw.
   Path import_step(const Path& source, std::int64_t step,
                    const CheckpointSaveOptions& options = {});
   /// Estimates the disk space for a save of `state`. Throws as save() does for an entry or a key

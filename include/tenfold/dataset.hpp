@@ -35,8 +35,8 @@ struct BatchOptions {
 };
 
 /// The rows of a tree whose tensors have the same first dimension: on disk, in any format that
-/// open() reads, or in memory. Opening maps the tensors (it reads small and compressed ones); rows
-/// are read when they are accessed.
+/// open() reads, or in memory. Opening maps the tensors (it reads small and compressed ones), but
+/// those of a data set of parts are mapped when their rows are accessed.
 ///
 ///     tenfold::Dataset ds("flights");
 ///     tenfold::Batch batch = ds.rows({5, 2, 900'000'000});
@@ -53,10 +53,11 @@ struct BatchOptions {
 /// Thread safety: all const members may be called from any thread, also while one thread appends.
 class TENFOLD_API Dataset {
  public:
-  /// Opens a path. Throws what open() and Schema::of() throw, and Error(io) (EBUSY) for
-  /// Mode::write_through while a save replaces the path.
+  /// Opens a path. Throws what open(), Schema::of() and Leaf::tensor() throw, and Error(io) (EBUSY)
+  /// for Mode::write_through while a save replaces the path.
   explicit Dataset(const Path& path, Mode mode = Mode::read);
-  /// The rows of a tree that is in memory or was opened. Throws what Schema::of() throws.
+  /// The rows of a tree that is in memory or was opened. Throws what Schema::of() and
+  /// Leaf::tensor() throw.
   explicit Dataset(TensorDict tree);
 
   /// The number of rows.
@@ -66,7 +67,8 @@ class TENFOLD_API Dataset {
 
   /// The rows at these positions, in the given order, repetitions included. Throws
   /// Error(invalid_argument) for a position outside [0, size()), or a padding value that a column's
-  /// dtype cannot represent; Error(corrupt) for invalid end offsets.
+  /// dtype cannot represent; Error(corrupt) for invalid end offsets; Error(io) (EAGAIN) if a writer
+  /// overwrites the rows of a circular buffer faster than they are copied.
   Batch rows(std::span<const std::int64_t> positions, const BatchOptions& options = {}) const;
   /// rows({5, 2, 900'000'000}).
   Batch rows(std::initializer_list<std::int64_t> positions,
@@ -76,17 +78,18 @@ class TENFOLD_API Dataset {
   /// The rows [begin, end). Throws Error(invalid_argument) unless 0 <= begin <= end <= size().
   Batch rows(std::int64_t begin, std::int64_t end, const BatchOptions& options = {}) const;
 
-  /// The whole column of that (dotted) name: a view of the stored tensor if the rows are contiguous
-  /// in one part and not in a circular buffer, otherwise a copy. With Mode::write_through, the
-  /// caller may write to a view, so checksums no longer cover the tensors. Throws
-  /// Error(key_not_found), and Error(invalid_argument) for a record of several columns and for
-  /// ragged, string and bytes columns: read those by rows().
+  /// The whole column of that (dotted) name: a view of the stored tensor if the data set has
+  /// contiguous rows of only one tree, which is neither a circular buffer nor a data set of parts;
+  /// otherwise a copy. With Mode::write_through, the caller may write to a view, so checksums no
+  /// longer cover the tensors. Throws Error(key_not_found), and Error(invalid_argument) for a
+  /// record of several columns and for ragged, string and bytes columns: read those by rows().
   Tensor column(std::string_view name) const;
 
   /// The rows [begin, end). `begin` is clamped to [0, size()], and `end` to [begin, size()].
   Dataset range(std::int64_t begin, std::int64_t end) const;
   /// Some of the columns, by (dotted) names. The name of a record selects all of its columns, and
-  /// "x.valid" the validity of a nullable column x, as bools. Throws Error(key_not_found).
+  /// "x.valid" the validity of a nullable column x, as bools. Throws Error(key_not_found), and
+  /// Error(invalid_argument) for a column that is selected twice.
   Dataset select(const std::vector<std::string>& names) const;
   /// The columns under other names, in the same order. Each pair is a name and the new path. The
   /// name of a record renames all of its columns. Throws Error(key_not_found) for a name without a
@@ -113,9 +116,9 @@ class TENFOLD_API Dataset {
   static Dataset concat(std::span<const Dataset> parts);
   /// Interleaves data sets. In every prefix, the number of rows of each source differs from its
   /// weight's share by at most one. Shares without a common denominator up to 65,536 are rounded to
-  /// multiples of 1/65,536. The result ends where a source has no row left. Throws
-  /// Error(invalid_argument) like concat(), or unless there is a weight of at least 0 for each
-  /// source, with a positive sum.
+  /// multiples of 1/65,536. The result ends before the first row whose source has no row left.
+  /// Throws Error(invalid_argument) like concat(), or unless there is a finite weight of at least 0
+  /// for each source, with a positive sum.
   static Dataset mix(std::span<const Dataset> sources, std::span<const double> weights);
 
   // append(), update() and flush() need a handle of a folder that was opened with
@@ -124,9 +127,9 @@ class TENFOLD_API Dataset {
   /// Appends rows; in a circular buffer, overwrites the oldest ones. Readers that open or refresh
   /// the data set at any time see all of the new rows or none. The rows survive a crash of this
   /// process, and, once flush() has returned, a power failure. Returns the new size(). Throws
-  /// Error(invalid_argument) naming a column that does not fit, and Error(io) if another process
-  /// adds rows (EBUSY) or the disk is full. If it throws, nothing is appended, but if a write to a
-  /// circular buffer failed, the oldest rows, which were to be overwritten, are lost.
+  /// Error(invalid_argument) naming a column that does not fit, and Error(io) if another handle or
+  /// process adds rows (EBUSY) or the disk is full. If it throws, nothing is appended, but if a
+  /// write to a circular buffer failed, the oldest rows, which were to be overwritten, are lost.
   std::int64_t append(const Batch& rows);
   /// Appends the rows of a tree, whose columns must be those of this data set. Throws what
   /// Dataset(TensorDict) and append(Batch) throw.
@@ -139,8 +142,8 @@ class TENFOLD_API Dataset {
   /// Makes all rows durable and updates meta.json, so that tensordict sees them.
   void flush();
   /// Calls flush(), and allows another process to append. This handle can still read; its append()
-  /// throws. Throws Error(io) (ESTALE) if the folder was moved; even then, another process may
-  /// append.
+  /// throws. Throws Error(io) (ESTALE) if this handle has appended and the folder was moved; even
+  /// then, another process may append.
   void close();
   /// Includes the rows that other handles have added since this handle was opened. Throws
   /// Error(unsupported) for a view, or a data set made from a tree, and Error(io) (ESTALE) if a
@@ -151,9 +154,10 @@ class TENFOLD_API Dataset {
   /// The slot of the next row in a circular buffer; size() for other data sets and for views.
   std::int64_t cursor() const;
 
-  /// The tree whose rows these are; for concat() and mix(), that of the first data set. Do not
-  /// write to its tensors: with Mode::write_through they are mappings of files that checksums
-  /// cover. Write by update(), or to column().
+  /// The tree whose rows these are, without rows that were appended after this handle was opened;
+  /// for concat() and mix(), that of the first data set. Do not write to its tensors: with
+  /// Mode::write_through they are mappings of files that checksums cover. Write by update(), or to
+  /// column().
   const TensorDict& tree() const noexcept TENFOLD_LIFETIMEBOUND;
 
  private:

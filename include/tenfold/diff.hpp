@@ -31,15 +31,15 @@ struct Change {
   std::string key;                       ///< dotted name; empty for the root
   ChangeKind kind = ChangeKind::values;  ///< what differs
   /// The entry of the first tree: "float32 [3, 4]", "dict", "no node", or at most 200 bytes of a
-  /// JSON value. If both JSON values begin with the same 200 bytes: the path of the first
-  /// difference, and the value there.
+  /// JSON value. If these texts are equal for both JSON values: the place of the first difference,
+  /// and what is there.
   std::string a;
   std::string b;  ///< the entry of the second tree
 
   // Measures of the difference, computed only for tensors of the same shape. They exclude pairs in
-  // which both values are NaN or the same infinity. If only one value of a pair is NaN or infinite,
-  // or the infinities differ, the difference counts as infinite; then there is no cosine. A
-  // float4_e2m1fn_x2 has two values per element, and is not compared with another dtype.
+  // which both values are NaN or the same infinity. In any other pair with NaN or infinity, the
+  // difference counts as infinite; then there is no cosine. A float4_e2m1fn_x2 has two values per
+  // element, and is not compared with another dtype.
   double max_abs = kNone;  ///< greatest |a - b|
   double rel_l2 = kNone;   ///< |a - b| / |a|, Euclidean norms of all values
   double cosine = kNone;   ///< of the angle between all values of a and all of b; kNone if one is 0

@@ -85,8 +85,9 @@ TENFOLD_API std::uint16_t bits_of_float(DType dtype, float value) noexcept;
 }  // namespace detail
 
 /// An element of a floating-point dtype narrower than 32 bits, as it is stored: its bits. It
-/// converts to float exactly, and from float as torch does: to nearest, ties to even. For
-/// float8_e8m0fnu, which has neither sign nor 0, the sign is ignored and ties round up.
+/// converts to float exactly, and from float as torch 2.13 does: to nearest, ties to even. For
+/// float8_e8m0fnu, which has neither sign nor 0, the sign is ignored, and ties and all values below
+/// 2^-126 round up.
 ///
 ///     std::span<const tenfold::Half> values = tensor.span<tenfold::Half>();
 ///     float first = values[0];
@@ -128,7 +129,7 @@ using Float8_e5m2fnuz = SmallFloat<DType::float8_e5m2fnuz>;  ///< float8_e5m2fnu
 using Float8_e8m0fnu = SmallFloat<DType::float8_e8m0fnu>;    ///< float8_e8m0fnu
 
 /// The dtype of a C++ type, in its member `value`; to be specialized for element types of other
-/// libraries. tenfold/torch.hpp does so for those of c10, such as at::Half.
+/// libraries. tenfold/torch.hpp does so for some of those of c10, such as at::Half.
 template <class T>
 struct ElementType {};
 

@@ -26,7 +26,8 @@ enum class ErrorCode {
 /// The only exception that this library throws itself, except std::bad_alloc.
 ///
 /// what() consists of the fields that are not empty:
-/// `<path>: <part>: <problem>: expected <E>, found <F>; <remedy>`.
+/// `<path>: <part>: <problem>: expected <E>, found <F>; <remedy>`. An error of io() may add the
+/// strerror of its errno.
 ///
 ///     try {
 ///       tenfold::load("model.safetensors");
