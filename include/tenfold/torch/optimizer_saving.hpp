@@ -52,8 +52,8 @@ inline TensorDict dict_node(bool int_keys = false) {
   return TensorDict(std::move(info));
 }
 
-/// The number that Python's state_dict gives each parameter: its position in the concatenation of
-/// all groups; for a repeated parameter, the first position.
+/// The number of each parameter in the saved state, as in Python: its position in the concatenation
+/// of all groups. A repeated parameter gets its first position (in Python, the last one).
 template <class Optimizer>
 std::vector<std::vector<std::int64_t>> numbers_of(Optimizer& optimizer) {
   std::unordered_map<const void*, std::int64_t> known;

@@ -18,8 +18,8 @@
 
 namespace tenfold::torch_detail {
 
-/// The number in an item: a JSON number (except a BigInt) or a 0-d tensor of real numbers; nullopt
-/// for anything else.
+/// The number in an item: a JSON number (except a BigInt) or a 0-d tensor of real numbers or bools;
+/// nullopt for anything else.
 inline std::optional<double> number_in(const TensorDict::Item& item) {
   if (std::holds_alternative<Leaf>(item)) {
     TensorDict from, to;
