@@ -241,7 +241,9 @@ def _is_exact(value: int) -> bool:
 
 
 def check_assigned(values: list[Any], dtype: str, begin: int) -> None:
-    """Raises ValueError for a bool or int that a dictionary of scalars would convert or round.
+    """Raises ValueError for a bool that would be converted, and for an int that would be rounded.
+
+    Checks only instances of Python's own bool and int, no subclasses and no NumPy types.
 
     Args:
         values: The new values.
@@ -261,10 +263,10 @@ def check_assigned(values: list[Any], dtype: str, begin: int) -> None:
 class Forms:
     """Checks that all values can be stored like the first one.
 
-    All values must have the same form. Scalars must have the same type, except that ints and floats
-    may be mixed if float64 holds all ints exactly. Instances of subclasses of float and str, such
-    as numpy's float64 and str_, count as floats and strs. The shapes of tensors may differ only in
-    the size of the first dimension.
+    All values must have the same form. Scalars must have the same type, except that floats and ints
+    of at most 64 bits may be mixed if float64 holds all ints exactly. Instances of subclasses
+    of float and str, such as numpy's float64 and str_, count as floats and strs. The shapes of
+    tensors may differ only in the size of the first dimension.
     """
 
     def __init__(self, form: str, first: Any) -> None:
@@ -315,7 +317,7 @@ class Forms:
                 )
 
     def _check_numbers(self, values: list[Any]) -> None:
-        """Checks that int64 or, if there are floats, float64 holds all ints exactly."""
+        """Checks that int64 or, if there have been floats, float64 holds all ints exactly."""
         for value in values:
             if isinstance(value, float):
                 self._has_floats = True

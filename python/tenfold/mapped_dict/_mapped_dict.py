@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from tenfold._io.files import Mode, PathLike
     from tenfold._progress import Callback
 
-    # Registered as a Mapping at run time, because a class cannot have both bases: their metaclasses
-    # conflict.
+    # At run time, MappedDict is registered as a Mapping instead, because a class cannot have both
+    # bases: their metaclasses conflict.
     class _Native(_core.MappedDict, Mapping[Any, Any]): ...
 else:
     _Native = _core.MappedDict
@@ -85,7 +85,8 @@ class MappedDict(_Native):
     Raises:
         FileNotFoundError: If there is nothing at `path`.
         ValueError: If `path` is not a dictionary, or for another mode.
-        UnsupportedError: If `path` is a file, and the mode is ``"r+"``.
+        UnsupportedError: If `path` is a file, and the mode is ``"r+"`` (for a ``.tdz``, only when
+            it is written).
         CorruptFileError: If the metadata or the header of the index is invalid.
     """
 
@@ -133,7 +134,7 @@ class MappedDict(_Native):
                 strings, such as lists of ints and strs. Also for values with an entry or column
                 ``"key"``, an item that is not a pair, and another `duplicates`.
             KeyError: If a data set has no column `key`.
-            TypeError: For a key that is not hashable.
+            TypeError: For a key that is not hashable, and for `items` that are not iterable.
             OSError: If there is a file at `path`, or a folder with files that do not belong to a
                 saved tree, or if a system call failed.
         """
@@ -154,20 +155,22 @@ class MappedDict(_Native):
         ...           "offsets": torch.tensor([0, 5, 9])}
 
         Args:
-            keys: A list or another iterable of keys, but not a str or bytes. Keys may be repeated.
-                Integer keys may be a 1-d tensor or array. Keys that are str or bytes may be packed
-                into a dict: ``{"values": uint8 [M], "offsets": int64 [B + 1]}``.
+            keys: A list or another iterable of keys, but not a str or bytes, nor a dict of keys.
+                Keys may be repeated. Integer keys may be a 1-d tensor or array. Keys that are str
+                or bytes may be packed into a dict:
+                ``{"values": uint8 [M], "offsets": int64 [B + 1]}``.
             missing: ``"mask"``: values of missing keys are zeros, ``""`` or empty. ``"raise"``: a
                 missing key is an error.
 
         Returns:
-            ``(values, found)``: a tensor ``[B, *shape]``, a jagged tensor for ragged values, a list
-            of str, bytes or lists of them, or a dict of these; and a bool tensor ``[B]``.
+            ``(values, found)``: a tensor ``[B, *shape]``, a jagged tensor for ragged values (NumPy:
+            a list of arrays), a list of str, bytes or lists of them, or a dict of these; and a bool
+            tensor ``[B]``.
 
         Raises:
             KeyError: With ``missing="raise"``, for missing keys; the message names the first ones.
             TypeError: For keys that are not hashable, a single key, and tensors or arrays of other
-                dtypes (also uint64) or dimensions.
+                numeric dtypes (also uint64 and bool) or dimensions.
             ValueError: For another `missing`, and for packed keys with invalid offsets.
         """
         _check_several(keys)
@@ -416,17 +419,18 @@ class MappedDict(_Native):
     def compact(self, *, progress: Callback | bool | None = None) -> None:
         """Rewrites the dictionary without superseded rows, and replaces it atomically.
 
-        Row indices change. Open readers reopen the dictionary at their next lookup; iterators of
-        this object must be exhausted before the call. If the file system has no ``flock``, keys
-        that another process adds during the call may be lost.
+        Row indices change. Open readers reopen the dictionary at their next lookup, and iterations
+        continue. If the file system has no ``flock``, keys that another process adds during the
+        call may be lost.
 
         Args:
             progress: As for `tenfold.save`.
 
         Raises:
             UnsupportedError: As for assignment.
-            OSError: If another process is writing, or has added keys during the call (nothing has
-                changed then), or if a system call failed.
+            OSError: If the dictionary is also open in mode ``"r+"`` elsewhere, or another process
+                has added keys during the call (nothing has changed then), or if a system call
+                failed.
 
         Example:
             >>> with tenfold.MappedDict("words", "r+") as words:
@@ -445,10 +449,9 @@ class MappedDict(_Native):
     def close(self) -> None:
         """Calls `flush` and lets another process write. The dictionary can still be read.
 
-        Does nothing if the dictionary was opened read-only.
-
-        Without `close`, written values exist but may not be durable, and the next writer rebuilds
-        the index. Idempotent.
+        Does nothing if the dictionary was opened read-only or is closed already. After writes
+        without `close`, the next writer rebuilds the index, and a power failure may lose the values
+        since the last `flush`.
 
         Raises:
             OSError: ESTALE if the folder was moved after values were written. Another process can

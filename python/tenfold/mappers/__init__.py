@@ -1,8 +1,8 @@
 """State mappers: they map states to rows of numbers, and are saved without pickle.
 
-`_mapper` has the base class, the code that saves mappers, and the registry of the names of classes
-and factories in files. Each kind of mapper has its own module. `_cached` has a wrapper that caches
-rows.
+`_mapper` has the base class, the code that saves mappers, and the registry of the names by which
+files refer to classes and factories. Each kind of mapper has its own module. `_cached` has a
+wrapper that caches rows.
 """
 
 from tenfold.mappers._cached import CachedStateMapper

@@ -29,10 +29,10 @@ class CachedStateMapper(StateMapper):
     """Caches the most recently used rows; created by `StateMapper.cached`.
 
     A batch generates missing rows, each once, in one call. The returned rows share no memory with
-    the cache and have no gradients. When the rows of the mapper change, for example because a
-    module is trained, the cache is cleared. The first rows that are cached determine dtype and
-    shape: rows with another dtype or shape are not cached, but generated each time. A batch that
-    has cached rows and rows with another dtype or shape is generated as a whole.
+    the cache and have no gradients. If the rows of the mapper have changed, for example because a
+    module was trained, the next call clears the cache. The first rows that are cached determine
+    dtype and shape: rows with another dtype or shape are not cached, but generated each time. A
+    batch that has cached rows and rows with another dtype or shape is generated as a whole.
 
     The cache may be used from several threads. A saved or pickled cache contains the mapper, but
     no rows.
@@ -211,7 +211,7 @@ class CachedStateMapper(StateMapper):
         """Saves `mapper`, without the cached rows.
 
         Args:
-            path: As for `StateMapper.save`.
+            path: As for the mapper's `save`.
             **options: Options of the mapper's `save`: ``format``, ``durable``, ``overwrite``.
 
         Returns:

@@ -50,11 +50,11 @@ class HierarchicalStateMapper(StateMapper):
 
     A state is a path: a str of components with "/" between them, an int, or a tuple of components.
     An int component is equal to the str of its digits. A list is a batch. If values have shape
-    ``S``, a state returns shape ``S``, and a list of n states returns ``[n, *S]``. Python numbers,
-    and lists of them (nested lists with equal lengths), become int64, float64 or bool. A batch of
-    several dtypes has the promoted dtype, as in `torch.cat`. Other JSON values (str, None, other
-    lists, ints beyond int64) are returned as Python values, tuples as lists. A batch with such a
-    value returns a list.
+    ``S``, a state returns shape ``S``, and a list of n states returns ``[n, *S]``. Ints, floats and
+    bools, and lists of them (not empty, nested with equal lengths, no bools among numbers), become
+    int64, float64 or bool. A batch of several dtypes has the promoted dtype, as in `torch.cat`.
+    Other JSON values (str, None, other lists, ints beyond int64) are returned as Python values,
+    tuples as lists. A batch with such a value returns a list.
 
     For a state without a value, the default of the deepest level on its path that has a default is
     returned. If a value is a mapper, this inner mapper gets the rest of the path, unconverted: a
@@ -187,10 +187,11 @@ class HierarchicalStateMapper(StateMapper):
     ) -> Path:
         """Saves to one readable file (``.json``) or as a tree, such as a folder.
 
-        A JSON file is the hierarchy itself, indented by 4 spaces. Loading parses the whole
-        file; files of plain nested JSON from other programs load as well. A tree has an index of
-        all paths: the time to open it does not depend on their number, and a lookup reads only a
-        few pages.
+        A JSON file is the hierarchy itself, with levels indented by 4 spaces. If there are tensors,
+        keys that begin with "%", or another default key than "default", it has a header, and a
+        tensor is an object with dtype, shape and values. Loading parses the whole file; files of
+        plain nested JSON from other programs load as well. A tree has an index of all paths: the
+        time to open it does not depend on their number, and a lookup reads only a few pages.
 
         Args:
             path: Target path; ``.json`` selects a JSON file, other suffixes as for `tenfold.save`.

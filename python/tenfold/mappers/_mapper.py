@@ -148,8 +148,8 @@ def _load(target: Any, path: PathLike, *, verify: bool = False) -> Any:
             name of its class or factory is not registered; the message contains the name.
         ValueError: If the saved mapper has another class than `target`, or the saved parameters do
             not fit the module.
-        CorruptFileError: If the parts of the mapper contradict each other, or `verify` finds
-            damage.
+        CorruptFileError: If a JSON file is invalid, the parts of the mapper contradict each other,
+            or `verify` finds damage.
     """
     wanted = target if isinstance(target, type) else type(target)
     loaded = load_mapper(os.fsdecode(path), wanted, verify)
