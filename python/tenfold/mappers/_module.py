@@ -27,11 +27,11 @@ class ModuleStateMapper(StateMapper):
     >>> mapper.save("mapper.safetensors")       # the name, the config, the state_dict
     >>> tenfold.StateMapper.load("mapper.safetensors")
 
-    States are tensors, or numbers and tuples of numbers, which `torch.as_tensor` converts. A list
-    of states is stacked into a batch. A single tensor or array is passed to the module unchanged,
-    on the device of the module, so it may be a state or a batch. Gradients are recorded. Calls do
-    not change the mode of the module (`train`, `eval`). A loaded module is in the mode in which the
-    factory creates it.
+    States are tensors, or arrays, numbers and tuples of numbers, which `torch.as_tensor` converts.
+    A list of states is stacked into a batch. A single tensor or array is passed in its own shape,
+    so it may be a state or a batch. Inputs are moved to the module's device. Gradients are
+    recorded. Calls do not change the mode of the module (`train`, `eval`). A loaded module is in
+    the mode in which the factory creates it.
 
     Args:
         factory_name: The registered name of the factory (`tenfold.register_mapper`).
@@ -91,7 +91,7 @@ class ModuleStateMapper(StateMapper):
 
     def stamp(self) -> Any:
         return tuple(
-            # Inference tensors have no version counter, but no optimizer can change them.
+            # Inference tensors have no version counter. They can change only in inference mode.
             (tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version)
             for tensor in (*self.module.parameters(), *self.module.buffers())
         )

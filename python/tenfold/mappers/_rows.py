@@ -58,7 +58,7 @@ def put(into: Any, positions: Any, rows: Any) -> None:
 
 
 def _bits(rows: Any) -> Any:
-    """A view of `rows` as integers, which torch can index, and copies without changing bits.
+    """A view of `rows` as integers, so that torch can index them and copies keep their bits.
 
     Returns `rows` themselves if they require gradients, if their dtype is bool, float32, float64
     or int64 or has 16 bytes, or if they are 1-d and empty.
@@ -166,7 +166,13 @@ def _held_by(given: Any, dtype: Any, torch: Any) -> Any:
 
 
 def _held_by_numpy(value: Any, dtype: str) -> Any:
-    """A copy of `value` as an array of `dtype`; raises TypeError, and ValueError as `_held_by`."""
+    """A copy of `value` as an array of `dtype`.
+
+    Raises:
+        TypeError: If `value` does not consist of numbers.
+        ValueError: As for `_held_by`.
+        UnsupportedError: If numpy does not have the dtype.
+    """
     np = numpy_module()
     try:
         given = np.asarray(value)

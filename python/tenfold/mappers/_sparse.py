@@ -55,9 +55,9 @@ class SparseStateMapper(StateMapper):
             states raise a KeyError.
 
     Raises:
-        ValueError: For a duplicate state, NaN, a row number that is not an int or is not a row of
-            the matrix, more states in a list than the matrix has rows, and a default of another
-            shape or with a number that the dtype of the matrix cannot hold.
+        ValueError: For a duplicate state, NaN in a state, a row number that is not an int or is not
+            a row of the matrix, more states than the matrix has rows (unless `keys` is a dict), and
+            a default of another shape or with a number that the dtype of the matrix cannot hold.
         TypeError: For objects that cannot be states, and a default that is not numeric.
         UnsupportedError: For a `MappedDict` with superseded rows, which its `compact` removes.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 LAYOUTS = ("csr", "csc", "coo")
-# Number of entries that `_Rows` buffers before it passes them to the engine.
+# `_Rows` passes its entries to the engine when it has buffered at least this many.
 _ROW_ENTRIES = 1 << 16
 _WHAT = "sparse matrix"
 _MISSING = object()
@@ -33,7 +33,8 @@ def of_scipy(x: Any) -> Any:
     """The engine's matrix with the entries of a scipy sparse matrix.
 
     The result shares the arrays of `x`, unless `x` is in coo format or is not canonical. Index
-    arrays of different dtypes and arrays that are not contiguous are copied, too.
+    arrays of different dtypes, and arrays that are not contiguous or not in native byte order, are
+    copied, too.
     """
     layout = getattr(x, "format", None)
     if layout not in LAYOUTS:
@@ -46,8 +47,8 @@ def of_scipy(x: Any) -> Any:
         raise ValueError(f"{_WHAT}: expected two dimensions, found shape {x.shape}")
     if layout == "coo":
         return _sorted(x.row, x.col, x.data, x.shape)
-    # Only `check_format` checks indices. It may replace the arrays of its object by shorter ones:
-    # call it on a shallow copy of `x`.
+    # `sum_duplicates` does not check indices, so `check_format` must. It may replace the arrays of
+    # its object by shorter ones: call it on a shallow copy of `x`.
     x = copy.copy(x)
     try:
         x.check_format(full_check=True)
@@ -276,7 +277,7 @@ def _is_int(value: Any) -> bool:
 def _check_ints(values: list[Any], dtype: str, rows: list[int]) -> None:
     """Raises ValueError if an element is not an int or out of range; the message names its row.
 
-    torch would convert negative elements to an unsigned dtype without an error.
+    torch would convert negative elements to uint8, uint16 and uint32 without an error.
     """
     bits = int(dtype.lstrip("uint"))
     low, high = (0, 2**bits) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
@@ -404,11 +405,13 @@ class Growing(Closing):
             int: The new number of rows.
 
         Raises:
-            ValueError: For rows with another number of columns, another dtype or invalid elements,
-                for more entries than the index dtype can count, and for a dense tensor.
-            TypeError: For `rows` of another type, or a row that is not a dict.
-            UnsupportedError: If this matrix has another layout, format or mode, is in memory, or is
-                closed.
+            ValueError: For rows with another number of columns, another dtype, or invalid columns
+                or elements, for more entries than the index dtype can count, and for a dense tensor
+                or a scipy matrix in a format other than csr, csc and coo.
+            TypeError: For `rows` of another type, a row that is not a dict, or a column that is not
+                an int.
+            UnsupportedError: If this matrix has another layout, format or mode, was not opened from
+                a path, or is closed.
             OSError: If another process or another SparseMatrix appends, or the disk is full.
             CorruptFileError: If an index of the matrix `rows` is invalid.
         """
@@ -429,7 +432,8 @@ class Growing(Closing):
         """Makes the appended rows durable: they survive a power failure.
 
         Raises:
-            UnsupportedError: Without mode ``"r+"``, for a matrix in memory, and after `close`.
+            UnsupportedError: Without mode ``"r+"``, for a matrix that was not opened from a path,
+                and after `close`.
         """
         self._native.flush()
 
@@ -442,7 +446,11 @@ class Growing(Closing):
             self._native.close()
 
     def refresh(self) -> Self:
-        """Includes the rows that other processes or objects have appended, and returns `self`."""
+        """Includes the rows that other processes or objects have appended, and returns `self`.
+
+        Raises:
+            UnsupportedError: For a matrix that was not opened from a path.
+        """
         self._native.refresh()
         self._read()
         return self

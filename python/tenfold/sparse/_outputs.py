@@ -80,7 +80,7 @@ def torch_of(layout: str, parts: tuple[Any, ...], shape: Shape, coalesced: bool)
 def scipy_of(layout: str, parts: tuple[Any, ...], shape: Shape, coalesced: bool = True) -> Any:
     """A scipy matrix over the memory of `parts`.
 
-    If int32 can hold int64 coordinates, scipy copies them as int32.
+    If no dimension exceeds 2^31 - 1, scipy copies int64 coordinates as int32.
     """
     import scipy.sparse
 
@@ -91,7 +91,8 @@ def scipy_of(layout: str, parts: tuple[Any, ...], shape: Shape, coalesced: bool 
         made = cls((values, (indices[0], indices[1])), shape=shape, copy=False)
         made.has_canonical_format = coalesced
         return made
-    # Set the attributes: the constructor would check all indices again and possibly copy them.
+    # Set the attributes: the constructor would read all int64 indices and possibly copy them as
+    # int32.
     ends, indices, values = parts
     made = cls(shape, dtype=values.dtype)
     made.indptr, made.indices, made.data = ends, indices, values

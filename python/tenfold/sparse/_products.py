@@ -60,7 +60,7 @@ def total(matrix: SparseMatrix, axis: int | None) -> Any:
 
 def _entries(matrix: SparseMatrix, framework: Name, count: int) -> Iterator[tuple[Any, Any, Any]]:
     """Yields checked rows, columns and values, of at most `count` entries at a time."""
-    # `_parts` checks that offsets ascend. Otherwise, entries could be added to the wrong rows.
+    # `_parts` checks that offsets ascend, as the binary search of `major_of` requires.
     parts = matrix._parts(framework)
     kit = _kit(parts[-1])
     for begin in range(0, matrix.nnz, count):

@@ -44,11 +44,12 @@ class Rows:
                 ``m[:, cols]`` returns columns; ``m[rows, :]`` returns rows.
 
         Raises:
-            IndexError: For a row or column that does not exist, for another pair, and for an index
-                with several dimensions.
+            IndexError: For a row or column that does not exist, for a mask of another length, for
+                another tuple, and for an array with several dimensions.
             TypeError: For an index of another type.
             UnsupportedError: If a coo matrix is not coalesced.
-            CorruptFileError: If an end offset or index that is read is out of range.
+            CorruptFileError: If an end offset or index that is read is out of range. ``m[i, j]``
+                does not check the indices that it searches.
         """
         with using(self._framework):
             if isinstance(index, tuple):
@@ -100,9 +101,11 @@ class Rows:
             index dtype of the matrix, except in ``"coo"``.
 
         Raises:
-            IndexError: For a row that does not exist, and indices with several dimensions.
+            IndexError: For a row that does not exist, a mask of another length, a tuple, and an
+                array with several dimensions.
             TypeError: For an int, and indices of another type.
-            ValueError: For another `layout`, and more than 2**31 - 1 entries with int32 indices.
+            ValueError: For another `layout`, and, for ``"csr"`` and ``"coo"`` unless the matrix is
+                csc, for more than 2**31 - 1 entries with int32 indices.
             UnsupportedError: If a coo matrix is not coalesced.
             CorruptFileError: If an end offset or index that is read is out of range.
 
@@ -126,7 +129,8 @@ class Rows:
             The form that `layout` selects.
 
         Raises:
-            IndexError: For a column that does not exist, and indices with several dimensions.
+            IndexError: For a column that does not exist, a mask of another length, a tuple, and an
+                array with several dimensions.
             TypeError: For an int, and indices of another type.
             ValueError: For another `layout`.
             UnsupportedError: If a coo matrix is not coalesced.
@@ -141,14 +145,15 @@ class Rows:
     def will_need(self, indices: Any) -> None:
         """Starts to prefetch the pages of these rows of a csr matrix, and returns at once.
 
-        Call it for the next batch before you use the current one. The rows of one call of `rows`
-        need no such call. Does nothing for another layout.
+        Call it for the next batch before you use the current one. `rows` itself prefetches the
+        rows that it copies. Does nothing for another layout.
 
         Args:
             indices: As for `rows`.
 
         Raises:
-            IndexError: For a row that does not exist, and indices with several dimensions.
+            IndexError: For a row that does not exist, a mask of another length, a tuple, and an
+                array with several dimensions.
             TypeError: For an int, and indices of another type.
             CorruptFileError: If an end offset of these rows is out of range.
 
@@ -179,8 +184,9 @@ class Rows:
         Args:
             batch_size: Number of rows per batch.
             layout: ``"csr"`` or ``"padded"``, as for `rows`.
-            **options: Options of `tenfold.BatchLoader`, except pad and columns: shuffle, seed,
-                drop_last, rank, world_size, prefetch, transform, shuffle_block, ...
+            **options: Options of `tenfold.BatchLoader`, such as shuffle, seed, drop_last, rank,
+                world_size, prefetch, transform and shuffle_block; but not pad, columns and, for
+                ``"csr"``, as_tensordict.
 
         Returns:
             BatchLoader: A loader with `set_epoch`, `state_dict`, `stats`.
