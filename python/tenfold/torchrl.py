@@ -222,12 +222,12 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         """
         if self._mode == "r":
             raise UnsupportedError(f'{self.path}: RingStorage was opened with mode "r"')
-        slots, rows = self._slots(cursor), _rows(cursor, data)
-        if len(rows) != len(slots):
-            raise ValueError(f"RingStorage: expected {len(slots)} rows, got {len(rows)}")
-        if not len(slots):
-            return
         try:
+            slots, rows = self._slots(cursor), _rows(cursor, data)
+            if len(rows) != len(slots):
+                raise ValueError(f"RingStorage: expected {len(slots)} rows, got {len(rows)}")
+            if not len(slots):
+                return
             if self._ring is None:
                 self._create(_values(rows[0]))
             self._write(slots, rows, is_new=set_cursor)

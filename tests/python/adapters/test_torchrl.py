@@ -142,6 +142,19 @@ def test_replay_buffer_of_lists_extends_and_samples(tmp_path) -> None:
     numbers(buffer.sample())
 
 
+@pytest.mark.parametrize("num_rows", [4, 7])
+def test_a_refused_batch_does_not_move_the_next_slot(tmp_path, num_rows) -> None:
+    buffer = make(tmp_path / "ring", 6)
+    buffer.extend(rows(0, 6)[: min(num_rows, 6)])
+    if num_rows > 6:
+        buffer.extend(rows(6, 1))
+    with pytest.raises(ValueError):
+        buffer.extend(TensorDict({"action": torch.zeros(2, 2)}, [2, 2]))
+    buffer.extend(rows(10, 2))
+    found = numbers(buffer[:])
+    assert found == ([0, 1, 2, 3, 10, 11] if num_rows == 4 else [6, 10, 11, 3, 4, 5])
+
+
 def test_rows_are_assigned_in_place(tmp_path) -> None:
     buffer = make(tmp_path / "ring")
     buffer.extend(rows(0, 12))
