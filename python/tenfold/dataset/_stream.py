@@ -775,7 +775,9 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-_MAX_WORKERS = 1024
+# So few that share_memory_() copies all cells with one thread: from 32 KiB on, torch copies with
+# OpenMP threads, which hang in a forked process.
+_MAX_WORKERS = 512
 _RUNNING = -1
 
 

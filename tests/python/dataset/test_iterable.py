@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import multiprocessing
 import pickle
 import time
 from itertools import islice
@@ -196,6 +197,19 @@ def test_state_dict_without_the_iterator_raises_after_workers_read_all_rows(
         del iterator
     with pytest.raises(tenfold.UnsupportedError, match="released in the middle of the epoch or at"):
         rows.state_dict()
+
+
+def test_a_forked_process_creates_a_stream_after_torch_used_threads() -> None:
+    if torch.get_num_threads() > 1:
+        (torch.ones(1_000_000) + 1).sum()
+    child = multiprocessing.get_context("fork").Process(
+        target=IterableDataset, args=({"id": torch.arange(4)},)
+    )
+    child.start()
+    child.join(60)
+    exit_code = child.exitcode
+    child.kill()
+    assert exit_code == 0
 
 
 def start_worker_1_late(worker: int) -> None:

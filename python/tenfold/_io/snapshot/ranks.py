@@ -107,15 +107,21 @@ class Separated:
         # is imported.
         self.states: dict[str, Any] = self._walk(states, ()) if has_classes() else states
 
-    def _walk(self, value: Any, keys: tuple[str, ...]) -> Any:
+    def _walk(self, value: Any, keys: tuple[str, ...], above: tuple[int, ...] = ()) -> Any:
         kind = type(value)
+        if kind in (dict, OrderedDict, list):
+            if id(value) in above:
+                return value  # the engine refuses a container that contains itself
+            above = (*above, id(value))
         if kind in (dict, OrderedDict):
-            made = kind((key, self._walk(item, (*keys, str(key)))) for key, item in value.items())
+            made = kind(
+                (key, self._walk(item, (*keys, str(key)), above)) for key, item in value.items()
+            )
             if kind is OrderedDict and hasattr(value, "_metadata"):
                 made._metadata = value._metadata  # type: ignore[attr-defined]
             return made
         if kind is list:
-            return [self._walk(item, (*keys, str(i))) for i, item in enumerate(value)]
+            return [self._walk(item, (*keys, str(i)), above) for i, item in enumerate(value)]
         if kind.__module__ == "torch":
             return value  # a plain tensor, a torch.Size, ...: no sharded tensor
         name = ".".join(keys)
