@@ -228,7 +228,7 @@ def check_rows(batch: Any, size: int, name: str = "") -> None:
             check_rows(value, size, f"{name}.{key}" if name else str(key))
         return
     column = f"column {name!r}: " if name else ""
-    if is_jagged(batch) and batch.layout is need_torch("map").strided:
+    if is_jagged(batch) and getattr(batch, "layout", None) is need_torch("map").strided:
         raise ValueError(
             f"map: function of batches: {column}expected a nested tensor of layout torch.jagged, "
             "found torch.strided; create it with layout=torch.jagged"

@@ -185,7 +185,7 @@ def extreme(
         if not reduce:
             return _scalars(td, lambda tensor: op(tensor))
         return op(torch.cat([op(tensor).reshape(1) for tensor in _all_tensors(td)]))
-    if not hasattr(dim, "__index__"):
+    if dim is None or not hasattr(dim, "__index__"):
         raise TypeError(f"{name}: expected a batch dimension, found {dim!r}")
     if reduce:
         joined = torch.cat(_all_tensors(td), dim)
