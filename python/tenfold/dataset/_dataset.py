@@ -17,7 +17,7 @@ from tenfold._interop.frameworks import decided, using
 from tenfold._options import UINT64_MAX, column_name, column_names, integer, text
 from tenfold._options import function as callable_or_error
 from tenfold._public import set_module
-from tenfold.dataset._append import Columns, Growing
+from tenfold.dataset._append import Columns, Growing, _validity
 from tenfold.dataset._indexing import Indices, Positions, positions_of, positions_where
 from tenfold.dataset._ingest.bad_rows import bad_rows_of
 from tenfold.dataset._preview import preview, preview_html
@@ -947,7 +947,7 @@ def _check_validity_names(schema: Schema, renamed: dict[tuple[str, ...], str]) -
     """
     leaves = Columns(schema).leaves
     for keys, column in leaves.items():
-        flags = (*keys[:-1], f"{keys[-1]}.valid")
+        flags = _validity(keys)
         if not column.nullable or flags not in leaves:
             continue
         old, old_flags = (renamed.get(name, ".".join(name)) for name in (keys, flags))

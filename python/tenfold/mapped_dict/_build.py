@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from itertools import islice
-from operator import attrgetter, index
 
 from tenfold import _core
 from tenfold._errors import KeyNotFoundError
@@ -33,9 +33,9 @@ _KEY_TYPES: dict[type, str] = {str: "str", bytes: "bytes", int: "int"}
 _PLAIN_KEYS: dict[type, Callable[[Any], Any]] = {
     str: str.__str__,
     bytes: lambda key: bytes(memoryview(key)),
-    int: index,
+    int: operator.index,
 }
-_shape_of = attrgetter("shape")
+_shape_of = operator.attrgetter("shape")
 _INT64 = range(-(2**63), 2**63)
 
 
