@@ -137,9 +137,9 @@ struct ElementType {};
 /// of the type (`long`, `long long`, `size_t`, ...). `signed char` and `unsigned char` are
 /// integers, other character types are not.
 template <std::integral T>
-  requires(sizeof(T) <= 8 && !std::same_as<T, bool> && !std::same_as<T, char> &&
-           !std::same_as<T, wchar_t> && !std::same_as<T, char8_t> && !std::same_as<T, char16_t> &&
-           !std::same_as<T, char32_t>)
+  requires(!std::is_const_v<T> && !std::is_volatile_v<T> && sizeof(T) <= 8 &&
+           !std::same_as<T, bool> && !std::same_as<T, char> && !std::same_as<T, wchar_t> &&
+           !std::same_as<T, char8_t> && !std::same_as<T, char16_t> && !std::same_as<T, char32_t>)
 struct ElementType<T> {
   /// By size and sign.
   static constexpr DType value = std::is_signed_v<T> ? (sizeof(T) == 1   ? DType::int8

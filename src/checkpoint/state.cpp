@@ -313,8 +313,9 @@ void CheckpointManager::State::require_replaceable(const checkpoint::UnreadableS
 void CheckpointManager::State::warn_of_unchanged(const Step& previous, const CheckpointInfo& info,
                                                  const std::set<std::string>& constant) {
   for (const CheckpointEntry& entry : info.entries) {
-    if (constant.contains(entry.name)) continue;
-    const CheckpointEntry* old = checkpoint::entry_of(previous.info, entry.name, entry.rank);
+    // An entry of one rank is usually the position in its data, which may be the same as before.
+    if (entry.rank || constant.contains(entry.name)) continue;
+    const CheckpointEntry* old = checkpoint::entry_of(previous.info, entry.name, {});
     if (old == nullptr || old->format != entry.format || old->checksum != entry.checksum ||
         old->num_bytes != entry.num_bytes || !warned_entries_.insert(entry.name).second) {
       continue;

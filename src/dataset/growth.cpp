@@ -131,6 +131,15 @@ std::shared_ptr<Growth> Growth::open(const Path& path, Mode mode) {
   return std::make_shared<FolderGrowth>(path, mode);
 }
 
+void detail::require_same_columns(const Path& path, const Schema& found, const Schema& opened) {
+  if (found == opened) return;
+  throw Error::io(ESTALE, path.string())
+      .problem("the data set was replaced")
+      .expected("the columns that it had when it was opened")
+      .found("other columns")
+      .remedy("open it again");
+}
+
 FolderGrowth::FolderGrowth(const Path& path, Mode mode) : folder_(path, mode, "a data set") {
   if (mode == Mode::write_through) {
     os::Directory locked;
@@ -167,12 +176,8 @@ const std::shared_ptr<const DatasetState>& FolderGrowth::current() {
   if (roles_.empty()) {
     schema_ = opened->schema;
     roles_ = leaf_roles(schema_);
-  } else if (opened->schema != schema_) {
-    throw Error::io(ESTALE, folder_.path().string())
-        .problem("the data set was replaced")
-        .expected("the columns that it had when it was opened")
-        .found("other columns")
-        .remedy("open it again");
+  } else {
+    require_same_columns(folder_.path(), opened->schema, schema_);
   }
   state_ = std::move(opened);
   size_ = state_->order->size();

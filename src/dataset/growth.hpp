@@ -41,6 +41,9 @@ class Growth {
   virtual std::int64_t cursor() = 0;
 };
 
+/// Throws Error(io) with ESTALE if a data set has other columns than when it was opened.
+void require_same_columns(const Path& path, const Schema& found, const Schema& opened);
+
 /// The rows at a path of any format, except those of a data set of parts that is opened for writing
 /// (PartsGrowth). Only a folder of the format `memmap` can grow.
 class FolderGrowth final : public Growth {

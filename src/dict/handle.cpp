@@ -339,6 +339,7 @@ std::string named_keys(const DictKeys& keys, const IsWrong& is_wrong) {
 DictHandle::DictHandle(const Path& path, Mode mode)
     : path_(os::absolute(path)), mode_(mode), dataset_(path, mode) {
   open_first();
+  if (mode == Mode::write_through) require_writable("mode \"r+\"");
 }
 
 DictHandle::DictHandle(TensorDict tree) : dataset_(std::move(tree)) { open_first(); }

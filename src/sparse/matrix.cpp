@@ -191,7 +191,12 @@ Tensor SparseMatrix::at(std::int64_t row, std::int64_t column) const {
   Tensor element = Tensor::zeros(state.values.dtype(), {});
   const auto find = [&](const auto* minor_indices) {
     const auto* end = minor_indices + range.end;
-    const auto* found = std::lower_bound(minor_indices + range.begin, end, minor_index);
+    const auto* begin = minor_indices + range.begin;
+    const auto* found = std::lower_bound(begin, end, minor_index);
+    if (found != begin && found[-1] < 0) throw_bad_minor_index(state, major_index, found[-1]);
+    if (found != end && *found >= state.minor_size()) {
+      throw_bad_minor_index(state, major_index, *found);
+    }
     return found != end && *found == minor_index ? found - minor_indices : std::int64_t{-1};
   };
   const std::int64_t entry = state.minor_indices.dtype() == DType::int32

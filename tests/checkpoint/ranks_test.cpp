@@ -96,6 +96,15 @@ TEST(RankedSave, EntriesOfRanksAreInSeparateFolders) {
   EXPECT_EQ(values<float>(second.at("rng", "words"))[0], 1);
 }
 
+TEST(RankedSave, UnchangedEntriesOfRanksDoNotWarn) {
+  const TemporaryFolder folder;
+  const Warnings warnings;
+  CheckpointManager manager(folder.path());
+  save(manager, 5, 2);
+  save(manager, 6, 2);
+  EXPECT_THAT(warnings.all(), IsEmpty());
+}
+
 TEST(RankedSave, TheFolderOfAStepOpensWithTheEntriesOfEveryRank) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());

@@ -46,6 +46,14 @@ void expect_whole(const Path& path) {
   }
 }
 
+TEST(MappedDictWrite, AFileIsNotOpenedForWriting) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 3);
+  convert(folder / "d", folder / "d.tdz");
+  expect_error(ErrorCode::unsupported, "expected a folder, found one file",
+               [&] { MappedDict(folder / "d.tdz", Mode::write_through); });
+}
+
 TEST(MappedDictWrite, ChangesTheValueOfAKey) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 100);

@@ -161,6 +161,15 @@ TEST(SparseMatrix, NamesAnEntryInAnAxisWithoutIndices) {
               HasSubstr("index of an entry: expected none in an axis of length 0, found 0"));
 }
 
+TEST(SparseMatrix, DamagedIndicesAreReportedByReadsOfOneElement) {
+  const SparseMatrix negative(csr_node({0, 2, 2, 3}, {-1, 3, 0}));
+  EXPECT_THAT(message_of([&] { negative.at(0, 1); }, ErrorCode::corrupt),
+              HasSubstr("row 0: index of an entry: expected 0 to 3, found -1"));
+  const SparseMatrix large(csr_node({0, 2, 2, 3}, {1, 9, 0}));
+  EXPECT_THAT(message_of([&] { large.at(0, 3); }, ErrorCode::corrupt),
+              HasSubstr("row 0: index of an entry: expected 0 to 3, found 9"));
+}
+
 TEST(SparseMatrix, DamagedIndicesAreReportedOnUse) {
   const std::array<std::int64_t, 3> all = {0, 1, 2};
   const auto told = [&](const TensorDict& node) {

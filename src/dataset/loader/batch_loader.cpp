@@ -229,10 +229,11 @@ std::vector<std::size_t> BatchLoader::requested_sizes() { return state_->supplie
 
 std::shared_ptr<BatchStream> BatchLoader::start() {
   const StateLock lock(*state_);
-  if (!state_->resume) state_->position = 0;
+  const std::int64_t position = state_->resume ? state_->position : 0;
+  auto stream =
+      std::make_shared<BatchStream>(state_->dataset, state_->options, state_->order(), position);
+  state_->position = position;
   state_->resume = false;
-  auto stream = std::make_shared<BatchStream>(state_->dataset, state_->options, state_->order(),
-                                              state_->position);
   state_->newest = stream;
   state_->stats = stream->stats();
   return stream;

@@ -87,14 +87,19 @@ PartsGrowth::PartsGrowth(const Path& path)
         .remedy("wait for it");
   }
   const Lock lock(mutex_);
-  schema_ = current()->schema;
+  current();
 }
 
 const std::shared_ptr<const DatasetState>& PartsGrowth::current() {
-  if (!state_) {
-    state_ = os::read_unreplaced(
-        path_, [&] { return state_of(tenfold::open(path_), os::identity_of(path_)); });
+  if (state_) return state_;
+  auto opened = os::read_unreplaced(
+      path_, [&] { return state_of(tenfold::open(path_), os::identity_of(path_)); });
+  if (schema_) {
+    require_same_columns(path_, opened->schema, *schema_);
+  } else {
+    schema_ = opened->schema;
   }
+  state_ = std::move(opened);
   return state_;
 }
 
@@ -180,7 +185,7 @@ void PartsGrowth::begin_part() {
   // This process holds the lease, so no other writer is creating the part that make_free() removes.
   while (!make_free(folder_, path_, name_of(number))) ++number;
   const std::string name = name_of(number);
-  Dataset writer = create(path_ / name, schema_);
+  Dataset writer = create(path_ / name, *schema_);
   writer.append(writer.rows(0, 0));
   formats::PartEntry entry;
   entry.path = name;
@@ -198,13 +203,13 @@ void PartsGrowth::seal_writer() {
   Dataset writer = *std::exchange(writer_, std::nullopt);
   writer.close();
   formats::PartEntry& last = manifest_.parts.back();
-  last = entry_of_part(folder_, path_, last.path, schema_);
+  last = entry_of_part(folder_, path_, last.path, *schema_);
 }
 
 std::int64_t PartsGrowth::append(const Batch& rows) {
   const Lock lock(mutex_);
   require_open("append");
-  check_rows(schema_, rows, path_.string());
+  check_rows(*schema_, rows, path_.string());
   if (rows.num_rows() == 0) return num_rows();
   start();
   if (writer_ && writer_bytes_ >= part_bytes) seal_writer();

@@ -50,7 +50,7 @@ class PartsGrowth final : public Growth {
   os::Directory folder_;
   os::RenewingMutex mutex_{[this] { renew(); }};  ///< guards the members below
   std::shared_ptr<const DatasetState> state_;
-  Schema schema_;
+  std::optional<Schema> schema_;             ///< that of the first opening; never changes
   std::optional<os::Lease> lease_;           ///< held since the first append of rows
   detail::formats::PartsManifest manifest_;  ///< valid while the lease is held
   std::optional<Dataset> writer_;            ///< appends to the last part

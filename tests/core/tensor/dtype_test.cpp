@@ -42,7 +42,8 @@ TEST(DType, HasAtMostOneCategory) {
 
 // With GNU extensions, __int128 is an integer as well.
 __extension__ using Int128 = __int128;
-static_assert(!Element<Int128> && !Element<char> && Element<long long> && Element<std::size_t>);
+static_assert(!Element<Int128> && !Element<char> && !Element<const bool> && Element<long long> &&
+              Element<std::size_t>);
 
 TEST(DType, ItemsizesMatchTheCppTypes) {
   EXPECT_EQ(itemsize(dtype_of<bool>()), sizeof(bool));

@@ -57,6 +57,17 @@ TEST_F(PartsGrowthTest, ANewDataSetHasNoRowsAndItsColumns) {
                [&] { create_parts(folder_ / "none", Schema()); });
 }
 
+TEST_F(PartsGrowthTest, RefreshRefusesADataSetWithOtherColumns) {
+  make();
+  Dataset ds(path_, Mode::write_through);
+  fs::rename(path_, folder_ / "old");
+  create_parts(path_, Schema::of(numbers(1)));
+  for (int i = 0; i < 2; ++i) {
+    expect_error(ErrorCode::io, "ds: the data set was replaced", [&] { ds.refresh(); });
+    expect_error(ErrorCode::io, "open it again", [&] { ds.rows(0, 0); });
+  }
+}
+
 TEST_F(PartsGrowthTest, MissingFoldersAboveANewDataSetAreCreatedAndSynced) {
   std::set<std::uint64_t> synced;
   {
