@@ -149,7 +149,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             KeyError: As for `get`.
-            IndexError: If the index has too many dimensions or is out of bounds.
+            IndexError, RuntimeError: As for `__getitem__`.
 
         Example:
             >>> td.get_at("a", 0), td.get_at("x", 0, default=None)
@@ -797,8 +797,8 @@ class TensorDictBase(TensorLike):
                 If false, the remaining entries contain no empty nodes.
 
         Raises:
-            KeyError: If `strict`, no default is given, and a key does not exist or is in an earlier
-                set; if a path leads through a tensor or a plain value.
+            KeyError: If `strict`, no default is given, and a key does not exist or was already
+                selected; if a path leads through a tensor or a plain value.
             RuntimeError: If `inplace` and this TensorDict is locked.
             TypeError: If both `default` and ``strict=False`` are given.
 
@@ -1161,9 +1161,7 @@ class TensorDictBase(TensorLike):
             A TensorDict with one batch dimension more; `out` if it is given.
 
         Raises:
-            RuntimeError: If `input` is empty, or keys, batch sizes or shapes differ. With a lazy
-                stack among TensorDicts, only the numbers of batch dimensions must be equal.
-            IndexError: If `dim` is out of range.
+            RuntimeError, TypeError, IndexError: As for `tenfold.stack`.
 
         Example:
             >>> TensorDict.stack([td, td]).batch_size
@@ -1419,8 +1417,8 @@ class TensorDictBase(TensorLike):
         The arrays share the memory of the tensors, except those of lazy stacks, which are copies.
 
         Raises:
-            RuntimeError, TypeError: As for ``Tensor.numpy``: if a tensor requires grad, is not on
-                the CPU, or has a dtype that NumPy lacks, such as bfloat16.
+            RuntimeError, TypeError: As for ``Tensor.numpy``, for example if a tensor requires grad,
+                is not on the CPU, or has a dtype that NumPy lacks, such as bfloat16.
         """
         return _convert.numpy(self)
 
@@ -1447,6 +1445,7 @@ class TensorDictBase(TensorLike):
             ValueError: If `batch_size` is given with `batch_dims` or `auto_batch_size`; if `names`
                 does not have one for each batch dimension.
             RuntimeError: If the shape of a tensor does not begin with `batch_size`.
+            KeyError: If a key is neither a str nor a tuple of str.
 
         Example:
             >>> TensorDict.from_dict({"a": torch.zeros(2, 3)}, auto_batch_size=True).batch_size
@@ -1468,7 +1467,7 @@ class TensorDictBase(TensorLike):
             TensorDict: The tree.
 
         Raises:
-            ValueError, RuntimeError: As for `from_dict`.
+            ValueError, RuntimeError, KeyError: As for `from_dict`.
 
         Example:
             >>> td.from_dict_instance({"a": {"b": torch.zeros(3)}})["a", "b"]
@@ -1500,7 +1499,7 @@ class TensorDictBase(TensorLike):
             A TensorDict, a NonTensorStack, or `obj`.
 
         Raises:
-            ValueError, RuntimeError: As for `from_dict`.
+            ValueError, RuntimeError, KeyError: As for `from_dict`.
 
         Example:
             >>> TensorDict.from_any({"a": {"b": torch.ones(3)}})["a", "b"]
@@ -1583,7 +1582,7 @@ class TensorDictBase(TensorLike):
 
         The tensors share the array's memory, unless `device` is not the CPU, the array is
         read-only, or a field has another byte order or has strides that are negative or not a
-        multiple of its item size. A string field becomes a NonTensorStack.
+        multiple of its item size. Strings become plain values.
 
         Args:
             struct_array: The array; fields may be structured themselves.
@@ -1609,7 +1608,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             ValueError: If an entry is an UnbatchedTensor.
-            TypeError: If NumPy lacks the dtype of an entry.
+            TypeError, RuntimeError: If NumPy lacks the dtype or layout of an entry.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3, 2)}, [3]).to_struct_array().dtype
@@ -1807,9 +1806,9 @@ class TensorDictBase(TensorLike):
             This TensorDict.
 
         Raises:
-            RuntimeError: If `strict`, the keys differ and this TensorDict has tensors; if a shape
-                or batch size does not fit; if this TensorDict is locked, and `assign` is true or an
-                entry is new.
+            RuntimeError: If `strict`, the names of tensors differ and this TensorDict has tensors;
+                if a shape or batch size does not fit; if this TensorDict is locked, and `assign` is
+                true or an entry is new.
             KeyError: If two tensors have the same dotted name.
 
         Example:
@@ -1839,7 +1838,8 @@ class TensorDictBase(TensorLike):
             as_module: Not supported: there is no TensorDictParams.
             lock: Lock the result.
             use_state_dict: Use ``module.state_dict()``, with its hooks, and nest its names.
-            filter_empty: Omit submodules without parameters and buffers.
+            filter_empty: Omit submodules without parameters and buffers. They are always omitted
+                with `use_state_dict`.
 
         Raises:
             NotImplementedError: If `as_module`.
@@ -1988,15 +1988,13 @@ class TensorDictBase(TensorLike):
         return _convert.share_memory_(self)
 
     def is_shared(self) -> bool:
-        """Returns whether this TensorDict is locked and all tensors are in shared memory."""
+        """True if this TensorDict is locked and ``Tensor.is_shared`` is true for every tensor."""
         return self.is_locked and all(tensor.is_shared() for tensor in self._tensors())
 
     # --- memory-mapped files ---------------------------------------------------------------------
-    # The results of memmap*() and load_memmap() contain MemoryMappedTensors for folders and for
-    # anonymous memory, unless the framework is numpy. Writing to such a tensor writes to its file,
-    # for every process that maps the file, unless the tensor was opened with mode "r" or "c".
-    # Archives, `tenfold.open` and `tenfold.load` return plain tensors, which share the file in mode
-    # "r+" only.
+    # For folders and anonymous memory, `memmap*` and `load_memmap` return MemoryMappedTensors,
+    # unless the framework is numpy. Archives, `tenfold.open` and `tenfold.load` return plain
+    # tensors. Writing into a mapped tensor changes its file in mode "r+" only.
 
     def memmap_(
         self, prefix: PathLike | None = None, copy_existing: bool = False, *,
@@ -2182,7 +2180,8 @@ class TensorDictBase(TensorLike):
             return_early: With `num_threads` above 1: return a future at once.
             share_non_tensor: Ignored; the first call in a process with true warns.
             robust_key: If false, use keys as file names unchanged, if `save` writes like `memmap`.
-            archive: Write one file, a ``.tdz``. Default: true if `prefix` ends in ``.tdz``.
+            archive: If true, write a ``.tdz``, whatever the suffix of `prefix`. Default: true if
+                `prefix` ends in ``.tdz``.
             compression: For archives: None or ``"deflate"``.
             atomic: As for `memmap_`, if `save` writes like `memmap`. Otherwise the path is replaced
                 as a whole.
@@ -2356,7 +2355,7 @@ class TensorDictBase(TensorLike):
         dtype: torch.dtype | None = None,
         robust_key: bool | None = True,
     ) -> Any:
-        """Adds a tensor of zeros, in a separate file, to a memory-mapped tree that is locked.
+        """Adds a tensor of zeros to a memory-mapped tree that is locked.
 
         Other processes see the tensor after `memmap_refresh_`.
 
@@ -2374,8 +2373,8 @@ class TensorDictBase(TensorLike):
                 folder or without a prefix, or of `save` in a folder; if it is a lazy stack; if the
                 key or its file exists; if `shape` does not begin with the batch size.
             KeyError: If a path leads through a tensor or a plain value.
-            ValueError: If the folder cannot have such an entry: the metadata uses the key itself,
-                or the name of its file is too long or belongs to another key.
+            ValueError: If the folder cannot have such an entry, for example because the name of its
+                file would be too long.
 
         Example:
             >>> files.make_memmap(("b", "d"), (3, 2), dtype=torch.int64).sum()
@@ -2428,8 +2427,9 @@ class TensorDictBase(TensorLike):
             MemoryMappedTensor: The entry.
 
         Raises:
-            RuntimeError: As for `make_memmap`, except that the file may exist; if the tree has a
-                folder, and the storage is not mapped or is mapped from another file.
+            RuntimeError: As for `make_memmap`, except that the file may exist; if `shape` does not
+                fit the storage; if the tree has a folder, and the storage is not mapped or is
+                mapped from another file.
             KeyError, ValueError: As for `make_memmap`.
 
         Example:
@@ -2445,7 +2445,7 @@ class TensorDictBase(TensorLike):
 
         True for results of `memmap*` and `save` in folders or anonymous memory, and nodes below,
         while they are locked. Also true for trees of single files, `tenfold.open` and
-        `from_consolidated`, locked or not, until an entry is set or deleted.
+        `from_consolidated`, locked or not, until something other than tensor values changes.
         """
         return memmap.is_memmap(self)
 
@@ -2464,9 +2464,9 @@ class TensorDictBase(TensorLike):
         """Waits until data written into mapped files is fsynced.
 
         Raises:
-            ValueError: If the tree is in memory, or was opened in mode "r" or "c". The results of
-                `memmap*` without a prefix and of `save` to a folder are exceptions: they have no
-                writes to wait for.
+            ValueError: If the tree is in memory, or was opened in mode "r" or "c". The locked
+                results of `memmap*` without a prefix and of `save` to a folder are exceptions: they
+                have no writes to wait for.
         """
         memmap.flush(self)
 
@@ -2569,7 +2569,8 @@ class TensorDictBase(TensorLike):
         """Returns whether the tensors are views of the block that `consolidate` created.
 
         False after the tree was unlocked or an entry was replaced, but not after in-place writes.
-        True for trees of `from_consolidated`, even unlocked, until an entry is set or deleted.
+        True for trees of `from_consolidated`, even unlocked, until something other than tensor
+        values changes.
         """
         return consolidated.is_consolidated(self)
 
@@ -2581,7 +2582,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             RuntimeError: On assignment, if this TensorDict is locked.
-            TypeError: On assignment, if the schema is not JSON.
+            TypeError, ValueError: On assignment, if ``json.dumps`` cannot convert the schema.
         """
         return _convert.schema(self)
 
@@ -2653,7 +2654,7 @@ class TensorDictBase(TensorLike):
         return made
 
     def _as_view(self, made: Self, index: Any = ...) -> Self:
-        """Makes `is_memmap` true for `made`, a view, if `memmap*` or `save` locked this TensorDict.
+        """Makes `is_memmap` true for `made`, a view, if this TensorDict is locked as memory-mapped.
 
         But only if each part of `index` is None, ``...``, an int, or a slice from 0.
         """
