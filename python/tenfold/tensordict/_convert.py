@@ -498,12 +498,12 @@ def _flat_state(state: Any, prefix: str) -> Any:
 
 
 def _is_older_metadata(key: str, value: Any) -> bool:
-    """True for entries that tensordict up to 0.12 stored; later versions use ``_metadata``."""
+    """True for entries that tensordict before 0.12 stored; later versions use ``_metadata``."""
     return key in ("__batch_size", "__device") and not arrays.is_array(value)
 
 
 def _older_metadata(state: Any, prefix: str) -> dict[str, Any]:
-    """The batch sizes that tensordict up to 0.12 stored as ``__batch_size``, by name of node."""
+    """The batch sizes that tensordict before 0.12 stored as ``__batch_size``, by name of node."""
     found = {}
     for key, value in state.items():
         if isinstance(value, dict):
@@ -546,7 +546,7 @@ def register(torch: Any) -> None:
 
 
 class _Shapes(list):  # type: ignore[type-arg]
-    """Shapes of tensors. All compare equal, so that torch ignores shapes when it compares trees."""
+    """Shapes of entries. All instances are equal, so that torch ignores shapes in comparisons."""
 
     __slots__ = ()
     __hash__ = None
@@ -592,9 +592,9 @@ def _batch_size_after(
 ) -> tuple[int, ...]:
     """The batch size after the shapes of the entries changed from `old` to `new`.
 
-    If all shapes lost or gained the same batch dimension, as in ``torch.vmap``, so does the batch
-    size. Otherwise the batch size remains if all shapes in `new` begin with it, and becomes () if
-    not.
+    If all shapes lost the same batch dimension, or gained the same dimension before, between or
+    directly after the batch dimensions, as in ``torch.vmap``, so does the batch size. Otherwise it
+    remains if all shapes in `new` begin with it, and becomes () if not.
     """
     if old == new:
         return batch_size
@@ -633,6 +633,9 @@ def set_metadata(td: Any, metadata: Mapping[str, str]) -> None:
             raise TypeError(f"metadata: expected str keys and values, found {key!r}: {text!r}")
     td._own()
     td._node_info = td._node_info._replace(metadata=dict(metadata))
+
+
+# --- modules of torch ---------------------------------------------------------------------------
 
 
 def from_module(
@@ -736,9 +739,9 @@ def _exchange(module: Any, key: str, tensor: Any, inplace: bool | None, non_bloc
         with torch.no_grad():
             there.copy_(tensor, non_blocking=non_blocking)
         return before
-    # A tensor that is not a Parameter, such as one with an autograd graph, may replace a parameter
-    # until that parameter is restored. Module.__setattr__ would raise an error, so this function
-    # changes the registries of the module directly.
+    # A tensor that requires grad, or that vmap wraps, replaces a parameter as it is, until the
+    # parameter is restored. Module.__setattr__ would raise an error, so this function changes the
+    # registries of the module directly.
     is_parameter = isinstance(tensor, torch.nn.Parameter)
     if isinstance(there, torch.nn.Parameter) and not is_parameter and _is_plain(torch, tensor):
         tensor = torch.nn.Parameter(tensor, requires_grad=there.requires_grad)

@@ -79,8 +79,9 @@ class TensorDict(TensorDictBase):
     Raises:
         RuntimeError: If the shape of a tensor does not begin with `batch_size`.
         ValueError: If `source` is neither a mapping nor a TensorDict, or combined with keywords; if
-            the number of `names` is not the number of batch dimensions.
+            the number of `names` is not the number of batch dimensions, or a name occurs twice.
         KeyError: If a key is neither a str nor a tuple of str.
+        TypeError: If torch has no dtype for a numpy array, such as an array of str.
 
     Example:
         >>> td = TensorDict({"obs": torch.zeros(4, 3), "next": {"obs": torch.ones(4, 3)}}, [4])
@@ -216,9 +217,9 @@ class TensorDict(TensorDictBase):
         return read_entry(value, mark, self)
 
     def _tensor_of(self, native: Any, child: TensorDict) -> Any:
-        """Makes one tensor from the components in `native`, which the engine checks.
+        """Makes one sparse or jagged tensor from its components in `native`.
 
-        Returns `child` if the framework is numpy, which has no such tensors.
+        Returns `child` if the framework is numpy.
         """
         disk = self._disk
         assert disk is not None
@@ -266,7 +267,7 @@ class TensorDict(TensorDictBase):
         return self._items if disk is None else self._fill(disk)
 
     def _fill(self, disk: Disk) -> dict[str, Any]:
-        """Returns all entries; one call of the engine reads those that are not loaded yet."""
+        """Returns all entries; if some are not loaded, one call of the engine reads them."""
         kept = self._items
         if disk.whole and not any(value is ON_DISK for value in kept.values()):
             return kept
@@ -311,7 +312,7 @@ class TensorDict(TensorDictBase):
         def __getitem__(self, key: Index) -> Self: ...
 
     def __getitem__(self, key: Any) -> Any:
-        # A fast path for entries in memory, without a call for each key of a path.
+        # A fast path for loaded entries, without a call for each key of a path.
         if type(key) is str:
             value = self._items.get(key, ON_DISK)
             if value is ON_DISK:
@@ -331,7 +332,7 @@ class TensorDict(TensorDictBase):
     def set(
         self, key: Key, item: Any, inplace: bool = False, *, non_blocking: bool = False
     ) -> Self:
-        # The common cases first: a tensor that fits, and a path through nodes in memory.
+        # The common cases first: a tensor that fits, and a path through loaded nodes.
         if type(item) in TENSORS and type(key) is str and not inplace:
             batch_size = self._batch_size
             if not (self._locked or self._disk or self._device) and (

@@ -64,8 +64,8 @@ def key_of(path: tuple[str, ...]) -> Any:
 class Keys(list[Any]):
     """The keys of a TensorDict in order, as they were when `keys` was called.
 
-    A list that also has `isdisjoint` and the operators ``& | - ^`` of a dict's keys view, and that
-    compares equal to a set of the same keys. Other comparisons (``<=``) are those of a list.
+    A list that also has `isdisjoint` and the operators ``& | - ^`` of a dict's keys view. ``==``
+    with a set or a keys view ignores the order.
 
     Example:
         >>> TensorDict({"a": 1, "b": 2}).keys() - {"a"}
@@ -280,7 +280,8 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
 
     Raises RuntimeError, as tensordict does, if the shape of a tensor or NonTensorStack does not
     begin with the batch size of `node`; an UnbatchedTensor may have any shape. If the batch size of
-    a NonTensorData or node does not begin with that of `node`, it is replaced.
+    a NonTensorData does not begin with that of `node`, it is replaced. For a node, see
+    `_node_entry`.
     """
     kind = KINDS[type(value)]
     batch_size, device = node._batch_size, node._device
@@ -317,7 +318,8 @@ def _node_entry(key: str, value: Any, node: Any) -> Any:
     If the child's batch size does not begin with the parent's, the child is copied (its tensors are
     shared), and the copy gets the parent's batch size. Tensors are moved to the parent's device, if
     the parent has one. A child without dimension names gets the parent's names. Raises RuntimeError
-    if the shape of a tensor does not begin with the parent's batch size.
+    if the shape of a tensor does not begin with the parent's batch size, or if the batch size of a
+    lazy stack would have to change.
     """
     child = node_of(value)
     batch_size = node._batch_size
@@ -355,7 +357,7 @@ def _array(value: Any) -> Any:
     """Converts a number, a nested list or tuple of numbers, or an array to a tensor.
 
     If the framework is numpy, returns a numpy array instead. Returns None for any other value, and
-    for a Python complex.
+    for a Python complex. Raises TypeError if torch has no dtype for a numpy array.
     """
     if arrays.torch_of(value) is not None:
         # Call the functions given to on_torch() now, because torch.compile cannot trace them.

@@ -36,7 +36,7 @@ def is_memmap_archive(path: PathLike) -> bool:
         path: A path.
 
     Returns:
-        bool: False for folders, other files and missing paths.
+        bool: False for folders, other files and missing paths; may be True for a damaged archive.
 
     Example:
         >>> td.save("run/ckpt.tdz")
@@ -65,7 +65,9 @@ def refresh_archive_checksums(path: PathLike, *, progress: Progress = None) -> P
     Raises:
         FileNotFoundError: If `path` does not exist.
         ValueError: If `path` is not an archive.
-        CorruptFileError: If the central directory of the archive is damaged.
+        CorruptFileError: If the structure of the archive is damaged.
+        UnsupportedError: If an entry is encrypted, is compressed by a method other than deflate, or
+            has a name such as ``../x``.
         OSError: If the archive cannot be written.
 
     Example:
@@ -108,7 +110,8 @@ def pack_memmap(
         NotADirectoryError: If `prefix` is a file.
         IsADirectoryError: If `archive_path` is a folder.
         ValueError: If the folder has no ``meta.json``, if the archive would be inside it, if the
-            compression is unknown, or if `compresslevel` is out of range.
+            name of a file is not UTF-8 or contains a backslash, if the compression is unknown, or
+            if `compresslevel` is out of range.
         TypeError: If `compresslevel` is not an int.
         UnsupportedError: If the compression is bzip2 or lzma, or the folder is a growing data set
             (it has a file `%commit`), contains symbolic links or special files, or is nested deeper
@@ -145,8 +148,8 @@ def unpack_memmap(archive_path: PathLike, prefix: PathLike, *, progress: Progres
         NotADirectoryError: If `prefix` is a file.
         ValueError: If `archive_path` is not an archive, or an existing folder contains files that
             its metadata does not name.
-        UnsupportedError: If an entry is compressed by a method other than deflate, or the archive
-            is nested deeper than 512 folders.
+        UnsupportedError: If an entry is encrypted, is compressed by a method other than deflate,
+            has a name such as ``../x``, or is nested deeper than 512 folders.
         CorruptFileError: If a CRC-32 does not match, or the archive is otherwise damaged.
 
     Example:

@@ -103,9 +103,9 @@ class Block:
 
     Attributes:
         storage: 1-d uint8 tensor that contains the bytes of all tensors.
-        file: Path and identity of the file that `storage` is mapped from; None without a file.
+        file: Path and identity of the file that `storage` is mapped from; None if it is not mapped.
         entries: All tensors and values, to detect that one was replaced.
-        shape: Batch sizes and names of all nodes when the file was written; None without a file.
+        shape: Batch sizes and names of all nodes when the file was written; None if `file` is None.
     """
 
     __slots__ = ("entries", "file", "shape", "storage")
@@ -271,7 +271,7 @@ def planned(tree: Any) -> tuple[list[Any], list[Any], int]:
 
 
 def check(tree: Any, path: tuple[str, ...]) -> None:
-    """Raises NotImplementedError naming the key of an entry that cannot be part of a block."""
+    """Raises NotImplementedError for an UnbatchedTensor or a strided nested tensor."""
     members = getattr(tree, "tensordicts", None)
     entries = tree._entries() if members is None else {str(i): one for i, one in enumerate(members)}
     for key, entry in entries.items():
@@ -304,7 +304,7 @@ def view_of(torch: Any, storage: Any, place: Any) -> Any:
 
 
 def _flat(places: list[Any]) -> list[Place]:
-    """The positions of the tensors in the block, in the order of `planned`."""
+    """The positions of the tensors that `planned` returns, in the same order."""
     found = []
     for place in places:
         if isinstance(place, JaggedPlace):
