@@ -77,7 +77,7 @@ def held(node: Any) -> dict[str, Any]:
 
 
 def nodes_of(tree: Any) -> Iterator[Any]:
-    """Yields the node of a tree and its loaded descendants; loads the members of stacks."""
+    """Yields the node of a tree and the loaded nodes below it; loads the members of stacks."""
     node = node_of(tree)
     yield node
     for entry in held(node).values():
@@ -92,7 +92,7 @@ def lock(tree: Any) -> None:
 
 
 def is_marked(node: Any) -> bool:
-    """True if `lock` marked the node, or a marked parent locked it."""
+    """True if the node is marked as memory-mapped."""
     return locking.is_marked(node)
 
 
@@ -149,8 +149,8 @@ def adopt(
     lazy stack cannot remain, or the number of members differs, all members are read again.
 
     `kept` (id of a node -> key -> tensor) is given if the node was just written. In this case, the
-    tensors in `kept`, and entries that are not tensors, also remain. All other entries are read
-    from the folder on access.
+    tensors in `kept`, and values that are not tensors, also remain. All other tensors and values
+    are read from the folder on access.
     """
     node = node_of(tree)
     stay = {} if kept is None else kept.get(id(node), {})
@@ -224,7 +224,7 @@ def reopened(
     framework: Name | None,
     locked: bool,
 ) -> Any:
-    """Opens a pickled tree; raises OSError if another tree is at the path now."""
+    """Opens a pickled tree; raises OSError if the meta.json at the path was replaced since."""
     found = identity_of(path)
     if found is not None and found != identity:
         import errno

@@ -239,9 +239,9 @@ def write_value(node: Any, key: str, entry: Any) -> bool:
     """Replaces a NonTensorData or NonTensorStack on disk.
 
     Returns False if the tree is not mapped from a folder with mode "r+". Raises UnsupportedError,
-    before anything changes, if JSON cannot store the value, or if its tuples, OrderedDicts or types
-    of dict keys differ from those that `%notes.json` records for the old value. Exception: if it
-    records nothing, tuples and OrderedDicts are stored as lists and dicts, as `memmap` stores them.
+    before anything changes, if JSON cannot store the value, or if the types that `%notes.json`
+    records for the old value do not fit the new one. If it records none, tuples and OrderedDicts
+    are stored as lists and dicts, as `memmap` stores them.
     """
     folder = folders.folder_of(node)
     if folder is None or folders.prefix_of(node) is None:

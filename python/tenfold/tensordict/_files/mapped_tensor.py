@@ -232,7 +232,7 @@ class MemoryMappedTensor(torch.Tensor):
         tensor(3.)
     """
 
-    #: Location of the bytes, a `_core.MappedFile`; None for memory of this process.
+    #: Location of the bytes, a `_core.MappedFile`; None if no file is known.
     _file: Any = None
 
     # Operations run as on plain tensors, and the tensors that they create are plain.
@@ -284,15 +284,15 @@ class MemoryMappedTensor(torch.Tensor):
         """Copies a tensor into a file.
 
         Args:
-            input: Any dense tensor, or a strided nested one.
+            input: A dense tensor, or a strided nested one.
             filename: The file; None: memory that processes share.
             existsok: Overwrite an existing file.
             copy_existing: Copy `input` to `filename` even if `input` is mapped from a named file.
             copy_data: If false, only create the file, filled with zeros, or keep the content of an
                 existing one.
             shape: Shape of the result; if data is copied, with as many elements as `input`. For a
-                nested tensor, an int64 tensor ``[n, k]`` of sizes. An `input` without dimensions
-                is expanded to `shape`.
+                nested `input`, an int64 tensor ``[n, k]``, the sizes of its components. An `input`
+                without dimensions is expanded to `shape`.
 
         Returns:
             MemoryMappedTensor: The copy; `input` itself, whatever `shape` is, if it is mapped from
@@ -374,7 +374,7 @@ class MemoryMappedTensor(torch.Tensor):
 
     @classmethod
     def _wrapped(cls, plain: Any, file: Any) -> MemoryMappedTensor:
-        """Converts `plain` in place by assigning its class, like torch's lazy modules."""
+        """Converts `plain` in place, by assigning its class."""
         plain.__class__ = cls
         plain._file = file
         made: MemoryMappedTensor = plain
@@ -405,7 +405,7 @@ class MemoryMappedTensor(torch.Tensor):
 
         Raises:
             FileNotFoundError: If there is no file and the tensor has elements.
-            CorruptFileError: If the file is too short.
+            CorruptFileError: If the file is too short, or is a folder.
             PermissionError: If this user may not read the file, or `mode` is ``"r+"`` and this user
                 may not write to it.
             ValueError: If `mode` is unknown.
@@ -447,8 +447,8 @@ class MemoryMappedTensor(torch.Tensor):
             filename: The file from which the storage is mapped, if the storage has no path.
 
         Returns:
-            MemoryMappedTensor: Over the memory of `storage`. With an `index` that copies, a plain
-            tensor.
+            MemoryMappedTensor: Over the memory of `storage`. With an `index`, a plain tensor if the
+            index copies or no file is known.
 
         Raises:
             RuntimeError: If the storage has a path, and `filename` is given and is another path; if
@@ -484,6 +484,8 @@ class MemoryMappedTensor(torch.Tensor):
     @classmethod
     def empty(cls, *size: Any, **options: Any) -> MemoryMappedTensor:
         """Creates a tensor whose values are not set (in a new file they are zeros).
+
+        No file is created for a tensor without elements.
 
         Args:
             *size: Lengths, or one sequence of them, or ``shape=``; an int64 tensor ``[n, k]`` makes
@@ -827,7 +829,7 @@ def rebuilt(
     shape: Any,
     strides: Any,
 ) -> MemoryMappedTensor:
-    """Restores a pickled tensor; raises an error if the file was replaced."""
+    """Restores a pickled tensor."""
     kind = getattr(torch, dtype)
     if strides is not None:
         plain, file = map_file(path, offset, kind, shape, strides, mode, handler, identity)

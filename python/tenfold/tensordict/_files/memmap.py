@@ -1,4 +1,4 @@
-"""Saves, maps, loads and flushes memory-mapped trees, with the names of tensordict's methods."""
+"""Implements the methods that save, map, load and flush memory-mapped trees."""
 
 from __future__ import annotations
 
