@@ -74,6 +74,7 @@ def from_dict(d: Any, **options: Any) -> Any:
         TensorDict: The tree.
 
     Raises:
+        KeyError: If a key is neither a str nor a tuple of str.
         ValueError, RuntimeError: As for `TensorDict.from_dict`.
 
     Example:
@@ -96,7 +97,7 @@ def from_any(obj: Any, **options: Any) -> Any:
         A TensorDict; for a list, a NonTensorStack; for other objects, `obj`.
 
     Raises:
-        ValueError, RuntimeError: As for `TensorDict.from_dict`.
+        KeyError, ValueError, RuntimeError: As for `from_dict`.
 
     Example:
         >>> tenfold.tensordict.from_any({"a": torch.zeros(3)})["a"]
@@ -140,6 +141,7 @@ def from_namedtuple(named_tuple: Any, **options: Any) -> Any:
 
     Raises:
         AttributeError: If `named_tuple` is not a named tuple.
+        ValueError, RuntimeError: As for `TensorDict.from_dict`.
 
     Example:
         >>> from collections import namedtuple
@@ -162,6 +164,9 @@ def from_tuple(obj: Any, **options: Any) -> Any:
     Returns:
         TensorDict: An entry for each item.
 
+    Raises:
+        ValueError, RuntimeError: As for `TensorDict.from_dict`.
+
     Example:
         >>> tenfold.tensordict.from_tuple((torch.zeros(3), torch.ones(3)))["1"]
         tensor([1., 1., 1.])
@@ -182,7 +187,7 @@ def from_struct_array(struct_array: Any, **options: Any) -> Any:
         TensorDict: An entry for each field.
 
     Raises:
-        TypeError: If `struct_array` has no named fields.
+        TypeError, RuntimeError: As for `TensorDict.from_struct_array`.
 
     Example:
         >>> array = numpy.zeros(3, [("a", "f4")])
@@ -226,8 +231,8 @@ def load_memmap(prefix: Any, *args: Any, **options: Any) -> Any:
             result is mapped.
 
     Raises:
-        FileNotFoundError, CorruptFileError, UnsupportedError: As for `TensorDict.load_memmap`.
-        ValueError: If `prefix` is a file of another format, or an option is invalid.
+        FileNotFoundError, CorruptFileError, ValueError, RuntimeError, UnsupportedError: As for
+            `TensorDict.load_memmap`.
 
     Example:
         >>> files = td.memmap("rollout")

@@ -72,7 +72,7 @@ _BASIC = frozenset([int, slice])
 
 
 def _part(part: Any) -> Any:
-    """Converts one part of an index to the form that is fastest for many tensors."""
+    """Converts one part of an index once, instead of for each tensor."""
     kind = type(part)
     if part is None or part is Ellipsis or kind is int or kind is slice or kind is bool:
         return part
@@ -109,9 +109,8 @@ def _consumed(part: Any) -> int:
 def indexed_shape(batch_size: tuple[int, ...], index: tuple[Any, ...]) -> tuple[int, ...]:
     """The batch size after a normalized `index`.
 
-    Raises IndexError for an int out of range. For other invalid parts, raises the errors of torch,
-    or of numpy if torch is not imported. If an array of positions is the only part, its positions
-    are not checked.
+    Raises IndexError for an int out of range, and for other invalid parts the errors of torch, or
+    of numpy if torch is not imported. An array of positions that is the only part is not checked.
     """
     left: list[int] = []
     dim = 0

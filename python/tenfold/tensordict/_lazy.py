@@ -42,7 +42,7 @@ class LazyStackedTensorDict(TensorDictBase):
     """A stack of TensorDicts that keeps its members, whose keys and shapes may differ.
 
     Entries are stacked when they are read, and unbound when they are written. The keys of the stack
-    are those that all members have. A folder stores each member in a subfolder: ``0/``, ``1/``, ...
+    are those that all members have.
 
     Args:
         *tensordicts: The members, with the same number of batch dimensions.
@@ -444,7 +444,7 @@ class LazyStackedTensorDict(TensorDictBase):
                 node._overwrite_at(key, value, ...)
 
     def _overwrite_rows(self, key: str, value: Any, index: Any) -> None:
-        """Writes rows of an entry that is a tensor in every member."""
+        """Writes rows of a tensor."""
         from tenfold.tensordict._index import normalized
 
         parts = normalized(index, len(self._batch_size))
@@ -504,7 +504,8 @@ class LazyStackedTensorDict(TensorDictBase):
             A tensor, a stack of nodes or values, or `default`; with ``as_list`` a list.
 
         Raises:
-            RuntimeError: If shapes differ and no option determines how to stack them.
+            RuntimeError: If no option is given, and shapes differ, or one member has a tensor and
+                another one a node or value.
             KeyError: If `key` is neither a str nor a tuple of str, or a path leads through a
                 tensor or a plain value.
 
@@ -546,7 +547,7 @@ class LazyStackedTensorDict(TensorDictBase):
             This stack.
 
         Raises:
-            RuntimeError, TypeError: As for `TensorDict.update`.
+            RuntimeError, KeyError, TypeError: As for `TensorDict.update`.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
@@ -659,7 +660,7 @@ class LazyStackedTensorDict(TensorDictBase):
             This stack.
 
         Raises:
-            RuntimeError: If the mask does not broadcast to these dimensions.
+            RuntimeError: If the mask is not bool, or does not broadcast to these dimensions.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
@@ -798,7 +799,8 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Args:
             condition: A bool tensor of the first batch dimensions.
-            other: A TensorDict, a number, or a tensor that expands to the batch size.
+            other: A TensorDict, a number, or a tensor that expands to the batch size. Each member
+                gets its part of the tensor, as `other` of its own `where`.
             out: A TensorDict to write the result into.
             pad: Value used where the stack or `other` lacks a tensor that the other one has. It is
                 converted to the dtype of that tensor.
@@ -810,7 +812,8 @@ class LazyStackedTensorDict(TensorDictBase):
         Raises:
             KeyError: If the stack or `other` lacks an entry and no `pad` is given; if `out` lacks
                 an entry of the result.
-            RuntimeError: If the condition does not broadcast to the first batch dimensions.
+            RuntimeError: If the condition is not bool, or does not broadcast to the first batch
+                dimensions; if a tensor `other` does not fit.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
@@ -836,7 +839,7 @@ class LazyStackedTensorDict(TensorDictBase):
     def _run(
         self, plan: Any, others: Any, above: Any, batch_size: Any, device: Any, names: Any
     ) -> Any:
-        """Runs `plan` on each member, with the parts of `others` that correspond to this member.
+        """Runs `plan` on each member, with the parts of `others` that correspond to it.
 
         If a batch size is given, and the plan is not in place, runs it on the stacked entries.
         """
@@ -895,6 +898,10 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Args:
             layout: The layout of nested tensors; None: ``torch.jagged``.
+
+        Raises:
+            RuntimeError: If the members' tensors under a key differ in their number of dimensions;
+                with ``torch.jagged``, if they differ in the lengths of several dimensions.
 
         Example:
             >>> stack = tenfold.lazy_stack([TensorDict({"x": torch.ones(n)}) for n in (1, 2)])
@@ -1099,7 +1106,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Raises:
             RuntimeError: If the product of the lengths is not the length of `dim`, or the members
-                differ in a batch length.
+                differ in the length of `dim`.
             IndexError: If `dim` does not exist.
             ValueError: If `inplace` is true.
 
@@ -1143,6 +1150,7 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Raises:
             IndexError: If the shape of `mask` is not that of the first batch dimensions.
+            RuntimeError: As for `contiguous`.
             ValueError: If `inplace` is true.
 
         Example:

@@ -1,13 +1,7 @@
 """Operations on the batch dimensions of a lazy stack.
 
-Most results are lazy stacks. Exceptions: `expanded` returns a dense TensorDict if `stack` can stack
-the members; `rows`, `flatten`, `repeat`, and `split` for each part, do if no member would remain;
-`unflatten` does if a new length is 0; `rows` and `reshaped` do if a lazy stack cannot have that
-form; `unbind`, `rows`, `squeeze` and `reshaped` may return a member.
-
-A function without an underscore implements the method of LazyStackedTensorDict of the same name,
-which may begin with an underscore. Exceptions: `restacked` and `indexed_nodes` are helpers, and
-`assign` implements ``__setitem__``.
+Most results are lazy stacks. Others are members, or dense TensorDicts, for example if no member
+would remain.
 """
 
 from __future__ import annotations

@@ -385,7 +385,7 @@ def _other_kind(tree: Any, path: str, is_stack: bool) -> RuntimeError:
 
 
 def _check_out(out: Any, tree: Any, path: str) -> None:
-    """Raises RuntimeError if `out` cannot receive the entries of `tree`."""
+    """Raises RuntimeError if `_is_like` is false for the nodes of `out` and `tree`."""
     target, source = node_of(out), node_of(tree)
     if folders.is_stack(target) != folders.is_stack(source):
         raise _other_kind(out, path, folders.is_stack(source))
@@ -401,7 +401,7 @@ def _check_out(out: Any, tree: Any, path: str) -> None:
 
 
 def _is_like(target: Any, source: Any) -> bool:
-    """True if the entries of the node `source` can be set in `target`."""
+    """True if the kind and batch size of the node `target` fit the entries of `source`."""
     if folders.is_stack(target) != folders.is_stack(source):
         return False
     if not folders.is_stack(target):

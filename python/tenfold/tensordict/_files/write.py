@@ -20,34 +20,32 @@ if TYPE_CHECKING:
 
 
 #: Options for writing a tree: arguments of `TensorDict.memmap_`; `zeros`: write zeros instead of
-#: the tensors; `in_place`: map the files into the tree itself instead of a new one.
+#: the tensors' values; `in_place`: map the files into the tree itself instead of a new one.
 Options = namedtuple(
     "Options", "copy_existing num_threads existsok robust_key atomic durable zeros in_place"
 )
 
-# errno values that mean that no file can be created next to the target, or renamed to it.
+# errno values that mean that nothing can be created next to the target, or renamed to it.
 _NO_SIBLING = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV)
 _IN_PLACE = "pass atomic=False to write into the folder as it is"
 
 
 class _Targets:
-    """The tensors of a tree that are already mapped, and their files.
+    """The tensors of a tree that are mapped from files, and the files to be written.
 
-    A tensor that is not loaded yet counts only if its tree is mapped from a folder with mode "r+".
+    The *final file* of a tensor is its file in the target. Tensors mapped from unnamed files count
+    as tensors in memory.
 
     Attributes:
         kept: id of a node -> key -> tensor, for contiguous tensors that are shared mappings (r+) of
-            their final file in the target, from its first byte on. The file may be longer.
-        there: Paths within the target of the files of the tensors in `kept`, and of tensors that
-            are not loaded yet, but are stored in their final file.
-        elsewhere: (dotted key path, file) of the first tensor that is mapped from a file other than
-            its final file, or from its final file, but not as `kept` requires. Private mappings of
-            the whole final file, and mappings of a final file that was replaced or deleted later,
-            do not count. None if there is no such tensor.
-        written: Paths within the target of the final files of tensors whose file is not in `there`.
-        sources: (dotted key path, file) of tensors that are mapped from files in the target, except
-            those in `kept`, private mappings of their whole final file, and mappings of a file that
-            was replaced or deleted since.
+            their final file, from its first byte on.
+        there: Paths within the target of final files that need not be written: those of the tensors
+            in `kept`, and of tensors of a folder opened with mode "r+" that are not loaded yet.
+        elsewhere: (dotted key path, file) of the first tensor not in `kept` that is mapped from
+            another file, or from a part of its final file; otherwise None.
+        written: Paths within the target of the final files that are not in `there`.
+        sources: (dotted key path, file) of each tensor like `elsewhere` whose file is in the
+            target.
     """
 
     def __init__(self, target: str) -> None:
@@ -135,7 +133,7 @@ class _Targets:
         self._add_elsewhere((*keys, key), file.path, file)
 
     def _add_elsewhere(self, keys: tuple[str, ...], path: str, file: Any = None) -> None:
-        """Records a tensor in `elsewhere` (if it is the first) and, if it applies, in `sources`."""
+        """Adds a tensor to `sources` if its file is in the target; sets `elsewhere` if None."""
         if self.elsewhere is None:
             self.elsewhere = (".".join(keys), path)
         is_within = path.startswith(os.path.join(self.target, ""))
@@ -144,7 +142,7 @@ class _Targets:
 
 
 def _let_go_if_renamed(node: Any) -> None:
-    """Detaches a node from its engine node if their batch sizes, names, devices, ... differ."""
+    """Loads all entries and marks the node as changed if its engine node has other properties."""
     disk = node._disk
     if disk is None or disk.changed or node._info() == disk.node.info():
         return
@@ -210,7 +208,7 @@ def find_targets(tree: Any, target: str) -> _Targets:
 
 
 def refuse_elsewhere(tree: Any, target: str) -> None:
-    """Raises RuntimeError for a tensor that `_Targets.elsewhere` describes."""
+    """Raises RuntimeError if a tensor is mapped from elsewhere; see `_Targets.elsewhere`."""
     _refuse(find_targets(tree, target))
 
 
@@ -288,9 +286,9 @@ def _put_back(made: Any, tree: Any, kept: dict[int, dict[str, Any]]) -> None:
 
 
 def write_anonymous(tree: Any, options: Options) -> Any:
-    """Like `write`, but writes all tensors to one unnamed file, which processes can share.
+    """Like `write`, but writes to one unnamed file, which processes can share.
 
-    Tensors that are already mapped from an unnamed file are not copied, unless `options.zeros`.
+    Tensors that are already mapped from an unnamed file are kept, unless `options.zeros`.
     """
     mapped = folders.mapped_class()
     if mapped is None:
