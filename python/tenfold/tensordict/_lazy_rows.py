@@ -143,7 +143,7 @@ def rows(stack: Any, index: Any) -> Any:
 
 
 def _parts(index: Any, batch_ndim: int) -> tuple[Any, ...]:
-    # As in torch, a 0-d integer tensor or array is an index like an int: it selects one member.
+    # As in torch, a 0-d integer tensor or array is an index like an int.
     return without_scalars(normalized(index, batch_ndim))
 
 
@@ -202,7 +202,7 @@ def _assign_parts(stack: Any, plan: IndexPlan, node: Any) -> None:
 
 
 def indexed_nodes(stack: Any, index: Any) -> list[Any]:
-    """The members in which an index selects rows."""
+    """The members that an index selects along the stack dimension, each once."""
     parts = _parts(index, len(stack._batch_size))
     chosen = IndexPlan(without_masks(parts), stack.stack_dim).at_stack
     nodes = stack._nodes()

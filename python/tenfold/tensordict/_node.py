@@ -22,7 +22,7 @@ IS_INT = re.compile("0|-?[1-9][0-9]*")
 
 
 def own_key(int_keys: bool | dict[str, Any], key: str) -> Any:
-    """Returns the key of the original container that is stored as the str `key`."""
+    """Returns the key of the saved dict that is stored as the str `key`; see `NodeInfo`."""
     if isinstance(int_keys, dict):
         return int_keys.get(key, key)
     # Entries may have been added since `int_keys` was read.
@@ -40,8 +40,7 @@ class Disk:
         opened: The file or folder that contains the node; None for a tree in the engine's memory.
         keys_above: The keys from the root to the node.
         whole: True once Python's dict of entries has every key, in order.
-        changed: True once an entry, the batch size, the names, the device, the schema or the
-            metadata was changed, so that `node` is out of date.
+        changed: True once the Python node was changed, so that `node` is out of date.
     """
 
     __slots__ = ("_node", "changed", "keys_above", "opened", "whole")
@@ -100,8 +99,8 @@ class Opened:
         framework: The type of its tensors: ``"torch"`` or ``"numpy"``.
         keeps_parts: True if a sparse tensor is returned as a node of its component tensors, without
             reading them.
-        changed: True if opening the file again would not restore the tree in memory: after a
-            change, or if `load` selected entries, copied them to a device or separated aliases.
+        changed: True if a pickle must contain the tensors instead of the path: after a change of
+            a node, or if `load` selected entries, copied them to a device or separated aliases.
         closed: True after the `with` block of its root.
     """
 

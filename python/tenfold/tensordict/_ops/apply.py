@@ -1,4 +1,4 @@
-"""Implements `TensorDict.apply`: a function of every tensor."""
+"""Implements `TensorDict.apply`, which calls a function for every tensor."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def counted(td: Any, count_duplicates: bool) -> list[Any]:
 
 
 def num_elements(tensor: Any) -> int:
-    """The number of elements of a tensor or an array of numpy."""
+    """The number of elements of a tensor or NumPy array."""
     return int(tensor.numel() if hasattr(tensor, "numel") else tensor.size)
 
 

@@ -59,7 +59,8 @@ def stack(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
         input: TensorDicts with the same keys and shapes, or tensors. If one is a lazy stack, so is
             the result.
         dim: The new dimension.
-        out: A TensorDict to write the result into.
+        out: A TensorDict with the same keys, whose tensors the result is written into; for tensors,
+            a tensor.
 
     Returns:
         A TensorDict, or tensor, with one dimension more; `out` if it is given.
@@ -219,7 +220,8 @@ def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> A
         input: TensorDicts with the same number of batch dimensions. If the length of a dimension
             differs, it is -1 in the batch size of the stack.
         dim: The new dimension.
-        out: A TensorDict or stack to write the entries into; ignored for tensors and NonTensorData.
+        out: A TensorDict or stack with the same keys, whose tensors the result is written into;
+            ignored for tensors and NonTensorData.
         **kwargs: ``stack_dim_name``, a name for the new dimension.
 
     Returns:
@@ -257,7 +259,7 @@ def maybe_dense_stack(
     Args:
         input: TensorDicts, tensorclasses or tensors.
         dim: The new dimension.
-        out: A TensorDict to write the result into.
+        out: As for `stack`.
         **kwargs: Options of `lazy_stack`, ignored by `stack`: ``stack_dim_name``.
 
     Returns:
@@ -266,6 +268,7 @@ def maybe_dense_stack(
     Raises:
         RuntimeError: If `input` is empty, the numbers of batch dimensions differ, or tensors of
             different shapes are given.
+        TypeError: If `input` has both TensorDicts and tensors.
         IndexError: If `dim` is out of range.
 
     Example:
@@ -318,7 +321,7 @@ def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
             tensors, which are passed to ``torch.cat``. Lazy stacks that are concatenated along
             their stack dimension may have different keys.
         dim: The batch dimension; a negative one counts from the end.
-        out: A TensorDict to write the result into.
+        out: As for `stack`.
 
     Returns:
         A TensorDict, or tensor, with the rows of all inputs; `out` if it is given.
@@ -442,10 +445,10 @@ def pad_sequence(
     Values that are not tensors are omitted.
 
     Args:
-        list_of_tensordicts: TensorDicts with the same keys.
+        list_of_tensordicts: TensorDicts whose tensors have the same keys.
         pad_dim: The dimension of each tensor that is padded at its end to the greatest length.
         padding_value: Value of the padding.
-        out: A TensorDict to write the result into.
+        out: A TensorDict with the keys of the result, which is written into its tensors.
         return_mask: Add a node with a bool mask for each tensor, false for padding, of shape
             ``[number of TensorDicts, greatest length]``. True: the node is called ``masks``; a str:
             it has that name.
@@ -454,7 +457,7 @@ def pad_sequence(
         TensorDict: With one batch dimension more, in front; `out` if it is given.
 
     Raises:
-        KeyError: If keys differ.
+        KeyError: If the keys of tensors differ.
         RuntimeError: If the list is empty, or other dimensions differ.
         IndexError: If a tensor has no dimension `pad_dim`.
 
@@ -528,12 +531,11 @@ def merge_tensordicts(*tensordicts: Any, callback_exist: Any = None) -> Any:
 
     Args:
         *tensordicts: At least two.
-        callback_exist: Called for the key of each tensor that exists in several TensorDicts, with
-            the key and the entries; returns the entry of the result. If it is None or returns
-            None, the result has the entry of the earliest of these TensorDicts.
+        callback_exist: Called for each tensor of the result whose key several TensorDicts have,
+            with the key and their entries; returns the new entry, or None to keep the earliest.
 
     Returns:
-        A new TensorDict, which shares the tensors.
+        A new TensorDict with the batch size of the last one; it shares the tensors.
 
     Raises:
         RuntimeError: If there are fewer than two, their common batch dimensions differ, or the
@@ -609,8 +611,8 @@ def collate(batch: Any) -> Any:
             empty list, and an object other than a list, is returned unchanged.
 
     Returns:
-        An object like one sample, with the keys of the first sample if these are dicts. Tensors and
-        batch sizes have an additional first dimension, whose length is that of the list. For other
+        An object like one sample; for dicts, with the keys of the first sample. Tensors and batch
+        sizes have an additional first dimension, whose length is that of the list. For other
         samples, the result of ``default_collate``.
 
     Example:
@@ -642,7 +644,7 @@ def assert_close(
     intersection: bool = False,
     msg: str = "",
 ) -> bool:
-    """Checks that two TensorDicts have the same keys and, almost, the same numbers.
+    """Checks that two TensorDicts have the same keys, and equal tensors within a tolerance.
 
     Batch sizes and values that are not tensors are not compared.
 
@@ -782,8 +784,8 @@ def unravel_key_to_tuple(key: Any) -> tuple[str, ...]:
         key: A str, or a tuple of strs and such tuples.
 
     Returns:
-        tuple[str, ...]: For a str, a tuple with the str; ``()`` if `key`, or a part of it, is
-        an empty tuple or neither a str nor a tuple.
+        tuple[str, ...]: The keys of the path; ``()`` if `key`, or a part of it, is an empty tuple
+            or neither a str nor a tuple.
 
     Example:
         >>> tenfold.tensordict.unravel_key_to_tuple(("a", ("b", ("c",))))

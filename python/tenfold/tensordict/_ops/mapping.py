@@ -104,7 +104,7 @@ def put(td: T, key: Key, item: Any, inplace: bool = False, *, non_blocking: bool
 
 
 def node_for(td: Any, path: tuple[str, ...]) -> Any:
-    """The node that contains the last key of `path`; missing nodes are created."""
+    """The node that the last key of `path` belongs to; missing nodes are created."""
     node: Any = td
     for depth, key in enumerate(path[:-1]):
         if node._has(key):
@@ -281,7 +281,7 @@ class KeyThroughLeafError(KeyNotFoundError, ValueError):
 
 
 def is_tensor_class(cls: type) -> bool:
-    """True for classes of tensors, the leaves of `keys(leaves_only=True)`."""
+    """True for the classes of entries that are tensors, the leaves of `keys(leaves_only=True)`."""
     return class_kind(cls) == LEAF or cls is UnbatchedTensor
 
 
@@ -393,9 +393,9 @@ def update(
 
 
 def _check_rows_of(td: Any, other: Any) -> None:
-    """Raises RuntimeError if `other` is a TensorDict, even an empty one, of another batch size.
+    """Raises RuntimeError if the batch dimensions that `td` and `other` both have differ in length.
 
-    Only the leading batch dimensions that both have are compared.
+    Does nothing if `other` is not a TensorDict.
     """
     node = node_of(other)
     if node is None:
@@ -527,7 +527,7 @@ def masked_fill_(td: T, mask: Any, value: Any) -> T:
 
 @set_module("tenfold")
 class InplaceWriteError(RuntimeError, ValueError):
-    """Raised if torch cannot copy a value into a tensor, for example because shapes differ."""
+    """Raised if torch cannot copy a value into a tensor, for example because of its shape."""
 
 
 def _expanded_right(mask: Any, tensor: Any) -> Any:
