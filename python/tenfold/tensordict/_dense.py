@@ -216,9 +216,9 @@ class TensorDict(TensorDictBase):
         return read_entry(value, mark, self)
 
     def _tensor_of(self, native: Any, child: TensorDict) -> Any:
-        """Makes one tensor from the components in `native`, which the engine checks.
+        """Makes one sparse or jagged tensor from its components in `native`.
 
-        Returns `child` if the framework is numpy, which has no such tensors.
+        Returns `child` if the components are numpy arrays.
         """
         disk = self._disk
         assert disk is not None
