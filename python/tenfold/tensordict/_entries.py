@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -216,14 +217,28 @@ def with_values(entry: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def batch_size_of(batch_size: Any) -> tuple[int, ...]:
-    """Converts None, an int or a sequence to a batch size. Raises ValueError for a str."""
+    """Converts None, an int or a sequence to a batch size. Raises ValueError for other values."""
     if batch_size is None:
         return ()
-    if isinstance(batch_size, int):
-        return (batch_size,)
-    if isinstance(batch_size, str):
-        raise ValueError(f"batch_size: expected a sequence of int, found {batch_size!r}")
-    return tuple(int(length) for length in batch_size)
+    try:
+        lengths = tuple(batch_size) if hasattr(batch_size, "__iter__") else (batch_size,)
+        is_text = isinstance(batch_size, (str, bytes, bytearray))
+        if not is_text and not any(isinstance(length, bool) for length in lengths):
+            return tuple(operator.index(length) for length in lengths)
+    except TypeError:
+        pass
+    raise ValueError(f"batch_size: expected an int or a sequence of int, found {batch_size!r}")
+
+
+def device_name(device: Any) -> str | None:
+    """Converts a device to its name. Raises RuntimeError if torch does not know the device.
+
+    If the framework is numpy, returns ``str(device)``.
+    """
+    if device is None:
+        return None
+    torch = arrays.torch_or_none()
+    return str(device if torch is None else torch.device(device))
 
 
 def read_entry(value: Any, mark: Any, node: Any) -> Any:
