@@ -295,7 +295,8 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
 
     Raises RuntimeError, as tensordict does, if the shape of a tensor or NonTensorStack does not
     begin with the batch size of `node`; an UnbatchedTensor may have any shape. If the batch size of
-    a NonTensorData or node does not begin with that of `node`, it is replaced.
+    a NonTensorData does not begin with that of `node`, it is replaced. For a node, see
+    `_node_entry`.
     """
     kind = KINDS[type(value)]
     batch_size, device = node._batch_size, node._device
@@ -332,16 +333,18 @@ def _node_entry(key: str, value: Any, node: Any) -> Any:
     If the child's batch size does not begin with the parent's, the child is copied (its tensors are
     shared), and the copy gets the parent's batch size. Tensors are moved to the parent's device, if
     the parent has one. A child without dimension names gets the parent's names. Raises RuntimeError
-    if the shape of a tensor does not begin with the parent's batch size.
+    if the shape of a tensor does not begin with the parent's batch size, or if the batch size of a
+    lazy stack would have to change; an UnbatchedTensor may have any shape.
     """
     child = node_of(value)
     batch_size = node._batch_size
     if child._batch_size[: len(batch_size)] != batch_size:
-        if len(child._batch_size) >= len(batch_size) and any(True for _ in child._tensors()):
-            _check(key, child._batch_size, batch_size)
         value = value.clone(False)
         child = node_of(value)
-        child.batch_size = batch_size
+        try:
+            child.batch_size = batch_size
+        except RuntimeError as error:
+            raise RuntimeError(f'batch dimension mismatch for key "{key}": {error}') from None
     if node._device is not None and str(child._device) != str(node._device):
         value = value.to(node.device)
         child = node_of(value)

@@ -112,6 +112,17 @@ def test_set_accepts_nested_tensors():
     assert td.set("x", nested)["x"] is nested
 
 
+def test_a_node_of_unbatched_tensors_gets_the_batch_size():
+    node = TensorDict({"u": UnbatchedTensor(torch.zeros(9))}, [3])
+    td = TensorDict({"n": node}, [4])
+    assert td["n"].batch_size == (4,)
+    assert td["n", "u"].shape == (9,)
+    assert node.batch_size == (3,)
+    node["x"] = torch.zeros(3)
+    with pytest.raises(RuntimeError, match=r'key "n": .*key "x": .* \[4\], found \[3\]'):
+        td["n"] = node
+
+
 def test_int_key_error_suggests_the_str_key(tmp_path):
     tenfold.save({"state": {0: {"step": torch.ones(1)}}}, tmp_path / "saved")
     opened = tenfold.open(tmp_path / "saved")
