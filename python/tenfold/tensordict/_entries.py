@@ -302,7 +302,8 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
     batch_size, device = node._batch_size, node._device
     if kind == VALUE:
         if type(value) is UnbatchedTensor:
-            return value
+            data = _on_device(value.data, device)
+            return value if data is value.data else UnbatchedTensor(data)
         return _non_tensor_entry(key, value, node)
     if kind == FOREIGN:
         entry = foreign_entry(value, batch_size, node.device)
@@ -320,9 +321,7 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
     array = _array(value)
     if array is None:
         return NonTensorData(value, batch_size, node.device)
-    can_move = device is not None and arrays.torch_of(array) is not None
-    if can_move and str(array.device) != str(device):
-        array = array.to(device)
+    array = _on_device(array, device)
     _check(key, _shape_of(array), batch_size)
     return array
 
@@ -367,6 +366,13 @@ def _holds_text(values: list[Any]) -> bool:
     return any(
         isinstance(item, str) or (isinstance(item, list) and _holds_text(item)) for item in values
     )
+
+
+def _on_device(array: Any, device: Any) -> Any:
+    """Moves a tensor to `device`; returns a numpy array, or a tensor that is there, itself."""
+    if device is None or arrays.torch_of(array) is None or str(array.device) == str(device):
+        return array
+    return array.to(device)
 
 
 def _array(value: Any) -> Any:

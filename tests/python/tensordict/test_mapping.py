@@ -112,6 +112,14 @@ def test_set_accepts_nested_tensors():
     assert td.set("x", nested)["x"] is nested
 
 
+def test_an_unbatched_tensor_is_moved_to_the_device():
+    unbatched = UnbatchedTensor(torch.zeros(7))
+    td = TensorDict({"a": unbatched, "n": {"b": unbatched}}, [2], device="meta")
+    td["c"] = unbatched
+    assert all(td[key].is_meta for key in ("a", ("n", "b"), "c"))
+    assert TensorDict({"a": unbatched}, [2]).get("a") is unbatched
+
+
 def test_a_node_of_unbatched_tensors_gets_the_batch_size():
     node = TensorDict({"u": UnbatchedTensor(torch.zeros(9))}, [3])
     td = TensorDict({"n": node}, [4])
