@@ -84,6 +84,8 @@ class TensorDict(TensorDictBase):
             `batch_size` is neither an int nor a sequence of int; if the number of `names` is not
             the number of batch dimensions, or a name occurs twice.
         KeyError: If a key is neither a str nor a tuple of str.
+        TypeError: If a name is neither a str nor None; if torch has no dtype for a numpy array,
+            such as an array of str.
 
     Example:
         >>> td = TensorDict({"obs": torch.zeros(4, 3), "next": {"obs": torch.ones(4, 3)}}, [4])

@@ -296,7 +296,7 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
     Raises RuntimeError, as tensordict does, if the shape of a tensor or NonTensorStack does not
     begin with the batch size of `node`; an UnbatchedTensor may have any shape. If the batch size of
     a NonTensorData does not begin with that of `node`, it is replaced. For a node, see
-    `_node_entry`.
+    `_node_entry`. Raises TypeError if torch has no dtype for a numpy array.
     """
     kind = KINDS[type(value)]
     batch_size, device = node._batch_size, node._device
@@ -318,7 +318,7 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
         return NonTensorData(value, batch_size, node.device)
     if isinstance(value, list) and value and _holds_text(value):
         return _non_tensor_entry(key, NonTensorStack.from_list(value), node)
-    array = _array(value)
+    array = _array(key, value)
     if array is None:
         return NonTensorData(value, batch_size, node.device)
     array = _on_device(array, device)
@@ -375,11 +375,12 @@ def _on_device(array: Any, device: Any) -> Any:
     return array.to(device)
 
 
-def _array(value: Any) -> Any:
+def _array(key: str, value: Any) -> Any:
     """Converts a number, a nested list or tuple of numbers, or an array to a tensor.
 
     If the framework is numpy, returns a numpy array instead. Returns None for any other value, and
-    for a Python complex.
+    for a Python complex. Raises TypeError, which names `key`, if torch has no dtype for a numpy
+    array.
     """
     if arrays.torch_of(value) is not None:
         # Call the functions given to on_torch() now, because torch.compile cannot trace them.
@@ -394,10 +395,16 @@ def _array(value: Any) -> Any:
         return None
     try:
         return arrays.make_array(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError) as error:
         if is_numbers:
             return None
-        raise
+        if not isinstance(error, TypeError) or not arrays.is_array(value):
+            raise
+        remedy = "use from_struct_array()" if value.dtype.names else "pass its tolist()"
+        raise TypeError(
+            f'key "{key}": expected an array of numbers or bool, found one of dtype {value.dtype}; '
+            f"{remedy}, or wrap it in NonTensorData, which cannot be saved"
+        ) from None
 
 
 def _shape_of(array: Any) -> tuple[int, ...]:

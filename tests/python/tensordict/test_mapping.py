@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -129,6 +130,20 @@ def test_a_node_of_unbatched_tensors_gets_the_batch_size():
     node["x"] = torch.zeros(3)
     with pytest.raises(RuntimeError, match=r'key "n": .*key "x": .* \[4\], found \[3\]'):
         td["n"] = node
+
+
+@pytest.mark.parametrize(
+    ("array", "remedy"),
+    [
+        (np.array(["x"]), "tolist"),
+        (np.array([None]), "tolist"),
+        (np.array(["2020-01-01"], dtype="datetime64[D]"), "tolist"),
+        (np.zeros(1, dtype=[("f", "f4")]), "from_struct_array"),
+    ],
+)
+def test_an_array_of_a_dtype_without_tensors_is_refused_by_key(array, remedy):
+    with pytest.raises(TypeError, match=rf'key "a": expected .*, found one of dtype .*{remedy}'):
+        TensorDict({"n": {"a": array}})
 
 
 def test_int_key_error_suggests_the_str_key(tmp_path):
