@@ -118,6 +118,17 @@ def test_numpy_views_of_one_storage_keep_their_strides(tmp_path: Path) -> None:
     assert np.shares_memory(found["w"], found["t"])
 
 
+def test_a_jagged_tensor_is_read_as_its_components_in_numpy(tmp_path: Path) -> None:
+    parts = [torch.ones(3), torch.ones(2)]
+    jagged = torch.nested.nested_tensor(parts, layout=torch.jagged)
+    tenfold.TensorDict({"j": jagged}).memmap(tmp_path / "tree")
+    found = tenfold.open(tmp_path / "tree", framework="numpy")["j"]
+    assert type(found["values"]) is np.ndarray
+    assert found["offsets"].tolist() == [0, 3, 5]
+    tenfold.set_framework("numpy")
+    assert tenfold.open(tmp_path / "tree", framework="torch")["j"].is_nested
+
+
 def test_sparse_rows_in_numpy_are_scipy_matrices(saved: Path) -> None:
     sparse = pytest.importorskip("scipy.sparse")
     matrix = tenfold.SparseMatrix(saved / "sparse", framework="numpy")

@@ -149,9 +149,9 @@ def is_numpy_number(value: Any) -> bool:
 
 
 def without_elements(tensor: Any) -> str:
-    """Describes a quantized, sparse or meta tensor of torch; "" for any other value.
+    """Describes a quantized, meta or unstrided (sparse, ...) tensor; "" for any other value.
 
-    The description of a quantized or sparse tensor ends with a remedy.
+    The description ends with a remedy, except that of a meta tensor.
     """
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(tensor, torch.Tensor):
@@ -161,7 +161,9 @@ def without_elements(tensor: Any) -> str:
     if tensor.is_meta:
         return "a tensor on the meta device, which has no elements"
     if not tensor.is_nested and tensor.layout is not torch.strided:
-        return "a sparse tensor; to_dense() makes a dense one"
+        layout = str(tensor.layout).removeprefix("torch.")
+        kind = "sparse tensor" if layout.startswith("sparse") else f"tensor of layout {layout}"
+        return f"a {kind}; to_dense() makes a dense one"
     return ""
 
 

@@ -345,9 +345,9 @@ def sparse(layout: str, shape: Any, is_coalesced: bool, parts: dict[str, Any]) -
     """Creates a sparse or jagged torch tensor from its components.
 
     torch checks the invariants of sparse tensors, but not of jagged tensors. Returns `parts` if
-    `torch_or_none` returns None.
+    they are numpy arrays.
     """
-    torch = torch_or_none()
+    torch = arrays.torch_of(parts.get("values"))
     if torch is None:
         return parts
     if layout == "jagged":

@@ -2515,8 +2515,9 @@ class TensorDictBase(TensorLike):
             RuntimeError: If `filename` is given with a `device` other than the CPU.
             NotImplementedError: If a tensor is unbatched, or nested but not jagged; if
                 `return_early` is given with `use_buffer` or `non_blocking`.
-            UnsupportedError: If `filename` is given and tensordict could not read the tree back;
-                the message names the key. Nothing has been written.
+            UnsupportedError: If a tensor is sparse or quantized, or on the meta device and the
+                result is not; if `filename` is given and tensordict could not read the tree back.
+                The message names the key. Nothing has been written.
 
         Example:
             >>> td = TensorDict({"a": torch.zeros(3), "b": {"c": torch.ones(3)}}, [3])

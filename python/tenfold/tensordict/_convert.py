@@ -602,9 +602,9 @@ def _batch_size_after(
         if [_less(shape, at) for shape in old] == new:
             return _less(batch_size, at)
     for at in range(len(batch_size) + 1):
-        lengths = {shape[at] for shape in new if len(shape) > at}
+        lengths = {shape[at : at + 1] for shape in new}  # () for a shape without the dimension
         if len(lengths) == 1 and [_less(shape, at) for shape in new] == old:
-            return (*batch_size[:at], *lengths, *batch_size[at:])
+            return (*batch_size[:at], *lengths.pop(), *batch_size[at:])
     return batch_size if all(shape[: len(batch_size)] == batch_size for shape in new) else ()
 
 

@@ -21,6 +21,7 @@ from tenfold.tensordict._entries import (
     VALUE,
     WRAPPED,
     batch_size_of,
+    device_name,
     node_of,
     read_entry,
     rewrapped,
@@ -77,11 +78,14 @@ class TensorDict(TensorDictBase):
         **kwargs: The entries, instead of `source`.
 
     Raises:
-        RuntimeError: If the shape of a tensor does not begin with `batch_size`.
+        RuntimeError: If the shape of a tensor does not begin with `batch_size`, or torch does not
+            know `device`.
         ValueError: If `source` is neither a mapping nor a TensorDict, or combined with keywords; if
-            the number of `names` is not the number of batch dimensions, or a name occurs twice.
+            `batch_size` is neither an int nor a sequence of int; if the number of `names` is not
+            the number of batch dimensions, or a name occurs twice.
         KeyError: If a key is neither a str nor a tuple of str.
-        TypeError: If torch has no dtype for a numpy array, such as an array of str.
+        TypeError: If a name is neither a str nor None; if torch has no dtype for a numpy array,
+            such as an array of str.
 
     Example:
         >>> td = TensorDict({"obs": torch.zeros(4, 3), "next": {"obs": torch.ones(4, 3)}}, [4])
@@ -118,7 +122,7 @@ class TensorDict(TensorDictBase):
                 f"TensorDict: expected a source or keywords, found both; keywords: {sorted(kwargs)}"
             )
         source = kwargs if source is None else source
-        self._reset(batch_size_of(batch_size), None if device is None else str(device))
+        self._reset(batch_size_of(batch_size), device_name(device))
         if names is not None:
             self.names = names
         if not isinstance(source, Mapping) and node_of(source) is None:
@@ -219,7 +223,7 @@ class TensorDict(TensorDictBase):
     def _tensor_of(self, native: Any, child: TensorDict) -> Any:
         """Makes one sparse or jagged tensor from its components in `native`.
 
-        Returns `child` if the framework is numpy.
+        Returns `child` if the components are numpy arrays.
         """
         disk = self._disk
         assert disk is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -216,14 +217,28 @@ def with_values(entry: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def batch_size_of(batch_size: Any) -> tuple[int, ...]:
-    """Converts None, an int or a sequence to a batch size. Raises ValueError for a str."""
+    """Converts None, an int or a sequence to a batch size. Raises ValueError for other values."""
     if batch_size is None:
         return ()
-    if isinstance(batch_size, int):
-        return (batch_size,)
-    if isinstance(batch_size, str):
-        raise ValueError(f"batch_size: expected a sequence of int, found {batch_size!r}")
-    return tuple(int(length) for length in batch_size)
+    try:
+        lengths = tuple(batch_size) if hasattr(batch_size, "__iter__") else (batch_size,)
+        is_text = isinstance(batch_size, (str, bytes, bytearray))
+        if not is_text and not any(isinstance(length, bool) for length in lengths):
+            return tuple(operator.index(length) for length in lengths)
+    except TypeError:
+        pass
+    raise ValueError(f"batch_size: expected an int or a sequence of int, found {batch_size!r}")
+
+
+def device_name(device: Any) -> str | None:
+    """Converts a device to its name. Raises RuntimeError if torch does not know the device.
+
+    If the framework is numpy, returns ``str(device)``.
+    """
+    if device is None:
+        return None
+    torch = arrays.torch_or_none()
+    return str(device if torch is None else torch.device(device))
 
 
 def read_entry(value: Any, mark: Any, node: Any) -> Any:
@@ -281,13 +296,14 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
     Raises RuntimeError, as tensordict does, if the shape of a tensor or NonTensorStack does not
     begin with the batch size of `node`; an UnbatchedTensor may have any shape. If the batch size of
     a NonTensorData does not begin with that of `node`, it is replaced. For a node, see
-    `_node_entry`.
+    `_node_entry`. Raises TypeError if torch has no dtype for a numpy array.
     """
     kind = KINDS[type(value)]
     batch_size, device = node._batch_size, node._device
     if kind == VALUE:
         if type(value) is UnbatchedTensor:
-            return value
+            data = _on_device(value.data, device)
+            return value if data is value.data else UnbatchedTensor(data)
         return _non_tensor_entry(key, value, node)
     if kind == FOREIGN:
         entry = foreign_entry(value, batch_size, node.device)
@@ -302,12 +318,10 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
         return NonTensorData(value, batch_size, node.device)
     if isinstance(value, list) and value and _holds_text(value):
         return _non_tensor_entry(key, NonTensorStack.from_list(value), node)
-    array = _array(value)
+    array = _array(key, value)
     if array is None:
         return NonTensorData(value, batch_size, node.device)
-    can_move = device is not None and arrays.torch_of(array) is not None
-    if can_move and str(array.device) != str(device):
-        array = array.to(device)
+    array = _on_device(array, device)
     _check(key, _shape_of(array), batch_size)
     return array
 
@@ -319,16 +333,17 @@ def _node_entry(key: str, value: Any, node: Any) -> Any:
     shared), and the copy gets the parent's batch size. Tensors are moved to the parent's device, if
     the parent has one. A child without dimension names gets the parent's names. Raises RuntimeError
     if the shape of a tensor does not begin with the parent's batch size, or if the batch size of a
-    lazy stack would have to change.
+    lazy stack would have to change; an UnbatchedTensor may have any shape.
     """
     child = node_of(value)
     batch_size = node._batch_size
     if child._batch_size[: len(batch_size)] != batch_size:
-        if len(child._batch_size) >= len(batch_size) and any(True for _ in child._tensors()):
-            _check(key, child._batch_size, batch_size)
         value = value.clone(False)
         child = node_of(value)
-        child.batch_size = batch_size
+        try:
+            child.batch_size = batch_size
+        except RuntimeError as error:
+            raise RuntimeError(f'batch dimension mismatch for key "{key}": {error}') from None
     if node._device is not None and str(child._device) != str(node._device):
         value = value.to(node.device)
         child = node_of(value)
@@ -353,11 +368,19 @@ def _holds_text(values: list[Any]) -> bool:
     )
 
 
-def _array(value: Any) -> Any:
+def _on_device(array: Any, device: Any) -> Any:
+    """Moves a tensor to `device`; returns a numpy array, or a tensor that is there, itself."""
+    if device is None or arrays.torch_of(array) is None or str(array.device) == str(device):
+        return array
+    return array.to(device)
+
+
+def _array(key: str, value: Any) -> Any:
     """Converts a number, a nested list or tuple of numbers, or an array to a tensor.
 
     If the framework is numpy, returns a numpy array instead. Returns None for any other value, and
-    for a Python complex. Raises TypeError if torch has no dtype for a numpy array.
+    for a Python complex. Raises TypeError, which names `key`, if torch has no dtype for a numpy
+    array.
     """
     if arrays.torch_of(value) is not None:
         # Call the functions given to on_torch() now, because torch.compile cannot trace them.
@@ -372,10 +395,16 @@ def _array(value: Any) -> Any:
         return None
     try:
         return arrays.make_array(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError) as error:
         if is_numbers:
             return None
-        raise
+        if not isinstance(error, TypeError) or not arrays.is_array(value):
+            raise
+        remedy = "use from_struct_array()" if value.dtype.names else "pass its tolist()"
+        raise TypeError(
+            f'key "{key}": expected an array of numbers or bool, found one of dtype {value.dtype}; '
+            f"{remedy}, or wrap it in NonTensorData, which cannot be saved"
+        ) from None
 
 
 def _shape_of(array: Any) -> tuple[int, ...]:

@@ -52,6 +52,7 @@ class LazyStackedTensorDict(TensorDictBase):
     Raises:
         RuntimeError: If there is no member, if their numbers of batch dimensions differ, or if
             `stack_dim` is out of range.
+        TypeError: If `stack_dim_name` is neither a str nor None.
 
     Example:
         >>> stack = LazyStackedTensorDict(*[TensorDict({"a": torch.zeros(n)}) for n in (1, 2)])
@@ -89,6 +90,7 @@ class LazyStackedTensorDict(TensorDictBase):
                 f"lazy stack: expected a stack_dim from {-ndims[0] - 1} to {ndims[0]}, "
                 f"found {stack_dim}"
             )
+        shape.check_name(stack_dim_name, "stack_dim_name")
         self._use(list(tensordicts), at, stack_dim_name)
 
     def _use(self, members: list[Any] | None, stack_dim: int, name: str | None) -> None:

@@ -56,8 +56,8 @@ class TensorLike(Primitives):
             RuntimeError: On assignment, if the shape of an entry does not begin with the new batch
                 size, or if this is a lazy stack and its batch size would change. For a node with
                 fewer batch dimensions, its entries are checked instead.
-            TypeError: On assignment of an int.
-            ValueError: On assignment of a str.
+            TypeError: On assignment of a number.
+            ValueError: On assignment of a str, or of a sequence with other items than int.
         """
         size: torch.Size = arrays.batch_shape(self._batch_size)
         return size
@@ -146,6 +146,7 @@ class TensorLike(Primitives):
         """A name, or None, for each batch dimension. Assign a list, or None to remove all names.
 
         Raises:
+            TypeError: On assignment of a str, or if a name is neither a str nor None.
             ValueError: On assignment, if a name occurs twice or the number of names is not the
                 number of batch dimensions.
         """

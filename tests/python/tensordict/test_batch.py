@@ -1,5 +1,6 @@
 import pickle
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,6 +14,29 @@ def test_batch_size_that_does_not_match_the_tensors_is_refused():
     assert td["n"].batch_size == (2, 3)
     with pytest.raises(RuntimeError, match=r'key "a": .* \[3\], found \[2, 3\]'):
         td.batch_size = [3]
+
+
+@pytest.mark.parametrize(
+    ("given", "batch_size"),
+    [
+        (3, (3,)),
+        (np.int64(3), (3,)),
+        (np.array([2, 3]), (2, 3)),
+        (torch.tensor([2, 3]), (2, 3)),
+        ([np.int64(2), torch.tensor(3)], (2, 3)),
+        (range(2), (0, 1)),
+    ],
+)
+def test_a_batch_size_consists_of_integers(given, batch_size):
+    assert TensorDict({}, given).batch_size == batch_size
+
+
+@pytest.mark.parametrize("given", [[2.7], 2.0, "ab", b"ab", True, [True], ["2"], [None]])
+def test_a_batch_size_of_other_values_is_refused(given):
+    with pytest.raises(ValueError, match="batch_size: expected an int or a sequence of int, found"):
+        TensorDict({}, given)
+    with pytest.raises((TypeError, ValueError), match=r"batch_size: expected .*, found"):
+        TensorDict({}).batch_size = given
 
 
 def test_a_value_that_all_rows_share_follows_the_batch_size():
@@ -40,6 +64,36 @@ def test_auto_device_finds_the_common_device_or_removes_it():
     assert td.auto_device_()["n"].device is None
     stack = tenfold.lazy_stack([TensorDict({"a": torch.zeros(n)}) for n in (1, 2)])
     assert stack.auto_device_()[0].device == torch.device("cpu")
+
+
+def test_a_device_that_torch_does_not_know_is_refused():
+    td = TensorDict({"a": torch.zeros(2)}, [2])
+    for make in (
+        lambda: TensorDict({}, [2], device="foo"),
+        lambda: td.empty(device="foo"),
+        lambda: td.apply(torch.neg, device="foo"),
+        lambda: td.new_zeros(2, device="foo"),
+    ):
+        with pytest.raises(RuntimeError, match="foo"):
+            make()
+    assert TensorDict({}, device="cuda:1").device == torch.device("cuda:1")
+
+
+@pytest.mark.parametrize("names", ["a", 3, [3], [b"a"]])
+def test_names_of_other_types_are_refused(names):
+    td = TensorDict({"a": torch.zeros(2)}, [2])
+    for call in (
+        lambda: TensorDict({}, [2], names=names),
+        lambda: setattr(td, "names", names),
+        lambda: td.empty(names=names),
+    ):
+        with pytest.raises(TypeError, match=r"names: expected .*str or None, found"):
+            call()
+    with pytest.raises(TypeError, match="names: expected a str or None, found 3"):
+        td.refine_names(3)
+    with pytest.raises(TypeError, match="stack_dim_name: expected a str or None, found 3"):
+        tenfold.lazy_stack([td, td], stack_dim_name=3)
+    assert td.names == [None]
 
 
 def test_names_follow_the_dimensions():

@@ -264,6 +264,31 @@ def test_unsupported_tensors_are_refused_by_key(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: torch.eye(2).to_sparse(), "sparse"),
+        (lambda: torch.eye(2).to_sparse_csr(), "sparse"),
+        (lambda: torch.zeros(2).to_mkldnn(), "layout _mkldnn"),
+        (lambda: torch.quantize_per_tensor(torch.eye(2), 1.0, 0, torch.qint8), "quantized"),
+        (lambda: torch.zeros(2, device="meta"), "meta device"),
+    ],
+)
+def test_tensors_without_dense_elements_are_refused_by_key(make, words, tmp_path):
+    td = TensorDict({"n": {"x": make()}})
+    for filename in (None, tmp_path / "f"):
+        with pytest.raises(tenfold.UnsupportedError, match=rf"'n\.x': .*found a .*{words}"):
+            td.consolidate(filename)
+    assert not list(tmp_path.iterdir())
+
+
+def test_meta_tensors_are_consolidated_on_the_meta_device():
+    td = TensorDict({"x": torch.zeros(2, device="meta")})
+    assert td.consolidate(device="meta")["x"].is_meta
+    td.auto_device_()
+    assert td.consolidate()["x"].is_meta
+
+
 def test_from_consolidated_refuses_other_files(tmp_path):
     tenfold.save({"x": torch.ones(2)}, tmp_path / "m.safetensors")
     with pytest.raises(tenfold.CorruptFileError):

@@ -3,6 +3,7 @@ from collections import defaultdict
 
 import pytest
 import torch
+from torch.utils._pytree import tree_map
 
 import tenfold
 from tenfold import LazyStackedTensorDict, NonTensorStack, TensorDict, UnbatchedTensor
@@ -105,6 +106,20 @@ def test_pytree_round_trips():
     assert type(found) is list
     assert type(found[1]["a"]) is tuple
     assert found[0] is pytree[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "batch_size"),
+    [
+        (lambda x: x.expand(3, *x.shape), [3]),
+        (lambda x: x.expand(3, *x.shape) if x.ndim else x, []),
+        (lambda x: x if x.ndim else x.expand(3), []),
+        (lambda x: x * 2, []),
+    ],
+)
+def test_tree_map_adds_a_batch_dimension_only_if_all_tensors_gain_it(change, batch_size):
+    td = TensorDict({"a": torch.zeros(2), "b": torch.zeros(())})
+    assert list(tree_map(change, td).batch_size) == batch_size
 
 
 def test_a_defaultdict_of_a_pytree_loses_its_factory():

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -110,6 +111,39 @@ def test_set_accepts_nested_tensors():
     nested = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)])
     td = TensorDict({"x": torch.zeros(2)}, [2])
     assert td.set("x", nested)["x"] is nested
+
+
+def test_an_unbatched_tensor_is_moved_to_the_device():
+    unbatched = UnbatchedTensor(torch.zeros(7))
+    td = TensorDict({"a": unbatched, "n": {"b": unbatched}}, [2], device="meta")
+    td["c"] = unbatched
+    assert all(td[key].is_meta for key in ("a", ("n", "b"), "c"))
+    assert TensorDict({"a": unbatched}, [2]).get("a") is unbatched
+
+
+def test_a_node_of_unbatched_tensors_gets_the_batch_size():
+    node = TensorDict({"u": UnbatchedTensor(torch.zeros(9))}, [3])
+    td = TensorDict({"n": node}, [4])
+    assert td["n"].batch_size == (4,)
+    assert td["n", "u"].shape == (9,)
+    assert node.batch_size == (3,)
+    node["x"] = torch.zeros(3)
+    with pytest.raises(RuntimeError, match=r'key "n": .*key "x": .* \[4\], found \[3\]'):
+        td["n"] = node
+
+
+@pytest.mark.parametrize(
+    ("array", "remedy"),
+    [
+        (np.array(["x"]), "tolist"),
+        (np.array([None]), "tolist"),
+        (np.array(["2020-01-01"], dtype="datetime64[D]"), "tolist"),
+        (np.zeros(1, dtype=[("f", "f4")]), "from_struct_array"),
+    ],
+)
+def test_an_array_of_a_dtype_without_tensors_is_refused_by_key(array, remedy):
+    with pytest.raises(TypeError, match=rf'key "a": expected .*, found one of dtype .*{remedy}'):
+        TensorDict({"n": {"a": array}})
 
 
 def test_int_key_error_suggests_the_str_key(tmp_path):

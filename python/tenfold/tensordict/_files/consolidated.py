@@ -7,6 +7,8 @@ import warnings
 from collections import namedtuple
 
 from tenfold import _core, _pickle
+from tenfold._errors import UnsupportedError
+from tenfold._interop import arrays
 from tenfold._interop.arrays import need_torch
 from tenfold.tensordict._entries import LEAF, VALUE, class_kind, node_of
 from tenfold.tensordict._node import Opened
@@ -241,7 +243,6 @@ def planned(tree: Any) -> tuple[list[Any], list[Any], int]:
     A jagged tensor has one position, a JaggedPlace, but its two or three components are in the
     list of tensors.
     """
-    check(tree, ())
     tensors: list[Any] = []
     places: list[Any] = []
     end = 0
@@ -270,15 +271,19 @@ def planned(tree: Any) -> tuple[list[Any], list[Any], int]:
     return tensors, places, end
 
 
-def check(tree: Any, path: tuple[str, ...]) -> None:
-    """Raises NotImplementedError for an UnbatchedTensor or a strided nested tensor."""
+def check(tree: Any, path: tuple[str, ...], to_meta: bool) -> None:
+    """Raises an error naming the key of an entry that cannot be part of a block.
+
+    It is an UnsupportedError for a sparse or quantized tensor, and for a meta tensor unless
+    `to_meta`, which means that the block is on the meta device; otherwise a NotImplementedError.
+    """
     members = getattr(tree, "tensordicts", None)
     entries = tree._entries() if members is None else {str(i): one for i, one in enumerate(members)}
     for key, entry in entries.items():
         node = node_of(entry)
         where = ".".join((*path, key))
         if node is not None:
-            check(node, (*path, key))
+            check(node, (*path, key), to_meta)
         elif type(entry) is UnbatchedTensor:
             raise NotImplementedError(
                 f"consolidate: key {where!r}: expected batched tensors, found an UnbatchedTensor"
@@ -290,6 +295,11 @@ def check(tree: Any, path: tuple[str, ...]) -> None:
                     f"consolidate: key {where!r}: expected dense or jagged tensors, found a "
                     f"nested tensor of layout {entry.layout}"
                 )
+        found = arrays.without_elements(entry)
+        if found and not (to_meta and entry.is_meta):
+            raise UnsupportedError(
+                f"consolidate: key {where!r}: expected dense or jagged tensors, found {found}"
+            )
 
 
 def view_of(torch: Any, storage: Any, place: Any) -> Any:
@@ -338,8 +348,10 @@ def _consolidate(tree: Any, options: Options) -> Any:
 
 
 def _consolidated(torch: Any, tree: Any, device: Any, options: Options) -> Any:
-    tensors, places, size = planned(tree)
     filename = options.filename
+    where = device if device is not None else tree.device
+    check(tree, (), filename is None and where is not None and torch.device(where).type == "meta")
+    tensors, places, size = planned(tree)
     if filename is not None:
         native = _core.tree(tree, filename)
         _core.consolidate(native, filename, options.num_threads, bool(tree._locked))

@@ -7,6 +7,7 @@ from tenfold.tensordict._entries import (
     NOTHING,
     VALUE,
     class_kind,
+    device_name,
     node_of,
     rewrapped,
     unwrapped,
@@ -118,7 +119,7 @@ class Plan:
             made._batch_size = tuple(batch_size)
             made._names = None
         if device is not NOTHING:
-            made._device = None if device is None else str(device)
+            made._device = device_name(device)
         if names is not NOTHING:
             made.names = names
         for key, value in items.items():

@@ -9,6 +9,7 @@ from tenfold.tensordict._entries import (
     VALUE,
     batch_size_of,
     class_kind,
+    device_name,
     node_of,
     rewrapped,
 )
@@ -228,7 +229,7 @@ def new(td: Like, method: str, size: tuple[Any, ...], options: dict[str, Any]) -
             items[key] = change(entry)
     made = td._like(items, tuple(size))
     if device is not NOTHING:
-        made._device = None if device is None else str(device)
+        made._device = device_name(device)
     return made
 
 
@@ -256,7 +257,7 @@ def new_tensor(td: Like, data: Any, **options: Any) -> Like:
     made = td._like(items, shape)
     made._names = None
     device = options.get("device", getattr(data, "device", None))
-    made._device = None if device is None else str(device)
+    made._device = device_name(device)
     return made
 
 

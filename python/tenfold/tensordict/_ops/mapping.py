@@ -13,6 +13,7 @@ from tenfold.tensordict._entries import (
     Keys,
     as_entry,
     class_kind,
+    device_name,
     is_path,
     node_of,
     path_of,
@@ -821,7 +822,7 @@ def empty(
     if batch_size is not None:
         made.batch_size = batch_size
     if device is not NOTHING:
-        made._device = None if device is None else str(device)
+        made._device = device_name(device)
     if recurse:
         _put_nodes(made, td, {} if device is NOTHING else {"device": device})
     if names is not NOTHING:

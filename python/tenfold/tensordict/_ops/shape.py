@@ -266,7 +266,7 @@ def _refuse_inplace(inplace: bool, what: str) -> None:
 
 
 def set_batch_size(td: Any, batch_size: Any) -> None:
-    if isinstance(batch_size, int):
+    if batch_size is not None and not hasattr(batch_size, "__iter__"):
         raise TypeError(f"batch_size: expected a sequence of int, found {batch_size!r}")
     new = batch_size_of(batch_size)
     if new != tuple(td._batch_size):
@@ -353,7 +353,11 @@ def assign_names(td: Any, names: Sequence[str | None] | None) -> None:
     if names is None:
         td._set_names(None)
         return
+    if isinstance(names, str) or not hasattr(names, "__iter__"):
+        raise TypeError(f"names: expected a sequence of str or None, found {names!r}")
     names = tuple(names)
+    for name in names:
+        check_name(name, "names")
     if len(names) != len(td._batch_size):
         raise ValueError(
             f"names: expected {len(td._batch_size)}, one for each batch dimension, "
@@ -363,6 +367,11 @@ def assign_names(td: Any, names: Sequence[str | None] | None) -> None:
     if len(set(given)) != len(given):
         raise ValueError(f"names: expected different ones, found {list(names)}")
     td._set_names(names if given else None)
+
+
+def check_name(name: object, where: str) -> None:
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"{where}: expected a str or None, found {name!r}")
 
 
 def set_names(td: Any, names: tuple[str | None, ...] | None) -> None:
