@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import functools
 import os
 
 from tenfold import _core, _pickle
@@ -320,12 +319,12 @@ class SparseMatrix(Rows, Growing):
         """Number of stored entries."""
         return self._nnz
 
-    @functools.cached_property
+    @property
     def dtype(self) -> Any:
         """Element type: a dtype of torch or numpy, as `framework` selects."""
         return _dtype(self._dtype_name, self._framework)
 
-    @functools.cached_property
+    @property
     def index_dtype(self) -> Any:
         """Type of the indices: int32 or int64."""
         return _dtype(self._index_dtype_name, self._framework)

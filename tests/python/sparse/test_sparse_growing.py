@@ -131,3 +131,13 @@ def test_readers_in_other_processes_see_only_complete_rows(tmp_path, method):
             for begin in range(1, 121, 4):
                 m.append_rows([row(i) for i in range(begin, begin + 4)])
         assert reading.get(60) == 121
+
+
+def test_dtypes_are_those_of_the_refreshed_matrix(tmp_path):
+    SparseMatrix.from_scipy(example()).save(tmp_path / "m")
+    m = SparseMatrix(tmp_path / "m")
+    assert (m.dtype, m.index_dtype) == (torch.float32, torch.int32)
+    other = SparseMatrix.from_coo(np.array([0]), np.array([1]), np.array([2.5]), (6, 8))
+    other.save(tmp_path / "m")
+    m.refresh()
+    assert (m.dtype, m.index_dtype) == (torch.float64, torch.int64)
