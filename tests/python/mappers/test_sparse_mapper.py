@@ -469,3 +469,9 @@ def test_default_of_python_floats_keeps_their_precision(default):
 def test_a_default_that_is_no_number_is_refused(default):
     with pytest.raises(TypeError, match="default: expected numbers"):
         tenfold.SparseStateMapper([0, 1], matrix_of(dense_of(2)), default)
+
+
+@pytest.mark.parametrize("row", [True, np.True_, np.array(True), torch.tensor(True)])
+def test_a_bool_is_no_row_number(row):
+    with pytest.raises(ValueError, match="expected a row of the matrix"):
+        tenfold.SparseStateMapper({"a": row}, matrix_of(dense_of(2)))
