@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from tenfold._io.files import Mode
 
 LAYOUTS = ("csr", "csc", "coo")
 # `_Rows` passes its entries to the engine when it has buffered at least this many.
@@ -379,6 +380,7 @@ class Growing(Closing):
 
     _native: Any
     _path: str | None
+    _mode: Mode
     _shape: tuple[int, int]
     _dtype_name: str
 
@@ -442,7 +444,7 @@ class Growing(Closing):
 
         Does nothing without mode ``"r+"``. Rows can still be read. Idempotent.
         """
-        if self._path is not None:
+        if self._mode == "r+" and self._path is not None:
             self._native.close()
 
     def refresh(self) -> Self:

@@ -475,3 +475,11 @@ def test_a_default_that_is_no_number_is_refused(default):
 def test_a_bool_is_no_row_number(row):
     with pytest.raises(ValueError, match="expected a row of the matrix"):
         tenfold.SparseStateMapper({"a": row}, matrix_of(dense_of(2)))
+
+
+def test_matrix_of_a_mapper_can_be_closed(tmp_path):
+    matrix_of(dense_of(2)).save(tmp_path / "m")
+    mapper = tenfold.SparseStateMapper([0, 1], tmp_path / "m")
+    with mapper.matrix as matrix:
+        pass
+    assert matrix[1].equal(dense_of(2)[1])
