@@ -133,6 +133,25 @@ def test_readers_in_other_processes_see_only_complete_rows(tmp_path, method):
         assert reading.get(60) == 121
 
 
+@pytest.mark.parametrize("value", [465.0, -1e6, float("inf")])
+def test_values_beyond_float8_are_refused_and_those_that_round_are_stored(tmp_path, value):
+    dtype = torch.float8_e4m3fn
+    with pytest.raises(ValueError, match="row 1: expected an element that float8_e4m3fn holds"):
+        SparseMatrix.build([{0: 464.0}, {0: value}], tmp_path / "m", dtype=dtype)
+    m = SparseMatrix.build([{0: 464.0, 1: float("nan")}], tmp_path / "m", dtype=dtype)
+    assert m[0].float().tolist()[0] == 448
+    assert m[0].float()[1].isnan()
+
+
+@pytest.mark.parametrize("value", [2.5, 2, -1, float("nan"), 1j])
+def test_elements_of_a_bool_matrix_are_bools(tmp_path, value):
+    with pytest.raises(ValueError, match=r"row 1: expected a bool.*, found "):
+        SparseMatrix.build([{0: True}, {0: value}], tmp_path / "m", dtype=torch.bool)
+    row = {0: True, 1: False, 2: 1, 3: np.True_, 4: 0.0}
+    m = SparseMatrix.build([row], tmp_path / "m", dtype=torch.bool)
+    assert m[0].tolist() == [True, False, True, True, False]
+
+
 def test_dtypes_are_those_of_the_refreshed_matrix(tmp_path):
     SparseMatrix.from_scipy(example()).save(tmp_path / "m")
     m = SparseMatrix(tmp_path / "m")
