@@ -60,7 +60,9 @@ def put(into: Any, positions: Any, rows: Any) -> None:
 
 
 def _bits(rows: Any) -> Any:
-    """A view of `rows` as integers, so that torch can index them and copies keep their bits.
+    """`rows` as integers, so that torch can index them and copies keep their bits.
+
+    A view, except of a lazy conjugate or negative, which is copied.
 
     Returns `rows` themselves if they require gradients, if their dtype is bool, float32, float64
     or int64 or has 16 bytes, or if they are 1-d and empty.
@@ -70,7 +72,10 @@ def _bits(rows: Any) -> Any:
         return rows
     kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     kind = kinds.get(rows.itemsize)
-    return rows if kind is None or (rows.ndim == 1 and not rows.numel()) else rows.view(kind)
+    if kind is None or (rows.ndim == 1 and not rows.numel()):
+        return rows
+    # torch cannot view a lazy conjugate or negative as another dtype.
+    return rows.resolve_conj().resolve_neg().view(kind)
 
 
 def same_kind(left: Any, right: Any) -> bool:
