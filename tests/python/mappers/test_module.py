@@ -179,3 +179,15 @@ def test_repr_shows_factory_config_and_path(tmp_path):
     )
     mapper.save(tmp_path / "mapper")
     assert str(tmp_path / "mapper") in repr(mapper)
+
+
+def test_cached_rows_follow_parameters_that_inference_mode_created():
+    with torch.inference_mode():
+        mapper = tenfold.ModuleStateMapper("test.embedding", {"size": 4, "dim": 2})
+        cached = mapper.cached(1 << 20)
+        mapper.module.weight.fill_(1)
+        assert cached([3]).tolist() == [[1, 1]]
+        assert cached([3]).tolist() == [[1, 1]]
+        assert cached.hits == 1
+        mapper.module.weight[3, 1] = 2
+        assert cached([3]).tolist() == [[1, 2]]
