@@ -6,6 +6,7 @@ import hashlib
 
 from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
+from tenfold._interop.frameworks import using
 from tenfold._public import set_module
 from tenfold.mappers._mapper import StateMapper, register_mapper, registered
 
@@ -72,7 +73,9 @@ class ModuleStateMapper(StateMapper):
         if isinstance(states, torch.Tensor):
             return self.module(states.to(self._device()))
         if arrays.is_array(states):
-            return self.module(arrays.make_array(states).to(self._device()))
+            with using("torch"):
+                states = arrays.make_array(states)
+            return self.module(states.to(self._device()))
         return super().__call__(states)
 
     def generate(self, states: list[Any]) -> Any:

@@ -9,7 +9,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import numpy as np  # noqa: E402
+
 import tenfold  # noqa: E402
+from tenfold._interop.frameworks import using  # noqa: E402
 
 nn = torch.nn
 
@@ -191,3 +194,12 @@ def test_cached_rows_follow_parameters_that_inference_mode_created():
         assert cached.hits == 1
         mapper.module.weight[3, 1] = 2
         assert cached([3]).tolist() == [[1, 2]]
+
+
+def test_arrays_are_states_with_framework_numpy(tmp_path):
+    mapper = tenfold.ModuleStateMapper("test.embedding", {"size": 4, "dim": 2})
+    mapper.save(tmp_path / "m")
+    with using("numpy"):
+        assert mapper(np.array([3, 1])).equal(mapper.module.weight[[3, 1]])
+        loaded = tenfold.StateMapper.load(tmp_path / "m")
+        assert loaded(np.array([3, 1])).equal(mapper.module.weight[[3, 1]])
