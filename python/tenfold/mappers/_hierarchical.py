@@ -194,7 +194,8 @@ class HierarchicalStateMapper(StateMapper):
         time to open it does not depend on their number, and a lookup reads only a few pages.
 
         Args:
-            path: Target path; ``.json`` selects a JSON file, other suffixes as for `tenfold.save`.
+            path: Target path; ``.json`` selects a JSON file, other suffixes (also
+                ``.safetensors.index.json``) as for `tenfold.save`.
             format: As for `tenfold.save`. If it is given, a tree is saved even at a ``.json`` path.
             durable: fsync before returning.
             overwrite: If false, an existing `path` is an error.
@@ -212,12 +213,14 @@ class HierarchicalStateMapper(StateMapper):
             >>> mapper.save("mapper.json").name
             'mapper.json'
         """
-        if format is None and os.fsdecode(path).endswith(".json"):
+        name = os.fsdecode(path)
+        is_json = name.endswith(".json") and not name.endswith(".safetensors.index.json")
+        if format is None and is_json:
             from pathlib import Path
 
             self._native.save_json(path, durable, overwrite)
             self._remember(path)
-            return Path(os.fsdecode(path))
+            return Path(name)
         return super().save(path, format=format, durable=durable, overwrite=overwrite)
 
     def config(self) -> dict[str, Any]:
