@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 
 from tenfold import _core
 from tenfold._errors import KeyNotFoundError, UnsupportedError
@@ -266,7 +267,8 @@ def _mapper_trees(tensors: Any) -> list[Any]:
 
 def _simple(path: str, value: Any) -> Any:
     """Converts arrays to dense tensors on the CPU (if torch exists), other values to JSON."""
-    if arrays.is_array(value) or hasattr(value, "__dlpack__") or hasattr(value, "__array__"):
+    is_array = arrays.is_array(value) or hasattr(value, "__dlpack__") or hasattr(value, "__array__")
+    if is_array and not isinstance(value, str):  # numpy's strings have __array__
         return _dense(path, value)
     try:
         return json.dumps(value)
@@ -278,6 +280,12 @@ def _simple(path: str, value: Any) -> Any:
 
 
 def _dense(path: str, value: Any) -> Any:
+    numpy = sys.modules.get("numpy")
+    is_numpy = numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic))
+    if is_numpy and arrays.dtype_name(value.dtype) not in arrays.DTYPES:
+        raise UnsupportedError(
+            f'hierarchy: "{path}": expected numbers or bools, found an array of dtype {value.dtype}'
+        )
     torch = arrays.torch_or_none()
     if torch is None:
         return value
