@@ -65,7 +65,7 @@ def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
             raise IndexError(
                 f"{what}: expected one index, found {len(index)}; rows have one dimension"
             )
-        if index and all(map(_is_bool, index)):
+        if index and all(map(is_bool, index)):
             return Indices(_true_positions(index, size, what))
         return Indices([_position_of(value, size, what) for value in index])
     if isinstance(index, bool):
@@ -75,7 +75,7 @@ def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
     return _position_of(index, size, what)
 
 
-def _is_bool(value: Any) -> bool:
+def is_bool(value: Any) -> bool:
     """True for a bool of Python or numpy, and for a bool array or tensor without dimensions."""
     return isinstance(value, bool) or (
         getattr(value, "shape", None) == () and _dtype_of(value) == "bool"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 
 from tenfold import _core
 from tenfold._errors import KeyNotFoundError, UnsupportedError
@@ -194,7 +195,8 @@ class HierarchicalStateMapper(StateMapper):
         time to open it does not depend on their number, and a lookup reads only a few pages.
 
         Args:
-            path: Target path; ``.json`` selects a JSON file, other suffixes as for `tenfold.save`.
+            path: Target path; ``.json`` selects a JSON file, other suffixes (also
+                ``.safetensors.index.json``) as for `tenfold.save`.
             format: As for `tenfold.save`. If it is given, a tree is saved even at a ``.json`` path.
             durable: fsync before returning.
             overwrite: If false, an existing `path` is an error.
@@ -212,12 +214,14 @@ class HierarchicalStateMapper(StateMapper):
             >>> mapper.save("mapper.json").name
             'mapper.json'
         """
-        if format is None and os.fsdecode(path).endswith(".json"):
+        name = os.fsdecode(path)
+        is_json = name.endswith(".json") and not name.endswith(".safetensors.index.json")
+        if format is None and is_json:
             from pathlib import Path
 
             self._native.save_json(path, durable, overwrite)
             self._remember(path)
-            return Path(os.fsdecode(path))
+            return Path(name)
         return super().save(path, format=format, durable=durable, overwrite=overwrite)
 
     def config(self) -> dict[str, Any]:
@@ -263,7 +267,8 @@ def _mapper_trees(tensors: Any) -> list[Any]:
 
 def _simple(path: str, value: Any) -> Any:
     """Converts arrays to dense tensors on the CPU (if torch exists), other values to JSON."""
-    if arrays.is_array(value) or hasattr(value, "__dlpack__") or hasattr(value, "__array__"):
+    is_array = arrays.is_array(value) or hasattr(value, "__dlpack__") or hasattr(value, "__array__")
+    if is_array and not isinstance(value, str):  # numpy's strings have __array__
         return _dense(path, value)
     try:
         return json.dumps(value)
@@ -275,6 +280,12 @@ def _simple(path: str, value: Any) -> Any:
 
 
 def _dense(path: str, value: Any) -> Any:
+    numpy = sys.modules.get("numpy")
+    is_numpy = numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic))
+    if is_numpy and arrays.dtype_name(value.dtype) not in arrays.DTYPES:
+        raise UnsupportedError(
+            f'hierarchy: "{path}": expected numbers or bools, found an array of dtype {value.dtype}'
+        )
     torch = arrays.torch_or_none()
     if torch is None:
         return value

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
+from tenfold._interop.frameworks import using
 from tenfold._public import set_module
 from tenfold.mappers._mapper import StateMapper, register_mapper, registered
 
@@ -70,7 +73,9 @@ class ModuleStateMapper(StateMapper):
         if isinstance(states, torch.Tensor):
             return self.module(states.to(self._device()))
         if arrays.is_array(states):
-            return self.module(arrays.make_array(states).to(self._device()))
+            with using("torch"):
+                states = arrays.make_array(states)
+            return self.module(states.to(self._device()))
         return super().__call__(states)
 
     def generate(self, states: list[Any]) -> Any:
@@ -84,15 +89,12 @@ class ModuleStateMapper(StateMapper):
         return self.module(batch.to(self._device()))
 
     def key(self, state: Any) -> Hashable:
-        torch = arrays.import_torch()
-        tensor = torch.as_tensor(state).detach().cpu().contiguous()
-        content = tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
-        return tensor.dtype, tuple(tensor.shape), content
+        tensor = arrays.import_torch().as_tensor(state)
+        return tensor.dtype, tuple(tensor.shape), _bytes_of(tensor).tobytes()
 
     def stamp(self) -> Any:
         return tuple(
-            # Inference tensors have no version counter. They can change only in inference mode.
-            (tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version)
+            (tensor.data_ptr(), _version_of(tensor))
             for tensor in (*self.module.parameters(), *self.module.buffers())
         )
 
@@ -130,3 +132,16 @@ class ModuleStateMapper(StateMapper):
             f"ModuleStateMapper({self.factory_name!r}, {self.factory_config!r}{where}: "
             f"{num_parameters:,} parameters)"
         )
+
+
+def _bytes_of(tensor: Any) -> Any:
+    """The elements of a tensor as a numpy array of bytes."""
+    tensor = tensor.detach().cpu().contiguous()
+    return tensor.reshape(-1).view(arrays.import_torch().uint8).numpy()
+
+
+def _version_of(tensor: Any) -> Any:
+    """A value that changes whenever the elements of a tensor change."""
+    if tensor.is_inference():  # such a tensor has no version counter
+        return hashlib.blake2b(_bytes_of(tensor)).digest()
+    return tensor._version

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import numbers
 
 from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
@@ -10,6 +11,7 @@ from tenfold._interop.arrays import numpy_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 
@@ -58,7 +60,9 @@ def put(into: Any, positions: Any, rows: Any) -> None:
 
 
 def _bits(rows: Any) -> Any:
-    """A view of `rows` as integers, so that torch can index them and copies keep their bits.
+    """`rows` as integers, so that torch can index them and copies keep their bits.
+
+    A view, except of a lazy conjugate or negative, which is copied.
 
     Returns `rows` themselves if they require gradients, if their dtype is bool, float32, float64
     or int64 or has 16 bytes, or if they are 1-d and empty.
@@ -68,7 +72,10 @@ def _bits(rows: Any) -> Any:
         return rows
     kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     kind = kinds.get(rows.itemsize)
-    return rows if kind is None or (rows.ndim == 1 and not rows.numel()) else rows.view(kind)
+    if kind is None or (rows.ndim == 1 and not rows.numel()):
+        return rows
+    # torch cannot view a lazy conjugate or negative as another dtype.
+    return rows.resolve_conj().resolve_neg().view(kind)
 
 
 def same_kind(left: Any, right: Any) -> bool:
@@ -122,23 +129,51 @@ def joined(parts: list[tuple[list[int], Any]], length: int) -> Any:
 
 def row_like(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """A copy of `value` as a row of `dtype`; for a number, a row of `shape` filled with it."""
-    torch = arrays.torch_or_none()
+    torch, name = arrays.torch_or_none(), arrays.dtype_name(dtype)
+    exact = _dtype_of_large_ints(value, name)
     if torch is None:
-        row = _held_by_numpy(value, arrays.dtype_name(dtype))
+        row = _held_by_numpy(value, name, exact)
         return numpy_module().full(shape, row, row.dtype) if row.ndim == 0 else row
     if refused := arrays.without_elements(value):
         raise TypeError(f"default: expected numbers, found {refused}")
     try:
-        given = torch.as_tensor(value)
+        given = torch.as_tensor(value, dtype=getattr(torch, exact) if exact else None)
         # torch rounds Python floats to its default dtype, usually float32.
         if not arrays.is_array(value) and (given.is_floating_point() or given.is_complex()):
             wide = torch.complex128 if given.is_complex() else torch.float64
             given = torch.as_tensor(value, dtype=wide)
-    except (OverflowError, RuntimeError, TypeError, ValueError) as error:
+    except OverflowError:
+        raise _not_held(name) from None
+    except (RuntimeError, TypeError, ValueError) as error:
         raise TypeError(f"default: expected numbers: {error}") from None
     given = given.detach().cpu()
-    row = _held_by(given, getattr(torch, arrays.dtype_name(dtype)), torch)
+    row = _held_by(given, getattr(torch, name), torch)
     return row.expand(shape).clone() if row.ndim == 0 else row.clone()
+
+
+def _dtype_of_large_ints(value: Any, dtype: str) -> str | None:
+    """The dtype that holds numbers before they become `dtype`; None if no int is beyond int64.
+
+    Raises ValueError if `dtype` is an integer dtype or bool and cannot hold the numbers.
+    """
+    parts = list(_parts_of(value))
+    if not any(isinstance(n, int) and not -(2**63) <= n < 2**63 for n in parts):
+        return None
+    if not all(isinstance(n, numbers.Number) for n in parts):
+        return None  # numpy would convert None to NaN
+    if "float" in dtype or "complex" in dtype:
+        return "complex128"
+    if dtype != "uint64" or not all(isinstance(n, int) and 0 <= n < 2**64 for n in parts):
+        raise _not_held(dtype)
+    return dtype
+
+
+def _parts_of(value: Any) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _parts_of(part)
+    else:
+        yield value
 
 
 def _held_by(given: Any, dtype: Any, torch: Any) -> Any:
@@ -156,17 +191,19 @@ def _held_by(given: Any, dtype: Any, torch: Any) -> Any:
     row = given.to(dtype)
     wide = torch.complex128 if dtype.is_complex else torch.float64
     before, after = given.to(wide), row.to(wide)
+    name = arrays.dtype_name(dtype)
     if dtype.is_floating_point or dtype.is_complex:
         lost = lost | (before.isfinite() & ~after.isfinite())
+        lost = lost | ((before.abs() > arrays.greatest(name)) & (before != after))
     else:
         lost = lost | (before != after)
     if lost.any():
-        raise _not_held(arrays.dtype_name(dtype))
+        raise _not_held(name)
     return row
 
 
-def _held_by_numpy(value: Any, dtype: str) -> Any:
-    """A copy of `value` as an array of `dtype`.
+def _held_by_numpy(value: Any, dtype: str, exact: str | None) -> Any:
+    """A copy of `value` as an array of `dtype`. `exact`: as `_dtype_of_large_ints` returns.
 
     Raises:
         TypeError: If `value` does not consist of numbers.
@@ -175,7 +212,9 @@ def _held_by_numpy(value: Any, dtype: str) -> Any:
     """
     np = numpy_module()
     try:
-        given = np.asarray(value)
+        given = np.asarray(value, exact)
+    except OverflowError:
+        raise _not_held(dtype) from None
     except (RuntimeError, TypeError, ValueError) as error:
         raise TypeError(f"default: expected numbers: {error}") from None
     if arrays.dtype_name(given.dtype) not in arrays.DTYPES:
@@ -189,6 +228,7 @@ def _held_by_numpy(value: Any, dtype: str) -> Any:
         before, after = given.astype(wide), row.astype(wide)
     if is_complex or "float" in dtype:
         lost = lost | (np.isfinite(before) & ~np.isfinite(after))
+        lost = lost | ((np.abs(before) > arrays.greatest(dtype)) & (before != after))
     else:
         lost = lost | (before != after)
     if lost.any():

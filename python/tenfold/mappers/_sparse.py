@@ -12,6 +12,7 @@ from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
 from tenfold._interop.frameworks import decided, using
 from tenfold._public import set_module
+from tenfold.dataset._indexing import is_bool
 from tenfold.mapped_dict import MappedDict
 from tenfold.mappers import _rows
 from tenfold.mappers._mapper import StateMapper, integers, register_mapper, shown
@@ -190,7 +191,7 @@ def _row_numbers(rows: dict[Any, Any], num_rows: int) -> list[int] | None:
     numbers = []
     for state, row in rows.items():
         number = row
-        if not isinstance(row, bool):
+        if not is_bool(row):
             with contextlib.suppress(TypeError):
                 number = operator.index(row)
         if type(number) is not int or not 0 <= number < num_rows:

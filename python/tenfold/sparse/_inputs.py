@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from tenfold._io.files import Mode
 
 LAYOUTS = ("csr", "csc", "coo")
 # `_Rows` passes its entries to the engine when it has buffered at least this many.
@@ -259,8 +260,10 @@ def _typed(values: list[Any], dtype: str, rows: list[int]) -> Any:
                 made = np.array(values, arrays.numpy_dtype(dtype, _WHAT))
     except (OverflowError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"{_WHAT}: elements: expected {dtype}: {error}") from None
-    if not integral and dtype != "bool":
-        _check_finite(values, made.tolist(), dtype, rows)
+    if dtype == "bool":
+        _check_bools(values, rows)
+    elif not integral:
+        _check_range(values, made.tolist(), dtype, rows)
     return made
 
 
@@ -293,10 +296,22 @@ def _check_ints(values: list[Any], dtype: str, rows: list[int]) -> None:
             )
 
 
-def _check_finite(values: list[Any], made: list[Any], dtype: str, rows: list[int]) -> None:
-    """Raises ValueError if a finite value became infinite or NaN; the message names its row."""
+def _check_bools(values: list[Any], rows: list[int]) -> None:
+    """Raises ValueError if an element is not equal to a bool; the message names its row."""
+    for row, value in zip(rows, values, strict=True):
+        if value not in (False, True):
+            raise ValueError(
+                f"{_WHAT}: row {row}: expected a bool, as the elements are bool, found {value!r}; "
+                "pass another dtype to build()"
+            )
+
+
+def _check_range(values: list[Any], made: list[Any], dtype: str, rows: list[int]) -> None:
+    """Raises ValueError if a value is beyond the range of `dtype`; the message names its row."""
+    greatest = arrays.greatest(dtype)
     for row, value, stored in zip(rows, values, made, strict=True):
-        if not cmath.isfinite(stored) and cmath.isfinite(value):
+        became_infinite = not cmath.isfinite(stored) and cmath.isfinite(value)
+        if became_infinite or (abs(value) > greatest and stored != value):
             raise ValueError(
                 f"{_WHAT}: row {row}: expected an element that {dtype} holds, found {value!r}"
             )
@@ -379,6 +394,7 @@ class Growing(Closing):
 
     _native: Any
     _path: str | None
+    _mode: Mode
     _shape: tuple[int, int]
     _dtype_name: str
 
@@ -442,7 +458,7 @@ class Growing(Closing):
 
         Does nothing without mode ``"r+"``. Rows can still be read. Idempotent.
         """
-        if self._path is not None:
+        if self._mode == "r+" and self._path is not None:
             self._native.close()
 
     def refresh(self) -> Self:

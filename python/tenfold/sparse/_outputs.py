@@ -104,6 +104,14 @@ def _numpy(part: Any) -> Any:
     return numpy_of(part, "to_scipy")
 
 
+def torch_copy(array: Any) -> Any:
+    """A torch tensor with a copy of the elements of a numpy array."""
+    torch = arrays.need_torch("sparse matrix")
+    # As bytes, because torch accepts no array of ml_dtypes.
+    made = torch.from_numpy(array.copy().view("uint8"))
+    return made.view(getattr(torch, arrays.dtype_name(array.dtype)))
+
+
 def numpy_of(part: Any, where: str) -> Any:
     """A tensor as a numpy array over the same memory; other objects unchanged."""
     if not hasattr(part, "numpy"):

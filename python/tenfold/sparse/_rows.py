@@ -8,7 +8,7 @@ from tenfold._errors import CorruptFileError
 from tenfold._interop import arrays
 from tenfold._interop.frameworks import using
 from tenfold._options import text
-from tenfold.dataset._indexing import positions_of
+from tenfold.dataset._indexing import is_bool, positions_of
 from tenfold.sparse import _outputs
 
 TYPE_CHECKING = False
@@ -225,7 +225,7 @@ def _numbers(positions: Any) -> Any:
 def _is_plain(indices: Any) -> bool:
     """True for indices that the engine accepts unchanged, as in most calls."""
     if type(indices) is list:
-        return not indices or type(indices[0]) is not bool
+        return not indices or not is_bool(indices[0])
     dtype = getattr(indices, "dtype", None)
     if dtype is None or str(dtype) not in ("int64", "torch.int64") or len(indices.shape) != 1:
         return False

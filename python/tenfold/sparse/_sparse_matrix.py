@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import errno
 import os
 
 from tenfold import _core, _pickle
@@ -319,12 +319,12 @@ class SparseMatrix(Rows, Growing):
         """Number of stored entries."""
         return self._nnz
 
-    @functools.cached_property
+    @property
     def dtype(self) -> Any:
         """Element type: a dtype of torch or numpy, as `framework` selects."""
         return _dtype(self._dtype_name, self._framework)
 
-    @functools.cached_property
+    @property
     def index_dtype(self) -> Any:
         """Type of the indices: int32 or int64."""
         return _dtype(self._index_dtype_name, self._framework)
@@ -356,7 +356,18 @@ class SparseMatrix(Rows, Growing):
     def _arrays(self, framework: Name | None = None) -> tuple[Any, ...]:
         """The component tensors as arrays of `framework` (None: the framework of the matrix)."""
         with using(framework or self._framework):
-            return tuple(self._native.part(part) for part in _PARTS[self._layout])
+            return tuple(self._array(part) for part in _PARTS[self._layout])
+
+    def _array(self, part: str) -> Any:
+        try:
+            return self._native.part(part)
+        except OSError as error:
+            if error.errno != errno.ENOMEM:
+                raise
+            # The caller's arrays are read-only, and a write to a tensor over them would crash.
+            with using("numpy"):
+                array = self._native.part(part)
+            return _outputs.torch_copy(array)
 
     def _parts(self, framework: Name | None = None) -> tuple[Any, ...]:
         """Checks all offsets and indices, unless checked before; returns the component tensors."""
@@ -368,7 +379,7 @@ class SparseMatrix(Rows, Growing):
 
         All indices are checked before their first use, because torch does not check them. int32
         coordinates are copied, because torch supports only int64 coordinates. csr or csc indices
-        and offsets whose dtypes differ are copied, too.
+        and offsets whose dtypes differ are copied, and so are the read-only arrays of a caller.
 
         Raises:
             CorruptFileError: If an end offset or index is invalid.
@@ -434,7 +445,7 @@ class SparseMatrix(Rows, Growing):
         Returns:
             A tensor or array, as `dense` is, on the device of `dense`: ``[rows]`` or ``[rows, n]``,
             of the promoted dtype. The memory needed besides the result does not grow with the
-            matrix.
+            matrix, unless torch must copy the read-only arrays of a caller.
 
         Raises:
             ValueError: If the shapes do not fit.

@@ -303,3 +303,25 @@ def test_views_of_parameters_have_no_gradients():
     assert not cached([2, 3]).requires_grad
     assert not any(row.requires_grad for row in cached([-1, 2]))
     assert not any(row.requires_grad for row in cached([-1, -2]))
+
+
+@tenfold.register_mapper("test.lazy_views")
+class LazyViews(tenfold.StateMapper):
+    """Rows that are lazy conjugates, or lazy negatives of float16."""
+
+    def __init__(self, is_negative=False):
+        self.is_negative = is_negative
+
+    def generate(self, states):
+        dtype = torch.complex32 if self.is_negative else torch.complex64
+        rows = torch.complex(torch.ones(len(states), 1), torch.tensor(states)[:, None] + 0.0)
+        rows = rows.to(dtype).conj()
+        return rows.imag if self.is_negative else rows
+
+
+@pytest.mark.parametrize("is_negative", [False, True])
+def test_lazy_conjugates_and_negatives_are_cached(is_negative):
+    cached = LazyViews(is_negative).cached(1 << 20)
+    row = (lambda state: [-state]) if is_negative else (lambda state: [1 - 1j * state])
+    for states in ([1, 2], [2], [3, 1, 3]):
+        assert cached(states).tolist() == [row(state) for state in states]

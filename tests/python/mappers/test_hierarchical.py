@@ -15,6 +15,7 @@ from hypothesis import strategies as st  # noqa: E402
 import tenfold  # noqa: E402
 from helpers import DTYPES, assert_same, make_tensor  # noqa: E402
 from hierarchies import has_level_as_default, keys, levels  # noqa: E402
+from tenfold._interop.frameworks import using  # noqa: E402
 
 SEED = {"level1": {"a": 1, "b": 2}, "level2": {"c": 3}}
 
@@ -320,3 +321,20 @@ def test_meta_tensor_as_a_default_is_refused_by_its_path():
     torch = pytest.importorskip("torch")
     with pytest.raises(tenfold.UnsupportedError, match=r'hierarchy: ".*default": .*meta device'):
         tenfold.HierarchicalStateMapper({"default": torch.ones(2, device="meta")})
+
+
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+def test_arrays_that_are_no_numbers_are_refused_by_their_path(framework):
+    with using(framework):
+        for value in (
+            np.array(["x"]),
+            np.array([b"x"]),
+            np.array([None]),
+            np.array([1], "datetime64[s]"),
+            np.datetime64(1, "s"),
+        ):
+            with pytest.raises(
+                tenfold.UnsupportedError, match='"a/b": expected numbers or bools, found an array'
+            ):
+                tenfold.HierarchicalStateMapper({"a": {"b": value}})
+        assert tenfold.HierarchicalStateMapper({"a": np.str_("x")})("a") == "x"

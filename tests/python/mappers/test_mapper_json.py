@@ -187,3 +187,12 @@ def test_top_level_array_is_refused(tmp_path):
     (tmp_path / "x.json").write_text("[1]")
     with pytest.raises(tenfold.UnsupportedError):
         tenfold.StateMapper.load(tmp_path / "x.json")
+
+
+def test_name_of_a_safetensors_index_selects_safetensors(tmp_path):
+    mapper = tenfold.HierarchicalStateMapper(SEED)
+    for name in ("x.safetensors.index.json", "y.index.json"):
+        mapper.save(tmp_path / name)
+        assert tenfold.StateMapper.load(tmp_path / name).hierarchy == SEED
+    assert tenfold.probe(tmp_path / "x.safetensors.index.json") == "safetensors"
+    assert json.loads((tmp_path / "y.index.json").read_text()) == SEED

@@ -9,7 +9,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import numpy as np  # noqa: E402
+
 import tenfold  # noqa: E402
+from tenfold._interop.frameworks import using  # noqa: E402
 
 nn = torch.nn
 
@@ -179,3 +182,24 @@ def test_repr_shows_factory_config_and_path(tmp_path):
     )
     mapper.save(tmp_path / "mapper")
     assert str(tmp_path / "mapper") in repr(mapper)
+
+
+def test_cached_rows_follow_parameters_that_inference_mode_created():
+    with torch.inference_mode():
+        mapper = tenfold.ModuleStateMapper("test.embedding", {"size": 4, "dim": 2})
+        cached = mapper.cached(1 << 20)
+        mapper.module.weight.fill_(1)
+        assert cached([3]).tolist() == [[1, 1]]
+        assert cached([3]).tolist() == [[1, 1]]
+        assert cached.hits == 1
+        mapper.module.weight[3, 1] = 2
+        assert cached([3]).tolist() == [[1, 2]]
+
+
+def test_arrays_are_states_with_framework_numpy(tmp_path):
+    mapper = tenfold.ModuleStateMapper("test.embedding", {"size": 4, "dim": 2})
+    mapper.save(tmp_path / "m")
+    with using("numpy"):
+        assert mapper(np.array([3, 1])).equal(mapper.module.weight[[3, 1]])
+        loaded = tenfold.StateMapper.load(tmp_path / "m")
+        assert loaded(np.array([3, 1])).equal(mapper.module.weight[[3, 1]])

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 import tenfold  # noqa: E402
+from tenfold._interop.frameworks import using  # noqa: E402
 
 
 def dense_of(num_rows, num_cols=5, dtype=torch.float32):
@@ -465,7 +466,59 @@ def test_default_of_python_floats_keeps_their_precision(default):
     assert mapper(9).tolist() == [0.1j] * 5
 
 
-@pytest.mark.parametrize("default", ["x", 2**70, torch.ones(5, device="meta"), {}])
+@pytest.mark.parametrize("default", ["x", torch.ones(5, device="meta"), {}])
 def test_a_default_that_is_no_number_is_refused(default):
     with pytest.raises(TypeError, match="default: expected numbers"):
         tenfold.SparseStateMapper([0, 1], matrix_of(dense_of(2)), default)
+
+
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+def test_a_default_beyond_int64_is_held_or_refused_as_any_other_number(framework):
+    def made(default, dtype):
+        values = torch.ones(1).to(dtype)
+        with using(framework):
+            matrix = tenfold.SparseMatrix.from_coo([0], [0], values, (1, 5))
+            return tenfold.SparseStateMapper([0], matrix, default)
+
+    assert made(2**63, torch.uint64)(9).tolist() == [2**63] * 5
+    assert made([2**64 - 1, 0, 1, 2, 3], torch.uint64)(9).tolist() == [2**64 - 1, 0, 1, 2, 3]
+    assert made(2**70, torch.float64)(9).tolist() == [2**70] * 5
+    assert made([-(2**70), 1, 0.5, 0, 0], torch.float32)(9).tolist() == [-(2**70), 1, 0.5, 0, 0]
+    refused = [
+        (2**63, torch.int64),
+        (-(2**63) - 1, torch.int64),
+        (2**70, torch.uint64),
+        ([2**63, -1, 0, 0, 0], torch.uint64),
+        (2**63, torch.bool),
+        (2**200, torch.float32),
+        (10**400, torch.float64),
+    ]
+    for default, dtype in refused:
+        with pytest.raises(ValueError, match=r"default: expected numbers that \w+ holds"):
+            made(default, dtype)
+    with pytest.raises(TypeError, match="default: expected numbers"):
+        made([None, 2**70, 0, 0, 0], torch.float32)
+
+
+@pytest.mark.parametrize("default", [465.0, -1e6, float("inf")])
+def test_a_default_beyond_float8_is_refused(default):
+    eye = torch.eye(2).to(torch.float8_e4m3fn)
+    entries = ([0, 1], [0, 1], eye.diagonal().clone(), (2, 2))
+    matrix = tenfold.SparseMatrix.from_coo(*entries)
+    assert tenfold.SparseStateMapper([0, 1], matrix, 464.0)(9).float().tolist() == [448.0, 448.0]
+    with pytest.raises(ValueError, match="default: expected numbers that float8_e4m3fn holds"):
+        tenfold.SparseStateMapper([0, 1], matrix, default)
+
+
+@pytest.mark.parametrize("row", [True, np.True_, np.array(True), torch.tensor(True)])
+def test_a_bool_is_no_row_number(row):
+    with pytest.raises(ValueError, match="expected a row of the matrix"):
+        tenfold.SparseStateMapper({"a": row}, matrix_of(dense_of(2)))
+
+
+def test_matrix_of_a_mapper_can_be_closed(tmp_path):
+    matrix_of(dense_of(2)).save(tmp_path / "m")
+    mapper = tenfold.SparseStateMapper([0, 1], tmp_path / "m")
+    with mapper.matrix as matrix:
+        pass
+    assert matrix[1].equal(dense_of(2)[1])

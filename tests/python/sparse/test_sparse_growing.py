@@ -131,3 +131,32 @@ def test_readers_in_other_processes_see_only_complete_rows(tmp_path, method):
             for begin in range(1, 121, 4):
                 m.append_rows([row(i) for i in range(begin, begin + 4)])
         assert reading.get(60) == 121
+
+
+@pytest.mark.parametrize("value", [465.0, -1e6, float("inf")])
+def test_values_beyond_float8_are_refused_and_those_that_round_are_stored(tmp_path, value):
+    dtype = torch.float8_e4m3fn
+    with pytest.raises(ValueError, match="row 1: expected an element that float8_e4m3fn holds"):
+        SparseMatrix.build([{0: 464.0}, {0: value}], tmp_path / "m", dtype=dtype)
+    m = SparseMatrix.build([{0: 464.0, 1: float("nan")}], tmp_path / "m", dtype=dtype)
+    assert m[0].float().tolist()[0] == 448
+    assert m[0].float()[1].isnan()
+
+
+@pytest.mark.parametrize("value", [2.5, 2, -1, float("nan"), 1j])
+def test_elements_of_a_bool_matrix_are_bools(tmp_path, value):
+    with pytest.raises(ValueError, match=r"row 1: expected a bool.*, found "):
+        SparseMatrix.build([{0: True}, {0: value}], tmp_path / "m", dtype=torch.bool)
+    row = {0: True, 1: False, 2: 1, 3: np.True_, 4: 0.0}
+    m = SparseMatrix.build([row], tmp_path / "m", dtype=torch.bool)
+    assert m[0].tolist() == [True, False, True, True, False]
+
+
+def test_dtypes_are_those_of_the_refreshed_matrix(tmp_path):
+    SparseMatrix.from_scipy(example()).save(tmp_path / "m")
+    m = SparseMatrix(tmp_path / "m")
+    assert (m.dtype, m.index_dtype) == (torch.float32, torch.int32)
+    other = SparseMatrix.from_coo(np.array([0]), np.array([1]), np.array([2.5]), (6, 8))
+    other.save(tmp_path / "m")
+    m.refresh()
+    assert (m.dtype, m.index_dtype) == (torch.float64, torch.int64)

@@ -10,6 +10,7 @@ import pytest
 
 import tenfold
 from tenfold import SparseMatrix
+from tenfold._interop.frameworks import using
 
 sp = pytest.importorskip("scipy.sparse")
 torch = pytest.importorskip("torch")
@@ -412,3 +413,34 @@ def test_invalid_input_is_named(tmp_path, monkeypatch, call, named):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=named):
         call()
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc"])
+def test_read_only_arrays_can_be_used_in_every_way_and_never_change(layout):
+    x = example(layout, np.float64)
+    for part in (x.indptr, x.indices, x.data):
+        part.flags.writeable = False
+    dense = x.toarray()
+    for framework in ("torch", "numpy"):
+        with using(framework):
+            m = SparseMatrix.from_scipy(x)
+        as_torch = m.to_torch()
+        as_torch.values().zero_()
+        np.testing.assert_array_equal(m.to_torch().to_dense().numpy(), dense)
+        np.testing.assert_array_equal(m.to_scipy().toarray(), dense)
+        np.testing.assert_array_equal(m.T.to_scipy().toarray(), dense.T)
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(m))[:], dense)
+        np.testing.assert_allclose(m.sum(), dense.sum())
+        np.testing.assert_allclose(m @ torch.ones(11, dtype=torch.float64), dense.sum(1))
+        if layout == "csr":
+            assert next(iter(m.batches(4))).shape == (4, 11)
+
+
+def test_tensors_over_read_only_arrays_of_ml_dtypes_are_copies():
+    eye = torch.eye(3, dtype=torch.bfloat16)
+    with using("numpy"):
+        m = SparseMatrix.from_torch(eye.to_sparse_csr())
+    buffers = []
+    pickled = pickle.dumps(m, protocol=5, buffer_callback=buffers.append)
+    copy = pickle.loads(pickled, buffers=[bytes(buffer) for buffer in buffers])
+    assert copy.to_torch().to_dense().equal(eye)

@@ -220,3 +220,15 @@ def test_million_rows_with_three_entries_take_kilobytes(tmp_path):
     assert (tmp_path / "dense.memmap").stat().st_size == 8_000_000_000
     assert (tmp_path / "dense.memmap").stat().st_blocks * 512 < 1 << 20
     assert dense[100, 500] == m[100, 500]
+
+
+def test_lists_of_bools_of_any_kind_are_masks():
+    x = random_matrix(4, 4)
+    m = SparseMatrix.from_scipy(x)
+    for kind in (bool, np.bool_, np.array, torch.tensor):
+        mask = [kind(value) for value in (True, False, True, True)]
+        np.testing.assert_array_equal(m.rows(mask), x.toarray()[[0, 2, 3]])
+        np.testing.assert_array_equal(m.cols(mask), x.toarray()[:, [0, 2, 3]])
+        m.will_need(mask)
+        with pytest.raises(IndexError, match="mask"):
+            m.rows(mask[:3])
