@@ -196,6 +196,20 @@ def test_refresh_drops_removed_entries_and_rereads_values(tmp_path):
         TensorDict.load_memmap(tmp_path / "p").memmap_refresh_()
 
 
+def test_refresh_after_appended_rows_has_their_batch_size(td, tmp_path):
+    names = tenfold.lazy_stack([td.clone(), td.clone()]).memmap_(tmp_path / "stack")
+    rows = TensorDict({"a": torch.ones(2), "b": {"c": torch.zeros(2, 2)}}, [2])
+    for folder in ("p", "stack/0", "stack/1"):
+        append_memmap(tmp_path / folder, rows)
+    for tree in (td, *names.memmap_refresh_().tensordicts):
+        if tree is td:
+            tree.memmap_refresh_()
+        assert (tree.batch_size, tree["b"].batch_size) == ((5,), (5,))
+        assert tree[3:]["a"].tolist() == [1, 1]
+    td.memmap_()
+    assert TensorDict.load_memmap(tmp_path / "p")["a"].tolist() == [0, 1, 2, 1, 1]
+
+
 @pytest.mark.parametrize("key", ["s", ("b", "s")], ids=str)
 def test_value_set_in_place_is_written_to_disk(tmp_path, key):
     td = TensorDict({"a": torch.zeros(2), "s": "old", "b": {"s": "old"}}, [2])

@@ -101,6 +101,34 @@ def test_loading_in_place_keeps_the_nodes(saved):
         TensorDict({}, [3]).lock_().load_memmap_(saved)
 
 
+@pytest.mark.parametrize(
+    ("own", "own_names", "expected", "expected_names"),
+    [
+        ([], None, [], []),
+        ([7], None, [7], ["rows"]),
+        ([7], ["mine"], [7], ["mine"]),
+        ([7, 3], ["mine", None], [7, 3], ["mine", None]),
+        ([2], ["mine"], [7], ["rows"]),
+        ([7, 4], ["mine", None], [7], ["rows"]),
+    ],
+)
+def test_loading_in_place_keeps_a_batch_size_that_fits(
+    tmp_path, own, own_names, expected, expected_names
+):
+    below = TensorDict({"y": torch.ones(7, 3, 2)}, [7, 3])
+    source = TensorDict({"x": torch.zeros(7, 3), "n": below, "s": "text"}, [7], names=["rows"])
+    source.memmap(tmp_path / "p")
+    td = TensorDict({"n": TensorDict({}, own)}, own, names=own_names)
+    td.load_memmap_(tmp_path / "p")
+    assert (list(td.batch_size), td.names) == (expected, expected_names)
+    assert list(td.get("s").batch_size) == expected
+    assert list(td["n"].batch_size) == ([7, 3] if own in ([2], [7, 4]) else own)
+    td.memmap(tmp_path / "q", copy_existing=True)
+    tenfold.save(td, tmp_path / "r")
+    for copy in (TensorDict.load_memmap(tmp_path / "q"), tenfold.load(tmp_path / "r")):
+        assert torch.equal(copy["n", "y"], below["y"])
+
+
 def stack_of(count, stack_dim=0, length=3):
     rows = [TensorDict({"a": torch.full((length,), float(i))}, [length]) for i in range(count)]
     return tenfold.lazy_stack(rows, stack_dim)
