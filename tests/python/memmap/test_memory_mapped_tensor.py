@@ -158,6 +158,24 @@ def test_full_of_a_value_that_the_dtype_lacks_creates_no_file(path):
     assert not path.exists()
 
 
+@pytest.mark.parametrize(
+    ("value", "error", "match"),
+    [
+        (None, TypeError, "fill_value: expected a number, found NoneType"),
+        ("7", TypeError, "fill_value: expected a number, found str"),
+        (10**400, OverflowError, "too big"),
+        (1e300, RuntimeError, "overflow"),
+    ],
+    ids=str,
+)
+def test_full_of_a_value_that_is_no_number_of_the_dtype_creates_no_file(path, value, error, match):
+    with pytest.raises(error, match=match):
+        MemoryMappedTensor.full(2, fill_value=value, filename=path)
+    with pytest.raises(error, match=match):
+        MemoryMappedTensor.full_like(torch.zeros(2), value, filename=path)
+    assert not path.exists()
+
+
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
 def test_tensors_that_no_file_can_store_create_none(path):
     for tensor in (

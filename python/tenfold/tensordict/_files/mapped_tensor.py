@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 _SHARED_MEMORY = "/dev/shm"
+_NOT_SET: Any = object()  # the value of the elements of `MemoryMappedTensor.empty`
 
 
 class AnonymousFile:
@@ -551,7 +552,7 @@ class MemoryMappedTensor(torch.Tensor):
             >>> MemoryMappedTensor.empty(2, 3, filename="x.memmap").shape
             torch.Size([2, 3])
         """
-        return cls._filled(size, options, None)
+        return cls._filled(size, options, _NOT_SET)
 
     @classmethod
     def zeros(cls, *size: Any, **options: Any) -> MemoryMappedTensor:
@@ -612,6 +613,7 @@ class MemoryMappedTensor(torch.Tensor):
 
         Raises:
             RuntimeError: As for `empty`; if conversion of the value to `dtype` would overflow.
+            OverflowError: If the value is an int that exceeds 64 bits.
             TypeError: As for `empty`; if the value is not a number.
 
         Example:
@@ -635,9 +637,14 @@ class MemoryMappedTensor(torch.Tensor):
             raise TypeError(f"unexpected keyword argument {next(iter(options))!r}")
         is_new = filename is None or not exists(filename)
         is_zero = type(value) is int and value == 0  # -0.0 has other bytes
-        if value is None or (is_new and is_zero):
+        if value is _NOT_SET or (is_new and is_zero):
             return cls._made(shape, dtype, filename, existsok)
-        torch.zeros((), dtype=dtype).fill_(value)  # raises before a file is created
+        try:
+            torch.zeros((), dtype=dtype).fill_(value)  # raises before a file is created
+        except TypeError:
+            raise TypeError(
+                f"fill_value: expected a number, found {type(value).__name__}"
+            ) from None
         made = cls._made(shape, dtype, filename, existsok)
         made.fill_(value)
         return made
@@ -723,6 +730,7 @@ class MemoryMappedTensor(torch.Tensor):
             ValueError: If `input` is nested.
             RuntimeError: If the file exists, its path is a symlink, its folder is missing, or
                 conversion of the value to the dtype would overflow.
+            OverflowError: If the value is an int that exceeds 64 bits.
             TypeError: If the value is not a number.
 
         Example:
