@@ -2405,6 +2405,7 @@ class TensorDictBase(TensorLike):
         Raises:
             RuntimeError: As for `make_memmap`; an existing file is an error only if `existsok` is
                 false.
+            NotImplementedError: If data is copied, and `tensor` is sparse or on the device meta.
             KeyError, ValueError: As for `make_memmap`.
 
         Example:

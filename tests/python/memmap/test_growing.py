@@ -41,6 +41,25 @@ def test_missing_parent_nodes_are_created(td, tmp_path):
     assert loaded["x"].batch_size == torch.Size([3])
 
 
+@pytest.mark.parametrize("default", [True, False], ids=["default", "scope"])
+def test_new_tensors_do_not_depend_on_the_framework(td, tmp_path, default):
+    framework = tenfold._interop.frameworks
+    storage = torch.UntypedStorage.from_file(str(tmp_path / "p" / "s.memmap"), True, 12)
+    with framework.using(None if default else "numpy"):
+        try:
+            tenfold.set_framework("numpy" if default else None)
+            made = [
+                td.make_memmap("x", (3,)),
+                td.make_memmap_from_tensor(("n", "y"), torch.ones(3)),
+                td.make_memmap_from_storage("s", storage, (3,)),
+            ]
+        finally:
+            tenfold.set_framework(None)
+    assert {type(tensor) for tensor in made} == {MemoryMappedTensor}
+    assert td["n", "y"] is made[1]
+    assert TensorDict.load_memmap(tmp_path / "p")["n", "y"].tolist() == [1, 1, 1]
+
+
 def test_foreign_metadata_fields_are_kept(td, tmp_path):
     meta = tmp_path / "p" / "meta.json"
     meta.write_text(json.dumps({**json.loads(meta.read_text()), "_mine": [1]}))
@@ -157,6 +176,22 @@ def test_a_rejected_entry_changes_nothing(td, tmp_path):
         td.make_memmap("stray", (3,))
     assert (tmp_path / "p" / "meta.json").read_bytes() == before
     assert sorted(os.listdir(tmp_path / "p")) == ["a.memmap", "b", "meta.json", "stray.memmap"]
+
+
+def test_a_refused_tensor_adds_no_node(td, tmp_path):
+    (tmp_path / "other").write_bytes(bytes(12))
+    mapped = torch.UntypedStorage.from_file(str(tmp_path / "other"), True, 12)
+    for storage, error in (
+        (mapped, "found .*/other"),
+        (torch.zeros(3).untyped_storage(), "memory"),
+    ):
+        with pytest.raises(RuntimeError, match=error):
+            td.make_memmap_from_storage(("x", "new"), storage, (3,))
+    for tensor in (torch.ones(3).to_sparse(), torch.ones(3, device="meta")):
+        with pytest.raises(NotImplementedError, match="expected a strided tensor with data"):
+            td.make_memmap_from_tensor(("x", "new"), tensor)
+    assert sorted(os.listdir(tmp_path / "p")) == ["a.memmap", "b", "meta.json"]
+    assert list(td.keys()) == ["a", "b"]
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
