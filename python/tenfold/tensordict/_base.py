@@ -2254,7 +2254,8 @@ class TensorDictBase(TensorLike):
             RuntimeError: If `out` is locked; if the batch size of the tree does not begin with that
                 of `out`; if only one of both is a lazy stack, or the stack_dim or number of members
                 of the lazy stacks differs.
-            UnsupportedError: If `allow_pickle` is true.
+            UnsupportedError: If `allow_pickle` is true, or `device` is meta and a tensor is a
+                strided nested one.
 
         Example:
             >>> TensorDict.load_memmap("saved", mode="r")["b", "c"]

@@ -47,6 +47,26 @@ def test_open_and_load_return_plain_tensors(saved):
         assert type(tree["a"]) is torch.Tensor
 
 
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_tensors_of_every_layout_move_to_the_meta_device(tmp_path):
+    parts = [torch.ones(2), torch.ones(1)]
+    sources = {
+        "coo": torch.eye(3).to_sparse(),
+        "csr": torch.eye(3).to_sparse_csr(),
+        "jagged": torch.nested.nested_tensor(parts, layout=torch.jagged),
+    }
+    TensorDict({"node": sources}).memmap(tmp_path / "p")
+    found = TensorDict.load_memmap(tmp_path / "p", device="meta")["node"]
+    for key, source in sources.items():
+        assert (found[key].device.type, found[key].layout) == ("meta", source.layout), key
+    assert found["csr"].shape == (3, 3)
+    assert found["jagged"].size(0) == 2
+    TensorDict({"nested": torch.nested.nested_tensor(parts)}).memmap(tmp_path / "q")
+    with pytest.raises(tenfold.UnsupportedError, match=r'key "nested": .* on the device meta'):
+        TensorDict.load_memmap(tmp_path / "q", device="meta")
+
+
 def test_only_requested_entries_are_loaded(saved):
     assert list(TensorDict.load_memmap(saved, subpath="b").keys()) == ["c"]
     below = TensorDict.load_memmap(saved, subpath=("b",))
