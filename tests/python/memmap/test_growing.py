@@ -245,6 +245,18 @@ def test_refresh_after_appended_rows_has_their_batch_size(td, tmp_path):
     assert TensorDict.load_memmap(tmp_path / "p")["a"].tolist() == [0, 1, 2, 1, 1]
 
 
+@pytest.mark.parametrize("keys", [(), ("a/b %", ""), ("shape",)], ids=str)
+def test_value_whose_folder_has_another_name_is_written(tmp_path, keys):
+    td = TensorDict({"x": torch.zeros(2)}, [2])
+    td.set_non_tensor((*keys, "meta.json"), "old")
+    td.set_non_tensor((*keys, "x.memmap"), "old")
+    td[(*keys, "x")] = torch.zeros(2)
+    mapped = td.memmap(tmp_path / "p")
+    for key in ("meta.json", "x.memmap"):
+        mapped.set_((*keys, key), tenfold.NonTensorData("new", [2]))
+        assert TensorDict.load_memmap(tmp_path / "p")[(*keys, key)] == "new"
+
+
 @pytest.mark.parametrize("key", ["s", ("b", "s")], ids=str)
 def test_value_set_in_place_is_written_to_disk(tmp_path, key):
     td = TensorDict({"a": torch.zeros(2), "s": "old", "b": {"s": "old"}}, [2])
