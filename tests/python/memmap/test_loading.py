@@ -227,7 +227,15 @@ def test_unpickled_trees_map_the_same_files(saved):
 def test_unpickling_after_the_folder_was_replaced_raises(saved):
     data = pickle.dumps(TensorDict.load_memmap(saved))
     TensorDict({"z": torch.zeros(3)}, [3]).memmap(saved)
-    with pytest.raises(OSError, match="it was replaced since it was opened; open it again"):
+    with pytest.raises(OSError, match="it was replaced or changed since it was opened"):
+        pickle.loads(data)
+
+
+def test_unpickling_after_rows_were_added_raises(saved):
+    data = pickle.dumps(TensorDict.load_memmap(saved).memmap_())
+    rows = TensorDict({"a": torch.zeros(1), "b": {"c": torch.ones(1, 2)}, "s": "text"}, [1])
+    tenfold.append_memmap(saved, rows)
+    with pytest.raises(OSError, match="it was replaced or changed since it was opened"):
         pickle.loads(data)
 
 

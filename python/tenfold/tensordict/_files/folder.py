@@ -246,12 +246,13 @@ def reopened(
     framework: Name | None,
     locked: bool,
 ) -> Any:
-    """Opens a pickled tree; raises OSError if another tree is at the path now."""
+    """Opens a pickled tree; raises OSError if its root's meta.json was replaced since then."""
     found = identity_of(path)
     if found is not None and found != identity:
         import errno
 
-        raise OSError(errno.ESTALE, "it was replaced since it was opened; open it again", path)
+        problem = "it was replaced or changed since it was opened; open it again"
+        raise OSError(errno.ESTALE, problem, path)
     with using(framework):
         made = open_folder(path, mode)
     for key in keys:

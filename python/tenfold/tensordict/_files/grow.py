@@ -100,7 +100,8 @@ def _place(tree: Any, key: Any, shape: Any) -> tuple[Any, list[str], str]:
     if not tree.is_memmap() or not (folders.is_stack(tree) or folders.is_marked(node_of(tree))):
         raise RuntimeError(
             "Can only make a memmap tensor within a memory-mapped tensordict: expected the result "
-            "of memmap, memmap_ or memmap_like in a folder or without a prefix"
+            "of memmap, memmap_ or memmap_like in a folder or without a prefix, or of save in a "
+            "folder"
         )
     if arrays.import_torch() is None:
         raise ImportError("make_memmap needs torch, which cannot be imported")

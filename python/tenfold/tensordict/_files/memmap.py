@@ -70,10 +70,10 @@ def save(
     num_threads, return_early, share_non_tensor, robust_key, atomic, durable = common
     level = 0
     if as_archive:
-        options.setdefault("format", archives.FORMAT)
         level = archives.deflate_level(compression)
-        if level > 0 and options != {"format": archives.FORMAT}:
+        if level > 0 and options and options != {"format": archives.FORMAT}:
             raise ValueError(f"options: expected none with compression=, found {options}")
+        options.setdefault("format", archives.FORMAT)
     _note_share_non_tensor(share_non_tensor)
 
     def run() -> Any:
