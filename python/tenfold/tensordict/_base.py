@@ -2253,7 +2253,8 @@ class TensorDictBase(TensorLike):
             RuntimeError: If `out` is locked; if the batch size of the tree does not begin with that
                 of `out`; if only one of both is a lazy stack, or the stack_dim or number of members
                 of the lazy stacks differs.
-            UnsupportedError: If `allow_pickle` is true.
+            UnsupportedError: If `allow_pickle` is true, or `device` is meta and a tensor is a
+                strided nested one.
 
         Example:
             >>> TensorDict.load_memmap("saved", mode="r")["b", "c"]
@@ -2297,10 +2298,11 @@ class TensorDictBase(TensorLike):
     ) -> Self:
         """Replaces the entries of this TensorDict by those in a folder or archive.
 
-        Nodes with the same path remain the same objects. If this TensorDict has another device than
-        the CPU, the tensors are copied to it. If `is_memmap` was true, it is true again for a
-        folder whose ``meta.json`` this user may write to, unless `mode` is given. Otherwise this
-        TensorDict is unlocked.
+        Nodes with the same path remain the same objects. A node keeps its batch size and names if
+        the new entries fit, and otherwise gets those in the folder. If this TensorDict has another
+        device than the CPU, the tensors are copied to it. If `is_memmap` was true, it is true again
+        for a folder whose ``meta.json`` this user may write to, unless `mode` is given. Otherwise
+        this TensorDict is unlocked.
 
         Args:
             prefix: The folder, or a ``.tdz`` file.
@@ -2327,6 +2329,8 @@ class TensorDictBase(TensorLike):
 
     def memmap_refresh_(self, *, allow_pickle: bool | None = None) -> Self:
         """Reads the metadata of the folder again, with changes that other processes made.
+
+        After `append_memmap`, the batch size has the new rows.
 
         Args:
             allow_pickle: None or False; nothing is ever unpickled.
@@ -2401,6 +2405,7 @@ class TensorDictBase(TensorLike):
         Raises:
             RuntimeError: As for `make_memmap`; an existing file is an error only if `existsok` is
                 false.
+            NotImplementedError: If data is copied, and `tensor` is sparse or on the device meta.
             KeyError, ValueError: As for `make_memmap`.
 
         Example:

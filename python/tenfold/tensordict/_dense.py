@@ -555,11 +555,13 @@ def reopen(
 ) -> Any:
     """Opens the file or folder of a pickled TensorDict again; returns its node at `keys`.
 
-    Raises OSError if the file or folder at `path` was replaced since that TensorDict was opened.
+    Raises OSError if the file at `path`, or the meta.json of the folder, was replaced since that
+    TensorDict was opened.
     """
     opened = Opened(path, mode, format, keeps_parts, framework)
     if opened.identity is not None and opened.identity != identity:
-        raise OSError(errno.ESTALE, "it was replaced since it was opened; open it again", path)
+        problem = "it was replaced or changed since it was opened; open it again"
+        raise OSError(errno.ESTALE, problem, path)
     node: Any = TensorDict._from_native(_core.open(path, mode, format), opened)
     for key in keys:
         node = node_of(node)

@@ -41,6 +41,25 @@ def test_missing_parent_nodes_are_created(td, tmp_path):
     assert loaded["x"].batch_size == torch.Size([3])
 
 
+@pytest.mark.parametrize("default", [True, False], ids=["default", "scope"])
+def test_new_tensors_do_not_depend_on_the_framework(td, tmp_path, default):
+    framework = tenfold._interop.frameworks
+    storage = torch.UntypedStorage.from_file(str(tmp_path / "p" / "s.memmap"), True, 12)
+    with framework.using(None if default else "numpy"):
+        try:
+            tenfold.set_framework("numpy" if default else None)
+            made = [
+                td.make_memmap("x", (3,)),
+                td.make_memmap_from_tensor(("n", "y"), torch.ones(3)),
+                td.make_memmap_from_storage("s", storage, (3,)),
+            ]
+        finally:
+            tenfold.set_framework(None)
+    assert {type(tensor) for tensor in made} == {MemoryMappedTensor}
+    assert td["n", "y"] is made[1]
+    assert TensorDict.load_memmap(tmp_path / "p")["n", "y"].tolist() == [1, 1, 1]
+
+
 def test_foreign_metadata_fields_are_kept(td, tmp_path):
     meta = tmp_path / "p" / "meta.json"
     meta.write_text(json.dumps({**json.loads(meta.read_text()), "_mine": [1]}))
@@ -135,7 +154,7 @@ def test_trees_of_opened_files_accept_no_new_tensors(td, tmp_path, opened):
         lambda: tree.make_memmap_from_storage("new", tensor.untyped_storage(), (3,)),
         lambda: tree.make_memmap(("node", "new"), (3,)),
     ):
-        with pytest.raises(RuntimeError, match="expected the result of memmap, memmap_ or"):
+        with pytest.raises(RuntimeError, match=r"the result of memmap, .* or of save in a folder"):
             make()
     assert tree.keys(True) == td.keys(True)
 
@@ -157,6 +176,22 @@ def test_a_rejected_entry_changes_nothing(td, tmp_path):
         td.make_memmap("stray", (3,))
     assert (tmp_path / "p" / "meta.json").read_bytes() == before
     assert sorted(os.listdir(tmp_path / "p")) == ["a.memmap", "b", "meta.json", "stray.memmap"]
+
+
+def test_a_refused_tensor_adds_no_node(td, tmp_path):
+    (tmp_path / "other").write_bytes(bytes(12))
+    mapped = torch.UntypedStorage.from_file(str(tmp_path / "other"), True, 12)
+    for storage, error in (
+        (mapped, "found .*/other"),
+        (torch.zeros(3).untyped_storage(), "memory"),
+    ):
+        with pytest.raises(RuntimeError, match=error):
+            td.make_memmap_from_storage(("x", "new"), storage, (3,))
+    for tensor in (torch.ones(3).to_sparse(), torch.ones(3, device="meta")):
+        with pytest.raises(NotImplementedError, match="expected a strided tensor with data"):
+            td.make_memmap_from_tensor(("x", "new"), tensor)
+    assert sorted(os.listdir(tmp_path / "p")) == ["a.memmap", "b", "meta.json"]
+    assert list(td.keys()) == ["a", "b"]
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
@@ -194,6 +229,32 @@ def test_refresh_drops_removed_entries_and_rereads_values(tmp_path):
     assert td["s"] == "new"
     with pytest.raises(RuntimeError, match="Cannot refresh"):
         TensorDict.load_memmap(tmp_path / "p").memmap_refresh_()
+
+
+def test_refresh_after_appended_rows_has_their_batch_size(td, tmp_path):
+    names = tenfold.lazy_stack([td.clone(), td.clone()]).memmap_(tmp_path / "stack")
+    rows = TensorDict({"a": torch.ones(2), "b": {"c": torch.zeros(2, 2)}}, [2])
+    for folder in ("p", "stack/0", "stack/1"):
+        append_memmap(tmp_path / folder, rows)
+    for tree in (td, *names.memmap_refresh_().tensordicts):
+        if tree is td:
+            tree.memmap_refresh_()
+        assert (tree.batch_size, tree["b"].batch_size) == ((5,), (5,))
+        assert tree[3:]["a"].tolist() == [1, 1]
+    td.memmap_()
+    assert TensorDict.load_memmap(tmp_path / "p")["a"].tolist() == [0, 1, 2, 1, 1]
+
+
+@pytest.mark.parametrize("keys", [(), ("a/b %", ""), ("shape",)], ids=str)
+def test_value_whose_folder_has_another_name_is_written(tmp_path, keys):
+    td = TensorDict({"x": torch.zeros(2)}, [2])
+    td.set_non_tensor((*keys, "meta.json"), "old")
+    td.set_non_tensor((*keys, "x.memmap"), "old")
+    td[(*keys, "x")] = torch.zeros(2)
+    mapped = td.memmap(tmp_path / "p")
+    for key in ("meta.json", "x.memmap"):
+        mapped.set_((*keys, key), tenfold.NonTensorData("new", [2]))
+        assert TensorDict.load_memmap(tmp_path / "p")[(*keys, key)] == "new"
 
 
 @pytest.mark.parametrize("key", ["s", ("b", "s")], ids=str)

@@ -47,6 +47,26 @@ def test_open_and_load_return_plain_tensors(saved):
         assert type(tree["a"]) is torch.Tensor
 
 
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_tensors_of_every_layout_move_to_the_meta_device(tmp_path):
+    parts = [torch.ones(2), torch.ones(1)]
+    sources = {
+        "coo": torch.eye(3).to_sparse(),
+        "csr": torch.eye(3).to_sparse_csr(),
+        "jagged": torch.nested.nested_tensor(parts, layout=torch.jagged),
+    }
+    TensorDict({"node": sources}).memmap(tmp_path / "p")
+    found = TensorDict.load_memmap(tmp_path / "p", device="meta")["node"]
+    for key, source in sources.items():
+        assert (found[key].device.type, found[key].layout) == ("meta", source.layout), key
+    assert found["csr"].shape == (3, 3)
+    assert found["jagged"].size(0) == 2
+    TensorDict({"nested": torch.nested.nested_tensor(parts)}).memmap(tmp_path / "q")
+    with pytest.raises(tenfold.UnsupportedError, match=r'key "nested": .* on the device meta'):
+        TensorDict.load_memmap(tmp_path / "q", device="meta")
+
+
 def test_only_requested_entries_are_loaded(saved):
     assert list(TensorDict.load_memmap(saved, subpath="b").keys()) == ["c"]
     below = TensorDict.load_memmap(saved, subpath=("b",))
@@ -99,6 +119,34 @@ def test_loading_in_place_keeps_the_nodes(saved):
     assert "old" not in td
     with pytest.raises(RuntimeError, match="locked"):
         TensorDict({}, [3]).lock_().load_memmap_(saved)
+
+
+@pytest.mark.parametrize(
+    ("own", "own_names", "expected", "expected_names"),
+    [
+        ([], None, [], []),
+        ([7], None, [7], ["rows"]),
+        ([7], ["mine"], [7], ["mine"]),
+        ([7, 3], ["mine", None], [7, 3], ["mine", None]),
+        ([2], ["mine"], [7], ["rows"]),
+        ([7, 4], ["mine", None], [7], ["rows"]),
+    ],
+)
+def test_loading_in_place_keeps_a_batch_size_that_fits(
+    tmp_path, own, own_names, expected, expected_names
+):
+    below = TensorDict({"y": torch.ones(7, 3, 2)}, [7, 3])
+    source = TensorDict({"x": torch.zeros(7, 3), "n": below, "s": "text"}, [7], names=["rows"])
+    source.memmap(tmp_path / "p")
+    td = TensorDict({"n": TensorDict({}, own)}, own, names=own_names)
+    td.load_memmap_(tmp_path / "p")
+    assert (list(td.batch_size), td.names) == (expected, expected_names)
+    assert list(td.get("s").batch_size) == expected
+    assert list(td["n"].batch_size) == ([7, 3] if own in ([2], [7, 4]) else own)
+    td.memmap(tmp_path / "q", copy_existing=True)
+    tenfold.save(td, tmp_path / "r")
+    for copy in (TensorDict.load_memmap(tmp_path / "q"), tenfold.load(tmp_path / "r")):
+        assert torch.equal(copy["n", "y"], below["y"])
 
 
 def stack_of(count, stack_dim=0, length=3):
@@ -179,7 +227,15 @@ def test_unpickled_trees_map_the_same_files(saved):
 def test_unpickling_after_the_folder_was_replaced_raises(saved):
     data = pickle.dumps(TensorDict.load_memmap(saved))
     TensorDict({"z": torch.zeros(3)}, [3]).memmap(saved)
-    with pytest.raises(OSError, match="it was replaced since it was opened; open it again"):
+    with pytest.raises(OSError, match="it was replaced or changed since it was opened"):
+        pickle.loads(data)
+
+
+def test_unpickling_after_rows_were_added_raises(saved):
+    data = pickle.dumps(TensorDict.load_memmap(saved).memmap_())
+    rows = TensorDict({"a": torch.zeros(1), "b": {"c": torch.ones(1, 2)}, "s": "text"}, [1])
+    tenfold.append_memmap(saved, rows)
+    with pytest.raises(OSError, match="it was replaced or changed since it was opened"):
         pickle.loads(data)
 
 

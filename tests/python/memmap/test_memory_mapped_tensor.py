@@ -158,6 +158,75 @@ def test_full_of_a_value_that_the_dtype_lacks_creates_no_file(path):
     assert not path.exists()
 
 
+@pytest.mark.parametrize(
+    ("value", "error", "match"),
+    [
+        (None, TypeError, "fill_value: expected a number, found NoneType"),
+        ("7", TypeError, "fill_value: expected a number, found str"),
+        (10**400, OverflowError, "too big"),
+        (1e300, RuntimeError, "overflow"),
+    ],
+    ids=str,
+)
+def test_full_of_a_value_that_is_no_number_of_the_dtype_creates_no_file(path, value, error, match):
+    with pytest.raises(error, match=match):
+        MemoryMappedTensor.full(2, fill_value=value, filename=path)
+    with pytest.raises(error, match=match):
+        MemoryMappedTensor.full_like(torch.zeros(2), value, filename=path)
+    assert not path.exists()
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+def test_tensors_that_no_file_can_store_create_none(path):
+    for tensor in (
+        torch.eye(3).to_sparse(),
+        torch.ones(3, device="meta"),
+        torch.ones(3).to_mkldnn(),
+    ):
+        with pytest.raises(NotImplementedError, match="expected a strided tensor with data"):
+            MemoryMappedTensor.from_tensor(tensor, filename=path)
+    quantized = torch.quantize_per_tensor(torch.zeros(3), 0.1, 0, torch.quint8)
+    with pytest.raises(
+        ValueError, match="dtype: expected one that files can store, found 'quint8'"
+    ):
+        MemoryMappedTensor.from_tensor(quantized, filename=path)
+    assert not path.exists()
+    made = MemoryMappedTensor.from_tensor(
+        torch.ones(3, device="meta"), filename=path, copy_data=False
+    )
+    assert made.tolist() == [0, 0, 0]
+
+
+def test_negative_sizes_create_no_file(path):
+    for sizes in ([[-2]], [[-1, -3]], [[2, -1], [3, 4]], [[1, 1], [-1, -1]]):
+        for filename in (path, None):
+            with pytest.raises(RuntimeError, match="shape: expected lengths of 0 or more"):
+                MemoryMappedTensor.empty(torch.tensor(sizes), filename=filename)
+    assert not path.exists()
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_from_tensor_copies_into_components_of_as_many_elements(path):
+    nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.zeros(1, 3)])
+    for source, shape, match in (
+        (nested, torch.tensor([[9]]), "expected sizes of 2 components, .* found 1"),
+        (nested, torch.tensor([[1, 3], [2, 3]]), r"component 0: expected sizes of 6 .* \[1, 3\]"),
+        (nested, torch.tensor([[2, 3], [1, 2], [1, 1]]), "of 2 components, .* found 3"),
+        (nested, (9,), r"sizes for a nested tensor, found \[9\]"),
+        (torch.zeros(9), torch.tensor([[2, 3], [1, 3]]), "of 9 components, .* found 2"),
+    ):
+        with pytest.raises(RuntimeError, match=f"shape: .*{match}"):
+            MemoryMappedTensor.from_tensor(source, filename=path, shape=shape)
+        assert not path.exists()
+    for source, shape, expected in (
+        (nested, [[6], [3]], [[1] * 6, [0] * 3]),
+        (torch.arange(6).view(2, 3), [[3], [3]], [[0, 1, 2], [3, 4, 5]]),
+        (torch.tensor(5), [[2], [1]], [[5, 5], [5]]),
+    ):
+        made = MemoryMappedTensor.from_tensor(source, shape=torch.tensor(shape))
+        assert [part.tolist() for part in torch.Tensor.unbind(made)] == expected
+
+
 def test_unsupported_tensors_are_clear_errors(path):
     with pytest.raises(RuntimeError, match="requires grad"):
         MemoryMappedTensor.from_tensor(torch.zeros(2, requires_grad=True), filename=path)

@@ -421,6 +421,8 @@ def test_compression_needs_an_archive_and_archives_need_a_path(tmp_path):
         make().memmap(tmp_path / "p", compression="deflate")
     with pytest.raises(ValueError, match=r"options: expected none with compression="):
         make().save(tmp_path / "p.tdz", format="safetensors", compression="deflate")
+    with pytest.raises(ValueError, match=r"found \{'checksums': True\}"):
+        make().save(tmp_path / "p.tdz", checksums=True, compression="deflate")
     assert not (tmp_path / "p.tdz").exists()
     with pytest.raises(ValueError, match="prefix"):
         make().memmap(archive=True)

@@ -144,9 +144,12 @@ def adopt(
 ) -> None:
     """Attaches `native`, a node of the engine, to an existing Python node.
 
-    The Python node then has the keys of `native`. A loaded child node remains the same object if
-    `native` has a node under the same key, and both are lazy stacks or neither is. If a member of a
-    lazy stack cannot remain, or the number of members differs, all members are read again.
+    The Python node then has the keys of `native`. It keeps its batch size and names if the entries
+    fit them, and otherwise has those of `native`; without names, it has those of `native`, too.
+
+    A loaded child node remains the same object if `native` has a node under the same key, and both
+    are lazy stacks or neither is. If a member of a lazy stack cannot remain, or the number of
+    members differs, all members are read again.
 
     `kept` (id of a node -> key -> tensor) is given if the node was just written. In this case, the
     tensors in `kept`, and values that are not tensors, also remain. All other tensors and values
@@ -177,8 +180,27 @@ def adopt(
                 node._read = node._nodes()  # members of a tensorclass that the stack has
         return
     node._items = items
+    info = native.info()
+    if not _keeps_batch_size(node, info.batch_size):
+        node._batch_size, node._names = info.batch_size, info.names or None
+        # Entries that were read for the comparison may have the old batch size.
+        node._items, node._disk.whole = items, False
+    elif node._names is None and any(names := info.names[: len(node._batch_size)]):
+        node._names = (*names, *[None] * (len(node._batch_size) - len(names)))
     if kept is not None:
-        node._device = native.info().device or None
+        node._device = info.device or None
+
+
+def _keeps_batch_size(node: Any, saved: tuple[int, ...]) -> bool:
+    """True if a node over a folder can keep its batch size, `saved` being that in the folder."""
+    own = tuple(node._batch_size)
+    if len(own) <= len(saved) or own[: len(saved)] != saved:
+        return own == saved[: len(own)]
+    try:
+        node._check_batch_size(own)
+    except (RuntimeError, CorruptFileError, UnsupportedError, OSError):
+        return False
+    return True
 
 
 def fits(tree: Any, native: Any) -> bool:
@@ -224,12 +246,13 @@ def reopened(
     framework: Name | None,
     locked: bool,
 ) -> Any:
-    """Opens a pickled tree; raises OSError if the meta.json at the path was replaced since."""
+    """Opens a pickled tree; raises OSError if its root's meta.json was replaced since then."""
     found = identity_of(path)
     if found is not None and found != identity:
         import errno
 
-        raise OSError(errno.ESTALE, "it was replaced since it was opened; open it again", path)
+        problem = "it was replaced or changed since it was opened; open it again"
+        raise OSError(errno.ESTALE, problem, path)
     with using(framework):
         made = open_folder(path, mode)
     for key in keys:

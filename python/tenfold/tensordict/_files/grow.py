@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 def make_from_shape(tree: Any, key: Any, shape: Any, dtype: Any, robust_key: Any) -> Any:
     """Implements `TensorDict.make_memmap`."""
     torch = arrays.import_torch()
-    node, name = _place(tree, key, shape, robust_key)
+    node, missing, name = _place(tree, key, shape)
     if dtype is None:
         dtype = torch.get_default_dtype()
+    node = _with_nodes(node, missing, robust_key)
     return _added(node, name, shape, dtype, robust_key, existsok=False)
 
 
@@ -36,10 +37,12 @@ def make_from_tensor(
 ) -> Any:
     """Implements `TensorDict.make_memmap_from_tensor`."""
     shape = tensor._nested_tensor_size() if tensor.is_nested else tensor.shape
-    node, name = _place(tree, key, shape, robust_key)
-    folder = folders.folder_of(node)
-    mapped = folders.mapped_class()
-    if folder is None:
+    node, missing, name = _place(tree, key, shape)
+    mapped = _mapped_class()
+    if copy_data:
+        mapped._require_copyable(tensor, shape)
+    node = _with_nodes(node, missing, robust_key)
+    if folders.folder_of(node) is None:
         made = mapped.from_tensor(tensor.detach(), copy_data=copy_data)
         node._items[name] = made
         return made
@@ -56,15 +59,17 @@ def make_from_storage(
     torch = arrays.need_torch("make_memmap_from_storage")
     if dtype is None:
         dtype = torch.get_default_dtype()
-    # This comes before any change on disk, because it raises an error if the storage does not fit.
-    made = folders.mapped_class().from_storage(storage, shape=shape, dtype=dtype)
-    node, name = _place(tree, key, shape, robust_key)
+    # All errors about the storage come before any change on disk.
+    made = _mapped_class().from_storage(storage, shape=shape, dtype=dtype)
+    node, missing, name = _place(tree, key, shape)
     folder = folders.folder_of(node)
     if folder is None:
-        node._items[name] = made
+        _with_nodes(node, missing, robust_key)._items[name] = made
         return made
-    stem = name if robust_key is False else _core.encode_key(name)
-    path = os.path.join(folder, f"{stem}.memmap")
+    stems = (*missing, name)
+    if robust_key is not False:
+        stems = tuple(map(_core.encode_key, stems))
+    path = os.path.join(folder, *stems) + ".memmap"
     known = getattr(storage, "filename", None)
     if known is None:
         raise RuntimeError(
@@ -76,18 +81,27 @@ def make_from_storage(
             f'{path}: key "{name}": Providing a storage with an associated filename that differs '
             f"from the entry's is not permitted: expected this file, found {known}"
         )
+    node = _with_nodes(node, missing, robust_key)
     _added(node, name, shape, dtype, robust_key, existsok=True)
     node._items[name] = made
     return made
 
 
-def _place(tree: Any, key: Any, shape: Any, robust_key: Any) -> tuple[Any, str]:
-    """The node for a new entry, created if it is missing, and the entry's key in this node."""
+def _mapped_class() -> Any:
+    """The class MemoryMappedTensor, whatever the framework is."""
+    from tenfold.tensordict._files.mapped_tensor import MemoryMappedTensor
+
+    return MemoryMappedTensor
+
+
+def _place(tree: Any, key: Any, shape: Any) -> tuple[Any, list[str], str]:
+    """The place of a new entry: an existing node, keys of missing nodes below, the entry's key."""
     # is_memmap() is true for trees over archives and opened files, too, but these cannot grow.
     if not tree.is_memmap() or not (folders.is_stack(tree) or folders.is_marked(node_of(tree))):
         raise RuntimeError(
             "Can only make a memmap tensor within a memory-mapped tensordict: expected the result "
-            "of memmap, memmap_ or memmap_like in a folder or without a prefix"
+            "of memmap, memmap_ or memmap_like in a folder or without a prefix, or of save in a "
+            "folder"
         )
     if arrays.import_torch() is None:
         raise ImportError("make_memmap needs torch, which cannot be imported")
@@ -112,9 +126,7 @@ def _place(tree: Any, key: Any, shape: Any, robust_key: Any) -> tuple[Any, str]:
             "expected a new key; delete that entry before overwriting it"
         )
     _check_shape(path[-1], shape, tuple(node._batch_size))
-    for name in missing:
-        node = _added_node(node, name, robust_key)
-    return node, path[-1]
+    return node, missing, path[-1]
 
 
 def _check_shape(key: str, shape: Any, batch_size: tuple[int, ...]) -> None:
@@ -135,6 +147,13 @@ def _check_shape(key: str, shape: Any, batch_size: tuple[int, ...]) -> None:
         )
 
 
+def _with_nodes(node: Any, missing: list[str], robust_key: Any) -> Any:
+    """Adds a node with each key in `missing`, each below the previous one; returns the last one."""
+    for name in missing:
+        node = _added_node(node, name, robust_key)
+    return node
+
+
 def _added_node(node: Any, name: str, robust_key: Any) -> Any:
     folder = folders.folder_of(node)
     if folder is None:
@@ -151,7 +170,7 @@ def _added_node(node: Any, name: str, robust_key: Any) -> Any:
 
 def _added(node: Any, name: str, shape: Any, dtype: Any, robust_key: Any, existsok: bool) -> Any:
     folder = folders.folder_of(node)
-    mapped = folders.mapped_class()
+    mapped = _mapped_class()
     torch = arrays.import_torch()
     is_nested = isinstance(shape, torch.Tensor) and shape.ndim == 2
     if folder is None:
@@ -246,8 +265,27 @@ def write_value(node: Any, key: str, entry: Any) -> bool:
     folder = folders.folder_of(node)
     if folder is None or folders.prefix_of(node) is None:
         return False
-    path = os.path.join(folder, _core.encode_key(key))
+    path = os.path.join(folder, _noted_name(node, key) or _core.encode_key(key))
     if not os.path.lexists(path) and os.path.basename(key) == key and key not in ("", ".", ".."):
         path = os.path.join(folder, key)  # written with robust_key=False
     _core.write_memmap_value(path, entry)
     return True
+
+
+def _noted_name(node: Any, key: str) -> str | None:
+    """The name of an entry's folder in the notes of the tree; None if they name none.
+
+    Returns None for damaged notes, too: the engine reports these.
+    """
+    import json
+    import re
+
+    disk = node._disk
+    try:
+        with open(os.path.join(disk.opened.path, "%notes.json"), "rb") as file:
+            names = json.load(file).get("files", {})
+    except (FileNotFoundError, ValueError):
+        return None
+    parts = [part.replace("%", "%25").replace("/", "%2F") for part in (*disk.keys_above, key)]
+    name = names.get("/".join(part or "%" for part in parts))
+    return name if name and re.fullmatch("%clash-[0-9]+", name) else None

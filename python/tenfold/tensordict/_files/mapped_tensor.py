@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from multiprocessing import reduction
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 
 _SHARED_MEMORY = "/dev/shm"
+_NOT_SET: Any = object()  # the value of the elements of `MemoryMappedTensor.empty`
 
 
 class AnonymousFile:
@@ -106,11 +108,18 @@ def map_file(
 
 def _lengths_of(shape: Any) -> tuple[int, ...]:
     """The shape in the file; the elements of a nested tensor are stored in one dimension."""
-    if isinstance(shape, torch.Tensor):
-        return (nested_numel(shape),)
-    if any(length < 0 for length in shape):
-        raise RuntimeError(f"shape: expected lengths of 0 or more, found {list(shape)}")
-    return torch.Size(shape)
+    is_nested = isinstance(shape, torch.Tensor)
+    if bool((shape < 0).any()) if is_nested else any(length < 0 for length in shape):
+        found = shape.tolist() if is_nested else list(shape)
+        raise RuntimeError(f"shape: expected lengths of 0 or more, found {found}")
+    return (nested_numel(shape),) if is_nested else torch.Size(shape)
+
+
+def _component_numels(tensor: torch.Tensor) -> list[int]:
+    """The number of elements of each component of a nested tensor, or of each row of another."""
+    if tensor.is_nested:
+        return [math.prod(sizes) for sizes in tensor._nested_tensor_size().tolist()]
+    return [math.prod(tensor.shape[1:])] * len(tensor)
 
 
 def reserve(filename: PathLike, size_bytes: int, existsok: bool) -> None:
@@ -291,8 +300,9 @@ class MemoryMappedTensor(torch.Tensor):
             copy_data: If false, only create the file, filled with zeros, or keep the content of an
                 existing one.
             shape: Shape of the result; if data is copied, with as many elements as `input`. For a
-                nested `input`, an int64 tensor ``[n, k]``, the sizes of its components. An `input`
-                without dimensions is expanded to `shape`.
+                nested tensor, an int64 tensor ``[n, k]`` of sizes; each component has as many
+                elements as that of `input`, or as its row. An `input` without dimensions is
+                expanded to `shape`.
 
         Returns:
             MemoryMappedTensor: The copy; `input` itself, whatever `shape` is, if it is mapped from
@@ -305,7 +315,9 @@ class MemoryMappedTensor(torch.Tensor):
                 `filename` is given, `copy_existing` is false, and `input` is mapped from another
                 named file, or from `filename` with mode "r" or "c".
             TypeError: If `input` is not a tensor.
-            NotImplementedError: If `input` is a jagged nested tensor.
+            NotImplementedError: If `input` is a jagged nested tensor; if data is copied, and
+                `input` is sparse or on the device meta.
+            ValueError: If no file can store the dtype, as that of a quantized tensor.
 
         Example:
             >>> MemoryMappedTensor.from_tensor(torch.arange(3), filename="x.memmap")
@@ -336,21 +348,55 @@ class MemoryMappedTensor(torch.Tensor):
             )
         if shape is None:
             shape = input._nested_tensor_size() if input.is_nested else input.shape
-        elif copy_data and input.ndim and torch.Size(_lengths_of(shape)).numel() != input.numel():
-            raise RuntimeError(
-                f"shape: expected a shape of {input.numel()} elements, as the tensor has, found "
-                f"{list(shape)}"
-            )
+        if copy_data:
+            cls._require_copyable(input, shape)
+            whole = getattr(input, "full_tensor", None)  # for a DTensor
+            input = input if whole is None else whole()
         made = cls._made(shape, input.dtype, filename, existsok)
         if copy_data:
-            whole = getattr(input, "full_tensor", None)  # for a DTensor
-            made._copy(input if whole is None else whole())
+            made._copy(input)
         return made
+
+    @staticmethod
+    def _require_copyable(source: torch.Tensor, shape: Any) -> None:
+        """Raises an error unless `_copy` can copy `source` to a tensor of `shape`."""
+        lengths = _lengths_of(shape)
+        if source.ndim and math.prod(lengths) != source.numel():
+            raise RuntimeError(
+                f"shape: expected a shape of {source.numel()} elements, as the tensor has, found "
+                f"{shape.tolist() if isinstance(shape, torch.Tensor) else list(shape)}"
+            )
+        if source.numel() and (source.is_meta or source.layout is not torch.strided):
+            kind = "a tensor without data" if source.is_meta else f"the layout {source.layout}"
+            raise NotImplementedError(
+                f"input: expected a strided tensor with data to copy, found {kind}; pass "
+                "copy_data=False to create a file of zeros"
+            )
+        if isinstance(shape, torch.Tensor) and source.ndim:
+            wanted, found = shape.tolist(), _component_numels(source)
+            if len(wanted) != len(found):
+                raise RuntimeError(
+                    f"shape: expected sizes of {len(found)} components, as the tensor has, found "
+                    f"{len(wanted)}"
+                )
+            for number, (sizes, count) in enumerate(zip(wanted, found, strict=True)):
+                if math.prod(sizes) != count:
+                    raise RuntimeError(
+                        f"shape: component {number}: expected sizes of {count} elements, as the "
+                        f"tensor has, found {sizes}"
+                    )
+        elif source.is_nested and source.numel():
+            raise RuntimeError(
+                "shape: expected an int64 tensor [n, k] of sizes for a nested tensor, found "
+                f"{list(shape)}"
+            )
 
     def _copy(self, source: torch.Tensor) -> None:
         if self.is_nested:
-            for mine, theirs in zip(self.unbind(), source.unbind(), strict=True):
-                mine.copy_(theirs)
+            components = self.unbind()
+            sources = source.unbind() if source.ndim else [source] * len(components)
+            for mine, theirs in zip(components, sources, strict=True):
+                mine.copy_(theirs.reshape(mine.shape) if theirs.ndim else theirs)
         elif self.numel():
             self.copy_(
                 source.expand(self.shape) if source.ndim == 0 else source.reshape(self.shape)
@@ -364,6 +410,9 @@ class MemoryMappedTensor(torch.Tensor):
         sizes = shape if isinstance(shape, torch.Tensor) else None
         lengths = _lengths_of(shape)
         size_bytes = torch.Size(lengths).numel() * dtype.itemsize
+        name = arrays.dtype_name(dtype)
+        if size_bytes and name not in arrays.DTYPES:
+            raise ValueError(f"dtype: expected one that files can store, found {name!r}")
         if filename is None:
             handler: Any = AnonymousFile(size_bytes)
             plain, file = map_file(handler.path, 0, dtype, lengths, None, "r+", handler)
@@ -505,7 +554,7 @@ class MemoryMappedTensor(torch.Tensor):
             >>> MemoryMappedTensor.empty(2, 3, filename="x.memmap").shape
             torch.Size([2, 3])
         """
-        return cls._filled(size, options, None)
+        return cls._filled(size, options, _NOT_SET)
 
     @classmethod
     def zeros(cls, *size: Any, **options: Any) -> MemoryMappedTensor:
@@ -566,6 +615,7 @@ class MemoryMappedTensor(torch.Tensor):
 
         Raises:
             RuntimeError: As for `empty`; if conversion of the value to `dtype` would overflow.
+            OverflowError: If the value is an int that exceeds 64 bits.
             TypeError: As for `empty`; if the value is not a number.
 
         Example:
@@ -589,9 +639,14 @@ class MemoryMappedTensor(torch.Tensor):
             raise TypeError(f"unexpected keyword argument {next(iter(options))!r}")
         is_new = filename is None or not exists(filename)
         is_zero = type(value) is int and value == 0  # -0.0 has other bytes
-        if value is None or (is_new and is_zero):
+        if value is _NOT_SET or (is_new and is_zero):
             return cls._made(shape, dtype, filename, existsok)
-        torch.zeros((), dtype=dtype).fill_(value)  # raises before a file is created
+        try:
+            torch.zeros((), dtype=dtype).fill_(value)  # raises before a file is created
+        except TypeError:
+            raise TypeError(
+                f"fill_value: expected a number, found {type(value).__name__}"
+            ) from None
         made = cls._made(shape, dtype, filename, existsok)
         made.fill_(value)
         return made
@@ -677,6 +732,7 @@ class MemoryMappedTensor(torch.Tensor):
             ValueError: If `input` is nested.
             RuntimeError: If the file exists, its path is a symlink, its folder is missing, or
                 conversion of the value to the dtype would overflow.
+            OverflowError: If the value is an int that exceeds 64 bits.
             TypeError: If the value is not a number.
 
         Example:

@@ -6,6 +6,7 @@ import os
 import warnings
 
 from tenfold import _core, _pickle
+from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
 from tenfold._unreplaced import read_unreplaced
 from tenfold.tensordict._entries import node_of
@@ -69,10 +70,10 @@ def save(
     num_threads, return_early, share_non_tensor, robust_key, atomic, durable = common
     level = 0
     if as_archive:
-        options.setdefault("format", archives.FORMAT)
         level = archives.deflate_level(compression)
-        if level > 0 and options != {"format": archives.FORMAT}:
+        if level > 0 and options and options != {"format": archives.FORMAT}:
             raise ValueError(f"options: expected none with compression=, found {options}")
+        options.setdefault("format", archives.FORMAT)
     _note_share_non_tensor(share_non_tensor)
 
     def run() -> Any:
@@ -339,7 +340,7 @@ def _move(tree: Any, device: Any, non_blocking: bool) -> None:
 
 
 def _use_meta(torch: Any, tree: Any) -> None:
-    """Replaces tensors on disk by tensors without data, without opening them."""
+    """Replaces tensors by tensors without data. Of dense tensors, opens no file."""
     node = node_of(tree)
     if folders.is_stack(node):
         for member in node.tensordicts:
@@ -348,8 +349,15 @@ def _use_meta(torch: Any, tree: Any) -> None:
     for key, kind, described in list(node._kinds()):
         if kind == "node":
             _use_meta(torch, described)
-        elif kind == "tensor" and described is not None:
-            dtype, shape, _, is_unbatched = described
+        elif kind == "tensor" and described is None:  # a sparse or jagged tensor
+            node._items[key] = node._items[key].to("meta")
+        elif kind == "tensor":
+            dtype, shape, is_nested, is_unbatched = described
+            if is_nested:
+                raise UnsupportedError(
+                    f'key "{key}": torch has no strided nested tensors on the device meta: '
+                    "expected another device, or a tree without nested tensors"
+                )
             made = torch.empty(shape, dtype=getattr(torch, dtype), device=torch.device("meta"))
             node._items[key] = UnbatchedTensor(made) if is_unbatched else made
 
