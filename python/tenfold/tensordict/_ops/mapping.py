@@ -377,8 +377,10 @@ def update(
     if not inplace and not ignore_lock:
         check_unlocked(td)
     if update_batch_size and node_of(input_dict_or_td) is not None:
+        batch_size = node_of(input_dict_or_td).batch_size
+        td.empty().batch_size = batch_size  # raises errors before entries are deleted
         td.clear()
-        td.batch_size = node_of(input_dict_or_td).batch_size
+        td.batch_size = batch_size
     _check_rows_of(td, input_dict_or_td)
     wanted = None if keys_to_update is None else _paths(keys_to_update)
     for key, value in _pairs(input_dict_or_td, more):
