@@ -115,3 +115,15 @@ def test_with_blocks_on_one_tree_may_be_nested(tmp_path):
     with pytest.raises(ValueError, match="closed"):
         found._disk.node  # noqa: B018
     assert tenfold.load(tmp_path / "p.tdz")["a"].tolist() == [5, 5]
+
+
+def test_a_node_at_two_places_is_unlocked_with_the_outermost_tree():
+    node = TensorDict({"x": 1})
+    td = TensorDict({"a": node, "b": {"c": node}}).lock_()
+    assert not td.unlock_().is_locked
+    assert not node.is_locked
+    assert not td["b"].is_locked
+    outside = TensorDict({"n": node}).lock_()
+    with pytest.raises(RuntimeError, match="part of a locked TensorDict"):
+        td.lock_().unlock_()
+    assert outside["n"].is_locked
