@@ -22,7 +22,7 @@ from tenfold.tensordict._entries import (
 )
 from tenfold.tensordict._node import PLAIN, Disk, opened_stack, stack_with_class
 from tenfold.tensordict._ops import mapping, shape
-from tenfold.tensordict._ops.locking import check_unlocked, lock
+from tenfold.tensordict._ops.locking import check_members_unlocked, check_unlocked, lock
 from tenfold.tensordict._protocol import dense, register_classes
 from tenfold.tensordict._values import NonTensorData, NonTensorStack
 
@@ -395,7 +395,7 @@ class LazyStackedTensorDict(TensorDictBase):
                 yield key, kind, about if kind in ("damaged", "refused") else None
 
     def _put(self, key: str, entry: Any) -> None:
-        check_unlocked(self)
+        check_members_unlocked(self)
         self._mark_changed()
         for node, part in zip(self._nodes(), self._parts(entry), strict=True):
             node._put(key, part)
@@ -413,7 +413,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return entry.unbind(self.stack_dim)
 
     def _remove(self, key: str) -> None:
-        check_unlocked(self)
+        check_members_unlocked(self)
         self._mark_changed()
         for node in self._nodes():
             if node._has(key):

@@ -8,6 +8,7 @@ This module also implements the ``with`` statement, which restores the lock stat
 from __future__ import annotations
 
 from tenfold.tensordict._entries import node_of
+from tenfold.tensordict._protocol import stacked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,6 +42,14 @@ def _refuse_change(td: Any) -> NoReturn:
 def check_unlocked(td: Any) -> None:
     if td.is_locked:
         _refuse_change(td)
+
+
+def check_members_unlocked(td: Any) -> None:
+    """Raises RuntimeError if `td` or, for a stack, any of its members is locked."""
+    check_unlocked(td)
+    if isinstance(td, stacked()):
+        for node in td._nodes():
+            check_members_unlocked(node)
 
 
 def locked_as(td: Any, made: Made) -> Made:
