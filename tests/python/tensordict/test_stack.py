@@ -1,4 +1,6 @@
 import pytest
+import tensordict
+import tensordict.nn
 import torch
 
 import tenfold
@@ -408,3 +410,13 @@ def test_stacks_along_different_dimensions_are_concatenated(dim):
         joined = torch.cat(order, dim)
         assert joined.batch_size == torch.cat([x, x], dim).shape
         assert torch.equal(joined["a"], torch.cat([x, x], dim))
+
+
+def test_classes_of_the_tensordict_package_are_tensor_collections():
+    made = tensordict.TensorDict({"a": torch.ones(1)}, [1])
+    values = tensordict.NonTensorStack("a", "b")
+    for item in (made, tensordict.lazy_stack([made]), tensordict.NonTensorData(1), values):
+        assert tenfold.is_tensor_collection(item)
+        assert tenfold.is_tensor_collection(type(item))
+    for other in (tensordict.UnbatchedTensor(torch.ones(1)), tensordict.nn.TensorDictModule):
+        assert not tenfold.is_tensor_collection(other)

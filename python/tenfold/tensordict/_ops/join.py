@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tenfold._errors import KeyNotFoundError
+from tenfold._interop import tensordict_package
 from tenfold._interop.arrays import dim_in, need_torch
 from tenfold._public import set_module
 from tenfold.tensordict._entries import (
+    FOREIGN,
     LEAF,
     NODE,
     TENSORCLASS,
@@ -569,7 +571,8 @@ def is_tensor_collection(datatype: Any) -> bool:
         datatype: Any object or class.
 
     Returns:
-        bool: False for tensors, UnbatchedTensor, and all other objects and classes.
+        bool: True also for the tensordict package's classes of these kinds and for their instances;
+            False for tensors, UnbatchedTensor, and all other objects and classes.
 
     Example:
         >>> tenfold.tensordict.is_tensor_collection(td)
@@ -577,6 +580,8 @@ def is_tensor_collection(datatype: Any) -> bool:
     """
     cls = datatype if isinstance(datatype, type) else type(datatype)
     kind = class_kind(cls)
+    if kind == FOREIGN:
+        return tensordict_package.is_collection(cls)
     return kind in (NODE, TENSORCLASS) or getattr(cls, "_is_non_tensor", False)
 
 
