@@ -24,7 +24,7 @@ from tenfold.tensordict._node import PLAIN, Disk, opened_stack, stack_with_class
 from tenfold.tensordict._ops import mapping, shape
 from tenfold.tensordict._ops.locking import check_members_unlocked, check_unlocked, lock
 from tenfold.tensordict._protocol import dense, register_classes
-from tenfold.tensordict._values import NonTensorData, NonTensorStack
+from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -371,7 +371,7 @@ class LazyStackedTensorDict(TensorDictBase):
             return stack_with_class(made)
         if all(isinstance(entry, (NonTensorData, NonTensorStack)) for entry in entries):
             return NonTensorStack(*entries, stack_dim=self.stack_dim)
-        if kind == VALUE and len(kinds) == 1:
+        if all(type(entry) is UnbatchedTensor for entry in entries):
             return entries[0]
         raise RuntimeError(
             f'lazy stack: key "{key}": expected entries of the same kind, with the same number of '

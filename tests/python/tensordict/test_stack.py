@@ -412,6 +412,35 @@ def test_stacks_along_different_dimensions_are_concatenated(dim):
         assert torch.equal(joined["a"], torch.cat([x, x], dim))
 
 
+KINDS = {
+    "tensor": torch.zeros(2),
+    "unbatched": UnbatchedTensor(torch.ones(2)),
+    "value": "text",
+}
+MIXED = [(one, other) for one in KINDS for other in KINDS if one != other]
+
+
+@pytest.mark.parametrize(("first", "second"), MIXED)
+def test_entries_of_different_kinds_are_not_joined(first, second):
+    tds = [TensorDict({"e": KINDS[kind]}, [2]) for kind in (first, second)]
+    with pytest.raises(RuntimeError, match='stack: key "e": expected entries of the same kind'):
+        torch.stack(tds)
+    with pytest.raises(TypeError, match='cat: key "e": expected entries of the same kind'):
+        torch.cat(tds)
+    with pytest.raises(RuntimeError, match='key "e": expected entries of the same kind'):
+        tenfold.lazy_stack(tds)["e"]
+
+
+def test_unbatched_tensors_are_joined_only_with_those_of_their_shape():
+    tds = [TensorDict({"u": UnbatchedTensor(torch.full((n,), n))}, [2]) for n in (1, 2)]
+    for join in (torch.stack, torch.cat):
+        with pytest.raises(RuntimeError, match=r'key "u": .* same shape, found \[\[1\], \[2\]\]'):
+            join(tds)
+        assert join([tds[1], tds[1].clone()])["u"].tolist() == [2, 2]
+    lazy = tenfold.maybe_dense_stack(tds)
+    assert [member["u"].tolist() for member in lazy.unbind(0)] == [[1], [2, 2]]
+
+
 def test_classes_of_the_tensordict_package_are_tensor_collections():
     made = tensordict.TensorDict({"a": torch.ones(1)}, [1])
     values = tensordict.NonTensorStack("a", "b")

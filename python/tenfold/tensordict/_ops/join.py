@@ -57,6 +57,9 @@ class ShapesDiffer(RuntimeError):  # noqa: N818 - caught internally; users see R
 def stack(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
     """Stacks TensorDicts of equal batch size along a new batch dimension, like ``torch.stack``.
 
+    Of `UnbatchedTensor` entries under one key, the result has the first; their shapes must be
+    equal, their values are not compared.
+
     Args:
         input: TensorDicts with the same keys and shapes, or tensors. If one is a lazy stack, so is
             the result.
@@ -160,6 +163,7 @@ def _stacked_entries(torch: Any, key: str, entries: list[Any], dim: int) -> Any:
         try:
             return torch.stack(entries, dim)
         except (RuntimeError, TypeError) as error:
+            _check_one_kind("stack", key, entries, ShapesDiffer)
             shapes = {tuple(getattr(entry, "shape", ())) for entry in entries}
             if len(shapes) > 1 or isinstance(error, TypeError):
                 raise ShapesDiffer(
@@ -167,13 +171,30 @@ def _stacked_entries(torch: Any, key: str, entries: list[Any], dim: int) -> Any:
                     f"{sorted(map(list, shapes))}"
                 ) from None
             raise
+    _check_one_kind("stack", key, entries, ShapesDiffer)
     if kind in (NODE, TENSORCLASS):
         return _stacked(entries, dim)
     if type(entries[0]) is UnbatchedTensor:
-        return entries[0]
-    if all(isinstance(entry, (NonTensorData, NonTensorStack)) for entry in entries):
-        return NonTensorStack(*entries, stack_dim=dim)
-    raise ShapesDiffer(f'stack: key "{key}": expected values in all, found tensors in some')
+        return _first_unbatched("stack", key, entries, ShapesDiffer)
+    return NonTensorStack(*entries, stack_dim=dim)
+
+
+def _check_one_kind(call: str, key: str, entries: list[Any], error: type[Exception]) -> None:
+    """Raises `error` unless all are nodes, or tensors, or unbatched tensors, or plain values."""
+    if len({(_kind_of(entry), type(entry) is UnbatchedTensor) for entry in entries}) > 1:
+        found = sorted({type(entry).__name__ for entry in entries})
+        raise error(f'{call}: key "{key}": expected entries of the same kind, found {found}')
+
+
+def _first_unbatched(call: str, key: str, entries: list[Any], error: type[Exception]) -> Any:
+    """The first of several unbatched tensors. Raises `error` if their shapes differ."""
+    shapes = [tuple(entry.shape) for entry in entries]
+    if any(shape != shapes[0] for shape in shapes):
+        raise error(
+            f'{call}: key "{key}": expected unbatched tensors of the same shape, found '
+            f"{sorted(map(list, set(shapes)))}"
+        )
+    return entries[0]
 
 
 def _stacked_lazily(entries: list[Any], nodes: list[Any], dim: int) -> Any:
@@ -315,6 +336,9 @@ def dense_stack_tds(td_list: Any, dim: int | None = None) -> Any:
 def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
     """Concatenates TensorDicts along a batch dimension, like ``torch.cat``.
 
+    Of `UnbatchedTensor` entries under one key, the result has the first; their shapes must be
+    equal, their values are not compared.
+
     Args:
         input: TensorDicts of the same keys, whose batch sizes may differ along `dim` only; or
             tensors, which are passed to ``torch.cat``. Lazy stacks that are concatenated along
@@ -328,7 +352,8 @@ def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
     Raises:
         RuntimeError: If `input` is empty, shapes do not fit, or there is no such batch dimension.
         IndexError: If `input` has tensors and `dim` is out of range.
-        TypeError: If `input`, or the entries of a key, are both TensorDicts and tensors.
+        TypeError: If `input` has both TensorDicts and tensors, or the entries of a key are of
+            different kinds.
         KeyError: If keys differ.
 
     Example:
@@ -362,13 +387,14 @@ def _joined(entries: list[Any], dim: int) -> Any:
     for key in keys:
         parts = [items[key] for items in dicts]
         _check_kinds(f'cat: key "{key}"', parts)
+        _check_one_kind("cat", key, parts, TypeError)
         kind = class_kind(type(parts[0]))
         if kind == LEAF:
             made_items[key] = torch.cat(parts, dim)
         elif kind in (NODE, TENSORCLASS):
             made_items[key] = _joined(parts, dim)
         elif type(parts[0]) is UnbatchedTensor:
-            made_items[key] = parts[0]
+            made_items[key] = _first_unbatched("cat", key, parts, RuntimeError)
         else:
             made_items[key] = joined_values(torch, parts, dim)
     made = first._with_entries(made_items)
