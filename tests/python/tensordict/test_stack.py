@@ -412,6 +412,10 @@ def test_stacks_along_different_dimensions_are_concatenated(dim):
         assert torch.equal(joined["a"], torch.cat([x, x], dim))
 
 
+def zeros(*batch_size):
+    return TensorDict({"a": torch.zeros(*batch_size, 2)}, batch_size)
+
+
 KINDS = {
     "tensor": torch.zeros(2),
     "unbatched": UnbatchedTensor(torch.ones(2)),
@@ -439,6 +443,30 @@ def test_unbatched_tensors_are_joined_only_with_those_of_their_shape():
         assert join([tds[1], tds[1].clone()])["u"].tolist() == [2, 2]
     lazy = tenfold.maybe_dense_stack(tds)
     assert [member["u"].tolist() for member in lazy.unbind(0)] == [[1], [2, 2]]
+
+
+@pytest.mark.parametrize("sizes", [([2, 3], [2, 4]), ([2], [2, 4]), ([2, 4], [2])])
+def test_cat_compares_batch_sizes_without_entries(sizes):
+    tds = [TensorDict({}, size) for size in sizes]
+    with pytest.raises(RuntimeError, match="cat: expected"):
+        torch.cat(tds)
+    if len(sizes[0]) == len(sizes[1]):
+        with pytest.raises(RuntimeError, match=r"dimension 0 only, found \[\[2, 3\], \[2, 4\]\]"):
+            torch.cat([TensorDict({"n": td}, [2]) for td in tds])
+        assert torch.cat(tds, 1).batch_size == (2, 7)
+
+
+def test_cat_of_nodes_with_different_numbers_of_batch_dimensions():
+    nodes = [TensorDict({"x": torch.ones(2, 3)}, size) for size in ([2], [2, 3])]
+    joined = torch.cat([TensorDict({"n": node}, [2]) for node in nodes])
+    assert joined["n", "x"].shape == (4, 3)
+
+
+def test_cat_of_stacks_with_different_numbers_of_members():
+    stacks = [tenfold.lazy_stack([zeros(2)] * count) for count in (2, 3)]
+    with pytest.raises(RuntimeError, match=r"found the lengths \[2, 3\] in dimension 0"):
+        torch.cat(stacks, 1)
+    assert torch.cat(stacks).batch_size == (5, 2)
 
 
 def test_classes_of_the_tensordict_package_are_tensor_collections():

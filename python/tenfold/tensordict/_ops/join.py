@@ -367,8 +367,13 @@ def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
     if class_kind(type(tds[0])) == LEAF:
         tensor: Item = need_torch("cat").cat(tds, dim, out=out)
         return tensor
-    ndim = len(tds[0].batch_size)
-    at = dim_in(dim, ndim, "cat", RuntimeError)
+    ndims = {len(td.batch_size) for td in tds}
+    if len(ndims) > 1:
+        raise RuntimeError(
+            "cat: expected TensorDicts with the same number of batch dimensions, "
+            f"found {sorted(ndims)}"
+        )
+    at = dim_in(dim, ndims.pop(), "cat", RuntimeError)
     made: Item = _joined(tds, at)
     return made if out is None else written(out, made)
 
@@ -378,6 +383,13 @@ def _joined(entries: list[Any], dim: int) -> Any:
     if all(type(node) is stacked() for node in nodes):
         return rewrapped(entries[0], stacked()._joined(nodes, dim))
     first = nodes[0]
+    sizes = [node._batch_size for node in nodes]
+    shared = min(map(len, sizes))  # nodes below may differ in the number of batch dimensions
+    if len({(*size[:dim], *size[dim + 1 : shared]) for size in sizes}) > 1:
+        raise RuntimeError(
+            f"cat: expected batch sizes that differ in dimension {dim} only, found "
+            f"{sorted(map(list, set(sizes)))}"
+        )
     dicts = [node._entries() for node in nodes]
     keys = dicts[0].keys()
     if any(items.keys() != keys for items in dicts):
