@@ -469,6 +469,26 @@ def test_cat_of_stacks_with_different_numbers_of_members():
     assert torch.cat(stacks).batch_size == (5, 2)
 
 
+def below(td):
+    return TensorDict({"n": td})
+
+
+@pytest.mark.parametrize("nested", [lambda td: td, below])
+def test_a_result_with_keys_of_some_members_only_is_not_written(nested):
+    tds = [nested(TensorDict({"a": 1, "b": 2})), nested(TensorDict({"a": 1}))]
+    out = torch.stack([nested(TensorDict({"a": 0, "b": 0}))] * 2)
+    for stack in (tenfold.lazy_stack, tenfold.maybe_dense_stack):
+        with pytest.raises(RuntimeError, match="out=: expected the same keys in all members"):
+            stack(tds, out=out)
+    with pytest.raises(RuntimeError, match="cat: out=: expected the same keys in all members"):
+        tenfold.tensordict.cat([tenfold.lazy_stack([td]) for td in tds], out=out)
+    assert all(value.sum() == 0 for value in out.values(True, True))
+    members = [td.clone().zero_() for td in tds]
+    assert tenfold.lazy_stack(tds, out=tenfold.lazy_stack(members))[0].values(True, True) == [1, 2]
+    tenfold.lazy_stack([tds[1]] * 2, out=out.exclude("b", ("n", "b")))
+    assert next(out.values(True, True).__iter__()).tolist() == [1, 1]
+
+
 def test_classes_of_the_tensordict_package_are_tensor_collections():
     made = tensordict.TensorDict({"a": torch.ones(1)}, [1])
     values = tensordict.NonTensorStack("a", "b")

@@ -72,7 +72,8 @@ def stack(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
     Raises:
         RuntimeError: If `input` is empty, or keys, batch sizes, shapes or kinds of entries differ.
             If `input` has a lazy stack, only the numbers of batch dimensions must be equal, unless
-            all are lazy stacks with the same stack dimension and number of members.
+            all are lazy stacks with the same stack dimension and number of members. If `out` cannot
+            take entries that only some members of the result have.
         TypeError: If `input` has both TensorDicts and tensors.
         IndexError: If `dim` is out of range.
 
@@ -87,8 +88,29 @@ def stack(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
     if class_kind(type(tds[0])) == LEAF:
         tensor: Item = need_torch("stack").stack(tds, dim, out=out)
         return tensor
-    made: Item = _stacked(tds, _new_dim(tds, dim))
-    return made if out is None else written(out, made)
+    made: Item = _stacked(tds, _new_dim("stack", tds[0], dim, IndexError))
+    return made if out is None else _written("stack", out, made)
+
+
+def _written(call: str, out: Any, made: Item) -> Item:
+    """Writes `made` into `out`. Raises RuntimeError if `out` cannot take every entry."""
+    _check_takes(call, node_of(out), node_of(made))
+    return written(out, made)
+
+
+def _check_takes(call: str, out: Any, made: Any) -> None:
+    """Raises RuntimeError if `made` has entries of only some members of a stack.
+
+    Such entries fit only into a stack of as many members.
+    """
+    if isinstance(made, stacked()):
+        if isinstance(out, stacked()) and out._like_stack(made) is not None:
+            return
+        made._refuse_exclusive_keys(f"{call}: out=")
+    for key, kind, child in made._kinds():
+        if kind == "node":
+            there = out._entry(key) if out is not None and out._has(key) else None
+            _check_takes(call, node_of(there), child)
 
 
 def _check_kinds(call: str, items: list[Any]) -> None:
@@ -102,11 +124,11 @@ def _check_kinds(call: str, items: list[Any]) -> None:
         )
 
 
-def _new_dim(tds: list[Any], dim: int) -> int:
-    ndim = len(tds[0].batch_size)
+def _new_dim(call: str, item: Any, dim: int, error: type[Exception]) -> int:
+    ndim = len(item.batch_size)
     at = dim + ndim + 1 if dim < 0 else dim
     if not 0 <= at <= ndim:
-        raise IndexError(f"stack: expected a dim from {-ndim - 1} to {ndim}, found {dim}")
+        raise error(f"{call}: expected a dim from {-ndim - 1} to {ndim}, found {dim}")
     return at
 
 
@@ -251,7 +273,8 @@ def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> A
 
     Raises:
         RuntimeError: If `input` is empty, the numbers of batch dimensions differ, or `dim` is out
-            of range.
+            of range; if only some of the TensorDicts have an entry, unless `out` is a stack of as
+            many members.
         IndexError: If `input` has tensors and `dim` is out of range.
 
     Example:
@@ -268,7 +291,9 @@ def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> A
     if kind == VALUE:
         return NonTensorStack(*members, stack_dim=dim)
     made = stacked()(*members, stack_dim=dim, **kwargs)
-    return stack_with_class(made, rebuild=True) if out is None else out.update_(made)
+    if out is not None:
+        return _written("lazy_stack", out, made)
+    return stack_with_class(made, rebuild=True)
 
 
 @set_module("tenfold")
@@ -288,7 +313,8 @@ def maybe_dense_stack(
 
     Raises:
         RuntimeError: If `input` is empty, the numbers of batch dimensions differ, or tensors of
-            different shapes are given.
+            different shapes are given; if only some of the TensorDicts have an entry, unless `out`
+            is a stack of as many members.
         IndexError: If `dim` is out of range.
 
     Example:
@@ -351,6 +377,7 @@ def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
 
     Raises:
         RuntimeError: If `input` is empty, shapes do not fit, or there is no such batch dimension.
+            If `out` cannot take entries that only some members of the result have.
         IndexError: If `input` has tensors and `dim` is out of range.
         TypeError: If `input` has both TensorDicts and tensors, or the entries of a key are of
             different kinds.
@@ -375,7 +402,7 @@ def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
         )
     at = dim_in(dim, ndims.pop(), "cat", RuntimeError)
     made: Item = _joined(tds, at)
-    return made if out is None else written(out, made)
+    return made if out is None else _written("cat", out, made)
 
 
 def _joined(entries: list[Any], dim: int) -> Any:
