@@ -52,6 +52,7 @@ class LazyStackedTensorDict(TensorDictBase):
     Raises:
         RuntimeError: If there is no member, if their numbers of batch dimensions differ, or if
             `stack_dim` is out of range.
+        TypeError: If a member is not a TensorDict.
 
     Example:
         >>> stack = LazyStackedTensorDict(*[TensorDict({"a": torch.zeros(n)}) for n in (1, 2)])
@@ -77,6 +78,11 @@ class LazyStackedTensorDict(TensorDictBase):
     ) -> None:
         if not tensordicts:
             raise RuntimeError("lazy stack: expected at least one TensorDict, found none")
+        for member in tensordicts:
+            if node_of(member) is None:
+                raise TypeError(
+                    f"lazy stack: expected TensorDicts, found a {type(member).__name__}"
+                )
         ndims = sorted({len(member.batch_size) for member in tensordicts})
         if len(ndims) > 1:
             raise RuntimeError(

@@ -489,6 +489,24 @@ def test_a_result_with_keys_of_some_members_only_is_not_written(nested):
     assert next(out.values(True, True).__iter__()).tolist() == [1, 1]
 
 
+@pytest.mark.parametrize(
+    "items",
+    [(zeros(2), torch.ones(2)), (torch.ones(2), zeros(2)), (NonTensorData(1), zeros(2)),
+     (zeros(2), NonTensorData(1))],
+)  # fmt: skip
+def test_a_lazy_stack_of_tensordicts_and_other_objects_is_refused(items):
+    with pytest.raises(TypeError, match="lazy_stack: expected either TensorDicts or tensors"):
+        tenfold.lazy_stack(items)
+    with pytest.raises(TypeError, match="lazy stack: expected TensorDicts, found a"):
+        LazyStackedTensorDict(*items)
+
+
+@pytest.mark.parametrize("dim", [1, 5, -2])
+def test_values_are_not_stacked_along_a_missing_dimension(dim):
+    with pytest.raises(RuntimeError, match=f"expected a dim from -1 to 0, found {dim}"):
+        tenfold.lazy_stack([NonTensorData(1), NonTensorData(2)], dim)
+
+
 def test_classes_of_the_tensordict_package_are_tensor_collections():
     made = tensordict.TensorDict({"a": torch.ones(1)}, [1])
     values = tensordict.NonTensorStack("a", "b")

@@ -276,6 +276,7 @@ def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> A
             of range; if only some of the TensorDicts have an entry, unless `out` is a stack of as
             many members.
         IndexError: If `input` has tensors and `dim` is out of range.
+        TypeError: If `input` has both TensorDicts and other objects.
 
     Example:
         >>> rows = tenfold.lazy_stack([TensorDict({"a": torch.zeros(n)}) for n in (1, 2)])
@@ -285,10 +286,13 @@ def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> A
     members = list(input)
     if not members:
         raise RuntimeError("lazy_stack: expected at least one TensorDict, found none")
+    _check_kinds("lazy_stack", members)
     kind = class_kind(type(members[0]))
     if kind == LEAF:
         return need_torch("lazy_stack").stack(members, dim)
     if kind == VALUE:
+        if isinstance(members[0], (NonTensorData, NonTensorStack)):
+            _new_dim("lazy_stack", members[0], dim, RuntimeError)
         return NonTensorStack(*members, stack_dim=dim)
     made = stacked()(*members, stack_dim=dim, **kwargs)
     if out is not None:
@@ -316,6 +320,7 @@ def maybe_dense_stack(
             different shapes are given; if only some of the TensorDicts have an entry, unless `out`
             is a stack of as many members.
         IndexError: If `dim` is out of range.
+        TypeError: If `input` has both TensorDicts and other objects.
 
     Example:
         >>> tds = [TensorDict({"a": torch.zeros(n)}) for n in (1, 2)]
