@@ -507,6 +507,13 @@ def test_values_are_not_stacked_along_a_missing_dimension(dim):
         tenfold.lazy_stack([NonTensorData(1), NonTensorData(2)], dim)
 
 
+def test_a_stack_of_stacks_keeps_the_name_of_their_dimension():
+    t, s = (tenfold.lazy_stack([zeros(2)] * 2, stack_dim_name=name) for name in "ts")
+    assert torch.stack([t, t]).names == [None, "t", None]
+    assert torch.stack([t, t], 2).names == ["t", None, None]
+    assert torch.stack([t, s]).names == [None, None, None]
+
+
 def test_classes_of_the_tensordict_package_are_tensor_collections():
     made = tensordict.TensorDict({"a": torch.ones(1)}, [1])
     values = tensordict.NonTensorStack("a", "b")

@@ -238,7 +238,9 @@ def _stacked_lazily(entries: list[Any], nodes: list[Any], dim: int) -> Any:
             _stacked(list(group), inner)
             for group in zip(*[node.tensordicts for node in nodes], strict=True)
         ]
-        return rewrapped(entries[0], stacked()._of(members, below))
+        is_named = all(node._dim_name == first._dim_name for node in nodes)
+        name = first._dim_name if is_named else None
+        return rewrapped(entries[0], stacked()._of(members, below, name))
     return lazy_stack(entries, dim)
 
 
