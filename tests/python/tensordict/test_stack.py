@@ -514,6 +514,34 @@ def test_a_stack_of_stacks_keeps_the_name_of_their_dimension():
     assert torch.stack([t, s]).names == [None, None, None]
 
 
+def test_masks_of_padding_are_on_the_device_of_the_tensors():
+    tds = [TensorDict({"a": torch.ones(n, device="meta")}) for n in (1, 2)]
+    assert tenfold.pad_sequence(tds, return_mask=True)["masks", "a"].device.type == "meta"
+
+
+@tenfold.tensorclass
+class Step:
+    x: torch.Tensor
+    note: str = "none"
+
+
+def step(length):
+    return Step(x=torch.ones(length), note="text", batch_size=[length])
+
+
+def test_objects_of_a_tensorclass_are_padded_and_stacked():
+    padded = tenfold.pad_sequence([step(1), step(2)])
+    assert type(padded) is Step
+    assert padded.batch_size == (2, 2)
+    assert padded.x.tolist() == [[1, 0], [1, 1]]
+    with pytest.raises(RuntimeError, match="expected return_mask=False for objects of a tensorc"):
+        tenfold.pad_sequence([step(1), step(2)], return_mask=True)
+    dense = tenfold.tensordict.dense_stack_tds(tenfold.lazy_stack([step(2)] * 3, 1))
+    assert type(dense) is Step
+    assert dense.x.shape == (2, 3)
+    assert not isinstance(dense._tensordict, LazyStackedTensorDict)
+
+
 def test_classes_of_the_tensordict_package_are_tensor_collections():
     made = tensordict.TensorDict({"a": torch.ones(1)}, [1])
     values = tensordict.NonTensorStack("a", "b")

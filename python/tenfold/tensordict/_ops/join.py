@@ -17,6 +17,7 @@ from tenfold.tensordict._entries import (
     class_kind,
     node_of,
     rewrapped,
+    tree_or,
     unwrapped,
     written,
 )
@@ -341,12 +342,13 @@ def dense_stack_tds(td_list: Any, dim: int | None = None) -> Any:
     """Stacks the members of a lazy stack, or a list of TensorDicts, as one dense TensorDict.
 
     Args:
-        td_list: A `LazyStackedTensorDict`, or TensorDicts of the same keys and shapes.
+        td_list: A `LazyStackedTensorDict`, an object of a tensorclass over one, or TensorDicts or
+            objects of a tensorclass with the same keys and shapes.
         dim: The new dimension; ignored for a stack, which has its own.
 
     Returns:
         TensorDict: With one batch dimension more than each of the TensorDicts; a lazy stack if one
-        of them is a lazy stack.
+        of them is a lazy stack; an object of the tensorclass if there is one.
 
     Raises:
         ValueError: If `dim` is missing for a list.
@@ -357,10 +359,10 @@ def dense_stack_tds(td_list: Any, dim: int | None = None) -> Any:
         >>> tenfold.tensordict.dense_stack_tds([td, td], 0).batch_size
         torch.Size([2, 3])
     """
-    if isinstance(td_list, stacked()):
-        dim = td_list.stack_dim
-        td_list = td_list.tensordicts
-    elif dim is None:
+    node = node_of(td_list)
+    if isinstance(node, stacked()):
+        return rewrapped(td_list, stack(node.tensordicts, node.stack_dim))
+    if dim is None:
         raise ValueError("dense_stack_tds: expected a dim with a list, found none")
     return stack(td_list, dim)
 
@@ -516,20 +518,22 @@ def pad_sequence(
     Values that are not tensors are omitted.
 
     Args:
-        list_of_tensordicts: TensorDicts with the same keys.
+        list_of_tensordicts: TensorDicts, or objects of a tensorclass, with the same keys.
         pad_dim: The dimension of each tensor that is padded at its end to the greatest length.
         padding_value: Value of the padding.
         out: A TensorDict to write the result into.
         return_mask: Add a node with a bool mask for each tensor, false for padding, of shape
             ``[number of TensorDicts, greatest length]``. True: the node is called ``masks``; a str:
-            it has that name.
+            it has that name. A tensorclass has no field for it.
 
     Returns:
-        TensorDict: With one batch dimension more, in front; `out` if it is given.
+        TensorDict: With one batch dimension more, in front; an object of the tensorclass of the
+        first item, if it has one; `out` if it is given.
 
     Raises:
         KeyError: If keys differ.
-        RuntimeError: If the list is empty, or other dimensions differ.
+        RuntimeError: If the list is empty, or other dimensions differ; if `return_mask` is given
+            for objects of a tensorclass.
         IndexError: If a tensor has no dimension `pad_dim`.
 
     Example:
@@ -539,9 +543,15 @@ def pad_sequence(
                 [1., 1.]])
     """
     torch = need_torch("pad_sequence")
-    tds = list(list_of_tensordicts)
-    if not tds:
+    items = list(list_of_tensordicts)
+    if not items:
         raise RuntimeError("pad_sequence: expected at least one TensorDict, found none")
+    if return_mask and class_kind(type(items[0])) == TENSORCLASS:
+        raise RuntimeError(
+            "pad_sequence: expected return_mask=False for objects of a tensorclass, found "
+            f"{return_mask!r}; pass the results of their to_tensordict()"
+        )
+    tds = [tree_or(item) for item in items]
     paths = tds[0].keys(True, True)
     if any(set(td.keys(True, True)) != set(paths) for td in tds):
         raise KeyNotFoundError("pad_sequence: expected the same keys in all, found others in some")
@@ -559,11 +569,12 @@ def pad_sequence(
             missing = longest - tensor.shape[at]
             after = [0, 0] * (tensor.ndim - at - 1) + [0, missing]
             padded.append(torch.nn.functional.pad(tensor, after, value=padding_value))
-            kept.append(torch.arange(longest) < tensor.shape[at])
+            kept.append(torch.arange(longest, device=tensor.device) < tensor.shape[at])
         made.set(path, torch.stack(padded))
         if masks:
             whole = (path,) if isinstance(path, str) else path
             made.set((masks, *whole), torch.stack(kept))
+    made = rewrapped(items[0], made)
     return made if out is None else written(out, made)
 
 
