@@ -542,6 +542,17 @@ def test_objects_of_a_tensorclass_are_padded_and_stacked():
     assert not isinstance(dense._tensordict, LazyStackedTensorDict)
 
 
+def test_stacks_of_different_shapes_are_not_close():
+    stacks = [
+        tenfold.lazy_stack([TensorDict({"x": torch.ones(n)}) for n in lengths])
+        for lengths in ((1, 2), (1, 2, 2))
+    ]
+    dense = TensorDict({"x": torch.ones(2, 2)}, [2])
+    for actual, expected in (stacks, stacks[::-1], (stacks[0], dense), (dense, stacks[0])):
+        with pytest.raises(AssertionError, match='key "x": '):
+            tenfold.assert_close(actual, expected)
+
+
 def test_classes_of_the_tensordict_package_are_tensor_collections():
     made = tensordict.TensorDict({"a": torch.ones(1)}, [1])
     values = tensordict.NonTensorStack("a", "b")

@@ -783,16 +783,19 @@ def _assert_close(
         for i, (left, right) in enumerate(pairs):
             _assert_close(left, right, (*above, str(i)), close, intersection, msg)
         return
-    mine, theirs = actual._entries(), expected._entries()
-    if not intersection and mine.keys() != theirs.keys():
-        odd = sorted(mine.keys() ^ theirs.keys())
+    mine, theirs = dict.fromkeys(actual._key_list()), set(expected._key_list())
+    if not intersection and mine.keys() != theirs:
+        odd = sorted(mine.keys() ^ theirs)
         where = ".".join(above) or "the root"
         raise KeyNotFoundError(
             f"{msg}{where}: expected the same keys, found {odd} in only one of the operands"
         )
     for key in [key for key in mine if key in theirs]:
-        left, right = mine[key], theirs[key]
         path = ".".join((*above, key))
+        try:
+            left, right = actual._entry(key), expected._entry(key)
+        except RuntimeError as error:  # the members of a stack differ in shape or kind
+            raise AssertionError(f'{msg}key "{path}": {error}') from error
         kinds = [_kind_of(left), _kind_of(right)]
         if kinds[0] != kinds[1]:
             raise AssertionError(f'{msg}key "{path}": expected {kinds[1]}, found {kinds[0]}')
