@@ -39,6 +39,14 @@ def simplify(obj: Any) -> tuple[Any, ...] | None:
     return None
 
 
+def is_collection(cls: type) -> bool:
+    """True for the package's TensorDicts and stacks, tensorclasses and NonTensorData."""
+    names = {base.__name__ for base in cls.__mro__}
+    if "UnbatchedTensor" in names:
+        return False
+    return "TensorDictBase" in names or bool(getattr(cls, "_is_tensorclass", False))
+
+
 def _entries(node: Any) -> tuple[list[str], list[Any]]:
     get = getattr(node, "_get_str", None) or node.get
     keys = list(node.keys())

@@ -22,9 +22,9 @@ from tenfold.tensordict._entries import (
 )
 from tenfold.tensordict._node import PLAIN, Disk, opened_stack, stack_with_class
 from tenfold.tensordict._ops import mapping, shape
-from tenfold.tensordict._ops.locking import check_unlocked, lock
+from tenfold.tensordict._ops.locking import check_members_unlocked, check_unlocked, lock
 from tenfold.tensordict._protocol import dense, register_classes
-from tenfold.tensordict._values import NonTensorData, NonTensorStack
+from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class LazyStackedTensorDict(TensorDictBase):
     Raises:
         RuntimeError: If there is no member, if their numbers of batch dimensions differ, or if
             `stack_dim` is out of range.
-        TypeError: If `stack_dim_name` is neither a str nor None.
+        TypeError: If a member is not a TensorDict.
 
     Example:
         >>> stack = LazyStackedTensorDict(*[TensorDict({"a": torch.zeros(n)}) for n in (1, 2)])
@@ -78,6 +78,11 @@ class LazyStackedTensorDict(TensorDictBase):
     ) -> None:
         if not tensordicts:
             raise RuntimeError("lazy stack: expected at least one TensorDict, found none")
+        for member in tensordicts:
+            if node_of(member) is None:
+                raise TypeError(
+                    f"lazy stack: expected TensorDicts, found a {type(member).__name__}"
+                )
         ndims = sorted({len(member.batch_size) for member in tensordicts})
         if len(ndims) > 1:
             raise RuntimeError(
@@ -373,7 +378,7 @@ class LazyStackedTensorDict(TensorDictBase):
             return stack_with_class(made)
         if all(isinstance(entry, (NonTensorData, NonTensorStack)) for entry in entries):
             return NonTensorStack(*entries, stack_dim=self.stack_dim)
-        if kind == VALUE and len(kinds) == 1:
+        if all(type(entry) is UnbatchedTensor for entry in entries):
             return entries[0]
         raise RuntimeError(
             f'lazy stack: key "{key}": expected entries of the same kind, with the same number of '
@@ -397,7 +402,7 @@ class LazyStackedTensorDict(TensorDictBase):
                 yield key, kind, about if kind in ("damaged", "refused") else None
 
     def _put(self, key: str, entry: Any) -> None:
-        check_unlocked(self)
+        check_members_unlocked(self)
         self._mark_changed()
         for node, part in zip(self._nodes(), self._parts(entry), strict=True):
             node._put(key, part)
@@ -415,7 +420,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return entry.unbind(self.stack_dim)
 
     def _remove(self, key: str) -> None:
-        check_unlocked(self)
+        check_members_unlocked(self)
         self._mark_changed()
         for node in self._nodes():
             if node._has(key):

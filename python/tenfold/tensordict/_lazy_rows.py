@@ -332,6 +332,12 @@ def joined(stacks: list[Any], dim: int) -> Any:
             for member in (one.tensordicts if one.stack_dim == at else one.unbind(at))
         ]
         return stacked()._of(members, at, first._dim_name)
+    counts = {one._batch_size[at] for one in stacks}
+    if len(counts) > 1:
+        raise RuntimeError(
+            f"cat: expected batch sizes that differ in dimension {dim} only, found the lengths "
+            f"{sorted(counts)} in dimension {at}"
+        )
     inner = dim if dim < at else dim - 1
     groups = zip(*[one.unbind(at) for one in stacks], strict=True)
     return stacked()._of([cat(list(group), inner) for group in groups], at, first._dim_name)

@@ -2554,7 +2554,7 @@ class TensorLike(Primitives):
         return all(tensor.is_floating_point() for tensor in self._tensors())
 
     def bytes(self, *, count_duplicates: bool = True) -> int:
-        """Returns the total size of all tensors in bytes.
+        """Returns the total size of all tensors in bytes; of a sparse tensor, of its components.
 
         Args:
             count_duplicates: If false, only the largest of the tensors that begin at the same
@@ -2565,7 +2565,7 @@ class TensorLike(Primitives):
             >>> TensorDict({"a": torch.zeros(3)}).bytes()
             12
         """
-        return sum(tensor.nbytes for tensor in casts.counted(self, count_duplicates))
+        return sum(map(casts.num_bytes, casts.counted(self, count_duplicates)))
 
     def param_count(self, *, count_duplicates: bool = True) -> int:
         """Returns the number of elements of all tensors.

@@ -115,3 +115,59 @@ def test_with_blocks_on_one_tree_may_be_nested(tmp_path):
     with pytest.raises(ValueError, match="closed"):
         found._disk.node  # noqa: B018
     assert tenfold.load(tmp_path / "p.tdz")["a"].tolist() == [5, 5]
+
+
+def test_a_node_at_two_places_is_unlocked_with_the_outermost_tree():
+    node = TensorDict({"x": 1})
+    td = TensorDict({"a": node, "b": {"c": node}}).lock_()
+    assert not td.unlock_().is_locked
+    assert not node.is_locked
+    assert not td["b"].is_locked
+    outside = TensorDict({"n": node}).lock_()
+    with pytest.raises(RuntimeError, match="part of a locked TensorDict"):
+        td.lock_().unlock_()
+    assert outside["n"].is_locked
+
+
+CHANGES = {
+    "set": lambda stack: stack.set("new", torch.zeros(stack.batch_size)),
+    "replace": lambda stack: stack.set("a", torch.zeros(stack.batch_size)),
+    "delete": lambda stack: stack.del_("a"),
+    "clear": lambda stack: stack.clear(),
+    "select": lambda stack: stack.select("a", inplace=True),
+    "exclude": lambda stack: stack.exclude("a", inplace=True),
+}
+CHANGES_BELOW = {
+    "set_below": lambda stack: stack.set(("n", "new"), torch.zeros(stack.batch_size)),
+    "select_below": lambda stack: stack.select("a", ("n", "c"), inplace=True),
+    "exclude_below": lambda stack: stack.exclude("a", ("n", "c"), inplace=True),
+}
+
+
+def members():
+    return [TensorDict({"a": 1, "b": 2, "n": {"c": 3, "d": 4}}) for _ in range(2)]
+
+
+def assert_refused(change, stack, members):
+    with pytest.raises(RuntimeError, match=LOCKED):
+        change(stack)
+    for member in members:
+        assert member.to_dict() == {"a": 1, "b": 2, "n": {"c": 3, "d": 4}}
+
+
+@pytest.mark.parametrize("name", [*CHANGES, *CHANGES_BELOW])
+def test_a_stack_with_a_locked_member_is_not_changed(name):
+    change = {**CHANGES, **CHANGES_BELOW}[name]
+    first, locked = members()
+    locked.lock_()
+    assert_refused(change, tenfold.lazy_stack([first, locked]), [first, locked])
+    inner, outer = tenfold.lazy_stack([first, locked]), members()
+    assert_refused(change, tenfold.lazy_stack([tenfold.lazy_stack(outer), inner]), [*outer, first])
+
+
+@pytest.mark.parametrize("change", CHANGES_BELOW.values(), ids=CHANGES_BELOW)
+def test_a_tree_with_a_locked_node_is_not_changed(change):
+    first, second = members()
+    second["n"].lock_()
+    assert_refused(change, tenfold.lazy_stack([first, second]), [first, second])
+    assert_refused(change, second, [second])

@@ -1,4 +1,6 @@
 import pytest
+import tensordict
+import tensordict.nn
 import torch
 
 import tenfold
@@ -408,3 +410,154 @@ def test_stacks_along_different_dimensions_are_concatenated(dim):
         joined = torch.cat(order, dim)
         assert joined.batch_size == torch.cat([x, x], dim).shape
         assert torch.equal(joined["a"], torch.cat([x, x], dim))
+
+
+def zeros(*batch_size):
+    return TensorDict({"a": torch.zeros(*batch_size, 2)}, batch_size)
+
+
+KINDS = {
+    "tensor": torch.zeros(2),
+    "unbatched": UnbatchedTensor(torch.ones(2)),
+    "value": "text",
+}
+MIXED = [(one, other) for one in KINDS for other in KINDS if one != other]
+
+
+@pytest.mark.parametrize(("first", "second"), MIXED)
+def test_entries_of_different_kinds_are_not_joined(first, second):
+    tds = [TensorDict({"e": KINDS[kind]}, [2]) for kind in (first, second)]
+    with pytest.raises(RuntimeError, match='stack: key "e": expected entries of the same kind'):
+        torch.stack(tds)
+    with pytest.raises(TypeError, match='cat: key "e": expected entries of the same kind'):
+        torch.cat(tds)
+    with pytest.raises(RuntimeError, match='key "e": expected entries of the same kind'):
+        tenfold.lazy_stack(tds)["e"]
+
+
+def test_unbatched_tensors_are_joined_only_with_those_of_their_shape():
+    tds = [TensorDict({"u": UnbatchedTensor(torch.full((n,), n))}, [2]) for n in (1, 2)]
+    for join in (torch.stack, torch.cat):
+        with pytest.raises(RuntimeError, match=r'key "u": .* same shape, found \[\[1\], \[2\]\]'):
+            join(tds)
+        assert join([tds[1], tds[1].clone()])["u"].tolist() == [2, 2]
+    lazy = tenfold.maybe_dense_stack(tds)
+    assert [member["u"].tolist() for member in lazy.unbind(0)] == [[1], [2, 2]]
+
+
+@pytest.mark.parametrize("sizes", [([2, 3], [2, 4]), ([2], [2, 4]), ([2, 4], [2])])
+def test_cat_compares_batch_sizes_without_entries(sizes):
+    tds = [TensorDict({}, size) for size in sizes]
+    with pytest.raises(RuntimeError, match="cat: expected"):
+        torch.cat(tds)
+    if len(sizes[0]) == len(sizes[1]):
+        with pytest.raises(RuntimeError, match=r"dimension 0 only, found \[\[2, 3\], \[2, 4\]\]"):
+            torch.cat([TensorDict({"n": td}, [2]) for td in tds])
+        assert torch.cat(tds, 1).batch_size == (2, 7)
+
+
+def test_cat_of_nodes_with_different_numbers_of_batch_dimensions():
+    nodes = [TensorDict({"x": torch.ones(2, 3)}, size) for size in ([2], [2, 3])]
+    joined = torch.cat([TensorDict({"n": node}, [2]) for node in nodes])
+    assert joined["n", "x"].shape == (4, 3)
+
+
+def test_cat_of_stacks_with_different_numbers_of_members():
+    stacks = [tenfold.lazy_stack([zeros(2)] * count) for count in (2, 3)]
+    with pytest.raises(RuntimeError, match=r"found the lengths \[2, 3\] in dimension 0"):
+        torch.cat(stacks, 1)
+    assert torch.cat(stacks).batch_size == (5, 2)
+
+
+def below(td):
+    return TensorDict({"n": td})
+
+
+@pytest.mark.parametrize("nested", [lambda td: td, below])
+def test_a_result_with_keys_of_some_members_only_is_not_written(nested):
+    tds = [nested(TensorDict({"a": 1, "b": 2})), nested(TensorDict({"a": 1}))]
+    out = torch.stack([nested(TensorDict({"a": 0, "b": 0}))] * 2)
+    for stack in (tenfold.lazy_stack, tenfold.maybe_dense_stack):
+        with pytest.raises(RuntimeError, match="out=: expected the same keys in all members"):
+            stack(tds, out=out)
+    with pytest.raises(RuntimeError, match="cat: out=: expected the same keys in all members"):
+        tenfold.tensordict.cat([tenfold.lazy_stack([td]) for td in tds], out=out)
+    assert all(value.sum() == 0 for value in out.values(True, True))
+    members = [td.clone().zero_() for td in tds]
+    assert tenfold.lazy_stack(tds, out=tenfold.lazy_stack(members))[0].values(True, True) == [1, 2]
+    tenfold.lazy_stack([tds[1]] * 2, out=out.exclude("b", ("n", "b")))
+    assert next(out.values(True, True).__iter__()).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "items",
+    [(zeros(2), torch.ones(2)), (torch.ones(2), zeros(2)), (NonTensorData(1), zeros(2)),
+     (zeros(2), NonTensorData(1))],
+)  # fmt: skip
+def test_a_lazy_stack_of_tensordicts_and_other_objects_is_refused(items):
+    with pytest.raises(TypeError, match="lazy_stack: expected either TensorDicts or tensors"):
+        tenfold.lazy_stack(items)
+    with pytest.raises(TypeError, match="lazy stack: expected TensorDicts, found a"):
+        LazyStackedTensorDict(*items)
+
+
+@pytest.mark.parametrize("dim", [1, 5, -2])
+def test_values_are_not_stacked_along_a_missing_dimension(dim):
+    with pytest.raises(RuntimeError, match=f"expected a dim from -1 to 0, found {dim}"):
+        tenfold.lazy_stack([NonTensorData(1), NonTensorData(2)], dim)
+
+
+def test_a_stack_of_stacks_keeps_the_name_of_their_dimension():
+    t, s = (tenfold.lazy_stack([zeros(2)] * 2, stack_dim_name=name) for name in "ts")
+    assert torch.stack([t, t]).names == [None, "t", None]
+    assert torch.stack([t, t], 2).names == ["t", None, None]
+    assert torch.stack([t, s]).names == [None, None, None]
+
+
+def test_masks_of_padding_are_on_the_device_of_the_tensors():
+    tds = [TensorDict({"a": torch.ones(n, device="meta")}) for n in (1, 2)]
+    assert tenfold.pad_sequence(tds, return_mask=True)["masks", "a"].device.type == "meta"
+
+
+@tenfold.tensorclass
+class Step:
+    x: torch.Tensor
+    note: str = "none"
+
+
+def step(length):
+    return Step(x=torch.ones(length), note="text", batch_size=[length])
+
+
+def test_objects_of_a_tensorclass_are_padded_and_stacked():
+    padded = tenfold.pad_sequence([step(1), step(2)])
+    assert type(padded) is Step
+    assert padded.batch_size == (2, 2)
+    assert padded.x.tolist() == [[1, 0], [1, 1]]
+    with pytest.raises(RuntimeError, match="expected return_mask=False for objects of a tensorc"):
+        tenfold.pad_sequence([step(1), step(2)], return_mask=True)
+    dense = tenfold.tensordict.dense_stack_tds(tenfold.lazy_stack([step(2)] * 3, 1))
+    assert type(dense) is Step
+    assert dense.x.shape == (2, 3)
+    assert not isinstance(dense._tensordict, LazyStackedTensorDict)
+
+
+def test_stacks_of_different_shapes_are_not_close():
+    stacks = [
+        tenfold.lazy_stack([TensorDict({"x": torch.ones(n)}) for n in lengths])
+        for lengths in ((1, 2), (1, 2, 2))
+    ]
+    dense = TensorDict({"x": torch.ones(2, 2)}, [2])
+    for actual, expected in (stacks, stacks[::-1], (stacks[0], dense), (dense, stacks[0])):
+        with pytest.raises(AssertionError, match='key "x": '):
+            tenfold.assert_close(actual, expected)
+
+
+def test_classes_of_the_tensordict_package_are_tensor_collections():
+    made = tensordict.TensorDict({"a": torch.ones(1)}, [1])
+    values = tensordict.NonTensorStack("a", "b")
+    for item in (made, tensordict.lazy_stack([made]), tensordict.NonTensorData(1), values):
+        assert tenfold.is_tensor_collection(item)
+        assert tenfold.is_tensor_collection(type(item))
+    for other in (tensordict.UnbatchedTensor(torch.ones(1)), tensordict.nn.TensorDictModule):
+        assert not tenfold.is_tensor_collection(other)

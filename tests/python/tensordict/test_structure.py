@@ -113,3 +113,13 @@ def test_replace_does_not_change_the_original():
     td = tree()
     assert td.replace({"a": torch.tensor(9)})["a"] == 9
     assert td["a"] == 1
+
+
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "sparse_csc"])
+def test_the_components_of_a_sparse_tensor_count(layout):
+    tensor = torch.eye(3).to_sparse(layout=getattr(torch, layout))
+    bytes_of_indices = 48 if layout == "sparse_coo" else 32 + 24
+    td = TensorDict({"a": tensor, "b": tensor})
+    assert td.bytes(count_duplicates=False) == bytes_of_indices + 12
+    assert td.bytes() == 2 * (bytes_of_indices + 12)
+    assert td.param_count(count_duplicates=False) == 9

@@ -189,3 +189,13 @@ def test_masked_fill_and_masked_select_apply_to_rows():
     mask = torch.tensor([True, False])
     assert tree().masked_fill(mask, 3)["a"].sum(1).tolist() == [9, 0]
     assert tree().masked_select(mask).batch_size == (1,)
+
+
+def test_an_update_to_a_batch_size_that_a_stack_cannot_have_changes_nothing():
+    stack = tenfold.lazy_stack([TensorDict({"a": torch.zeros(2)}, [2]) for _ in range(2)])
+    other = TensorDict({"a": torch.ones(3)}, [3])
+    with pytest.raises(RuntimeError, match="batch_size of a lazy stack cannot be changed"):
+        stack.update(other, update_batch_size=True)
+    assert stack["a"].tolist() == [[0, 0], [0, 0]]
+    other = TensorDict({"b": torch.ones(2, 2)}, [2, 2])
+    assert stack.update(other, update_batch_size=True).keys() == ["b"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tenfold._interop.arrays import need_torch
+from tenfold._interop.objects import sparse_parts
 from tenfold.tensordict._entries import (
     LEAF,
     NOTHING,
@@ -135,11 +136,24 @@ def counted(td: Any, count_duplicates: bool) -> list[Any]:
         return list(td._tensors())
     largest: dict[int, Any] = {}
     for tensor in td._tensors():
-        address = tensor.data_ptr() if hasattr(tensor, "data_ptr") else tensor.ctypes.data
+        memory = _components(tensor)[-1]
+        address = memory.data_ptr() if hasattr(memory, "data_ptr") else memory.ctypes.data
         place = address or id(tensor)  # no memory: a tensor without elements, or on "meta"
-        if place not in largest or largest[place].nbytes < tensor.nbytes:
+        if place not in largest or num_bytes(largest[place]) < num_bytes(tensor):
             largest[place] = tensor
     return list(largest.values())
+
+
+def num_bytes(tensor: Any) -> int:
+    """The size of a tensor, or of the components of a sparse tensor, in bytes."""
+    return sum(part.nbytes for part in _components(tensor))
+
+
+def _components(tensor: Any) -> list[Any]:
+    """The index tensors and the values of a sparse tensor; of others, the tensor itself."""
+    if str(getattr(tensor, "layout", "")).startswith("torch.sparse_"):
+        return list(sparse_parts(tensor)[3].values())
+    return [tensor]
 
 
 def num_elements(tensor: Any) -> int:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tenfold._errors import KeyNotFoundError
+from tenfold._interop import tensordict_package
 from tenfold._interop.arrays import dim_in, need_torch
 from tenfold._public import set_module
 from tenfold.tensordict._entries import (
+    FOREIGN,
     LEAF,
     NODE,
     TENSORCLASS,
@@ -15,6 +17,7 @@ from tenfold.tensordict._entries import (
     class_kind,
     node_of,
     rewrapped,
+    tree_or,
     unwrapped,
     written,
 )
@@ -55,6 +58,9 @@ class ShapesDiffer(RuntimeError):  # noqa: N818 - caught internally; users see R
 def stack(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
     """Stacks TensorDicts of equal batch size along a new batch dimension, like ``torch.stack``.
 
+    Of `UnbatchedTensor` entries under one key, the result has the first; their shapes must be
+    equal, their values are not compared.
+
     Args:
         input: TensorDicts with the same keys and shapes, or tensors. If one is a lazy stack, so is
             the result.
@@ -68,7 +74,8 @@ def stack(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
     Raises:
         RuntimeError: If `input` is empty, or keys, batch sizes, shapes or kinds of entries differ.
             If `input` has a lazy stack, only the numbers of batch dimensions must be equal, unless
-            all are lazy stacks with the same stack dimension and number of members.
+            all are lazy stacks with the same stack dimension and number of members. If `out` cannot
+            take entries that only some members of the result have.
         TypeError: If `input` has both TensorDicts and tensors.
         IndexError: If `dim` is out of range.
 
@@ -83,8 +90,29 @@ def stack(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
     if class_kind(type(tds[0])) == LEAF:
         tensor: Item = need_torch("stack").stack(tds, dim, out=out)
         return tensor
-    made: Item = _stacked(tds, _new_dim(tds, dim))
-    return made if out is None else written(out, made)
+    made: Item = _stacked(tds, _new_dim("stack", tds[0], dim, IndexError))
+    return made if out is None else _written("stack", out, made)
+
+
+def _written(call: str, out: Any, made: Item) -> Item:
+    """Writes `made` into `out`. Raises RuntimeError if `out` cannot take every entry."""
+    _check_takes(call, node_of(out), node_of(made))
+    return written(out, made)
+
+
+def _check_takes(call: str, out: Any, made: Any) -> None:
+    """Raises RuntimeError if `made` has entries of only some members of a stack.
+
+    Such entries fit only into a stack of as many members.
+    """
+    if isinstance(made, stacked()):
+        if isinstance(out, stacked()) and out._like_stack(made) is not None:
+            return
+        made._refuse_exclusive_keys(f"{call}: out=")
+    for key, kind, child in made._kinds():
+        if kind == "node":
+            there = out._entry(key) if out is not None and out._has(key) else None
+            _check_takes(call, node_of(there), child)
 
 
 def _check_kinds(call: str, items: list[Any]) -> None:
@@ -98,11 +126,11 @@ def _check_kinds(call: str, items: list[Any]) -> None:
         )
 
 
-def _new_dim(tds: list[Any], dim: int) -> int:
-    ndim = len(tds[0].batch_size)
+def _new_dim(call: str, item: Any, dim: int, error: type[Exception]) -> int:
+    ndim = len(item.batch_size)
     at = dim + ndim + 1 if dim < 0 else dim
     if not 0 <= at <= ndim:
-        raise IndexError(f"stack: expected a dim from {-ndim - 1} to {ndim}, found {dim}")
+        raise error(f"{call}: expected a dim from {-ndim - 1} to {ndim}, found {dim}")
     return at
 
 
@@ -159,6 +187,7 @@ def _stacked_entries(torch: Any, key: str, entries: list[Any], dim: int) -> Any:
         try:
             return torch.stack(entries, dim)
         except (RuntimeError, TypeError) as error:
+            _check_one_kind("stack", key, entries, ShapesDiffer)
             shapes = {tuple(getattr(entry, "shape", ())) for entry in entries}
             if len(shapes) > 1 or isinstance(error, TypeError):
                 raise ShapesDiffer(
@@ -166,13 +195,30 @@ def _stacked_entries(torch: Any, key: str, entries: list[Any], dim: int) -> Any:
                     f"{sorted(map(list, shapes))}"
                 ) from None
             raise
+    _check_one_kind("stack", key, entries, ShapesDiffer)
     if kind in (NODE, TENSORCLASS):
         return _stacked(entries, dim)
     if type(entries[0]) is UnbatchedTensor:
-        return entries[0]
-    if all(isinstance(entry, (NonTensorData, NonTensorStack)) for entry in entries):
-        return NonTensorStack(*entries, stack_dim=dim)
-    raise ShapesDiffer(f'stack: key "{key}": expected values in all, found tensors in some')
+        return _first_unbatched("stack", key, entries, ShapesDiffer)
+    return NonTensorStack(*entries, stack_dim=dim)
+
+
+def _check_one_kind(call: str, key: str, entries: list[Any], error: type[Exception]) -> None:
+    """Raises `error` unless all are nodes, or tensors, or unbatched tensors, or plain values."""
+    if len({(_kind_of(entry), type(entry) is UnbatchedTensor) for entry in entries}) > 1:
+        found = sorted({type(entry).__name__ for entry in entries})
+        raise error(f'{call}: key "{key}": expected entries of the same kind, found {found}')
+
+
+def _first_unbatched(call: str, key: str, entries: list[Any], error: type[Exception]) -> Any:
+    """The first of several unbatched tensors. Raises `error` if their shapes differ."""
+    shapes = [tuple(entry.shape) for entry in entries]
+    if any(shape != shapes[0] for shape in shapes):
+        raise error(
+            f'{call}: key "{key}": expected unbatched tensors of the same shape, found '
+            f"{sorted(map(list, set(shapes)))}"
+        )
+    return entries[0]
 
 
 def _stacked_lazily(entries: list[Any], nodes: list[Any], dim: int) -> Any:
@@ -194,7 +240,9 @@ def _stacked_lazily(entries: list[Any], nodes: list[Any], dim: int) -> Any:
             _stacked(list(group), inner)
             for group in zip(*[node.tensordicts for node in nodes], strict=True)
         ]
-        return rewrapped(entries[0], stacked()._of(members, below))
+        is_named = all(node._dim_name == first._dim_name for node in nodes)
+        name = first._dim_name if is_named else None
+        return rewrapped(entries[0], stacked()._of(members, below, name))
     return lazy_stack(entries, dim)
 
 
@@ -230,8 +278,10 @@ def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> A
 
     Raises:
         RuntimeError: If `input` is empty, the numbers of batch dimensions differ, or `dim` is out
-            of range.
+            of range; if only some of the TensorDicts have an entry, unless `out` is a stack of as
+            many members.
         IndexError: If `input` has tensors and `dim` is out of range.
+        TypeError: If `input` has both TensorDicts and other objects.
 
     Example:
         >>> rows = tenfold.lazy_stack([TensorDict({"a": torch.zeros(n)}) for n in (1, 2)])
@@ -241,13 +291,18 @@ def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> A
     members = list(input)
     if not members:
         raise RuntimeError("lazy_stack: expected at least one TensorDict, found none")
+    _check_kinds("lazy_stack", members)
     kind = class_kind(type(members[0]))
     if kind == LEAF:
         return need_torch("lazy_stack").stack(members, dim)
     if kind == VALUE:
+        if isinstance(members[0], (NonTensorData, NonTensorStack)):
+            _new_dim("lazy_stack", members[0], dim, RuntimeError)
         return NonTensorStack(*members, stack_dim=dim)
     made = stacked()(*members, stack_dim=dim, **kwargs)
-    return stack_with_class(made, rebuild=True) if out is None else out.update_(made)
+    if out is not None:
+        return _written("lazy_stack", out, made)
+    return stack_with_class(made, rebuild=True)
 
 
 @set_module("tenfold")
@@ -267,9 +322,10 @@ def maybe_dense_stack(
 
     Raises:
         RuntimeError: If `input` is empty, the numbers of batch dimensions differ, or tensors of
-            different shapes are given.
-        TypeError: If `input` has both TensorDicts and tensors.
+            different shapes are given; if only some of the TensorDicts have an entry, unless `out`
+            is a stack of as many members.
         IndexError: If `dim` is out of range.
+        TypeError: If `input` has both TensorDicts and other objects.
 
     Example:
         >>> tds = [TensorDict({"a": torch.zeros(n)}) for n in (1, 2)]
@@ -288,12 +344,13 @@ def dense_stack_tds(td_list: Any, dim: int | None = None) -> Any:
     """Stacks the members of a lazy stack, or a list of TensorDicts, as one dense TensorDict.
 
     Args:
-        td_list: A `LazyStackedTensorDict`, or TensorDicts of the same keys and shapes.
+        td_list: A `LazyStackedTensorDict`, an object of a tensorclass over one, or TensorDicts or
+            objects of a tensorclass with the same keys and shapes.
         dim: The new dimension; ignored for a stack, which has its own.
 
     Returns:
         TensorDict: With one batch dimension more than each of the TensorDicts; a lazy stack if one
-        of them is a lazy stack.
+        of them is a lazy stack; an object of the tensorclass if there is one.
 
     Raises:
         ValueError: If `dim` is missing for a list.
@@ -304,10 +361,10 @@ def dense_stack_tds(td_list: Any, dim: int | None = None) -> Any:
         >>> tenfold.tensordict.dense_stack_tds([td, td], 0).batch_size
         torch.Size([2, 3])
     """
-    if isinstance(td_list, stacked()):
-        dim = td_list.stack_dim
-        td_list = td_list.tensordicts
-    elif dim is None:
+    node = node_of(td_list)
+    if isinstance(node, stacked()):
+        return rewrapped(td_list, stack(node.tensordicts, node.stack_dim))
+    if dim is None:
         raise ValueError("dense_stack_tds: expected a dim with a list, found none")
     return stack(td_list, dim)
 
@@ -315,6 +372,9 @@ def dense_stack_tds(td_list: Any, dim: int | None = None) -> Any:
 @set_module("tenfold")
 def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
     """Concatenates TensorDicts along a batch dimension, like ``torch.cat``.
+
+    Of `UnbatchedTensor` entries under one key, the result has the first; their shapes must be
+    equal, their values are not compared.
 
     Args:
         input: TensorDicts of the same keys, whose batch sizes may differ along `dim` only; or
@@ -328,8 +388,10 @@ def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
 
     Raises:
         RuntimeError: If `input` is empty, shapes do not fit, or there is no such batch dimension.
+            If `out` cannot take entries that only some members of the result have.
         IndexError: If `input` has tensors and `dim` is out of range.
-        TypeError: If `input`, or the entries of a key, are both TensorDicts and tensors.
+        TypeError: If `input` has both TensorDicts and tensors, or the entries of a key are of
+            different kinds.
         KeyError: If keys differ.
 
     Example:
@@ -343,10 +405,15 @@ def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
     if class_kind(type(tds[0])) == LEAF:
         tensor: Item = need_torch("cat").cat(tds, dim, out=out)
         return tensor
-    ndim = len(tds[0].batch_size)
-    at = dim_in(dim, ndim, "cat", RuntimeError)
+    ndims = {len(td.batch_size) for td in tds}
+    if len(ndims) > 1:
+        raise RuntimeError(
+            "cat: expected TensorDicts with the same number of batch dimensions, "
+            f"found {sorted(ndims)}"
+        )
+    at = dim_in(dim, ndims.pop(), "cat", RuntimeError)
     made: Item = _joined(tds, at)
-    return made if out is None else written(out, made)
+    return made if out is None else _written("cat", out, made)
 
 
 def _joined(entries: list[Any], dim: int) -> Any:
@@ -354,6 +421,13 @@ def _joined(entries: list[Any], dim: int) -> Any:
     if all(type(node) is stacked() for node in nodes):
         return rewrapped(entries[0], stacked()._joined(nodes, dim))
     first = nodes[0]
+    sizes = [node._batch_size for node in nodes]
+    shared = min(map(len, sizes))  # nodes below may differ in the number of batch dimensions
+    if len({(*size[:dim], *size[dim + 1 : shared]) for size in sizes}) > 1:
+        raise RuntimeError(
+            f"cat: expected batch sizes that differ in dimension {dim} only, found "
+            f"{sorted(map(list, set(sizes)))}"
+        )
     dicts = [node._entries() for node in nodes]
     keys = dicts[0].keys()
     if any(items.keys() != keys for items in dicts):
@@ -363,13 +437,14 @@ def _joined(entries: list[Any], dim: int) -> Any:
     for key in keys:
         parts = [items[key] for items in dicts]
         _check_kinds(f'cat: key "{key}"', parts)
+        _check_one_kind("cat", key, parts, TypeError)
         kind = class_kind(type(parts[0]))
         if kind == LEAF:
             made_items[key] = torch.cat(parts, dim)
         elif kind in (NODE, TENSORCLASS):
             made_items[key] = _joined(parts, dim)
         elif type(parts[0]) is UnbatchedTensor:
-            made_items[key] = parts[0]
+            made_items[key] = _first_unbatched("cat", key, parts, RuntimeError)
         else:
             made_items[key] = joined_values(torch, parts, dim)
     made = first._with_entries(made_items)
@@ -445,20 +520,22 @@ def pad_sequence(
     Values that are not tensors are omitted.
 
     Args:
-        list_of_tensordicts: TensorDicts whose tensors have the same keys.
+        list_of_tensordicts: TensorDicts, or objects of a tensorclass, with the same keys.
         pad_dim: The dimension of each tensor that is padded at its end to the greatest length.
         padding_value: Value of the padding.
         out: A TensorDict with the keys of the result, which is written into its tensors.
         return_mask: Add a node with a bool mask for each tensor, false for padding, of shape
             ``[number of TensorDicts, greatest length]``. True: the node is called ``masks``; a str:
-            it has that name.
+            it has that name. A tensorclass has no field for it.
 
     Returns:
-        TensorDict: With one batch dimension more, in front; `out` if it is given.
+        TensorDict: With one batch dimension more, in front; an object of the tensorclass of the
+        first item, if it has one; `out` if it is given.
 
     Raises:
-        KeyError: If the keys of tensors differ.
-        RuntimeError: If the list is empty, or other dimensions differ.
+        KeyError: If keys differ.
+        RuntimeError: If the list is empty, or other dimensions differ; if `return_mask` is given
+            for objects of a tensorclass.
         IndexError: If a tensor has no dimension `pad_dim`.
 
     Example:
@@ -468,9 +545,15 @@ def pad_sequence(
                 [1., 1.]])
     """
     torch = need_torch("pad_sequence")
-    tds = list(list_of_tensordicts)
-    if not tds:
+    items = list(list_of_tensordicts)
+    if not items:
         raise RuntimeError("pad_sequence: expected at least one TensorDict, found none")
+    if return_mask and class_kind(type(items[0])) == TENSORCLASS:
+        raise RuntimeError(
+            "pad_sequence: expected return_mask=False for objects of a tensorclass, found "
+            f"{return_mask!r}; pass the results of their to_tensordict()"
+        )
+    tds = [tree_or(item) for item in items]
     paths = tds[0].keys(True, True)
     if any(set(td.keys(True, True)) != set(paths) for td in tds):
         raise KeyNotFoundError("pad_sequence: expected the same keys in all, found others in some")
@@ -488,11 +571,12 @@ def pad_sequence(
             missing = longest - tensor.shape[at]
             after = [0, 0] * (tensor.ndim - at - 1) + [0, missing]
             padded.append(torch.nn.functional.pad(tensor, after, value=padding_value))
-            kept.append(torch.arange(longest) < tensor.shape[at])
+            kept.append(torch.arange(longest, device=tensor.device) < tensor.shape[at])
         made.set(path, torch.stack(padded))
         if masks:
             whole = (path,) if isinstance(path, str) else path
             made.set((masks, *whole), torch.stack(kept))
+    made = rewrapped(items[0], made)
     return made if out is None else written(out, made)
 
 
@@ -571,7 +655,8 @@ def is_tensor_collection(datatype: Any) -> bool:
         datatype: Any object or class.
 
     Returns:
-        bool: False for tensors, UnbatchedTensor, and all other objects and classes.
+        bool: True also for the tensordict package's classes of these kinds and for their instances;
+            False for tensors, UnbatchedTensor, and all other objects and classes.
 
     Example:
         >>> tenfold.tensordict.is_tensor_collection(td)
@@ -579,6 +664,8 @@ def is_tensor_collection(datatype: Any) -> bool:
     """
     cls = datatype if isinstance(datatype, type) else type(datatype)
     kind = class_kind(cls)
+    if kind == FOREIGN:
+        return tensordict_package.is_collection(cls)
     return kind in (NODE, TENSORCLASS) or getattr(cls, "_is_non_tensor", False)
 
 
@@ -697,16 +784,19 @@ def _assert_close(
         for i, (left, right) in enumerate(pairs):
             _assert_close(left, right, (*above, str(i)), close, intersection, msg)
         return
-    mine, theirs = actual._entries(), expected._entries()
-    if not intersection and mine.keys() != theirs.keys():
-        odd = sorted(mine.keys() ^ theirs.keys())
+    mine, theirs = dict.fromkeys(actual._key_list()), set(expected._key_list())
+    if not intersection and mine.keys() != theirs:
+        odd = sorted(mine.keys() ^ theirs)
         where = ".".join(above) or "the root"
         raise KeyNotFoundError(
             f"{msg}{where}: expected the same keys, found {odd} in only one of the operands"
         )
     for key in [key for key in mine if key in theirs]:
-        left, right = mine[key], theirs[key]
         path = ".".join((*above, key))
+        try:
+            left, right = actual._entry(key), expected._entry(key)
+        except RuntimeError as error:  # the members of a stack differ in shape or kind
+            raise AssertionError(f'{msg}key "{path}": {error}') from error
         kinds = [_kind_of(left), _kind_of(right)]
         if kinds[0] != kinds[1]:
             raise AssertionError(f'{msg}key "{path}": expected {kinds[1]}, found {kinds[0]}')

@@ -8,9 +8,11 @@ This module also implements the ``with`` statement, which restores the lock stat
 from __future__ import annotations
 
 from tenfold.tensordict._entries import node_of
+from tenfold.tensordict._protocol import stacked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from typing import Any, NoReturn, TypeVar
 
     from tenfold.tensordict._protocol import T
@@ -42,6 +44,14 @@ def check_unlocked(td: Any) -> None:
         _refuse_change(td)
 
 
+def check_members_unlocked(td: Any) -> None:
+    """Raises RuntimeError if `td` or, for a stack, any of its members is locked."""
+    check_unlocked(td)
+    if isinstance(td, stacked()):
+        for node in td._nodes():
+            check_members_unlocked(node)
+
+
 def locked_as(td: Any, made: Made) -> Made:
     """Locks `made`, the result of an operation on `td`, if `td` is locked. Returns `made`."""
     other: Any = made
@@ -71,10 +81,15 @@ def unlock_(td: T) -> T:
 
 def _check_below(td: Any) -> None:
     """Raises RuntimeError if a locked TensorDict outside of `td` contains a node below `td`."""
-    for node in _held_nodes(td):
-        if node._locked:
-            _check_parents(node, td)
-            _check_below(node)
+    below = _locked_below(td)
+    inside = {id(td), *map(id, below)}
+    for node in below:
+        _check_parents(node, inside)
+
+
+def _locked_below(td: Any) -> list[Any]:
+    nodes = [node for node in _held_nodes(td) if node._locked]
+    return nodes + [below for node in nodes for below in _locked_below(node)]
 
 
 def lock(td: Any, parent: Any) -> None:
@@ -124,9 +139,12 @@ def _unlock(td: Any, parent: Any = None) -> None:
             _unlock(node, td)
 
 
-def _check_parents(td: Any, but: Any = None) -> None:
+def _check_parents(td: Any, inside: Collection[int] = ()) -> None:
+    """Raises RuntimeError if a locked TensorDict whose id is not in `inside` contains `td`."""
     held_by = [ref() for ref in _parents_of(td)]
-    if any(parent is not None and parent is not but and parent._locked for parent in held_by):
+    if any(
+        parent is not None and id(parent) not in inside and parent._locked for parent in held_by
+    ):
         raise RuntimeError(
             "Cannot unlock a TensorDict that is part of a locked TensorDict: expected "
             "unlock_() of the outermost one"

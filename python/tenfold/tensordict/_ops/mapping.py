@@ -378,8 +378,10 @@ def update(
     if not inplace and not ignore_lock:
         check_unlocked(td)
     if update_batch_size and node_of(input_dict_or_td) is not None:
+        batch_size = node_of(input_dict_or_td).batch_size
+        td.empty().batch_size = batch_size  # raises errors before entries are deleted
         td.clear()
-        td.batch_size = node_of(input_dict_or_td).batch_size
+        td.batch_size = batch_size
     _check_rows_of(td, input_dict_or_td)
     wanted = None if keys_to_update is None else _paths(keys_to_update)
     for key, value in _pairs(input_dict_or_td, more):
@@ -572,15 +574,18 @@ def select(td: T, *keys: Key, inplace: bool = False, strict: bool = True) -> T:
 def _check_selected(td: Any, wanted: Any, strict: bool) -> None:
     """Raises the errors that `selected` would raise with `inplace`, before a node is changed."""
     check_unlocked(td)
-    for node in td._nodes() if isinstance(td, stacked()) else [td]:
-        for key, below in wanted.items():
-            if not node._has(key) and not strict:
-                continue
-            child = node_of(node._entry(key)) if below or strict else None
-            if child is not None and below:
-                _check_selected(child, below, strict)
-            elif below and strict:
-                walk(node, (key, next(iter(below))))
+    if isinstance(td, stacked()):
+        for node in td._nodes():
+            _check_selected(node, wanted, strict)
+        return
+    for key, below in wanted.items():
+        if not td._has(key) and not strict:
+            continue
+        child = node_of(td._entry(key)) if below or strict else None
+        if child is not None and below:
+            _check_selected(child, below, strict)
+        elif below and strict:
+            walk(td, (key, next(iter(below))))
 
 
 def selected(td: T, wanted: Any, inplace: bool, strict: bool) -> T:
@@ -610,7 +615,23 @@ def selected(td: T, wanted: Any, inplace: bool, strict: bool) -> T:
 
 
 def exclude(td: T, *keys: Key, inplace: bool = False) -> T:
-    return td._excluded(_grouped(keys), inplace)
+    unwanted = _grouped(keys)
+    if inplace:
+        _check_excluded(td, unwanted)
+    return td._excluded(unwanted, inplace)
+
+
+def _check_excluded(td: Any, unwanted: Any) -> None:
+    """Raises the errors that `excluded` would raise with `inplace`, before a node is changed."""
+    check_unlocked(td)
+    if isinstance(td, stacked()):
+        for node in td._nodes():
+            _check_excluded(node, unwanted)
+        return
+    for key, below in unwanted.items():
+        child = node_of(td._entry(key)) if below and td._has(key) else None
+        if child is not None:
+            _check_excluded(child, below)
 
 
 def excluded(td: T, unwanted: Any, inplace: bool) -> T:

@@ -264,8 +264,8 @@ NAMES = {
 
 # The lazy stack of tensordict raises because its list of names is too short.
 TOO_FEW = [("stacked_td", "set_too_few")]
-# cat() of lazy stacks loses the name of the stack dimension in tensordict.
-FORGOTTEN = [("stacked_td", "cat")]
+# cat() and stack() of lazy stacks lose the name of the stack dimension in tensordict.
+FORGOTTEN = [("stacked_td", "cat"), ("stacked_td", "stack")]
 
 
 @over(["nested_td", "td_with_non_tensor", "stacked_td"], NAMES, skip=TOO_FEW + FORGOTTEN)
