@@ -1162,7 +1162,8 @@ class TensorDictBase(TensorLike):
 
         Raises:
             RuntimeError: If `input` is empty, or keys, batch sizes or shapes differ. With a lazy
-                stack among TensorDicts, only the numbers of batch dimensions must be equal.
+                stack among TensorDicts, only the numbers of batch dimensions must be equal. Also if
+                a tensor of `out` has a dtype that torch does not cast the result to.
             IndexError: If `dim` is out of range.
 
         Example:
@@ -1236,8 +1237,8 @@ class TensorDictBase(TensorLike):
             A TensorDict with the rows of all inputs; `out` if it is given.
 
         Raises:
-            RuntimeError: If `input` is empty, shapes do not fit, or there is no such batch
-                dimension.
+            RuntimeError: If `input` is empty, shapes do not fit, there is no such batch dimension,
+                or a tensor of `out` has a dtype that torch does not cast the result to.
             KeyError: If keys differ.
 
         Example:
