@@ -235,3 +235,20 @@ def test_results_are_cast_to_the_dtype_of_out_only_as_torch_casts(call):
             with pytest.raises(RuntimeError, match=rf'"n\.a": .*float32 .*, found {dtype}$'):
                 call(out)
             assert out["n", "a"].all()
+
+
+def test_nodes_that_a_function_returns_are_fitted_to_the_result():
+    td = TensorDict({"n": {"b": torch.ones(2, 3)}}, [2, 3])
+    with pytest.raises(RuntimeError, match=r'key "b": .* begins with \[2, 3\], found \[5\]'):
+        td.apply(lambda node: TensorDict({"b": torch.ones(5)}, [5]), call_on_nested=True)
+    made = td.apply(
+        lambda node: TensorDict({"b": torch.ones(2, 3)}, [2]), call_on_nested=True, device="cpu"
+    )
+    assert made["n"].batch_size == (2, 3)
+    assert made["n"].device == torch.device("cpu")
+    for size in (None, [2, 3]):
+        made = td.apply(lambda node: node, call_on_nested=True, batch_size=size, names=["x", "y"])
+        assert made["n"].names == made.names == ["x", "y"]
+    assert td["n"].names == [None, None]
+    made = td.apply(lambda node: node, call_on_nested=True)
+    assert made["n"] is td["n"]
