@@ -360,8 +360,12 @@ def assign_names(td: Any, names: Sequence[str | None] | None) -> None:
             f"found {len(names)}"
         )
     given = [name for name in names if name is not None]
-    if len(set(given)) != len(given):
-        raise ValueError(f"names: expected different ones, found {list(names)}")
+    for name in given:
+        if given.count(name) > 1:
+            raise ValueError(
+                f"names: expected a different name for each dimension, found {name!r} "
+                f"{given.count(name)} times in {list(names)}"
+            )
     td._set_names(names if given else None)
 
 
