@@ -82,12 +82,12 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
 
     Args:
         accelerator: The accelerator that prepared the objects to save, or registered them.
-        output_dir: A folder for this checkpoint only. An existing checkpoint, also one of
-            `Accelerator.save_state`, is replaced atomically (by two renames if the file system
-            cannot exchange two names); files that neither function saves are kept. With
-            ``automatic_checkpoint_naming``, `output_dir` is ignored: the folder is
-            ``checkpoints/checkpoint_<iteration>`` of the project, and the oldest checkpoints
-            beyond ``total_limit`` are removed after the new one exists.
+        output_dir: A folder for this checkpoint only; ``~`` is the home folder. An existing
+            checkpoint, also one of `Accelerator.save_state`, is replaced atomically (by two renames
+            if the file system cannot exchange two names); files that neither function saves are
+            kept. With ``automatic_checkpoint_naming``, `output_dir` is ignored: the folder is
+            ``checkpoints/checkpoint_<iteration>`` of the project, and the oldest checkpoints beyond
+            ``total_limit`` are removed after the new one exists.
 
     Returns:
         Path: The folder.
@@ -117,8 +117,8 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
     with staged_by_all(target, writes, _NAMES) as folder:
         _write(accelerator, folder, writes)
     project.iteration += 1
-    if project.automatic_checkpoint_naming and writes:
-        _prune(target.parent, project.total_limit)
+    if project.automatic_checkpoint_naming:
+        on_all(lambda: _prune(target.parent, project.total_limit) if writes else None)
     return target
 
 
@@ -313,7 +313,7 @@ def _target(accelerator: Any, output_dir: PathLike | None) -> Path:
         return path
     if output_dir is None:
         raise ValueError("save_state: output_dir must be a path, got None")
-    path = Path(output_dir)
+    path = Path(output_dir).expanduser()
     if path.is_dir() and any(path.iterdir()) and not _is_checkpoint(path):
         raise FileExistsError(
             f"{path}: expected a checkpoint, an empty folder or nothing, found a folder with "

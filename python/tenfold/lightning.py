@@ -183,8 +183,10 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         Raises:
             Exception: The first exception of a save or removal, if `async_save` is set.
         """
-        self._drain()
-        self._pool = None
+        try:
+            self._drain()
+        finally:
+            self._pool = None
 
     # --- the queue of saves and removals ---
 

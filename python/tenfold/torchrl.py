@@ -24,7 +24,7 @@ from tensordict import TensorDict, TensorDictBase
 
 from tenfold import _core
 from tenfold._context_manager import Closing
-from tenfold._errors import UnsupportedError
+from tenfold._errors import CorruptFileError, UnsupportedError
 from tenfold._io.files import load, save
 from tenfold._options import integer
 from tenfold._paths import exists
@@ -73,9 +73,20 @@ class RingStorageCheckpointer(StorageCheckpointerBase):  # type: ignore[misc]
 
         Raises:
             FileNotFoundError: If there is no document.
+            CorruptFileError: If the document is damaged.
             ValueError: As for `RingStorage.load_state_dict`.
         """
-        storage.load_state_dict(json.loads(Path(path, _DOCUMENT).read_text(encoding="utf-8")))
+        document = Path(path, _DOCUMENT)
+        try:
+            state = json.loads(document.read_bytes())
+            wanted = {"path", "max_size", "length", "cursor"} - state.keys()
+        except (ValueError, AttributeError, RecursionError):
+            raise CorruptFileError(
+                f"{document}: expected a JSON object, found other bytes"
+            ) from None
+        if wanted:
+            raise CorruptFileError(f"{document}: expected the keys {sorted(wanted)}, found none")
+        storage.load_state_dict(state)
 
     def register_save_hook(self, hook: Callable[..., Any]) -> None:
         """Not supported: rows are not rewritten when they are saved.

@@ -24,7 +24,7 @@ except ImportError as error:
 from tenfold._errors import CorruptFileError
 from tenfold._paths import exists
 from tenfold._staging import check, put_back, put_back_all, remove_all
-from tenfold.accelerate import SHARDED, on_main, staged_by_all
+from tenfold.accelerate import SHARDED, on_all, on_main, staged_by_all
 
 __all__ = ["AtomicCheckpointMixin"]
 
@@ -120,8 +120,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
                 self.state.save_to_json(str(folder / TRAINER_STATE_NAME))
         if self.args.push_to_hub:
             self._push_from_checkpoint(final)
-        if self.args.should_save:
-            self._prune(run)
+        on_all(lambda: self._prune(run) if self.args.should_save else None)
 
     def _get_output_dir(self, trial: Any) -> str:
         run: str = self._staged_run or super()._get_output_dir(trial)

@@ -310,6 +310,21 @@ def test_read_object_refuses_an_expanded_tensor(tmp_path, budget):
     assert snapshot.read_object("0/state/empty", torch.ones(1, 0).expand(2, 0), budget).numel() == 0
 
 
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+@pytest.mark.parametrize("is_transposed", [False, True])
+def test_a_nested_tensor_is_no_target_of_a_dense_one(tmp_path, layout, is_transposed):
+    snapshot = taken(tmp_path, a=torch.ones(2, 2, 3))
+    nested = torch.nested.nested_tensor([torch.zeros(2, 3), torch.zeros(2, 3)], layout=layout)
+    if is_transposed:
+        nested = nested.transpose(1, 2)
+    state = StateDict(a=nested)
+    snapshot.restore({"state": state})
+    assert torch.equal(state["a"], torch.ones(2, 2, 3))
+    with pytest.raises(ValueError, match=r"shape \(2, 2, 3\), found a nested one"):
+        snapshot.read_object("0/state/a", nested)
+    assert not nested.values().any()
+
+
 def test_a_folder_with_foreign_files_is_not_replaced(tmp_path):
     taken(tmp_path, a=torch.ones(3))
     for name in "vwxyz":

@@ -430,9 +430,13 @@ def dim_in(dim: int, ndim: int, what: str, error: type[Exception] = IndexError) 
     """Converts a dimension, which may be negative, to one counted from the front.
 
     Raises:
+        TypeError: If `dim` is no number.
         Exception: An instance of `error`, if `dim` is out of range.
     """
-    at = dim + ndim if dim < 0 else dim
+    try:
+        at = dim + ndim if dim < 0 else dim
+    except TypeError:
+        raise TypeError(f"{what}: expected a batch dimension, an int, found {dim!r}") from None
     if not 0 <= at < ndim:
         dims = f" from {-ndim} to {ndim - 1}" if ndim else ", which batch_size [] does not have"
         raise error(f"{what}: expected a batch dimension{dims}, found {dim}")

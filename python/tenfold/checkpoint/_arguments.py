@@ -7,6 +7,7 @@ import math
 import sys
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
+from contextlib import contextmanager
 
 from tenfold import _core
 from tenfold._errors import UnsupportedError
@@ -15,6 +16,7 @@ from tenfold._options import integer, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     Format = str | Mapping[str, str]
@@ -111,6 +113,16 @@ def more_of(extra: Any) -> Any:
     except (TypeError, ValueError, RecursionError) as error:
         raise UnsupportedError(f"extra: expected a JSON value: {error}") from None
     return _core.tree({"extra": value, "versions": versions}, "extra")
+
+
+@contextmanager
+def named_cycles(states: dict[str, Any], where: str) -> Iterator[None]:
+    """Replaces a RecursionError of a traversal of `states` by a ValueError that names the key."""
+    try:
+        yield
+    except RecursionError:
+        _core.tree(states, where)  # refuses containers that contain themselves, or are too deep
+        raise
 
 
 def _json_value(value: Any) -> Any:

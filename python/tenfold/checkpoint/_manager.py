@@ -25,6 +25,7 @@ from tenfold.checkpoint._arguments import (
     metadata_of,
     metrics_of,
     more_of,
+    named_cycles,
     number_of,
     rules_of,
     whole,
@@ -882,70 +883,53 @@ class CheckpointManager:
         more = more_of(extra)
         states = states_of(app_state)
         path = self._path_of(number)
-        try:
-            return self._request(number, path, values, more, force, block, app_state, states)
-        except RecursionError:
-            _core.tree(states, str(path))  # raises a ValueError that names the key
-            raise
-
-    def _request(
-        self,
-        number: int,
-        path: Path,
-        values: dict[str, float],
-        more: Any,
-        force: bool,
-        block: bool | None,
-        app_state: dict[str, Any],
-        states: dict[str, Any],
-    ) -> SaveRequest:
-        """Describes a save of the states of all objects on this rank.
-
-        Raises:
-            RecursionError: If containers are nested too deep, or one contains itself.
-        """
         where = str(path)
-        message: dict[str, Any] = {}
-        own: dict[str, Any] = {}
-        if self._ranks.is_alone:
-            states = whole_states(states)
-            sharded = ShardedEntries({}, 0, where)
-        else:
-            sharded = ShardedEntries(states, self._ranks.rank, where)
-            described = Described(
-                app_state, states, self._per_rank, number, self._comparison.is_first, sharded
+        with named_cycles(states, where):
+            message: dict[str, Any] = {}
+            own: dict[str, Any] = {}
+            if self._ranks.is_alone:
+                states = whole_states(states)
+                sharded = ShardedEntries({}, 0, where)
+            else:
+                sharded = ShardedEntries(states, self._ranks.rank, where)
+                described = Described(
+                    app_state, states, self._per_rank, number, self._comparison.is_first, sharded
+                )
+                message = described.message
+                own = described.own
+                if self._ranks.rank != 0:
+                    states = own
+                states = {
+                    name: state for name, state in states.items() if name not in sharded.parts
+                }
+            live = None
+            parts: dict[str, Any] = sharded.parts
+            if self._async == "overlap" and not block:
+                live = LiveTensors(app_state, states)
+                states = live.states
+                parts = live.parts_of(app_state, sharded)
+            trees = (
+                _core.tree(
+                    {name: state for name, state in states.items() if name not in own}, where
+                ),
+                _core.tree({name: states[name] for name in own}, where),
+                _core.tree(parts, where),
             )
-            message = described.message
-            own = described.own
-            if self._ranks.rank != 0:
-                states = own
-            states = {name: state for name, state in states.items() if name not in sharded.parts}
-        live = None
-        parts: dict[str, Any] = sharded.parts
-        if self._async == "overlap" and not block:
-            live = LiveTensors(app_state, states)
-            states = live.states
-            parts = live.parts_of(app_state, sharded)
-        trees = (
-            _core.tree({name: state for name, state in states.items() if name not in own}, where),
-            _core.tree({name: states[name] for name in own}, where),
-            _core.tree(parts, where),
-        )
-        message["own_bytes"] = self._native.planned_bytes(trees[1]) if own else 0
-        constant = constant_names(app_state)
-        return SaveRequest(
-            number,
-            path,
-            values,
-            more,
-            force,
-            constant,
-            trees,
-            live,
-            bool(own),
-            message,
-            sharded.tree(where) if sharded.parts and self._ranks.rank == 0 else None,
-        )
+            message["own_bytes"] = self._native.planned_bytes(trees[1]) if own else 0
+            constant = constant_names(app_state)
+            return SaveRequest(
+                number,
+                path,
+                values,
+                more,
+                force,
+                constant,
+                trees,
+                live,
+                bool(own),
+                message,
+                sharded.tree(where) if sharded.parts and self._ranks.rank == 0 else None,
+            )
 
     def _begin_restore(
         self,

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # First item of the keys (tuples) under which a planner's data describes containers. Its other keys
 # are the names of leaves.
 CONTAINER = "%container"
+# The engine stores at most this many levels of containers.
+_MAX_DEPTH = 512
 
 
 def _key(path: Path) -> Any:
@@ -36,7 +38,8 @@ def flatten(state: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
     plain tuples like lists, and the planner's data also has the types and keys of containers.
 
     Raises:
-        ValueError: If two entries have the same name.
+        ValueError: If two entries have the same name, a container with tensors or dicts contains
+            itself, or containers are nested too deeply.
     """
     containers: dict[Any, Container] = {}
     flat, paths = _flatten(state, containers)
@@ -47,7 +50,7 @@ def flatten_as_torch(state: Any) -> tuple[dict[str, Any], dict[str, Path]]:
     """Returns the result of torch's ``flatten_state_dict``, in a third of its time.
 
     Raises:
-        ValueError: If two entries have the same name.
+        ValueError: As for `flatten`.
     """
     return _flatten(state, None)
 
@@ -71,10 +74,10 @@ def _flatten(
 class _Visit:
     """Calls `add` with name, path and value of each leaf of nested containers.
 
-    A list is one leaf if neither the list nor the lists in it contain tensors or dicts. A tuple is
-    one leaf, too, unless `containers` is given. Then tuples (but not subclasses such as named
-    tuples) are flattened like lists, and `containers` receives the kinds and keys of flattened
-    containers.
+    A list is one leaf if neither the list nor the lists in it contain tensors or dicts, even if it
+    contains itself. A tuple is one leaf, too, unless `containers` is given. Then tuples (but not
+    subclasses such as named tuples) are flattened like lists, and `containers` receives the kinds
+    and keys of flattened containers.
     """
 
     def __init__(
@@ -88,7 +91,13 @@ class _Visit:
         self._containers = containers
         self._sequences: Any = list if containers is None else (list, tuple)
 
-    def container(self, value: Any, path: Path, name: str) -> None:
+    def container(self, value: Any, path: Path, name: str, above: tuple[int, ...] = ()) -> None:
+        """Visits a container; `above`: the ids of the containers that contain it."""
+        if id(value) in above:
+            raise ValueError(f"{name!r}: it contains itself: expected a tree, found a cycle")
+        if len(above) > _MAX_DEPTH:
+            raise ValueError(f"{name!r}: nested too deeply: expected at most {_MAX_DEPTH} levels")
+        above = (*above, id(value))
         if isinstance(value, Mapping):
             if self._containers is not None and isinstance(value, dict):
                 kind = "ordered_dict" if isinstance(value, OrderedDict) else "dict"
@@ -105,21 +114,24 @@ class _Visit:
             if isinstance(item, self._tensor_class):
                 self._add(below, (*path, key), item)
             elif isinstance(item, Mapping) or self._has_parts(item):
-                self.container(item, (*path, key), below)
+                self.container(item, (*path, key), below, above)
             else:
                 self._add(below, (*path, key), item)
 
-    def _has_parts(self, value: Any) -> bool:
+    def _has_parts(self, value: Any, above: tuple[int, ...] = ()) -> bool:
         """True for a list (or a tuple, if tuples are flattened) that contains tensors or dicts."""
         # Subclasses of tuple (named tuples, torch.Size) are values, not containers.
         if not isinstance(value, self._sequences) or (
             isinstance(value, tuple) and type(value) is not tuple
         ):
             return False
-        return any(
-            isinstance(item, (self._tensor_class, Mapping)) or self._has_parts(item)
-            for item in value
-        )
+        if id(value) in above or len(above) > _MAX_DEPTH:
+            return False  # the engine refuses it, unless it is saved as an object
+        above = (*above, id(value))
+        for item in value:
+            if isinstance(item, (self._tensor_class, Mapping)) or self._has_parts(item, above):
+                return True
+        return False
 
 
 def is_container(key: Any) -> bool:

@@ -1161,7 +1161,10 @@ class TensorDictBase(TensorLike):
             A TensorDict with one batch dimension more; `out` if it is given.
 
         Raises:
-            RuntimeError, TypeError, IndexError: As for `tenfold.stack`.
+            RuntimeError: If `input` is empty, or keys, batch sizes or shapes differ. With a lazy
+                stack among TensorDicts, only the numbers of batch dimensions must be equal. Also if
+                a tensor of `out` has a dtype that torch does not cast the result to.
+            IndexError: If `dim` is out of range.
 
         Example:
             >>> TensorDict.stack([td, td]).batch_size
@@ -1234,8 +1237,8 @@ class TensorDictBase(TensorLike):
             A TensorDict with the rows of all inputs; `out` if it is given.
 
         Raises:
-            RuntimeError: If `input` is empty, shapes do not fit, or there is no such batch
-                dimension.
+            RuntimeError: If `input` is empty, shapes do not fit, there is no such batch dimension,
+                or a tensor of `out` has a dtype that torch does not cast the result to.
             KeyError: If keys differ.
 
         Example:

@@ -196,9 +196,47 @@ def written(out: Any, made: Made) -> Made:
     """Writes the values of `made` into the tensors of `out`, and returns `out`.
 
     For type checkers, the result has the type of `made`.
+
+    Raises:
+        RuntimeError: Before anything is written, if torch does not cast the dtype of a result to
+            that of its tensor in `out`, for example a float to an int.
     """
+    _check_casts(node_of(out), node_of(made), ())
     result: Made = out.update_(made)
     return result
+
+
+def _check_casts(out: Any, made: Any, above: tuple[str, ...]) -> None:
+    """Checks the dtypes of two nodes, and those of the members of lazy stacks one by one."""
+    if out is None or made is None:
+        return
+    if isinstance(made, stacked()) or isinstance(out, stacked()):
+        outs = out._nodes() if isinstance(out, stacked()) else [out]
+        results = made._nodes() if isinstance(made, stacked()) else [made]
+        if len(outs) == len(results):
+            pairs = list(zip(outs, results, strict=True))
+        else:
+            pairs = [(one, result) for one in outs for result in results]
+        for one, result in pairs:
+            _check_casts(one, result, above)
+        return
+    theirs = out._entries()
+    for key, entry in made._entries().items():
+        if key not in theirs:
+            continue
+        there = theirs[key]
+        if node_of(entry) is not None:
+            _check_casts(node_of(there), node_of(entry), (*above, key))
+            continue
+        there, entry = unwrapped(there), unwrapped(entry)
+        torch = arrays.torch_of(entry)
+        if torch is None or arrays.torch_of(there) is None:
+            continue
+        if not torch.can_cast(entry.dtype, there.dtype):
+            raise RuntimeError(
+                f'out: key "{".".join((*above, key))}": expected a dtype that {entry.dtype} can be '
+                f"cast to, found {there.dtype}"
+            )
 
 
 def unwrapped(entry: Any) -> Any:

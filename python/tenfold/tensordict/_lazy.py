@@ -819,8 +819,8 @@ class LazyStackedTensorDict(TensorDictBase):
         Raises:
             KeyError: If the stack or `other` lacks an entry and no `pad` is given; if `out` lacks
                 an entry of the result.
-            RuntimeError: If the condition is not bool, or does not broadcast to the first batch
-                dimensions; if a tensor `other` does not fit.
+            RuntimeError: If the condition does not broadcast to the first batch dimensions, or a
+                tensor of `out` has a dtype that torch does not cast the result to.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])

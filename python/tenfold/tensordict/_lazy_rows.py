@@ -18,7 +18,7 @@ from tenfold.tensordict._index import (
 from tenfold.tensordict._ops import indexing
 from tenfold.tensordict._ops.join import cat, maybe_dense_stack
 from tenfold.tensordict._ops.locking import locked_as
-from tenfold.tensordict._ops.shape import two_dims
+from tenfold.tensordict._ops.shape import two_dims, unflattened
 from tenfold.tensordict._protocol import stacked
 from tenfold.tensordict._values import flattened_dims
 
@@ -238,8 +238,7 @@ def flatten(
 def unflatten(stack: Any, dim: int, unflattened_size: Any, *, inplace: bool = False) -> Any:
     at = dim_in(dim, len(stack._batch_size), "unflatten")
     _refuse_ragged(stack, at, "unflatten")
-    rows = probe((stack._batch_size[at],), "unflatten")
-    lengths = tuple(rows.unflatten(0, tuple(unflattened_size)).shape)
+    lengths = unflattened(stack._batch_size[at], at, unflattened_size)
     if inplace:
         raise ValueError("unflatten: expected inplace=False, found True")
     if len(lengths) == 1:

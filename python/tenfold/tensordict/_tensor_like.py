@@ -685,7 +685,8 @@ class TensorLike(Primitives):
 
         Raises:
             RuntimeError: If the dimension does not exist, `index` has more or fewer dimensions than
-                the batch, or an index is out of range.
+                the batch, an index is out of range, or a tensor of `out` has a dtype that torch
+                does not cast the rows to, such as an integer for floats.
             ValueError: If `inplace` is true.
 
         Example:
@@ -969,8 +970,9 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If one of two TensorDicts lacks an entry and no `pad` is given.
-            RuntimeError: If `condition` does not expand to the first dimensions of a tensor, or
-                `other` does not broadcast with a tensor.
+            RuntimeError: If `condition` does not expand to the first dimensions of a tensor,
+                `other` does not broadcast with a tensor, or a tensor of `out` has a dtype that
+                torch does not cast the result to, such as an integer for floats.
 
         Example:
             >>> td.where(torch.tensor([True, False, True]), 5)["a"]
@@ -1446,7 +1448,8 @@ class TensorLike(Primitives):
         Raises:
             KeyError: If a bound is a TensorDict of other keys.
             ValueError: If both bounds are missing.
-            RuntimeError: If batch sizes and shapes do not broadcast.
+            RuntimeError: If batch sizes and shapes do not broadcast, or a tensor of `out` has a
+                dtype that torch does not cast the result to, such as an integer for floats.
 
         Example:
             >>> TensorDict({"a": torch.arange(4)}).clamp(1, 2)["a"]
@@ -2298,6 +2301,8 @@ class TensorLike(Primitives):
         Raises:
             IndexError: If a dimension does not exist.
             TypeError: If `dim` is "feature" and `keepdim` is true.
+            RuntimeError: If a tensor of `out` has a dtype that torch does not cast the result to,
+                such as an integer for floats.
 
         Example:
             >>> td.logsumexp(0)["a"]
@@ -2335,7 +2340,8 @@ class TensorLike(Primitives):
 
         Raises:
             RuntimeError: If a tensor has an integer or bool dtype, or a complex dtype and `dtype`
-                is not complex.
+                is not complex; or if a tensor of `out` has a dtype that torch does not cast the
+                result to, such as an integer for floats.
 
         Example:
             >>> td.norm()["b", "c"]

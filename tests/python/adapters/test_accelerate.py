@@ -247,6 +247,13 @@ def test_automatic_checkpoint_naming_respects_total_limit(tmp_path) -> None:
         save_state(training.accelerator)
 
 
+def test_save_and_load_expand_the_home_folder(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    accelerator = Training().accelerator
+    assert save_state(accelerator, "~/state") == tmp_path / "state"
+    assert load_state(accelerator, "~/state") == tmp_path / "state"
+
+
 def test_hooks_can_write_files_and_remove_weights(tmp_path) -> None:
     training = Training(num_models=2)
 
@@ -375,6 +382,7 @@ assert torch.equal(accelerator.unwrap_model(model).weight, weight)
 
 FAILING_RANKS = """
 import os, sys, torch
+import tenfold.accelerate
 from accelerate import Accelerator
 from tenfold import UnsupportedError, _staging
 from tenfold.accelerate import load_state, save_state
@@ -412,6 +420,14 @@ _staging._rename_over = full
 fails(OSError, "No space left", 0, save_state)
 _staging._rename_over = rename
 assert rank or os.listdir(os.path.dirname(sys.argv[1])) == ["state"]
+project = accelerator.project_configuration
+project.set_directories(os.path.dirname(os.path.dirname(sys.argv[1])))
+project.automatic_checkpoint_naming = True
+prune = tenfold.accelerate._prune
+tenfold.accelerate._prune = full
+fails(OSError, "No space left", 0, save_state)
+tenfold.accelerate._prune = prune
+project.automatic_checkpoint_naming = False
 load_state(accelerator, sys.argv[1])
 assert held.value == 1
 """

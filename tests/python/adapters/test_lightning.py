@@ -222,6 +222,16 @@ def test_failed_async_save_raises_at_the_next_call_and_cancels_removals(tmp_path
     assert plugin.load_checkpoint(tmp_path / "newer.ckpt")["epoch"] == 3
 
 
+def test_teardown_releases_the_copies_after_a_failed_save(tmp_path, gate) -> None:
+    plugin = CheckpointIO(async_save=True)
+    gate.open.set()
+    gate.error = OSError(28, "No space left on device")
+    plugin.save_checkpoint(checkpoint(), tmp_path / "x.ckpt")
+    with pytest.raises(OSError, match="No space left"):
+        plugin.teardown()
+    assert plugin._pool is None
+
+
 def test_failed_async_save_raises_by_the_end_of_fit(tmp_path, gate) -> None:
     gate.open.set()
     gate.error = OSError(28, "No space left on device")

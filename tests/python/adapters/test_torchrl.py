@@ -333,6 +333,18 @@ def test_buffer_dumps_loads_and_state_dict_round_trip(tmp_path) -> None:
     assert len(buffer) == 12
 
 
+@pytest.mark.parametrize("content", [b"", b'{"length"', b"[]", b"\xff", b'{"length": 3}'])
+def test_a_damaged_document_of_a_dump_is_refused(tmp_path, content) -> None:
+    buffer = make(tmp_path / "ring")
+    buffer.extend(rows(0, 12))
+    buffer.dumps(tmp_path / "dump")
+    (document,) = (tmp_path / "dump").rglob("ring.json")
+    document.write_bytes(content)
+    with pytest.raises(tenfold.CorruptFileError, match=r"ring\.json: expected "):
+        buffer.loads(tmp_path / "dump")
+    assert len(buffer) == 12
+
+
 def test_a_damaged_state_is_refused(tmp_path) -> None:
     buffer = make(tmp_path / "ring")
     buffer.extend(rows(0, 12))

@@ -310,6 +310,30 @@ def run_two_ranks(program: Path, *arguments: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+FAILING_PRUNE = f"""
+import sys
+sys.path.insert(0, {str(HERE)!r})
+import tenfold.transformers
+from tiny_trainer import make
+def full(paths): raise OSError(28, "No space left on device")
+tenfold.transformers.remove_all = full
+trainer, losses = make(sys.argv[1], max_steps=2, save_steps=1, save_total_limit=1)
+try:
+    trainer.train()
+except OSError as error:
+    assert "No space left" in str(error), error
+else:
+    raise AssertionError("no error")
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_removal_that_fails_in_one_process_fails_in_all(tmp_path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(FAILING_PRUNE)
+    run_two_ranks(program, str(tmp_path / "run"))
+
+
 @pytest.mark.timeout(300)
 def test_two_processes_write_one_checkpoint(tmp_path) -> None:
     program = tmp_path / "program.py"

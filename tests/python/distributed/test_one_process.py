@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pickle
+import re
 import shutil
 from argparse import Namespace
 from collections import OrderedDict
@@ -253,6 +254,39 @@ def test_floats_replace_no_value_and_bytes_no_tensor_of_another_size(tmp_path: P
         distributed.load, {"bytes": torch.zeros(2, dtype=torch.uint8)}, tmp_path / "m", no_dist=True
     )
     assert "Size mismatch" in str(error)
+
+
+@pytest.mark.parametrize("layout", ["plain", "shards", "torch"])
+def test_a_container_that_contains_itself_is_named(tmp_path: Path, layout: str) -> None:
+    flat: list[Any] = [1]
+    flat.append(flat)
+    inner: list[Any] = [[1]]
+    inner[0].append(inner)
+    pair: tuple[Any, ...] = ([],)
+    pair[0].append(pair)
+    keyed: dict[str, Any] = {}
+    keyed["k"] = [keyed]
+    tensors: list[Any] = [torch.ones(2)]
+    tensors.append(tensors)
+    deep: list[Any] = [1]
+    for _ in range(2000):
+        deep = [deep]
+    for value, name in (
+        (flat, "a.b.1"),
+        (inner, "a.b.0.1"),
+        (pair, "a.b.0.0"),
+        ([torch.ones(2), flat], "a.b.1.1"),
+        (keyed, "a.b.k.0"),
+        (tensors, "a.b.1"),
+        (deep, r"a\.b\.0.*"),
+    ):
+        state = {"a": {"b": value}, "w": torch.ones(2)}
+        error = failure(distributed.save, state, tmp_path / "m", layout=layout, no_dist=True)
+        assert type(error) is ValueError
+        found = "nested too deeply" if value is deep else "it contains itself"
+        assert re.search(rf"""["']{name}["']: {found}: expected""", str(error)), error
+    distributed.save({"a": flat}, tmp_path / "m", layout=layout, no_dist=True, allow_opaque=True)
+    assert tenfold.load(tmp_path / "m")["a"].dtype == torch.uint8
 
 
 def test_allow_opaque_needs_our_planner(tmp_path: Path) -> None:

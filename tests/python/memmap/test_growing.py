@@ -99,7 +99,7 @@ def test_a_storage_that_does_not_fit_changes_nothing(td, tmp_path):
     before = (tmp_path / "p" / "meta.json").read_bytes()
     storage = torch.UntypedStorage.from_file(str(path), shared=True, nbytes=8)
     for key in ("s", ("new", "s")):
-        with pytest.raises(RuntimeError, match=r"shape '\[3\]' is invalid"):
+        with pytest.raises(RuntimeError, match=r"shape: .* 2 elements .*, found \[3\]"):
             td.make_memmap_from_storage(key, storage, (3,), dtype=torch.float32)
     assert td.keys() == ["a", "b"]
     assert path.stat().st_size == 8

@@ -5,6 +5,7 @@ import os
 import pickle
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -351,3 +352,83 @@ def test_a_mapped_file_of_invalid_arguments_releases_its_handler() -> None:
         with pytest.raises(ValueError, match=r"null byte|unknown mode"):
             _core.MappedFile(path, mode, 0, handler)
     assert sys.getrefcount(handler) == before
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda path: MemoryMappedTensor(object()), RuntimeError, "source: .*, found object"),
+        (lambda path: MemoryMappedTensor(str(path)), TypeError, "found no dtype and no shape"),
+        (
+            lambda path: MemoryMappedTensor(torch.ones(2), device=3.5),
+            TypeError,
+            r"device: .*, found 3\.5",
+        ),
+        (
+            lambda path: MemoryMappedTensor.from_tensor(torch.ones(2), filename=3),
+            TypeError,
+            "filename: .*, found int",
+        ),
+        (
+            lambda path: MemoryMappedTensor.from_tensor(torch.ones(2), shape="ab"),
+            TypeError,
+            "shape: .*, found 'ab'",
+        ),
+        (
+            lambda path: MemoryMappedTensor.from_tensor(torch.ones(2).to_sparse(), filename=path),
+            NotImplementedError,
+            "input: expected a dense tensor, found a sparse tensor; to_dense",
+        ),
+        (
+            lambda path: MemoryMappedTensor.from_filename(path, int, (2,)),
+            TypeError,
+            "dtype: .*, found <class 'int'>",
+        ),
+        (
+            lambda path: MemoryMappedTensor.from_filename(path, torch.int64, torch.ones(2)),
+            TypeError,
+            r"shape: .*, found tensor\(\[1\., 1\.\]\)",
+        ),
+        (
+            lambda path: MemoryMappedTensor.from_filename(
+                path, torch.int64, torch.tensor([[1, -2]])
+            ),
+            RuntimeError,
+            r"shape: expected lengths of 0 or more, found \[1, -2\]",
+        ),
+        (
+            lambda path: MemoryMappedTensor.from_storage(torch.ones(2)),
+            TypeError,
+            "storage: .*, found Tensor",
+        ),
+        (
+            lambda path: MemoryMappedTensor.from_storage(
+                torch.ones(3).untyped_storage(), dtype=torch.float32, shape=(4,)
+            ),
+            RuntimeError,
+            r"shape: .* 3 elements of torch\.float32 .*, found \[4\]",
+        ),
+        (lambda path: MemoryMappedTensor.empty(2, "a"), TypeError, r"shape: .*found \(2, 'a'\)"),
+        (lambda path: MemoryMappedTensor.empty(2, dtype="f"), ValueError, "dtype: .*found 'f'"),
+        (lambda path: MemoryMappedTensor.empty_like(3), TypeError, "input: .*, found int"),
+        (
+            lambda path: MemoryMappedTensor.full(2, fill_value="a", filename=path),
+            TypeError,
+            "fill_value: expected a number, found 'a'",
+        ),
+    ],
+)
+def test_errors_name_the_argument_and_create_no_file(path, call, kind, message):
+    with pytest.raises(kind, match=message):
+        call(path)
+    assert not path.exists()
+
+
+def test_shapes_and_dtypes_of_numpy_and_ints_are_accepted(path):
+    assert MemoryMappedTensor.empty(2, dtype=np.dtype("int16"), filename=path).dtype == torch.int16
+    assert MemoryMappedTensor.from_filename(path, "torch.int16", 2).shape == (2,)
+    assert MemoryMappedTensor.from_filename(path, np.int16, np.array([1, 2])).shape == (1, 2)
+    assert MemoryMappedTensor.empty_like(np.ones(2)).dtype == torch.float64
+    storage = torch.ones(6).untyped_storage()
+    made = MemoryMappedTensor.from_storage(storage, dtype=torch.float32, shape=(-1, 2))
+    assert made.shape == (3, 2)

@@ -204,3 +204,51 @@ def test_logic_with_other_objects_is_a_type_error(op, other):
     for operands in ((td, other), (other, td)):
         with pytest.raises(TypeError, match="unsupported operand"):
             op(*operands)
+
+
+FLOATS = TensorDict({"n": {"a": torch.tensor([0.5, 2.5])}}, [2])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda out: FLOATS.clamp(0, 1, out=out),
+        lambda out: FLOATS.where(torch.tensor([True, False]), 0, out=out),
+        lambda out: torch.where(torch.tensor([True, False]), FLOATS, FLOATS, out=out),
+        lambda out: FLOATS.gather(0, torch.tensor([1, 0]), out=out),
+        lambda out: FLOATS.logsumexp(0, out=out),
+        lambda out: FLOATS.norm(out=out),
+        lambda out: tenfold.stack([FLOATS, FLOATS], out=out),
+        lambda out: tenfold.tensordict.cat([FLOATS, FLOATS], out=out),
+        lambda out: tenfold.lazy_stack([FLOATS, FLOATS]).clamp(0, 1, out=out),
+        lambda out: tenfold.stack([tenfold.lazy_stack([FLOATS])] * 2, out=out),
+    ],
+)
+def test_results_are_cast_to_the_dtype_of_out_only_as_torch_casts(call):
+    made = call(None)
+    wide = made.clone().double()
+    assert call(wide) is wide
+    assert torch.equal(wide["n", "a"], made["n", "a"].double())
+    for dtype in (torch.int64, torch.bool):
+        narrow = made.apply(torch.ones_like).to(dtype)
+        for out in (narrow, tenfold.lazy_stack(list(narrow))) if narrow.ndim else (narrow,):
+            with pytest.raises(RuntimeError, match=rf'"n\.a": .*float32 .*, found {dtype}$'):
+                call(out)
+            assert out["n", "a"].all()
+
+
+def test_nodes_that_a_function_returns_are_fitted_to_the_result():
+    td = TensorDict({"n": {"b": torch.ones(2, 3)}}, [2, 3])
+    with pytest.raises(RuntimeError, match=r'key "b": .* begins with \[2, 3\], found \[5\]'):
+        td.apply(lambda node: TensorDict({"b": torch.ones(5)}, [5]), call_on_nested=True)
+    made = td.apply(
+        lambda node: TensorDict({"b": torch.ones(2, 3)}, [2]), call_on_nested=True, device="cpu"
+    )
+    assert made["n"].batch_size == (2, 3)
+    assert made["n"].device == torch.device("cpu")
+    for size in (None, [2, 3]):
+        made = td.apply(lambda node: node, call_on_nested=True, batch_size=size, names=["x", "y"])
+        assert made["n"].names == made.names == ["x", "y"]
+    assert td["n"].names == [None, None]
+    made = td.apply(lambda node: node, call_on_nested=True)
+    assert made["n"] is td["n"]

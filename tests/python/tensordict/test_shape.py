@@ -106,3 +106,18 @@ def test_a_view_of_another_dtype_keeps_the_batch_size_or_is_refused():
 def test_a_rotation_needs_two_dimensions():
     with pytest.raises(ValueError, match="rot90: expected two different dimensions"):
         torch.rot90(TensorDict({"a": torch.zeros(2, 2)}, [2, 2]), 1, (0, -2))
+
+
+@pytest.mark.parametrize("build", [lambda td: td, lambda td: tenfold.lazy_stack(list(td))])
+def test_errors_of_unflatten_name_the_argument(build):
+    td = build(TensorDict({"a": torch.zeros(6, 2)}, [6]))
+    for sizes in ((4, 2), (-1, -1), (-2, -3), (), 5, None, "23", (2.0, 3)):
+        kind = RuntimeError if isinstance(sizes, tuple) and sizes != (2.0, 3) else TypeError
+        with pytest.raises(kind) as caught:
+            td.unflatten(0, sizes)
+        assert str(caught.value) == (
+            "unflatten: unflattened_size: expected lengths whose product is 6, the length of "
+            f"dimension 0 (one of them may be -1), found {sizes!r}"
+        )
+    with pytest.raises(TypeError, match="unflatten: expected a batch dimension, an int, found 'x'"):
+        td.unflatten("x", (2, 3))

@@ -42,10 +42,11 @@ def read_tensor(
         raise TypeError(
             f'obj_out: entry "{path}": expected a tensor or array, found {type(obj_out).__name__}'
         )
-    if tuple(obj_out.shape) != tuple(shape):
+    found = _shape_of(obj_out)
+    if found != tuple(shape):
         raise ValueError(
             f'obj_out: entry "{path}": expected a tensor of shape {tuple(shape)}, found '
-            f"{tuple(obj_out.shape)}"
+            + ("a nested one" if found is None else f"{found}")
         )
     _require_complex("obj_out", path, dtype, obj_out)
     same_dtype = arrays.dtype_name(obj_out.dtype) == dtype
@@ -68,6 +69,11 @@ def _require_complex(what: str, path: str, dtype: str, tensor: Any) -> None:
         raise ValueError(
             f'{what}: entry "{path}": expected a complex tensor for {dtype}, found {found}'
         )
+
+
+def _shape_of(tensor: Any) -> tuple[int, ...] | None:
+    """The shape of a tensor or array; None for a nested tensor, which a snapshot cannot have."""
+    return None if getattr(tensor, "is_nested", False) else tuple(tensor.shape)
 
 
 def _is_contiguous(tensor: Any) -> bool:
@@ -155,7 +161,7 @@ class StateReader:
             return target
         fits = (
             arrays.is_array(target)
-            and tuple(target.shape) == tuple(shape)
+            and _shape_of(target) == tuple(shape)
             and arrays.dtype_name(target.dtype) == dtype
         )
         if fits:

@@ -36,6 +36,12 @@ def make_from_tensor(
     tree: Any, key: Any, tensor: Any, copy_data: bool, existsok: bool, robust_key: Any
 ) -> Any:
     """Implements `TensorDict.make_memmap_from_tensor`."""
+    torch = arrays.need_torch("make_memmap_from_tensor")
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(
+            f"make_memmap_from_tensor: tensor: expected a torch.Tensor, found "
+            f"{type(tensor).__name__}"
+        )
     shape = tensor._nested_tensor_size() if tensor.is_nested else tensor.shape
     node, missing, name = _place(tree, key, shape)
     mapped = _mapped_class()

@@ -11,6 +11,7 @@ import torch
 
 from tenfold import _core, _pickle
 from tenfold._interop import arrays
+from tenfold._options import path_argument
 from tenfold._paths import exists
 from tenfold._public import set_module
 
@@ -108,18 +109,62 @@ def map_file(
 
 def _lengths_of(shape: Any) -> tuple[int, ...]:
     """The shape in the file; the elements of a nested tensor are stored in one dimension."""
-    is_nested = isinstance(shape, torch.Tensor)
-    if bool((shape < 0).any()) if is_nested else any(length < 0 for length in shape):
-        found = shape.tolist() if is_nested else list(shape)
-        raise RuntimeError(f"shape: expected lengths of 0 or more, found {found}")
-    return (nested_numel(shape),) if is_nested else torch.Size(shape)
+    return (nested_numel(shape),) if isinstance(shape, torch.Tensor) else shape
 
 
-def _component_numels(tensor: torch.Tensor) -> list[int]:
-    """The number of elements of each component of a nested tensor, or of each row of another."""
-    if tensor.is_nested:
-        return [math.prod(sizes) for sizes in tensor._nested_tensor_size().tolist()]
-    return [math.prod(tensor.shape[1:])] * len(tensor)
+def checked_shape(shape: Any, at_least: int = 0) -> Any:
+    """Returns a shape as a torch.Size, and the sizes of a nested tensor unchanged.
+
+    `at_least`: -1 if a length may be -1, as in ``torch.Tensor.view``.
+
+    Raises:
+        TypeError: If it is neither an int, nor a sequence of ints, nor a tensor ``[n, k]``.
+        RuntimeError: If a length is too small.
+    """
+    is_nested = isinstance(shape, torch.Tensor) and shape.ndim == 2
+    if is_nested:
+        lengths, at_least = shape.flatten().tolist(), 0
+    else:
+        try:
+            given: Any = [shape] if isinstance(shape, int) else shape
+            lengths = torch.Size(given)
+        except TypeError:
+            raise TypeError(
+                "shape: expected an int, a sequence of ints, or for a nested tensor an int64 "
+                f"tensor [n, k] of sizes, found {shape!r}"
+            ) from None
+    if any(length < at_least for length in lengths):
+        raise RuntimeError(f"shape: expected lengths of {at_least} or more, found {list(lengths)}")
+    return shape if is_nested else lengths
+
+
+def _shown(shape: Any) -> list[Any]:
+    shown: list[Any] = shape.tolist() if isinstance(shape, torch.Tensor) else list(shape)
+    return shown
+
+
+def _checked_dtype(dtype: Any) -> torch.dtype:
+    """Returns the dtype of torch for a dtype of torch or numpy, or for its name.
+
+    Raises:
+        TypeError: If it is no dtype.
+        ValueError: If there is no dtype of this name.
+    """
+    if isinstance(dtype, torch.dtype):
+        return dtype
+    name = arrays.dtype_name(dtype)
+    found: torch.dtype | None = getattr(torch, name, None) if name in arrays.DTYPES else None
+    if found is not None:
+        return found
+    error: type[Exception] = ValueError if isinstance(dtype, str) else TypeError
+    raise error(f"dtype: expected a torch.dtype, such as torch.float32, found {dtype!r}")
+
+
+def _is_cpu(device: Any) -> bool:
+    try:
+        return device is None or torch.device(device).type == "cpu"
+    except (TypeError, RuntimeError):
+        raise TypeError(f"device: expected None or the cpu, found {device!r}") from None
 
 
 def reserve(filename: PathLike, size_bytes: int, existsok: bool) -> None:
@@ -165,10 +210,7 @@ def shape_from(size: tuple[Any, ...], options: dict[str, Any]) -> Any:
         shape: Any = options.pop("shape")
     else:
         shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
-    if isinstance(shape, torch.Tensor) and shape.ndim == 2:
-        return shape
-    lengths: Any = [shape] if isinstance(shape, int) else shape
-    return torch.Size(lengths)
+    return checked_shape(shape)
 
 
 def nested_numel(sizes: torch.Tensor) -> int:
@@ -186,8 +228,11 @@ def _dense_shape(input: Any) -> Any:
     """The shape of the argument of a ``_like`` form.
 
     Raises:
+        TypeError: If it is neither a tensor nor an array.
         ValueError: If it is nested.
     """
+    if not arrays.is_array(input):
+        raise TypeError(f"input: expected a tensor, found {type(input).__name__}")
     if getattr(input, "is_nested", False):
         raise ValueError(
             "input: expected a tensor that is not nested, found a nested one; call empty, zeros, "
@@ -257,22 +302,36 @@ class MemoryMappedTensor(torch.Tensor):
         device: Any = None,
         filename: PathLike | None = None,
     ) -> Any:
-        if device is not None and torch.device(device).type != "cpu":
+        if not _is_cpu(device):
             raise ValueError(f"device: expected the cpu, found {device}")
         if isinstance(source, str):
-            if filename is not None or dtype is None or shape is None:
-                raise TypeError("a file name as source: expected dtype and shape, and no filename")
+            given = {"dtype": dtype, "shape": shape}
+            missing = [name for name, value in given.items() if value is None]
+            if missing or filename is not None:
+                found = f"no {' and no '.join(missing)}" if missing else "filename"
+                raise TypeError(
+                    f"source: a file name: expected dtype and shape, and no filename, found {found}"
+                )
             return cls.from_filename(source, dtype, shape, index)
         if isinstance(source, (torch.UntypedStorage, torch.TypedStorage)):
             return cls.from_storage(
                 source, shape=shape, dtype=dtype, index=index, filename=filename
             )
+        try:
+            tensor = torch.as_tensor(source)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise type(error)(
+                "source: expected a tensor, another object that torch.as_tensor accepts, a storage "
+                f"or the name of a file as a str, found {type(source).__name__}: {error}"
+            ) from None
         if filename is None:
-            made = torch.as_tensor(source).as_subclass(cls)
+            made = tensor.as_subclass(cls)
         elif dtype is not None:
-            raise TypeError("dtype: expected None with a tensor as source, which has its own")
+            raise TypeError(
+                f"dtype: expected None with a tensor as source, which has its own, found {dtype}"
+            )
         else:
-            made = cls.from_tensor(torch.as_tensor(source), filename=filename, shape=shape)
+            made = cls.from_tensor(tensor, filename=filename, shape=shape)
         return made if index is None else made[index]
 
     def __init__(self, *arguments: Any, **options: Any) -> None: ...
@@ -314,10 +373,9 @@ class MemoryMappedTensor(torch.Tensor):
                 its folder is missing, if `input` requires grad or does not fit `shape`, or if
                 `filename` is given, `copy_existing` is false, and `input` is mapped from another
                 named file, or from `filename` with mode "r" or "c".
-            TypeError: If `input` is not a tensor.
-            NotImplementedError: If `input` is a jagged nested tensor; if data is copied, and
-                `input` is sparse or on the device meta.
-            ValueError: If no file can store the dtype, as that of a quantized tensor.
+            TypeError: If `input` is not a tensor, or another argument has another type.
+            NotImplementedError: If `input` is a jagged nested tensor; or if data is copied, and it
+                is sparse, quantized or on the meta device.
 
         Example:
             >>> MemoryMappedTensor.from_tensor(torch.arange(3), filename="x.memmap")
@@ -337,8 +395,8 @@ class MemoryMappedTensor(torch.Tensor):
                 )
         if input.requires_grad:
             raise RuntimeError(
-                "a tensor that requires grad cannot be mapped: expected "
-                "requires_grad=False; pass tensor.detach()"
+                "input: a tensor that requires grad cannot be mapped: expected "
+                "requires_grad=False, found True; pass tensor.detach()"
             )
         if input.is_nested and input.layout is not torch.strided:
             raise NotImplementedError(
@@ -346,12 +404,19 @@ class MemoryMappedTensor(torch.Tensor):
                 "torch.strided layout; convert it with torch.nested.nested_tensor(list("
                 "tensor.unbind()), layout=torch.strided)"
             )
+        found = arrays.without_elements(input) if copy_data else ""
+        if found:
+            raise NotImplementedError(f"input: expected a dense tensor, found {found}")
         if shape is None:
             shape = input._nested_tensor_size() if input.is_nested else input.shape
-        if copy_data:
-            cls._require_copyable(input, shape)
-            whole = getattr(input, "full_tensor", None)  # for a DTensor
-            input = input if whole is None else whole()
+        else:
+            shape = checked_shape(shape)
+            count = torch.Size(_lengths_of(shape)).numel()
+            if copy_data and input.ndim and count != input.numel():
+                raise RuntimeError(
+                    f"shape: expected a shape of {input.numel()} elements, as the tensor has, "
+                    f"found {_shown(shape)}"
+                )
         made = cls._made(shape, input.dtype, filename, existsok)
         if copy_data:
             made._copy(input)
@@ -407,6 +472,8 @@ class MemoryMappedTensor(torch.Tensor):
         cls, shape: Any, dtype: torch.dtype, filename: PathLike | None, existsok: bool
     ) -> MemoryMappedTensor:
         """Creates a tensor of zeros in a new file, or a tensor over an existing file."""
+        if filename is not None:
+            path_argument("MemoryMappedTensor", filename, "filename")
         sizes = shape if isinstance(shape, torch.Tensor) else None
         lengths = _lengths_of(shape)
         size_bytes = torch.Size(lengths).numel() * dtype.itemsize
@@ -457,13 +524,16 @@ class MemoryMappedTensor(torch.Tensor):
             CorruptFileError: If the file is too short, or is a folder.
             PermissionError: If this user may not read the file, or `mode` is ``"r+"`` and this user
                 may not write to it.
-            ValueError: If `mode` is unknown.
+            TypeError: If an argument has another type.
+            ValueError: If `mode` or the name of a dtype is unknown.
             RuntimeError: If a length in `shape` is negative.
 
         Example:
             >>> MemoryMappedTensor.from_filename("x.memmap", torch.int64, (3,), mode="r")
             MemoryMappedTensor([0, 1, 2])
         """
+        path_argument("MemoryMappedTensor", filename, "filename")
+        shape, dtype = checked_shape(shape), _checked_dtype(dtype)
         if mode not in (None, "r", "r+"):
             raise ValueError(f"mode: expected None, 'r' or 'r+', found {mode!r}")
         if mode is None:
@@ -500,15 +570,24 @@ class MemoryMappedTensor(torch.Tensor):
             index copies or no file is known.
 
         Raises:
+            TypeError: If an argument has another type.
+            ValueError: If there is no dtype of this name.
             RuntimeError: If the storage has a path, and `filename` is given and is another path; if
                 the storage does not have as many elements as `shape`, or, for a nested tensor, has
-                fewer.
+                fewer; or if a length in `shape` is negative.
 
         Example:
             >>> storage = torch.UntypedStorage.from_file("x.memmap", shared=True, nbytes=24)
             >>> MemoryMappedTensor.from_storage(storage, dtype=torch.int64).filename
             '/data/x.memmap'
         """
+        if not isinstance(storage, (torch.UntypedStorage, torch.TypedStorage)):
+            raise TypeError(
+                f"storage: expected a storage of torch, found {type(storage).__name__}; a tensor "
+                "has one, tensor.untyped_storage()"
+            )
+        if filename is not None:
+            path_argument("MemoryMappedTensor", filename, "filename")
         known = getattr(storage, "filename", None)
         given = [os.path.abspath(os.fsdecode(one)) for one in (filename, known) if one is not None]
         if len(set(given)) > 1:
@@ -519,13 +598,21 @@ class MemoryMappedTensor(torch.Tensor):
         if isinstance(storage, torch.TypedStorage):
             dtype = dtype or storage.dtype
             storage = storage._untyped_storage
-        dtype = dtype or torch.int64
-        sizes = shape if isinstance(shape, torch.Tensor) else None
+        dtype = torch.int64 if dtype is None else _checked_dtype(dtype)
         count = storage.nbytes() // dtype.itemsize
         flat = torch.empty(0, dtype=dtype).set_(storage, 0, (count,), (1,))
         if shape is not None:
-            is_nested = isinstance(shape, torch.Tensor)
-            flat = as_nested(flat, sizes) if is_nested else flat.view(torch.Size(shape))
+            shape = checked_shape(shape, -1)
+            try:
+                if isinstance(shape, torch.Tensor):
+                    flat = as_nested(flat, shape)
+                else:
+                    flat = flat.view(shape)
+            except RuntimeError:
+                raise RuntimeError(
+                    f"shape: expected a shape of the {count} elements of {dtype} in the storage, "
+                    f"found {_shown(shape)}"
+                ) from None
         file = _core.MappedFile(given[0], "r+", storage.data_ptr(), None) if given else None
         made = cls._wrapped(flat, file)
         return made if index is None else made._part(index)
@@ -548,7 +635,8 @@ class MemoryMappedTensor(torch.Tensor):
         Raises:
             RuntimeError: If the file exists and `existsok` is false, its path is a symlink, its
                 folder is missing, a length is negative, or `device` is not the CPU.
-            TypeError: If there is no shape, or an option is unknown.
+            TypeError: If there is no shape, or an option is unknown or has another type.
+            ValueError: If there is no dtype of this name.
 
         Example:
             >>> MemoryMappedTensor.empty(2, 3, filename="x.memmap").shape
@@ -569,7 +657,7 @@ class MemoryMappedTensor(torch.Tensor):
             MemoryMappedTensor: Over the file.
 
         Raises:
-            RuntimeError, TypeError: As for `empty`.
+            RuntimeError, TypeError, ValueError: As for `empty`.
 
         Example:
             >>> MemoryMappedTensor.zeros(2, filename="x.memmap")
@@ -590,7 +678,7 @@ class MemoryMappedTensor(torch.Tensor):
             MemoryMappedTensor: Over the file.
 
         Raises:
-            RuntimeError, TypeError: As for `empty`.
+            RuntimeError, TypeError, ValueError: As for `empty`.
 
         Example:
             >>> MemoryMappedTensor.ones(2, filename="x.memmap")
@@ -617,6 +705,7 @@ class MemoryMappedTensor(torch.Tensor):
             RuntimeError: As for `empty`; if conversion of the value to `dtype` would overflow.
             OverflowError: If the value is an int that exceeds 64 bits.
             TypeError: As for `empty`; if the value is not a number.
+            ValueError: As for `empty`.
 
         Example:
             >>> MemoryMappedTensor.full(2, fill_value=7, filename="x.memmap")
@@ -630,10 +719,13 @@ class MemoryMappedTensor(torch.Tensor):
     ) -> MemoryMappedTensor:
         shape = shape_from(size, options)
         device = options.pop("device", None)
-        if device is not None and torch.device(device).type != "cpu":
+        if not _is_cpu(device):
             raise RuntimeError(f"device: Only CPU tensors are supported: found {device}")
-        dtype = options.pop("dtype", None) or torch.get_default_dtype()
+        dtype = options.pop("dtype", None)
+        dtype = torch.get_default_dtype() if dtype is None else _checked_dtype(dtype)
         filename = options.pop("filename", None)
+        if filename is not None:
+            path_argument("MemoryMappedTensor", filename, "filename")
         existsok = options.pop("existsok", False)
         if options:
             raise TypeError(f"unexpected keyword argument {next(iter(options))!r}")
@@ -644,8 +736,10 @@ class MemoryMappedTensor(torch.Tensor):
         try:
             torch.zeros((), dtype=dtype).fill_(value)  # raises before a file is created
         except TypeError:
-            raise TypeError(
-                f"fill_value: expected a number, found {type(value).__name__}"
+            raise TypeError(f"fill_value: expected a number, found {value!r}") from None
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"fill_value: {error}: expected a {dtype}, found {value!r}"
             ) from None
         made = cls._made(shape, dtype, filename, existsok)
         made.fill_(value)
@@ -663,6 +757,7 @@ class MemoryMappedTensor(torch.Tensor):
             MemoryMappedTensor: Over the file.
 
         Raises:
+            TypeError: If `input` is neither a tensor nor an array.
             ValueError: If `input` is nested.
             RuntimeError: If the file exists, its path is a symlink, or its folder is missing.
 
@@ -684,6 +779,7 @@ class MemoryMappedTensor(torch.Tensor):
             MemoryMappedTensor: Over the file.
 
         Raises:
+            TypeError: If `input` is neither a tensor nor an array.
             ValueError: If `input` is nested.
             RuntimeError: If the file exists, its path is a symlink, or its folder is missing.
 
@@ -705,6 +801,7 @@ class MemoryMappedTensor(torch.Tensor):
             MemoryMappedTensor: Over the file.
 
         Raises:
+            TypeError: If `input` is neither a tensor nor an array.
             ValueError: If `input` is nested.
             RuntimeError: If the file exists, its path is a symlink, or its folder is missing.
 
@@ -729,11 +826,10 @@ class MemoryMappedTensor(torch.Tensor):
             MemoryMappedTensor: Over the file.
 
         Raises:
+            TypeError: If `input` is neither a tensor nor an array, or the value is not a number.
             ValueError: If `input` is nested.
             RuntimeError: If the file exists, its path is a symlink, its folder is missing, or
                 conversion of the value to the dtype would overflow.
-            OverflowError: If the value is an int that exceeds 64 bits.
-            TypeError: If the value is not a number.
 
         Example:
             >>> MemoryMappedTensor.full_like(torch.arange(3), 7, filename="x.memmap")

@@ -123,10 +123,10 @@ class Plan:
         if names is not NOTHING:
             made.names = names
         for key, value in items.items():
-            if class_kind(type(value)) == LEAF:
-                put_value(made, key, value)
-            else:
-                made._put(key, value)
+            node = node_of(value)
+            if node is not None and node._names is None and made._names is not None:
+                value = value.clone(False)  # which gets the names, and not a node of `td`
+            put_value(made, key, value)
         return made
 
     def _of_other(self, node: Any, key: str) -> Any:

@@ -117,12 +117,29 @@ def flatten(
     return viewed(td, lambda value: value.flatten(start, end), new, names)
 
 
+def unflattened(length: int, dim: int, unflattened_size: Any) -> tuple[int, ...]:
+    """The lengths that a dimension is split into.
+
+    Raises:
+        TypeError: If they are no sequence of ints.
+        RuntimeError: If their product is not `length`.
+    """
+    try:
+        lengths = tuple(unflattened_size)
+        return tuple(probe((length,), "unflatten").unflatten(0, lengths).shape)
+    except (TypeError, RuntimeError) as error:
+        raise type(error)(
+            f"unflatten: unflattened_size: expected lengths whose product is {length}, the length "
+            f"of dimension {dim} (one of them may be -1), found {unflattened_size!r}"
+        ) from None
+
+
 def unflatten(td: Like, dim: int, unflattened_size: Any, *, inplace: bool = False) -> Like:
     _refuse_inplace(inplace, "unflatten")
     ndim = len(td._batch_size)
     dim = dim_in(dim, ndim, "unflatten")
-    lengths = tuple(unflattened_size)
-    new = tuple(probe(td._batch_size, "unflatten").unflatten(dim, lengths).shape)
+    lengths = unflattened(td._batch_size[dim], dim, unflattened_size)
+    new = (*td._batch_size[:dim], *lengths, *td._batch_size[dim + 1 :])
     names = None
     if td._names is not None:
         more = (None,) * (len(new) - ndim)
@@ -364,8 +381,12 @@ def assign_names(td: Any, names: Sequence[str | None] | None) -> None:
             f"found {len(names)}"
         )
     given = [name for name in names if name is not None]
-    if len(set(given)) != len(given):
-        raise ValueError(f"names: expected different ones, found {list(names)}")
+    for name in given:
+        if given.count(name) > 1:
+            raise ValueError(
+                f"names: expected a different name for each dimension, found {name!r} "
+                f"{given.count(name)} times in {list(names)}"
+            )
     td._set_names(names if given else None)
 
 
