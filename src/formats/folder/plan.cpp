@@ -30,11 +30,12 @@ bool has_other_keys(const Value& value) {
   return object != nullptr && (object->int_keys || !object->typed_keys.empty());
 }
 
-/// True for an extended scalar (Value::Special) other than a torch.Size. tensordict stores a
-/// torch.Size as a JSON list, and pickles most of the others.
+/// True for an extended scalar (Value::Special) other than a torch.Size or a Counter. tensordict
+/// stores these two as a JSON list and object, and pickles most of the others.
 bool is_pickled(const Value& value) {
+  using Type = Value::Special::Type;
   const auto* special = value.get_if<Value::Special>();
-  return special != nullptr && special->type != Value::Special::Type::size;
+  return special != nullptr && special->type != Type::size && special->type != Type::counter;
 }
 
 /// Returns the tensorclass that all elements of a stack have in common, or "" if there is none.

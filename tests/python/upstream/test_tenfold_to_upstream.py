@@ -1,5 +1,6 @@
 """tensordict reads folders that tenfold writes, and trees survive saves by both libraries."""
 
+import collections
 import pathlib
 import pickle
 
@@ -315,3 +316,11 @@ def test_a_transposed_nested_tensor_keeps_its_values(tmp_path):
     loaded = TensorDict.load_memmap(tmp_path / "t")["r"]
     for found, part in zip(loaded.unbind(0), parts, strict=True):
         assert torch.equal(torch.Tensor(found), part.t())
+
+
+@pytest.mark.parametrize("counts", [{"a": 2, "b": 1}, {}], ids=["some", "none"])
+def test_a_counter_in_a_memmap_is_a_dict_as_tensordict_writes_it(tmp_path, counts):
+    td = tenfold.TensorDict({"n": tenfold.NonTensorData(collections.Counter(counts))})
+    td.memmap(tmp_path / "m")
+    assert TensorDict.load_memmap(tmp_path / "m")["n"] == counts
+    assert tenfold.TensorDict.load_memmap(tmp_path / "m")["n"] == counts
