@@ -315,6 +315,15 @@ def test_files_of_a_stack_of_a_tensorclass_are_not_overwritten_in_place(tmp_path
     assert tenfold.load_memmap(tmp_path / "p").x.tolist() == [[2, 2], [1, 1]]
 
 
+def test_names_that_do_not_fit_the_batch_size_are_not_written(tmp_path):
+    td = make()
+    td._names = ("x", "y")
+    for write in (td.memmap, td.memmap_, td.save, lambda path: tenfold.save(td, f"{path}.pt")):
+        with pytest.raises(ValueError, match=r"names: expected 1, .* found \['x', 'y'\]"):
+            write(tmp_path / "p")
+    assert names(tmp_path) == []
+
+
 def test_a_renamed_tensor_is_copied_in_place(tmp_path):
     td = make().memmap(tmp_path / "p")
     renamed = TensorDict({"b": td["b"], "z": td["a"]}, [3])
