@@ -184,6 +184,27 @@ def test_uint8_tensors_are_masks_for_a_lazy_stack_as_for_torch(mask):
     assert found["n", "b"].tolist() == stack["n", "b"][torch.tensor(mask)].tolist()
 
 
+BOOLS = {
+    "before": (True, torch.tensor([0, 1])),
+    "after": (torch.tensor([0, 1]), True),
+    "mask": (torch.tensor(True), torch.tensor([0, 1])),
+    "apart": (slice(None), torch.tensor([0, 1]), slice(None), True),
+    "with_two_dims": (slice(None), torch.tensor([[0, 1], [1, 0]]), True),
+    "two": (True, slice(None), True),
+    "false": (torch.tensor([0]), False),
+}
+
+
+@pytest.mark.parametrize("stack_dim", [0, 1, 2])
+@pytest.mark.parametrize("index", BOOLS.values(), ids=BOOLS)
+def test_a_bool_beside_index_arrays_counts_as_one(index, stack_dim):
+    rows = [TensorDict({"a": torch.arange(6).reshape(2, 3) + 6 * i}, [2, 3]) for i in range(2)]
+    stack = tenfold.lazy_stack(rows, stack_dim)
+    found, expected = stack[index], stack.contiguous()[index]
+    assert found.batch_size == expected.batch_size == stack["a"][index].shape
+    assert torch.equal(found["a"], expected["a"])
+
+
 def test_a_position_beyond_a_lazy_stack_is_refused():
     stack = tenfold.lazy_stack([row(0), row(1)])
     with pytest.raises(IndexError, match="index 2 is out of bounds"):
