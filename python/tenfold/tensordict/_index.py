@@ -90,7 +90,10 @@ def _part(part: Any) -> Any:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         if isinstance(part, numpy.ndarray):
-            return torch.as_tensor(part)
+            # Integers of all types are positions, as in numpy; to torch, uint8 would be a mask.
+            return torch.as_tensor(
+                part.astype("int64", copy=False) if part.dtype.kind in "iu" else part
+            )
         if isinstance(part, numpy.integer):
             return int(part)
     return part
@@ -145,7 +148,7 @@ def indexed_shape(batch_size: tuple[int, ...], index: tuple[Any, ...]) -> tuple[
 
 def _is_positions(part: Any) -> bool:
     dtype = str(getattr(part, "dtype", ""))
-    return "int" in dtype and not dtype.endswith("uint8")
+    return "int" in dtype
 
 
 def _probed_shape(batch_size: tuple[int, ...], index: tuple[Any, ...]) -> tuple[int, ...]:

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -182,6 +183,14 @@ def test_uint8_tensors_are_masks_for_a_lazy_stack_as_for_torch(mask):
     stack = tenfold.lazy_stack([row(0), row(1)])
     found = stack[torch.tensor(mask, dtype=torch.uint8)]
     assert found["n", "b"].tolist() == stack["n", "b"][torch.tensor(mask)].tolist()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int32", "int64"])
+def test_integer_arrays_are_positions_as_for_numpy(dtype):
+    td = TensorDict({"x": torch.arange(3)}, [3])
+    index = np.array([0, 1, 1], dtype=dtype)
+    assert td[index]["x"].tolist() == [0, 1, 1]
+    assert tenfold.lazy_stack(list(td.unbind(0)))[index]["x"].tolist() == [0, 1, 1]
 
 
 BOOLS = {
