@@ -23,6 +23,7 @@ from tenfold.tensordict._entries import (
 from tenfold.tensordict._node import PLAIN, Disk, opened_stack, stack_with_class
 from tenfold.tensordict._ops import mapping, shape
 from tenfold.tensordict._ops.locking import check_unlocked, lock
+from tenfold.tensordict._ops.pointwise import parts_of
 from tenfold.tensordict._protocol import dense, register_classes
 from tenfold.tensordict._values import NonTensorData, NonTensorStack
 
@@ -798,7 +799,8 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Args:
             condition: A bool tensor of the first batch dimensions.
-            other: A TensorDict, a number, or a tensor that expands to the batch size.
+            other: A TensorDict, a number, or a tensor, which is broadcast with each stacked tensor
+                from the last dimension on, as in ``torch.where``.
             out: A TensorDict to write the result into.
             pad: Value used where the stack or `other` lacks a tensor that the other one has. It is
                 converted to the dtype of that tensor.
@@ -810,7 +812,8 @@ class LazyStackedTensorDict(TensorDictBase):
         Raises:
             KeyError: If the stack or `other` lacks an entry and no `pad` is given; if `out` lacks
                 an entry of the result.
-            RuntimeError: If the condition does not broadcast to the first batch dimensions.
+            RuntimeError: If the condition does not broadcast to the first batch dimensions, or
+                `other` does not broadcast with a stacked tensor.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
@@ -818,7 +821,7 @@ class LazyStackedTensorDict(TensorDictBase):
             tensor([0., 5.])
         """
         conditions = _mask_parts(condition, self)
-        parts = zip(self.tensordicts, conditions, _unbound(other, self), strict=True)
+        parts = zip(self.tensordicts, conditions, parts_of(other, self), strict=True)
         members = [rewrapped(m, node_of(m).where(c, o, pad=pad)) for m, c, o in parts]
         made = type(self)._of(members, self.stack_dim, self._dim_name)
         return made if out is None else written(out, made)

@@ -342,6 +342,45 @@ def test_masks_broadcast_to_the_rows_of_a_stack_or_change_nothing():
     assert stack.masked_fill_(mask, 1)["x"].sum() == 12
 
 
+OPERANDS = {
+    "tree_of_length_1": lambda: TensorDict({"a": torch.arange(3.0)[None]}, [1, 3]),
+    "tree_of_the_last_dim": lambda: TensorDict({"a": torch.arange(3.0)}, [3]),
+    "tree_of_the_first_dim": lambda: TensorDict({"a": torch.ones(3, 3)}, [3]),
+    "tree_without_dims": lambda: TensorDict({"a": torch.arange(3.0)}),
+    "tree": lambda: TensorDict({"a": torch.arange(9.0).reshape(3, 3)}, [3, 3]),
+    "tensor": lambda: torch.arange(3.0),
+    "wide_tensor": lambda: torch.arange(9.0).reshape(3, 3),
+    "number": lambda: 5,
+}
+
+
+@pytest.mark.parametrize("stack_dim", [0, 1])
+@pytest.mark.parametrize("other", OPERANDS.values(), ids=OPERANDS)
+def test_where_of_a_stack_is_that_of_its_dense_copy(other, stack_dim):
+    rows = [TensorDict({"a": torch.full((3,), -i)}, [3]) for i in (1.0, 2.0, 3.0)]
+    mask = torch.eye(3, dtype=torch.bool)
+    stack = tenfold.lazy_stack(rows, stack_dim)
+    found, expected = stack.where(mask, other()), stack.contiguous().where(mask, other())
+    assert type(found) is LazyStackedTensorDict
+    assert found["a"].tolist() == expected["a"].tolist()
+    whole = tenfold.lazy_stack([tenfold.lazy_stack(list(td.unbind(0))) for td in rows], stack_dim)
+    assert whole.where(mask, other())["a"].tolist() == expected["a"].tolist()
+
+
+def test_where_aligns_tensors_with_the_last_dimensions_of_each_entry():
+    entries = {"a": torch.zeros(2, 3), "n": {"b": torch.zeros(2, 2, 3)}}
+    stack = tenfold.lazy_stack([TensorDict(entries, [2]) for _ in range(2)])
+    mask = torch.zeros(2, 2, dtype=torch.bool)
+    for other in (torch.arange(3.0), torch.rand(2, 3), torch.rand(2, 1, 3)):
+        found, expected = stack.where(mask, other), stack.contiguous().where(mask, other)
+        assert torch.equal(found["a"], expected["a"])
+        assert torch.equal(found["n", "b"], expected["n", "b"])
+    other = TensorDict({"n": {"b": torch.rand(2, 3)}, "c": torch.ones(2, 2)}, [2])
+    found = stack.where(mask, other, pad=7)
+    assert found["a"].unique().tolist() == [7]
+    assert torch.equal(found["n", "b"], other["n", "b"].expand(2, 2, 2, 3))
+
+
 def pair(*shape):
     size = shape[:1] or ()
     return tenfold.lazy_stack([TensorDict({"a": torch.full(shape, i)}, size) for i in (1.0, 2.0)])
