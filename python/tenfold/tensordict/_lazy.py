@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenfold import _pickle
 from tenfold._errors import KeyNotFoundError
-from tenfold._interop.arrays import need_torch
+from tenfold._interop.arrays import is_array, need_torch
 from tenfold._public import set_module
 from tenfold.tensordict import _lazy_rows
 from tenfold.tensordict._base import TensorDictBase
@@ -505,7 +505,8 @@ class LazyStackedTensorDict(TensorDictBase):
             A tensor, a stack of nodes or values, or `default`; with ``as_list`` a list.
 
         Raises:
-            RuntimeError: If shapes differ and no option determines how to stack them.
+            RuntimeError: If shapes differ and no option determines how to stack them; if a member
+                has an entry other than a tensor, for a nested or padded tensor.
             KeyError: If `key` is neither a str nor a tuple of str, or a path leads through a
                 tensor or a plain value.
 
@@ -523,6 +524,11 @@ class LazyStackedTensorDict(TensorDictBase):
         if how.get("as_list"):
             return values
         torch = need_torch("get")
+        if not all(is_array(value) for value in values):
+            raise RuntimeError(
+                f"get: key {key!r}: expected a tensor in each member, "
+                f"found {sorted({type(value).__name__ for value in values})}; pass as_list=True"
+            )
         if how.get("as_nested_tensor"):
             return torch.nested.nested_tensor(values, layout=how.get("layout", torch.jagged))
         pad_sequence = need_torch("pad_sequence").nn.utils.rnn.pad_sequence
@@ -899,6 +905,9 @@ class LazyStackedTensorDict(TensorDictBase):
         Args:
             layout: The layout of nested tensors; None: ``torch.jagged``.
 
+        Raises:
+            RuntimeError: If the members' entries under a key differ in kind.
+
         Example:
             >>> stack = tenfold.lazy_stack([TensorDict({"x": torch.ones(n)}) for n in (1, 2)])
             >>> stack.densify()["x"].is_nested
@@ -909,7 +918,7 @@ class LazyStackedTensorDict(TensorDictBase):
         for key in self._key_list():
             entries = [node._entry(key) for node in self._nodes()]
             shapes = {tuple(getattr(entry, "shape", ())) for entry in entries}
-            if class_kind(type(entries[0])) == LEAF and len(shapes) > 1:
+            if len(shapes) > 1 and all(class_kind(type(entry)) == LEAF for entry in entries):
                 items[key] = torch.nested.nested_tensor(entries, layout=layout or torch.jagged)
                 continue
             entry = self._entry(key)

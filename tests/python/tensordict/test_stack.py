@@ -54,6 +54,18 @@ def test_a_lazy_stack_keeps_its_members():
     assert stack.batch_size == (3,)
 
 
+@pytest.mark.parametrize("other", [{"y": 1}, "text"], ids=repr)
+def test_entries_of_different_kinds_are_not_stacked(other):
+    stack = LazyStackedTensorDict(TensorDict({"x": torch.ones(1)}), TensorDict({"x": other}))
+    for change in (lambda: stack.densify(), lambda: stack.contiguous()):
+        with pytest.raises(RuntimeError, match='key "x": expected entries of the same kind'):
+            change()
+    for how in ("as_nested_tensor", "as_padded_tensor"):
+        with pytest.raises(RuntimeError, match="get: key 'x': expected a tensor in each member"):
+            stack.get("x", **{how: True})
+    assert len(stack.get("x", as_list=True)) == 2
+
+
 def test_densify_converts_nodes_below():
     rows = [TensorDict({"b": {"x": torch.ones(n), "y": n}}) for n in (1, 2)]
     td = tenfold.lazy_stack(rows).densify()
