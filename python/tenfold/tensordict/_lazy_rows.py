@@ -160,18 +160,42 @@ def _rows_of(stack: Any, parts: tuple[Any, ...]) -> Any:
         member = stack.tensordicts[chosen]
         return member[plan.inner] if plan.inner else member
     if type(chosen) is slice:
+        members = stack.tensordicts[chosen]
+        if not members:
+            return _without_rows(stack)._rows(parts)
         if plan.moves:
             return stack._dense()._rows(parts)
-        members = stack.tensordicts[chosen]
         if plan.inner:
             members = [member[plan.inner] for member in members]
-        return restacked(stack, members, plan.place) if members else stack._dense()._rows(parts)
+        return restacked(stack, members, plan.place)
     # An array indexes the stack dimension: the result has a member for each position along the
     # first dimension of the broadcast arrays.
     found = [_rows_of(stack, one) for one in plan.each_place()]
     if not found:
-        return stack._dense()._rows(parts)
+        return _without_rows(stack)._rows(parts)
     return restacked(stack, found, plan.place, named=plan.is_alone)
+
+
+def _without_rows(stack: Any) -> Any:
+    """A dense TensorDict of length 0 along the stack dimension."""
+    return _first_row(stack)._rows((*[slice(None)] * stack.stack_dim, slice(0, 0)))
+
+
+def _first_row(stack: Any) -> Any:
+    """The entries that all members have, as a dense TensorDict of the first member only."""
+    if not stack.tensordicts:
+        return stack._dense()
+    first = stacked()._of([stack._nodes()[0]], stack.stack_dim, stack._dim_name)
+    items = {}
+    for key in stack._key_list():
+        items[key] = entry = first._entry(key)
+        if node_of(entry) is None:
+            continue
+        nodes = [node_of(node._entry(key)) for node in stack._nodes()]
+        if all(node is not None for node in nodes):
+            below = stacked()._of(nodes, stack.stack_dim, stack._dim_name)
+            items[key] = rewrapped(entry, _first_row(below))
+    return first._with_entries(items)
 
 
 def assign(stack: Any, key: Any, value: Any) -> None:
@@ -314,7 +338,7 @@ def repeat(stack: Any, *repeats: Any, inplace: bool = False) -> Any:
     at = stack.stack_dim
     inner = (*repeats[:at], *repeats[at + 1 :])
     if repeats[at] <= 0:  # no member is left, or an error
-        return locked_as(stack, stack._dense().repeat(*repeats))
+        return locked_as(stack, _first_row(stack).repeat(*repeats))
     members = [member.repeat(inner) for _ in range(repeats[at]) for member in stack.tensordicts]
     return restacked(stack, members, at)
 

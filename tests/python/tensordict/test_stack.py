@@ -66,6 +66,24 @@ def test_entries_of_different_kinds_are_not_stacked(other):
     assert len(stack.get("x", as_list=True)) == 2
 
 
+def test_no_rows_of_members_of_different_shapes_have_those_of_the_first():
+    stack = tenfold.lazy_stack(
+        [
+            TensorDict({"x": torch.ones(1, n), "n": {"y": torch.ones(n), str(n): n}, "s": "t"})
+            for n in (1, 2)
+        ]
+    )
+    for found in (stack[0:0], stack[[]], stack.split([0, 2])[0], stack.repeat(0)):
+        assert found.batch_size == (0,)
+        assert found["x"].shape == (0, 1, 1)
+        assert found["n", "y"].shape == (0, 1)
+        assert found["n"].keys() == ["y"]
+        assert found["s"] == []
+    wide = tenfold.lazy_stack([TensorDict({"x": torch.ones(2, n)}, [2]) for n in (1, 2)], 1)
+    assert wide[:, 0:0]["x"].shape == (2, 0, 1)
+    assert wide[:1, torch.zeros(0, 2, dtype=torch.long)]["x"].shape == (1, 0, 2, 1)
+
+
 def test_densify_converts_nodes_below():
     rows = [TensorDict({"b": {"x": torch.ones(n), "y": n}}) for n in (1, 2)]
     td = tenfold.lazy_stack(rows).densify()
