@@ -882,8 +882,8 @@ class LazyStackedTensorDict(TensorDictBase):
             inplace: Accepted; the result is always a new TensorDict.
 
         Raises:
-            RuntimeError: If the members' tensors under a key differ in shape, or the members'
-                entries under a key differ in kind.
+            RuntimeError: If the members' tensors under a key differ in shape, the members' entries
+                under a key differ in kind, or the members differ in a batch length.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
@@ -891,6 +891,8 @@ class LazyStackedTensorDict(TensorDictBase):
             'TensorDict'
         """
         made = self._dense()
+        for dim in range(len(self._batch_size)):
+            _lazy_rows.refuse_ragged(self, dim, "contiguous")
         items = {
             key: entry.contiguous() if class_kind(type(entry)) != VALUE else entry
             for key, entry in made._items.items()

@@ -6,8 +6,8 @@ the members; `rows`, `flatten`, `repeat`, and `split` for each part, do if no me
 form; `unbind`, `rows`, `squeeze` and `reshaped` may return a member.
 
 A function without an underscore implements the method of LazyStackedTensorDict of the same name,
-which may begin with an underscore. Exceptions: `restacked` and `indexed_nodes` are helpers, and
-`assign` implements ``__setitem__``.
+which may begin with an underscore. Exceptions: `restacked`, `refuse_ragged` and `indexed_nodes`
+are helpers, and `assign` implements ``__setitem__``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def unbind(stack: Stack, dim: int) -> tuple[Stack, ...]:
     at = dim_in(dim, ndim, "unbind")
     if at == stack.stack_dim:
         return tuple(stack.tensordicts)
-    _refuse_ragged(stack, at, "unbind")
+    refuse_ragged(stack, at, "unbind")
     inner = at if at < stack.stack_dim else at - 1
     below = stack.stack_dim - 1 if at < stack.stack_dim else stack.stack_dim
     parts = [member.unbind(inner) for member in stack.tensordicts]
@@ -57,7 +57,7 @@ def unbind(stack: Stack, dim: int) -> tuple[Stack, ...]:
 def split(stack: Stack, split_size: Any, dim: int = 0) -> tuple[Stack, ...]:
     at = dim_in(dim, len(stack._batch_size), "split")
     if at != stack.stack_dim:
-        _refuse_ragged(stack, at, "split")
+        refuse_ragged(stack, at, "split")
         inner = at if at < stack.stack_dim else at - 1
         parts = [member.split(split_size, inner) for member in stack.tensordicts]
         return tuple(
@@ -74,7 +74,7 @@ def split(stack: Stack, split_size: Any, dim: int = 0) -> tuple[Stack, ...]:
     return tuple(made)
 
 
-def _refuse_ragged(stack: Any, at: int, what: str) -> None:
+def refuse_ragged(stack: Any, at: int, what: str) -> None:
     if stack._batch_size[at] == -1:
         raise RuntimeError(
             f"{what}: expected a dimension that has the same length in all stacked tensordicts, "
@@ -258,7 +258,7 @@ def flatten(
     for at in range(start, end + 1):
         if at == stack.stack_dim:  # the members have all their lengths
             break
-        _refuse_ragged(stack, at, "flatten")
+        refuse_ragged(stack, at, "flatten")
     parts: list[Any] = [stack]
     for _ in range(start, end + 1):
         parts = [piece for part in parts for piece in part.unbind(start)]
@@ -267,7 +267,7 @@ def flatten(
 
 def unflatten(stack: Any, dim: int, unflattened_size: Any, *, inplace: bool = False) -> Any:
     at = dim_in(dim, len(stack._batch_size), "unflatten")
-    _refuse_ragged(stack, at, "unflatten")
+    refuse_ragged(stack, at, "unflatten")
     rows = probe((stack._batch_size[at],), "unflatten")
     lengths = tuple(rows.unflatten(0, tuple(unflattened_size)).shape)
     if inplace:
@@ -286,7 +286,7 @@ def unflatten(stack: Any, dim: int, unflattened_size: Any, *, inplace: bool = Fa
 def reshaped(stack: Any, wanted: tuple[Any, ...], method: str) -> Any:
     old = tuple(stack._batch_size)
     for at in range(len(old)):
-        _refuse_ragged(stack, at, method)
+        refuse_ragged(stack, at, method)
     new = tuple(probe(old, method).reshape(wanted).shape)
     if new == old:
         return stack
@@ -312,7 +312,7 @@ def reshaped(stack: Any, wanted: tuple[Any, ...], method: str) -> Any:
 
 def expanded(stack: Any, wanted: tuple[int, ...], *, shared_below: bool = False) -> Any:
     for dim in range(len(stack._batch_size)):
-        _refuse_ragged(stack, dim, "expand")
+        refuse_ragged(stack, dim, "expand")
     new = tuple(probe(stack._batch_size, "expand").expand(wanted).shape)
     at = stack.stack_dim + len(new) - len(stack._batch_size)
     members = stack.tensordicts

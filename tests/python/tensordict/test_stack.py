@@ -84,6 +84,12 @@ def test_no_rows_of_members_of_different_shapes_have_those_of_the_first():
     assert wide[:1, torch.zeros(0, 2, dtype=torch.long)]["x"].shape == (1, 0, 2, 1)
 
 
+def test_members_of_different_batch_sizes_have_no_dense_copy():
+    stack = LazyStackedTensorDict(TensorDict({}, [1]), TensorDict({}, [2]))
+    with pytest.raises(RuntimeError, match=r"contiguous: .* batch_size \[2, -1\]"):
+        stack.contiguous()
+
+
 def test_densify_converts_nodes_below():
     rows = [TensorDict({"b": {"x": torch.ones(n), "y": n}}) for n in (1, 2)]
     td = tenfold.lazy_stack(rows).densify()
