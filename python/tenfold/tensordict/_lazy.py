@@ -233,7 +233,7 @@ class LazyStackedTensorDict(TensorDictBase):
             >>> len(stack)
             4
         """
-        for member in tensordicts:
+        for member in list(tensordicts):
             self.append(member)
 
     def _mark_changed(self) -> None:

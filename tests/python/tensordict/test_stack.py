@@ -54,6 +54,12 @@ def test_a_lazy_stack_keeps_its_members():
     assert stack.batch_size == (3,)
 
 
+def test_a_stack_can_be_extended_by_its_own_members():
+    stack = tenfold.lazy_stack([row(0), row(1)])
+    stack.extend(stack.tensordicts)
+    assert stack["n", "b"].tolist() == [0, 1, 0, 1]
+
+
 @pytest.mark.parametrize("other", [{"y": 1}, "text"], ids=repr)
 def test_entries_of_different_kinds_are_not_stacked(other):
     stack = LazyStackedTensorDict(TensorDict({"x": torch.ones(1)}), TensorDict({"x": other}))
