@@ -181,9 +181,15 @@ class TensorDict(TensorDictBase):
         self._node_info = info
 
     def _info(self) -> NodeInfo:
+        names = tuple(self._names or ())
+        if names and len(names) != len(self._batch_size):
+            raise ValueError(  # no reader would accept them
+                f"names: expected {len(self._batch_size)}, one for each batch dimension, "
+                f"found {list(names)}; assign other names"
+            )
         return self._node_info._replace(
             batch_size=tuple(self._batch_size),
-            names=tuple(self._names or ()),
+            names=names,
             device=str(self._device or ""),
         )
 

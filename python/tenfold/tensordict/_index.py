@@ -90,7 +90,10 @@ def _part(part: Any) -> Any:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         if isinstance(part, numpy.ndarray):
-            return torch.as_tensor(part)
+            # Integers of all types are positions, as in numpy; to torch, uint8 would be a mask.
+            return torch.as_tensor(
+                part.astype("int64", copy=False) if part.dtype.kind in "iu" else part
+            )
         if isinstance(part, numpy.integer):
             return int(part)
     return part
@@ -144,7 +147,7 @@ def indexed_shape(batch_size: tuple[int, ...], index: tuple[Any, ...]) -> tuple[
 
 def _is_positions(part: Any) -> bool:
     dtype = str(getattr(part, "dtype", ""))
-    return "int" in dtype and not dtype.endswith("uint8")
+    return "int" in dtype
 
 
 def _probed_shape(batch_size: tuple[int, ...], index: tuple[Any, ...]) -> tuple[int, ...]:
@@ -162,7 +165,7 @@ def indexed_names(names: Names | None, index: tuple[Any, ...], batch_ndim: int) 
 
     A dimension that results from exactly one index array gets the name of the one dimension that
     the array indexes, if the array is 1-d or has only one length other than 1. Other dimensions
-    that result from arrays have no name.
+    that result from arrays have no name. A bool is an array that indexes no dimension.
     """
     if names is None:
         return None
@@ -173,15 +176,13 @@ def indexed_names(names: Names | None, index: tuple[Any, ...], batch_ndim: int) 
     last_array = 0
     dim = 0
     for position, part in enumerate(index):
-        if part is None or isinstance(part, bool):
+        if part is None:
             left.append(None)
         elif isinstance(part, slice):
             left.append(names[dim])
             dim += 1
         elif _is_int(part):
             dim += 1
-        elif getattr(part, "ndim", None) == 0:  # a mask without dimensions
-            left.append(None)
         else:
             if place is None:
                 place = len(left)
@@ -189,17 +190,20 @@ def indexed_names(names: Names | None, index: tuple[Any, ...], batch_ndim: int) 
                 apart = True
             last_array = position
             taken = _consumed(part)
-            arrays.append((part, names[dim] if taken == 1 else None))
+            if taken:
+                arrays.append((part, names[dim] if taken == 1 else None))
             dim += taken
     if place is not None:
-        made = _names_of_arrays(arrays)
+        made = _names_of_arrays(arrays) if arrays else [None]
         place = 0 if apart else place
         left[place:place] = made
     return (*left, *names[dim:batch_ndim])
 
 
 def _is_int(part: Any) -> bool:
-    return isinstance(part, int) or (getattr(part, "ndim", None) == 0 and _is_positions(part))
+    if isinstance(part, int):
+        return not isinstance(part, bool)
+    return getattr(part, "ndim", None) == 0 and _is_positions(part)
 
 
 def _names_of_arrays(arrays: list[tuple[Any, str | None]]) -> list[str | None]:
@@ -222,7 +226,7 @@ def _names_of_arrays(arrays: list[tuple[Any, str | None]]) -> list[str | None]:
 
 def without_scalars(parts: tuple[Any, ...]) -> tuple[Any, ...]:
     """Returns an index in which every 0-d integer array is replaced by an int."""
-    return tuple(int(part) if _is_int(part) and type(part) is not bool else part for part in parts)
+    return tuple(int(part) if _is_int(part) else part for part in parts)
 
 
 def without_masks(parts: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -247,6 +251,8 @@ def without_masks(parts: tuple[Any, ...]) -> tuple[Any, ...]:
 class IndexPlan:
     """How one index of the batch dimensions applies to a lazy stack or to stacked values.
 
+    Besides arrays, a bool counts as an array: of length 1 if it is true, otherwise 0.
+
     Attributes:
         at_stack: The part for the stack dimension: an int, an array, or a slice (the full slice if
             the index has no part for that dimension).
@@ -257,7 +263,7 @@ class IndexPlan:
             index, but remain in place in the results of `inner`.
         arrays_ndim: The number of dimensions that result from all arrays together; 0 without
             arrays.
-        is_alone: True if the part for the stack dimension is the only array.
+        is_alone: True if the part for the stack dimension is the only array that is no bool.
     """
 
     __slots__ = (
@@ -286,10 +292,12 @@ class IndexPlan:
                 dim += 1
             else:
                 inner.append(part)
-        self.arrays_ndim = max((parts[i].ndim for i in self._arrays), default=0)
+        ndims = [getattr(parts[i], "ndim", 1) for i in self._arrays]
+        self.arrays_ndim = max(ndims, default=0)
         is_full = all(type(part) is slice and part == slice(None) for part in inner)
         self.inner = () if is_full else tuple(inner)
-        self.is_alone = len(self._arrays) == 1 and _is_array(self.at_stack)
+        arrays = [parts[i] for i in self._arrays if not isinstance(parts[i], bool)]
+        self.is_alone = len(arrays) == 1 and arrays[0] is self.at_stack
         apart = _are_separated(parts)
         self.moves = apart and not _are_separated(tuple(inner))
         self.place = self._place_of_arrays(apart)
@@ -300,15 +308,17 @@ class IndexPlan:
         if apart or not self._arrays:
             return 0
         before = self._parts[: self._arrays[0]]
-        return sum(part is None or isinstance(part, (slice, bool)) for part in before)
+        return sum(part is None or isinstance(part, slice) for part in before)
 
     def _place_of(self, stack_dim: int, place_of_arrays: int) -> int:
         """The position in the result of a dimension that a slice selects from."""
         left = []
         dim = 0
         for part in self._parts:
-            if part is None or isinstance(part, bool):
+            if part is None:
                 left.append(-1)
+                continue
+            if isinstance(part, bool):
                 continue
             if type(part) is slice:
                 left.append(dim)
@@ -320,16 +330,21 @@ class IndexPlan:
     def each_place(self) -> Iterator[tuple[Any, ...]]:
         """Yields the index for each position along the first dimension of the broadcast arrays."""
         torch = need_torch("index")
-        arrays = torch.broadcast_tensors(*[self._parts[i] for i in self._arrays])
+        parts = [self._parts[i] for i in self._arrays]
+        parts = [torch.zeros(int(part)) if isinstance(part, bool) else part for part in parts]
+        arrays = torch.broadcast_tensors(*parts)
         for k in range(arrays[0].shape[0]):
-            parts = list(self._parts)
+            picked: dict[int, Any] = {}
             for i, array in zip(self._arrays, arrays, strict=True):
-                parts[i] = array[k] if array.ndim > 1 else int(array[k])
-            yield tuple(parts)
+                if not isinstance(self._parts[i], bool):
+                    picked[i] = (array[k] if array.ndim > 1 else int(array[k]),)
+                elif array.ndim == 1:
+                    picked[i] = ()  # no dimension of the arrays is left
+            yield tuple(one for i, part in enumerate(self._parts) for one in picked.get(i, (part,)))
 
 
 def _is_array(part: Any) -> bool:
-    return not (part is None or isinstance(part, (int, slice))) and getattr(part, "ndim", 0) > 0
+    return isinstance(part, bool) or getattr(part, "ndim", 0) > 0
 
 
 def _are_separated(parts: tuple[Any, ...]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenfold import _pickle
 from tenfold._errors import KeyNotFoundError
-from tenfold._interop.arrays import need_torch
+from tenfold._interop.arrays import is_array, need_torch
 from tenfold._public import set_module
 from tenfold.tensordict import _lazy_rows
 from tenfold.tensordict._base import TensorDictBase
@@ -23,6 +23,7 @@ from tenfold.tensordict._entries import (
 from tenfold.tensordict._node import PLAIN, Disk, opened_stack, stack_with_class
 from tenfold.tensordict._ops import mapping, shape
 from tenfold.tensordict._ops.locking import check_members_unlocked, check_unlocked, lock
+from tenfold.tensordict._ops.pointwise import parts_of
 from tenfold.tensordict._protocol import dense, register_classes
 from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor
 
@@ -239,7 +240,7 @@ class LazyStackedTensorDict(TensorDictBase):
             >>> len(stack)
             4
         """
-        for member in tensordicts:
+        for member in list(tensordicts):
             self.append(member)
 
     def _mark_changed(self) -> None:
@@ -512,7 +513,8 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Raises:
             RuntimeError: If no option is given, and shapes differ, or one member has a tensor and
-                another one a node or value.
+                another one a node or value; if a member has an entry other than a tensor, for a
+                nested or padded tensor.
             KeyError: If `key` is neither a str nor a tuple of str, or a path leads through a
                 tensor or a plain value.
 
@@ -530,6 +532,11 @@ class LazyStackedTensorDict(TensorDictBase):
         if how.get("as_list"):
             return values
         torch = need_torch("get")
+        if not all(is_array(value) for value in values):
+            raise RuntimeError(
+                f"get: key {key!r}: expected a tensor in each member, "
+                f"found {sorted({type(value).__name__ for value in values})}; pass as_list=True"
+            )
         if how.get("as_nested_tensor"):
             return torch.nested.nested_tensor(values, layout=how.get("layout", torch.jagged))
         pad_sequence = need_torch("pad_sequence").nn.utils.rnn.pad_sequence
@@ -806,8 +813,8 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Args:
             condition: A bool tensor of the first batch dimensions.
-            other: A TensorDict, a number, or a tensor that expands to the batch size. Each member
-                gets its part of the tensor, as `other` of its own `where`.
+            other: A TensorDict, a number, or a tensor, which is broadcast with each stacked tensor
+                from the last dimension on, as in ``torch.where``.
             out: A TensorDict to write the result into.
             pad: Value used where the stack or `other` lacks a tensor that the other one has. It is
                 converted to the dtype of that tensor.
@@ -819,8 +826,9 @@ class LazyStackedTensorDict(TensorDictBase):
         Raises:
             KeyError: If the stack or `other` lacks an entry and no `pad` is given; if `out` lacks
                 an entry of the result.
-            RuntimeError: If the condition does not broadcast to the first batch dimensions, or a
-                tensor of `out` has a dtype that torch does not cast the result to.
+            RuntimeError: If the condition does not broadcast to the first batch dimensions, or
+                `other` does not broadcast with a stacked tensor; if a tensor of `out` has a dtype
+                that torch does not cast the result to.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
@@ -828,7 +836,7 @@ class LazyStackedTensorDict(TensorDictBase):
             tensor([0., 5.])
         """
         conditions = _mask_parts(condition, self)
-        parts = zip(self.tensordicts, conditions, _unbound(other, self), strict=True)
+        parts = zip(self.tensordicts, conditions, parts_of(other, self), strict=True)
         members = [rewrapped(m, node_of(m).where(c, o, pad=pad)) for m, c, o in parts]
         made = type(self)._of(members, self.stack_dim, self._dim_name)
         return made if out is None else written(out, made)
@@ -883,8 +891,8 @@ class LazyStackedTensorDict(TensorDictBase):
             inplace: Accepted; the result is always a new TensorDict.
 
         Raises:
-            RuntimeError: If the members' tensors under a key differ in shape, or the members'
-                entries under a key differ in kind.
+            RuntimeError: If the members' tensors under a key differ in shape, the members' entries
+                under a key differ in kind, or the members differ in a batch length.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
@@ -892,6 +900,8 @@ class LazyStackedTensorDict(TensorDictBase):
             'TensorDict'
         """
         made = self._dense()
+        for dim in range(len(self._batch_size)):
+            _lazy_rows.refuse_ragged(self, dim, "contiguous")
         items = {
             key: entry.contiguous() if class_kind(type(entry)) != VALUE else entry
             for key, entry in made._items.items()
@@ -907,8 +917,9 @@ class LazyStackedTensorDict(TensorDictBase):
             layout: The layout of nested tensors; None: ``torch.jagged``.
 
         Raises:
-            RuntimeError: If the members' tensors under a key differ in their number of dimensions;
-                with ``torch.jagged``, if they differ in the lengths of several dimensions.
+            RuntimeError: If the members' entries under a key differ in kind, or their tensors in
+                the number of dimensions; with ``torch.jagged``, if they differ in the lengths of
+                several dimensions.
 
         Example:
             >>> stack = tenfold.lazy_stack([TensorDict({"x": torch.ones(n)}) for n in (1, 2)])
@@ -920,7 +931,7 @@ class LazyStackedTensorDict(TensorDictBase):
         for key in self._key_list():
             entries = [node._entry(key) for node in self._nodes()]
             shapes = {tuple(getattr(entry, "shape", ())) for entry in entries}
-            if class_kind(type(entries[0])) == LEAF and len(shapes) > 1:
+            if len(shapes) > 1 and all(class_kind(type(entry)) == LEAF for entry in entries):
                 items[key] = torch.nested.nested_tensor(entries, layout=layout or torch.jagged)
                 continue
             entry = self._entry(key)

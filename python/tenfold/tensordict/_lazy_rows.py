@@ -41,7 +41,7 @@ def unbind(stack: Stack, dim: int) -> tuple[Stack, ...]:
     at = dim_in(dim, ndim, "unbind")
     if at == stack.stack_dim:
         return tuple(stack.tensordicts)
-    _refuse_ragged(stack, at, "unbind")
+    refuse_ragged(stack, at, "unbind")
     inner = at if at < stack.stack_dim else at - 1
     below = stack.stack_dim - 1 if at < stack.stack_dim else stack.stack_dim
     parts = [member.unbind(inner) for member in stack.tensordicts]
@@ -51,7 +51,7 @@ def unbind(stack: Stack, dim: int) -> tuple[Stack, ...]:
 def split(stack: Stack, split_size: Any, dim: int = 0) -> tuple[Stack, ...]:
     at = dim_in(dim, len(stack._batch_size), "split")
     if at != stack.stack_dim:
-        _refuse_ragged(stack, at, "split")
+        refuse_ragged(stack, at, "split")
         inner = at if at < stack.stack_dim else at - 1
         parts = [member.split(split_size, inner) for member in stack.tensordicts]
         return tuple(
@@ -68,7 +68,7 @@ def split(stack: Stack, split_size: Any, dim: int = 0) -> tuple[Stack, ...]:
     return tuple(made)
 
 
-def _refuse_ragged(stack: Any, at: int, what: str) -> None:
+def refuse_ragged(stack: Any, at: int, what: str) -> None:
     if stack._batch_size[at] == -1:
         raise RuntimeError(
             f"{what}: expected a dimension that has the same length in all stacked tensordicts, "
@@ -154,18 +154,42 @@ def _rows_of(stack: Any, parts: tuple[Any, ...]) -> Any:
         member = stack.tensordicts[chosen]
         return member[plan.inner] if plan.inner else member
     if type(chosen) is slice:
+        members = stack.tensordicts[chosen]
+        if not members:
+            return _without_rows(stack)._rows(parts)
         if plan.moves:
             return stack._dense()._rows(parts)
-        members = stack.tensordicts[chosen]
         if plan.inner:
             members = [member[plan.inner] for member in members]
-        return restacked(stack, members, plan.place) if members else stack._dense()._rows(parts)
+        return restacked(stack, members, plan.place)
     # An array indexes the stack dimension: the result has a member for each position along the
     # first dimension of the broadcast arrays.
     found = [_rows_of(stack, one) for one in plan.each_place()]
     if not found:
-        return stack._dense()._rows(parts)
+        return _without_rows(stack)._rows(parts)
     return restacked(stack, found, plan.place, named=plan.is_alone)
+
+
+def _without_rows(stack: Any) -> Any:
+    """A dense TensorDict of length 0 along the stack dimension."""
+    return _first_row(stack)._rows((*[slice(None)] * stack.stack_dim, slice(0, 0)))
+
+
+def _first_row(stack: Any) -> Any:
+    """The entries that all members have, as a dense TensorDict of the first member only."""
+    if not stack.tensordicts:
+        return stack._dense()
+    first = stacked()._of([stack._nodes()[0]], stack.stack_dim, stack._dim_name)
+    items = {}
+    for key in stack._key_list():
+        items[key] = entry = first._entry(key)
+        if node_of(entry) is None:
+            continue
+        nodes = [node_of(node._entry(key)) for node in stack._nodes()]
+        if all(node is not None for node in nodes):
+            below = stacked()._of(nodes, stack.stack_dim, stack._dim_name)
+            items[key] = rewrapped(entry, _first_row(below))
+    return first._with_entries(items)
 
 
 def assign(stack: Any, key: Any, value: Any) -> None:
@@ -228,7 +252,7 @@ def flatten(
     for at in range(start, end + 1):
         if at == stack.stack_dim:  # the members have all their lengths
             break
-        _refuse_ragged(stack, at, "flatten")
+        refuse_ragged(stack, at, "flatten")
     parts: list[Any] = [stack]
     for _ in range(start, end + 1):
         parts = [piece for part in parts for piece in part.unbind(start)]
@@ -237,7 +261,7 @@ def flatten(
 
 def unflatten(stack: Any, dim: int, unflattened_size: Any, *, inplace: bool = False) -> Any:
     at = dim_in(dim, len(stack._batch_size), "unflatten")
-    _refuse_ragged(stack, at, "unflatten")
+    refuse_ragged(stack, at, "unflatten")
     lengths = unflattened(stack._batch_size[at], at, unflattened_size)
     if inplace:
         raise ValueError("unflatten: expected inplace=False, found True")
@@ -255,7 +279,7 @@ def unflatten(stack: Any, dim: int, unflattened_size: Any, *, inplace: bool = Fa
 def reshaped(stack: Any, wanted: tuple[Any, ...], method: str) -> Any:
     old = tuple(stack._batch_size)
     for at in range(len(old)):
-        _refuse_ragged(stack, at, method)
+        refuse_ragged(stack, at, method)
     new = tuple(probe(old, method).reshape(wanted).shape)
     if new == old:
         return stack
@@ -281,7 +305,7 @@ def reshaped(stack: Any, wanted: tuple[Any, ...], method: str) -> Any:
 
 def expanded(stack: Any, wanted: tuple[int, ...], *, shared_below: bool = False) -> Any:
     for dim in range(len(stack._batch_size)):
-        _refuse_ragged(stack, dim, "expand")
+        refuse_ragged(stack, dim, "expand")
     new = tuple(probe(stack._batch_size, "expand").expand(wanted).shape)
     at = stack.stack_dim + len(new) - len(stack._batch_size)
     members = stack.tensordicts
@@ -307,7 +331,7 @@ def repeat(stack: Any, *repeats: Any, inplace: bool = False) -> Any:
     at = stack.stack_dim
     inner = (*repeats[:at], *repeats[at + 1 :])
     if repeats[at] <= 0:  # no member is left, or an error
-        return locked_as(stack, stack._dense().repeat(*repeats))
+        return locked_as(stack, _first_row(stack).repeat(*repeats))
     members = [member.repeat(inner) for _ in range(repeats[at]) for member in stack.tensordicts]
     return restacked(stack, members, at)
 

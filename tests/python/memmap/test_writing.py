@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import tenfold
-from tenfold import MemoryMappedTensor, TensorDict, UnbatchedTensor
+from tenfold import LazyStackedTensorDict, MemoryMappedTensor, TensorDict, UnbatchedTensor
 
 
 def make(**more):
@@ -264,6 +264,64 @@ def test_files_of_nodes_that_were_not_read_are_not_overwritten(tmp_path, mode):
     assert TensorDict.load_memmap(tmp_path / "p")["a", "x"].tolist() == [1]
     swapped.memmap(tmp_path / "p", copy_existing=True)
     assert TensorDict.load_memmap(tmp_path / "p")["a", "x"].tolist() == [2]
+
+
+@tenfold.tensorclass
+class Point:
+    x: torch.Tensor
+
+
+def points(first=0):
+    return [Point(x=torch.full((2,), first + i), batch_size=[]) for i in (1.0, 2.0)]
+
+
+STACKS = {
+    "stack": lambda: tenfold.lazy_stack(points()),
+    "below": lambda: TensorDict({"s": tenfold.lazy_stack(points())}),
+    "of_objects": lambda: LazyStackedTensorDict(*points()),
+    "of_stacks": lambda: tenfold.lazy_stack([tenfold.lazy_stack(points(k)) for k in (0, 2)]),
+    "of_objects_of_stacks": lambda: LazyStackedTensorDict(tenfold.lazy_stack(points())),
+    "of_two_kinds": lambda: LazyStackedTensorDict(points()[0], TensorDict({"x": torch.ones(2)})),
+}
+
+
+@pytest.mark.parametrize("make_stack", STACKS.values(), ids=STACKS)
+def test_files_of_a_stack_of_a_tensorclass_are_kept(tmp_path, make_stack):
+    path = tmp_path / "p"
+    td = make_stack().memmap(path)
+    before = {file: os.stat(path / file).st_ino for file in names(path) if "memmap" in file}
+    for write in ("memmap", "memmap_", "memmap_like", "save"):
+        getattr(td, write)(path)
+        assert {file: os.stat(path / file).st_ino for file in before} == before
+    tenfold.assert_close(tenfold.load_memmap(path), make_stack())
+
+
+def test_files_of_a_stack_of_a_tensorclass_that_was_not_read_are_kept(tmp_path):
+    path = tmp_path / "p"
+    big = {str(i): torch.zeros(1) for i in range(5000)}  # too many to read at once
+    TensorDict({"big": big, "s": tenfold.lazy_stack(points())}).memmap(path)
+    files = [path / "s" / "_tensordict" / str(i) / "x.memmap" for i in range(2)]
+    before = [file.stat().st_ino for file in files]
+    TensorDict.load_memmap(path, mode="r+").memmap(path)
+    assert [file.stat().st_ino for file in files] == before
+
+
+def test_files_of_a_stack_of_a_tensorclass_are_not_overwritten_in_place(tmp_path):
+    td = tenfold.lazy_stack(points()).memmap(tmp_path / "p")
+    turned = tenfold.lazy_stack([td[1], td[0]])
+    with pytest.raises(RuntimeError, match="atomic=False overwrites the file"):
+        turned.memmap(tmp_path / "p", copy_existing=True, atomic=False)
+    turned.memmap(tmp_path / "p", copy_existing=True)
+    assert tenfold.load_memmap(tmp_path / "p").x.tolist() == [[2, 2], [1, 1]]
+
+
+def test_names_that_do_not_fit_the_batch_size_are_not_written(tmp_path):
+    td = make()
+    td._names = ("x", "y")
+    for write in (td.memmap, td.memmap_, td.save, lambda path: tenfold.save(td, f"{path}.pt")):
+        with pytest.raises(ValueError, match=r"names: expected 1, .* found \['x', 'y'\]"):
+            write(tmp_path / "p")
+    assert names(tmp_path) == []
 
 
 def test_a_renamed_tensor_is_copied_in_place(tmp_path):

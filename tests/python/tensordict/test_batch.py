@@ -160,6 +160,27 @@ def test_an_opened_tree_is_pickled_without_a_device_that_was_removed(tmp_path):
     assert pickle.loads(pickle.dumps(td)).device is None
 
 
+@pytest.mark.parametrize(
+    ("index", "names"),
+    [
+        ((True, torch.tensor([0, 1])), ["x", "y"]),
+        ((torch.tensor([0, 1]), True), ["x", "y"]),
+        ((torch.tensor(True), torch.tensor([0, 1])), ["x", "y"]),
+        ((slice(None), torch.tensor([0, 1]), True), ["x", "y"]),
+        ((True, slice(None), torch.tensor([0, 1])), ["y", "x"]),
+        ((True, True), [None, "x", "y"]),
+        ((True, 0), [None, "y"]),
+        (True, [None, "x", "y"]),
+    ],
+    ids=repr,
+)
+def test_a_bool_beside_index_arrays_adds_no_name(index, names):
+    td = TensorDict({"a": torch.zeros(3, 4)}, [3, 4], names=["x", "y"])
+    found = td[index]
+    assert found.names == names
+    assert found["a"].ndim == len(names)
+
+
 def test_a_stack_in_a_tree_with_names_gets_them():
     td = TensorDict({}, [2], names=["x"])
     td["s"] = stacked_tree()

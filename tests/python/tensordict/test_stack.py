@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import tensordict
 import tensordict.nn
@@ -53,6 +54,48 @@ def test_a_lazy_stack_keeps_its_members():
     assert rows[1]["new"] == 6
     stack.append(row(2))
     assert stack.batch_size == (3,)
+
+
+def test_a_stack_can_be_extended_by_its_own_members():
+    stack = tenfold.lazy_stack([row(0), row(1)])
+    stack.extend(stack.tensordicts)
+    assert stack["n", "b"].tolist() == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("other", [{"y": 1}, "text"], ids=repr)
+def test_entries_of_different_kinds_are_not_stacked(other):
+    stack = LazyStackedTensorDict(TensorDict({"x": torch.ones(1)}), TensorDict({"x": other}))
+    for change in (lambda: stack.densify(), lambda: stack.contiguous()):
+        with pytest.raises(RuntimeError, match='key "x": expected entries of the same kind'):
+            change()
+    for how in ("as_nested_tensor", "as_padded_tensor"):
+        with pytest.raises(RuntimeError, match="get: key 'x': expected a tensor in each member"):
+            stack.get("x", **{how: True})
+    assert len(stack.get("x", as_list=True)) == 2
+
+
+def test_no_rows_of_members_of_different_shapes_have_those_of_the_first():
+    stack = tenfold.lazy_stack(
+        [
+            TensorDict({"x": torch.ones(1, n), "n": {"y": torch.ones(n), str(n): n}, "s": "t"})
+            for n in (1, 2)
+        ]
+    )
+    for found in (stack[0:0], stack[[]], stack.split([0, 2])[0], stack.repeat(0)):
+        assert found.batch_size == (0,)
+        assert found["x"].shape == (0, 1, 1)
+        assert found["n", "y"].shape == (0, 1)
+        assert found["n"].keys() == ["y"]
+        assert found["s"] == []
+    wide = tenfold.lazy_stack([TensorDict({"x": torch.ones(2, n)}, [2]) for n in (1, 2)], 1)
+    assert wide[:, 0:0]["x"].shape == (2, 0, 1)
+    assert wide[:1, torch.zeros(0, 2, dtype=torch.long)]["x"].shape == (1, 0, 2, 1)
+
+
+def test_members_of_different_batch_sizes_have_no_dense_copy():
+    stack = LazyStackedTensorDict(TensorDict({}, [1]), TensorDict({}, [2]))
+    with pytest.raises(RuntimeError, match=r"contiguous: .* batch_size \[2, -1\]"):
+        stack.contiguous()
 
 
 def test_densify_converts_nodes_below():
@@ -186,6 +229,35 @@ def test_uint8_tensors_are_masks_for_a_lazy_stack_as_for_torch(mask):
     assert found["n", "b"].tolist() == stack["n", "b"][torch.tensor(mask)].tolist()
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int32", "int64"])
+def test_integer_arrays_are_positions_as_for_numpy(dtype):
+    td = TensorDict({"x": torch.arange(3)}, [3])
+    index = np.array([0, 1, 1], dtype=dtype)
+    assert td[index]["x"].tolist() == [0, 1, 1]
+    assert tenfold.lazy_stack(list(td.unbind(0)))[index]["x"].tolist() == [0, 1, 1]
+
+
+BOOLS = {
+    "before": (True, torch.tensor([0, 1])),
+    "after": (torch.tensor([0, 1]), True),
+    "mask": (torch.tensor(True), torch.tensor([0, 1])),
+    "apart": (slice(None), torch.tensor([0, 1]), slice(None), True),
+    "with_two_dims": (slice(None), torch.tensor([[0, 1], [1, 0]]), True),
+    "two": (True, slice(None), True),
+    "false": (torch.tensor([0]), False),
+}
+
+
+@pytest.mark.parametrize("stack_dim", [0, 1, 2])
+@pytest.mark.parametrize("index", BOOLS.values(), ids=BOOLS)
+def test_a_bool_beside_index_arrays_counts_as_one(index, stack_dim):
+    rows = [TensorDict({"a": torch.arange(6).reshape(2, 3) + 6 * i}, [2, 3]) for i in range(2)]
+    stack = tenfold.lazy_stack(rows, stack_dim)
+    found, expected = stack[index], stack.contiguous()[index]
+    assert found.batch_size == expected.batch_size == stack["a"][index].shape
+    assert torch.equal(found["a"], expected["a"])
+
+
 def test_a_position_beyond_a_lazy_stack_is_refused():
     stack = tenfold.lazy_stack([row(0), row(1)])
     with pytest.raises(IndexError, match="index 2 is out of bounds"):
@@ -312,6 +384,45 @@ def test_masks_broadcast_to_the_rows_of_a_stack_or_change_nothing():
     mask = torch.tensor([[True, False, True]])
     assert stack.where(mask, 1)["x"].sum() == 6
     assert stack.masked_fill_(mask, 1)["x"].sum() == 12
+
+
+OPERANDS = {
+    "tree_of_length_1": lambda: TensorDict({"a": torch.arange(3.0)[None]}, [1, 3]),
+    "tree_of_the_last_dim": lambda: TensorDict({"a": torch.arange(3.0)}, [3]),
+    "tree_of_the_first_dim": lambda: TensorDict({"a": torch.ones(3, 3)}, [3]),
+    "tree_without_dims": lambda: TensorDict({"a": torch.arange(3.0)}),
+    "tree": lambda: TensorDict({"a": torch.arange(9.0).reshape(3, 3)}, [3, 3]),
+    "tensor": lambda: torch.arange(3.0),
+    "wide_tensor": lambda: torch.arange(9.0).reshape(3, 3),
+    "number": lambda: 5,
+}
+
+
+@pytest.mark.parametrize("stack_dim", [0, 1])
+@pytest.mark.parametrize("other", OPERANDS.values(), ids=OPERANDS)
+def test_where_of_a_stack_is_that_of_its_dense_copy(other, stack_dim):
+    rows = [TensorDict({"a": torch.full((3,), -i)}, [3]) for i in (1.0, 2.0, 3.0)]
+    mask = torch.eye(3, dtype=torch.bool)
+    stack = tenfold.lazy_stack(rows, stack_dim)
+    found, expected = stack.where(mask, other()), stack.contiguous().where(mask, other())
+    assert type(found) is LazyStackedTensorDict
+    assert found["a"].tolist() == expected["a"].tolist()
+    whole = tenfold.lazy_stack([tenfold.lazy_stack(list(td.unbind(0))) for td in rows], stack_dim)
+    assert whole.where(mask, other())["a"].tolist() == expected["a"].tolist()
+
+
+def test_where_aligns_tensors_with_the_last_dimensions_of_each_entry():
+    entries = {"a": torch.zeros(2, 3), "n": {"b": torch.zeros(2, 2, 3)}}
+    stack = tenfold.lazy_stack([TensorDict(entries, [2]) for _ in range(2)])
+    mask = torch.zeros(2, 2, dtype=torch.bool)
+    for other in (torch.arange(3.0), torch.rand(2, 3), torch.rand(2, 1, 3)):
+        found, expected = stack.where(mask, other), stack.contiguous().where(mask, other)
+        assert torch.equal(found["a"], expected["a"])
+        assert torch.equal(found["n", "b"], expected["n", "b"])
+    other = TensorDict({"n": {"b": torch.rand(2, 3)}, "c": torch.ones(2, 2)}, [2])
+    found = stack.where(mask, other, pad=7)
+    assert found["a"].unique().tolist() == [7]
+    assert torch.equal(found["n", "b"], other["n", "b"].expand(2, 2, 2, 3))
 
 
 def pair(*shape):

@@ -111,7 +111,11 @@ def folder_of(node: Any) -> str | None:
     if disk is None or not isinstance(disk.opened, MemmapFolder):
         return None
     where = str(disk.node.where())
-    return os.path.join(where, "_tensordict") if disk.node.info().kind == "tensorclass" else where
+    if disk.node.info().kind != "tensorclass":
+        return where
+    # The members of a stack of one class have no folders of their own for the class.
+    inner = os.path.join(where, "_tensordict")
+    return inner if os.path.isdir(inner) else where
 
 
 def prefix_of(tree: Any) -> str | None:

@@ -57,26 +57,36 @@ class _Targets:
         self.sources: list[tuple[str, str]] = []
         self._mapped = folders.mapped_class_if_imported()
 
-    def visit(self, entry: Any, within: str, keys: tuple[str, ...], bare: bool = False) -> None:
+    def visit(
+        self,
+        entry: Any,
+        within: str,
+        keys: tuple[str, ...],
+        cls: type | None = None,
+        bare: bool = False,
+    ) -> None:
         """Inspects the tensors of a tree and the files that they will have.
 
         Args:
             entry: The tree: a node or an object of a tensorclass.
             within: The tree's folder within the target: empty, or a path that ends with a slash.
             keys: The keys from the root to `entry`.
+            cls: The tensorclass of the stack that `entry` is a member of, or None.
             bare: True for a member of a stack whose members all have the same tensorclass. The
                 class is stored once, for the whole stack.
         """
         node = node_of(entry)
+        if cls is None and node is not entry:
+            cls = type(entry)
         if folders.is_stack(node):
             members = node.tensordicts
-            if _common_class(members) is not None:
+            has_class = _has_common_class(members, cls)
+            if has_class:
                 within += "_tensordict/"
             for number, member in enumerate(members):
-                place = f"{within}{number}/"
-                self.visit(member, place, (*keys, str(number)), _common_class(members) is not None)
+                self.visit(member, f"{within}{number}/", (*keys, str(number)), cls, has_class)
             return
-        if not bare and (node is not entry or node._node_info.kind == "tensorclass"):
+        if not bare and _class_name(node, cls):
             within += "_tensordict/"
         _let_go_if_renamed(node)
         self._visit_unfetched(node, within, keys)
@@ -150,11 +160,23 @@ def _let_go_if_renamed(node: Any) -> None:
     disk.changed = True
 
 
-def _common_class(members: list[Any]) -> Any:
-    """The common tensorclass of the members of a stack, or None."""
-    classes = {type(member) for member in members}
-    found = classes.pop() if len(classes) == 1 else None
-    return found if getattr(found, "_is_tensorclass", False) else None
+def _has_common_class(members: list[Any], cls: type | None) -> bool:
+    """True if the members of a stack, whose tensorclass is `cls`, are stored as one class."""
+    names = {_class_name(member, cls) for member in members}
+    return len(names) == 1 and names != {""}
+
+
+def _class_name(entry: Any, cls: type | None) -> str:
+    """The name of the class that is stored for an entry of a stack with the tensorclass `cls`.
+
+    Empty for TensorDicts and for stacks: the class of a stack is stored with its members.
+    """
+    node = node_of(entry)
+    if folders.is_stack(node):
+        return ""
+    if cls is not None or node is not entry:
+        return str(cls or type(entry))
+    return node._node_info.class_name if node._node_info.kind == "tensorclass" else ""
 
 
 def _is_whole(tensor: Any, file: Any) -> bool:

@@ -504,17 +504,82 @@ def where(
     return made if out is None else written(out, made)
 
 
+class MemberPart:
+    """The part of an operand of `where` that a member of a lazy stack gets.
+
+    Each tensor of the operand is broadcast with the stacked tensor from the last dimension on. So
+    the dimension that corresponds to the stack dimension depends on the tensor of the member.
+
+    Attributes:
+        whole: The tensor or TensorDict for the whole stack.
+        taken: For each stack around the member, from the outermost: the stack dimension, the number
+            of members, and the position of the member.
+    """
+
+    __slots__ = ("taken", "whole")
+
+    def __init__(self, whole: Any, taken: tuple[tuple[int, int, int], ...]) -> None:
+        self.whole = whole
+        self.taken = taken
+
+    def own_entries(self) -> dict[str, Any]:
+        """The entries of a TensorDict, each without the dimensions that the stacks stacked."""
+        node = self.whole
+        for dim, count, position in self.taken:
+            if node._batch_size[dim : dim + 1] == (count,):
+                node = node_of(node.unbind(dim)[position])
+        return node._entries()
+
+    def for_tensor(self, ndim: int) -> Any:
+        """The part for a tensor of the member that has `ndim` dimensions."""
+        part = unwrapped(self.whole)
+        ndim += len(self.taken)
+        for dim, count, position in self.taken:
+            at = dim - ndim + part.ndim if _has_dims(part) else -1
+            if at >= 0:
+                part = part.expand(*[count if i == at else -1 for i in range(part.ndim)])
+                part = part.select(at, position)
+            ndim -= 1
+        return part
+
+
+def parts_of(other: Any, stack: Any) -> list[Any]:
+    """The operands of `where` for the members of a lazy stack, one for each."""
+    count = len(stack.tensordicts)
+    dim = stack.stack_dim
+    if isinstance(other, MemberPart):
+        return [MemberPart(other.whole, (*other.taken, (dim, count, i))) for i in range(count)]
+    node = node_of(other)
+    if node is None and not _has_dims(other):
+        return [other] * count
+    if node is not None and _is_batch_of(node._batch_size, stack):
+        return [node_of(part) for part in node.unbind(dim)]
+    return [MemberPart(tree_or(other), ((dim, count, i),)) for i in range(count)]
+
+
+def _is_batch_of(batch_size: tuple[int, ...], stack: Any) -> bool:
+    """True for as many dimensions as those of a lazy stack, with the length of its dimension."""
+    ndim = len(stack._batch_size)
+    return len(batch_size) == ndim and batch_size[stack.stack_dim] == len(stack.tensordicts)
+
+
 def _where(td: Like, torch: Any, condition: Any, other: Any, pad: Any) -> Like:
     is_tree = isinstance(other, Primitives)
     mine = td._entries()
     theirs = other._entries() if is_tree else {}
+    own = theirs
+    if isinstance(other, MemberPart) and isinstance(other.whole, Primitives):
+        is_tree, taken = True, other.taken
+        whole = other.whole._entries()
+        theirs = {key: MemberPart(tree_or(entry), taken) for key, entry in whole.items()}
+        own = other.own_entries()
     items: dict[str, Any] = {}
     for key, entry in mine.items():
         value = theirs.get(key, NOTHING) if is_tree else other
         if value is NOTHING and pad is None:
             raise KeyNotFoundError(f'where: no key "{key}" in other, and no pad value')
         items[key] = _chosen(torch, condition, entry, value, pad)
-    for key, entry in theirs.items():
+    for key, entry in own.items():
         if key in mine:
             continue
         if pad is None:
@@ -534,4 +599,5 @@ def _chosen(torch: Any, condition: Any, entry: Any, other: Any, pad: Any) -> Any
     if other is NOTHING:
         other = torch.as_tensor(pad, dtype=entry.dtype, device=entry.device)
     condition = _aligned(condition, entry).expand(entry.shape)
-    return torch.where(condition, entry, unwrapped(other))
+    other = other.for_tensor(entry.ndim) if isinstance(other, MemberPart) else unwrapped(other)
+    return torch.where(condition, entry, other)
