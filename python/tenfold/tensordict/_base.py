@@ -1161,10 +1161,7 @@ class TensorDictBase(TensorLike):
             A TensorDict with one batch dimension more; `out` if it is given.
 
         Raises:
-            RuntimeError: If `input` is empty, or keys, batch sizes or shapes differ. With a lazy
-                stack among TensorDicts, only the numbers of batch dimensions must be equal. Also if
-                a tensor of `out` has a dtype that torch does not cast the result to.
-            IndexError: If `dim` is out of range.
+            RuntimeError, TypeError, IndexError: As for `tenfold.stack`.
 
         Example:
             >>> TensorDict.stack([td, td]).batch_size

@@ -280,6 +280,12 @@ void require_valid_info(std::string_view path, const TensorDict& node) {
         .expected("a type and optionally an index of at most 127, as in \"cuda:0\"")
         .found(base::quote(info.device));
   }
+  if (!info.names.empty() && info.names.size() != info.batch_size.size()) {
+    throw refuse_entry(path)
+        .part("names")
+        .expected("one for each of ", info.batch_size.size(), " batch dimensions")
+        .found(info.names.size());
+  }
   require_valid_types(path, info);
 }
 

@@ -112,6 +112,13 @@ def _lengths_of(shape: Any) -> tuple[int, ...]:
     return (nested_numel(shape),) if isinstance(shape, torch.Tensor) else shape
 
 
+def _component_numels(tensor: torch.Tensor) -> list[int]:
+    """The number of elements of each component of a nested tensor, or of each row of another."""
+    if tensor.is_nested:
+        return [math.prod(sizes) for sizes in tensor._nested_tensor_size().tolist()]
+    return [math.prod(tensor.shape[1:])] * len(tensor)
+
+
 def checked_shape(shape: Any, at_least: int = 0) -> Any:
     """Returns a shape as a torch.Size, and the sizes of a nested tensor unchanged.
 
@@ -411,31 +418,22 @@ class MemoryMappedTensor(torch.Tensor):
             shape = input._nested_tensor_size() if input.is_nested else input.shape
         else:
             shape = checked_shape(shape)
-            count = torch.Size(_lengths_of(shape)).numel()
-            if copy_data and input.ndim and count != input.numel():
-                raise RuntimeError(
-                    f"shape: expected a shape of {input.numel()} elements, as the tensor has, "
-                    f"found {_shown(shape)}"
-                )
+        if copy_data:
+            cls._require_fits(input, shape)
+            whole = getattr(input, "full_tensor", None)  # for a DTensor
+            input = input if whole is None else whole()
         made = cls._made(shape, input.dtype, filename, existsok)
         if copy_data:
             made._copy(input)
         return made
 
     @staticmethod
-    def _require_copyable(source: torch.Tensor, shape: Any) -> None:
-        """Raises an error unless `_copy` can copy `source` to a tensor of `shape`."""
-        lengths = _lengths_of(shape)
-        if source.ndim and math.prod(lengths) != source.numel():
+    def _require_fits(source: torch.Tensor, shape: Any) -> None:
+        """Raises RuntimeError unless `_copy` can copy `source` to a tensor of `shape`."""
+        if source.ndim and math.prod(_lengths_of(shape)) != source.numel():
             raise RuntimeError(
                 f"shape: expected a shape of {source.numel()} elements, as the tensor has, found "
-                f"{shape.tolist() if isinstance(shape, torch.Tensor) else list(shape)}"
-            )
-        if source.numel() and (source.is_meta or source.layout is not torch.strided):
-            kind = "a tensor without data" if source.is_meta else f"the layout {source.layout}"
-            raise NotImplementedError(
-                f"input: expected a strided tensor with data to copy, found {kind}; pass "
-                "copy_data=False to create a file of zeros"
+                f"{_shown(shape)}"
             )
         if isinstance(shape, torch.Tensor) and source.ndim:
             wanted, found = shape.tolist(), _component_numels(source)

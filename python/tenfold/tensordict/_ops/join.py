@@ -74,8 +74,9 @@ def stack(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
     Raises:
         RuntimeError: If `input` is empty, or keys, batch sizes, shapes or kinds of entries differ.
             If `input` has a lazy stack, only the numbers of batch dimensions must be equal, unless
-            all are lazy stacks with the same stack dimension and number of members. Also if a
-            tensor of `out` has a dtype that torch does not cast the result to.
+            all are lazy stacks with the same stack dimension and number of members. Also if `out`
+            cannot take entries that only some members of the result have, or has a tensor of a
+            dtype that torch does not cast the result to.
         TypeError: If `input` has both TensorDicts and tensors.
         IndexError: If `dim` is out of range.
 
@@ -387,8 +388,9 @@ def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
         A TensorDict, or tensor, with the rows of all inputs; `out` if it is given.
 
     Raises:
-        RuntimeError: If `input` is empty, shapes do not fit, there is no such batch dimension, or a
-            tensor of `out` has a dtype that torch does not cast the result to.
+        RuntimeError: If `input` is empty, shapes do not fit, or there is no such batch dimension.
+            Also if `out` cannot take entries that only some members of the result have, or has a
+            tensor of a dtype that torch does not cast the result to.
         IndexError: If `input` has tensors and `dim` is out of range.
         TypeError: If `input` has both TensorDicts and tensors, or the entries of a key are of
             different kinds.
@@ -535,7 +537,8 @@ def pad_sequence(
     Raises:
         KeyError: If keys differ.
         RuntimeError: If the list is empty, other dimensions differ, or a tensor of `out` has a
-            dtype that torch does not cast the result to.
+            dtype that torch does not cast the result to; if `return_mask` is given for objects of a
+            tensorclass.
         IndexError: If a tensor has no dimension `pad_dim`.
 
     Example:
