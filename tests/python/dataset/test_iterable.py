@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 import tenfold
+from forks import exit_status, forked
 from tenfold import Dataset, IterableDataset
 
 ROWS = 1000
@@ -210,6 +211,42 @@ def test_a_forked_process_creates_a_stream_after_torch_used_threads() -> None:
     exit_code = child.exitcode
     child.kill()
     assert exit_code == 0
+
+
+def test_forked_processes_do_not_share_a_position(path: Path) -> None:
+    rows = IterableDataset(path)
+    rows.load_state_dict({"seed": 0, "epoch": 0, "position": 900})
+
+    def work() -> None:
+        iterator = iter(DataLoader(rows, batch_size=10, num_workers=2))
+        seen = [next(iterator)["id"].tolist() for _ in range(2)]
+        assert sorted(flat(seen)) == list(range(900, 920))
+        assert rows.state_dict() == {"seed": 0, "epoch": 0, "position": 920}
+
+    for _ in range(2):
+        assert exit_status(forked(work)) == 0
+    assert rows.state_dict() == {"seed": 0, "epoch": 0, "position": 900}
+
+
+def set_epoch_3(worker: int) -> None:
+    torch.utils.data.get_worker_info().dataset.set_epoch(3)
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_an_epoch_that_a_worker_sets_is_that_of_its_next_iteration(
+    path: Path, context: str
+) -> None:
+    rows = IterableDataset(path, shuffle=True)
+    options = {"worker_init_fn": set_epoch_3, "multiprocessing_context": context}
+    loader = DataLoader(rows, num_workers=1, persistent_workers=True, **options)
+    iterator = iter(loader)
+    seen = [int(next(iterator)["id"])]
+    with pytest.raises(tenfold.UnsupportedError, match="found a call of set_epoch"):
+        rows.state_dict()
+    assert seen + flat(batch_ids(iterator)) == tenfold.permutation(ROWS, 0, 3)[:].tolist()
+    iterator = iter(loader)
+    assert int(next(iterator)["id"]) == tenfold.permutation(ROWS, 0, 0)[0]
+    assert rows.state_dict() == {"seed": 0, "epoch": 0, "position": 1}
 
 
 def start_worker_1_late(worker: int) -> None:
