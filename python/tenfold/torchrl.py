@@ -21,7 +21,7 @@ except ImportError as error:
     raise ImportError('tenfold.torchrl needs TorchRL: pip install "tenfold[torchrl]"') from error
 
 import torch
-from tensordict import TensorDict, TensorDictBase
+from tensordict import TensorDict, TensorDictBase, is_non_tensor
 
 from tenfold import _core
 from tenfold._context_manager import Closing
@@ -632,7 +632,7 @@ def _values(rows: TensorDictBase) -> dict[str, Any]:
     """Converts a row or a batch of rows to nested dicts of tensors on the CPU."""
     values: dict[str, Any] = {}
     for key, value in rows.items():
-        if isinstance(value, TensorDictBase):
+        if isinstance(value, TensorDictBase) and not is_non_tensor(value):
             values[key] = _values(value)
         elif isinstance(value, torch.Tensor):
             values[key] = value.detach().cpu()

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("torchrl", reason="TorchRL is not installed")
 
-from tensordict import TensorDict, tensorclass  # noqa: E402
+from tensordict import NonTensorStack, TensorDict, tensorclass  # noqa: E402
 from torchrl.data import (  # noqa: E402
     LazyTensorStorage,
     ReplayBuffer,
@@ -379,6 +379,15 @@ def test_a_state_that_a_component_refuses_changes_nothing(tmp_path, monkeypatch,
     after = [part.state_dict() for part in (buffer._sampler, buffer._writer)]
     assert str(after) == str(before)
     assert (len(buffer), buffer.storage.cursor) == (15, 15)
+
+
+@pytest.mark.parametrize("value", ["x", NonTensorStack("x", "y", "z")], ids=["one", "of each row"])
+def test_a_string_is_refused(tmp_path, value) -> None:
+    buffer = make(tmp_path / "ring")
+    buffer.extend(rows(0, 3))
+    with pytest.raises(tenfold.UnsupportedError, match='entry "s": expected a tensor, found NonT'):
+        buffer.extend(rows(3, 3).set("s", value))
+    assert len(buffer) == 3
 
 
 def test_emptied_buffer_accepts_rows_with_another_schema(tmp_path) -> None:
