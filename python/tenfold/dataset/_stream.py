@@ -419,7 +419,7 @@ class IterableDataset(_Base):
                 resumed = self._resumes and not made.is_fresh
                 assignment = assignment if resumed else Assignment.fresh(1, 1)
                 assignment = assignment.reassigned(world_size, len(made.rows))
-                assignment = assignment.advanced(made.rows, made.batches, size, made.dropped)
+                assignment = assignment.advanced(made.rows, made.next_worker, size, made.dropped)
         elif self._newest is not None:
             assignment = assignment.advanced([self._handed_out], num_records=rows)
         return {"seed": self._seed, "epoch": epoch, **assignment.to_state()}
@@ -675,7 +675,7 @@ class Assignment(NamedTuple):
     def advanced(
         self,
         rows: Sequence[int],
-        batches: int = 0,
+        next_worker: int = 0,
         num_records: int | None = None,
         dropped: int = 1,
     ) -> Assignment:
@@ -684,7 +684,7 @@ class Assignment(NamedTuple):
         Args:
             rows: For each worker, how many rows it returned. With `num_records`, it may exceed the
                 number of rows that the worker had left.
-            batches: Number of batches that the workers of each rank returned.
+            next_worker: The worker of each rank that returns the next batch.
             num_records: Number of records of the epoch. None: unknown; then `rows` must be exact.
             dropped: Workers return a multiple of this many rows: the batch size if incomplete
                 batches are omitted, else 1.
@@ -703,7 +703,7 @@ class Assignment(NamedTuple):
                 else:
                     taken[shard] += wanted
         return self._replace(
-            taken=tuple(taken), next_worker=(self.next_worker + batches) % self.workers
+            taken=tuple(taken), next_worker=(self.next_worker + next_worker) % self.workers
         )._settled()
 
     def min_records(self) -> int:
@@ -828,7 +828,7 @@ class Pass(NamedTuple):
         is_done: True if the last batch was returned.
         rows: For each worker, the number of rows in its returned batches, as if all of them were
             full. So it may exceed the number of rows of the worker.
-        batches: Total number of batches that all workers returned.
+        next_worker: The worker that returns the next batch, if it has rows left.
         num_records: Number of records of all files, if a worker has reached the end.
         dropped: Workers return a multiple of this many rows: the batch size if incomplete batches
             are omitted, else 1.
@@ -837,7 +837,7 @@ class Pass(NamedTuple):
     is_fresh: bool
     is_done: bool
     rows: list[int]
-    batches: int
+    next_worker: int
     num_records: int | None = None
     dropped: int = 1
 
@@ -946,7 +946,7 @@ class Workers:
                 "order, found one with in_order=False"
             )
         size = getattr(loader._index_sampler, "batch_size", 1)
-        batches, workers = loader._num_yielded, loader._num_workers
+        batches = loader._num_yielded
         pids = [process.pid for process in loader._workers]
         # A worker that has not begun this pass still has the cell of an earlier pass, or an empty
         # one.
@@ -959,14 +959,16 @@ class Workers:
         ends = [cell.rows for cell in cells]
         if loader._drop_last:
             ends = [end if end == _RUNNING else end - end % size for end in ends]
-        rows = [size * ((batches - worker + workers - 1) // workers) for worker in range(workers)]
+        most = [None if end == _RUNNING else -(-end // size) for end in ends]
+        counts, next_worker = _in_turn(batches, most)
+        rows = [size * number for number in counts]
         done = all(end != _RUNNING and end <= given for end, given in zip(ends, rows, strict=True))
         num_records = max(cell.num_records for cell in cells)
         return Pass(
             any(cell.is_fresh or cell.pid not in pids for cell in begun),
             batches > 0 and done,
             rows,
-            batches,
+            next_worker,
             None if num_records == _RUNNING else num_records,
             size if loader._drop_last else 1,
         )
@@ -1014,6 +1016,30 @@ class Workers:
         records = _RUNNING if num_records is None else num_records
         self._cells[worker, Cell._fields.index("num_records")] = records
         self._cells[worker, Cell._fields.index("rows")] = rows
+
+
+def _in_turn(batches: int, most: Sequence[int | None]) -> tuple[list[int], int]:
+    """How many of the first `batches` batches each worker returned, and the worker of the next one.
+
+    Workers take turns. Those that have returned all their batches are left out.
+
+    Args:
+        batches: Number of batches that a ``DataLoader`` returned.
+        most: For each worker, the number of its batches; None: it has not reached its end.
+    """
+    counts, next_worker = [0] * len(most), 0
+    while batches:
+        left = {
+            worker: batches if end is None else end - counts[worker]
+            for worker, end in enumerate(most)
+            if end is None or end > counts[worker]
+        }
+        rounds = min(batches // len(left), *left.values())
+        for worker in left if rounds else list(left)[:batches]:
+            counts[worker] += rounds or 1
+            batches -= rounds or 1
+            next_worker = (worker + 1) % len(most)
+    return counts, next_worker
 
 
 def _loader_iterators(dataset: Any) -> list[Any]:

@@ -155,6 +155,29 @@ def test_resumes_with_another_number_of_workers(path: Path, workers: int) -> Non
     assert sorted(flat(seen)) == list(range(ROWS))
 
 
+@pytest.mark.parametrize("cut", range(6))
+def test_resumes_a_state_whose_workers_have_unequal_numbers_of_rows_left(
+    ds: Dataset, cut: int
+) -> None:
+    first = IterableDataset(ds.range(0, 20))
+    iterator = iter(DataLoader(first, batch_size=6, num_workers=2))
+    seen = [next(iterator)["id"].tolist() for _ in range(3)]
+    state = first.state_dict()
+    assert (state["position"], state["taken"]) == (12, [4, 0])
+    second = IterableDataset(ds.range(0, 20))
+    second.load_state_dict(state)
+    iterator = iter(DataLoader(second, batch_size=1, num_workers=2))
+    seen += [batch["id"].tolist() for batch in islice(iterator, cut)]
+    time.sleep(0.2)
+    state = second.state_dict()
+    if cut < 4:
+        third = IterableDataset(ds.range(0, 20))
+        third.load_state_dict(state)
+        seen += batch_ids(DataLoader(third, batch_size=3, num_workers=2))
+    assert sorted(flat(seen)) == list(range(20))
+    assert state["epoch"] == (cut >= 4)
+
+
 def test_state_after_the_last_batch_is_the_next_epoch(path: Path) -> None:
     rows = IterableDataset(path)
     iterator = iter(DataLoader(rows, batch_size=100, num_workers=2))
