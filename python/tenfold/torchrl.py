@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -20,7 +21,7 @@ except ImportError as error:
     raise ImportError('tenfold.torchrl needs TorchRL: pip install "tenfold[torchrl]"') from error
 
 import torch
-from tensordict import TensorDict, TensorDictBase
+from tensordict import TensorDict, TensorDictBase, is_non_tensor
 
 from tenfold import _core
 from tenfold._context_manager import Closing
@@ -469,14 +470,8 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         Raises:
             ValueError: If the state has another `max_size`, or more rows than the circular buffer.
         """
+        there = self._check_state(state_dict)
         length, cursor = int(state_dict["length"]), int(state_dict["cursor"])
-        there = len(self) if self._ring is None else len(self._ring)
-        if state_dict["max_size"] != self.max_size or length > there:
-            raise ValueError(
-                f"{self.path}: expected {length} rows or more and max_size "
-                f"{state_dict['max_size']}, as saved from {state_dict['path']}, found {there} rows "
-                f"and max_size {self.max_size}"
-            )
         known = {name: state_dict[name] for name in ("oldest", "newest") if name in state_dict}
         if known and known != self._hashes(length, cursor):
             warnings.warn(
@@ -486,6 +481,18 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self._limit = length if length < there else None
         self._set_last_cursor((cursor - 1) % self.max_size if length else None)
         self._bump_mutation_revision()
+
+    def _check_state(self, state_dict: dict[str, Any]) -> int:
+        """Returns the number of rows of the circular buffer, or raises as `load_state_dict`."""
+        length = int(state_dict["length"])
+        there = len(self) if self._ring is None else len(self._ring)
+        if state_dict["max_size"] != self.max_size or length > there:
+            raise ValueError(
+                f"{self.path}: expected {length} rows or more and max_size "
+                f"{state_dict['max_size']}, as saved from {state_dict['path']}, found {there} rows "
+                f"and max_size {self.max_size}"
+            )
+        return there
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickles the storage as a reader of the same rows, because only one process may write."""
@@ -553,6 +560,8 @@ def save_buffer(buffer: Any, path: PathLike) -> Path:
 def load_buffer(buffer: Any, path: PathLike) -> None:
     """Restores a state that `save_buffer` saved. Compares the checksums of all files first.
 
+    If it raises, the buffer keeps its state.
+
     Args:
         buffer: A buffer whose components have the classes of the saved ones, over the saved rows.
         path: The folder that `save_buffer` wrote.
@@ -562,7 +571,8 @@ def load_buffer(buffer: Any, path: PathLike) -> None:
         FileNotFoundError: If there is no such folder, or it has no saved state.
         CorruptFileError: If a file is damaged or missing.
         UnsupportedError: If the file with the checksums has another version.
-        ValueError: If the rows do not fit the state, as for `RingStorage.load_state_dict`.
+        ValueError: If the rows do not fit the state, as for `RingStorage.load_state_dict`, or if a
+            component does not accept its state, for example that of another class.
 
     Example:
         >>> tenfold.torchrl.load_buffer(buffer, "run/buffer_state")
@@ -571,16 +581,32 @@ def load_buffer(buffer: Any, path: PathLike) -> None:
     folder = Path(path)
     check(folder)
     state = load(folder / _STATE, framework="torch", progress=False)
-    storage.load_state_dict(state["storage"])
-    if state["sampler"] is None:
-        buffer._sampler.loads(folder / "sampler")
-    else:
-        buffer._sampler.load_state_dict(state["sampler"])
-    buffer._writer.load_state_dict(state["writer"])
-    buffer._transform.load_state_dict(state["transform"])
+    storage._check_state(state["storage"])
+    generator = None
     if state["rng"] is not None:
         generator = torch.Generator()
         generator.set_state(state["rng"])
+    parts = {name: getattr(buffer, f"_{name}") for name in ("sampler", "writer", "transform")}
+    before = {name: copy.deepcopy(part.state_dict()) for name, part in parts.items()}
+    name = ""
+    try:
+        for name, part in parts.items():
+            if name == "sampler" and state[name] is None:
+                part.loads(folder / name)
+            else:
+                part.load_state_dict(state[name])
+        storage.load_state_dict(state["storage"])
+    except BaseException as error:
+        for part_name, part in parts.items():
+            part.load_state_dict(before[part_name])
+        if not isinstance(error, (AttributeError, KeyError, RuntimeError, TypeError)):
+            raise
+        kind = type(parts[name]).__name__
+        raise ValueError(
+            f"{folder}: {name}: expected a state that {kind} accepts, found another: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if generator is not None:
         buffer.set_rng(generator)
     buffer._batch_size = state["batch_size"]
 
@@ -617,7 +643,7 @@ def _values(rows: TensorDictBase) -> dict[str, Any]:
     """Converts a row or a batch of rows to nested dicts of tensors on the CPU."""
     values: dict[str, Any] = {}
     for key, value in rows.items():
-        if isinstance(value, TensorDictBase):
+        if isinstance(value, TensorDictBase) and not is_non_tensor(value):
             values[key] = _values(value)
         elif isinstance(value, torch.Tensor):
             values[key] = value.detach().cpu()

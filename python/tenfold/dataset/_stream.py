@@ -6,6 +6,7 @@ import functools
 import gc
 import itertools
 import os
+import weakref
 from itertools import count, islice
 from multiprocessing.context import get_spawning_popen
 from typing import NamedTuple
@@ -211,11 +212,12 @@ class IterableDataset(_Base):
         # that pickled it. If the process is a spawned worker, the other one is its loader's.
         self._parent_workers: tuple[int, Workers] | None = None
         # `_in_worker_at`, in a worker: the epoch, and the number of rows of that epoch that this
-        # worker has returned. `_skipped`, after `load_state_dict` in a worker: the epoch of the
-        # next iteration, and the number of rows that this iteration skips.
+        # worker has returned. `_skipped`, after `load_state_dict` or `set_epoch` in a worker: the
+        # epoch of the next iteration, and the number of rows that this iteration skips.
         self._in_worker_at = 0, 0
         self._skipped: tuple[int, int] | None = None
         self._begin_generation()
+        _streams[id(self)] = self
 
     @property
     def schema(self) -> Schema:
@@ -254,7 +256,7 @@ class IterableDataset(_Base):
             if self._newest is token:
                 self._handed_out = place
             yield row
-        if self._newest is token and not self._workers.has_begun(self._generation):
+        if self._newest is token and not self._own_workers().has_begun(self._generation):
             self.set_epoch(_after(self._epoch))
 
     def _in_worker(
@@ -264,14 +266,16 @@ class IterableDataset(_Base):
         if self._parent_workers is not None and self._parent_workers[0] == os.getpid():
             shared = self._parent_workers[1]
         at_start = self._generation, self._loads, self._epoch
-        generation, loads, epoch, is_first = shared.begin(worker, loader, at_start)
+        skipped, self._skipped = self._skipped, None
+        generation, loads, epoch, is_first = shared.begin(
+            worker, loader, at_start, skipped is not None
+        )
         if loads != self._loads:
             # Raise the error with the first batch: an error of iter() ends a persistent worker.
             return iter(_refuse, None)
         resumes = self._resumes and is_first and generation == self._generation
         assignment = self._assignment if resumes else Assignment.fresh(world_size, workers)
         assignment = assignment.reassigned(world_size, workers)
-        skipped, self._skipped = self._skipped, None
         epoch, size = (epoch, 0) if skipped is None else skipped
         self._in_worker_at = epoch, size
         rows = self._rows(assignment, epoch, rank, worker, size)
@@ -333,6 +337,8 @@ class IterableDataset(_Base):
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next iteration, which begins at the first row of that epoch.
 
+        In a worker of a ``DataLoader``, only the next iteration of that worker gets this epoch.
+
         Args:
             epoch: 0 to 2**62. The epoch and the seed determine the order of a shuffled stream.
 
@@ -344,7 +350,12 @@ class IterableDataset(_Base):
             >>> stream = IterableDataset(ds, shuffle=True, seed=7)
             >>> stream.set_epoch(3)
         """
-        self._epoch = integer("iterable dataset: epoch", epoch, 0, _LAST_EPOCH)
+        epoch = integer("iterable dataset: epoch", epoch, 0, _LAST_EPOCH)
+        if _worker() is not None:
+            self._resumes = False
+            self._skipped = self._in_worker_at = epoch, 0
+            return
+        self._epoch = epoch
         self._assignment = Assignment.fresh(1, 1)
         self._resumes = False
         self._handed_out = 0
@@ -353,7 +364,17 @@ class IterableDataset(_Base):
 
     def _begin_generation(self) -> None:
         self._generation += 1
-        self._workers.publish(self._generation, self._loads, self._epoch)
+        self._own_workers().publish(self._generation, self._loads, self._epoch)
+
+    def _own_workers(self) -> Workers:
+        """The `Workers` of this process, or of the loader's process if this is a worker.
+
+        A forked process that is no worker, such as another rank, shares no memory with its parent.
+        """
+        if not self._workers.is_here() and _worker() is None:
+            self._workers = Workers()
+            self._workers.publish(self._generation, self._loads, self._epoch)
+        return self._workers
 
     def state_dict(self) -> dict[str, Any]:
         """Returns ``{"seed", "epoch", "position"}``; the position counts the rows of all ranks.
@@ -367,8 +388,8 @@ class IterableDataset(_Base):
         Raises:
             UnsupportedError: If the iterator of a ``DataLoader`` with workers was released, as
                 after a loop, and `set_epoch` was not called since; if that iterator iterates over
-                another data set that contains this one; or if the loader was created with
-                ``in_order=False``.
+                another data set that contains this one; if the loader was created with
+                ``in_order=False``; or if a worker called `set_epoch` or `load_state_dict`.
         """
         if (worker := _worker()) is not None:
             epoch, handed_out = self._in_worker_at
@@ -380,8 +401,9 @@ class IterableDataset(_Base):
             return {"seed": self._seed, "epoch": epoch, "handed_out": handed_out, **assigned}
         epoch, assignment = self._epoch, self._assignment
         rows = len(self._source) if isinstance(self._source, Dataset) else None
-        if self._workers.has_begun(self._generation):
-            made = self._workers.newest_pass(self, self._generation)
+        workers = self._own_workers()
+        if workers.has_begun(self._generation):
+            made = workers.newest_pass(self, self._generation)
             if made is None:
                 raise UnsupportedError(
                     "iterable dataset: state_dict: expected an iterator of the DataLoader, which "
@@ -397,7 +419,7 @@ class IterableDataset(_Base):
                 resumed = self._resumes and not made.is_fresh
                 assignment = assignment if resumed else Assignment.fresh(1, 1)
                 assignment = assignment.reassigned(world_size, len(made.rows))
-                assignment = assignment.advanced(made.rows, made.batches, size, made.dropped)
+                assignment = assignment.advanced(made.rows, made.next_worker, size, made.dropped)
         elif self._newest is not None:
             assignment = assignment.advanced([self._handed_out], num_records=rows)
         return {"seed": self._seed, "epoch": epoch, **assignment.to_state()}
@@ -468,7 +490,7 @@ class IterableDataset(_Base):
         state["_source"] = source.state() if isinstance(source, TextStream) else source
         state["_assignment"] = tuple(self._assignment if self._resumes else Assignment.fresh(1, 1))
         # Only a process that is being spawned can be a worker. Other copies share no memory.
-        state["_workers"] = None if get_spawning_popen() is None else self._workers.state()
+        state["_workers"] = None if get_spawning_popen() is None else self._own_workers().state()
         del state["_parent_workers"]
         return state
 
@@ -484,9 +506,24 @@ class IterableDataset(_Base):
         )
         self._workers = Workers()
         self._workers.publish(self._generation, self._loads, self._epoch)
+        _streams[id(self)] = self
 
     def __repr__(self) -> str:
         return f"IterableDataset({', '.join(self._schema)})"
+
+
+# All streams of this process, by their id: a subclass may not be hashable.
+_streams: weakref.WeakValueDictionary[int, IterableDataset] = weakref.WeakValueDictionary()
+
+
+def _before_fork() -> None:
+    """Separates the streams of this process, which may be about to fork its first worker."""
+    for stream in list(_streams.values()):
+        stream._own_workers()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork)
 
 
 def _worker() -> Any:
@@ -638,7 +675,7 @@ class Assignment(NamedTuple):
     def advanced(
         self,
         rows: Sequence[int],
-        batches: int = 0,
+        next_worker: int = 0,
         num_records: int | None = None,
         dropped: int = 1,
     ) -> Assignment:
@@ -647,7 +684,7 @@ class Assignment(NamedTuple):
         Args:
             rows: For each worker, how many rows it returned. With `num_records`, it may exceed the
                 number of rows that the worker had left.
-            batches: Number of batches that the workers of each rank returned.
+            next_worker: The worker of each rank that returns the next batch.
             num_records: Number of records of the epoch. None: unknown; then `rows` must be exact.
             dropped: Workers return a multiple of this many rows: the batch size if incomplete
                 batches are omitted, else 1.
@@ -666,7 +703,7 @@ class Assignment(NamedTuple):
                 else:
                     taken[shard] += wanted
         return self._replace(
-            taken=tuple(taken), next_worker=(self.next_worker + batches) % self.workers
+            taken=tuple(taken), next_worker=(self.next_worker + next_worker) % self.workers
         )._settled()
 
     def min_records(self) -> int:
@@ -791,7 +828,7 @@ class Pass(NamedTuple):
         is_done: True if the last batch was returned.
         rows: For each worker, the number of rows in its returned batches, as if all of them were
             full. So it may exceed the number of rows of the worker.
-        batches: Total number of batches that all workers returned.
+        next_worker: The worker that returns the next batch, if it has rows left.
         num_records: Number of records of all files, if a worker has reached the end.
         dropped: Workers return a multiple of this many rows: the batch size if incomplete batches
             are omitted, else 1.
@@ -800,7 +837,7 @@ class Pass(NamedTuple):
     is_fresh: bool
     is_done: bool
     rows: list[int]
-    batches: int
+    next_worker: int
     num_records: int | None = None
     dropped: int = 1
 
@@ -812,6 +849,7 @@ class Cell(NamedTuple):
 
     Attributes:
         generation: Generation of the pass (see `Workers`); 0 if this worker never began one.
+            Negative if the worker itself set the epoch of this pass.
         pid: Process of the worker.
         passes: Number of passes that this process has begun.
         loader: A number that the workers of one iterator of a ``DataLoader`` have in common.
@@ -840,6 +878,7 @@ class Workers:
 
     def __init__(self) -> None:
         torch = import_torch()
+        self._pid = os.getpid()
         self._header: Any = None
         # A `Cell` for each worker.
         self._cells: Any = None
@@ -856,8 +895,13 @@ class Workers:
     def from_state(cls, state: tuple[Any, Any]) -> Workers:
         """The inverse of `state`."""
         made = cls.__new__(cls)
+        made._pid = os.getpid()
         made._header, made._cells = state
         return made
+
+    def is_here(self) -> bool:
+        """True in the process that made this object, False in a process that was forked from it."""
+        return self._pid == os.getpid()
 
     # --- the loader's process ---
 
@@ -868,7 +912,7 @@ class Workers:
 
     def has_begun(self, generation: int) -> bool:
         """Whether a worker has begun a pass of this generation."""
-        return self._cells is not None and bool((self._cells[:, 0] == generation).any())
+        return self._cells is not None and bool((self._cells[:, 0].abs() == generation).any())
 
     def newest_pass(self, dataset: Any, generation: int) -> Pass | None:
         """The newest pass; None if the loader's iterator was released.
@@ -877,10 +921,16 @@ class Workers:
         may have read all rows.
 
         Raises:
-            UnsupportedError: If the loader returns batches in the order in which they are finished.
+            UnsupportedError: If the loader returns batches in the order in which they are finished,
+                or if a worker set its own epoch.
         """
         cells = [Cell(*row) for row in self._cells.tolist()]
-        begun = [cell for cell in cells if cell.generation == generation]
+        begun = [cell for cell in cells if abs(cell.generation) == generation]
+        if any(cell.generation < 0 for cell in begun):
+            raise UnsupportedError(
+                "iterable dataset: state_dict: expected set_epoch() in the process of the "
+                "DataLoader, found a call of set_epoch() or load_state_dict() in a worker"
+            )
         first = cells[0]
         loaders = _loader_iterators(dataset)
         # A loader returns no batch before its worker 0 has begun.
@@ -896,7 +946,7 @@ class Workers:
                 "order, found one with in_order=False"
             )
         size = getattr(loader._index_sampler, "batch_size", 1)
-        batches, workers = loader._num_yielded, loader._num_workers
+        batches = loader._num_yielded
         pids = [process.pid for process in loader._workers]
         # A worker that has not begun this pass still has the cell of an earlier pass, or an empty
         # one.
@@ -909,14 +959,16 @@ class Workers:
         ends = [cell.rows for cell in cells]
         if loader._drop_last:
             ends = [end if end == _RUNNING else end - end % size for end in ends]
-        rows = [size * ((batches - worker + workers - 1) // workers) for worker in range(workers)]
+        most = [None if end == _RUNNING else -(-end // size) for end in ends]
+        counts, next_worker = _in_turn(batches, most)
+        rows = [size * number for number in counts]
         done = all(end != _RUNNING and end <= given for end, given in zip(ends, rows, strict=True))
         num_records = max(cell.num_records for cell in cells)
         return Pass(
             any(cell.is_fresh or cell.pid not in pids for cell in begun),
             batches > 0 and done,
             rows,
-            batches,
+            next_worker,
             None if num_records == _RUNNING else num_records,
             size if loader._drop_last else 1,
         )
@@ -924,12 +976,13 @@ class Workers:
     # --- a worker's process ---
 
     def begin(
-        self, worker: int, loader: int, at_start: tuple[int, int, int]
+        self, worker: int, loader: int, at_start: tuple[int, int, int], is_own: bool
     ) -> tuple[int, int, int, bool]:
         """Begins a pass of a worker; returns ``(generation, loads, epoch, is_first)``.
 
         `is_first` is True if this is the first pass of the generation, of any number of workers.
-        `at_start` has the published values of the start of the worker.
+        `at_start` has the published values of the start of the worker. `is_own` is True if the
+        worker itself has set the epoch.
         """
         if worker >= _MAX_WORKERS:
             raise ValueError(
@@ -940,12 +993,20 @@ class Workers:
         passes = cell.passes + 1 if cell.pid == pid else 1
         # The loader's process may have published other values before a worker's first pass begins.
         generation, loads, epoch = at_start if passes == 1 else self._header.tolist()
-        is_first = cell.generation != generation and all(
+        is_first = abs(cell.generation) != generation and all(
             other.loader == loader and not other.is_fresh
             for other in cells
-            if other.generation == generation
+            if abs(other.generation) == generation
         )
-        begun = Cell(generation, pid, passes, loader, not is_first, _RUNNING, _RUNNING)
+        begun = Cell(
+            -generation if is_own else generation,
+            pid,
+            passes,
+            loader,
+            not is_first,
+            _RUNNING,
+            _RUNNING,
+        )
         for index, value in reversed(list(enumerate(begun))):
             self._cells[worker, index] = value
         return generation, loads, epoch, is_first
@@ -955,6 +1016,30 @@ class Workers:
         records = _RUNNING if num_records is None else num_records
         self._cells[worker, Cell._fields.index("num_records")] = records
         self._cells[worker, Cell._fields.index("rows")] = rows
+
+
+def _in_turn(batches: int, most: Sequence[int | None]) -> tuple[list[int], int]:
+    """How many of the first `batches` batches each worker returned, and the worker of the next one.
+
+    Workers take turns. Those that have returned all their batches are left out.
+
+    Args:
+        batches: Number of batches that a ``DataLoader`` returned.
+        most: For each worker, the number of its batches; None: it has not reached its end.
+    """
+    counts, next_worker = [0] * len(most), 0
+    while batches:
+        left = {
+            worker: batches if end is None else end - counts[worker]
+            for worker, end in enumerate(most)
+            if end is None or end > counts[worker]
+        }
+        rounds = min(batches // len(left), *left.values())
+        for worker in left if rounds else list(left)[:batches]:
+            counts[worker] += rounds or 1
+            batches -= rounds or 1
+            next_worker = (worker + 1) % len(most)
+    return counts, next_worker
 
 
 def _loader_iterators(dataset: Any) -> list[Any]:

@@ -8,7 +8,7 @@ from itertools import islice
 
 from tenfold import _core
 from tenfold._errors import KeyNotFoundError
-from tenfold._interop.arrays import bytes_of, is_array
+from tenfold._interop.arrays import bytes_of, is_array, is_numpy_number, without_elements
 from tenfold._options import path_text
 from tenfold._progress import Shown
 from tenfold.dataset._dataset import Dataset
@@ -243,30 +243,39 @@ def _is_exact(value: int) -> bool:
 def check_assigned(values: list[Any], dtype: str, begin: int) -> None:
     """Raises ValueError for a bool that would be converted, and for an int that would be rounded.
 
-    Checks only instances of Python's own bool and int, no subclasses and no NumPy types.
+    Checks scalars of Python and NumPy, instances of their subclasses, and tensors and arrays
+    without dimensions.
 
     Args:
         values: The new values.
         dtype: The dtype of the dictionary's values.
         begin: Number of the first value, for messages.
     """
+    if set(map(type, values)) <= {float, str}:
+        return
     for i, value in enumerate(values, begin):
-        if type(value) is bool and dtype != "bool":
+        if is_numpy_number(value) or _is_scalar_array(value):
+            value = value.item()
+        if isinstance(value, bool) and dtype != "bool":
             raise ValueError(f"item {i}: value: expected {dtype}, found bool {value}")
-        if type(value) is int and dtype == "float64" and not _is_exact(value):
+        if isinstance(value, int) and dtype == "float64" and not _is_exact(value):
             raise ValueError(
                 f"item {i}: value: expected a number that float64 holds exactly, found {value}; "
                 "round it with float()"
             )
 
 
+def _is_scalar_array(value: Any) -> bool:
+    return is_array(value) and not value.ndim and not without_elements(value)
+
+
 class Forms:
     """Checks that all values can be stored like the first one.
 
     All values must have the same form. Scalars must have the same type, except that floats and ints
-    of at most 64 bits may be mixed if float64 holds all ints exactly. Instances of subclasses
-    of float and str, such as numpy's float64 and str_, count as floats and strs. The shapes of
-    tensors may differ only in the size of the first dimension.
+    may be mixed; the engine refuses ints that the dtype of the column cannot hold exactly.
+    Instances of subclasses of float and str, such as numpy's float64 and str_, count as floats and
+    strs. The shapes of tensors may differ only in the size of the first dimension.
     """
 
     def __init__(self, form: str, first: Any) -> None:
@@ -277,9 +286,6 @@ class Forms:
         self._shape: tuple[int, ...] | None = None
         if first_type in (int, float):
             self._allowed = {int, float}
-        self._has_floats = False
-        self._inexact: int | None = None
-        self._not_int64: int | None = None
 
     def check(self, values: list[Any], begin: int) -> None:
         """Raises ValueError if a value does not fit; `begin` is the number of the first value."""
@@ -289,8 +295,6 @@ class Forms:
             if not self._fits(values[index]):
                 self._refuse(begin + index, values[index])
             self._allowed.add(kind)
-        if self._form == "scalar" and self._allowed & {int, float}:
-            self._check_numbers(values)
         if self._form == "tensor":
             self._check_shapes(values, begin)
 
@@ -315,24 +319,6 @@ class Forms:
                     "values may differ in their first dimension only: pad them, or build with "
                     "dicts of the flattened values and the shape"
                 )
-
-    def _check_numbers(self, values: list[Any]) -> None:
-        """Checks that int64 or, if there have been floats, float64 holds all ints exactly."""
-        for value in values:
-            if isinstance(value, float):
-                self._has_floats = True
-            elif not -(2**53) <= value <= 2**53:
-                if value not in _INT64:
-                    self._not_int64 = value
-                if not _is_exact(value):
-                    self._inexact = value
-        refused = self._inexact if self._has_floats else self._not_int64
-        if refused is not None:
-            dtype = "float64" if self._has_floats else "int64"
-            raise ValueError(
-                f"values: expected numbers that {dtype} holds exactly, found {refused}; put "
-                "larger numbers into a dict of columns"
-            )
 
     def _refuse(self, number: int, found: Any) -> None:
         expected = {"columns": "a dict", "tensor": "a tensor"}.get(self._form, self._first)

@@ -393,7 +393,7 @@ class MappedDict(_Native):
 
     def _rows_of(self, values: list[Any], begin: int) -> list[Any]:
         form = self._form()
-        if form == "scalar" and not {bool, int}.isdisjoint(map(type, values)):
+        if form == "scalar":
             column: Any = self.schema["value"]
             check_assigned(values, column.dtype, begin)
         if form != "columns":

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("torchrl", reason="TorchRL is not installed")
 
-from tensordict import TensorDict, tensorclass  # noqa: E402
+from tensordict import NonTensorStack, TensorDict, tensorclass  # noqa: E402
 from torchrl.data import (  # noqa: E402
     LazyTensorStorage,
     ReplayBuffer,
@@ -26,6 +26,7 @@ from torchrl.data.replay_buffers.samplers import (  # noqa: E402
     SamplerWithoutReplacement,
     SliceSampler,
 )
+from torchrl.envs.transforms import Transform  # noqa: E402
 
 import tenfold  # noqa: E402
 from tenfold.torchrl import RingStorage, load_buffer, save_buffer  # noqa: E402
@@ -56,6 +57,12 @@ def numbers(batch: TensorDict) -> list[int]:
     assert torch.equal(batch["next", "observation"], number[:, None].float() + 1)
     assert torch.equal(batch["next", "done"], number % 5 == 4)
     return number.tolist()
+
+
+class Parameters(Transform):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
 
 
 def make(path: Path, size: int = 20, kind=TensorDictReplayBuffer, **options):
@@ -355,6 +362,44 @@ def test_a_damaged_state_is_refused(tmp_path) -> None:
     path.write_bytes(data)
     with pytest.raises(tenfold.CorruptFileError, match=r"buffer\.safetensors"):
         load_buffer(buffer, tmp_path / "state")
+
+
+@pytest.mark.parametrize("failing", ["sampler", "writer", "transform"])
+def test_a_state_that_a_component_refuses_changes_nothing(tmp_path, monkeypatch, failing) -> None:
+    kind = RandomSampler if failing == "sampler" else SamplerWithoutReplacement
+    buffer = make(tmp_path / "ring", sampler=kind())
+    buffer.extend(rows(0, 12))
+    save_buffer(buffer, tmp_path / "state")
+    buffer.storage.close()
+    buffer = make(tmp_path / "ring", sampler=SamplerWithoutReplacement())
+    buffer.extend(rows(12, 3))
+    buffer.sample()
+    load = type(buffer._writer).load_state_dict
+
+    def refuse(writer, state) -> None:
+        load(writer, state)
+        if state["_cursor"] == 12:
+            raise KeyError("_cursor")
+
+    if failing == "writer":
+        monkeypatch.setattr(type(buffer._writer), "load_state_dict", refuse)
+    if failing == "transform":
+        buffer.append_transform(Parameters())
+    before = [part.state_dict() for part in (buffer._sampler, buffer._writer)]
+    with pytest.raises(ValueError, match=f"{failing}: expected a state that .* accepts, found ano"):
+        load_buffer(buffer, tmp_path / "state")
+    after = [part.state_dict() for part in (buffer._sampler, buffer._writer)]
+    assert str(after) == str(before)
+    assert (len(buffer), buffer.storage.cursor) == (15, 15)
+
+
+@pytest.mark.parametrize("value", ["x", NonTensorStack("x", "y", "z")], ids=["one", "of each row"])
+def test_a_string_is_refused(tmp_path, value) -> None:
+    buffer = make(tmp_path / "ring")
+    buffer.extend(rows(0, 3))
+    with pytest.raises(tenfold.UnsupportedError, match='entry "s": expected a tensor, found NonT'):
+        buffer.extend(rows(3, 3).set("s", value))
+    assert len(buffer) == 3
 
 
 def test_emptied_buffer_accepts_rows_with_another_schema(tmp_path) -> None:

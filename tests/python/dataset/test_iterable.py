@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 import tenfold
+from forks import exit_status, forked
 from tenfold import Dataset, IterableDataset
 
 ROWS = 1000
@@ -154,6 +155,29 @@ def test_resumes_with_another_number_of_workers(path: Path, workers: int) -> Non
     assert sorted(flat(seen)) == list(range(ROWS))
 
 
+@pytest.mark.parametrize("cut", range(6))
+def test_resumes_a_state_whose_workers_have_unequal_numbers_of_rows_left(
+    ds: Dataset, cut: int
+) -> None:
+    first = IterableDataset(ds.range(0, 20))
+    iterator = iter(DataLoader(first, batch_size=6, num_workers=2))
+    seen = [next(iterator)["id"].tolist() for _ in range(3)]
+    state = first.state_dict()
+    assert (state["position"], state["taken"]) == (12, [4, 0])
+    second = IterableDataset(ds.range(0, 20))
+    second.load_state_dict(state)
+    iterator = iter(DataLoader(second, batch_size=1, num_workers=2))
+    seen += [batch["id"].tolist() for batch in islice(iterator, cut)]
+    time.sleep(0.2)
+    state = second.state_dict()
+    if cut < 4:
+        third = IterableDataset(ds.range(0, 20))
+        third.load_state_dict(state)
+        seen += batch_ids(DataLoader(third, batch_size=3, num_workers=2))
+    assert sorted(flat(seen)) == list(range(20))
+    assert state["epoch"] == (cut >= 4)
+
+
 def test_state_after_the_last_batch_is_the_next_epoch(path: Path) -> None:
     rows = IterableDataset(path)
     iterator = iter(DataLoader(rows, batch_size=100, num_workers=2))
@@ -210,6 +234,42 @@ def test_a_forked_process_creates_a_stream_after_torch_used_threads() -> None:
     exit_code = child.exitcode
     child.kill()
     assert exit_code == 0
+
+
+def test_forked_processes_do_not_share_a_position(path: Path) -> None:
+    rows = IterableDataset(path)
+    rows.load_state_dict({"seed": 0, "epoch": 0, "position": 900})
+
+    def work() -> None:
+        iterator = iter(DataLoader(rows, batch_size=10, num_workers=2))
+        seen = [next(iterator)["id"].tolist() for _ in range(2)]
+        assert sorted(flat(seen)) == list(range(900, 920))
+        assert rows.state_dict() == {"seed": 0, "epoch": 0, "position": 920}
+
+    for _ in range(2):
+        assert exit_status(forked(work)) == 0
+    assert rows.state_dict() == {"seed": 0, "epoch": 0, "position": 900}
+
+
+def set_epoch_3(worker: int) -> None:
+    torch.utils.data.get_worker_info().dataset.set_epoch(3)
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_an_epoch_that_a_worker_sets_is_that_of_its_next_iteration(
+    path: Path, context: str
+) -> None:
+    rows = IterableDataset(path, shuffle=True)
+    options = {"worker_init_fn": set_epoch_3, "multiprocessing_context": context}
+    loader = DataLoader(rows, num_workers=1, persistent_workers=True, **options)
+    iterator = iter(loader)
+    seen = [int(next(iterator)["id"])]
+    with pytest.raises(tenfold.UnsupportedError, match="found a call of set_epoch"):
+        rows.state_dict()
+    assert seen + flat(batch_ids(iterator)) == tenfold.permutation(ROWS, 0, 3)[:].tolist()
+    iterator = iter(loader)
+    assert int(next(iterator)["id"]) == tenfold.permutation(ROWS, 0, 0)[0]
+    assert rows.state_dict() == {"seed": 0, "epoch": 0, "position": 1}
 
 
 def start_worker_1_late(worker: int) -> None:

@@ -36,8 +36,8 @@ build = tenfold.MappedDict.build
         ([(float("nan"), 1)], "found float nan"),
         ([(None, 1)], "found NoneType None"),
         ([(2**63, 1)], "expected an int that fits int64"),
-        ([("a", 1), ("b", -(2**63) - 1)], "int64 holds exactly, found -9223372036854775809"),
-        ([("a", 0.5), ("b", -(2**53) - 1)], "float64 holds exactly, found -9007199254740993"),
+        ([("a", 1), ("b", -(2**63) - 1)], "expected int64, found -9223372036854775809"),
+        ([("a", 0.5), ("b", -(2**53) - 1)], "expected float64, found -9007199254740993"),
         (
             [("a", torch.ones(3, 2)), ("b", torch.ones(2, 3))],
             r"item 1: value: expected a tensor of shape \[3, 2\].*found \[2, 3\]",
@@ -65,8 +65,8 @@ build = tenfold.MappedDict.build
         ([("a", {"v": -1}), ("b", {"v": 2**63})], "expected int64, found 9223372036854775808"),
         ([("a", {"v": ["x", 1]})], "expected a number of 64 bits.*, found a list of string"),
         ([("a", {"v": ["x", None]})], "expected a list of string, found None at index 1"),
-        ([("a", 2**53 + 1), ("b", 0.5)], "float64 holds exactly"),
-        ([("a", 2**70)], "int64 holds exactly"),
+        ([("a", 2**53 + 1), ("b", 0.5)], "row 1, .* expected int64, found 0.5"),
+        ([("a", 2**70)], "a number of 64 bits.*, found 1180591620717411303424"),
         ([("a", {"key": 1})], 'entry "key": expected another name'),
         ([("a",)], "item 0: expected a pair"),
         ([3], "item 0: expected a pair"),
@@ -189,6 +189,16 @@ def test_ints_and_floats_become_floats(tmp_path):
     assert dict(d.items()) == {"a": 1.0, "b": 2.5, "c": 2.0**60, "d": -(2.0**63)}
 
 
+@pytest.mark.parametrize("between", [0, 2000], ids=["in one batch", "in other batches"])
+def test_ints_beyond_int64_are_stored_wherever_a_float_is(tmp_path, between):
+    ones = [1] * between
+    for values in ([2**63, *ones, 0.5], [0.5, *ones, 2**63], [*ones, 2**63, *ones, 0.5]):
+        d = build(enumerate(values), tmp_path / "d")
+        assert list(d.values()) == values
+    d = build(enumerate([*ones, 2**63]), tmp_path / "d")
+    assert (d.schema["value"].dtype, d[between]) == ("uint64", 2**63)
+
+
 @pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped by rows"])
 def test_a_data_set_without_the_key_names_its_columns(tmp_path, mapped):
     ds = tenfold.ingest([{"a": 1, "b": 2}], tmp_path / "t")
@@ -206,7 +216,7 @@ def test_numpy_floats_and_strs_count_as_those_of_python(tmp_path):
     with tenfold.MappedDict(tmp_path / "s", "r+") as writer:
         writer.update({"b": np.str_("z")})
     assert d["b"] == "z"
-    with pytest.raises(ValueError, match="float64 holds exactly, found 9007199254740993"):
+    with pytest.raises(ValueError, match=r"row 1, .* expected float64, found 9007199254740993"):
         build({"a": np.float64(3), "b": 2**53 + 1}, tmp_path / "d")
     with pytest.raises(ValueError, match=r"item 1: value: expected float, .*, found str_"):
         build({"a": np.float64(3), "b": np.str_("x")}, tmp_path / "d")

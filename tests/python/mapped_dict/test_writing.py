@@ -6,7 +6,9 @@ import multiprocessing
 import pickle
 import threading
 import warnings
+from enum import IntEnum
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -277,6 +279,12 @@ def test_scalar_and_dict_values_can_be_assigned_and_added(tmp_path):
         (1.5, 2**70, "float64 holds exactly"),
         (1.5, True, "item 0: value: expected float64, found bool True"),
         (1, True, "item 0: value: expected int64, found bool True"),
+        (1.5, np.int64(2**53 + 1), "float64 holds exactly, found 9007199254740993"),
+        (1.5, np.uint64(2**63 + 1), "float64 holds exactly, found 9223372036854775809"),
+        (1.5, IntEnum("Id", {"A": 2**53 + 1}).A, "float64 holds exactly, found 9007199254740993"),
+        (1.5, torch.tensor(2**53 + 1), "float64 holds exactly, found 9007199254740993"),
+        (1.5, np.True_, "item 0: value: expected float64, found bool True"),
+        (1, np.array(True), "item 0: value: expected int64, found bool True"),
     ],
 )
 def test_scalars_that_would_be_converted_are_refused(tmp_path, old, new, message):
