@@ -53,7 +53,7 @@ class LazyStackedTensorDict(TensorDictBase):
     Raises:
         RuntimeError: If there is no member, if their numbers of batch dimensions differ, or if
             `stack_dim` is out of range.
-        TypeError: If a member is not a TensorDict.
+        TypeError: If a member is not a TensorDict, or `stack_dim_name` is neither a str nor None.
 
     Example:
         >>> stack = LazyStackedTensorDict(*[TensorDict({"a": torch.zeros(n)}) for n in (1, 2)])
