@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Like = TypeVar("Like", bound=TensorLike)
 
     class SupportsArray(Protocol):
-        """A NumPy array, or an object that numpy converts to one."""
+        """A NumPy array, or another object with ``__array__``."""
 
         def __array__(self) -> Any: ...
 
@@ -62,10 +62,10 @@ def stacked() -> type[LazyStackedTensorDict]:
 class Primitives:
     """The operations that TensorDict and LazyStackedTensorDict each implement.
 
-    An *entry* is a tensor, a node, an object of a tensorclass, or an object of a class in `WRAPPED`
-    (NonTensorData, NonTensorStack, UnbatchedTensor). Such an object represents the value that
-    ``td[key]`` returns. The functions of `_ops` call these operations; most methods of
-    TensorDictBase call the functions of `_ops`.
+    An *entry* is a tensor or array, a node, an object of a tensorclass, or an object of a class in
+    `WRAPPED` (NonTensorData, NonTensorStack, UnbatchedTensor), of which ``td[key]`` returns the
+    value. The functions of `_ops` call these operations; most methods of TensorDictBase call the
+    functions of `_ops`.
     """
 
     if not TYPE_CHECKING:  # at run time, the classes define these as slots or properties
@@ -75,7 +75,7 @@ class Primitives:
         #: The leading dimensions of all tensors except unbatched ones; -1 for a length that differs
         #: between the members of a lazy stack.
         _batch_size: tuple[int, ...]
-        #: A name, or None, for each batch dimension; None if no dimension has one.
+        #: A tuple of a name, or None, for each batch dimension; None: no names.
         _names: tuple[str | None, ...] | None
         #: The device as a str; None if none was set, or if the members of a lazy stack differ.
         _device: str | None
@@ -83,8 +83,7 @@ class Primitives:
         _locked: Any
         #: A `Disk`, the engine's node behind this one; None if there is none.
         _disk: Any
-        #: Properties of this node; `_info` returns them with the current batch size, names and
-        #: device.
+        #: Properties of this node; some may be out of date: `_info` returns the current ones.
         _node_info: NodeInfo
         #: The call at the end of the next ``with`` statement: a method's name, arguments, options.
         _undo: Any
@@ -131,7 +130,7 @@ class Primitives:
             ...
 
         def _held(self) -> Iterable[Any]:
-            """The entries that Python has loaded; for a lazy stack, the members."""
+            """The entries that Python has loaded; of a lazy stack, the loaded members."""
             ...
 
         def _own(self) -> Any:

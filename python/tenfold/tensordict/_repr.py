@@ -1,8 +1,7 @@
 """The repr of a TensorDict, in tensordict's compact form.
 
-Entries on disk are described from metadata. Entries of lazy stacks, and tensors that are stored as
-several component tensors, are loaded instead. Such tensors are jagged and sparse ones; but
-if `tenfold.open` or `from_consolidated` opened the file, a sparse tensor is a node and not loaded.
+Entries on disk are described from metadata where possible. Others, such as jagged tensors and the
+entries of lazy stacks, are loaded.
 """
 
 from __future__ import annotations

@@ -749,7 +749,7 @@ def rename_key_(td: T, old_key: Key, new_key: Key, safe: bool = False) -> T:
 
 
 def check_rename(td: Any, old: tuple[str, ...], new: tuple[str, ...], safe: bool) -> None:
-    """Raises the errors of `rename_key_` that concern the new key, or a lock."""
+    """Raises an error if `td` is locked, or if `rename_key_` cannot use the path `new`."""
     check_unlocked(td)
     if old == new:
         return
@@ -852,7 +852,7 @@ def empty(
 
 
 def _put_nodes(made: Any, td: Any, options: dict[str, Any]) -> None:
-    """Adds to `made` the nodes of `td`, emptied, and its plain values, with the new batch size."""
+    """Adds to `made` the nodes and plain values of `td`, resized to `made`, but no tensors."""
     old, new = tuple(td._batch_size), tuple(made._batch_size)
     for key, entry in td._entries().items():
         node = node_of(entry)
@@ -883,7 +883,7 @@ def replace(td: T, *args: Any, **kwargs: Any) -> T:
 
 
 def _grouped(keys: tuple[Any, ...]) -> dict[str, Any]:
-    """Paths as nested dicts; an empty dict selects the whole entry."""
+    """Paths as nested dicts; an empty dict stands for the whole entry."""
     grouped: dict[str, Any] = {}
     whole = set()
     for key in keys:

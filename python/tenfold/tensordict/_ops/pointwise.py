@@ -1,4 +1,4 @@
-"""Arithmetic on every tensor of a TensorDict: torch's functions of one, two or three tensors."""
+"""Arithmetic, comparisons and `where` for every tensor of a TensorDict."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ BINARY = [
 def binary(td: Like, op: Callable[..., Any], other: Any, default: Any = None) -> Like:
     """Returns a tree of `op(tensor, operand)` for every tensor, without empty nodes.
 
-    As in tensordict, the result is locked if `td` is locked, unless the operand is a tensor with
-    dimensions.
+    As in tensordict, the result is locked if `td`, expanded to the common batch size, is locked,
+    unless the operand is a tensor with dimensions.
     """
     wide, (other,) = _broadcast(td, other)
     if isinstance(other, Primitives):
@@ -104,11 +104,10 @@ def binary_(td: Like, op: Callable[..., Any], other: Any) -> Like:
 
 
 def _broadcast(td: Like, *operands: Any) -> tuple[Like, list[Any]]:
-    """Expands `td` and the operands to a common batch size, if an operand has another one.
+    """Expands `td` and the operands to a common batch size, and returns them.
 
-    Returns the node and the operands; arrays are converted to tensors, tensorclasses to nodes.
-    Nothing is expanded if each operand is a number, a 0-d tensor, or a node whose batch size is []
-    or equals that of `td`.
+    Arrays are converted to tensors, tensorclasses to nodes. Nothing is expanded if each operand is
+    a number, a 0-d tensor, or a node whose batch size is [] or equals that of `td`.
 
     Raises:
         RuntimeError: If the batch sizes and shapes do not broadcast.
@@ -167,7 +166,7 @@ def _lengths(td: Any) -> tuple[int, ...]:
 
 
 def _has_dims(operand: Any) -> bool:
-    """True for a tensor with dimensions, false for 0-D tensors, numbers and nodes."""
+    """True for a tensor or array with dimensions; false for a 0-d one, a number or a node."""
     return not isinstance(operand, Primitives) and bool(getattr(operand, "ndim", 0))
 
 
@@ -201,7 +200,7 @@ def merged(
 
 
 def _applied(td: Like, op: Callable[..., Any], *operands: Any) -> Like:
-    """Returns `op(tensor, *operands)` for every tensor; `operands` are from `_broadcast`."""
+    """A tree of `op(tensor, *operands)` for every tensor; `operands` are from `_broadcast`."""
     if any(isinstance(one, Primitives) or _has_dims(one) for one in operands):
         return td._combined(op, *operands)
     return td._valued(lambda tensor: op(tensor, *operands))
@@ -249,8 +248,7 @@ def combined_(td: Like, op: Callable[..., Any], other: Any) -> Like:
 def _part(operand: Any, key: str, target: Any) -> Any:
     """Returns the operand for `target`, the tensor, node or UnbatchedTensor under `key`.
 
-    If `operand` is a node, returns its entry under `key`; otherwise the operand, with the
-    dimensions that `_aligned` adds.
+    If `operand` is a node, returns its entry under `key`; otherwise `_aligned(operand, target)`.
     """
     if not isinstance(operand, Primitives):
         return _aligned(operand, target)
@@ -326,10 +324,10 @@ def _lerped(x: Any, end: Any, weight: Any) -> Any:
 
 
 def _aligned(other: Any, target: Any) -> Any:
-    """Appends dimensions of length 1 to the shape of `other`, up to as many as `target` has.
+    """Appends dimensions of length 1 to `other` until it has as many as `target`.
 
     Returns numbers, nodes and 0-d tensors unchanged. If `target` is an UnbatchedTensor, expands
-    `other` to its shape, and raises RuntimeError if the shapes do not allow this.
+    `other` to the shape of `target`, and raises RuntimeError if the shapes do not allow this.
     """
     if not _has_dims(other):
         return other

@@ -1,4 +1,4 @@
-"""Reductions (sums, means, minima, maxima, ...) over batch dimensions or over all values."""
+"""Reductions of the tensors of a TensorDict, such as sums and maxima, and `softmax`."""
 
 from __future__ import annotations
 

@@ -28,7 +28,10 @@ def _mapped_view(td: Like, change: Callable[[Any], Any], batch_size: Any, names:
 
 
 def expanded(td: Like, wanted: tuple[int, ...], *, shared_below: bool = False) -> Like:
-    """Implements `expand`. `shared_below`: NonTensorData in nodes below remains one value."""
+    """Implements `expand`.
+
+    `shared_below`: NonTensorData in nodes below, except in lazy stacks, remains one value.
+    """
     new = tuple(probe(td._batch_size, "expand").expand(wanted).shape)
     ndim = len(td._batch_size)
     names = None
@@ -224,10 +227,10 @@ def squeeze(td: Like, dim: int | None) -> Like:
 
 
 def _squeezed(td: Like, dims: tuple[int, ...], *, below: bool = False) -> Like:
-    """Removes several dimensions of length 1, from the last to the first.
+    """Removes the dimensions `dims`, which have length 1.
 
-    As in tensordict, a NonTensorStack of one value may become that value if it is an entry of `td`;
-    in nodes below `td`, it remains a stack. See `ValueRows.squeeze_all`.
+    As in tensordict, stacks of values in nodes below (`below`) are reshaped, but those at the top
+    may be unbound: see `ValueRows.squeeze_all`.
     """
     new = tuple(n for dim, n in enumerate(td._batch_size) if dim not in dims)
     names = td._names and tuple(n for i, n in enumerate(td._names) if i not in dims)
@@ -458,7 +461,7 @@ def device(td: Any) -> Any:
 
 
 def device_type(td: Any) -> str:
-    """The device type, such as "cuda" for "cuda:0"; "" if no device was set."""
+    """The device type, such as "cuda" for "cuda:0"; "" if `td` has no device."""
     return str(td._device or "").partition(":")[0]
 
 
