@@ -76,9 +76,9 @@ class TensorLike(Primitives):
 
         Args:
             batch_dims: The maximum number of dimensions; None: no maximum.
-            keep_compliant_size: With `batch_dims`, direct entries that are nodes or values keep
-                their batch size if it has at least `batch_dims` dimensions; nodes below these
-                entries do not.
+            keep_compliant_size: With `batch_dims`, a node or value that is a direct entry remains
+                unchanged, with all nodes below it, if its batch size has at least `batch_dims`
+                dimensions.
 
         Returns:
             This TensorDict.
@@ -266,8 +266,7 @@ class TensorLike(Primitives):
     def expand(self, *sizes: int | Sequence[int], shape: Sequence[int] | None = None) -> Self:
         """Returns a view with dimensions of length 1 repeated, and new leading dimensions.
 
-        For a lazy stack, the result is a dense copy if the members have equal keys and shapes and
-        are not lazy stacks.
+        For a lazy stack, the result is a dense copy if the members have equal keys and shapes.
 
         Args:
             *sizes: The new batch size; -1 keeps a length.
@@ -334,11 +333,12 @@ class TensorLike(Primitives):
                 dtype.
             size: The new batch size as one sequence instead.
             batch_size: With a dtype: the batch size of the result. Default: that of this
-                TensorDict, even if a dtype of another size changes the length of a batch dimension.
+                TensorDict. Needed if a dtype of another size changes the length of a batch
+                dimension.
 
         Raises:
-            RuntimeError: If the number of rows differs, `batch_size` does not fit, or the strides
-                of a tensor or the members of a lazy stack do not allow the view.
+            RuntimeError: If the number of rows differs, `batch_size` does not fit, or the shape or
+                strides of a tensor or the members of a lazy stack do not allow the view.
 
         Example:
             >>> td.view(3, 1).batch_size
@@ -423,7 +423,7 @@ class TensorLike(Primitives):
             dims: The same order as one sequence instead.
 
         Raises:
-            ValueError: If a dimension is missing or occurs twice.
+            ValueError: If a dimension is missing, occurs twice or does not exist.
 
         Example:
             >>> TensorDict({"a": torch.zeros(2, 3)}, [2, 3]).permute(1, 0)["a"].shape
@@ -684,9 +684,9 @@ class TensorLike(Primitives):
             A TensorDict of the shape of `index`; `out` if it is given.
 
         Raises:
-            RuntimeError: If the dimension does not exist, `index` has more or fewer dimensions than
-                the batch, an index is out of range, or a tensor of `out` has a dtype that torch
-                does not cast the rows to, such as an integer for floats.
+            RuntimeError: If the dimension does not exist, the shape or a value of `index` does not
+                fit the batch size, or a tensor of `out` has a dtype that torch does not cast the
+                rows to, such as an integer for floats.
             ValueError: If `inplace` is true.
 
         Example:
@@ -708,6 +708,7 @@ class TensorLike(Primitives):
         Raises:
             ValueError: If the number of `repeats` is not the number of batch dimensions, or
                 `inplace` is true.
+            RuntimeError: If a number is negative.
 
         Example:
             >>> TensorDict({"a": torch.arange(2)}, [2]).repeat(2)["a"]
@@ -833,7 +834,7 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If a dimension does not exist.
-            ValueError: If `dims` does not contain two dimensions.
+            ValueError: If `dims` does not contain two different dimensions.
 
         Example:
             >>> TensorDict({"a": torch.zeros(2, 3)}, [2, 3]).rot90().batch_size
@@ -909,7 +910,7 @@ class TensorLike(Primitives):
             dim: A batch dimension to reduce. Default: reduce everything.
 
         Returns:
-            One bool; with `dim`, a TensorDict of bool tensors without that dimension.
+            One bool; with `dim`, a TensorDict without that dimension.
 
         Raises:
             RuntimeError: If the dimension does not exist.
@@ -934,7 +935,7 @@ class TensorLike(Primitives):
             dim: A batch dimension to reduce. Default: reduce everything.
 
         Returns:
-            One bool; with `dim`, a TensorDict of bool tensors without that dimension.
+            One bool; with `dim`, a TensorDict without that dimension.
 
         Raises:
             RuntimeError: If the dimension does not exist.
@@ -1443,7 +1444,7 @@ class TensorLike(Primitives):
             out: A TensorDict to write the result into.
 
         Returns:
-            A new TensorDict with the same keys; `out` if it is given.
+            A new TensorDict; `out` if it is given.
 
         Raises:
             KeyError: If a bound is a TensorDict of other keys.
@@ -1510,6 +1511,7 @@ class TensorLike(Primitives):
 
         Example:
             >>> td.addcdiv(td + 2, td + 4)["b", "c"]
+            tensor([1.6000, 1.6000, 1.6000])
         """
         return pointwise.addc(self, "addcdiv", other1, other2, value)
 
@@ -1530,6 +1532,7 @@ class TensorLike(Primitives):
 
         Example:
             >>> td.addcdiv_(td + 2, td + 4)["b", "c"]
+            tensor([1.6000, 1.6000, 1.6000])
         """
         return pointwise.addc_(self, "addcdiv", other1, other2, value)
 
