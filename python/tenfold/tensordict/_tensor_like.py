@@ -1944,7 +1944,7 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If a dimension does not exist.
-            RuntimeError: If a tensor has an integer or bool dtype and no `dtype` is given.
+            RuntimeError: If the dtype of a result would be an integer dtype or bool.
             TypeError: If `dim` is "feature" and `keepdim` is true.
 
         Example:
@@ -2118,8 +2118,8 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If a dimension does not exist.
-            RuntimeError: If `q` is out of range, or ``torch.quantile`` does not support a tensor's
-                dtype, such as int64.
+            RuntimeError: If `q` is out of range or a tensor of another dtype, or ``torch.quantile``
+                does not support a tensor's dtype, such as int64.
             TypeError: If `dim` is "feature" and `keepdim` is true.
 
         Example:
@@ -2342,9 +2342,9 @@ class TensorLike(Primitives):
             A TensorDict; `out` if it is given.
 
         Raises:
-            RuntimeError: If a tensor has an integer or bool dtype, or a complex dtype and `dtype`
-                is not complex; or if a tensor of `out` has a dtype that torch does not cast the
-                result to, such as an integer for floats.
+            RuntimeError: If a tensor has an integer or bool dtype; if `dtype` has lower precision
+                than a tensor, or only one of the two is complex; if a tensor of `out` has a dtype
+                that torch does not cast the result to, such as an integer for floats.
 
         Example:
             >>> td.norm()["b", "c"]
@@ -2391,8 +2391,8 @@ class TensorLike(Primitives):
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """Returns a TensorDict on another device, of another dtype or batch size.
 
-        Returns this TensorDict itself if no dtype is given and `device` and `batch_size` are equal
-        already.
+        Returns this TensorDict itself if no dtype is given and the attributes `device` and
+        `batch_size` would not change.
 
         Args:
             *args: A device, a dtype or both; or a tensor, whose device and dtype are used; or a
@@ -2694,7 +2694,7 @@ class TensorLike(Primitives):
         """
         return casts.to_padded_tensor(self, padding)
 
-    # --- hooks; a lazy stack overrides most of them, to call them on its members -----------------
+    # --- hooks; a lazy stack overrides most of them ----------------------------------------------
 
     def _check_batch_size(self, new: tuple[int, ...]) -> None:
         _shape.check_batch_size(self, new)
@@ -2710,7 +2710,7 @@ class TensorLike(Primitives):
         casts.set_device(self, device)
 
     def _expanded(self, wanted: tuple[int, ...], *, shared_below: bool = False) -> Self:
-        """Implements `expand`. `shared_below`: NonTensorData in nodes below remains one value."""
+        """Implements `expand`; see `_ops.shape.expanded`. A lazy stack ignores `shared_below`."""
         return _shape.expanded(self, wanted, shared_below=shared_below)
 
     def _reshaped(self, wanted: tuple[Any, ...], method: str) -> Self:

@@ -879,6 +879,9 @@ class UnbatchedTensor:
     ``%values``. The tensordict package ignores this sub-folder when it loads the node, but can load
     the sub-folder by its own path.
 
+    Reductions that return a TensorDict, and methods such as `new_zeros`, keep this tensor
+    unchanged.
+
     Args:
         data: A tensor or an array of any shape.
 

@@ -268,7 +268,7 @@ _WRITTEN = ("__eq__", "__repr__", "__hash__")
 def _enclosing_names(cls: Any, frame: Any) -> dict[str, Any]:
     """The local variables of the calling functions; none unless a function defines the class.
 
-    Stops at the caller with which the number of names exceeds 10,000.
+    Stops once there are more than 10,000 names.
     """
     if "<locals>" not in cls.__qualname__:
         return {}

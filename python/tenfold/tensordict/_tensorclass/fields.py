@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# Members that a field may hide, because tensordict's tensorclasses allow the first two and do not
-# have the others.
+# Members that a field may hide, as tensordict's tensorclasses permit.
 _HIDEABLE = frozenset(["data", "fields", "flush", "metadata", "schema"])
 
 
