@@ -30,7 +30,8 @@ class ValueRows:
 
     Attributes:
         positions: A tensor or array with one position in the list for each row.
-        stacked: The dimensions along which values were stacked, the most recent one first.
+        stacked: The dimensions along which the values count as stacked. As in nested stacks of the
+            tensordict package, the dimension of the outermost stack is first.
     """
 
     __slots__ = ("positions", "stacked")
@@ -115,9 +116,8 @@ class ValueRows:
     def squeeze_all(self, dims: tuple[int, ...], *, reshape: bool) -> Any:
         """Removes the dimensions `dims`, which have length 1.
 
-        If `reshape` is false and the most recently stacked dimension is in `dims`, `unbind` removes
-        that dimension, so that a stack of one value becomes the value itself. A reshape removes the
-        other dimensions.
+        If `reshape` is false and ``stacked[0]`` is in `dims`, `unbind` removes that dimension, so
+        that a stack of one value becomes the value itself. A reshape removes the other dimensions.
         """
         made, left = self, list(dims)
         if not reshape and self.stacked and self.stacked[0] in dims:
@@ -264,12 +264,7 @@ class _Values:
 
     @property
     def batch_size(self) -> Any:
-        """The batch size.
-
-        In a TensorDict, it usually begins with the TensorDict's batch size. It may differ after a
-        method such as `new_zeros` or `apply` added batch dimensions to the TensorDict, or if the
-        number of values in a file differs from the number of rows.
-        """
+        """The batch size, which usually begins with that of the TensorDict with this entry."""
         return arrays.batch_shape(self._batch_size)
 
     @property
@@ -394,7 +389,7 @@ class NonTensorData(_Values):
     ``td.get("key")`` returns the NonTensorData.
 
     Args:
-        data: Any value. `memmap` writes JSON values only; `save` also writes others, such as bytes.
+        data: Any value. `save` stores more types of values than `memmap`, for example bytes.
         batch_size: The batch size of the TensorDict that contains the object.
         device: Stored as an attribute; the value is not moved.
 
@@ -774,14 +769,13 @@ def _torch_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 @set_module("tenfold")
 def is_non_tensor(value: Any) -> bool:
-    """True for the classes NonTensorData and NonTensorStack, and for their instances.
+    """True for NonTensorData, NonTensorStack and their instances.
 
     Args:
         value: Any object or class.
 
     Returns:
-        bool: True also for the tensordict package's classes with these names and for their
-            instances; False for tensors and all other objects.
+        bool: True also for the corresponding classes of the tensordict package and their instances.
 
     Example:
         >>> tenfold.tensordict.is_non_tensor(td.set_non_tensor("name", "run").get("name"))
@@ -823,7 +817,7 @@ def restored(
 
 
 def _arrays_module() -> Any:
-    """Returns the module that stores positions: torch if `torch_or_none` returns it, else numpy."""
+    """The module for arrays of positions: torch if `torch_or_none` returns it, else numpy."""
     torch = arrays.torch_or_none()
     if torch is not None:
         return torch
