@@ -98,8 +98,9 @@ class TensorDictBase(TensorLike):
         Args:
             key: A key or path of keys, as for `set`; or an index of the batch dimensions.
             value: For an index: a TensorDict or dict of rows, whose shapes broadcast to the indexed
-                rows; or a number or tensor that is written into every entry. An entry that only
-                `value` has is added; its other rows are zeros, or None for plain values.
+                rows, and whose keys may be paths; or a number or tensor that is written into every
+                entry. An entry that only `value` has is added; its other rows are zeros, or None
+                for plain values.
 
         Raises:
             RuntimeError: If a shape does not fit; if this TensorDict is locked, and `key` is a key
