@@ -1800,7 +1800,8 @@ class TensorDictBase(TensorLike):
 
         Args:
             state_dict: Tensors by dotted names, or nested.
-            strict: If false, missing keys are ignored, and unexpected ones are added.
+            strict: If false, missing tensors are ignored, and unexpected ones are added. Missing
+                and unexpected plain values never are an error.
             assign: Replace the tensors instead of copying into them.
             from_flatten: Ignored: flat and nested forms are both recognised.
 
@@ -1808,10 +1809,10 @@ class TensorDictBase(TensorLike):
             This TensorDict.
 
         Raises:
-            RuntimeError: If `strict`, the keys differ and this TensorDict has tensors; if a shape
-                or batch size does not fit; if this TensorDict is locked, and `assign` is true or an
-                entry is new.
-            KeyError: If two tensors have the same dotted name.
+            RuntimeError: If `strict`, the keys of tensors differ and this TensorDict has some; if a
+                shape or batch size does not fit; if this TensorDict is locked, and `assign` is true
+                or an entry is new.
+            KeyError: If two tensors, or two plain values, have the same dotted name.
 
         Example:
             >>> td.load_state_dict({"a": torch.ones(3), "b.c": torch.ones(3)})["a"]

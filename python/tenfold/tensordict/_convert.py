@@ -21,7 +21,7 @@ from tenfold.tensordict._ops.join import lazy_stack as stack_lazily
 from tenfold.tensordict._ops.join import stack
 from tenfold.tensordict._ops.mapping import is_tensor_class, node_for
 from tenfold.tensordict._protocol import dense, stacked
-from tenfold.tensordict._values import NonTensorStack, UnbatchedTensor
+from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -379,7 +379,8 @@ def load_state_dict(
     metadata = _plain_metadata(_metadata_of(state_dict, ""))
     found = dict(_flat_state(state_dict, ""))
     sizes = _older_metadata(state_dict, "")
-    mine = _unique(_state_names(td, "", ()))
+    mine = _unique(_state_names(td, "", (), of_values=False))
+    my_values = _unique(_state_names(td, "", (), of_values=True))
     missing = sorted(name for name in mine if name not in found and name not in metadata)
     unexpected = sorted(name for name in found if name not in mine)
     if strict and (missing or (unexpected and mine)):
@@ -401,8 +402,13 @@ def load_state_dict(
             td.set(path, value)
     _take_sizes(td, sizes, make=True)
     for name, about in metadata.items():
-        if "_non_tensor" in about:
-            _take_value(td, tuple(name.split(".")), about)
+        if "_non_tensor" not in about:
+            continue
+        value = _value_of(about)
+        if name in my_values and not assign:
+            td.set_(my_values[name], value)
+        else:
+            td.set(my_values.get(name) or mine.get(name) or tuple(name.split(".")), value)
     return td
 
 
@@ -420,12 +426,11 @@ def _take_sizes(td: Any, sizes: dict[str, Any], *, make: bool) -> None:
             node_for(td, (*path, "")).batch_size = sizes[name]
 
 
-def _take_value(td: Any, path: tuple[str, ...], about: Any) -> None:
+def _value_of(about: Any) -> Any:
     data = about["_non_tensor"].get("data")
     if about.get("_type") == "NonTensorStack" and isinstance(data, list):
-        td.set(path, NonTensorStack.from_list(data))
-    else:
-        td.set_non_tensor(path, data)
+        return NonTensorStack.from_list(data)
+    return NonTensorData(data)
 
 
 def _unique(named: Any) -> dict[str, tuple[str, ...]]:
@@ -448,12 +453,13 @@ def _node_names(td: Any, prefix: str, above: tuple[str, ...]) -> Any:
             yield from _node_names(node, f"{prefix}{key}.", (*above, key))
 
 
-def _state_names(td: Any, prefix: str, above: tuple[str, ...]) -> Any:
+def _state_names(td: Any, prefix: str, above: tuple[str, ...], *, of_values: bool) -> Any:
+    """Yields the path and the dotted name of each tensor, or of each plain value."""
     for key, entry in td._entries().items():
         node = node_of(entry)
         if node is not None:
-            yield from _state_names(node, f"{prefix}{key}.", (*above, key))
-        elif not getattr(entry, "_is_non_tensor", False):
+            yield from _state_names(node, f"{prefix}{key}.", (*above, key), of_values=of_values)
+        elif getattr(entry, "_is_non_tensor", False) == of_values:
             yield (*above, key), prefix + key
 
 
