@@ -141,6 +141,17 @@ def test_is_leaf_decides_about_unbatched_tensors_as_about_others(inplace):
     assert classes == [torch.Tensor] * 2
 
 
+@pytest.mark.parametrize("batch_size", [[1], []])
+def test_apply_checks_the_batch_size_of_nodes(batch_size):
+    def change(node):
+        return TensorDict({"b": torch.zeros(1)}, batch_size)
+
+    with pytest.raises(RuntimeError, match=r"expected a shape that begins with \[2\], found \[1\]"):
+        TensorDict({"n": {"b": torch.zeros(2)}}, [2]).apply(change, call_on_nested=True)
+    made = TensorDict({"n": {"b": torch.zeros(1)}}, [1]).apply(change, call_on_nested=True)
+    assert made["n"].batch_size == (1,)
+
+
 def test_torch_functions_dispatch_to_methods():
     assert torch.exp(torch.zeros_like(tree()))["a"].sum() == 6
     assert torch.clamp(tree(), 0, 0.5)["n", "b"].tolist() == [0.5, 0.5]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tenfold.tensordict._entries import (
-    LEAF,
     NOTHING,
     VALUE,
     class_kind,
@@ -119,10 +118,7 @@ class Plan:
         if names is not NOTHING:
             made.names = names
         for key, value in items.items():
-            if class_kind(type(value)) == LEAF:
-                put_value(made, key, value)
-            else:
-                made._put(key, value)
+            put_value(made, key, value)
         return made
 
     def _of_other(self, node: Any, key: str) -> Any:
