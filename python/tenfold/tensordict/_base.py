@@ -1923,7 +1923,8 @@ class TensorDictBase(TensorLike):
             `use_state_dict` copies of them; `swap_dest` if it is given; None unless `return_swap`.
 
         Raises:
-            KeyError: If the module has no parameter, buffer or submodule of a key.
+            KeyError: If the module has no parameter, buffer or submodule of a key; the module is
+                unchanged.
             RuntimeError: With `use_state_dict`, if keys or shapes differ from those of the module;
                 with `inplace`, if a shape does not fit.
 

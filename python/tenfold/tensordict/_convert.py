@@ -11,6 +11,7 @@ from tenfold._interop.arrays import need_torch, numpy_module
 from tenfold.tensordict._entries import (
     KINDS,
     LEAF,
+    NOTHING,
     batch_size_of,
     class_kind,
     foreign_entry,
@@ -693,6 +694,7 @@ def to_module(
         module.load_state_dict(dict(td.flatten_keys(".").items()))
         swapped = before
     else:
+        _check_module(td, module)
         swapped = _swapped_into(td, module, inplace, non_blocking, {})
     if not return_swap:
         return None
@@ -701,6 +703,29 @@ def to_module(
     options = {"inplace": inplace, "return_swap": False, "use_state_dict": use_state_dict}
     swapped._undo = ("to_module", (module,), options)
     return swapped
+
+
+def _check_module(td: Any, module: Any) -> None:
+    """Raises KeyError unless `module` has a parameter, buffer or submodule for each key.
+
+    A parameter that a tensor replaced is an attribute (`_exchange`), and None if it was None.
+    """
+    torch = need_torch("to_module")
+    for key, kind, node in td._kinds():
+        if kind == "node":
+            child = module._modules.get(key)
+            if child is None:
+                raise _no_such("submodule", key, module)
+            _check_module(node, child)
+        elif kind == "tensor":
+            is_registered = key in module._parameters or key in module._buffers
+            there = module.__dict__.get(key, NOTHING)
+            if not is_registered and not (there is None or isinstance(there, torch.Tensor)):
+                raise _no_such("parameter or buffer", key, module)
+
+
+def _no_such(what: str, key: str, module: Any) -> KeyNotFoundError:
+    return KeyNotFoundError(f'to_module: no {what} "{key}" in {type(module).__name__}')
 
 
 def _swapped_into(
@@ -731,10 +756,6 @@ def _exchange(module: Any, key: str, tensor: Any, inplace: bool | None, non_bloc
             there = registry[key]
             break
     else:
-        if key not in module.__dict__:
-            raise KeyNotFoundError(
-                f'to_module: no parameter or buffer "{key}" in {type(module).__name__}'
-            )
         there = module.__dict__[key]
         registry = None
     if inplace and isinstance(there, torch.Tensor):
