@@ -2584,7 +2584,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             RuntimeError: On assignment, if this TensorDict is locked.
-            TypeError: On assignment, if the schema is not JSON.
+            TypeError: On assignment, if the schema is not None or a dict of JSON values.
         """
         return _convert.schema(self)
 

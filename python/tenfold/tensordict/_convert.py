@@ -629,9 +629,20 @@ def schema(td: Any) -> dict[str, Any] | None:
 
 
 def set_schema(td: Any, schema: dict[str, Any] | None) -> None:
+    text = _schema_text(schema)
     td._own()
-    text = None if schema is None else json.dumps(schema)
     td._node_info = td._node_info._replace(schema=text)
+
+
+def _schema_text(schema: Any) -> str | None:
+    if schema is None:
+        return None
+    if not isinstance(schema, dict):
+        raise TypeError(f"schema: expected a dict or None, found {type(schema).__name__}")
+    try:
+        return json.dumps(schema, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"schema: expected a dict of JSON values: {error}") from None
 
 
 def set_metadata(td: Any, metadata: Mapping[str, str]) -> None:
