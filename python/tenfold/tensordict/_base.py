@@ -2375,7 +2375,8 @@ class TensorDictBase(TensorLike):
         Raises:
             RuntimeError: If the tree is not the result of `memmap`, `memmap_` or `memmap_like` in a
                 folder or without a prefix, or of `save` in a folder; if it is a lazy stack; if the
-                key or its file exists; if `shape` does not begin with the batch size.
+                key or its file exists; if `shape` does not begin with the batch size; if
+                `robust_key` is false and a key is no file name.
             KeyError: If a path leads through a tensor or a plain value.
             ValueError: If the folder cannot have such an entry: the metadata uses the key itself,
                 or the name of its file is too long or belongs to another key.

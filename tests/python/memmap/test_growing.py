@@ -159,6 +159,16 @@ def test_a_rejected_entry_changes_nothing(td, tmp_path):
     assert sorted(os.listdir(tmp_path / "p")) == ["a.memmap", "b", "meta.json", "stray.memmap"]
 
 
+def test_raw_names_that_are_invalid_file_names_are_refused(td, tmp_path):
+    for key in ("x/y", ("x/y", "z")):
+        with pytest.raises(RuntimeError, match="expected a key that is a file name"):
+            td.make_memmap(key, (3,), robust_key=False)
+        with pytest.raises(RuntimeError, match="expected a key that is a file name"):
+            td.make_memmap_from_tensor(key, torch.ones(3), robust_key=False)
+    assert td.keys() == ["a", "b"]
+    assert sorted(os.listdir(tmp_path / "p")) == ["a.memmap", "b", "meta.json"]
+
+
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_a_key_whose_file_holds_the_sizes_of_a_nested_tensor_is_refused(td, tmp_path):
     sizes = torch.tensor([[2, 3], [1, 3], [0, 3]])

@@ -260,7 +260,7 @@ def _write(native: Any, target: str, options: Options, there: list[str]) -> None
     except ValueError as error:
         if getattr(error, "part", None) == "folder to replace":
             raise RuntimeError(f"{error}; {_IN_PLACE}") from None
-        if getattr(error, "problem", None) == "No such file or directory":
+        if folders.is_invalid_file_name(error):
             raise RuntimeError(str(error)) from None
         raise
 
