@@ -2185,7 +2185,8 @@ class TensorDictBase(TensorLike):
             return_early: With `num_threads` above 1: return a future at once.
             share_non_tensor: Ignored; the first call in a process with true warns.
             robust_key: If false, use keys as file names unchanged, if `save` writes like `memmap`.
-            archive: Write one file, a ``.tdz``. Default: true if `prefix` ends in ``.tdz``.
+            archive: Write one file, a ``.tdz``. Default: true if `prefix` ends in ``.tdz``. False:
+                write a folder for such a `prefix`, unless ``format=`` is given.
             compression: For archives: None or ``"deflate"``.
             atomic: As for `memmap_`, if `save` writes like `memmap`. Otherwise the path is replaced
                 as a whole.

@@ -69,7 +69,8 @@ def save(
     num_threads, return_early, share_non_tensor, robust_key, atomic, durable = common
     level = 0
     if as_archive:
-        options.setdefault("format", archives.FORMAT)
+        if options.get("format") is None:
+            options["format"] = archives.FORMAT
         level = archives.deflate_level(compression)
         if level > 0 and options != {"format": archives.FORMAT}:
             raise ValueError(f"options: expected none with compression=, found {options}")
