@@ -94,6 +94,23 @@ def test_keys_to_update_may_be_nested(method):
     assert td["b", "d"].tolist() == [1, 1]
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda td: td.set_("b", None),
+        lambda td: td.update_({"b": None}),
+        lambda td: td.update_({"b": None}, keys_to_update=[("b", "c")]),
+        lambda td: td.update_at_({"b": None}, 0),
+    ],
+    ids=["set_", "update_", "keys_to_update", "update_at_"],
+)
+@pytest.mark.parametrize("lazy", [False, True], ids=["dense", "lazy"])
+def test_none_is_not_written_into_a_node(call, lazy):
+    td = tenfold.lazy_stack([tree(), tree()]) if lazy else tree()
+    with pytest.raises(TypeError, match='key "b": expected a dict or a TensorDict, found No'):
+        call(td)
+
+
 def test_set_at_indexes_an_unbatched_tensor_and_rows_have_all_of_it():
     td = tree().set("u", UnbatchedTensor(torch.zeros(5)))
     td.set_at_("u", 3, 4)
