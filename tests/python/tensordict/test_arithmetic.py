@@ -122,6 +122,36 @@ def test_apply_keeps_tensors_that_are_no_leaves():
     assert made["n", "b"].tolist() == [3, 3]
 
 
+@pytest.mark.parametrize("inplace", [False, True])
+def test_is_leaf_decides_about_unbatched_tensors_as_about_others(inplace):
+    td = TensorDict({"u": UnbatchedTensor(torch.arange(5))}, [3])
+    kept = td.apply(lambda tensor: tensor + 1, is_leaf=lambda cls: False, inplace=inplace)
+    assert kept.get("u") is td.get("u")
+    assert kept["u"].tolist() == [0, 1, 2, 3, 4]
+    classes = []
+
+    def add(tensor):
+        classes.append(type(tensor))
+        return tensor + 1
+
+    for is_leaf in (None, tenfold.tensordict.default_is_leaf):
+        made = td.clone().apply(add, is_leaf=is_leaf, inplace=inplace)
+        assert made["u"].tolist() == [1, 2, 3, 4, 5]
+        assert type(made.get("u")) is UnbatchedTensor
+    assert classes == [torch.Tensor] * 2
+
+
+@pytest.mark.parametrize("batch_size", [[1], []])
+def test_apply_checks_the_batch_size_of_nodes(batch_size):
+    def change(node):
+        return TensorDict({"b": torch.zeros(1)}, batch_size)
+
+    with pytest.raises(RuntimeError, match=r"expected a shape that begins with \[2\], found \[1\]"):
+        TensorDict({"n": {"b": torch.zeros(2)}}, [2]).apply(change, call_on_nested=True)
+    made = TensorDict({"n": {"b": torch.zeros(1)}}, [1]).apply(change, call_on_nested=True)
+    assert made["n"].batch_size == (1,)
+
+
 def test_torch_functions_dispatch_to_methods():
     assert torch.exp(torch.zeros_like(tree()))["a"].sum() == 6
     assert torch.clamp(tree(), 0, 0.5)["n", "b"].tolist() == [0.5, 0.5]

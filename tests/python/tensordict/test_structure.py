@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import tenfold
-from tenfold import TensorDict
+from tenfold import TensorDict, UnbatchedTensor
 
 
 def tree():
@@ -91,6 +91,17 @@ def test_nodes_of_an_empty_tree_have_its_batch_size_device_and_names(lazy):
     assert made.keys(True) == ["n", ("inner", "s"), "inner"]
     assert td.empty(True)["inner"].batch_size == (3, 4)
     assert td.empty(True, device=None)["n"].device is None
+
+
+@pytest.mark.parametrize("method", ["stack_tensors", "cat_tensors"])
+def test_entries_that_cannot_be_joined_are_kept(method):
+    first, second = UnbatchedTensor(torch.arange(5)), UnbatchedTensor(torch.ones(5))
+    td = TensorDict({"a": first, "n": {"b": second}, "c": torch.ones(3)}, [3])
+    with pytest.raises(RuntimeError, match='key "out": expected a shape that begins with'):
+        getattr(td, method)("a", ("n", "b"), out_key="out")
+    assert td.get("a") is first
+    assert td.get(("n", "b")) is second
+    assert set(td.keys(True, True)) == {"a", ("n", "b"), "c"}
 
 
 def test_rename_key_moves_entries_between_nodes():

@@ -296,6 +296,7 @@ def overwrite(td: Any, key: str, item: Any, non_blocking: bool) -> None:
     there = td._entry(key)
     node = node_of(there)
     if node is not None:
+        _check_tree(f'key "{key}"', item)
         node.update_(item, non_blocking=non_blocking)
         return
     if isinstance(there, (NonTensorData, NonTensorStack)):
@@ -471,6 +472,7 @@ def update_(
         below = [one[len(path) :] for one in wanted if one[: len(path)] == path]
         node = node_of(walk(td, path)) if below else None
         if node is not None:
+            _check_tree(f'key "{".".join(path)}"', value)
             node.update_(value, non_blocking=non_blocking, keys_to_update=below)
     return td
 
@@ -486,6 +488,7 @@ def update_at_(td: T, input_dict_or_td: Any, idx: Any, keys_to_update: Iterable[
                 continue
         node = node_of(walk(td, path))
         if node is not None:
+            _check_tree(f'key "{".".join(path)}"', value)
             node.update_at_(value, idx, keys_to_update=below)
         elif below is None:
             node_above(td, path)._overwrite_at(path[-1], value, idx)
@@ -541,12 +544,15 @@ def _expanded_right(mask: Any, tensor: Any) -> Any:
 def _pairs(source: Any, more: dict[str, Any]) -> Any:
     """Yields the (key, value) pairs of a dict or a TensorDict, then those of `more`."""
     if source is not None:
-        if not hasattr(source, "items"):
-            raise TypeError(
-                f"input_dict_or_td: expected a dict or a TensorDict, found {type(source).__name__}"
-            )
+        _check_tree("input_dict_or_td", source)
         yield from list(source.items())
     yield from more.items()
+
+
+def _check_tree(what: str, source: Any) -> None:
+    """Raises TypeError if `source` has no ``items``, as a dict or TensorDict has."""
+    if not hasattr(source, "items"):
+        raise TypeError(f"{what}: expected a dict or a TensorDict, found {type(source).__name__}")
 
 
 def _paths(keys: Any) -> list[tuple[str, ...]]:
