@@ -162,8 +162,8 @@ def test_full_of_a_value_that_the_dtype_lacks_creates_no_file(path):
 @pytest.mark.parametrize(
     ("value", "error", "match"),
     [
-        (None, TypeError, "fill_value: expected a number, found NoneType"),
-        ("7", TypeError, "fill_value: expected a number, found str"),
+        (None, TypeError, "fill_value: expected a number, found None"),
+        ("7", TypeError, "fill_value: expected a number, found '7'"),
         (10**400, OverflowError, "too big"),
         (1e300, RuntimeError, "overflow"),
     ],
