@@ -96,6 +96,7 @@ def load(data: bytes) -> dict[str, Any]:
 
     Raises:
         CorruptFileError: If the bytes are not a safetensors file.
+        UnsupportedError: For a dtype that tenfold or this version of torch does not have.
         TypeError: If `data` is not bytes.
 
     Example:
