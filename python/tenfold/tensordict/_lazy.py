@@ -933,10 +933,9 @@ class LazyStackedTensorDict(TensorDictBase):
         members = [rewrapped(m, node_of(m)._combined(op, *theirs)) for m, *theirs in parts]
         return type(self)._of(members, self.stack_dim, self._dim_name)
 
-    def _combined_(self, op: Any, other: Any) -> Any:
-        for node, part in zip(self._nodes(), _unbound(other, self), strict=True):
-            node._combined_(op, part)
-        return self
+    def _operand_pairs(self, other: Any) -> list[tuple[Any, Any]]:
+        pairs = zip(self._nodes(), _unbound(other, self), strict=True)
+        return [pair for node, part in pairs for pair in node._operand_pairs(part)]
 
     def _merged(self, op: Any, other: Any, default: Any, above: Any) -> Any:
         pairs = zip(self.tensordicts, _unbound(other, self), strict=True)

@@ -2729,8 +2729,8 @@ class TensorLike(Primitives):
     def _combined(self, op: Callable[..., Any], *operands: Any) -> Self:
         return pointwise.combined(self, op, *operands)
 
-    def _combined_(self, op: Callable[..., Any], other: Any) -> Self:
-        return pointwise.combined_(self, op, other)
+    def _operand_pairs(self, other: Any) -> list[tuple[Any, Any]]:
+        return pointwise.operand_pairs(self, other)
 
     def _merged(
         self, op: Callable[..., Any], other: Any, default: Any, above: tuple[str, ...]

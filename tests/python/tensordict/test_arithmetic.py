@@ -35,6 +35,14 @@ def test_arithmetic_of_trees_needs_equal_keys():
     assert tree().add(tree().select("a"), default="intersection").keys(True, True) == ["a"]
 
 
+@pytest.mark.parametrize("make", [lambda td: td, lambda td: tenfold.lazy_stack([td, td.clone()])])
+def test_in_place_arithmetic_with_other_keys_changes_nothing(make):
+    td, other = make(tree()), make(tree().set(("n", "c"), torch.ones(2)))
+    with pytest.raises(KeyError, match="keys in tensordicts mismatch"):
+        td.add_(other)
+    assert (td["a"] == 1).all()
+
+
 def test_operand_of_another_batch_size_is_refused():
     with pytest.raises(RuntimeError):
         tree() + torch.zeros(3)

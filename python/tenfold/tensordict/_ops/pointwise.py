@@ -99,7 +99,9 @@ def binary_(td: Like, op: Callable[..., Any], other: Any) -> Like:
     wide, (other,) = _broadcast(td, other)
     _refuse_wider(td, wide)
     if isinstance(other, Primitives) or _has_dims(other):
-        return td._combined_(op, other)
+        for tensor, operand in td._operand_pairs(other):
+            op(tensor, operand)
+        return td
     return td._in_place(lambda tensor: op(tensor, other))
 
 
@@ -228,22 +230,23 @@ def combined(td: Like, op: Callable[..., Any], *operands: Any) -> Like:
     return td._with_entries(items)
 
 
-def combined_(td: Like, op: Callable[..., Any], other: Any) -> Like:
-    """Calls `op(tensor, operand)` for every tensor; `other` is a node or has dimensions."""
+def operand_pairs(td: Like, other: Any) -> list[tuple[Any, Any]]:
+    """Pairs every tensor with its operand; `other` is a node or a tensor with dimensions."""
     mine = td._entries()
     if isinstance(other, Primitives):
         theirs = other._entries()
         _check_same_keys(mine, theirs, ())
         mine = {key: entry for key, entry in mine.items() if key in theirs}
+    found: list[tuple[Any, Any]] = []
     for key, entry in mine.items():
         node = node_of(entry)
         if node is not None:
-            node._combined_(op, _part(other, key, node))
+            found += node._operand_pairs(_part(other, key, node))
         elif class_kind(type(entry)) == LEAF:
-            op(entry, _part(other, key, entry))
+            found.append((entry, _part(other, key, entry)))
         elif type(entry) is UnbatchedTensor:
-            op(entry.data, _part(other, key, entry))
-    return td
+            found.append((entry.data, _part(other, key, entry)))
+    return found
 
 
 def _part(operand: Any, key: str, target: Any) -> Any:
