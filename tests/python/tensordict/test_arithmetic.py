@@ -43,6 +43,38 @@ def test_in_place_arithmetic_with_other_keys_changes_nothing(make):
     assert (td["a"] == 1).all()
 
 
+VALUES = TensorDict({"s": "x", "n": {"t": "y"}}, [2])
+
+
+@pytest.mark.parametrize("make", [lambda td: td, lambda td: tenfold.lazy_stack([td, td.clone()])])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda td, other: td + other,
+        lambda td, other: td.add(other, default="intersection"),
+        lambda td, other: td.maximum(other),
+        lambda td, other: td.clone().add_(other),
+        lambda td, other: td.lerp(other, 0.5),
+        lambda td, other: td.addcmul(other, torch.tensor(1)),
+    ],
+)
+def test_values_of_one_operand_do_not_count(make, change):
+    tensors = TensorDict({"a": torch.ones(2)}, [2])
+    both = make(tensors.clone().update(VALUES))
+    made = change(both, make(tensors))
+    assert made.keys(True) == both.keys(True)
+    assert made.select("s", "n").to_dict() == make(VALUES).to_dict()
+    assert (made["a"] == change(make(tensors), both)["a"]).all()
+    assert change(make(tensors), both).keys() == ["a"]
+
+
+def test_values_of_one_operand_count_in_comparisons():
+    tensors = TensorDict({"a": torch.ones(2)}, [2])
+    for call in (lambda: tensors == tensors.clone().update(VALUES), lambda: tensors > VALUES):
+        with pytest.raises(KeyError, match="keys in tensordicts mismatch"):
+            call()
+
+
 def test_operand_of_another_batch_size_is_refused():
     with pytest.raises(RuntimeError):
         tree() + torch.zeros(3)
