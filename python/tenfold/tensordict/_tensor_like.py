@@ -42,6 +42,9 @@ class TensorLike(Primitives):
 
     __slots__ = ()
 
+    #: As for torch.Tensor: numpy leaves operators, such as ``array + td``, to `td`.
+    __array_priority__ = 1000
+
     # --- batch dimensions, names and device ------------------------------------------------------
 
     @property

@@ -75,6 +75,43 @@ def test_values_of_one_operand_count_in_comparisons():
             call()
 
 
+@tenfold.tensorclass
+class Pair:
+    a: torch.Tensor
+    b: torch.Tensor
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda td: td,
+        lambda td: tenfold.lazy_stack(list(td)),
+        lambda td: Pair(td["a"], td["n", "b"], batch_size=[2]),
+    ],
+)
+@pytest.mark.parametrize("array", [np.array([1, 2]), np.float32(1), np.array(2)])
+def test_arrays_are_operands_on_both_sides(make, array):
+    td = make(tree().exclude("s"))
+    tensor = torch.as_tensor(array)
+    for op in (operator.eq, operator.ne, operator.lt, operator.ge, operator.add, operator.sub):
+        for made, expected in (
+            (op(td, array), op(td, tensor)),
+            (op(array, td), op(tensor, td)),
+        ):
+            assert type(made) is type(td)
+            assert (made == expected).all()
+    mask = np.array([True, False])
+    for made in ((td == td) & mask, mask & (td == td), (td != td) | mask, mask ^ (td != td)):
+        assert (made == torch.from_numpy(mask)).all()
+
+
+def test_arrays_of_text_are_not_equal():
+    td, text = tree(), np.array(["x", "y"])
+    assert [operator.eq(td, text), operator.ne(td, text)] == [False, True]
+    with pytest.raises(TypeError, match="not supported between"):
+        operator.lt(td, text)
+
+
 def test_operand_of_another_batch_size_is_refused():
     with pytest.raises(RuntimeError):
         tree() + torch.zeros(3)

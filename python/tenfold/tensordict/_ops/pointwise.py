@@ -472,11 +472,12 @@ def compared(td: Like, op: Callable[[Any, Any], Any], other: Any) -> Like:
         for key, value in other.items():
             put_value(node, key, value)
         other = node
-    elif node_of(other) is None and not isinstance(
-        other, (torch.Tensor, bool, int, float, complex)
-    ):
-        refused: Any = NotImplemented
-        return refused  # type: ignore[no-any-return]
+    else:
+        try:
+            other = _operand(torch, other)
+        except TypeError:
+            refused: Any = NotImplemented
+            return refused  # type: ignore[no-any-return]
     wide, (other,) = _broadcast(td, other)
     return wide._compared_with(op, other)
 
