@@ -56,6 +56,17 @@ def test_the_longest_common_batch_size_is_found():
     assert td.batch_size == (2, 3)
 
 
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_a_nested_tensor_has_the_batch_size_of_its_components(layout):
+    tensor = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)], layout=layout)
+    td = TensorDict({"a": tensor, "n": {"b": torch.zeros(2, 3)}})
+    td.batch_size = [2]
+    assert td["n"].batch_size == (2,)
+    with pytest.raises(RuntimeError, match=r"begins with \[3\], found \[2\]"):
+        td.batch_size = [3]
+    assert TensorDict({"a": tensor, "b": torch.zeros(2, 3)}).auto_batch_size_().batch_size == (2,)
+
+
 def test_auto_device_finds_the_common_device_or_removes_it():
     td = TensorDict({"a": torch.zeros(2), "n": {"b": torch.zeros(2)}}, [2])
     assert td.auto_device_()["n"].device == torch.device("cpu")

@@ -5,7 +5,15 @@ from __future__ import annotations
 from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
 from tenfold._interop.arrays import dim_in, need_torch, probe
-from tenfold.tensordict._entries import LEAF, batch_size_of, class_kind, node_of, rewrapped, written
+from tenfold.tensordict._entries import (
+    LEAF,
+    batch_size_of,
+    class_kind,
+    node_of,
+    rewrapped,
+    shape_of,
+    written,
+)
 from tenfold.tensordict._ops.locking import locked_as
 from tenfold.tensordict._protocol import stacked
 from tenfold.tensordict._values import NonTensorData, ValueRows
@@ -300,7 +308,7 @@ def check_batch_size(td: Any, new: tuple[int, ...]) -> None:
                 continue
             shape = node._batch_size
         elif class_kind(type(entry)) == LEAF:
-            shape = tuple(entry.shape)
+            shape = shape_of(entry)
         elif getattr(entry, "_values", None) is not None:
             shape = entry._batch_size
         else:
@@ -341,7 +349,7 @@ def auto_batch_size_(
             if not node.is_empty():
                 sizes.append(tuple(node._batch_size))
         elif class_kind(type(entry)) == LEAF:
-            sizes.append(tuple(entry.shape))
+            sizes.append(shape_of(entry))
         elif getattr(entry, "_batch_size", ()):  # a value without batch dimensions fits any size
             sizes.append(entry._batch_size)
             is_resized = batch_dims and not keep_compliant_size and not isinstance(td, stacked())
