@@ -867,8 +867,8 @@ class TensorDictBase(TensorLike):
         Raises:
             KeyError: If `old_key` does not exist, or `safe` and `new_key` is another key that
                 exists; if a path leads through a tensor or a plain value.
-            RuntimeError: If this TensorDict is locked, or the shape of the entry does not begin
-                with the batch size of its new node.
+            RuntimeError: If this TensorDict or the node of one of the keys is locked, or the shape
+                of the entry does not begin with the batch size of its new node.
             TypeError: If `new_key` is neither a str nor a tuple.
 
         Example:

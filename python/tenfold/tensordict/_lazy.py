@@ -693,7 +693,8 @@ class LazyStackedTensorDict(TensorDictBase):
             KeyError: If a member lacks `old_key`; if `safe` is true and a member has `new_key`,
                 which is not `old_key`; if `new_key` leads through a tensor or a plain value in a
                 member. In these cases, no member changes.
-            RuntimeError: If this stack or a member is locked.
+            RuntimeError: If this stack, a member, or a node of one of the keys is locked. Then, no
+                member changes either.
             TypeError: If `new_key` is neither a str nor a tuple.
 
         Example:

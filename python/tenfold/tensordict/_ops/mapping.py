@@ -753,6 +753,7 @@ def check_rename(td: Any, old: tuple[str, ...], new: tuple[str, ...], safe: bool
     check_unlocked(td)
     if old == new:
         return
+    check_unlocked(node_above(td, old))
     if safe and new in td:
         raise KeyNotFoundError(
             f'rename_key_: "{".".join(new)}" exists: expected a key without an entry'
@@ -760,7 +761,7 @@ def check_rename(td: Any, old: tuple[str, ...], new: tuple[str, ...], safe: bool
     if new[: len(old)] == old:
         return
     try:
-        node_above(td, new)
+        check_unlocked(node_above(td, new))
     except KeyThroughLeafError:
         raise
     except KeyError:
