@@ -981,6 +981,7 @@ class TensorDictBase(TensorLike):
             **kwargs: Entries by key.
 
         Raises:
+            TypeError: If the argument is neither a dict nor a TensorDict.
             ValueError: For more than one dict.
             KeyError, RuntimeError: As for `update`.
 

@@ -538,12 +538,15 @@ def _expanded_right(mask: Any, tensor: Any) -> Any:
     return mask.reshape((*mask.shape, *[1] * (tensor.ndim - mask.ndim))).expand(tensor.shape)
 
 
-def _pairs(source: Any, more: dict[str, Any]) -> Any:
-    """Yields the (key, value) pairs of a dict or a TensorDict, then those of `more`."""
+def _pairs(source: Any, more: dict[str, Any], what: str = "input_dict_or_td") -> Any:
+    """Yields the (key, value) pairs of a dict or a TensorDict, then those of `more`.
+
+    Raises a TypeError about `what` for other objects.
+    """
     if source is not None:
         if not hasattr(source, "items"):
             raise TypeError(
-                f"input_dict_or_td: expected a dict or a TensorDict, found {type(source).__name__}"
+                f"{what}: expected a dict or a TensorDict, found {type(source).__name__}"
             )
         yield from list(source.items())
     yield from more.items()
@@ -876,8 +879,7 @@ def clear(td: T) -> T:
 def replace(td: T, *args: Any, **kwargs: Any) -> T:
     if len(args) > 1:
         raise ValueError(f"replace: expected at most one dict, found {len(args)} arguments")
-    entries = dict(args[0].items()) if args else {}
-    entries.update(kwargs)
+    entries = dict(_pairs(args[0] if args else None, kwargs, "replace"))
     if not entries:
         return td
     return td.copy().update(entries)
