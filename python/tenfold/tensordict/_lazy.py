@@ -277,6 +277,8 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Raises:
             RuntimeError: If another batch size is assigned.
+            TypeError: On assignment of a number.
+            ValueError: On assignment of a str, or of a sequence with other items than int.
         """
         from tenfold._interop import arrays
 
@@ -284,10 +286,11 @@ class LazyStackedTensorDict(TensorDictBase):
 
     @batch_size.setter
     def batch_size(self, batch_size: Any) -> None:
-        if tuple(batch_size) != tuple(self._batch_size):
+        new = shape.assigned_batch_size(batch_size)
+        if new != self._batch_size:
             raise RuntimeError(
                 f"batch_size of a lazy stack cannot be changed: expected {list(self._batch_size)}, "
-                f"found {list(batch_size)}; call contiguous() to get a dense TensorDict"
+                f"found {list(new)}; call contiguous() to get a dense TensorDict"
             )
 
     def _change_batch_size(self, new: tuple[int, ...]) -> None:
