@@ -868,8 +868,8 @@ class TensorDictBase(TensorLike):
         Raises:
             KeyError: If `old_key` does not exist, or `safe` and `new_key` is another key that
                 exists; if a path leads through a tensor or a plain value.
-            RuntimeError: If this TensorDict is locked, or the shape of the entry does not begin
-                with the batch size of its new node.
+            RuntimeError: If this TensorDict or the node of one of the keys is locked, or the shape
+                of the entry does not begin with the batch size of its new node.
             TypeError: If `new_key` is neither a str nor a tuple.
 
         Example:
@@ -982,6 +982,7 @@ class TensorDictBase(TensorLike):
             **kwargs: Entries by key.
 
         Raises:
+            TypeError: If the argument is neither a dict nor a TensorDict.
             ValueError: For more than one dict.
             KeyError, RuntimeError: As for `update`.
 

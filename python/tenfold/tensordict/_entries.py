@@ -360,7 +360,7 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
     if array is None:
         return NonTensorData(value, batch_size, node.device)
     array = _on_device(array, device)
-    _check(key, _shape_of(array), batch_size)
+    _check(key, shape_of(array), batch_size)
     return array
 
 
@@ -445,7 +445,8 @@ def _array(key: str, value: Any) -> Any:
         ) from None
 
 
-def _shape_of(array: Any) -> tuple[int, ...]:
+def shape_of(array: Any) -> tuple[int, ...]:
+    """The shape of a tensor or array; of a nested tensor, only the number of its components."""
     if getattr(array, "is_nested", False):
         return (array.size(0),)
     return tuple(array.shape)

@@ -32,14 +32,18 @@ class TensorLike(Primitives):
     batch size, except with ``reduce=True``. A result shares memory with this TensorDict if torch's
     method of the same name returns a view; some results for a lazy stack are copies. Arithmetic
     and comparisons broadcast the shape of a tensor operand with the batch size, and the result has
-    the broadcast batch size; arithmetic raises TypeError for an operand of an unsupported type. A
-    method that would change nothing may return this TensorDict itself. Methods that change batch
-    dimensions, and reductions, leave each UnbatchedTensor unchanged; only a reduction of all
-    tensors together includes it. Methods whose names end in ``_`` change this TensorDict or its
-    tensors in place and return this TensorDict.
+    the broadcast batch size; arithmetic raises TypeError for an operand of an unsupported type.
+    Arithmetic with a TensorDict compares only the keys of tensors; of other values, the result
+    keeps those of this TensorDict. A method that would change nothing may return this TensorDict
+    itself. Methods that change batch dimensions, and reductions, leave each UnbatchedTensor
+    unchanged; only a reduction of all tensors together includes it. Methods whose names end in
+    ``_`` change this TensorDict or its tensors in place and return this TensorDict.
     """
 
     __slots__ = ()
+
+    #: As for torch.Tensor: numpy leaves operators, such as ``array + td``, to `td`.
+    __array_priority__ = 1000
 
     # --- batch dimensions, names and device ------------------------------------------------------
 
@@ -2732,8 +2736,8 @@ class TensorLike(Primitives):
     def _combined(self, op: Callable[..., Any], *operands: Any) -> Self:
         return pointwise.combined(self, op, *operands)
 
-    def _combined_(self, op: Callable[..., Any], other: Any) -> Self:
-        return pointwise.combined_(self, op, other)
+    def _operand_pairs(self, other: Any) -> list[tuple[Any, Any]]:
+        return pointwise.operand_pairs(self, other)
 
     def _merged(
         self, op: Callable[..., Any], other: Any, default: Any, above: tuple[str, ...]

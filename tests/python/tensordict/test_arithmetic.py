@@ -35,6 +35,83 @@ def test_arithmetic_of_trees_needs_equal_keys():
     assert tree().add(tree().select("a"), default="intersection").keys(True, True) == ["a"]
 
 
+@pytest.mark.parametrize("make", [lambda td: td, lambda td: tenfold.lazy_stack([td, td.clone()])])
+def test_in_place_arithmetic_with_other_keys_changes_nothing(make):
+    td, other = make(tree()), make(tree().set(("n", "c"), torch.ones(2)))
+    with pytest.raises(KeyError, match="keys in tensordicts mismatch"):
+        td.add_(other)
+    assert (td["a"] == 1).all()
+
+
+VALUES = TensorDict({"s": "x", "n": {"t": "y"}}, [2])
+
+
+@pytest.mark.parametrize("make", [lambda td: td, lambda td: tenfold.lazy_stack([td, td.clone()])])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda td, other: td + other,
+        lambda td, other: td.add(other, default="intersection"),
+        lambda td, other: td.maximum(other),
+        lambda td, other: td.clone().add_(other),
+        lambda td, other: td.lerp(other, 0.5),
+        lambda td, other: td.addcmul(other, torch.tensor(1)),
+    ],
+)
+def test_values_of_one_operand_do_not_count(make, change):
+    tensors = TensorDict({"a": torch.ones(2)}, [2])
+    both = make(tensors.clone().update(VALUES))
+    made = change(both, make(tensors))
+    assert made.keys(True) == both.keys(True)
+    assert made.select("s", "n").to_dict() == make(VALUES).to_dict()
+    assert (made["a"] == change(make(tensors), both)["a"]).all()
+    assert change(make(tensors), both).keys() == ["a"]
+
+
+def test_values_of_one_operand_count_in_comparisons():
+    tensors = TensorDict({"a": torch.ones(2)}, [2])
+    for call in (lambda: tensors == tensors.clone().update(VALUES), lambda: tensors > VALUES):
+        with pytest.raises(KeyError, match="keys in tensordicts mismatch"):
+            call()
+
+
+@tenfold.tensorclass
+class Pair:
+    a: torch.Tensor
+    b: torch.Tensor
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda td: td,
+        lambda td: tenfold.lazy_stack(list(td)),
+        lambda td: Pair(td["a"], td["n", "b"], batch_size=[2]),
+    ],
+)
+@pytest.mark.parametrize("array", [np.array([1, 2]), np.float32(1), np.array(2)])
+def test_arrays_are_operands_on_both_sides(make, array):
+    td = make(tree().exclude("s"))
+    tensor = torch.as_tensor(array)
+    for op in (operator.eq, operator.ne, operator.lt, operator.ge, operator.add, operator.sub):
+        for made, expected in (
+            (op(td, array), op(td, tensor)),
+            (op(array, td), op(tensor, td)),
+        ):
+            assert type(made) is type(td)
+            assert (made == expected).all()
+    mask = np.array([True, False])
+    for made in ((td == td) & mask, mask & (td == td), (td != td) | mask, mask ^ (td != td)):
+        assert (made == torch.from_numpy(mask)).all()
+
+
+def test_arrays_of_text_are_not_equal():
+    td, text = tree(), np.array(["x", "y"])
+    assert [operator.eq(td, text), operator.ne(td, text)] == [False, True]
+    with pytest.raises(TypeError, match="not supported between"):
+        operator.lt(td, text)
+
+
 def test_operand_of_another_batch_size_is_refused():
     with pytest.raises(RuntimeError):
         tree() + torch.zeros(3)

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 import torch
 
@@ -84,6 +86,17 @@ def test_invalid_shape_arguments_raise():
     match = r"split: expected a batch dimension, which batch_size \[\] does not have, found 0"
     with pytest.raises(IndexError, match=match):
         tenfold.TensorDict({"x": torch.ones(2)}).split(1)
+    with pytest.raises(IndexError, match=match.replace("split", "squeeze")):
+        tenfold.TensorDict({"x": torch.ones(2)}).squeeze(0)
+
+
+@pytest.mark.parametrize("build", [lambda td: td, lambda td: tenfold.lazy_stack(list(td))])
+@pytest.mark.parametrize("sizes", [[4, -1], [1, 1], []])
+def test_errors_of_split_say_which_sizes_are_accepted(build, sizes):
+    td = build(TensorDict({"a": torch.zeros(3)}, [3]))
+    match = f"split: expected sizes of at least 0 that add up to 3, found {sizes}"
+    with pytest.raises(RuntimeError, match=re.escape(match)):
+        td.split(sizes)
 
 
 def test_repeat_without_batch_dimensions_takes_no_number():

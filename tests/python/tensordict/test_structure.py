@@ -123,6 +123,8 @@ def test_flatten_keys_and_unflatten_keys_round_trip():
 def test_replace_does_not_change_the_original():
     td = tree()
     assert td.replace({"a": torch.tensor(9)})["a"] == 9
+    with pytest.raises(TypeError, match="replace: expected a dict or a TensorDict, found int"):
+        td.replace(3)
     assert td["a"] == 1
 
 

@@ -541,10 +541,13 @@ def _expanded_right(mask: Any, tensor: Any) -> Any:
     return mask.reshape((*mask.shape, *[1] * (tensor.ndim - mask.ndim))).expand(tensor.shape)
 
 
-def _pairs(source: Any, more: dict[str, Any]) -> Any:
-    """Yields the (key, value) pairs of a dict or a TensorDict, then those of `more`."""
+def _pairs(source: Any, more: dict[str, Any], what: str = "input_dict_or_td") -> Any:
+    """Yields the (key, value) pairs of a dict or a TensorDict, then those of `more`.
+
+    Raises a TypeError about `what` for other objects.
+    """
     if source is not None:
-        _check_tree("input_dict_or_td", source)
+        _check_tree(what, source)
         yield from list(source.items())
     yield from more.items()
 
@@ -759,6 +762,7 @@ def check_rename(td: Any, old: tuple[str, ...], new: tuple[str, ...], safe: bool
     check_unlocked(td)
     if old == new:
         return
+    check_unlocked(node_above(td, old))
     if safe and new in td:
         raise KeyNotFoundError(
             f'rename_key_: "{".".join(new)}" exists: expected a key without an entry'
@@ -766,7 +770,7 @@ def check_rename(td: Any, old: tuple[str, ...], new: tuple[str, ...], safe: bool
     if new[: len(old)] == old:
         return
     try:
-        node_above(td, new)
+        check_unlocked(node_above(td, new))
     except KeyThroughLeafError:
         raise
     except KeyError:
@@ -881,8 +885,7 @@ def clear(td: T) -> T:
 def replace(td: T, *args: Any, **kwargs: Any) -> T:
     if len(args) > 1:
         raise ValueError(f"replace: expected at most one dict, found {len(args)} arguments")
-    entries = dict(args[0].items()) if args else {}
-    entries.update(kwargs)
+    entries = dict(_pairs(args[0] if args else None, kwargs, "replace"))
     if not entries:
         return td
     return td.copy().update(entries)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
 from tenfold._interop.arrays import dim_in, need_torch, probe
-from tenfold.tensordict._entries import LEAF, batch_size_of, class_kind, node_of, rewrapped, written
+from tenfold.tensordict._entries import (
+    LEAF,
+    batch_size_of,
+    class_kind,
+    node_of,
+    rewrapped,
+    shape_of,
+    written,
+)
 from tenfold.tensordict._ops.locking import locked_as
 from tenfold.tensordict._protocol import stacked
 from tenfold.tensordict._values import NonTensorData, ValueRows
@@ -215,10 +223,7 @@ def squeeze(td: Like, dim: int | None) -> Like:
     if dim is None:
         ones = tuple(dim for dim, length in enumerate(td._batch_size) if length == 1)
         return _squeezed(td, ones) if ones else td
-    ndim = len(td._batch_size)
-    at = dim + ndim if dim < 0 else dim
-    if not 0 <= at < ndim:
-        raise IndexError(f"squeeze: expected a dim from {-ndim} to {ndim - 1}, found {dim}")
+    at = dim_in(dim, len(td._batch_size), "squeeze")
     if td._batch_size[at] != 1:
         return td
     new = (*td._batch_size[:at], *td._batch_size[at + 1 :])
@@ -285,10 +290,15 @@ def _refuse_inplace(inplace: bool, what: str) -> None:
         raise ValueError(f"{what}: expected inplace=False, found True")
 
 
-def set_batch_size(td: Any, batch_size: Any) -> None:
+def assigned_batch_size(batch_size: Any) -> tuple[int, ...]:
+    """Converts a value that is assigned to `batch_size`; unlike `batch_size_of`, refuses an int."""
     if batch_size is not None and not hasattr(batch_size, "__iter__"):
         raise TypeError(f"batch_size: expected a sequence of int, found {batch_size!r}")
-    new = batch_size_of(batch_size)
+    return batch_size_of(batch_size)
+
+
+def set_batch_size(td: Any, batch_size: Any) -> None:
+    new = assigned_batch_size(batch_size)
     if new != tuple(td._batch_size):
         td._check_batch_size(new)
         td._change_batch_size(new)
@@ -303,7 +313,7 @@ def check_batch_size(td: Any, new: tuple[int, ...]) -> None:
                 continue
             shape = node._batch_size
         elif class_kind(type(entry)) == LEAF:
-            shape = tuple(entry.shape)
+            shape = shape_of(entry)
         elif getattr(entry, "_values", None) is not None:
             shape = entry._batch_size
         else:
@@ -344,7 +354,7 @@ def auto_batch_size_(
             if not node.is_empty():
                 sizes.append(tuple(node._batch_size))
         elif class_kind(type(entry)) == LEAF:
-            sizes.append(tuple(entry.shape))
+            sizes.append(shape_of(entry))
         elif getattr(entry, "_batch_size", ()):  # a value without batch dimensions fits any size
             sizes.append(entry._batch_size)
             is_resized = batch_dims and not keep_compliant_size and not isinstance(td, stacked())
@@ -527,17 +537,23 @@ def _parted(td: Like, part: Any, shapes: list[Any], names: Any) -> tuple[Like, .
     return tuple(found)
 
 
-def split(td: Like, split_size: Any, dim: int = 0) -> tuple[Like, ...]:
-    at = dim_in(dim, len(td._batch_size), "split")
-    length = td._batch_size[at]
+def split_sizes(split_size: Any, length: int) -> list[int]:
+    """The lengths of the parts that `split` makes of a dimension."""
     if isinstance(split_size, int):
         if split_size <= 0:
             raise ValueError(f"split: expected a size over 0, found {split_size}")
-        sizes = [min(split_size, length - begin) for begin in range(0, length, split_size)] or [0]
-    else:
-        sizes = [int(size) for size in split_size]
-        if sum(sizes) != length or any(size < 0 for size in sizes):
-            raise RuntimeError(f"split: expected sizes that add up to {length}, found {sizes}")
+        return [min(split_size, length - begin) for begin in range(0, length, split_size)] or [0]
+    sizes = [int(size) for size in split_size]
+    if sum(sizes) != length or any(size < 0 for size in sizes):
+        raise RuntimeError(
+            f"split: expected sizes of at least 0 that add up to {length}, found {sizes}"
+        )
+    return sizes
+
+
+def split(td: Like, split_size: Any, dim: int = 0) -> tuple[Like, ...]:
+    at = dim_in(dim, len(td._batch_size), "split")
+    sizes = split_sizes(split_size, td._batch_size[at])
     shapes = [(*td._batch_size[:at], size, *td._batch_size[at + 1 :]) for size in sizes]
     parts = _parted(td, lambda value: value.split(sizes, at), shapes, td._names)
     return tuple(locked_as(td, part) for part in parts)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from tenfold._interop.arrays import need_torch
 from tenfold._public import set_module
+from tenfold.tensordict._base import TensorDictBase
 from tenfold.tensordict._node import register_class
 from tenfold.tensordict._tensorclass import fields
 from tenfold.tensordict._tensorclass.conversion import (
@@ -63,6 +64,7 @@ def _members() -> dict[str, Any]:
                 made[name] = member
     made["_non_tensordict"] = MappingProxyType({})
     made["_is_non_tensor"] = False
+    made["__array_priority__"] = TensorDictBase.__array_priority__
     return made
 
 

@@ -304,7 +304,7 @@ def _operand(obj: Any, other: Any) -> Any:
         absent = missing(obj)
         return {k: v for k, v in other.items() if k not in absent or v is not None}
     is_number = isinstance(other, (bool, int, float, complex))
-    return other if is_number or hasattr(other, "untyped_storage") else NOTHING
+    return other if is_number or hasattr(other, "__array__") else NOTHING
 
 
 class TreeMethods:
