@@ -5,7 +5,8 @@ from __future__ import annotations
 import operator
 
 from tenfold._interop import arrays
-from tenfold.tensordict._entries import NOTHING
+from tenfold._interop.arrays import tensor
+from tenfold.tensordict._entries import NOTHING, called
 from tenfold.tensordict._ops import casts, pointwise, reductions
 from tenfold.tensordict._ops import shape as _shape
 from tenfold.tensordict._protocol import Primitives
@@ -572,7 +573,7 @@ class TensorLike(Primitives):
 
     def is_contiguous(self) -> bool:
         """Returns True if every tensor is contiguous."""
-        return all(tensor.is_contiguous() for tensor in self._tensors())
+        return all(map(called("is_contiguous"), self._tensors()))
 
     # --- rows ------------------------------------------------------------------------------------
 
@@ -2478,7 +2479,7 @@ class TensorLike(Primitives):
 
     def detach_(self) -> Self:
         """Detaches every tensor from the autograd graph in place."""
-        return self._in_place(lambda tensor: tensor.detach_())
+        return self._in_place(called("detach_"))
 
     @property
     def data(self) -> Self:
@@ -2491,7 +2492,7 @@ class TensorLike(Primitives):
 
         None if there are tensors, but neither gradients, nor other values, nor empty nodes.
         """
-        grads: Self | None = self.apply(lambda tensor: tensor.grad, filter_empty=None)
+        grads: Self | None = self.apply(lambda one: tensor(one, "grad").grad, filter_empty=None)
         return grads
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
@@ -2511,12 +2512,12 @@ class TensorLike(Primitives):
             >>> td.requires_grad_().requires_grad
             True
         """
-        return self._in_place(lambda tensor: tensor.requires_grad_(requires_grad))
+        return self._in_place(called("requires_grad_", requires_grad))
 
     @property
     def requires_grad(self) -> bool:
         """True if any tensor requires a gradient."""
-        return any(tensor.requires_grad for tensor in self._tensors())
+        return any(tensor(one, "requires_grad").requires_grad for one in self._tensors())
 
     def zero_grad(self, set_to_none: bool = True) -> Self:
         """Clears the gradients of all tensors.
@@ -2557,7 +2558,7 @@ class TensorLike(Primitives):
 
     def is_floating_point(self) -> bool:
         """Returns True if every tensor has a floating-point dtype."""
-        return all(tensor.is_floating_point() for tensor in self._tensors())
+        return all(map(called("is_floating_point"), self._tensors()))
 
     def bytes(self, *, count_duplicates: bool = True) -> int:
         """Returns the total size of all tensors in bytes; of a sparse tensor, of its components.

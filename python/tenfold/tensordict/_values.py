@@ -129,7 +129,8 @@ class ValueRows:
     def unbind(self, dim: int = 0) -> tuple[Any, ...]:
         at = dim % self.ndim
         place_of = {old: old - (old > at) for old in range(self.ndim) if old != at}
-        return tuple(self._moved(part, place_of) for part in self.positions.unbind(at))
+        parts = arrays.tensor(self.positions, "unbind").unbind(at)
+        return tuple(self._moved(part, place_of) for part in parts)
 
     def permute(self, *dims: Any) -> Any:
         dims = dims if not dims or isinstance(dims[0], int) else tuple(dims[0])

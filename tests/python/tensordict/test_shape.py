@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -121,3 +122,15 @@ def test_errors_of_unflatten_name_the_argument(build):
         )
     with pytest.raises(TypeError, match="unflatten: expected a batch dimension, an int, found 'x'"):
         td.unflatten("x", (2, 3))
+
+
+def test_methods_of_tensors_refuse_arrays():
+    try:
+        tenfold.set_framework("numpy")
+        td = TensorDict({"a": np.arange(6).reshape(2, 3)}, [2, 3])
+    finally:
+        tenfold.set_framework(None)
+    for call in (lambda: td.repeat(2, 1), lambda: td.transpose(0, 1), lambda: td.view(6)):
+        with pytest.raises(TypeError, match="expected torch tensors, found a numpy array"):
+            call()
+    assert td.reshape(6)["a"].tolist() == list(range(6))

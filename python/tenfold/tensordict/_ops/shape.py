@@ -5,7 +5,15 @@ from __future__ import annotations
 from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
 from tenfold._interop.arrays import dim_in, need_torch, probe
-from tenfold.tensordict._entries import LEAF, batch_size_of, class_kind, node_of, rewrapped, written
+from tenfold.tensordict._entries import (
+    LEAF,
+    batch_size_of,
+    called,
+    class_kind,
+    node_of,
+    rewrapped,
+    written,
+)
 from tenfold.tensordict._ops.locking import locked_as
 from tenfold.tensordict._protocol import stacked
 from tenfold.tensordict._values import NonTensorData, ValueRows
@@ -39,7 +47,7 @@ def expanded(td: Like, wanted: tuple[int, ...], *, shared_below: bool = False) -
         shape = (*new, *value.shape[ndim:])
         node = node_of(value)
         if node is None:
-            return value.expand(shape)
+            return called("expand", shape)(value)
         made = node._expanded(shape, shared_below=shared_below)
         return rewrapped(value, _with_shared_values(made, node) if shared_below else made)
 
@@ -68,7 +76,7 @@ def view(td: Like, shape: tuple[Any, ...], size: Any, batch_size: Any) -> Like:
 
 
 def _viewed_as(td: Like, dtype: Any, batch_size: Any) -> Like:
-    made = td._valued(lambda tensor: tensor.view(dtype))
+    made = td._valued(called("view", dtype))
     if batch_size is not None:
         made.batch_size = batch_size
     _check_batch_sizes(made)
@@ -90,7 +98,8 @@ def reshaped(td: Like, wanted: tuple[Any, ...], method: str) -> Like:
         return td
 
     def change(value: Any) -> Any:
-        return getattr(value, method)((*new, *value.shape[ndim:]))
+        shape = (*new, *value.shape[ndim:])
+        return called(method, shape)(value) if method == "view" else value.reshape(shape)
 
     made = td._each(change, new)
     return locked_as(td, td._as_view(made) if method == "view" else made)
@@ -114,7 +123,7 @@ def flatten(
     names = None
     if td._names is not None:
         names = (*td._names[:start], None, *td._names[end + 1 :])
-    return viewed(td, lambda value: value.flatten(start, end), new, names)
+    return viewed(td, called("flatten", start, end), new, names)
 
 
 def unflattened(length: int, dim: int, unflattened_size: Any) -> tuple[int, ...]:
@@ -144,7 +153,7 @@ def unflatten(td: Like, dim: int, unflattened_size: Any, *, inplace: bool = Fals
     if td._names is not None:
         more = (None,) * (len(new) - ndim)
         names = (*td._names[:dim], *more, *td._names[dim:])
-    return viewed(td, lambda value: value.unflatten(dim, lengths), new, names)
+    return viewed(td, called("unflatten", dim, lengths), new, names)
 
 
 def permute(td: Like, dims: tuple[int, ...]) -> Like:
@@ -160,7 +169,7 @@ def permute(td: Like, dims: tuple[int, ...]) -> Like:
     names = None if td._names is None else tuple(td._names[dim] for dim in order)
 
     def change(value: Any) -> Any:
-        return value.permute(*order, *range(ndim, value.ndim))
+        return called("permute", *order, *range(ndim, value.ndim))(value)
 
     return _mapped_view(td, change, new, names)
 
@@ -174,7 +183,7 @@ def transpose(td: Like, dim0: int, dim1: int) -> Like:
     order[first], order[second] = order[second], order[first]
     new = tuple(td._batch_size[dim] for dim in order)
     names = None if td._names is None else tuple(td._names[dim] for dim in order)
-    return _mapped_view(td, lambda value: value.transpose(first, second), new, names)
+    return _mapped_view(td, called("transpose", first, second), new, names)
 
 
 def movedim(td: Like, source: Any, destination: Any) -> Like:
@@ -205,7 +214,7 @@ def unsqueeze(td: Like, dim: int) -> Like:
         raise RuntimeError(f"unsqueeze: expected a dim from {-ndim - 1} to {ndim}, found {dim}")
     new = (*td._batch_size[:at], 1, *td._batch_size[at:])
     names = None if td._names is None else (*td._names[:at], None, *td._names[at:])
-    return _mapped_view(td, lambda value: value.unsqueeze(at), new, names)
+    return _mapped_view(td, called("unsqueeze", at), new, names)
 
 
 def squeeze(td: Like, dim: int | None) -> Like:
@@ -502,7 +511,7 @@ def unbind(td: Like, dim: int) -> tuple[Like, ...]:
     if names is not None:
         names = (*names[:at], *names[at + 1 :])
     count = td._batch_size[at]
-    return _parted(td, lambda value: value.unbind(at), [shape] * count, names)
+    return _parted(td, called("unbind", at), [shape] * count, names)
 
 
 def _parted(td: Like, part: Any, shapes: list[Any], names: Any) -> tuple[Like, ...]:
@@ -536,7 +545,7 @@ def split(td: Like, split_size: Any, dim: int = 0) -> tuple[Like, ...]:
         if sum(sizes) != length or any(size < 0 for size in sizes):
             raise RuntimeError(f"split: expected sizes that add up to {length}, found {sizes}")
     shapes = [(*td._batch_size[:at], size, *td._batch_size[at + 1 :]) for size in sizes]
-    parts = _parted(td, lambda value: value.split(sizes, at), shapes, td._names)
+    parts = _parted(td, called("split", sizes, at), shapes, td._names)
     return tuple(locked_as(td, part) for part in parts)
 
 
@@ -592,7 +601,7 @@ def repeat(td: Like, *repeats: Any, inplace: bool = False) -> Like:
     new = tuple(a * b for a, b in zip(td._batch_size, repeats, strict=True))
 
     def change(value: Any) -> Any:
-        return value.repeat((*repeats, *[1] * (value.ndim - ndim)))
+        return called("repeat", (*repeats, *[1] * (value.ndim - ndim)))(value)
 
     return viewed(td, change, new, td._names)
 
@@ -636,7 +645,8 @@ def chosen(td: Like, rows: Any, at: int) -> Like:
 
     def change(value: Any) -> Any:
         if class_kind(type(value)) == LEAF:
-            return value.index_select(at, rows.to(value.device))
+            tensor = arrays.tensor(value, "repeat_interleave")
+            return tensor.index_select(at, rows.to(tensor.device))
         if type(value) is ValueRows:
             return value.index_select(at, rows)
         return value._chosen(rows, at)
@@ -648,7 +658,7 @@ def flip(td: Like, dims: Any) -> Like:
     dims = (dims,) if isinstance(dims, int) else tuple(dims)
     ndim = len(td._batch_size)
     at = tuple(dim_in(dim, ndim, "flip") for dim in dims)
-    return viewed(td, lambda value: value.flip(at), tuple(td._batch_size), td._names)
+    return viewed(td, called("flip", at), tuple(td._batch_size), td._names)
 
 
 def roll(td: Like, shifts: Any, dims: Any = None, *, inplace: bool = False) -> Like:
@@ -659,7 +669,7 @@ def roll(td: Like, shifts: Any, dims: Any = None, *, inplace: bool = False) -> L
         return td.reshape(-1).roll(shifts, 0).reshape(batch_size)
     dims = (dims,) if isinstance(dims, int) else tuple(dims)
     at = tuple(dim_in(dim, len(batch_size), "roll") for dim in dims)
-    return viewed(td, lambda value: value.roll(shifts, at), batch_size, td._names)
+    return viewed(td, called("roll", shifts, at), batch_size, td._names)
 
 
 def rot90(td: Like, k: int = 1, dims: Any = (0, 1)) -> Like:
