@@ -960,7 +960,8 @@ class TensorLike(Primitives):
         Args:
             condition: A bool tensor whose shape expands to the first (or all) batch dimensions.
             other: A TensorDict, a number, or a tensor, which is broadcast with each tensor from the
-                last dimension on, as in ``torch.where``.
+                last dimension on, as in ``torch.where``. Values that are not tensors are selected
+                row by row from two TensorDicts; a number or tensor does not replace them.
             out: A TensorDict to write the result into.
             pad: Value used in place of a tensor that one of two TensorDicts lacks; cast to the
                 dtype of the tensor that the other one has.

@@ -252,3 +252,26 @@ def test_nodes_that_a_function_returns_are_fitted_to_the_result():
     assert td["n"].names == [None, None]
     made = td.apply(lambda node: node, call_on_nested=True)
     assert made["n"] is td["n"]
+
+
+def test_where_selects_the_values_of_rows():
+    mask = torch.tensor([True, False, True])
+
+    def chosen(mine, theirs, mask=mask):
+        mine, theirs = (TensorDict({"n": {"v": value}}, [3]) for value in (mine, theirs))
+        return mine.where(mask, theirs)["n", "v"]
+
+    assert chosen(["a", "b", "c"], ["d", "e", "f"]) == ["a", "e", "c"]
+    assert chosen("p", "q") == ["p", "q", "p"]
+    assert chosen("p", ["d", "e", "f"]) == ["p", "e", "p"]
+    assert chosen(["a", "b", "c"], "q") == ["a", "q", "c"]
+    assert chosen("p", "p") == chosen("p", "q", torch.tensor([True] * 3)) == "p"
+    assert chosen("p", "q", torch.tensor(False)) == ["q"] * 3
+    one, other = (TensorDict({"v": value}) for value in "pq")
+    assert one.where(torch.tensor(False), other)["v"] == "q"
+    assert one.where(torch.tensor(True), other)["v"] == "p"
+    stacks = [tenfold.lazy_stack([td] * 3) for td in (one, other)]
+    assert stacks[0].where(mask, stacks[1])["v"] == ["p", "q", "p"]
+    grid = TensorDict({"v": "p"}, [3, 2]).where(mask, TensorDict({"v": "q"}, [3, 2]))
+    assert grid["v"] == [["p", "p"], ["q", "q"], ["p", "p"]]
+    assert TensorDict({"v": "p"}, [3]).where(mask, 1)["v"] == "p"

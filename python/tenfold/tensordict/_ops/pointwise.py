@@ -20,7 +20,7 @@ from tenfold.tensordict._entries import (
 from tenfold.tensordict._ops.locking import locked_as
 from tenfold.tensordict._ops.mapping import put_value
 from tenfold.tensordict._protocol import Primitives
-from tenfold.tensordict._values import UnbatchedTensor
+from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor, same_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -530,8 +530,28 @@ def _chosen(torch: Any, condition: Any, entry: Any, other: Any, pad: Any) -> Any
         other = node.empty() if other is NOTHING else other
         return rewrapped(entry, node.where(condition, other, pad=pad))
     if class_kind(type(entry)) != LEAF:
-        return entry
+        return _chosen_values(condition, entry, other)
     if other is NOTHING:
         other = torch.as_tensor(pad, dtype=entry.dtype, device=entry.device)
     condition = _aligned(condition, entry).expand(entry.shape)
     return torch.where(condition, entry, unwrapped(other))
+
+
+def _chosen_values(condition: Any, entry: Any, other: Any) -> Any:
+    """`entry` with the values of `other` in the rows where the condition is false.
+
+    Returns `entry` itself if it is an UnbatchedTensor, or if `other` has no values.
+    """
+    kinds = (NonTensorData, NonTensorStack)
+    if not (isinstance(entry, kinds) and isinstance(other, kinds)):
+        return entry
+    if all(type(one) is NonTensorData for one in (entry, other)) and same_value(
+        entry.data, other.data
+    ):
+        return entry
+    rows = ~_aligned(condition, entry).expand(entry.shape).cpu()
+    if not rows.any():
+        return entry
+    if type(other) is NonTensorStack:
+        other = other.expand(entry.shape)[rows]
+    return entry._with_rows(rows, other)
