@@ -972,9 +972,10 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If one of two TensorDicts lacks an entry and no `pad` is given.
-            RuntimeError: If `condition` does not expand to the first dimensions of a tensor,
-                `other` does not broadcast with a tensor, or a tensor of `out` has a dtype that
-                torch does not cast the result to, such as an integer for floats.
+            RuntimeError: If `condition` does not expand to the first dimensions of a tensor, or to
+                the rows of values that differ, `other` does not broadcast with a tensor, the result
+                does not begin with the batch size, or a tensor of `out` has a dtype that torch does
+                not cast the result to, such as an integer for floats.
 
         Example:
             >>> td.where(torch.tensor([True, False, True]), 5)["a"]

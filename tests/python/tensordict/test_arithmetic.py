@@ -275,3 +275,13 @@ def test_where_selects_the_values_of_rows():
     grid = TensorDict({"v": "p"}, [3, 2]).where(mask, TensorDict({"v": "q"}, [3, 2]))
     assert grid["v"] == [["p", "p"], ["q", "q"], ["p", "p"]]
     assert TensorDict({"v": "p"}, [3]).where(mask, 1)["v"] == "p"
+
+
+def test_where_refuses_results_that_do_not_begin_with_the_batch_size():
+    mask = torch.tensor([True, False, True])
+    td = TensorDict({"n": {"a": torch.zeros(3)}}, [3])
+    for other in (torch.ones(2, 3), TensorDict({"n": {"a": torch.ones(2, 3)}})):
+        with pytest.raises(RuntimeError, match=r'where: key "a": .* found a result of shape'):
+            td.where(mask, other)
+    wide = TensorDict({"a": torch.zeros(3, 1)}, [3]).where(mask, torch.ones(3, 4))
+    assert wide["a"].shape == (3, 4)

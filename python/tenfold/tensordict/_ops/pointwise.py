@@ -508,6 +508,7 @@ def _where(td: Like, torch: Any, condition: Any, other: Any, pad: Any) -> Like:
     is_tree = isinstance(other, Primitives)
     mine = td._entries()
     theirs = other._entries() if is_tree else {}
+    batch_size = tuple(td._batch_size)
     items: dict[str, Any] = {}
     for key, entry in mine.items():
         value = theirs.get(key, NOTHING) if is_tree else other
@@ -520,6 +521,14 @@ def _where(td: Like, torch: Any, condition: Any, other: Any, pad: Any) -> Like:
         if pad is None:
             raise KeyNotFoundError(f'where: no key "{key}" in the TensorDict, and no pad value')
         items[key] = _chosen(torch, ~condition, entry, NOTHING, pad)
+    for key, entry in items.items():
+        shape = tuple(entry.shape) if class_kind(type(entry)) == LEAF else batch_size
+        if shape[: len(batch_size)] != batch_size:
+            raise RuntimeError(
+                f'where: key "{key}": expected a condition and an other that expand to the shape '
+                f"of the tensor, found a result of shape {list(shape)} for batch_size "
+                f"{list(batch_size)}"
+            )
     return td._with_entries(items)
 
 
