@@ -334,8 +334,9 @@ class TensorLike(Primitives):
             *shape: The new batch size, with the same number of rows; one length may be -1. Or a
                 dtype.
             size: The new batch size as one sequence instead.
-            batch_size: With a dtype: the batch size of the result. Default: that of this
-                TensorDict, even if a dtype of another size changes the length of a batch dimension.
+            batch_size: With a dtype: the batch size of the result and of its nodes. Default: those
+                of this TensorDict, even if a dtype of another size changes the length of a batch
+                dimension.
 
         Raises:
             RuntimeError: If the number of rows differs, `batch_size` does not fit, or the strides

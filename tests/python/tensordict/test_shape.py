@@ -124,6 +124,20 @@ def test_errors_of_unflatten_name_the_argument(build):
         td.unflatten("x", (2, 3))
 
 
+def test_a_view_of_another_dtype_sets_the_batch_size_of_nodes():
+    td = TensorDict({"a": torch.zeros(4), "b": {"c": torch.zeros(4)}}, [4], names=["row"])
+    for batch_size in ([8], []):
+        made = td.view(torch.float16, batch_size=batch_size)
+        assert made.batch_size == made["b"].batch_size == tuple(batch_size)
+        assert made["b", "c"].shape == (8,)
+    assert td.view(torch.float16, batch_size=[8])["b"].names == ["row"]
+    with pytest.raises(RuntimeError, match="begins with \\[2\\], found \\[8\\]"):
+        td.view(torch.float16, batch_size=[2])
+    stack = tenfold.lazy_stack([TensorDict({"c": torch.zeros(2, 3)}, [2, 3])] * 4)
+    made = TensorDict({"a": torch.zeros(4, 3), "l": stack}, [4]).view(torch.float32, batch_size=[4])
+    assert made["l"].batch_size == (4, 2, 3)
+
+
 def test_methods_of_tensors_refuse_arrays():
     try:
         tenfold.set_framework("numpy")

@@ -78,9 +78,18 @@ def view(td: Like, shape: tuple[Any, ...], size: Any, batch_size: Any) -> Like:
 def _viewed_as(td: Like, dtype: Any, batch_size: Any) -> Like:
     made = td._valued(called("view", dtype))
     if batch_size is not None:
-        made.batch_size = batch_size
+        _set_batch_sizes(made, batch_size)
     _check_batch_sizes(made)
     return made
+
+
+def _set_batch_sizes(td: Any, batch_size: Any) -> None:
+    """Sets the batch size of all nodes except those in lazy stacks, which cannot change theirs."""
+    if not isinstance(td, stacked()):
+        for node in map(node_of, td._entries().values()):
+            if node is not None and not isinstance(node, stacked()):
+                _set_batch_sizes(node, batch_size)
+    td.batch_size = batch_size
 
 
 def _check_batch_sizes(td: Any) -> None:
