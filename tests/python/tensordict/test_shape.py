@@ -138,6 +138,15 @@ def test_a_view_of_another_dtype_sets_the_batch_size_of_nodes():
     assert made["l"].batch_size == (4, 2, 3)
 
 
+def test_lazy_stacks_without_entries_count_for_the_batch_size():
+    def stack():
+        return tenfold.lazy_stack([TensorDict({}) for _ in range(3)])
+
+    assert TensorDict({"l": stack(), "a": torch.zeros(2, 4)}).auto_batch_size_().shape == ()
+    td = TensorDict({"l": stack(), "a": torch.zeros(3, 4)}).auto_batch_size_()
+    assert td.batch_size == td["l"].batch_size == (3,)
+
+
 def test_methods_of_tensors_refuse_arrays():
     try:
         tenfold.set_framework("numpy")

@@ -356,7 +356,7 @@ def auto_batch_size_(
             is_compliant = batch_dims is not None and len(node._batch_size) >= batch_dims
             if not (keep_compliant_size and is_compliant) and not isinstance(node, stacked()):
                 node.auto_batch_size_(batch_dims)
-            if not node.is_empty():
+            if not node.is_empty() or isinstance(node, stacked()):
                 sizes.append(tuple(node._batch_size))
         elif class_kind(type(entry)) == LEAF:
             sizes.append(tuple(entry.shape))
