@@ -284,6 +284,9 @@ def expanded(stack: Any, wanted: tuple[int, ...], *, shared_below: bool = False)
         _refuse_ragged(stack, dim, "expand")
     new = tuple(probe(stack._batch_size, "expand").expand(wanted).shape)
     at = stack.stack_dim + len(new) - len(stack._batch_size)
+    if new[at] == 0:  # no member is left
+        made = stack._dense()._expanded(wanted, shared_below=shared_below)
+        return locked_as(stack, made)
     members = stack.tensordicts
     if len(members) != new[at]:
         members = [members[0]] * new[at]

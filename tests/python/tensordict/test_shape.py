@@ -147,6 +147,14 @@ def test_lazy_stacks_without_entries_count_for_the_batch_size():
     assert td.batch_size == td["l"].batch_size == (3,)
 
 
+def test_a_lazy_stack_expands_to_no_members():
+    stack = tenfold.lazy_stack([TensorDict({"a": torch.zeros(3)}, [3], names=["x"])])
+    made = stack.expand(2, 0, -1)
+    assert made.batch_size == (2, 0, 3)
+    assert made["a"].shape == (2, 0, 3)
+    assert made.names == [None, None, "x"]
+
+
 def test_methods_of_tensors_refuse_arrays():
     try:
         tenfold.set_framework("numpy")
