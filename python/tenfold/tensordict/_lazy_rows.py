@@ -18,7 +18,7 @@ from tenfold.tensordict._index import (
 from tenfold.tensordict._ops import indexing
 from tenfold.tensordict._ops.join import cat, maybe_dense_stack
 from tenfold.tensordict._ops.locking import locked_as
-from tenfold.tensordict._ops.shape import two_dims, unflattened
+from tenfold.tensordict._ops.shape import refuse_ragged, two_dims, unflattened
 from tenfold.tensordict._protocol import stacked
 from tenfold.tensordict._values import flattened_dims
 
@@ -41,7 +41,7 @@ def unbind(stack: Stack, dim: int) -> tuple[Stack, ...]:
     at = dim_in(dim, ndim, "unbind")
     if at == stack.stack_dim:
         return tuple(stack.tensordicts)
-    _refuse_ragged(stack, at, "unbind")
+    refuse_ragged(stack, at, "unbind")
     inner = at if at < stack.stack_dim else at - 1
     below = stack.stack_dim - 1 if at < stack.stack_dim else stack.stack_dim
     parts = [member.unbind(inner) for member in stack.tensordicts]
@@ -51,7 +51,7 @@ def unbind(stack: Stack, dim: int) -> tuple[Stack, ...]:
 def split(stack: Stack, split_size: Any, dim: int = 0) -> tuple[Stack, ...]:
     at = dim_in(dim, len(stack._batch_size), "split")
     if at != stack.stack_dim:
-        _refuse_ragged(stack, at, "split")
+        refuse_ragged(stack, at, "split")
         inner = at if at < stack.stack_dim else at - 1
         parts = [member.split(split_size, inner) for member in stack.tensordicts]
         return tuple(
@@ -66,15 +66,6 @@ def split(stack: Stack, split_size: Any, dim: int = 0) -> tuple[Stack, ...]:
         made.append(_rows_of(stack, (*[slice(None)] * at, rows)))
         begin = rows.stop
     return tuple(made)
-
-
-def _refuse_ragged(stack: Any, at: int, what: str) -> None:
-    if stack._batch_size[at] == -1:
-        raise RuntimeError(
-            f"{what}: expected a dimension that has the same length in all stacked tensordicts, "
-            f"found dimension {at} of batch_size {list(stack._batch_size)}, where -1 means that "
-            "the lengths differ"
-        )
 
 
 def unsqueeze(stack: Stack, dim: int) -> Stack:
@@ -228,7 +219,7 @@ def flatten(
     for at in range(start, end + 1):
         if at == stack.stack_dim:  # the members have all their lengths
             break
-        _refuse_ragged(stack, at, "flatten")
+        refuse_ragged(stack, at, "flatten")
     parts: list[Any] = [stack]
     for _ in range(start, end + 1):
         parts = [piece for part in parts for piece in part.unbind(start)]
@@ -237,7 +228,7 @@ def flatten(
 
 def unflatten(stack: Any, dim: int, unflattened_size: Any, *, inplace: bool = False) -> Any:
     at = dim_in(dim, len(stack._batch_size), "unflatten")
-    _refuse_ragged(stack, at, "unflatten")
+    refuse_ragged(stack, at, "unflatten")
     lengths = unflattened(stack._batch_size[at], at, unflattened_size)
     if inplace:
         raise ValueError("unflatten: expected inplace=False, found True")
@@ -255,7 +246,7 @@ def unflatten(stack: Any, dim: int, unflattened_size: Any, *, inplace: bool = Fa
 def reshaped(stack: Any, wanted: tuple[Any, ...], method: str) -> Any:
     old = tuple(stack._batch_size)
     for at in range(len(old)):
-        _refuse_ragged(stack, at, method)
+        refuse_ragged(stack, at, method)
     new = tuple(probe(old, method).reshape(wanted).shape)
     if new == old:
         return stack
@@ -281,7 +272,7 @@ def reshaped(stack: Any, wanted: tuple[Any, ...], method: str) -> Any:
 
 def expanded(stack: Any, wanted: tuple[int, ...], *, shared_below: bool = False) -> Any:
     for dim in range(len(stack._batch_size)):
-        _refuse_ragged(stack, dim, "expand")
+        refuse_ragged(stack, dim, "expand")
     new = tuple(probe(stack._batch_size, "expand").expand(wanted).shape)
     at = stack.stack_dim + len(new) - len(stack._batch_size)
     if new[at] == 0:  # no member is left

@@ -641,8 +641,8 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If the dimension does not exist.
-            RuntimeError: If the number of parts is not positive, or the row indices are not in
-                ascending order.
+            RuntimeError: If the number of parts is not positive, the row indices are not in
+                ascending order, or the members of a lazy stack differ in the length of `dim`.
 
         Example:
             >>> [part.batch_size[0] for part in td.tensor_split([1])]
@@ -653,7 +653,7 @@ class TensorLike(Primitives):
     def narrow(self, dim: int, start: int, length: int) -> Self:
         """Returns a view of `length` rows of a batch dimension, from `start` on.
 
-        For a lazy stack, the result is a dense copy.
+        For a lazy stack, the result is a dense copy; if its members differ in a length, a stack.
 
         Args:
             dim: The batch dimension; a negative one counts from the end.
@@ -662,7 +662,8 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If the dimension does not exist, or `start` is out of range.
-            RuntimeError: If `length` is negative or exceeds the number of rows from `start` on.
+            RuntimeError: If `length` is negative or exceeds the number of rows from `start` on; if
+                the members of a lazy stack differ in the length of `dim`.
 
         Example:
             >>> TensorDict({"a": torch.arange(3)}, [3]).narrow(0, 1, 2)["a"]

@@ -155,6 +155,18 @@ def test_a_lazy_stack_expands_to_no_members():
     assert made.names == [None, None, "x"]
 
 
+def test_stacks_of_members_of_different_lengths_are_split():
+    stack = tenfold.lazy_stack([TensorDict({"a": torch.ones(n)}, [n]) for n in (1, 2, 3)])
+    first, second = stack.tensor_split(2)
+    assert (first.batch_size, second.batch_size) == ((2, -1), (1, 3))
+    assert [part["a"].tolist() for part in stack.narrow(0, -2, 1)] == [[1, 1]]
+    for split in (lambda: stack.tensor_split(2, 1), lambda: stack.narrow(1, 0, 1)):
+        with pytest.raises(RuntimeError, match="same length in all stacked tensordicts"):
+            split()
+    with pytest.raises(RuntimeError, match="exceeds dimension size"):
+        stack.narrow(0, 2, 2)
+
+
 def test_methods_of_tensors_refuse_arrays():
     try:
         tenfold.set_framework("numpy")

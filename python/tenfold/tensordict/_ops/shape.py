@@ -567,15 +567,35 @@ def chunk(td: Like, chunks: int, dim: int = 0) -> tuple[Like, ...]:
 
 def tensor_split(td: Like, indices_or_sections: Any, dim: int = 0) -> tuple[Like, ...]:
     at = dim_in(dim, len(td._batch_size), "tensor_split")
-    parts = probe(td._batch_size, "tensor_split").tensor_split(indices_or_sections, at)
-    return td.split([part.shape[at] for part in parts], at)
+    rows = _row_probe(td, at, "tensor_split")
+    return td.split([len(part) for part in rows.tensor_split(indices_or_sections)], at)
 
 
 def narrow(td: Like, dim: int, start: int, length: int) -> Like:
     at = dim_in(dim, len(td._batch_size), "narrow")
-    new = tuple(probe(td._batch_size, "narrow").narrow(at, start, length).shape)
-    made = td._each(lambda value: value.narrow(at, start, length), new, td._names)
+    rows = _row_probe(td, at, "narrow").narrow(0, start, length)
+    if -1 in td._batch_size:  # a lazy stack whose entries may not fit into one tensor
+        begin = rows.storage_offset()
+        return td._rows((*[slice(None)] * at, slice(begin, begin + len(rows))))
+    new = (*td._batch_size[:at], len(rows), *td._batch_size[at + 1 :])
+    made = td._each(called("narrow", at, start, length), new, td._names)
     return locked_as(td, td._as_view(made))
+
+
+def _row_probe(td: Any, at: int, what: str) -> Any:
+    """A meta tensor with one element for each row of the dimension `at`."""
+    refuse_ragged(td, at, what)
+    return probe((td._batch_size[at],), what)
+
+
+def refuse_ragged(td: Any, at: int, what: str) -> None:
+    """Raises RuntimeError if the members of a lazy stack differ in the length of a dimension."""
+    if td._batch_size[at] == -1:
+        raise RuntimeError(
+            f"{what}: expected a dimension that has the same length in all stacked tensordicts, "
+            f"found dimension {at} of batch_size {list(td._batch_size)}, where -1 means that "
+            "the lengths differ"
+        )
 
 
 def gather(td: Like, dim: int, index: Any, out: Any = None, *, inplace: bool = False) -> Like:
