@@ -616,7 +616,8 @@ class TensorLike(Primitives):
 
         Args:
             chunks: The maximum number of parts. The length of each part is that of `dim` divided by
-                `chunks`, rounded up; the last part may be shorter.
+                `chunks`, rounded up; the last part may be shorter. A dimension of length 0 has
+                `chunks` parts.
             dim: The batch dimension; a negative one counts from the end.
 
         Raises:

@@ -167,6 +167,13 @@ def test_stacks_of_members_of_different_lengths_are_split():
         stack.narrow(0, 2, 2)
 
 
+@pytest.mark.parametrize("build", [lambda td: td, lambda td: tenfold.lazy_stack([td], 1)])
+def test_no_rows_have_as_many_chunks_as_requested(build):
+    td = build(TensorDict({"a": torch.zeros(0, 2)}, [0]))
+    assert [len(part) for part in td.chunk(3)] == [len(part) for part in td["a"].chunk(3)]
+    assert len(td.split(2)) == len(td["a"].split(2))
+
+
 def test_methods_of_tensors_refuse_arrays():
     try:
         tenfold.set_framework("numpy")

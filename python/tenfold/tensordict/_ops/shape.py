@@ -562,7 +562,8 @@ def chunk(td: Like, chunks: int, dim: int = 0) -> tuple[Like, ...]:
     if chunks < 1:
         raise ValueError(f"chunk: expected at least 1 chunk, found {chunks}")
     at = dim_in(dim, len(td._batch_size), "chunk")
-    return td.split(max(1, -(td._batch_size[at] // -chunks)), at)
+    length = td._batch_size[at]
+    return td.split(-(length // -chunks) or [0] * chunks, at)
 
 
 def tensor_split(td: Like, indices_or_sections: Any, dim: int = 0) -> tuple[Like, ...]:
