@@ -169,8 +169,8 @@ class TensorLike(Primitives):
 
         Raises:
             RuntimeError: If a dimension has a name, and the given one is another name or None.
-            ValueError: If a name occurs twice or the number of names is not the number of batch
-                dimensions.
+            ValueError: If a name or ``...`` occurs twice, or the number of names is not the number
+                of batch dimensions.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3, 4)}, [3, 4]).refine_names("time", ...).names

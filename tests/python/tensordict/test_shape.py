@@ -174,6 +174,14 @@ def test_no_rows_have_as_many_chunks_as_requested(build):
     assert len(td.split(2)) == len(td["a"].split(2))
 
 
+def test_refine_names_takes_one_ellipsis():
+    td = TensorDict({"a": torch.zeros(2, 3)}, [2, 3])
+    for names in ((..., ...), ("x", ..., ...)):
+        with pytest.raises(ValueError, match="expected at most one Ellipsis, found 2"):
+            td.refine_names(*names)
+    assert td.refine_names(..., "y").names == [None, "y"]
+
+
 def test_methods_of_tensors_refuse_arrays():
     try:
         tenfold.set_framework("numpy")

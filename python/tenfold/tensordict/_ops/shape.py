@@ -429,6 +429,10 @@ def set_names(td: Any, names: tuple[str | None, ...] | None) -> None:
 
 def refine_names(td: Like, *names: Any) -> Like:
     given = list(names)
+    if given.count(Ellipsis) > 1:
+        raise ValueError(
+            f"refine_names: expected at most one Ellipsis, found {given.count(Ellipsis)}"
+        )
     if Ellipsis in given:
         at = given.index(Ellipsis)
         missing = len(td._batch_size) - (len(given) - 1)
