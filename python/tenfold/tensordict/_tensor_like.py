@@ -712,6 +712,7 @@ class TensorLike(Primitives):
         Raises:
             ValueError: If the number of `repeats` is not the number of batch dimensions, or
                 `inplace` is true.
+            RuntimeError: If a number is negative.
 
         Example:
             >>> TensorDict({"a": torch.arange(2)}, [2]).repeat(2)["a"]
@@ -728,6 +729,9 @@ class TensorLike(Primitives):
 
         Returns:
             A copy with the rows repeated.
+
+        Raises:
+            RuntimeError: If a number is negative.
 
         Example:
             >>> TensorDict({"a": torch.arange(2)}, [2]).tile(2)["a"]

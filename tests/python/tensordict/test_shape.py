@@ -182,6 +182,15 @@ def test_refine_names_takes_one_ellipsis():
     assert td.refine_names(..., "y").names == [None, "y"]
 
 
+def test_negative_repeats_are_refused_without_tensors():
+    for td in (TensorDict({}, [3]), tenfold.lazy_stack([TensorDict({})] * 3)):
+        for repeat in (td.repeat, td.tile):
+            with pytest.raises(RuntimeError, match="repeat: expected no negative number"):
+                repeat(-1)
+    with pytest.raises(RuntimeError, match="repeat: expected no negative number"):
+        tenfold.lazy_stack([TensorDict({}, [3])] * 2).repeat(1, -1)
+
+
 def test_methods_of_tensors_refuse_arrays():
     try:
         tenfold.set_framework("numpy")

@@ -632,6 +632,8 @@ def repeat(td: Like, *repeats: Any, inplace: bool = False) -> Like:
         raise ValueError(
             f"repeat: expected {ndim} numbers, one for each batch dimension, found {len(repeats)}"
         )
+    if any(count < 0 for count in repeats):
+        raise RuntimeError(f"repeat: expected no negative number, found {list(repeats)}")
     new = tuple(a * b for a, b in zip(td._batch_size, repeats, strict=True))
 
     def change(value: Any) -> Any:
