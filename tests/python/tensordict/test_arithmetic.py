@@ -285,3 +285,21 @@ def test_where_refuses_results_that_do_not_begin_with_the_batch_size():
             td.where(mask, other)
     wide = TensorDict({"a": torch.zeros(3, 1)}, [3]).where(mask, torch.ones(3, 4))
     assert wide["a"].shape == (3, 4)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, y: x + y,
+        lambda x, y: x.add(y, default=0.0),
+        lambda x, y: x.add_(y),
+        lambda x, y: x.lerp(y, 0.5),
+        lambda x, y: x.clamp(y, 1),
+    ],
+)
+def test_a_node_and_a_tensor_have_no_sum(call):
+    tensor = TensorDict({"a": torch.zeros(3)}, [3])
+    node = TensorDict({"a": {"b": torch.zeros(3)}}, [3])
+    for one, other in ((tensor, node), (node, tensor)):
+        with pytest.raises(KeyError, match='"a": expected a node in both, found one only'):
+            call(one, other)

@@ -256,11 +256,22 @@ def _part(operand: Any, key: str, target: Any) -> Any:
         return _aligned(operand, target)
     entry = operand._entry(key)
     if not isinstance(target, Primitives):
-        return unwrapped(entry)
+        return _tensor_under(entry, (key,))
     node = node_of(entry)
     if node is None:
-        raise KeyNotFoundError(f'"{key}": expected a node in both, found one only')
+        raise _one_node((key,))
     return node
+
+
+def _tensor_under(entry: Any, path: tuple[str, ...]) -> Any:
+    """The tensor or value of an entry. Raises KeyNotFoundError, which names `path`, for a node."""
+    if node_of(entry) is not None:
+        raise _one_node(path)
+    return unwrapped(entry)
+
+
+def _one_node(path: tuple[str, ...]) -> KeyNotFoundError:
+    return KeyNotFoundError(f'"{".".join(path)}": expected a node in both, found one only')
 
 
 def clamp(td: Like, min: Any = None, max: Any = None, *, out: Any = None) -> Like:
@@ -373,14 +384,14 @@ def _with_default(op: Any, entry: Any, default: Any, *, first: bool) -> Any:
 def _merged_entry(op: Any, entry: Any, other: Any, default: Any, path: tuple[str, ...]) -> Any:
     kind = class_kind(type(entry))
     if kind == LEAF:
-        return op(entry, unwrapped(other))
+        return op(entry, _tensor_under(other, path))
     if type(entry) is UnbatchedTensor:
-        return UnbatchedTensor(op(entry.data, unwrapped(other)))
+        return UnbatchedTensor(op(entry.data, _tensor_under(other, path)))
     if kind == VALUE:
         return entry
     node, other_node = node_of(entry), node_of(other)
     if other_node is None:
-        raise KeyNotFoundError(f'"{".".join(path)}": expected a node in both, found one only')
+        raise _one_node(path)
     return rewrapped(entry, node._merged(op, other_node, default, path))
 
 
