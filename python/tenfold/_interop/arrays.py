@@ -420,6 +420,23 @@ def need_torch(what: str) -> Any:
     return torch
 
 
+def tensor(value: Any, what: str) -> Any:
+    """Returns `value`, on which the caller uses torch's methods.
+
+    Raises:
+        ImportError: If `value` is a numpy array and torch cannot be imported; the message begins
+            with `what`.
+        TypeError: If `value` is a numpy array, and torch can be imported.
+    """
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+        need_torch(what)
+        raise TypeError(
+            f"{what}: expected torch tensors, found a numpy array; use framework='torch'"
+        )
+    return value
+
+
 def probe(batch_size: tuple[int, ...], what: str) -> Any:
     """A meta tensor of shape `batch_size`, on which torch can check the arguments of methods."""
     torch = need_torch(what)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tenfold._interop.frameworks import checked, using
 from tenfold._public import set_module
 from tenfold.tensordict import _convert, _repr
-from tenfold.tensordict._entries import NOTHING
+from tenfold.tensordict._entries import NOTHING, called
 from tenfold.tensordict._files import consolidated, folder, grow, memmap
 from tenfold.tensordict._ops import apply, indexing, join, torch_functions
 from tenfold.tensordict._ops import locking as _locking
@@ -704,7 +704,7 @@ class TensorDictBase(TensorLike):
 
     def zero_(self) -> Self:
         """Fills every tensor with zeros."""
-        return self._in_place(lambda tensor: tensor.zero_())
+        return self._in_place(called("zero_"))
 
     def masked_fill_(self, mask: torch.Tensor, value: Any) -> Self:
         """Fills the rows where a mask is true with one value.

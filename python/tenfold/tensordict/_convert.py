@@ -13,6 +13,7 @@ from tenfold.tensordict._entries import (
     LEAF,
     NOTHING,
     batch_size_of,
+    called,
     class_kind,
     foreign_entry,
     node_of,
@@ -94,7 +95,7 @@ def to_struct_array(td: Any) -> np.ndarray[Any, Any]:
         if node_of(entry) is not None:
             columns[key] = node_of(entry).to_struct_array()
         elif class_kind(type(entry)) == LEAF:
-            columns[key] = entry.detach().cpu().numpy()
+            columns[key] = called("detach")(entry).cpu().numpy()
         elif type(entry) is UnbatchedTensor:
             raise ValueError(
                 f'to_struct_array: key "{key}": expected a tensor with rows, found an '
@@ -139,7 +140,7 @@ def from_schema(
 def share_memory_(td: T) -> T:
     if td.is_memmap():
         raise RuntimeError("share_memory_: expected tensors in memory, found memory-mapped tensors")
-    td._in_place(lambda tensor: tensor.share_memory_())
+    td._in_place(called("share_memory_"))
     return td.lock_()
 
 
@@ -367,7 +368,7 @@ def add_state(
             }
         else:
             tensor = unwrapped(entry)
-            state[prefix + key] = tensor if keep_vars else tensor.detach()
+            state[prefix + key] = tensor if keep_vars else called("detach")(tensor)
 
 
 def load_state_dict(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenfold import _pickle
 from tenfold._errors import KeyNotFoundError
-from tenfold._interop.arrays import is_array, need_torch
+from tenfold._interop.arrays import is_array, need_torch, tensor
 from tenfold._public import set_module
 from tenfold.tensordict import _lazy_rows
 from tenfold.tensordict._base import TensorDictBase
@@ -14,6 +14,7 @@ from tenfold.tensordict._entries import (
     NOTHING,
     TENSORCLASS,
     VALUE,
+    called,
     class_kind,
     node_of,
     path_of,
@@ -421,7 +422,7 @@ class LazyStackedTensorDict(TensorDictBase):
             inner = node_of(self.tensordicts[0])._batch_size
             count = len(self.tensordicts)
             return entry._parted_entry(lambda value: value.unbind(self.stack_dim), [inner] * count)
-        return entry.unbind(self.stack_dim)
+        return called("unbind", self.stack_dim)(entry)
 
     def _remove(self, key: str) -> None:
         check_members_unlocked(self)
@@ -1256,6 +1257,7 @@ def _mask_parts(mask: Any, stack: Any) -> list[Any]:
 
     If these dimensions do not include the stack dimension, each member gets the whole mask.
     """
+    mask = tensor(mask, "mask")
     if mask.ndim <= stack.stack_dim:
         return [mask] * len(stack.tensordicts)
     size = stack._batch_size

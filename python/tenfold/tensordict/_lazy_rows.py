@@ -18,7 +18,7 @@ from tenfold.tensordict._index import (
 from tenfold.tensordict._ops import indexing
 from tenfold.tensordict._ops.join import cat, maybe_dense_stack
 from tenfold.tensordict._ops.locking import locked_as
-from tenfold.tensordict._ops.shape import split_sizes, two_dims, unflattened
+from tenfold.tensordict._ops.shape import refuse_ragged, split_sizes, two_dims, unflattened
 from tenfold.tensordict._protocol import stacked
 from tenfold.tensordict._values import flattened_dims
 
@@ -63,15 +63,6 @@ def split(stack: Stack, split_size: Any, dim: int = 0) -> tuple[Stack, ...]:
         made.append(_rows_of(stack, (*[slice(None)] * at, rows)))
         begin = rows.stop
     return tuple(made)
-
-
-def refuse_ragged(stack: Any, at: int, what: str) -> None:
-    if stack._batch_size[at] == -1:
-        raise RuntimeError(
-            f"{what}: expected a dimension that has the same length in all stacked tensordicts, "
-            f"found dimension {at} of batch_size {list(stack._batch_size)}, where -1 means that "
-            "the lengths differ"
-        )
 
 
 def unsqueeze(stack: Stack, dim: int) -> Stack:
@@ -302,6 +293,9 @@ def expanded(stack: Any, wanted: tuple[int, ...], *, shared_below: bool = False)
         refuse_ragged(stack, dim, "expand")
     new = tuple(probe(stack._batch_size, "expand").expand(wanted).shape)
     at = stack.stack_dim + len(new) - len(stack._batch_size)
+    if new[at] == 0:  # no member is left
+        made = stack._dense()._expanded(wanted, shared_below=shared_below)
+        return locked_as(stack, made)
     members = stack.tensordicts
     if len(members) != new[at]:
         members = [members[0]] * new[at]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import operator
 
 from tenfold._interop import arrays
-from tenfold.tensordict._entries import NOTHING
+from tenfold._interop.arrays import tensor
+from tenfold.tensordict._entries import NOTHING, called
 from tenfold.tensordict._ops import casts, pointwise, reductions
 from tenfold.tensordict._ops import shape as _shape
 from tenfold.tensordict._protocol import Primitives
@@ -172,8 +173,8 @@ class TensorLike(Primitives):
 
         Raises:
             RuntimeError: If a dimension has a name, and the given one is another name or None.
-            ValueError: If a name occurs twice or the number of names is not the number of batch
-                dimensions.
+            ValueError: If a name or ``...`` occurs twice, or the number of names is not the number
+                of batch dimensions.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3, 4)}, [3, 4]).refine_names("time", ...).names
@@ -336,8 +337,8 @@ class TensorLike(Primitives):
             *shape: The new batch size, with the same number of rows; one length may be -1. Or a
                 dtype.
             size: The new batch size as one sequence instead.
-            batch_size: With a dtype: the batch size of the result. Default: that of this
-                TensorDict. Needed if a dtype of another size changes the length of a batch
+            batch_size: With a dtype: the batch size of the result and of its nodes. Default: those
+                of this TensorDict, even if a dtype of another size changes the length of a batch
                 dimension.
 
         Raises:
@@ -576,7 +577,7 @@ class TensorLike(Primitives):
 
     def is_contiguous(self) -> bool:
         """Returns True if every tensor is contiguous."""
-        return all(tensor.is_contiguous() for tensor in self._tensors())
+        return all(map(called("is_contiguous"), self._tensors()))
 
     # --- rows ------------------------------------------------------------------------------------
 
@@ -618,7 +619,8 @@ class TensorLike(Primitives):
 
         Args:
             chunks: The maximum number of parts. The length of each part is that of `dim` divided by
-                `chunks`, rounded up; the last part may be shorter.
+                `chunks`, rounded up; the last part may be shorter. A dimension of length 0 has
+                `chunks` parts.
             dim: The batch dimension; a negative one counts from the end.
 
         Raises:
@@ -643,8 +645,8 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If the dimension does not exist.
-            RuntimeError: If the number of parts is not positive, or the row indices are not in
-                ascending order.
+            RuntimeError: If the number of parts is not positive, the row indices are not in
+                ascending order, or the members of a lazy stack differ in the length of `dim`.
 
         Example:
             >>> [part.batch_size[0] for part in td.tensor_split([1])]
@@ -655,7 +657,7 @@ class TensorLike(Primitives):
     def narrow(self, dim: int, start: int, length: int) -> Self:
         """Returns a view of `length` rows of a batch dimension, from `start` on.
 
-        For a lazy stack, the result is a dense copy.
+        For a lazy stack, the result is a dense copy; if its members differ in a length, a stack.
 
         Args:
             dim: The batch dimension; a negative one counts from the end.
@@ -664,7 +666,8 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If the dimension does not exist, or `start` is out of range.
-            RuntimeError: If `length` is negative or exceeds the number of rows from `start` on.
+            RuntimeError: If `length` is negative or exceeds the number of rows from `start` on; if
+                the members of a lazy stack differ in the length of `dim`.
 
         Example:
             >>> TensorDict({"a": torch.arange(3)}, [3]).narrow(0, 1, 2)["a"]
@@ -729,6 +732,9 @@ class TensorLike(Primitives):
 
         Returns:
             A copy with the rows repeated.
+
+        Raises:
+            RuntimeError: If a number is negative.
 
         Example:
             >>> TensorDict({"a": torch.arange(2)}, [2]).tile(2)["a"]
@@ -964,7 +970,8 @@ class TensorLike(Primitives):
         Args:
             condition: A bool tensor whose shape expands to the first (or all) batch dimensions.
             other: A TensorDict, a number, or a tensor, which is broadcast with each tensor from the
-                last dimension on, as in ``torch.where``.
+                last dimension on, as in ``torch.where``. Values that are not tensors are selected
+                row by row from two TensorDicts; a number or tensor does not replace them.
             out: A TensorDict to write the result into.
             pad: Value used in place of a tensor that one of two TensorDicts lacks; cast to the
                 dtype of the tensor that the other one has.
@@ -975,9 +982,10 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If one of two TensorDicts lacks an entry and no `pad` is given.
-            RuntimeError: If `condition` does not expand to the first dimensions of a tensor,
-                `other` does not broadcast with a tensor, or a tensor of `out` has a dtype that
-                torch does not cast the result to, such as an integer for floats.
+            RuntimeError: If `condition` does not expand to the first dimensions of a tensor, or to
+                the rows of values that differ, `other` does not broadcast with a tensor, the result
+                does not begin with the batch size, or a tensor of `out` has a dtype that torch does
+                not cast the result to, such as an integer for floats.
 
         Example:
             >>> td.where(torch.tensor([True, False, True]), 5)["a"]
@@ -2485,7 +2493,7 @@ class TensorLike(Primitives):
 
     def detach_(self) -> Self:
         """Detaches every tensor from the autograd graph in place."""
-        return self._in_place(lambda tensor: tensor.detach_())
+        return self._in_place(called("detach_"))
 
     @property
     def data(self) -> Self:
@@ -2498,7 +2506,7 @@ class TensorLike(Primitives):
 
         None if there are tensors, but neither gradients, nor other values, nor empty nodes.
         """
-        grads: Self | None = self.apply(lambda tensor: tensor.grad, filter_empty=None)
+        grads: Self | None = self.apply(lambda one: tensor(one, "grad").grad, filter_empty=None)
         return grads
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
@@ -2518,12 +2526,12 @@ class TensorLike(Primitives):
             >>> td.requires_grad_().requires_grad
             True
         """
-        return self._in_place(lambda tensor: tensor.requires_grad_(requires_grad))
+        return self._in_place(called("requires_grad_", requires_grad))
 
     @property
     def requires_grad(self) -> bool:
         """True if any tensor requires a gradient."""
-        return any(tensor.requires_grad for tensor in self._tensors())
+        return any(tensor(one, "requires_grad").requires_grad for one in self._tensors())
 
     def zero_grad(self, set_to_none: bool = True) -> Self:
         """Clears the gradients of all tensors.
@@ -2564,7 +2572,7 @@ class TensorLike(Primitives):
 
     def is_floating_point(self) -> bool:
         """Returns True if every tensor has a floating-point dtype."""
-        return all(tensor.is_floating_point() for tensor in self._tensors())
+        return all(map(called("is_floating_point"), self._tensors()))
 
     def bytes(self, *, count_duplicates: bool = True) -> int:
         """Returns the total size of all tensors in bytes; of a sparse tensor, of its components.

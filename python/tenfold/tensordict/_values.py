@@ -129,7 +129,8 @@ class ValueRows:
     def unbind(self, dim: int = 0) -> tuple[Any, ...]:
         at = dim % self.ndim
         place_of = {old: old - (old > at) for old in range(self.ndim) if old != at}
-        return tuple(self._moved(part, place_of) for part in self.positions.unbind(at))
+        parts = arrays.tensor(self.positions, "unbind").unbind(at)
+        return tuple(self._moved(part, place_of) for part in parts)
 
     def permute(self, *dims: Any) -> Any:
         dims = dims if not dims or isinstance(dims[0], int) else tuple(dims[0])
@@ -467,7 +468,7 @@ class NonTensorData(_Values):
             return other == self
         if isinstance(other, NonTensorData):
             other = other.data
-        same = _same(self.data, other)
+        same = same_value(self.data, other)
         torch = sys.modules.get("torch")
         return same if torch is None else torch.full(self._batch_size, same)
 
@@ -621,7 +622,7 @@ class NonTensorStack(_Values):
             AttributeError: If rows have different values, or there are no rows.
         """
         values = _flattened(self.tolist(), len(self._batch_size))
-        if not values or not all(_same(value, values[0]) for value in values):
+        if not values or not all(same_value(value, values[0]) for value in values):
             raise AttributeError(
                 "data: expected the same value in all rows, found different values or no rows; "
                 "use tolist()"
@@ -726,7 +727,7 @@ class NonTensorStack(_Values):
         else:
             data = other.data if isinstance(other, NonTensorData) else other
             theirs = [data] * len(mine)
-        same = [_same(left, right) for left, right in zip(mine, theirs, strict=True)]
+        same = [same_value(left, right) for left, right in zip(mine, theirs, strict=True)]
         if torch is None:
             return all(same)
         return torch.tensor(same, dtype=torch.bool).reshape(self._batch_size)
@@ -928,7 +929,7 @@ class UnbatchedTensor:
 def joined_values(torch: Any, parts: list[Any], dim: int) -> Any:
     if dim < 0:
         dim += len(parts[0]._batch_size)
-    if all(type(part) is NonTensorData and _same(part.data, parts[0].data) for part in parts):
+    if all(type(part) is NonTensorData and same_value(part.data, parts[0].data) for part in parts):
         first = parts[0]._batch_size
         length = sum(part._batch_size[dim] for part in parts)
         return parts[0]._resized((*first[:dim], length, *first[dim + 1 :]))
@@ -946,7 +947,7 @@ def joined_values(torch: Any, parts: list[Any], dim: int) -> Any:
     return NonTensorStack._of(values, rows, device)
 
 
-def _same(left: Any, right: Any) -> bool:
+def same_value(left: Any, right: Any) -> bool:
     if left is right:
         return True
     try:

@@ -359,3 +359,54 @@ def test_nodes_that_a_function_returns_are_fitted_to_the_result():
     assert td["n"].names == [None, None]
     made = td.apply(lambda node: node, call_on_nested=True)
     assert made["n"] is td["n"]
+
+
+def test_where_selects_the_values_of_rows():
+    mask = torch.tensor([True, False, True])
+
+    def chosen(mine, theirs, mask=mask):
+        mine, theirs = (TensorDict({"n": {"v": value}}, [3]) for value in (mine, theirs))
+        return mine.where(mask, theirs)["n", "v"]
+
+    assert chosen(["a", "b", "c"], ["d", "e", "f"]) == ["a", "e", "c"]
+    assert chosen("p", "q") == ["p", "q", "p"]
+    assert chosen("p", ["d", "e", "f"]) == ["p", "e", "p"]
+    assert chosen(["a", "b", "c"], "q") == ["a", "q", "c"]
+    assert chosen("p", "p") == chosen("p", "q", torch.tensor([True] * 3)) == "p"
+    assert chosen("p", "q", torch.tensor(False)) == ["q"] * 3
+    one, other = (TensorDict({"v": value}) for value in "pq")
+    assert one.where(torch.tensor(False), other)["v"] == "q"
+    assert one.where(torch.tensor(True), other)["v"] == "p"
+    stacks = [tenfold.lazy_stack([td] * 3) for td in (one, other)]
+    assert stacks[0].where(mask, stacks[1])["v"] == ["p", "q", "p"]
+    grid = TensorDict({"v": "p"}, [3, 2]).where(mask, TensorDict({"v": "q"}, [3, 2]))
+    assert grid["v"] == [["p", "p"], ["q", "q"], ["p", "p"]]
+    assert TensorDict({"v": "p"}, [3]).where(mask, 1)["v"] == "p"
+
+
+def test_where_refuses_results_that_do_not_begin_with_the_batch_size():
+    mask = torch.tensor([True, False, True])
+    td = TensorDict({"n": {"a": torch.zeros(3)}}, [3])
+    for other in (torch.ones(2, 3), TensorDict({"n": {"a": torch.ones(2, 3)}})):
+        with pytest.raises(RuntimeError, match=r'where: key "a": .* found a result of shape'):
+            td.where(mask, other)
+    wide = TensorDict({"a": torch.zeros(3, 1)}, [3]).where(mask, torch.ones(3, 4))
+    assert wide["a"].shape == (3, 4)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, y: x + y,
+        lambda x, y: x.add(y, default=0.0),
+        lambda x, y: x.add_(y),
+        lambda x, y: x.lerp(y, 0.5),
+        lambda x, y: x.clamp(y, 1),
+    ],
+)
+def test_a_node_and_a_tensor_have_no_sum(call):
+    tensor = TensorDict({"a": torch.zeros(3)}, [3])
+    node = TensorDict({"a": {"b": torch.zeros(3)}}, [3])
+    for one, other in ((tensor, node), (node, tensor)):
+        with pytest.raises(KeyError, match='"a": expected a node in both, found one only'):
+            call(one, other)

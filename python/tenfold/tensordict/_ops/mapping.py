@@ -527,7 +527,7 @@ def masked_fill_(td: T, mask: Any, value: Any) -> T:
         if node is not None:
             node.masked_fill_(mask, value)
         elif class_kind(type(entry)) == LEAF:
-            entry.masked_fill_(_expanded_right(mask, entry), value)
+            arrays.tensor(entry, "masked_fill_").masked_fill_(_expanded_right(mask, entry), value)
     return td
 
 

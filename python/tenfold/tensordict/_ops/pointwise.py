@@ -20,7 +20,7 @@ from tenfold.tensordict._entries import (
 from tenfold.tensordict._ops.locking import locked_as
 from tenfold.tensordict._ops.mapping import put_value
 from tenfold.tensordict._protocol import Primitives
-from tenfold.tensordict._values import UnbatchedTensor
+from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor, same_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -258,11 +258,22 @@ def _part(operand: Any, key: str, target: Any) -> Any:
         return _aligned(operand, target)
     entry = operand._entry(key)
     if not isinstance(target, Primitives):
-        return unwrapped(entry)
+        return _tensor_under(entry, (key,))
     node = node_of(entry)
     if node is None:
-        raise KeyNotFoundError(f'"{key}": expected a node in both, found one only')
+        raise _one_node((key,))
     return node
+
+
+def _tensor_under(entry: Any, path: tuple[str, ...]) -> Any:
+    """The tensor or value of an entry. Raises KeyNotFoundError, which names `path`, for a node."""
+    if node_of(entry) is not None:
+        raise _one_node(path)
+    return unwrapped(entry)
+
+
+def _one_node(path: tuple[str, ...]) -> KeyNotFoundError:
+    return KeyNotFoundError(f'"{".".join(path)}": expected a node in both, found one only')
 
 
 def clamp(td: Like, min: Any = None, max: Any = None, *, out: Any = None) -> Like:
@@ -390,14 +401,14 @@ def _with_default(op: Any, entry: Any, default: Any, *, first: bool) -> Any:
 def _merged_entry(op: Any, entry: Any, other: Any, default: Any, path: tuple[str, ...]) -> Any:
     kind = class_kind(type(entry))
     if kind == LEAF:
-        return op(entry, unwrapped(other))
+        return op(entry, _tensor_under(other, path))
     if type(entry) is UnbatchedTensor:
-        return UnbatchedTensor(op(entry.data, unwrapped(other)))
+        return UnbatchedTensor(op(entry.data, _tensor_under(other, path)))
     if kind == VALUE:
         return entry
     node, other_node = node_of(entry), node_of(other)
     if other_node is None:
-        raise KeyNotFoundError(f'"{".".join(path)}": expected a node in both, found one only')
+        raise _one_node(path)
     return rewrapped(entry, node._merged(op, other_node, default, path))
 
 
@@ -591,6 +602,7 @@ def _where(td: Like, torch: Any, condition: Any, other: Any, pad: Any) -> Like:
         whole = other.whole._entries()
         theirs = {key: MemberPart(tree_or(entry), taken) for key, entry in whole.items()}
         own = other.own_entries()
+    batch_size = tuple(td._batch_size)
     items: dict[str, Any] = {}
     for key, entry in mine.items():
         value = theirs.get(key, NOTHING) if is_tree else other
@@ -603,6 +615,14 @@ def _where(td: Like, torch: Any, condition: Any, other: Any, pad: Any) -> Like:
         if pad is None:
             raise KeyNotFoundError(f'where: no key "{key}" in the TensorDict, and no pad value')
         items[key] = _chosen(torch, ~condition, entry, NOTHING, pad)
+    for key, entry in items.items():
+        shape = tuple(entry.shape) if class_kind(type(entry)) == LEAF else batch_size
+        if shape[: len(batch_size)] != batch_size:
+            raise RuntimeError(
+                f'where: key "{key}": expected a condition and an other that expand to the shape '
+                f"of the tensor, found a result of shape {list(shape)} for batch_size "
+                f"{list(batch_size)}"
+            )
     return td._with_entries(items)
 
 
@@ -613,9 +633,30 @@ def _chosen(torch: Any, condition: Any, entry: Any, other: Any, pad: Any) -> Any
         other = node.empty() if other is NOTHING else other
         return rewrapped(entry, node.where(condition, other, pad=pad))
     if class_kind(type(entry)) != LEAF:
-        return entry
+        return _chosen_values(condition, entry, other)
     if other is NOTHING:
         other = torch.as_tensor(pad, dtype=entry.dtype, device=entry.device)
     condition = _aligned(condition, entry).expand(entry.shape)
     other = other.for_tensor(entry.ndim) if isinstance(other, MemberPart) else unwrapped(other)
     return torch.where(condition, entry, other)
+
+
+def _chosen_values(condition: Any, entry: Any, other: Any) -> Any:
+    """`entry` with the values of `other` in the rows where the condition is false.
+
+    Returns `entry` itself if it is an UnbatchedTensor, or if `other` has no values.
+    """
+    kinds = (NonTensorData, NonTensorStack)
+    other = other.whole if isinstance(other, MemberPart) else other
+    if not (isinstance(entry, kinds) and isinstance(other, kinds)):
+        return entry
+    if all(type(one) is NonTensorData for one in (entry, other)) and same_value(
+        entry.data, other.data
+    ):
+        return entry
+    rows = ~_aligned(condition, entry).expand(entry.shape).cpu()
+    if not rows.any():
+        return entry
+    if type(other) is NonTensorStack:
+        other = other.expand(entry.shape)[rows]
+    return entry._with_rows(rows, other)
