@@ -219,6 +219,9 @@ std::shared_ptr<const DictState> DictHandle::find_in_newest(const DictKeys& keys
                                                             std::span<std::int64_t> rows,
                                                             const Find& find) {
   std::shared_ptr<const DictState> state = known_state();
+  if (state->has_own_index) {  // its slots never point to rows that a writer adds
+    if (auto newer = newer_than(state)) state = std::move(newer);
+  }
   while (true) {
     const bool was_replaced = state->index->word(DictWord::writer) == kDictReplaced;
     const DictLookup lookup = find(*state);
