@@ -25,7 +25,7 @@ from torch.distributed._shard.sharding_spec import (
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
-from worlds import FOLDER, in_world, main, make_model, numbered, spread, train
+from worlds import FOLDER, in_world, main, make_model, numbered, spread, strided, train
 
 import tenfold
 from tenfold import RNGState, Snapshot, StateDict
@@ -245,6 +245,32 @@ def check_a_mesh_of_two_dimensions() -> None:
     assert manifest["3/state/half"]["mesh"] == [[0, 1], [2, 3]]
     assert manifest["3/state/half"]["dim_map"] == [[-1], [1]]
     in_world(3, restore)
+
+
+def check_strided_shards() -> None:
+    path = FOLDER / "strided"
+    whole = numbered(torch.float32, 8, 3)
+
+    def take(rank: int, size: int) -> None:
+        state = StateDict(w=strided(whole, size, has_gaps=False))
+        Snapshot.take(path, {"state": state}, durable=False)
+        into = StateDict(w=strided(torch.zeros(8, 3), size, has_gaps=False))
+        Snapshot(path).restore({"state": into})
+        assert same_shards(into["w"], state["w"])
+        gaps = {"state": StateDict(w=strided(torch.zeros(8, 3), size, has_gaps=True))}
+        cases = [
+            (lambda: Snapshot(path).restore(gaps), 'entry "0/state/w": DTensor: placements'),
+            (lambda: Snapshot.take(path, gaps), 'key "state.w": DTensor: placements'),
+        ]
+        for call, said in cases:
+            error = failure_of(call)
+            assert isinstance(error, tenfold.UnsupportedError), error
+            assert said in str(error), error
+            assert "found one with gaps in dimension 0" in str(error), error
+        assert not gaps["state"]["w"].to_local().any()
+
+    in_world(4, take)
+    assert torch.equal(Snapshot(path).read_object("0/state/w"), whole)
 
 
 def check_fully_sharded_training() -> None:

@@ -9,7 +9,6 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from tenfold import _core
-from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
 from tenfold._interop.sharded import has_classes, shards_of
 from tenfold._options import boolean
@@ -124,11 +123,7 @@ class Separated:
             return [self._walk(item, (*keys, str(i)), above) for i, item in enumerate(value)]
         if kind.__module__ == "torch":
             return value  # a plain tensor, a torch.Size, ...: no sharded tensor
-        name = ".".join(keys)
-        try:
-            shards = shards_of(value)
-        except UnsupportedError as error:
-            raise UnsupportedError(f'snapshot: key "{name}": {error}') from None
+        shards = shards_of(value, f'snapshot: key "{".".join(keys)}": DTensor')
         if shards is None:
             return value
         if shards.is_replicated:
