@@ -19,7 +19,8 @@ class Shards(NamedTuple):
     """The parts of a sharded tensor on this rank.
 
     Attributes:
-        parts: The local tensors, without copies; a single empty tensor if the rank has none.
+        parts: The local tensors, without copies. A rank outside the mesh of a DTensor has none; a
+            rank without local shards of a ShardedTensor has a single empty tensor.
         offsets: Index of the first element of each part in the whole tensor.
         shape: Shape of the whole tensor.
         mesh: For a DTensor: the shape of the device mesh, the ranks in the mesh, and a list with a
@@ -135,19 +136,22 @@ def _of_dtensor(tensor: Any, where: str) -> Shards:
                 "redistribute it first"
             )
         dim_map[dim].append(mesh_dim)
-    with torch.no_grad():
-        local = tensor.to_local()
-    boxes = local_boxes(tensor, where)
-    shapes = [shape for _, shape in boxes]
-    if shapes != [tuple(local.shape)]:
-        raise UnsupportedError(
-            f"{where}: expected a local part that is one box of shape {tuple(local.shape)}, found "
-            f"boxes of shapes {shapes}"
-        )
+    parts, offsets = [], []
+    if is_here(tensor):
+        with torch.no_grad():
+            local = tensor.to_local()
+        boxes = local_boxes(tensor, where)
+        shapes = [shape for _, shape in boxes]
+        if shapes != [tuple(local.shape)]:
+            raise UnsupportedError(
+                f"{where}: expected a local part that is one box of shape {tuple(local.shape)}, "
+                f"found boxes of shapes {shapes}"
+            )
+        parts, offsets = [local], [boxes[0][0]]
     mesh = tensor.device_mesh.mesh
     return Shards(
-        [local],
-        [boxes[0][0]],
+        parts,
+        offsets,
         tuple(tensor.shape),
         (
             tuple(mesh.shape),

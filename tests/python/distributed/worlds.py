@@ -178,13 +178,14 @@ LOADED: dict[str, list[Any]] = {
 def spread(tensor: torch.Tensor, mesh: Any, placements: list[Any]) -> DTensor:
     """Distributes a tensor without communication, because gloo does not support every dtype.
 
-    Every rank passes the whole tensor, and keeps its own part.
+    Every rank passes the whole tensor, and keeps its own part; a rank outside the mesh has none.
     """
-    local = tensor
-    for dim, placement in enumerate(placements):
+    coordinate = mesh.get_coordinate()
+    local = tensor if coordinate else tensor.new_empty(0)
+    for dim, placement in enumerate(placements if coordinate else ()):
         if isinstance(placement, Shard):
             parts = placement._split_tensor(local, mesh.size(dim), with_padding=False)[0]
-            local = parts[mesh.get_local_rank(dim)]
+            local = parts[coordinate[dim]]
     return DTensor.from_local(
         local.contiguous(),
         mesh,
