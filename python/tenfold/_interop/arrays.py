@@ -358,15 +358,21 @@ def with_grad(tensor: Any, requires_grad: bool, is_parameter: bool) -> Any:
     return tensor.detach().requires_grad_(requires_grad)
 
 
+def tensor_of(array: Any) -> Any:
+    """A torch tensor over the memory of a numpy array; of a copy if it is read-only or a scalar."""
+    torch = sys.modules["torch"]
+    if not getattr(array, "flags", None) or not array.flags.writeable:
+        return torch.from_numpy(numpy_module().array(array))
+    return torch.from_numpy(array)
+
+
 def make_array(value: Any) -> Any:
     """Converts a number, a nested list or an array to a torch tensor or numpy array."""
     torch = torch_or_none()
     if torch is not None:
         numpy = sys.modules.get("numpy")
         if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
-            if not getattr(value, "flags", None) or not value.flags.writeable:
-                return torch.from_numpy(numpy.array(value))
-            return torch.from_numpy(value)
+            return tensor_of(value)
         if hasattr(value, "__dlpack__"):
             return torch.from_dlpack(value)
         try:
