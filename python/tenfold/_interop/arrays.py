@@ -305,13 +305,16 @@ def tied_to(
     """Returns a view of the memory of `first` with the given dtype, shape and strides.
 
     Returns `first` itself if it already has them and `begin` is 0. A torch view begins at byte
-    `begin` of `first`; the result is None if the view would be misaligned or exceed the storage.
+    `begin` of `first`; the result is None if the view would be misaligned or exceed the storage, or
+    if torch lacks the dtype.
     For numpy, `begin` must be 0; a view other than `first` exists only if it and `first` are
     C-contiguous and have the same size in bytes; else the result is None.
     """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(first, torch.Tensor):
-        wanted = getattr(torch, dtype)
+        wanted = getattr(torch, dtype, None)
+        if wanted is None:
+            return None  # the engine then makes a tensor, whose error names the leaf
         is_first = first.dtype == wanted and first.shape == shape and first.stride() == strides
         if is_first and begin == 0:
             return first
