@@ -253,7 +253,10 @@ def numpy_dtype(name: str, where: str) -> Any:
             )
         return np.dtype(kind)
     if name in ("complex32", "float4_e2m1fn_x2"):
-        raise UnsupportedError(f"{where}: numpy has no {name}: expected torch; pip install torch")
+        raise UnsupportedError(
+            f'{where}: numpy has no {name}: expected torch; use the framework "torch", which needs '
+            "the package torch"
+        )
     return np.dtype(name)
 
 

@@ -290,3 +290,11 @@ assert "torch" not in sys.modules
 """,
         tmp_path / "m",
     )
+
+
+@pytest.mark.skipif(not hasattr(torch, "float4_e2m1fn_x2"), reason="torch has no float4")
+def test_a_dtype_that_numpy_lacks_names_the_framework_to_use(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    ours.save_file({"w": torch.zeros(2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)}, path)
+    with pytest.raises(tenfold.UnsupportedError, match='use the framework "torch"'):
+        ours.safe_open(path, "np").get_tensor("w")
