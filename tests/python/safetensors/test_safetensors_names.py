@@ -323,3 +323,13 @@ print(load_arrays(path)["w"].tolist(), safe_open(path, "np").get_tensor("w").tol
 """
     message = "tenfold.safetensors: expected the package torch, which cannot be imported"
     assert run_python(program, path).splitlines() == [message] * 3 + ["[1.0, 1.0] [1.0, 1.0]"]
+
+
+def test_names_with_lone_surrogates_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    path, name = tmp_path / "m.safetensors", "a\ud800"
+    for module, value in ((ours, torch.ones(1)), (ours_numpy, np.ones(1))):
+        with pytest.raises(tenfold.UnsupportedError):
+            module.save({name: value})  # type: ignore[attr-defined]
+        with pytest.raises(tenfold.UnsupportedError):
+            module.save_file({name: value}, path)  # type: ignore[attr-defined]
+        assert list(tmp_path.iterdir()) == []
