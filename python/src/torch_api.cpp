@@ -72,7 +72,11 @@ const Torch* output_torch() { return output_torch(scope_of_thread); }
 const Torch* output_torch(Framework decided) {
   if (decided == Framework::undecided) decided = default_of_process;
   if (decided == Framework::numpy) return nullptr;
-  if (decided == Framework::torch || record()) return torch();
+  if (decided == Framework::torch || record()) {
+    const Torch* found = torch();
+    if (found != nullptr) return found;
+    throw nb::import_error("framework: expected the package torch, which cannot be imported");
+  }
   // The framework is undecided and torch is not in use yet. Python decides, and imports torch only
   // if it decides for torch.
   const nb::object module = nb::module_::import_("tenfold._interop.arrays").attr("torch_or_none")();

@@ -48,7 +48,8 @@ class FrameworkScope {
 };
 
 /// The objects of torch if arrays are returned as torch tensors; imports torch if necessary. Null
-/// if arrays are returned as numpy arrays.
+/// if arrays are returned as numpy arrays. Raises ImportError if torch is wanted and cannot be
+/// imported.
 const Torch* output_torch();
 /// The same for an object with its own framework.
 const Torch* output_torch(Framework decided);

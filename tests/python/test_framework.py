@@ -194,6 +194,28 @@ def test_is_cpu_is_cuda_and_is_meta_agree_for_both_frameworks() -> None:
         assert not tenfold.TensorDict({}).is_cpu
 
 
+def test_entries_on_another_device_than_the_cpu_are_tensors_with_both_frameworks() -> None:
+    for framework in ("torch", "numpy"):
+        tenfold.set_framework(framework)  # type: ignore[arg-type]
+        td = tenfold.TensorDict(
+            {"list": [1.0], "array": np.ones(1), "n": {"x": [1]}}, device="meta"
+        )
+        td["later"] = np.ones(2)
+        there = tenfold.TensorDict({"list": [1.0], "array": np.ones(1), "n": {"x": [1]}}).to("meta")
+        for tensor in (td["list"], td["array"], td["n", "x"], td["later"], there["n", "x"]):
+            assert tensor.is_meta
+        assert str(there.device) == str(td.device) == "meta"
+
+
+def test_arrays_stay_arrays_on_the_cpu() -> None:
+    tenfold.set_framework("numpy")
+    x = np.ones(1)
+    for td in (tenfold.TensorDict({"x": x}, device="cpu"), tenfold.TensorDict({"x": x}).to("cpu")):
+        assert td["x"] is x
+        assert str(td.device) == "cpu"
+    assert tenfold.TensorDict({"x": x}).to(torch.float16)["x"].dtype == np.float16
+
+
 def test_arrays_are_counted_as_tensors_are() -> None:
     tenfold.set_framework("numpy")
     w = np.zeros(5)

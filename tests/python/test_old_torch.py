@@ -182,3 +182,24 @@ def test_dtype_missing_in_torch_raises_an_error_naming_the_leaf(tmp_path: Path) 
     )
     assert "one.safetensors: w: torch" in answer
     assert "has no float8_e8m0fnu: expected a newer torch" in answer
+
+
+@pytest.mark.skipif(not hasattr(torch, "float8_e8m0fnu"), reason="torch has no float8_e8m0fnu")
+@pytest.mark.parametrize("name", ["two.pt", "two.tdz"])
+def test_missing_dtype_of_a_shared_storage_raises_an_error_naming_the_leaf(
+    tmp_path: Path, name: str
+) -> None:
+    answer = with_old_torch(
+        """
+        x = torch.zeros(4, dtype=torch.uint8)
+        tenfold.save({"x": x, "w": x.view(torch.float8_e8m0fnu)}, sys.argv[1])
+        del torch.float8_e8m0fnu
+        try:
+            tenfold.load(sys.argv[1])
+        except tenfold.UnsupportedError as error:
+            print(error)
+        """,
+        tmp_path / name,
+    )
+    assert f"{name}: w: torch" in answer
+    assert "has no float8_e8m0fnu: expected a newer torch" in answer

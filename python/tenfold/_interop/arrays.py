@@ -253,7 +253,10 @@ def numpy_dtype(name: str, where: str) -> Any:
             )
         return np.dtype(kind)
     if name in ("complex32", "float4_e2m1fn_x2"):
-        raise UnsupportedError(f"{where}: numpy has no {name}: expected torch; pip install torch")
+        raise UnsupportedError(
+            f'{where}: numpy has no {name}: expected torch; use the framework "torch", which needs '
+            "the package torch"
+        )
     return np.dtype(name)
 
 
@@ -305,13 +308,16 @@ def tied_to(
     """Returns a view of the memory of `first` with the given dtype, shape and strides.
 
     Returns `first` itself if it already has them and `begin` is 0. A torch view begins at byte
-    `begin` of `first`; the result is None if the view would be misaligned or exceed the storage.
+    `begin` of `first`; the result is None if the view would be misaligned or exceed the storage, or
+    if torch lacks the dtype.
     For numpy, `begin` must be 0; a view other than `first` exists only if it and `first` are
     C-contiguous and have the same size in bytes; else the result is None.
     """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(first, torch.Tensor):
-        wanted = getattr(torch, dtype)
+        wanted = getattr(torch, dtype, None)
+        if wanted is None:
+            return None  # the engine then makes a tensor, whose error names the leaf
         is_first = first.dtype == wanted and first.shape == shape and first.stride() == strides
         if is_first and begin == 0:
             return first
@@ -358,15 +364,21 @@ def with_grad(tensor: Any, requires_grad: bool, is_parameter: bool) -> Any:
     return tensor.detach().requires_grad_(requires_grad)
 
 
+def tensor_of(array: Any) -> Any:
+    """A torch tensor over the memory of a numpy array; of a copy if it is read-only or a scalar."""
+    torch = sys.modules["torch"]
+    if not getattr(array, "flags", None) or not array.flags.writeable:
+        return torch.from_numpy(numpy_module().array(array))
+    return torch.from_numpy(array)
+
+
 def make_array(value: Any) -> Any:
     """Converts a number, a nested list or an array to a torch tensor or numpy array."""
     torch = torch_or_none()
     if torch is not None:
         numpy = sys.modules.get("numpy")
         if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
-            if not getattr(value, "flags", None) or not value.flags.writeable:
-                return torch.from_numpy(numpy.array(value))
-            return torch.from_numpy(value)
+            return tensor_of(value)
         if hasattr(value, "__dlpack__"):
             return torch.from_dlpack(value)
         try:

@@ -19,7 +19,8 @@ class Shards(NamedTuple):
     """The parts of a sharded tensor on this rank.
 
     Attributes:
-        parts: The local tensors, without copies; a single empty tensor if the rank has none.
+        parts: The local tensors, without copies. A rank outside the mesh of a DTensor has none; a
+            rank without local shards of a ShardedTensor has a single empty tensor.
         offsets: Index of the first element of each part in the whole tensor.
         shape: Shape of the whole tensor.
         mesh: For a DTensor: the shape of the device mesh, the ranks in the mesh, and a list with a
@@ -64,21 +65,53 @@ def is_here(value: Any) -> bool:
     return mesh is None or mesh.get_coordinate() is not None
 
 
-def local_boxes(tensor: Any) -> list[Box]:
-    """Returns the boxes, usually one, of the local part of a DTensor without partial placements."""
-    # torch.distributed.checkpoint calls this method of DTensor, too.
-    return [(tuple(chunk.offsets), tuple(chunk.sizes)) for chunk in tensor.__create_chunk_list__()]
+def local_boxes(tensor: Any, where: str = "DTensor") -> list[Box]:
+    """Returns the boxes, usually one, of the local part of a DTensor without partial placements.
+
+    Raises:
+        UnsupportedError: If the placement _StridedShard gives this rank elements that are not
+            adjacent; the message begins with `where`.
+    """
+    # torch.distributed.checkpoint calls this method of DTensor, too. It returns one box also for
+    # elements that are not adjacent.
+    boxes = [(tuple(chunk.offsets), tuple(chunk.sizes)) for chunk in tensor.__create_chunk_list__()]
+    for dim in {place.dim for place in tensor.placements if hasattr(place, "split_factor")}:
+        found = _local_indices(tensor, dim)
+        if not bool((found.diff() == 1).all()):
+            raise UnsupportedError(
+                f"{where}: placements {tensor.placements}: expected a local part that is one box, "
+                f"found one with gaps in dimension {dim}; redistribute it to Shard or Replicate"
+            )
+    return boxes
 
 
-def shards_of(value: Any) -> Shards | None:
+def _local_indices(tensor: Any, dim: int) -> Any:
+    """The indices along `dim` of the elements of a DTensor on this rank, as a 1-d tensor."""
+    torch = sys.modules["torch"]
+    mesh = tensor.device_mesh
+    indices = torch.arange(tensor.shape[dim], device="cpu")
+    for mesh_dim, at in enumerate(mesh.get_coordinate()):
+        placement = tensor.placements[mesh_dim]
+        if getattr(placement, "dim", None) != dim:
+            continue
+        # _StridedShard divides the elements into groups, and each group among the ranks.
+        parts = []
+        for group in indices.chunk(getattr(placement, "split_factor", 1)):
+            length = -(-len(group) // mesh.size(mesh_dim))
+            parts.append(group[at * length : (at + 1) * length])
+        indices = torch.cat(parts)
+    return indices
+
+
+def shards_of(value: Any, where: str = "DTensor") -> Shards | None:
     """The shards of a DTensor or ShardedTensor; None for any other object.
 
     Raises:
         UnsupportedError: If a DTensor has placements other than Shard and Replicate, or its local
-            part is not a single box.
+            part is not a single box; the message begins with `where`.
     """
     if is_dtensor(value):
-        return _of_dtensor(value)
+        return _of_dtensor(value, where)
     module = sys.modules.get(_SHARDED_TENSOR)
     if module is not None and isinstance(value, module.ShardedTensor):
         return _of_sharded_tensor(value)
@@ -90,7 +123,7 @@ _DTENSOR = ("torch.distributed.tensor", "torch.distributed._tensor")
 _SHARDED_TENSOR = "torch.distributed._shard.sharded_tensor"
 
 
-def _of_dtensor(tensor: Any) -> Shards:
+def _of_dtensor(tensor: Any, where: str) -> Shards:
     torch = sys.modules["torch"]
     dim_map: list[list[int]] = [[] for _ in tensor.shape]
     for mesh_dim, placement in enumerate(tensor.placements):
@@ -99,23 +132,26 @@ def _of_dtensor(tensor: Any) -> Shards:
         dim = getattr(placement, "dim", None)
         if placement.is_partial() or dim is None:
             raise UnsupportedError(
-                f"DTensor: placement: expected Shard or Replicate, found {placement}; "
+                f"{where}: placement: expected Shard or Replicate, found {placement}; "
                 "redistribute it first"
             )
         dim_map[dim].append(mesh_dim)
-    with torch.no_grad():
-        local = tensor.to_local()
-    boxes = local_boxes(tensor)
-    shapes = [shape for _, shape in boxes]
-    if shapes != [tuple(local.shape)]:
-        raise UnsupportedError(
-            f"DTensor: expected a local part that is one box of shape {tuple(local.shape)}, found "
-            f"boxes of shapes {shapes}"
-        )
+    parts, offsets = [], []
+    if is_here(tensor):
+        with torch.no_grad():
+            local = tensor.to_local()
+        boxes = local_boxes(tensor, where)
+        shapes = [shape for _, shape in boxes]
+        if shapes != [tuple(local.shape)]:
+            raise UnsupportedError(
+                f"{where}: expected a local part that is one box of shape {tuple(local.shape)}, "
+                f"found boxes of shapes {shapes}"
+            )
+        parts, offsets = [local], [boxes[0][0]]
     mesh = tensor.device_mesh.mesh
     return Shards(
-        [local],
-        [boxes[0][0]],
+        parts,
+        offsets,
         tuple(tensor.shape),
         (
             tuple(mesh.shape),

@@ -171,7 +171,7 @@ class RestorePlan:
             copied_first=self._copied_first(num_bytes, app_state),
             compares_later=self._compares_later(num_bytes),
             place={
-                name: partial(sharded_like, template=template)
+                name: partial(sharded_like, template=template, name=name)
                 for name, template in self.templates.items()
             },
         )

@@ -150,19 +150,25 @@ def templates_of(app_state: dict[str, Any] | None) -> dict[str, Any]:
     return templates
 
 
-def sharded_like(state: Any, template: Any) -> Any:
+def sharded_like(state: Any, template: Any, name: str) -> Any:
     """Copies a saved state. Tensors become DTensors where `template` has one of the same shape.
 
     Args:
         state: Nested containers; tensors are mapped from the file. For a DTensor of the same shape,
             only the local part is read.
         template: An entry of `templates_of`, or a part of one.
+        name: The name of the entry, or the dotted name of a part, for error messages.
+
+    Raises:
+        UnsupportedError: For a DTensor whose local part on this rank is not one box.
     """
     if is_optimizer(template):
         template = _optimizer_template(template, state)
     if isinstance(state, dict):
         get = template.get if isinstance(template, dict) else lambda key: None
-        items = ((key, sharded_like(value, get(key))) for key, value in state.items())
+        items = (
+            (key, sharded_like(value, get(key), f"{name}.{key}")) for key, value in state.items()
+        )
         made: Any = OrderedDict(items) if isinstance(state, OrderedDict) else dict(items)
         metadata = getattr(state, "_metadata", None)
         if metadata is not None:
@@ -171,13 +177,13 @@ def sharded_like(state: Any, template: Any) -> Any:
     if type(state) in (list, tuple):
         others = template if isinstance(template, (list, tuple)) else ()
         return type(state)(
-            sharded_like(value, others[i] if i < len(others) else None)
+            sharded_like(value, others[i] if i < len(others) else None, f"{name}.{i}")
             for i, value in enumerate(state)
         )
     if not arrays.is_array(state):
         return state
     if is_dtensor(template) and tuple(state.shape) == tuple(template.shape):
-        return _part_of(state, template)
+        return _part_of(state, template, name)
     return arrays.copied(state)
 
 
@@ -197,10 +203,10 @@ def _optimizer_template(optimizer: Any, state: Any) -> Any:
     return {"state": template}
 
 
-def _part_of(tensor: Any, template: Any) -> Any:
+def _part_of(tensor: Any, template: Any, name: str) -> Any:
     torch = sys.modules["torch"]
     local = _local(template)
-    box = _box_of(template, "template")
+    box = _box_of(template, name)
     part = torch.empty_like(local, dtype=tensor.dtype)
     if box is not None and part.numel():
         part.copy_(tensor[tuple(slice(at, at + size) for at, size in zip(*box, strict=True))])
@@ -223,7 +229,7 @@ def _box_of(tensor: Any, name: str) -> tuple[list[int], list[int]] | None:
             f'tensor "{name}": expected placements of Shard and Replicate, found '
             f"{tensor.placements}; call its redistribute()"
         )
-    boxes = local_boxes(tensor)
+    boxes = local_boxes(tensor, f'tensor "{name}"')
     if len(boxes) != 1:
         raise UnsupportedError(
             f'tensor "{name}": expected one part on each rank, found {len(boxes)}; '

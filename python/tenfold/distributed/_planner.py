@@ -365,7 +365,7 @@ class LoadPlanner(DefaultLoadPlanner):
                 loaded[name] = None
             elif boxes.is_simple(value):
                 sharded: Any = value  # a DTensor
-                box = boxes.of(sharded)
+                box = boxes.of(sharded, name)
                 if box is not None:
                     self.reads.append((stored, box[0], sharded._local_tensor))
                     loaded[name] = box

@@ -200,7 +200,7 @@ class Items:
                 key: Any = (value.dtype, value.shape)
             elif boxes.is_simple(value):
                 local = value._local_tensor
-                box = boxes.of(value)
+                box = boxes.of(value, name)
                 if box is None:
                     continue  # this rank is not in the mesh
                 key = (local.dtype, value.shape, box)
@@ -253,11 +253,16 @@ class BoxesOfDTensors:
         """True for a DTensor whose local part is a plain tensor."""
         return type(value) is self._class and type(value._local_tensor) is torch.Tensor
 
-    def of(self, tensor: Any) -> Box | None:
-        """The local box (offsets, sizes) of a simple DTensor; None on a rank outside its mesh."""
+    def of(self, tensor: Any, name: str) -> Box | None:
+        """The local box (offsets, sizes) of a simple DTensor; None on a rank outside its mesh.
+
+        Raises:
+            UnsupportedError: If the local part is not one box; the message has `name`.
+        """
         key = (id(tensor.device_mesh), tensor.placements, tensor.shape)
         if key not in self._known:
-            (self._known[key],) = local_boxes(tensor) if is_here(tensor) else (None,)
+            where = f'tensor "{name}"'
+            (self._known[key],) = local_boxes(tensor, where) if is_here(tensor) else (None,)
         return self._known[key]
 
 

@@ -58,7 +58,7 @@ class safe_open:  # noqa: N801 - safetensors' name
         CorruptFileError: If the header is damaged or the file is too short.
         UnsupportedError: For another framework or backend, for numpy with another device than
             ``"cpu"``, and if the file has a dtype that tenfold does not support.
-        ImportError: If a device other than ``"cpu"`` is given, and torch is not installed.
+        ImportError: If torch cannot be imported, unless the framework is numpy.
 
     Example:
         >>> with safe_open("model.safetensors", framework="pt") as f:
@@ -199,7 +199,13 @@ class SafeSlice:
 
 
 def tied_of(use_numpy: bool) -> Any:
-    """An empty cache of the arrays of a file, which the binding fills and uses."""
+    """An empty cache of the arrays of a file, which the binding fills and uses.
+
+    Raises:
+        ImportError: If torch is needed and cannot be imported.
+    """
+    if not use_numpy:
+        need_torch("tenfold.safetensors")
     return _core.Tied(code_of("numpy" if use_numpy else "torch"))
 
 

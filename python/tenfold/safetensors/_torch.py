@@ -74,7 +74,7 @@ def load_file(filename: PathLike, device: Any = "cpu", *, backend: str = "mmap")
         dict[str, torch.Tensor]: In the order of the data in the file.
 
     Raises:
-        FileNotFoundError, CorruptFileError, UnsupportedError: As `safe_open`.
+        FileNotFoundError, CorruptFileError, UnsupportedError, ImportError: As `safe_open`.
 
     Example:
         >>> load_file("model.safetensors")["embedding"].shape
@@ -98,6 +98,7 @@ def load(data: bytes) -> dict[str, Any]:
         CorruptFileError: If the bytes are not a safetensors file.
         UnsupportedError: For a dtype that tenfold or this version of torch does not have.
         TypeError: If `data` is not bytes.
+        ImportError: If torch cannot be imported.
 
     Example:
         >>> load(save({"x": torch.ones(2)}))["x"]

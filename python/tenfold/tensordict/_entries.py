@@ -422,10 +422,18 @@ def _holds_text(values: list[Any]) -> bool:
 
 
 def _on_device(array: Any, device: Any) -> Any:
-    """Moves a tensor to `device`; returns a numpy array, or a tensor that is there, itself."""
-    if device is None or arrays.torch_of(array) is None or str(array.device) == str(device):
+    """Moves a tensor or numpy array to `device`; returns one that is there itself.
+
+    A numpy array becomes a tensor on a device other than the CPU, as in `load`.
+    """
+    if device is None:
         return array
-    return array.to(device)
+    if arrays.torch_of(array) is None:
+        if str(device) == "cpu":
+            return array
+        arrays.need_torch(f'device "{device}"')
+        array = arrays.tensor_of(array)
+    return array if str(array.device) == str(device) else array.to(device)
 
 
 def _array(key: str, value: Any) -> Any:

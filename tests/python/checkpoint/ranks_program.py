@@ -500,6 +500,32 @@ def partial_sums(folder, rank):
     tenfold.CheckpointManager(folder / "run").save(1, {"sums": {"w": tensor}})
 
 
+def strided(has_gaps):
+    """Returns a tensor of the numbers 0 to 7, of which each rank has half, with or without gaps."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import distribute_tensor
+    from torch.distributed.tensor.placement_types import _StridedShard
+
+    placement = _StridedShard(0, split_factor=2 if has_gaps else 1)
+    return distribute_tensor(torch.arange(8.0), init_device_mesh("cpu", (2,)), [placement])
+
+
+def strided_with_gaps(folder, rank):
+    tenfold.CheckpointManager(folder / "run").save(1, {"gaps": {"w": strided(True)}})
+
+
+def restore_strided(folder, rank):
+    manager = tenfold.CheckpointManager(folder / "run")
+    manager.save(1, {"state": {"w": strided(False)}})
+    app_state = {"state": {"w": strided(False).zero_()}}
+    manager.restore(app_state)
+    found = app_state["state"]["w"].full_tensor().tolist()
+    try:
+        manager.restore({"state": {"w": strided(True)}})
+    except tenfold.UnsupportedError as error:
+        return {"found": found, "said": str(error)}
+
+
 def failing_shards(folder, rank):
     state = sharded_training()
     manager = tenfold.CheckpointManager(folder / "run")

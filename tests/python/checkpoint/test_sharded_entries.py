@@ -114,6 +114,7 @@ def test_every_placement_and_container_round_trips(run, restored_by):
         ("sharded_per_rank", "UnsupportedError", '"model": per_rank: expected whole tensors'),
         ("sharded_on_one_rank", "ValueError", r"DTensors: .* on rank 0, \[\] on rank 1"),
         ("partial_sums", "UnsupportedError", r'"sums\.w": expected placements of Shard'),
+        ("strided_with_gaps", "UnsupportedError", r'"gaps\.w": placements .* found one with gaps'),
     ],
 )
 def test_unsupported_state_raises_on_all_ranks(run, tmp_path, name, kind, expected):
@@ -121,6 +122,13 @@ def test_unsupported_state_raises_on_all_ranks(run, tmp_path, name, kind, expect
         assert re.search(expected, message), message
     names = os.listdir(tmp_path / "run") if (tmp_path / "run").exists() else []
     assert set(names) <= {".writer.tenfold-lease"}  # the managers were not closed
+
+
+def test_strided_shards_are_restored_only_without_gaps(run):
+    for rank in run("restore_strided"):
+        assert rank["raised"] is None, rank
+        assert rank["found"] == list(range(8))
+        assert 'tensor "state.w": placements' in rank["said"]
 
 
 def test_a_parameter_that_changes_before_its_copy_fails_the_save(run, tmp_path):

@@ -22,10 +22,10 @@ from torch.distributed._shard.sharding_spec import (
     EnumerableShardingSpec,
     ShardMetadata,
 )
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
-from worlds import FOLDER, in_world, main, make_model, numbered, spread, train
+from worlds import FOLDER, in_world, main, make_model, numbered, spread, strided, train
 
 import tenfold
 from tenfold import RNGState, Snapshot, StateDict
@@ -245,6 +245,70 @@ def check_a_mesh_of_two_dimensions() -> None:
     assert manifest["3/state/half"]["mesh"] == [[0, 1], [2, 3]]
     assert manifest["3/state/half"]["dim_map"] == [[-1], [1]]
     in_world(3, restore)
+
+
+def check_strided_shards() -> None:
+    path = FOLDER / "strided"
+    whole = numbered(torch.float32, 8, 3)
+
+    def take(rank: int, size: int) -> None:
+        state = StateDict(w=strided(whole, size, has_gaps=False))
+        Snapshot.take(path, {"state": state}, durable=False)
+        into = StateDict(w=strided(torch.zeros(8, 3), size, has_gaps=False))
+        Snapshot(path).restore({"state": into})
+        assert same_shards(into["w"], state["w"])
+        gaps = {"state": StateDict(w=strided(torch.zeros(8, 3), size, has_gaps=True))}
+        cases = [
+            (lambda: Snapshot(path).restore(gaps), 'entry "0/state/w": DTensor: placements'),
+            (lambda: Snapshot.take(path, gaps), 'key "state.w": DTensor: placements'),
+        ]
+        for call, said in cases:
+            error = failure_of(call)
+            assert isinstance(error, tenfold.UnsupportedError), error
+            assert said in str(error), error
+            assert "found one with gaps in dimension 0" in str(error), error
+        assert not gaps["state"]["w"].to_local().any()
+
+    in_world(4, take)
+    assert torch.equal(Snapshot(path).read_object("0/state/w"), whole)
+
+
+def check_ranks_outside_of_a_mesh_have_no_part() -> None:
+    path = FOLDER / "outside"
+    whole = numbered(torch.float32, 4, 3)
+
+    def state_of_mesh(size: int, fill: bool) -> dict[str, Any]:
+        pair, rest = (DeviceMesh("cpu", ranks) for ranks in ([0, 1], list(range(1, size))))
+        values = whole.clone() if fill else torch.zeros(4, 3)
+        state = {
+            "cut": spread(values, pair, [Shard(0)]),
+            "same": [1, spread(values, pair, [Replicate()])],
+            "rest": spread(values, rest, [Shard(1)]),
+            "empty": spread(torch.zeros(0, 4), pair, [Shard(1)]),
+        }
+        return {"state": StateDict(state)}
+
+    def take(rank: int, size: int) -> None:
+        Snapshot.take(path, state_of_mesh(size, True), durable=False)
+        into, expected = state_of_mesh(size, False), state_of_mesh(size, True)
+        Snapshot(path).restore(into)
+        for key in ("cut", "rest", "empty"):
+            assert same_shards(into["state"][key], expected["state"][key]), key
+        assert same_shards(into["state"]["same"][1], expected["state"]["same"][1])
+        scalar = DTensor.from_local(
+            torch.tensor(1.0), DeviceMesh("cpu", [0, 1]), [Replicate()], run_check=False
+        )
+        error = failure_of(Snapshot.take, path, {"state": StateDict(a=scalar)})
+        assert isinstance(error, tenfold.UnsupportedError), error
+        assert 'rank 2: snapshot: key "state.a"' in str(error) or rank == 2, error
+        assert "expected all ranks in the mesh of a tensor without dimensions" in str(error)
+
+    in_world(3, take)
+    for rank in range(3):
+        state = tenfold.load(path)[str(rank)]["state"]
+        for tensor in (state["cut"], state["same"][1], state["rest"]):
+            assert torch.equal(tensor, whole)
+        assert state["empty"].shape == (0, 4)
 
 
 def check_fully_sharded_training() -> None:

@@ -40,6 +40,7 @@ from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.placement_types import _StridedShard
 
 import tenfold
 import tenfold.distributed
@@ -177,13 +178,14 @@ LOADED: dict[str, list[Any]] = {
 def spread(tensor: torch.Tensor, mesh: Any, placements: list[Any]) -> DTensor:
     """Distributes a tensor without communication, because gloo does not support every dtype.
 
-    Every rank passes the whole tensor, and keeps its own part.
+    Every rank passes the whole tensor, and keeps its own part; a rank outside the mesh has none.
     """
-    local = tensor
-    for dim, placement in enumerate(placements):
+    coordinate = mesh.get_coordinate()
+    local = tensor if coordinate else tensor.new_empty(0)
+    for dim, placement in enumerate(placements if coordinate else ()):
         if isinstance(placement, Shard):
             parts = placement._split_tensor(local, mesh.size(dim), with_padding=False)[0]
-            local = parts[mesh.get_local_rank(dim)]
+            local = parts[coordinate[dim]]
     return DTensor.from_local(
         local.contiguous(),
         mesh,
@@ -355,6 +357,45 @@ def check_a_mesh_of_two_dimensions() -> None:
 
     for tensor in load_file(path).values():
         assert torch.equal(tensor, whole)
+
+
+def strided(whole: torch.Tensor, size: int, has_gaps: bool) -> DTensor:
+    """Returns `whole` cut in dimension 0 as fully_shard cuts a tensor that is parallel already.
+
+    Each rank has adjacent rows, unless `has_gaps`.
+    """
+    cut = [_StridedShard(0, split_factor=2), Replicate() if has_gaps else Shard(0)]
+    mesh = init_device_mesh("cpu", (size // 2, 2))
+    found = distribute_tensor(torch.arange(len(whole)), mesh, cut).to_local()
+    assert bool((found.diff() == 1).all()) != has_gaps
+    return DTensor.from_local(
+        whole[found], mesh, cut, run_check=False, shape=whole.shape, stride=whole.stride()
+    )
+
+
+def check_strided_shards() -> None:
+    path = FOLDER / "strided.safetensors"
+    whole = numbered(torch.float32, 8, 3)
+
+    def both(rank: int, size: int) -> None:
+        state = {"w": strided(whole, size, has_gaps=False)}
+        tenfold.distributed.save(state, path, durable=False)
+        into = {"w": strided(torch.zeros(8, 3), size, has_gaps=False)}
+        tenfold.distributed.load(into, path)
+        assert torch.equal(into["w"].to_local(), state["w"].to_local())
+        gaps = {"w": strided(torch.zeros(8, 3), size, has_gaps=True)}
+        for call in (tenfold.distributed.load, tenfold.distributed.save):
+            error = failure_of(call, gaps, path)
+            assert all(
+                isinstance(failure[0], tenfold.UnsupportedError)
+                for failure in error.failures.values()
+            ), error
+            assert 'tensor "w": placements' in str(error), error
+            assert "found one with gaps in dimension 0" in str(error), error
+        assert not gaps["w"].to_local().any()
+
+    in_world(4, both)
+    assert torch.equal(tenfold.load(path)["w"], whole)
 
 
 def make_model() -> torch.nn.Module:

@@ -290,3 +290,46 @@ assert "torch" not in sys.modules
 """,
         tmp_path / "m",
     )
+
+
+@pytest.mark.skipif(not hasattr(torch, "float4_e2m1fn_x2"), reason="torch has no float4")
+def test_a_dtype_that_numpy_lacks_names_the_framework_to_use(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    ours.save_file({"w": torch.zeros(2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)}, path)
+    with pytest.raises(tenfold.UnsupportedError, match='use the framework "torch"'):
+        ours.safe_open(path, "np").get_tensor("w")
+
+
+def test_torch_that_cannot_be_imported_is_an_import_error(tmp_path: Path, run_python: Any) -> None:
+    path = tmp_path / "m.safetensors"
+    ours.save_file({"w": torch.ones(2)}, path)
+    program = """
+import sys
+sys.modules["torch"] = None
+from pathlib import Path
+from tenfold.safetensors import load, load_file, safe_open
+from tenfold.safetensors.numpy import load_file as load_arrays
+
+path = sys.argv[1]
+calls = [
+    lambda: safe_open(path, "pt"), lambda: load_file(path), lambda: load(Path(path).read_bytes())
+]
+for call in calls:
+    try:
+        call()
+    except ImportError as error:
+        print(error)
+print(load_arrays(path)["w"].tolist(), safe_open(path, "np").get_tensor("w").tolist())
+"""
+    message = "tenfold.safetensors: expected the package torch, which cannot be imported"
+    assert run_python(program, path).splitlines() == [message] * 3 + ["[1.0, 1.0] [1.0, 1.0]"]
+
+
+def test_names_with_lone_surrogates_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    path, name = tmp_path / "m.safetensors", "a\ud800"
+    for module, value in ((ours, torch.ones(1)), (ours_numpy, np.ones(1))):
+        with pytest.raises(tenfold.UnsupportedError):
+            module.save({name: value})  # type: ignore[attr-defined]
+        with pytest.raises(tenfold.UnsupportedError):
+            module.save_file({name: value}, path)  # type: ignore[attr-defined]
+        assert list(tmp_path.iterdir()) == []

@@ -19,6 +19,7 @@ from tenfold._ranks import Ranks, distributed_module, join
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Collection
     from typing import Any
 
     from tenfold._io.files import Progress
@@ -97,12 +98,19 @@ class Separated:
             replaced by its local tensor instead.
         shards: Descriptions, for the engine, of the sharded tensors that were replaced by lists.
         replicated: Paths of DTensors that are replicated on all ranks, as globs.
+        outside: Paths of the DTensors whose mesh does not contain this rank.
+
+    Args:
+        outside: The paths in the attribute `outside` of all ranks. Not all ranks have such a
+            DTensor, so it is not replicated on all ranks.
     """
 
-    def __init__(self, states: dict[str, Any], escape: Any) -> None:
+    def __init__(self, states: dict[str, Any], escape: Any, outside: Collection[str] = ()) -> None:
         self.shards: list[Described] = []
         self.replicated: list[str] = []
+        self.outside: list[str] = []
         self._escape = escape
+        self._outside_of_any = outside
         # Few programs have sharded tensors. Traverse the states only if a class of sharded tensors
         # is imported.
         self.states: dict[str, Any] = self._walk(states, ()) if has_classes() else states
@@ -124,19 +132,28 @@ class Separated:
             return [self._walk(item, (*keys, str(i)), above) for i, item in enumerate(value)]
         if kind.__module__ == "torch":
             return value  # a plain tensor, a torch.Size, ...: no sharded tensor
-        name = ".".join(keys)
-        try:
-            shards = shards_of(value)
-        except UnsupportedError as error:
-            raise UnsupportedError(f'snapshot: key "{name}": {error}') from None
+        where = f'snapshot: key "{".".join(keys)}": DTensor'
+        shards = shards_of(value, where)
         if shards is None:
             return value
-        if shards.is_replicated:
-            self.replicated.append("/".join(glob.escape(self._escape(key)) for key in keys))
-            return shards.parts[0]
-        dtype = arrays.dtype_name(shards.parts[0].dtype)
-        self.shards.append((keys, dtype, shards.shape, shards.offsets, shards.mesh))
-        return shards.parts
+        path = "/".join(glob.escape(self._escape(key)) for key in keys)
+        parts, offsets = shards.parts, shards.offsets
+        if not parts:
+            self.outside.append(path)
+            if not shards.shape:
+                raise UnsupportedError(
+                    f"{where}: expected all ranks in the mesh of a tensor without dimensions, "
+                    f"found {value.device_mesh}; take the snapshot in a group of its ranks (pg=)"
+                )
+            # The engine expects at least one part.
+            offsets = [(0,) * len(shards.shape)]
+            parts = [sys.modules["torch"].empty(offsets[0], dtype=value.dtype, device="cpu")]
+        elif shards.is_replicated and path not in self._outside_of_any:
+            self.replicated.append(path)
+            return parts[0]
+        dtype = arrays.dtype_name(parts[0].dtype)
+        self.shards.append((keys, dtype, shards.shape, offsets, shards.mesh))
+        return parts
 
 
 def write(

@@ -146,7 +146,7 @@ class StateReader:
         return path not in self._manifest and path.partition("/")[2] in self._sharded
 
     def tensor(self, item: Any, path: str, dtype: str, shape: tuple[int, ...], target: Any) -> Any:
-        shards = shards_of(target)
+        shards = shards_of(target, f'entry "{path}": DTensor')
         if shards is not None:
             if shards.shape != tuple(shape):
                 raise ValueError(

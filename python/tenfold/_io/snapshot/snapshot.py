@@ -495,7 +495,12 @@ def _request(
         )
     keys = {key: None for message in sent for key in message["keys"]}
     states = states_of(ranks, app_state, list(keys))
-    separated, _ = ranks.run("take: states", lambda: Separated(states, escape))
+    separated, outsides = ranks.run(
+        "take: states", lambda: Separated(states, escape), lambda made: made.outside
+    )
+    outside = set().union(*outsides)
+    if outside:
+        separated, _ = ranks.run("take: states", lambda: Separated(states, escape, outside))
     return sent[0]["path"], globs, separated
 
 

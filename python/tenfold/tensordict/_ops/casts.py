@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenfold._interop import arrays
-from tenfold._interop.arrays import need_torch
+from tenfold._interop.arrays import dtype_name, need_torch, numpy_dtype, tensor_of, torch_of
 from tenfold._interop.objects import sparse_parts
 from tenfold.tensordict._entries import (
     LEAF,
@@ -74,6 +74,12 @@ def _moved(td: Like, device: Any, dtype: Any, non_blocking: bool) -> Like:
         return td._moved_in_one_copy(device, non_blocking)
 
     def change(tensor: Any) -> Any:
+        if torch_of(tensor) is None:  # a numpy array, which becomes a tensor on another device
+            if device is None or device.type == "cpu":
+                return (
+                    tensor if dtype is None else tensor.astype(numpy_dtype(dtype_name(dtype), "to"))
+                )
+            tensor = tensor_of(tensor)
         return tensor.to(device=device, dtype=dtype, non_blocking=non_blocking)
 
     made = td._valued(change)
