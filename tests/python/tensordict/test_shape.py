@@ -121,3 +121,11 @@ def test_errors_of_unflatten_name_the_argument(build):
         )
     with pytest.raises(TypeError, match="unflatten: expected a batch dimension, an int, found 'x'"):
         td.unflatten("x", (2, 3))
+
+
+@pytest.mark.parametrize("dim", [5, -2])
+def test_unbind_of_plain_values_refuses_a_dimension_out_of_range(dim):
+    with pytest.raises(IndexError, match=f"expected a batch dimension from -1 to 0, found {dim}"):
+        tenfold.NonTensorStack("a", "b").unbind(dim)
+    with pytest.raises(IndexError, match="unbind: expected a batch dimension"):
+        tenfold.NonTensorData("a").unbind(0)
