@@ -12,7 +12,14 @@ import typing
 
 from tenfold._interop import arrays
 from tenfold.tensordict._base import TensorDictBase
-from tenfold.tensordict._entries import LEAF, TENSORCLASS, class_kind, node_of, unwrapped
+from tenfold.tensordict._entries import (
+    LEAF,
+    TENSORCLASS,
+    batch_size_of,
+    class_kind,
+    node_of,
+    unwrapped,
+)
 from tenfold.tensordict._ops.locking import check_unlocked
 from tenfold.tensordict._protocol import dense
 from tenfold.tensordict._values import NonTensorData
@@ -490,7 +497,8 @@ def _fill_unset(obj: Any) -> None:
     """
     cls = type(obj)
     node = obj._tensordict
-    if node.is_locked:
+    was_locked = node.is_locked
+    if was_locked:
         node.unlock_()
     for field in dataclasses.fields(cls):
         if node._has(field.name) or field.name in obj.__dict__["_set_to_none"]:
@@ -500,6 +508,8 @@ def _fill_unset(obj: Any) -> None:
             set_field(obj, field.name, default)
         elif field.init:
             raise TypeError(f"{cls.__name__}.__init__() did not set the field {field.name!r}")
+    if was_locked:
+        node.lock_()
 
 
 # --- the TensorDict ------------------------------------------------------------------------------
@@ -517,9 +527,12 @@ def _contain(obj: Any, about: dict[str, Any]) -> bool:
         obj.__dict__["_tensordict"] = dense()({}, batch_size=batch_size, device=device, names=names)
         return True
     if batch_size is not None or device is not None or names is not None:
+        size = node.batch_size if batch_size is None else batch_size_of(batch_size)
+        if names is None and node._names and len(node._names) == len(size):
+            names = node._names
         obj.__dict__["_tensordict"] = dense()(
             dict(node.items()),
-            batch_size=node.batch_size if batch_size is None else batch_size,
+            batch_size=size,
             device=node.device if device is None else device,
             names=names,
         )
@@ -530,3 +543,5 @@ def _finish(obj: Any, about: dict[str, Any]) -> None:
     lock = about.get("lock")
     if type(obj)._frozen if lock is None else lock:
         obj._tensordict.lock_()
+    elif lock is not None and obj._tensordict.is_locked:  # by an own `__init__`
+        obj._tensordict.unlock_()
