@@ -308,3 +308,12 @@ def test_dimension_names_stay_with_options_of_the_inner_init(options):
 
     Derived = tenfold.tensorclass(Derived)  # noqa: N806
     assert Derived(torch.zeros(2), batch_size=[2], names=["n"]).names == ["n"]
+
+
+def test_autocast_leaves_fields_of_generic_types():
+    @tenfold.tensorclass(autocast=True)
+    class Casting:
+        numbers: list[int]
+
+    assert Casting((1, 2)).numbers == (1, 2)
+    assert Casting({1, 2}).numbers == {1, 2}

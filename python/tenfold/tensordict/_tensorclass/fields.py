@@ -288,12 +288,14 @@ def _cast(cls: Any, name: str, value: Any) -> tuple[Any, bool]:
     Also returns whether to store the result as a plain value.
     """
     target = hint_of(cls, name)
-    inner = class_of(target) if isinstance(target, type) else None
+    # For Python 3.10, `list[int]` is a type.
+    is_class = isinstance(target, type) and typing.get_origin(target) is None
+    inner = class_of(target) if is_class else None
     if isinstance(value, dict) and inner is not None:
         return inner.from_dict(value), False
     if isinstance(value, TensorDictBase) and inner is not None:
         return (inner.from_tensordict(value) if fits(inner, value) else value), False
-    if not isinstance(target, type):
+    if not is_class:
         is_number = isinstance(value, (int, float)) or hasattr(value, "__array_interface__")
         return value, not (is_number or _is_tensor(value))
     if isinstance(value, target):
