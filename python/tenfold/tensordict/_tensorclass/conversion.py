@@ -20,7 +20,8 @@ from tenfold.tensordict._entries import (
 from tenfold.tensordict._node import ON_DISK, register_class, registered_class
 from tenfold.tensordict._ops.casts import CASTS
 from tenfold.tensordict._ops.locking import locked_as
-from tenfold.tensordict._protocol import dense
+from tenfold.tensordict._ops.mapping import is_tensor_class
+from tenfold.tensordict._protocol import dense, stacked
 from tenfold.tensordict._tensorclass.fields import (
     class_of,
     fits,
@@ -130,10 +131,7 @@ def _cast_method(name: str, member: Any) -> Callable[..., Any]:
         if chosen is not None and made is not node:
             cast = made
             made = cast.copy() if cast.is_locked else cast
-            for key in node.keys(True, True):
-                path = (key,) if isinstance(key, str) else key
-                if not chosen(path, node.get(path)):
-                    made.set(path, node.get(path).to(made.get(path).device))
+            _put_back(node, made, chosen, ())
             made = locked_as(cast, made)
         return delivered(self, made)
 
@@ -141,6 +139,24 @@ def _cast_method(name: str, member: Any) -> Callable[..., Any]:
     doc = member.__doc__ or ""
     named.__doc__ = doc.replace("Called with each tensor;", "Called with each path and tensor;")
     return named
+
+
+def _put_back(node: Any, made: Any, chosen: Any, above: tuple[str, ...]) -> None:
+    """Puts the tensors of `node` that `chosen` does not select into `made`, the result of a cast.
+
+    `chosen` is called with the tensors of each member of a lazy stack.
+    """
+    if isinstance(node, stacked()):
+        for member, cast in zip(node._nodes(), made._nodes(), strict=True):
+            _put_back(member, cast, chosen, above)
+        return
+    for key, entry in node._entries().items():
+        path = (*above, key)
+        inner = node_of(entry)
+        if inner is not None:
+            _put_back(inner, node_of(made._entry(key)), chosen, path)
+        elif is_tensor_class(type(entry)) and not chosen(path, entry):
+            made.set(key, entry.to(made._entry(key).device))
 
 
 def _property(name: str, member: property) -> property:
