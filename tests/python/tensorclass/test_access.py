@@ -289,3 +289,39 @@ def test_state_of_unknown_fields_is_refused():
     state["other"] = torch.zeros(1)
     with pytest.raises(KeyError, match='key "other"'):
         sample().load_state_dict(state)
+
+
+def partial_stack():
+    """Returns a lazy stack of which only the first member has the field `inner`."""
+    return tenfold.lazy_stack([sample(inner=sample(label="a")), sample()])
+
+
+def test_fields_of_some_members_of_a_stack_are_kept():
+    made = partial_stack()
+    found = made.to_dict(convert_tensors=True)["inner"]
+    assert (found[0]["label"], found[0]["x"], found[1]) == ("a", sample().x.tolist(), None)
+    assert made.to_dict()["info"] is None
+    assert "info" not in made.to_dict(retain_none=False)
+    rows = made.to_dict(tolist_first=True)
+    assert (rows[0][0]["inner"]["label"], rows[1][0]["inner"]) == ("a", None)
+    first, second = made.to_tensordict(retain_none=True).tensordicts
+    assert first["inner", "label"] == "a"
+    assert "inner" not in second
+    assert first["info"] is second["info"] is None
+    assert [name for name, value in made.non_tensor_items() if value is None] == ["info"]
+    assert "inner" not in made.state_dict()._metadata[""]["_non_tensor"]
+
+
+def test_get_with_options_of_a_field_that_is_none():
+    made = partial_stack()
+    assert made.get("info", 7) is made.get("info", 7, as_list=True) is None
+    first, second = made.get("inner", 7, as_list=True)
+    assert (first.label, second) == ("a", None)
+    assert made.get("other", 7, as_list=True) == 7
+
+
+def test_get_at_says_whether_a_field_or_an_entry_is_missing():
+    with pytest.raises(KeyError, match="no field 'other'"):
+        sample().get_at("other", 0)
+    with pytest.raises(KeyError, match=r"no entry \('inner', 'other'\)"):
+        sample(inner=sample()).get_at(("inner", "other"), 0)

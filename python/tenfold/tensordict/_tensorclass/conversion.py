@@ -26,7 +26,7 @@ from tenfold.tensordict._tensorclass.fields import (
     class_of,
     fits,
     hint_of,
-    missing,
+    none_fields,
     post_init_arguments,
     remove,
 )
@@ -425,7 +425,7 @@ class StateMethods:
     ) -> None:
         node = self._tensordict
         node._add_state(state, metadata, prefix, keep_vars, flatten)
-        values: dict[str, Any] = dict.fromkeys(missing(self))
+        values: dict[str, Any] = dict.fromkeys(none_fields(self))
         stacks = []
         for key, entry in node._entries().items():
             if getattr(entry, "_is_non_tensor", False):

@@ -89,12 +89,28 @@ def remove(obj: Any, name: str) -> None:
 
 
 def missing(obj: Any) -> list[str]:
-    """Returns the names of the fields that are None, in the order of their declaration.
+    """Returns the names of the fields without an entry, in the order of their declaration.
 
-    For a lazy stack, the result includes fields for which only some members have an entry.
+    For a lazy stack, the result includes `partial` fields.
     """
     node = obj._tensordict
     return [name for name in type(obj)._field_names if not node._has(name)]
+
+
+def partial(obj: Any) -> list[str]:
+    """Returns the fields for which only some members of a lazy stack have an entry."""
+    return [name for name in missing(obj) if _is_held(obj._tensordict, name)]
+
+
+def none_fields(obj: Any) -> list[str]:
+    """Returns the fields that are None, for a lazy stack in all members."""
+    return [name for name in missing(obj) if not _is_held(obj._tensordict, name)]
+
+
+def _is_held(node: Any, name: str) -> bool:
+    """True if a node, or for a lazy stack at least one member, has an entry."""
+    members = getattr(node, "tensordicts", ())
+    return node._has(name) or any(_is_held(node_of(member), name) for member in members)
 
 
 def require(cls: Any, name: str) -> None:

@@ -20,7 +20,16 @@ from tenfold.tensordict._node import PLAIN
 from tenfold.tensordict._ops.casts import cloned
 from tenfold.tensordict._protocol import stacked
 from tenfold.tensordict._tensorclass.conversion import delivered, with_classes
-from tenfold.tensordict._tensorclass.fields import did_you_mean, missing, remove, require, set_field
+from tenfold.tensordict._tensorclass.fields import (
+    did_you_mean,
+    missing,
+    none_fields,
+    partial,
+    remove,
+    require,
+    set_field,
+)
+
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +64,7 @@ class FieldMethods:
         name, *below = path_of(key)
         if name not in type(self)._field_names:
             return default
-        if how:
+        if how and self._tensordict._has(name):
             return self._tensordict.get(key, default, **how)
         found = type(self)._fields[name].__get__(self)
         if not below:
@@ -72,7 +81,9 @@ class FieldMethods:
         if found is not NOTHING:
             return None if found is None else found[index]
         if default is NOTHING:
-            raise KeyNotFoundError(f"{type(self).__name__}: no field {key!r}")
+            is_field = path_of(key)[0] in type(self)._field_names
+            kind = "entry" if is_field else "field"
+            raise KeyNotFoundError(f"{type(self).__name__}: no {kind} {key!r}")
         return default
 
     def set(
@@ -126,7 +137,7 @@ class FieldMethods:
 
     def non_tensor_items(self: Any, include_nested: bool = False) -> Any:
         """Returns (field, None) for each field that is None, then `TensorDict.non_tensor_items`."""
-        absent = [(name, None) for name in missing(self)]
+        absent = [(name, None) for name in none_fields(self)]
         return (*absent, *self._tensordict.non_tensor_items(include_nested))
 
     @property
@@ -302,17 +313,26 @@ def _operand(obj: Any, other: Any) -> Any:
 class TreeMethods:
     """`to_dict`, `to_tensordict`, `select`, `rename_keys`, `replace`, `update`, `update_`."""
 
-    def to_dict(self: Any, *, retain_none: bool = True, **options: Any) -> dict[str, Any]:
+    def to_dict(self: Any, *, retain_none: bool = True, **options: Any) -> Any:
         """Returns the fields as a dict, with nested objects as dicts; see `TensorDict.to_dict`.
+
+        A field that only some members of a lazy stack have is a list of the value, or None, of each
+        member.
 
         Args:
             retain_none: If false, fields that are None are omitted.
             **options: As for `TensorDict.to_dict`. With `tolist_first`, unless the batch size is
                 [], the result is a (nested) list of dicts.
         """
-        made: dict[str, Any] = self._tensordict.to_dict(retain_none=retain_none, **options)
+        node = self._tensordict
+        options["retain_none"] = retain_none
+        if options.get("tolist_first") and node._batch_size:
+            rows = [type(self)._over(node_of(row)) for row in node.unbind(0)]
+            return [TreeMethods.to_dict(row, **options) for row in rows]
+        made = node.to_dict(**options)
+        made.update((name, _as_dict(node, name, options)) for name in partial(self))
         if retain_none:
-            _add_none(made, missing(self))
+            made.update(dict.fromkeys(none_fields(self)))
         return made
 
     def to_tensordict(self: Any, *, retain_none: bool | None = None) -> Any:
@@ -323,7 +343,7 @@ class TreeMethods:
                 None. Fields of nested objects that are None are always omitted.
         """
         made = _plain_copy(self._tensordict)
-        for name in missing(self) if retain_none else ():
+        for name in none_fields(self) if retain_none else ():
             made.set_non_tensor(name, None)
         return made
 
@@ -462,13 +482,13 @@ def _update_from_dict(obj: Any, given: dict[Any, Any], options: dict[str, Any]) 
     return obj
 
 
-def _add_none(rows: Any, names: list[str]) -> None:
-    """Sets the keys `names` to None in a dict, or in each dict in nested lists."""
-    if isinstance(rows, list):
-        for row in rows:
-            _add_none(row, names)
-    else:
-        rows.update(dict.fromkeys(names))
+def _as_dict(node: Any, name: str, options: dict[str, Any]) -> Any:
+    """The value of a field for `to_dict`; a list if only some members of a lazy stack have it."""
+    if node._has(name):
+        return node.select(name).to_dict(**options).get(name)
+    members = getattr(node, "tensordicts", ())
+    values = [_as_dict(node_of(member), name, options) for member in members]
+    return values if any(value is not None for value in values) else None
 
 
 def _plain_copy(node: Any) -> Any:
