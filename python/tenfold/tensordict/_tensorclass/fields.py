@@ -122,6 +122,16 @@ def require(cls: Any, name: str) -> None:
         )
 
 
+def check_keys(cls: Any, keys: Iterable[str]) -> None:
+    """Raises ValueError if a key is not a field of `cls`."""
+    unknown = set(keys) - set(cls._field_names)
+    if unknown:
+        raise ValueError(
+            f"{cls.__name__}: expected the keys {sorted(cls._field_names)} at most, found "
+            f"{sorted(unknown)} too, which are not fields"
+        )
+
+
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The suffix of a message that suggests the most similar of `names`; "" if none is similar."""
     near = difflib.get_close_matches(name, list(names), n=1)

@@ -18,9 +18,11 @@ from tenfold.tensordict._entries import (
 )
 from tenfold.tensordict._node import PLAIN
 from tenfold.tensordict._ops.casts import cloned
+from tenfold.tensordict._ops.mapping import paths_of
 from tenfold.tensordict._protocol import stacked
-from tenfold.tensordict._tensorclass.conversion import delivered, with_classes
+from tenfold.tensordict._tensorclass.conversion import delivered, with_classes, without_none
 from tenfold.tensordict._tensorclass.fields import (
+    check_keys,
     did_you_mean,
     missing,
     none_fields,
@@ -29,7 +31,6 @@ from tenfold.tensordict._tensorclass.fields import (
     require,
     set_field,
 )
-
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -216,21 +217,20 @@ class RowMethods:
 def _rows(obj: Any, value: Any) -> Any:
     """Converts `value` for writing into rows of the TensorDict of `obj`.
 
-    Raises ValueError for an object of a tensorclass with other fields, and for a value that is
-    neither an object of a tensorclass nor a TensorDict, number or tensor; AttributeError for a
-    TensorDict with a key that is not a field.
+    Raises ValueError for an object of a tensorclass with other fields, except fields of a subclass
+    that are None, and for a value that is neither an object of a tensorclass nor a TensorDict,
+    number or tensor; AttributeError for a TensorDict with a key that is not a field.
     """
     cls = type(obj)
     if class_kind(type(value)) == TENSORCLASS:
-        node = value._tensordict
-        if not isinstance(value, cls):
-            both = [set(one._tensordict.keys()) | set(missing(one)) for one in (obj, value)]
-            if both[0] != both[1]:
-                raise ValueError(
-                    f"{cls.__name__}: expected rows of the same fields, found those of a "
-                    f"{type(value).__name__}"
-                )
-        return node
+        if isinstance(value, cls):  # fields of a subclass may be None
+            check_keys(cls, value._tensordict._key_list())
+        elif set(type(value)._field_names) != set(cls._field_names):
+            raise ValueError(
+                f"{cls.__name__}: expected rows of the same fields, found those of a "
+                f"{type(value).__name__}"
+            )
+        return value._tensordict
     if isinstance(value, (bool, int, float, complex)) or hasattr(value, "untyped_storage"):
         return value
     if isinstance(value, TensorDictBase):
@@ -369,6 +369,19 @@ class TreeMethods:
             return made
         return self if made is self._tensordict else type(self)._from_tensordict(made)
 
+    def flatten_keys(
+        self: Any, separator: str = ".", inplace: bool = False, is_leaf: Any = None
+    ) -> Any:
+        """Returns an object without nested nodes; see `TensorDict.flatten_keys`.
+
+        Raises:
+            ValueError: If a joined key is not a field.
+        """
+        node = self._tensordict
+        made = node.flatten_keys(separator, False, is_leaf)
+        check_keys(type(self), made._key_list())
+        return delivered(self, node.flatten_keys(separator, True, is_leaf) if inplace else made)
+
     def rename_keys(self: Any, mapping: Mapping[Any, Any], *, strict: bool = True) -> Any:
         """Returns an object with renamed entries; see `TensorDict.rename_keys`.
 
@@ -411,6 +424,7 @@ class TreeMethods:
 
         Raises:
             ValueError: If a key is not a field, or the cast of an `autocast` class raises it.
+            KeyError: If a path leads through a tensor or a plain value.
             RuntimeError: If a shape or batch size does not fit; or if this object is locked and
                 at least one is true: `inplace` is false, a key is new, a value is None.
             TypeError: If `input_dict_or_td` is of another type, or an `autocast` class cannot cast
@@ -423,7 +437,7 @@ class TreeMethods:
             given = {**(input_dict_or_td or {}), **more}
             return _update_from_dict(self, given, options) if given else self
         if node is not None:
-            _check_keys(type(self), node._key_list())
+            _check_updated(type(self), node._key_list(), options)
         self._tensordict.update(input_dict_or_td if node is None else node, **options)
         return _update_from_dict(self, more, options) if more else self
 
@@ -450,21 +464,24 @@ def _parted(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return more, {name: value for name, value in options.items() if name in _UPDATE_OPTIONS}
 
 
-def _check_keys(cls: Any, keys: Any) -> None:
-    unknown = {path_of(key)[0] for key in keys} - set(cls._field_names)
-    if unknown:
-        raise ValueError(
-            f"{cls.__name__}: expected the keys {sorted(cls._field_names)} at most, found "
-            f"{sorted(unknown)} too, which are not fields"
-        )
+def _check_updated(cls: Any, keys: Any, options: dict[str, Any]) -> set[str] | None:
+    """Raises ValueError if a key to update is not a field.
+
+    Returns the fields in `keys_to_update`; None without that option.
+    """
+    first = {path_of(key)[0] for key in keys}
+    given = options.get("keys_to_update")
+    wanted = None if given is None else {path[0] for path in paths_of(given)}
+    check_keys(cls, first if wanted is None else first & wanted)
+    return wanted
 
 
 def _update_from_dict(obj: Any, given: dict[Any, Any], options: dict[str, Any]) -> Any:
     cls = type(obj)
-    _check_keys(cls, given)
-    wanted = options.get("keys_to_update")
-    wanted = None if wanted is None else {path_of(key)[0] for key in wanted}
-    rest = {}
+    wanted = _check_updated(cls, given, options)
+    node = obj._tensordict
+    rest: dict[Any, Any] = {}
+    merged: dict[Any, Any] = {}  # into a node, or as by `TensorDict.update`
     for key, value in given.items():
         if value is None and key in cls._field_names:
             if wanted is None or key in wanted:
@@ -475,10 +492,17 @@ def _update_from_dict(obj: Any, given: dict[Any, Any], options: dict[str, Any]) 
             else:
                 rest[key] = value
         else:
-            rest[key] = value
+            first, *below = path_of(key)
+            is_there = node._has(first)
+            if is_there and (below or node_of(node._entry(first)) is not None):
+                merged[key] = dict(value) if isinstance(value, Mapping) else value
+            else:
+                rest[key] = value
     if rest:
-        source = with_classes(cls, TensorDictBase.from_dict(rest))
-        obj._tensordict.update(source, **options)
+        source = TensorDictBase.from_dict(without_none(cls, rest))
+        node.update(with_classes(cls, source), **options)
+    if merged:
+        node.update(merged, **options)
     return obj
 
 
