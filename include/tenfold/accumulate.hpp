@@ -111,8 +111,8 @@ class TENFOLD_API Windows {
 /// loss is the mean over a batch, the summed gradients equal the gradient of the mean over all rows
 /// of the window. With several ranks, gradients must be averaged over the ranks (as
 /// DistributedDataParallel does). The weight is then the batch's rows on this rank times the world
-/// size, divided by the window's rows on all ranks. It is 0 for a batch in which this rank has no
-/// rows.
+/// size, divided by the window's rows on all ranks. For a batch in which this rank has no rows, use
+/// 0 as the loss, because the mean over no rows is NaN.
 ///
 /// Throws Error(invalid_argument) if `steps` is below 1.
 TENFOLD_API Windows accumulate(BatchLoader& loader TENFOLD_LIFETIMEBOUND, std::int64_t steps);

@@ -33,7 +33,7 @@ struct ArrowExportOptions {
 ///
 /// A string is a large_string, bytes are large_binary, ragged rows a large_list, rows of a fixed
 /// shape nested fixed_size_lists, a nested record a struct. The validity of a nullable column comes
-/// from its valid leaf. The unit of a column is the metadata "unit" of its field.
+/// from its valid leaf. The unit of a column becomes the metadata "unit" of its field.
 ///
 /// As Arrow's interface specifies, `*out` is overwritten, and the consumer must release it. If a
 /// batch is damaged, get_next returns EIO, and get_last_error returns the message. Rows that are

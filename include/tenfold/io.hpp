@@ -21,16 +21,15 @@ using Path = std::filesystem::path;
 /// How mapped tensors behave. The names are those of numpy.memmap, whose "r" is read-only.
 enum class Mode : std::uint8_t {
   read,  ///< "r": a private mapping; tensors can be written, files never change
-  /// "c": the same as read, for programs that write into their private copy. For a folder, a .npy
-  /// file, and entries of zip archives that are compressed or in Fortran order, save() and
-  /// Leaf::read() use this copy. Otherwise they use the stored bytes: to save what was written, set
-  /// the tensors in a tree.
+  /// "c": like read, for programs that write into their private copy. For leaves of load(), save()
+  /// and Leaf::read() use this copy. For leaves of open(), they may use the stored bytes, depending
+  /// on the format: to save what was written, set the tensors in a tree.
   copy_on_write,
   write_through,  ///< "r+": a shared mapping; writes reach the file
 };
 
-/// Observes a long call. Only the calling thread calls its members: at most every 50 ms, and
-/// report() also on completion.
+/// Observes a long call. Only the calling thread calls its members, about every 50 ms. Most calls
+/// also report their completion.
 class TENFOLD_API Monitor {
  public:
   virtual ~Monitor() = default;
@@ -93,8 +92,8 @@ struct LoadOptions {
   bool verify = false;     ///< compare the checksums of the loaded entries
   /// Restores shared storage; false: copies tensors that share it. Mode::write_through needs true.
   bool aliases = true;
-  /// Returns objects of unsupported classes as nodes of kind opaque; false: Error(unsupported)
-  /// naming key and class. Nothing is imported or called either way.
+  /// Returns objects of unsupported classes as nodes of kind opaque; false: throws
+  /// Error(unsupported). Nothing is imported or called either way.
   bool allow_opaque = false;
   Monitor* monitor = nullptr;  ///< observes the call
 };
@@ -128,10 +127,9 @@ TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
 TENFOLD_API TensorDict::Item load_value(const Path& path, const LoadOptions& options = {});
 
 /// Saves a tree and replaces `path`: a crash leaves the old version or the new one, never a part of
-/// one. A file is replaced by one rename or exchange of names, a folder by one exchange. Where the
-/// file system cannot exchange names, a folder is replaced by two renames: `path` is absent between
-/// them, and after a crash there, the next open(), load() or save() restores the old version.
-/// Returns the path. Throws before writing anything if the format cannot hold the tree.
+/// one. Where the file system cannot exchange names, a folder is replaced by two renames: `path` is
+/// absent between them, and after a crash there, the next open(), load() or save() restores the old
+/// version. Returns the path. Throws before writing anything if the format cannot hold the tree.
 TENFOLD_API Path save(const TensorDict& tree, const Path& path, const SaveOptions& options = {});
 
 /// Saves a single tensor or JSON value, which load_value() returns; saves a node like save().
@@ -140,7 +138,8 @@ TENFOLD_API Path save_value(const TensorDict::Item& value, const Path& path,
                             const SaveOptions& options = {});
 
 /// Returns the name of the format of `path`: "memmap", "safetensors", ...
-/// Throws Error: file_not_found, unsupported for a path of no known format, io.
+/// Throws Error: file_not_found, unsupported for a path of no known format, corrupt for a path that
+/// is neither a file nor a folder, io.
 TENFOLD_API std::string probe(const Path& path);
 
 /// A fault that verify() has found.
@@ -163,8 +162,7 @@ struct VerifyReport {
   std::uint64_t num_bytes = 0;      ///< bytes of the tensors
   std::uint64_t num_checksums = 0;  ///< number of checksums compared
   /// For a bundle (a folder of a trainer, opened as one tree of its files): the keys of entries
-  /// that have no checksums, of which only the structure was checked, and of entries that were not
-  /// read.
+  /// whose bytes were not compared with checksums, because they have none or were not read.
   std::vector<std::string> unchecked{};
   /// True if there are no problems.
   bool ok() const noexcept { return problems.empty(); }
@@ -197,7 +195,8 @@ struct ConvertOptions {
   /// If the root has no child nodes, the whole new name is one key. Two entries with the same new
   /// name are Error(invalid_argument).
   RenameFunction rename{};
-  /// Dotted names of the source that `rename` is to change: Error(key_not_found) if one is missing.
+  /// Dotted names that the source must have: Error(key_not_found) if one is missing. Used only for
+  /// this check.
   std::vector<std::string> renamed{};
   /// Floating-point leaves are cast to this dtype. Error(invalid_argument) if it is not a
   /// floating-point dtype (see is_floating_point()).
@@ -205,7 +204,7 @@ struct ConvertOptions {
   bool durable = true;    ///< fsynced when the call returns
   bool checksums = true;  ///< store them with the data
   int num_threads = 0;    ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
-  /// Greatest size of a shard, unless a single tensor is larger; 0: 5 GB.
+  /// Greatest total size of the tensors of a shard, unless a single tensor is larger; 0: 5 GB.
   std::uint64_t shard_size_bytes = 0;
   Monitor* monitor = nullptr;  ///< observes the call
 };
@@ -238,10 +237,10 @@ struct LoadReport {
   std::vector<std::string> missing;     ///< in the target, not in the source
   std::vector<std::string> unexpected;  ///< in the source, not in the target
   std::vector<Mismatch> mismatched;     ///< in both, but of another dtype or shape
-  /// Entries of the source that have no meaning in the target and no effect on results, such as
-  /// options of Python's optimizers that LibTorch does not have. Also "param_groups.<i>" for a
-  /// group of an optimizer that keeps its options, because no saved group has the same parameters.
-  /// Ignored entries do not count as differences.
+  /// Entries of the source that the target does not use, and that do not count as differences, such
+  /// as options of Python's optimizers that LibTorch lacks and that have no effect. Also
+  /// "param_groups.<i>" for a group of an optimizer that keeps its options, because no saved group
+  /// has the same parameters.
   std::vector<std::string> ignored{};
   /// True if there are no differences.
   bool ok() const noexcept { return missing.empty() && unexpected.empty() && mismatched.empty(); }
@@ -253,7 +252,8 @@ struct LoadIntoOptions {
   bool cast = false;        ///< convert dtypes
   bool dry_run = false;     ///< compare and report (or throw) only; no tensor is read or written
   RenameFunction rename{};  ///< maps the source's names to the target's
-  /// Dotted names of the source that `rename` is to change: Error(key_not_found) if one is missing.
+  /// Dotted names that the source must have: Error(key_not_found) if one is missing. Used only for
+  /// this check.
   std::vector<std::string> renamed{};
   Keys keys{};                 ///< entries of the source to load; default: all
   int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
@@ -264,7 +264,7 @@ struct LoadIntoOptions {
 /// same dotted names. Bytes on disk are read directly to their destination; casts and strided
 /// tensors need buffers of at most 2 MiB per thread. JSON values are not changed. With `keys`, a
 /// tensor of the target counts as missing only if the keys name it. If tensors of the target share
-/// storage (tied parameters), all get the values of the last of these tensors, as in Python. Throws
+/// storage (tied parameters), all get the values of the last of these tensors. Throws
 /// Error(invalid_argument) for differences if `strict` is set, for a read-only or expanded tensor
 /// of the target, and for two tensors with the same name.
 TENFOLD_API LoadReport load_into(const TensorDict& target, const TensorDict& source,

@@ -30,7 +30,7 @@ struct Access;
 ///     std::vector<std::byte> head(1024);
 ///     leaf.read(0, head);                                // reads 1024 bytes
 ///
-/// Thread safety: all members may be called from any thread.
+/// Thread safety: const members may be called from any thread.
 class TENFOLD_API Leaf {
  public:
   /// A leaf over memory.
@@ -48,9 +48,9 @@ class TENFOLD_API Leaf {
   std::uint64_t nbytes() const;
 
   /// The tensor. The first call maps a leaf on disk (or reads it, if it is small or compressed) and
-  /// checks the size of the leaf's file. Throws Error(corrupt) if the file is too short, Error(io)
-  /// if the file cannot be read or was replaced since it was opened. For a nested leaf, returns the
-  /// values of all components in one dimension.
+  /// checks the size of the leaf's file. Throws Error(corrupt) if the file is too short or its
+  /// compressed bytes are damaged, Error(io) if it cannot be read or its folder was replaced since
+  /// it was opened. For a nested leaf, returns the values of all components in one dimension.
   Tensor tensor() const;
 
   /// True if the leaf holds its tensor: it was made from one, or load() has mapped it. False for a
@@ -63,10 +63,9 @@ class TENFOLD_API Leaf {
   }
 
   /// Copies destination.size() bytes of the contiguous tensor, from `offset_bytes` on, into the
-  /// caller's buffer. Bytes on disk are read by `pread`, in bounded memory. Throws Error(corrupt)
-  /// if the file was truncated. A compressed entry of an archive, and a member of an .npz in
-  /// Fortran order, is decoded as a whole. Throws Error(invalid_argument) if the range exceeds the
-  /// tensor.
+  /// caller's buffer. Bytes on disk are read in bounded memory, except that a compressed entry of
+  /// an archive, or a member of an .npz in Fortran order, is decoded as a whole. Throws
+  /// Error(invalid_argument) if the range exceeds the tensor, and what tensor() throws.
   void read(std::uint64_t offset_bytes, std::span<std::byte> destination) const;
 
   /// True for a strided nested tensor (torch.nested, default layout): n components of k dimensions.

@@ -138,8 +138,7 @@ class TENFOLD_API MappedDict {
   Batch at(std::string_view key) const;
   /// The value of the key, as a batch of one row. Throws Error(key_not_found).
   Batch at(std::int64_t key) const;
-  /// Gathers the values of all keys. May use a helper thread for batches in quick succession, and
-  /// several threads for tens of thousands of keys.
+  /// Gathers the values of all keys.
   DictValues get_many(const DictKeys& keys) const;
   /// For each key, the index of its row in dataset(), or -1 if the key is missing. Valid until
   /// compact().
@@ -183,8 +182,9 @@ class TENFOLD_API MappedDict {
   void compact(Monitor* monitor = nullptr);
   /// Makes all changes durable.
   void flush();
-  /// Calls flush(), and allows another process to write. This handle can still read. Throws
-  /// Error(io) (ESTALE) if the folder was moved; even then, another process may write.
+  /// Calls flush() if this handle has written, and allows another process to write. This handle can
+  /// still read. Throws Error(io) (ESTALE) if the folder was moved after this handle wrote; even
+  /// then, another process may write.
   void close();
   /// Makes dataset() and at_rows() include the rows that other handles have added. Lookups by key,
   /// size() and is_dense() include them without refresh().
@@ -220,7 +220,7 @@ class TENFOLD_API MappedDictBuilder {
  public:
   /// `schema` describes the values: one column "value" unless the form is `columns`. Throws
   /// Error(io) as described at MappedDictOptions, and Error(invalid_argument) for a column or
-  /// record called "key" or a schema that does not fit the form.
+  /// record called "key" or, unless the form is `columns`, for columns other than one "value".
   MappedDictBuilder(const Path& path, DictKeyType keys, const Schema& schema,
                     const MappedDictOptions& options = {},
                     DictValueForm form = DictValueForm::columns);

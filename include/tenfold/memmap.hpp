@@ -9,7 +9,7 @@
 namespace tenfold {
 
 // tensordict's `memmap` functions, for folders whose contents change. For data that does not
-// change, use save(), which adds notes and checksums, and open(), which locks a folder while it is
+// change, use save(), which also writes checksums, and open(), which locks a folder while it is
 // mapped "r+".
 
 /// Options of memmap().
@@ -51,8 +51,8 @@ TENFOLD_API TensorDict open_memmap(const Path& path, Mode mode = Mode::write_thr
 
 /// Copies the tensors to `file`, which must exist, and returns the same tree over one mapping of
 /// it. The file gets the size that the tensors need. For memory shared between processes, `file`
-/// should be an unnamed file. Only the options `zeros` (only sets the size), `num_threads` and
-/// `monitor` have an effect.
+/// should be the path of an unnamed file: "/proc/self/fd/5" of a memfd. Only the options `zeros`
+/// (only sets the size), `num_threads` and `monitor` have an effect.
 TENFOLD_API TensorDict memmap_into(const TensorDict& tree, const Path& file,
                                    const MemmapOptions& options = {});
 
@@ -68,25 +68,24 @@ struct NewLeaf {
 
 /// Adds a tensor of zeros to the node in `folder`. Returns the path of the tensor's file, which is
 /// not created if the tensor has no elements. Throws Error(invalid_argument) if `folder` is not the
-/// folder of a TensorDict, or if the key exists, is reserved, or has a file name that is reserved,
-/// in use or too long. Throws Error(unsupported) if the folder is a data set that grows. Throws
-/// Error(io): EEXIST if the file exists and NewLeaf::existing_ok is not set, EBUSY if other callers
-/// change the folder for 10 seconds.
+/// folder of a TensorDict, if the key exists or is reserved, or if its file name is in use or not
+/// allowed. Throws Error(unsupported) if the folder is a data set that grows. Throws Error(io):
+/// EEXIST if the file exists and NewLeaf::existing_ok is not set, EBUSY if other callers change the
+/// folder for 10 seconds.
 TENFOLD_API Path add_memmap_leaf(const Path& folder, const NewLeaf& leaf);
 
 /// Adds an empty node to the node in `folder` and returns its folder, which may already exist.
-/// Throws Error(invalid_argument) if `folder` is not the folder of a TensorDict, or if the key
-/// exists, is reserved, or has a file name that is reserved, in use or too long. Throws
-/// Error(unsupported) and Error(io) (EBUSY) as add_memmap_leaf() does, and Error(io) (EEXIST) if a
-/// file has the name of the new node's folder.
+/// Throws the same errors as add_memmap_leaf(), but Error(io) (EEXIST) only if a file has the name
+/// of the new node's folder.
 TENFOLD_API Path add_memmap_node(const Path& folder, std::string_view key, const Shape& batch_size,
                                  bool robust_names = true);
 
 /// Replaces the JSON value (NonTensorData, NonTensorStack) stored in `folder`. Throws
 /// Error(invalid_argument) if `folder` does not hold such a value. Does not rewrite the tree's
-/// notes. So it throws Error(unsupported) for a value with an extended scalar (Value::Special),
-/// and, if the notes record key types or tuples of the old value, for a new value with other key
-/// types or tuples.
+/// notes. So it throws Error(unsupported) for a value with an extended scalar (Value::Special). If
+/// the notes record dict keys that are not strings, tuples or OrderedDicts of the old value, it
+/// also throws for a new value that differs in these. If they record none, it throws for dict keys
+/// that are not strings, and stores tuples as lists and OrderedDicts as dicts.
 TENFOLD_API void write_memmap_value(const Path& folder, const NonTensor& value);
 
 /// Appends rows along dimension 0 of every tensor; keys, dtypes and other dimensions must be those

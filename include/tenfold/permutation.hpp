@@ -11,7 +11,7 @@ namespace tenfold {
 
 namespace detail {
 
-/// The Feistel network of a Permutation: the widths of the network's halves, and its round keys.
+/// The Feistel network of a Permutation: the widths of its halves in bits, and its round keys.
 struct PermutationNetwork {
   static constexpr std::size_t kRounds = 8;
   unsigned low_bits = 5;
@@ -34,9 +34,7 @@ struct PermutationNetwork {
 /// The order is a Feistel network over the smallest power of two that is at least `size` and 1024,
 /// with halves of unequal width if necessary, and cycle walking for values outside of [0, size) (M.
 /// Luby and C. Rackoff, "How to construct pseudorandom permutations", 1988; J. Black and P.
-/// Rogaway, "Ciphers with arbitrary finite domains", 2002). For 1,000 rows, simple statistics
-/// distinguish the orders of four rounds from random orders, but not those of six rounds. This
-/// network has eight rounds. It is not a cipher.
+/// Rogaway, "Ciphers with arbitrary finite domains", 2002). It is not cryptographically secure.
 ///
 /// Thread safety: all members may be called from any thread.
 class TENFOLD_API Permutation {

@@ -16,13 +16,11 @@ struct BoxRead {
 };
 
 /// Reads boxes in parallel into the callers' tensors. The rest of a stored tensor is not read,
-/// unless the tensor is small, is compressed, or is in Fortran order in an .npz. A contiguous box,
-/// or one of long runs of bytes, is read by pread directly into a contiguous destination; other
-/// boxes are copied from a mapping of the file. If a tensor is stored in pieces, only the pieces
-/// that overlap the box are read. Throws Error(invalid_argument) before anything is read if a box
-/// exceeds its tensor, dtypes differ, a leaf is nested, or a destination is read-only;
-/// Error(corrupt) and Error(io) as Leaf::read() and Leaf::tensor() do. `num_threads` 0 means
-/// TENFOLD_NUM_THREADS, or min(8, cores).
+/// unless the tensor is small, is compressed, or is in Fortran order in an .npz. If a tensor is
+/// stored in pieces, only the pieces that overlap the box are read. Throws Error(invalid_argument)
+/// before anything is read if a box exceeds its tensor, dtypes differ, a leaf is nested, or a
+/// destination is read-only; Error(corrupt) and Error(io) as Leaf::read() and Leaf::tensor() do.
+/// `num_threads` 0 means TENFOLD_NUM_THREADS, or min(8, cores).
 TENFOLD_API void read_boxes(std::span<const BoxRead> boxes, int num_threads = 0,
                             Monitor* monitor = nullptr);
 
@@ -34,11 +32,10 @@ struct BoxCheck {
 };
 
 /// Compares the checksums of the blocks that the boxes overlap, and of the metadata, in parallel.
-/// Other blocks of these tensors are not read, with two exceptions: in ".tdz", ".npz", ".pt" and
-/// consolidated files, whole tensors are checked, and in ".distcp" files, whole pieces of tensors.
-/// Damage is reported as by verify(). Throws Error(key_not_found) for a missing tensor,
-/// Error(invalid_argument) if a box exceeds its tensor or the entry at BoxCheck::path is not a
-/// tensor, and what verify() and open() throw.
+/// In formats without checksums of blocks (".tdz", ".npz", ".pt", ".distcp" and others), whole
+/// tensors, or whole pieces of tensors, are checked. Damage is reported as by verify(). Throws
+/// Error(key_not_found) for a missing tensor, Error(invalid_argument) if a box exceeds its tensor
+/// or the entry at BoxCheck::path is not a tensor, and what verify() and open() throw.
 TENFOLD_API VerifyReport verify_boxes(const Path& path, std::span<const BoxCheck> boxes,
                                       const VerifyOptions& options = {});
 

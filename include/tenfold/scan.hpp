@@ -41,11 +41,11 @@ struct TENFOLD_API ScanReport {
 /// folder contains the checkpoint's .metadata). Nothing is imported, called or executed. A global
 /// that torch.load, pickle.load or numpy.load with allow_pickle would import is reported as safe
 /// only if it is known to be safe, whatever the file's name. A pickle that cannot be read to its
-/// end is a suspicious finding. So is content that is not scanned: archives other than zip,
-/// compressed files, trailing bytes after a pickle, and zip records or archives that exceed a limit
-/// of size or depth. In a `.memmap` file or a storage of torch.save, compressed files and most
-/// archives are not reported, because numbers can start with a magic number by chance. In a folder,
-/// all files at any depth are scanned, except behind links to folders, and `where` begins with the
+/// end is a suspicious finding. So is content that is not scanned: archives other than zip, files
+/// in common compression formats, trailing bytes after a pickle, and zip records or archives that
+/// exceed a limit of size or depth. In a `.memmap` file or a storage of torch.save, such content is
+/// mostly not reported, because numbers can start with a magic number by chance. In a folder, all
+/// files at any depth are scanned, except behind links to folders, and `where` begins with the
 /// file's path in the folder. Throws Error(file_not_found), Error(io), and Error(corrupt) or
 /// Error(unsupported) for an archive that cannot be read. In a folder, a file or sub-folder that
 /// cannot be read is a suspicious finding instead.

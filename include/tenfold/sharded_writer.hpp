@@ -103,11 +103,10 @@ class TENFOLD_API ShardedWriter {
   /// leaves `path` unchanged.
   void publish(std::span<const std::string> receipts);
   /// Publishes the JSON values of `tree` instead of those given to the constructor. In
-  /// ShardLayout::plain, `tree` may have further tensors. This call writes them, after the other
-  /// tensors of the file or to further shards. Also throws Error(invalid_argument) unless `tree`
-  /// has the tensors given to the constructor, under the same keys and in the same order. Throws
-  /// Error(unsupported) if the format does not support an entry, or if a header is longer than the
-  /// format allows.
+  /// ShardLayout::plain, `tree` may have further tensors, which this call writes. Also throws
+  /// Error(invalid_argument) unless `tree` has the tensors given to the constructor, under the same
+  /// keys and in the same order. Throws Error(unsupported) if the format does not support an entry,
+  /// or if a header is longer than the format allows.
   void publish(std::span<const std::string> receipts, const TensorDict& tree);
 
   /// Returns the tree that a rank has passed by ShardWriter::add_values(). Compares its checksums,

@@ -1,4 +1,4 @@
-"""The base class of objects that are closed at the end of a `with` block."""
+"""A base class for context managers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 class Closing:
-    """Base class of context managers: the end of a `with` block calls `close`."""
+    """A context manager: the end of the `with` block calls `close`."""
 
     def close(self) -> None:
         """Closes the object."""

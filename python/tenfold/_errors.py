@@ -1,8 +1,4 @@
-"""The public exceptions of tenfold, the private KeyNotFoundError, and helpers.
-
-All other exceptions that tenfold raises are built into Python (OSError, ...), or are private
-subclasses of built-in exceptions or of exceptions in this module.
-"""
+"""The public exceptions of tenfold, the private KeyNotFoundError, and helpers."""
 
 from __future__ import annotations
 
@@ -32,12 +28,9 @@ class _Fields:
 class Error(_Fields, Exception):
     """Base class of `CorruptFileError`, `UnsupportedError` and errors of `tenfold.safetensors`.
 
-    If the C++ engine raised an exception, the parts of its message ``<path>: <part>: <problem>:
-    expected <E>, found <F>; <remedy>`` are attributes of the exception: each is a str, or None if
-    the message has no such part. Built-in exceptions that the engine raises, such as
-    FileNotFoundError, have these attributes too. Pickles of an exception contain the attributes. If
-    tenfold's Python code raised the exception, the attributes are None or missing, except that
-    `remedy` may be set.
+    The parts of a message of the C++ engine are attributes of the exception, also if its class is
+    built in, such as FileNotFoundError: each is a str, or None if the message has no such part.
+    Pickles of the exception contain them. Exceptions raised by Python code may lack the attributes.
 
     Attributes:
         path: The file or folder; for an entry of an archive, the archive followed by the entry.
@@ -88,7 +81,7 @@ def with_fields(error: Raised, fields: dict[str, str]) -> Raised:
 
 
 def with_remedy(error: Raised, remedy: str) -> Raised:
-    """Returns a copy of `error`, with `remedy` appended to the message and to ``error.remedy``."""
+    """Returns a copy of `error`; appends `remedy` to its message and to its attribute `remedy`."""
     kind: type[Any] = type(error)
     if isinstance(error, OSError) and error.errno is not None:
         made = kind(error.errno, f"{error.strerror}; {remedy}", error.filename)

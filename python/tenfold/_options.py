@@ -1,4 +1,4 @@
-"""Checks the types of options, and ranges of integers; the engine checks other values."""
+"""Checks of arguments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def integer(where: str, value: Any, at_least: int | None = None, at_most: int = 
         at_most: The maximum. Ignored if `at_least` is None: the maximum is then 2**63 - 1.
 
     Raises:
-        TypeError: If `value` is a bool, or is not an int.
+        TypeError: For a value of another type, including bool.
         ValueError: For an int out of range.
     """
     try:

@@ -1,4 +1,4 @@
-"""Checks of paths. If a system call fails unexpectedly, they raise OSError; os.path does not."""
+"""Checks of paths."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A pickle names functions by module and name, and users may keep pickles for years. So these
 functions stay in this module and keep their parameters; the functions that they call may change.
-All other names of this package in such pickles are public classes, in the modules that
+All other names of this package in such pickles are classes in public modules, which
 `tenfold._public.set_module` sets. Pickles that are only sent to other ranks
 (`tenfold.distributed._plans`) may name private functions.
 """
@@ -58,11 +58,11 @@ def opened_tree(
 ) -> Any:
     """The node at `keys` of a file or folder, with tensors of `framework`, locked if `locked`.
 
-    `identity` is the device and inode that the file had when it was opened. For a folder, it is the
-    device and inode of its meta.json, or of the folder if it has no meta.json.
+    `identity` is the device and inode of the file; for a folder, those of its meta.json, or of the
+    folder if it has no meta.json.
 
     Raises:
-        OSError: ESTALE, if the file or folder at `path` now has another identity.
+        OSError: ESTALE, if the file or folder at `path` has another identity.
     """
     from tenfold.tensordict._dense import reopen
 
@@ -101,8 +101,9 @@ def consolidated(skeleton: Any, storage: Any, locked: bool) -> Any:
 
     Args:
         skeleton: The tree, in which each tensor is replaced by its position in `storage`:
-            ``(dtype, shape, start, stop)``. A jagged tensor is replaced by a tuple: the positions
-            of its values, lengths (or None) and offsets, and the index of its ragged dimension.
+            ``(dtype, shape, start, stop)``, in bytes. A jagged tensor is replaced by a tuple: the
+            positions of its values, lengths (or None) and offsets, and the index of its ragged
+            dimension.
         storage: One uint8 tensor with the bytes of all tensors.
         locked: Whether the tree is locked.
     """
@@ -141,14 +142,14 @@ def mapped_tensor(
 
 
 def anonymous_tensor(handler: Any, offset: int, dtype: str, shape: Any, strides: Any) -> Any:
-    """A MemoryMappedTensor over anonymous memory, which `handler` owns."""
+    """A MemoryMappedTensor of the anonymous file `handler`."""
     from tenfold.tensordict._files.mapped_tensor import rebuilt
 
     return rebuilt(handler.path, handler, "r+", None, offset, dtype, shape, strides)
 
 
 def anonymous_file(descriptor: Any) -> Any:
-    """Anonymous shared memory; `descriptor` was sent by multiprocessing."""
+    """An anonymous file; multiprocessing sent its descriptor."""
     from tenfold.tensordict._files.mapped_tensor import received
 
     return received(descriptor)
@@ -174,7 +175,8 @@ def dataset(
         identity: Boot ID of the host, and device, inode and creation time of the file or folder.
         rows: Number of rows of the data set when the first of the views in `steps` was created;
             None if `steps` is empty.
-        steps: For each view, the name of the method that created it, and the arguments, in order.
+        steps: For each view, in order, the engine's method that creates it (or ``"split"``), and
+            the arguments.
         maps: Function and argument `batched` of each call of `map`, in order.
         framework: The framework of the tensors.
 
@@ -205,7 +207,7 @@ def joined_dataset(
 
 
 def samples(rows: list[Any], ragged: frozenset[str], framework: Any = None) -> Any:
-    """Results of the functions given to `Dataset.map`, sent by a worker process of a loader."""
+    """A batch of results of the functions given to `Dataset.map`."""
     from tenfold.dataset._rows import Samples
 
     return Samples(rows, ragged, framework)

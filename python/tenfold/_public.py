@@ -15,8 +15,7 @@ def set_module(name: str) -> Callable[[Decorated], Decorated]:
 
     Pickles, tracebacks and ``help()`` then name this module instead of the private module that
     defines the class or function, so the private module may be renamed. ``inspect.getsource`` of
-    a class (not of its methods) does not work, because it searches the module `name`. Classes of
-    numpy and pandas have the same limitation.
+    a class (not of its methods) does not work, because it searches the module `name`.
     """
 
     def decorate(decorated: Decorated) -> Decorated:

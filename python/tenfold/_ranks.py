@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-# How long a rank waits for the other ranks, which may be writing, before it raises an error. If the
-# process of a rank ends, the other ranks raise an error at once.
+# How long a rank waits for the other ranks, which may be writing, before it raises an error.
 _TIMEOUT = timedelta(minutes=30)
 
 # If `work` raises an exception on one rank (see `Ranks.run`), the other ranks raise an error of the
@@ -124,7 +123,7 @@ class Ranks:
         return bool(number.item())
 
     def leave(self) -> None:
-        """Destroys the group after an error in a constructor."""
+        """Destroys the group."""
         if not self.is_alone:
             sys.modules["torch"].distributed.destroy_process_group(self._group)
 

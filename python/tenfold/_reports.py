@@ -118,11 +118,12 @@ class ScanFinding:
 
     Attributes:
         name: The global, such as ``"os.system"``, or a description of the unscanned content.
-        risk: ``"safe"``: checkpoints of tensors need the global. ``"suspicious"``: the global is
-            unknown, or the content was not scanned. ``"dangerous"``: the global runs code, reads or
-            writes files, or gives access to functions that do.
+        risk: ``"safe"``: checkpoints of tensors use the global. ``"suspicious"``: the global is
+            unknown, or the content was not scanned. ``"dangerous"``: the global may run code or
+            access files.
         where: Where the pickle first uses the global, or where the content is, such as
-            ``'record "m/data.pkl" at byte 17'``; in a folder, the name of the file comes first.
+            ``'record "m/data.pkl" at byte 17'``. For a folder, it begins with the file's path in
+            the folder.
     """
 
     name: str
@@ -137,7 +138,7 @@ class ScanReport(_Report):
 
     Attributes:
         findings: The globals of all pickles, each once per pickle, and content not scanned.
-        num_pickles: Number of pickles that were read; 0 for a file without any.
+        num_pickles: Number of pickles that were read.
     """
 
     findings: tuple[ScanFinding, ...]
@@ -181,11 +182,12 @@ class LoadReport(_Report):
     `RestoreResult.report` is a LoadReport, too.
 
     Attributes:
-        loaded: Names of the tensors that were loaded. For an optimizer, also names of other values
-            of its state, and of the options of its groups. In `RestoreResult.report`, also names of
-            entries that are not modules.
-        missing: Names that are in the target, but not in the source.
-        unexpected: Names that are in the source, but not in the target.
+        loaded: Names of the tensors that were loaded; for an optimizer, possibly also of other
+            values and options. In `RestoreResult.report`, also names of entries that are not
+            modules.
+        missing: Names that are in the target, but not in the source; if `load_into` was called with
+            `keys`, only names that `keys` selects.
+        unexpected: Names that are in the source, but not in the target; with `keys` as above.
         mismatched: Tensors and values that are in the target and the source, but were not loaded
             because the two do not fit, for example in shape or dtype.
     """
@@ -219,11 +221,12 @@ class LoadReport(_Report):
 @set_module("tenfold")
 @dataclass(frozen=True)
 class Promotion:
-    """A column that has a wider type than its first value.
+    """A column whose type differs from that of its first value other than null.
 
     Attributes:
         column: The dotted name of the column.
-        from_: The type of the first value: ``"int64"``.
+        from_: The type of the first value: ``"int64"``. If the column stores lists as JSON text, a
+            description, such as ``"lists"``.
         to: The type of the column: ``"float64"``.
     """
 
@@ -243,7 +246,7 @@ class IngestReport(_Report):
     Attributes:
         num_rows: Number of rows of the data set.
         num_bad_rows: Number of rows that were omitted.
-        promotions: Columns whose type is wider than the type of their first value.
+        promotions: Columns whose type differs from that of their first value.
         ignored: Names in the data that the schema does not have.
     """
 

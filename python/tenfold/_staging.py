@@ -1,13 +1,11 @@
-"""Checkpoint folders of Accelerate and Transformers: created and replaced as a whole.
+"""Checkpoint folders that are created and replaced as a whole.
 
 The caller fills a folder that has a temporary name next to the final one. `Staging.publish` then
 checks the files, writes a manifest with the CRC-32 of every new file, syncs and renames the folder.
 A crash leaves the old version or the new one; the next save in the same directory removes the
-leftovers. If the system cannot exchange two names in one call, a replacement takes two renames:
-after a crash between them, the path is absent until `put_back` renames the old version back; after
-a crash that follows both, the old version remains as ``_<name>.replaced`` until the next save to,
-or removal of, the path. `Staging.publish` describes what happens to files of other programs in the
-old version.
+leftovers. If the system cannot exchange two names in one call, the old version is first renamed to
+``_<name>.replaced``. After a crash at this point, the path is absent until `put_back` renames the
+old version back.
 """
 
 from __future__ import annotations
@@ -60,9 +58,8 @@ class Staging:
             writes.
 
     Attributes:
-        path: Final path.
-        folder: Existing temporary folder to write into until `publish`. Its path has the same
-            last component as `path`.
+        path: Final path, without symbolic links.
+        folder: Temporary folder to write into. Its path has the same last component as `path`.
 
     Raises:
         FileExistsError: If there is a file at `path`.
@@ -111,10 +108,10 @@ class Staging:
     def publish(self, own_names: re.Pattern[str] | None = None) -> None:
         """Checks the staged folder and renames it to `path`.
 
-        The old folder is removed. A file that the old manifest does not list is linked or copied
-        into the new folder, unless the new folder has a file of this name. If this process can
-        neither link nor copy the file, it is moved after the rename; a crash between the rename
-        and the move loses the file.
+        The old folder is removed. A file that its manifest does not list (any file, if there is no
+        valid manifest) is linked or copied into the new folder, unless the new folder has a file of
+        this name. If this process can neither link nor copy the file, it is moved after the rename;
+        a crash between the rename and the move loses the file.
 
         Args:
             own_names: Matches the names of files in which another program saves the same state.

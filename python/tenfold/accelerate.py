@@ -61,7 +61,8 @@ _NAMES = re.compile(
     r"|(pytorch_model|optimizer|scheduler|sampler|dl_state_dict)(_\d+)?\.bin"
     r"|scaler\.pt|(random_states|custom_checkpoint)_\d+\.pkl"
 )
-# Unsupported distributed types: XLA cannot gather Python objects; the others shard checkpoints.
+# The distributed types that `save_state` and `load_state` refuse. XLA cannot gather Python objects;
+# with the others, the processes save shards.
 SHARDED = (
     DistributedType.FSDP,
     DistributedType.DEEPSPEED,
@@ -190,8 +191,8 @@ def staged_by_all(
 ) -> Iterator[Path]:
     """A folder that all processes fill, and that replaces `path` at the end.
 
-    If a process fails, all processes raise an error, except in the case that `is_collective`
-    describes.
+    If a process fails, all processes raise an error, except on XLA (see `raise_on_all`) and in the
+    case that `is_collective` describes.
 
     Args:
         path: Must be the same in all processes.
@@ -231,7 +232,7 @@ def staged_by_all(
 
 
 def on_all(function: Callable[[], Result]) -> Result:
-    """Calls `function` in every process. If a call fails, every process raises (`raise_on_all`)."""
+    """Calls `function` and passes its error to `raise_on_all`. All processes must call this."""
     results: list[Result] = []
     error: Exception | None = None
     try:
@@ -290,7 +291,7 @@ def _refuse_sharded(accelerator: Any, where: str) -> None:
 
 
 def _is_first(accelerator: Any) -> bool:
-    """True in the processes that write the folder.
+    """True in the processes that create and publish the folder.
 
     These are the main process and, with `save_on_each_node` (nodes without a shared file system),
     the local main process of each node.
@@ -412,7 +413,7 @@ def _stateful(accelerator: Any) -> list[tuple[str, list[Any]]]:
 
 
 def _loader_state(loader: Any) -> dict[str, int] | None:
-    """The epoch of a loader and, if its sampler has one, the seed. They determine the row order.
+    """The epoch of a loader and, if its sampler has one, the seed.
 
     None for a loader that does not count epochs.
     """
@@ -455,7 +456,7 @@ def _get(folder: Path, *stems: str) -> Any:
 
 
 def _read(accelerator: Any, folder: Path, num_models: int) -> dict[str, Any]:
-    """Loads the states of all objects; None where an optional file is missing."""
+    """Loads the states of all objects; None for optional files that are missing or not loaded."""
     found: dict[str, Any] = {
         "model": [
             _get(folder, _name("model", number), _name("pytorch_model", number))

@@ -97,7 +97,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         path: str | os.PathLike[str],
         storage_options: Any = None,
     ) -> None:
-        """Saves a checkpoint. A file or folder at `path` is replaced as a whole.
+        """Saves a checkpoint. An existing one at `path` is replaced as a whole.
 
         Args:
             checkpoint: Lightning's checkpoint: nested containers of tensors and plain values.
@@ -108,8 +108,8 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
             TypeError: If `storage_options` are given.
             UnsupportedError: If `path` is a URL, or an entry cannot be stored; the message names
                 its key. No checkpoint has been written.
-            OSError: If a system call failed. The previous version at `path` is unchanged, unless
-                the last fsync failed.
+            OSError: If a system call failed, or if a file would replace a folder or a folder a
+                file. The previous version at `path` is unchanged, unless the last fsync failed.
             Exception: With `async_save`, the exception of a previous save or removal. An exception
                 from writing this checkpoint is then raised by a later call, unless this call waits
                 for the save because there is not enough memory for copies.
@@ -143,8 +143,8 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
 
         Args:
             path: A checkpoint in any format that tenfold reads, including Lightning's own.
-            map_location: A device, its name, or another value for `torch.load`: a dict of names or
-                a callable of ``(storage, "cpu")``.
+            map_location: A device or its name. Or, as for `torch.load`, a dict, of which the value
+                for ``"cpu"`` is used, or a callable, which is called with ``(storage, "cpu")``.
             weights_only: Accepted because Lightning passes it. Pickles are never run.
 
         Returns:
@@ -153,8 +153,8 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         Raises:
             FileNotFoundError: If there is nothing at `path`.
             CorruptFileError: If a checksum or the structure is wrong.
-            UnsupportedError: If `path` is a URL, its format is unknown, or it contains objects that
-                only running code could create; the message names them.
+            UnsupportedError: If `path` is a URL, or the checkpoint has an unknown format or
+                contains objects that only running code could create; the message names them.
             Exception: The exception of a previous save or removal, if `async_save` is set.
         """
         self._drain()

@@ -253,7 +253,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
             self._clean()
 
     def on_write_failed(self, error: Exception) -> None:
-        """Removes the parts that the tasks have written.
+        """Removes the parts that the tasks have written, unless `commit_parts` failed.
 
         Args:
             error: The exception of the job; ignored.

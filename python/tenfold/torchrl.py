@@ -112,9 +112,8 @@ class RingStorageCheckpointer(StorageCheckpointerBase):  # type: ignore[misc]
         raise UnsupportedError("RingStorage: register_load_hook is not supported")
 
 
-# The base must be a storage whose samples a ReplayBuffer returns unchanged. Of these storages, only
-# StoreStorage does not allocate rows itself. The methods of StoreStorage that use its store are
-# overridden here or never called.
+# The base must be a storage whose samples a ReplayBuffer returns unchanged, such as StoreStorage.
+# The methods of StoreStorage that use its store are overridden here or never called.
 class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
     """The rows of a TorchRL replay buffer in a circular buffer on disk.
 
@@ -134,8 +133,9 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         mode: ``"r+"``; or ``"r"``, to sample from the rows that another process writes.
 
     Raises:
-        ValueError: If `path` is not a circular buffer or has another `max_size`, if `mode` is
-            unknown, or if `max_size` is less than 1.
+        ValueError: If the data set at `path` is not a circular buffer or has another `max_size`, if
+            `mode` is unknown, or if `max_size` is less than 1.
+        UnsupportedError: If there is something else at `path`, such as an empty folder.
         TypeError: If `max_size` is not an int.
         FileNotFoundError: If `path` does not exist and `mode` is ``"r"`` or `max_size` is None.
         OSError: If a system call failed. Another writer is an error only when rows are written.
@@ -185,7 +185,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
     @property
     def initialized(self) -> bool:
-        """False until the circular buffer exists; writing the first row creates it."""
+        """False until this object opens the circular buffer, or creates it for the first row."""
         return self._ring is not None
 
     @property
@@ -211,7 +211,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         """Does nothing: some writers set the length, but this storage counts its rows itself."""
 
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
-        """Writes rows.
+        """Writes rows. If an error is raised, rows of earlier slots may have been written.
 
         Args:
             cursor: A slot, as an int or a 0-d tensor; or a slot for each row, as a slice, a
@@ -225,9 +225,8 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
             TypeError: If `data` is not a TensorDict or a list of TensorDicts.
             ValueError: If the numbers of rows and slots differ, if a batch does not have one batch
                 dimension, if entries are unknown, have another shape or a dtype that does not fit
-                the column, or if an entry of new rows is missing. No row is written.
+                the column, or if an entry of new rows is missing.
             IndexError: If a slot is out of range, or if a slot has no row and is not the next slot.
-                Rows of earlier slots may have been written.
             UnsupportedError: If the storage was opened with ``mode="r"`` or closed, or an entry is
                 neither a tensor nor a TensorDict.
             OSError: If another process or object writes to the buffer, or a system call failed.
@@ -261,7 +260,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 of `index` if `index` contains ints, and one dimension for a slice or a mask.
 
         Raises:
-            IndexError: If a row does not exist, if the storage is empty, or if the length of a mask
+            IndexError: If a row or the circular buffer does not exist, or if the length of a mask
                 is not that of the storage.
         """
         if isinstance(index, tuple):
@@ -423,8 +422,8 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
     @checkpointer.setter
     def checkpointer(self, value: Any) -> None:
         self._checkpointer = self._default_checkpointer() if value is None else value
-        # The constructor of ReplayBuffer sets this property last. The writer of the buffer exists
-        # by then, and must continue at the cursor of the storage.
+        # A ReplayBuffer sets this property after it has created its writer, which must continue at
+        # the cursor of the storage.
         self._align_writers()
 
     def _align_writers(self) -> None:
@@ -511,7 +510,6 @@ def save_buffer(buffer: Any, path: PathLike) -> Path:
 
     The state consists of the states of sampler, writer, transforms and random generator, the batch
     size of the buffer, and the length and cursor of the storage. The rows are flushed, not copied.
-    `ReplayBuffer.dumps` writes the same state, but not atomically and in part with pickle.
 
     Args:
         buffer: A `ReplayBuffer`, such as `TensorDictReplayBuffer`, without prefetching.

@@ -38,10 +38,10 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
 
     A checkpoint is written into a temporary folder next to the final one, checked, synced and
     renamed. It has the files that the Trainer writes, so programs without this class can read it,
-    and ``tenfold_checksums.json`` with size and CRC-32 of each file. An existing folder is
-    replaced by one system call, or by renames if the system cannot exchange folders. Files of the
-    old folder that its ``tenfold_checksums.json`` does not list are kept, unless the new checkpoint
-    has files of the same names.
+    and ``tenfold_checksums.json`` with their sizes and CRC-32. An existing folder is replaced by
+    one system call, or by renames if the system cannot exchange folders. Files of the old folder
+    that its ``tenfold_checksums.json`` does not list are kept, unless the new checkpoint has files
+    of the same names.
 
     `train` compares the checksums of the checkpoint that it resumes from, and
     ``load_best_model_at_end`` compares those of the best checkpoint. With
@@ -64,7 +64,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
         >>> MyTrainer(model, arguments, train_dataset=rows).train(resume_from_checkpoint=True)
     """
 
-    # During `_save_checkpoint`, the temporary folder in which Trainer creates `checkpoint-<step>`.
+    # The temporary parent of `checkpoint-<step>` while Trainer writes it; otherwise None.
     _staged_run: str | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -137,7 +137,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
     # --- implementation ---
 
     def _name_best(self, run: str, final: str) -> None:
-        """Sets the final path of the best checkpoint; Trainer has set the temporary path."""
+        """Sets the final path of the best checkpoint; Trainer looks in the temporary folder."""
         if self.state.best_global_step:
             best = os.path.join(run, f"{PREFIX_CHECKPOINT_DIR}-{self.state.best_global_step}")
             if best == final or exists(best):
@@ -158,7 +158,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
 
 
 def _check_existing(path: Path) -> None:
-    """Compares the checksums of a checkpoint. If there is none, Trainer raises the error later."""
+    """Compares the checksums of a checkpoint. If it is no folder, Trainer raises an error later."""
     put_back(path)
     if path.is_dir():
         check(path)

@@ -1,4 +1,4 @@
-"""The function `print_directory_tree`, as in `tensordict.utils`."""
+"""The function `print_directory_tree`, with the interface of the one in `tensordict.utils`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def print_directory_tree(path: PathLike, indent: str = "", display_metadata: boo
         FileNotFoundError: If there is nothing at `path`.
 
     Example:
-        >>> TensorDict({"a": torch.zeros(3), "b": {"c": torch.ones(3)}}).memmap("saved")
+        >>> _ = TensorDict({"a": torch.zeros(3), "b": {"c": torch.ones(3)}}).memmap("saved")
         >>> _ = print_directory_tree("saved", display_metadata=False)
         saved/
             a.memmap

@@ -561,6 +561,7 @@ const Path& DictHandle::require_writable(const char* what) const {
 
 DictWriter& DictHandle::writer(const char* what) {
   const Path& path = require_writable(what);
+  if (writer_) writer_->process().require_here(path.string());
   if (writer_ && writer_->has_old_index()) writer_ = nullptr;  // the next one repairs the index
   if (!writer_) {
     writer_ = std::make_unique<DictWriter>(path, dataset_);
@@ -636,7 +637,7 @@ void DictHandle::close() {
   const Lock lock(mutex_);
   if (is_closed_ || !path_ || mode_ != Mode::write_through) return;
   try {
-    if (writer_) writer("close").close();
+    if (writer_ && writer_->process().is_here()) writer("close").close();
     dataset_.close();
   } catch (const Error& error) {
     if (error.system_errno() != ESTALE) throw;

@@ -17,6 +17,7 @@
 #include "dict/paging.hpp"
 #include "dict/state.hpp"
 #include "os/fs/directory.hpp"
+#include "os/process.hpp"
 #include "os/thread/fork_safe_lock.hpp"
 
 namespace tenfold {
@@ -46,6 +47,8 @@ class DictWriter {
   void write(const DictKeys& keys, std::span<const std::int64_t> old_rows, const Batch& values);
   void flush();
   void close();
+  /// Changes nothing in a forked child, which shares the mapping of the index with its parent.
+  const os::OwnProcess& process() const noexcept { return process_; }
   /// True if write() failed after it had replaced, or may have replaced, the file of the index.
   /// This object still maps the old file then, so create another writer, which rebuilds the index.
   bool has_old_index() const noexcept { return has_old_index_; }
@@ -71,6 +74,7 @@ class DictWriter {
   Path path_;
   Dataset dataset_;
   os::Directory root_;
+  os::OwnProcess process_;
   std::shared_ptr<const DictState>
       state_;  ///< may be older than the last rows added by this writer
   bool is_behind_ = true;
@@ -215,6 +219,9 @@ std::shared_ptr<const DictState> DictHandle::find_in_newest(const DictKeys& keys
                                                             std::span<std::int64_t> rows,
                                                             const Find& find) {
   std::shared_ptr<const DictState> state = known_state();
+  if (state->has_own_index) {  // its slots never point to rows that a writer adds
+    if (auto newer = newer_than(state)) state = std::move(newer);
+  }
   while (true) {
     const bool was_replaced = state->index->word(DictWord::writer) == kDictReplaced;
     const DictLookup lookup = find(*state);

@@ -98,6 +98,14 @@ std::shared_ptr<const DatasetState> without_column(const DatasetState& state, st
   return made;
 }
 
+bool fits_form(const Schema& values, DictValueForm form) {
+  if (form == DictValueForm::columns) return true;
+  if (values.size() != 1) return false;
+  const Column& column = values.columns()[0];
+  const bool is_scalar = column.shape.empty() && !column.ragged;
+  return column.name() == kDictValueColumn && (form == DictValueForm::tensor || is_scalar);
+}
+
 std::string shown_columns(const Schema& values) {
   if (values.size() == 1) return base::quote(values.columns()[0].name());
   return std::to_string(values.size()) + " columns";
@@ -127,11 +135,11 @@ std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> row
   state->values = without_column(*rows, at);
   state->form = note->form;
   const Schema& values = state->values->schema;
-  if (note->form != DictValueForm::columns &&
-      (values.size() != 1 || values.columns()[0].name() != kDictValueColumn)) {
+  if (!fits_form(values, note->form)) {
     throw base::corrupt(where)
         .part("schema")
-        .expected("the one column ", base::quote(kDictValueColumn), " besides the keys")
+        .expected("the one column ", base::quote(kDictValueColumn), " besides the keys",
+                  note->form == DictValueForm::scalar ? ", of scalars" : "")
         .found(shown_columns(values));
   }
   state->place = place_of(tree, *note, *key);
@@ -158,6 +166,7 @@ void make_index_in_memory(DictState& state) {
   state.index =
       std::make_shared<DictIndex>(build_dict_index_in_memory(state.keys), state.keys.where);
   state.num_dead = dead_rows(state);
+  state.has_own_index = true;
 }
 
 std::int64_t num_rows_now(const DictState& state) {

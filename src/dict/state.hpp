@@ -54,6 +54,7 @@ struct DictState {
   DictIndexPlace place;
   DictValueForm form = DictValueForm::columns;
   std::int64_t num_dead = 0;
+  bool has_own_index = false;  ///< `index` was built in memory: no writer changes it
 
   std::int64_t num_keys() const noexcept { return keys.num_rows - num_dead; }
 };
@@ -61,6 +62,10 @@ struct DictState {
 /// The data set without column `index`. Dataset::select() cannot omit it, because two columns may
 /// have the same dotted name.
 std::shared_ptr<const DatasetState> without_column(const DatasetState& state, std::size_t index);
+
+/// True if values of this form can have these columns: the one column "value", of shape [] if the
+/// form is scalar, or any columns.
+bool fits_form(const Schema& values, DictValueForm form);
 
 /// Formats the columns of values for messages: "x", or 3 columns.
 std::string shown_columns(const Schema& values);

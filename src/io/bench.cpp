@@ -167,10 +167,12 @@ class Bench {
     measure(report.read, tensors, files);
 
     const std::vector<BenchRange> rows = rows_of(leaf_sizes);
-    if (rows.empty()) return report;
-    report.row_bytes = rows.front().size_bytes;
-    report.gather.num_bytes = total_of(rows);
-    measure(report.gather, rows, places_in_files(file_sizes, rows));
+    if (!rows.empty()) {
+      report.row_bytes = rows.front().size_bytes;
+      report.gather.num_bytes = total_of(rows);
+      measure(report.gather, rows, places_in_files(file_sizes, rows));
+    }
+    progress_.finish();
     return report;
   }
 

@@ -15,6 +15,7 @@
 #include "formats/safetensors/tree.hpp"
 #include "formats/shared/commit.hpp"
 #include "formats/shared/progress.hpp"
+#include "formats/shared/storable.hpp"
 
 namespace tenfold {
 
@@ -72,6 +73,7 @@ std::vector<formats::safetensors::Plan::Tensor> tensors_of(const TensorDict& tre
           .expected("a dense tensor of a dtype that safetensors has")
           .found(leaf->is_nested() ? "a nested tensor" : to_string(leaf->dtype()));
     }
+    formats::require_utf8(entry.key, [&] { return refuse(where, entry.key); });
     if (entry.key == "__metadata__") {
       throw refuse(where, entry.key)
           .problem("the name is reserved by the format")
@@ -99,6 +101,13 @@ FlatMetadata checked_metadata(const std::vector<const formats::safetensors::Plan
   using namespace formats::safetensors;
   metadata.erase(std::string(kChecksumsMember));
   metadata.erase(std::string(kBoxesMember));
+  for (const auto& [key, value] : metadata) {
+    if (base::is_utf8(key) && base::is_utf8(value)) continue;
+    throw base::invalid_argument()
+        .part("metadata: key ", base::quote(key))
+        .expected("text in UTF-8")
+        .found("other bytes");
+  }
   if (!metadata.contains(kStructureMember) && !metadata.contains(kNotesMember)) return metadata;
   const std::string text = header_of(order, metadata);
   std::uint64_t total_bytes = 0;

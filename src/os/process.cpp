@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/fail.hpp"
 #include "os/process_wide.hpp"
 
 namespace tenfold::os {
@@ -70,6 +71,15 @@ std::size_t num_files_to_keep_open() noexcept {
 }
 
 std::uint64_t process_id() noexcept { return static_cast<std::uint64_t>(::getpid()); }
+
+void OwnProcess::require_here(const std::string& path) const {
+  if (is_here()) return;
+  throw base::unsupported(path)
+      .problem("opened before the process forked")
+      .expected("the process that opened it")
+      .found("a forked child")
+      .remedy("open it again there");
+}
 
 std::string host_name() {
   std::array<char, HOST_NAME_MAX + 1> name{};

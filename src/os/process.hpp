@@ -31,6 +31,8 @@ std::uint64_t process_id() noexcept;
 class OwnProcess {
  public:
   bool is_here() const noexcept { return id_ == process_id(); }
+  /// Throws Error(unsupported) in a forked child. `path`: of the file or folder that is open.
+  void require_here(const std::string& path) const;
 
  private:
   std::uint64_t id_ = process_id();

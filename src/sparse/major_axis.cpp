@@ -59,10 +59,11 @@ std::vector<EntryRange> ranges_in_offsets(const SparseState& state,
     base::prefetch<base::kL1>(ends + coming);
     const std::int64_t begin = ends[major_indices[i]];
     const std::int64_t end = ends[major_indices[i] + 1];
-    if (begin < 0 || begin > end || end > state.nnz) {
+    const bool is_late = major_indices[i] == 0 && begin > 0;
+    if (begin < 0 || is_late || begin > end || end > state.nnz) {
       throw fail(state, major_indices[i])
           .part("entries")
-          .expected("a range within [0, ", state.nnz, ")")
+          .expected(is_late ? "a range from 0 within [0, " : "a range within [0, ", state.nnz, ")")
           .found("[", begin, ", ", end, ")");
     }
     ranges[i] = {begin, end};

@@ -515,6 +515,25 @@ TEST(MappedDict, ReportsAWrongNumberOfSupersededRows) {
   EXPECT_EQ(problems[0].what, "expected 500, found 498");
 }
 
+TEST(MappedDictBuilder, RefusesRowsAfterTheCommit) {
+  const TemporaryFolder folder;
+  MappedDictBuilder builder(folder / "d", DictKeyType::string, test::pair_schema(), {},
+                            DictValueForm::tensor);
+  builder.append(test::Words(2).keys(), test::pairs(0, 2));
+  builder.commit();
+  test::expect_error(ErrorCode::invalid_argument, "found a call after commit()",
+                     [&] { builder.append(test::Words(1, 2).keys(), test::pairs(2, 1)); });
+  EXPECT_EQ(MappedDict(folder / "d").size(), 2);
+}
+
+TEST(MappedDictBuilder, RefusesScalarsOfAnotherShape) {
+  const TemporaryFolder folder;
+  test::expect_error(ErrorCode::invalid_argument, "of shape [] and not ragged", [&] {
+    MappedDictBuilder(folder / "d", DictKeyType::string, test::pair_schema(), {},
+                      DictValueForm::scalar);
+  });
+}
+
 TEST(MappedDict, RebuildsTheIndexIfItsWriterLeftItWithoutTheNumberOfRows) {
   const TemporaryFolder folder;
   test::build_pairs(folder / "d", 50);

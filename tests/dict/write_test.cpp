@@ -481,6 +481,22 @@ TEST_F(Boot, IgnoresTheIndexAfterASystemCrash) {
   EXPECT_TRUE(warnings().empty());
 }
 
+TEST_F(Boot, AnIndexInMemoryFindsWhatAnotherHandleWrites) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 10);
+  {
+    Dataset rows(folder / "d", Mode::write_through);
+    rows.append(rows.rows(0, 1));
+    rows.close();
+  }
+  const MappedDict reader(folder / "d");
+  MappedDict writer(folder / "d", Mode::write_through);
+  writer.extend(Words(1, 50).keys(), pairs(50, 1));
+  EXPECT_TRUE(reader.contains("key50"));
+  writer.assign(Words(1, 3).keys(), pairs(33, 1));
+  EXPECT_EQ(pair_at(reader, "key3"), 33);
+}
+
 TEST_F(Boot, LooksUpOldKeysAfterRowsWereAppendedThroughDataset) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 10);

@@ -300,6 +300,18 @@ TEST_F(Memmap, RefusesToAddExistingOrInvalidEntries) {
   EXPECT_EQ(code_of("shape").code, ErrorCode::invalid_argument);
   EXPECT_EQ(code_of(std::string(300, 'k')).code, ErrorCode::invalid_argument);
   EXPECT_EQ(code_of("stray").system_errno, EEXIST);
+  EXPECT_EQ(code_of("\xff").code, ErrorCode::invalid_argument);
+  EXPECT_EQ(thrown_by([&] { add_memmap_node(path_, "\xff", {4}); }).code,
+            ErrorCode::invalid_argument);
+  EXPECT_THAT(thrown_by([&] { add_memmap_node(path_, "n", {-1}); }).message,
+              HasSubstr("batch size: expected lengths of 0 or more, found [-1]"));
+  const Tensor sizes = Tensor::zeros(DType::int64, {2});
+  EXPECT_THAT(thrown_by([&] {
+                add_memmap_leaf(path_, {.key = "n", .shape = {2}, .sizes = &sizes});
+              }).message,
+              HasSubstr("sizes: expected an int64 tensor of 2 dimensions"));
+  EXPECT_FALSE(fs::exists(path_ / "\xff.memmap") || fs::exists(path_ / "\xff") ||
+               fs::exists(path_ / "n"));
   EXPECT_THAT(open(path_).keys(), ElementsAre("a", "b", "s"));
 }
 

@@ -121,6 +121,22 @@ def test_metadata_of_an_opened_file_can_be_written_with_its_tensors(tmp_path):
     assert tenfold.diff(tmp_path / "a.safetensors", tmp_path / "b.safetensors").same
 
 
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({"a": float("nan")}, "expected a dict of JSON values: Out of range float"),
+        ({"a": object()}, "expected a dict of JSON values: Object of type object"),
+        ([1], "expected a dict or None, found list"),
+    ],
+    ids=["NaN", "object", "list"],
+)
+def test_schemas_are_dicts_of_json(schema, message):
+    td = tenfold.TensorDict({}, [])
+    with pytest.raises(TypeError, match=f"schema: {message}"):
+        td.schema = schema
+    assert td.schema is None
+
+
 @pytest.mark.parametrize("name", ["table", "table.safetensors"])
 def test_schema_and_unbatched_tensors_round_trip(tmp_path, name):
     td = tenfold.TensorDict({"text.end": torch.tensor([2, 5])}, batch_size=[2])

@@ -237,3 +237,42 @@ for call in (lambda: td.unbind(0), lambda: td.get("s").unbind(0),
         call()
 """
     )
+
+
+def test_methods_of_tensors_need_torch(without_torch):
+    without_torch(
+        """
+from tenfold import NonTensorStack, TensorDict, lazy_stack
+
+def make():
+    return TensorDict({"a": np.arange(6.0).reshape(2, 3), "v": NonTensorStack("a", "b")}, [2])
+
+def grid():
+    return TensorDict({"n": {"a": np.arange(6.0).reshape(2, 3)}}, [2, 3])
+
+calls = [
+    (make, "repeat(2)"), (make, "tile(2)"), (make, "split(1)"), (make, "chunk(2)"),
+    (make, "unsqueeze(0)"), (make, "atleast_2d()"), (make, "atleast_3d()"), (make, "flip(0)"),
+    (make, "flipud()"), (make, "roll(1, 0)"), (make, "is_contiguous()"), (make, "contiguous()"),
+    (make, "detach()"), (make, "detach_()"), (make, "is_floating_point()"), (make, "grad"),
+    (make, "requires_grad"), (make, "requires_grad_()"), (make, "zero_grad()"), (make, "zero_()"),
+    (make, "masked_fill(np.array([True, False]), 0)"), (make, "softmax(0)"),
+    (make, "new_zeros(2)"), (make, "new_full((2,), 1)"), (make, "pin_memory()"),
+    (make, "share_memory_()"), (make, "state_dict()"), (make, "to_struct_array()"),
+    (grid, "transpose(0, 1)"), (grid, "swapaxes(0, 1)"), (grid, "permute(1, 0)"),
+    (grid, "movedim(0, 1)"), (grid, "flatten()"), (grid, "rot90()"), (grid, "fliplr()"),
+    (lambda: lazy_stack([make()]), "set('b', np.zeros((1, 2)))"),
+    (lambda: lazy_stack([make()]), "where(np.array([True]), 0)"),
+    (lambda: lazy_stack([make()]), "unsqueeze(0)"),
+    (lambda: TensorDict({"v": NonTensorStack("a", "b")}, [2]), "flip(0)"),
+    (lambda: TensorDict({"v": NonTensorStack("a")}, [1]), "squeeze(0)"),
+]
+for build, call in calls:
+    td = build()
+    with pytest.raises(ImportError, match=": expected the package torch"):
+        eval("td." + call)
+
+assert make().squeeze(0).batch_size == (2,)
+assert TensorDict({"a": np.zeros((1, 3))}, [1]).squeeze(0)["a"].shape == (3,)
+"""
+    )

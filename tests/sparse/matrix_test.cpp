@@ -152,6 +152,8 @@ TEST(SparseMatrix, NamesTheFirstOffsetIfItIsNotZero) {
   const std::array<std::int64_t, 1> first = {0};
   EXPECT_THAT(message_of([&] { m.cols(first); }, ErrorCode::corrupt),
               HasSubstr("row 0: entries: expected a range from 0 to at most 2, found [1, 2)"));
+  EXPECT_THAT(message_of([&] { m.rows(first, RowsLayout::csr); }, ErrorCode::corrupt),
+              HasSubstr("row 0: entries: expected a range from 0 within [0, 2), found [1, 2)"));
 }
 
 TEST(SparseMatrix, NamesAnEntryInAnAxisWithoutIndices) {

@@ -66,10 +66,10 @@ def on_torch(call: Callable[[Any], None]) -> None:
 
 
 def torch_or_none() -> Any:
-    """The torch module, imported if necessary, or None if calls return numpy arrays.
+    """The torch module, imported if necessary; None if calls return numpy arrays.
 
-    Returns torch if `frameworks.decided` selects it and it can be imported, else None. While dynamo
-    traces, returns torch without calling `decided`, if `import_torch` has imported torch before.
+    The latter is the case if `frameworks.decided` selects numpy, or if torch cannot be imported.
+    While dynamo traces, returns torch if `import_torch` has imported it, without calling `decided`.
     """
     if _torch and _torch.compiler.is_compiling():
         return _torch  # avoids the call of the engine below, which dynamo cannot trace
@@ -144,7 +144,7 @@ def has_element_strides(array: Any) -> bool:
 
 
 def is_numpy_number(value: Any) -> bool:
-    """True for a numpy scalar that is a number or bool, without importing numpy."""
+    """True for a scalar of one of numpy's own number types or bool, without importing numpy."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, numpy.generic) and value.dtype.kind in "biufc"
 
@@ -304,10 +304,10 @@ def tied_to(
 ) -> Any:
     """Returns a view of the memory of `first` with the given dtype, shape and strides.
 
-    Returns `first` itself if it already has them, and None if no such view exists. A torch view
-    begins at byte `begin` of `first`, and is `first` itself only if `begin` is 0. For numpy,
-    `begin` is ignored; if `first` does not fit, it and the view must be contiguous, and the view
-    must cover all bytes of `first`.
+    Returns `first` itself if it already has them and `begin` is 0. A torch view begins at byte
+    `begin` of `first`; the result is None if the view would be misaligned or exceed the storage.
+    For numpy, `begin` must be 0; a view other than `first` exists only if it and `first` are
+    C-contiguous and have the same size in bytes; else the result is None.
     """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(first, torch.Tensor):
@@ -359,7 +359,7 @@ def with_grad(tensor: Any, requires_grad: bool, is_parameter: bool) -> Any:
 
 
 def make_array(value: Any) -> Any:
-    """Converts numbers, nested lists or any array to a torch tensor or numpy array."""
+    """Converts a number, a nested list or an array to a torch tensor or numpy array."""
     torch = torch_or_none()
     if torch is not None:
         numpy = sys.modules.get("numpy")
@@ -418,6 +418,23 @@ def need_torch(what: str) -> Any:
     if torch is None:
         raise ImportError(f"{what}: expected the package torch, which cannot be imported")
     return torch
+
+
+def tensor(value: Any, what: str) -> Any:
+    """Returns `value`, on which the caller uses torch's methods.
+
+    Raises:
+        ImportError: If `value` is a numpy array and torch cannot be imported; the message begins
+            with `what`.
+        TypeError: If `value` is a numpy array, and torch can be imported.
+    """
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+        need_torch(what)
+        raise TypeError(
+            f"{what}: expected torch tensors, found a numpy array; use framework='torch'"
+        )
+    return value
 
 
 def probe(batch_size: tuple[int, ...], what: str) -> Any:

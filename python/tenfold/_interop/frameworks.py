@@ -41,8 +41,8 @@ def checked(framework: object, where: str = "framework") -> Name | None:
 def set_framework(framework: Framework) -> None:
     """Sets the framework of the arrays that calls without ``framework=`` return.
 
-    Such a call returns torch tensors regardless of this setting if it requests pinned memory or a
-    device: for `BatchLoader` any device, otherwise one other than the CPU. Open handles keep their
+    Regardless of this setting, `load` and `load_memmap` with a device other than the CPU, and
+    `BatchLoader` with pinned memory or any device, return torch tensors. Open handles keep their
     framework. The environment variable ``TENFOLD_FRAMEWORK`` sets the initial framework of a
     process.
 

@@ -10,17 +10,17 @@ if TYPE_CHECKING:
 
 
 class NodeInfo(NamedTuple):
-    """The properties of a node other than its entries. Pickles store them in this order.
+    """The properties of a node other than its entries.
 
-    A named tuple, because torch.compile cannot trace a class of the binding.
+    Pickles and the binding rely on the order of the attributes. This is a named tuple, because
+    torch.compile cannot trace a class of the binding.
 
     Attributes:
         kind: The container type that was saved.
-        int_keys: True if all keys were int; False if all were str; otherwise a dict from
-            ``str(key)`` to the key, for the keys that were not str.
-        batch_size: The saved batch size. If a program changes it, the Python node stores the new
-            batch size, and this attribute does not change. This also applies to `names` and
-            `device`.
+        int_keys: True if all keys were int; False if all were str; otherwise a dict from the
+            stored form of each key that was not str, such as ``"0.5"``, to the key.
+        batch_size: The batch size. Python nodes store their current batch size, names and device
+            themselves; these three attributes of ``node._node_info`` may be outdated.
         names: A name, or None, for each batch dimension; empty if no dimension has a name.
         class_name: The name of the class of a tensorclass node or an opaque node; otherwise "".
         stack_dim: Lazy stack only: the dimension along which its members are stacked.
@@ -32,8 +32,8 @@ class NodeInfo(NamedTuple):
         dense_shape: Sparse tensor only: its shape.
         is_coalesced: The ``is_coalesced()`` of a sparse COO tensor; otherwise False.
         module_versions: The ``_metadata`` of a module's state_dict(), as JSON; otherwise None.
-        is_bare: Root only: True if the saved object was a single tensor or value, which is then
-            the only entry of the root.
+        is_bare: Root only: True if the saved object was a single tensor, neither sparse nor
+            jagged, or a single value. It is then the only entry of the root.
     """
 
     kind: str = "tensordict"

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-#: Describes TensorDicts. `register_trees` sets it when tenfold.tensordict is imported. Before the
-#: import, no TensorDict exists.
+#: See `register_trees`, which is called when tenfold.tensordict is imported. Before the import,
+#: there are no objects of its classes.
 _simplified_tree: Callable[[Any], tuple[Any, ...] | None] | None = None
 
 
 def register_trees(simplified: Callable[[Any], tuple[Any, ...] | None]) -> None:
-    """Sets the function that describes TensorDicts and their entries.
+    """Sets a function with which `simplify` describes objects of tenfold.tensordict.
 
-    The function returns None for other objects.
+    The function returns None for objects that it does not describe, such as tensors.
     """
     global _simplified_tree
     _simplified_tree = simplified
@@ -274,20 +274,21 @@ def special(name: str, text: Any, items: list[Any]) -> Any:
 class Opaque:
     """A placeholder for an object that a pickle creates by an unsupported call.
 
-    `tenfold.load(path, allow_opaque=True)` also returns placeholders for pickled values that cannot
-    be read, and for files of unknown format in a trainer's folder. Creating a placeholder imports
-    and calls nothing that the pickle names.
+    `tenfold.load(path, allow_opaque=True)` also returns placeholders for pickled values, and for
+    entries of a trainer's folder, that cannot be read. Creating a placeholder imports and calls
+    nothing that the pickle names.
 
     Attributes:
         name: The class or function, ``"module.Class"``; if there is none, a description such as
             ``"persistent id"`` or ``"refused entry"``.
         args: The arguments of the call, usually a tuple; None if the pickle has none, for example
             if it only names a class.
-        state: The argument of the object's ``__setstate__``, or its ``__dict__``, or None.
+        state: The state that the pickle sets on the object, usually a dict of attributes, or None.
         parts: The pickled content: ``args``, ``state``, ``kwargs``, ``items`` (appended items),
             ``entries`` (alternating keys and values), ``callable`` (a callable without a name),
-            ``parameter`` (``requires_grad`` of a Parameter on the meta device). For a file of
-            unknown format: its ``bytes``, a uint8 tensor.
+            ``parameter`` (``requires_grad`` of a Parameter on the meta device), ``key`` and
+            ``value`` (an entry of a dict whose key cannot be read). For a file in a trainer's
+            folder: its ``bytes``, a uint8 tensor.
 
     Example:
         >>> tenfold.load("run.pt", allow_opaque=True)["config"]

@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
 
 def overlapping(tensors: Mapping[str, Any]) -> list[set[str]]:
-    """Groups the names of tensors whose bytes overlap in one storage; omits groups of one name."""
+    """Groups the names of tensors that overlap in one storage; omits groups of one name.
+
+    A tensor occupies all bytes from its first element to its last one, including gaps.
+    """
     spans: dict[tuple[Any, int, int], list[tuple[int, int, str]]] = {}
     for name, tensor in tensors.items():
         storage = None if tensor.is_meta else tensor.untyped_storage()

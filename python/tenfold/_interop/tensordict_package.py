@@ -1,4 +1,4 @@
-"""Conversion from and to the tensordict package, which is imported only to create its objects."""
+"""Conversion from and to the tensordict package. Only `package` imports it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _info(node: Any, kind: str, *, class_name: str = "", stack_dim: int = 0) -> 
 
 
 def _plain_lists(value: Any) -> Any:
-    """Converts nested lists to plain lists; tensordict returns instances of its LinkedList."""
+    """Converts nested lists to plain lists; some versions of tensordict return a LinkedList."""
     return [_plain_lists(item) for item in value] if isinstance(value, list) else value
 
 

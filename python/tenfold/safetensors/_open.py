@@ -1,4 +1,4 @@
-"""Opens a safetensors file as a flat dict from the names in the header to tensors."""
+"""Access to the tensors of a safetensors file by their names in its header."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class safe_open:  # noqa: N801 - safetensors' name
     Raises:
         FileNotFoundError: If there is no such file.
         CorruptFileError: If the header is damaged or the file is too short.
-        UnsupportedError: For another framework or backend, and for numpy with another device than
-            ``"cpu"``.
+        UnsupportedError: For another framework or backend, for numpy with another device than
+            ``"cpu"``, and if the file has a dtype that tenfold does not support.
         ImportError: If a device other than ``"cpu"`` is given, and torch is not installed.
 
     Example:

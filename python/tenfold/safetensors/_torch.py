@@ -96,6 +96,7 @@ def load(data: bytes) -> dict[str, Any]:
 
     Raises:
         CorruptFileError: If the bytes are not a safetensors file.
+        UnsupportedError: For a dtype that tenfold or this version of torch does not have.
         TypeError: If `data` is not bytes.
 
     Example:
@@ -111,7 +112,7 @@ def tensors_of(data: bytes, use_numpy: bool) -> dict[str, Any]:
         raise TypeError(f"load: expected bytes, got {type(data).__name__}")
     node, entries, _ = _core.read_flat_safetensors(data)
     tied = tied_of(use_numpy)
-    # The arrays own their memory, so they may be writable: mode "c".
+    # The result shares no memory with `data`, so it may be writable: mode "c".
     return {name: node.get(name, "c", tied)[0] for name, _, _ in entries}
 
 
@@ -124,8 +125,7 @@ def save_model(
 ) -> None:
     """Saves the state of a module. Tensors that share memory are stored once, under one name.
 
-    ``__metadata__`` maps each of their other names to this name, unless `metadata` has the other
-    name as a key.
+    ``__metadata__`` maps the other names to it, except those that are keys of `metadata`.
 
     Args:
         model: A torch module.
@@ -205,7 +205,7 @@ def load_model(
 
 
 def _check(tensors: Any, remedy: str = "call contiguous() first") -> None:
-    """Checks the tensors before anything is written; raises the errors of safetensors.
+    """Raises the errors of `save_file` for its argument `tensors`, except UnsupportedError.
 
     Args:
         tensors: The argument of `save_file`.

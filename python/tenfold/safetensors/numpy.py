@@ -26,7 +26,7 @@ __all__ = ["SafetensorError", "load", "load_file", "safe_open", "save", "save_fi
 def save_file(
     tensor_dict: dict[str, Any], filename: PathLike, metadata: dict[str, str] | None = None
 ) -> None:
-    """Saves arrays into one file, atomically, as `safetensors.numpy.save_file` does.
+    """Saves arrays into one file, atomically.
 
     Arrays that share memory are stored separately. Big-endian arrays are stored in little-endian
     byte order, and arrays that are not C-contiguous in C order.

@@ -1,4 +1,4 @@
-"""Converts matrices of scipy and torch, coordinates and rows to matrices of the engine."""
+"""Makes matrices of the engine from other matrices, coordinates and rows, and appends rows."""
 
 from __future__ import annotations
 
@@ -429,7 +429,7 @@ class Growing(Closing):
             UnsupportedError: If this matrix has another layout, format or mode, was not opened from
                 a path, or is closed.
             OSError: If another process or another SparseMatrix appends, or the disk is full.
-            CorruptFileError: If an index of the matrix `rows` is invalid.
+            CorruptFileError: If an end offset or index of the matrix `rows` is invalid.
         """
         self._native.append_rows(self._rows_to_append(rows))
         self._read()

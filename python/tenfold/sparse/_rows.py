@@ -40,8 +40,9 @@ class Rows:
 
         Args:
             index: An int returns a row, ``[columns]``; a slice, a list, an int or bool array
-                returns rows, ``[n, columns]``. Of the pairs, ``m[i, j]`` returns an element, 0-d;
-                ``m[:, cols]`` returns columns; ``m[rows, :]`` returns rows.
+                returns rows, ``[n, columns]``. ``m[i, j]`` returns an element, 0-d. ``m[rows, :]``
+                is ``m[rows]``; ``m[:, cols]`` returns a column, ``[rows]``, or columns,
+                ``[rows, n]``.
 
         Raises:
             IndexError: For a row or column that does not exist, for a mask of another length, for
@@ -104,9 +105,11 @@ class Rows:
             IndexError: For a row that does not exist, a mask of another length, a tuple, and an
                 array with several dimensions.
             TypeError: For an int, and indices of another type.
-            ValueError: For another `layout`, and, for ``"csr"`` and ``"coo"`` unless the matrix is
-                csc, for more than 2**31 - 1 entries with int32 indices.
-            UnsupportedError: If a coo matrix is not coalesced.
+            ValueError: For another `layout`. In ``"csr"`` and ``"coo"``, also for more than
+                2**31 - 1 entries with int32 indices unless the matrix is csc, and, with framework
+                numpy, for a dtype that scipy does not support.
+            UnsupportedError: If a coo matrix is not coalesced, and, with framework numpy, for a
+                dtype that numpy does not have.
             CorruptFileError: If an end offset or index that is read is out of range.
 
         Example:
@@ -132,8 +135,8 @@ class Rows:
             IndexError: For a column that does not exist, a mask of another length, a tuple, and an
                 array with several dimensions.
             TypeError: For an int, and indices of another type.
-            ValueError: For another `layout`.
-            UnsupportedError: If a coo matrix is not coalesced.
+            ValueError: For another `layout`, and for a dtype, as in `rows`.
+            UnsupportedError: If a coo matrix is not coalesced, and for a dtype, as in `rows`.
             CorruptFileError: If an end offset or index that is read is out of range.
 
         Example:
@@ -143,7 +146,7 @@ class Rows:
         return self._lines(self._native.cols, indices, 1, layout)
 
     def will_need(self, indices: Any) -> None:
-        """Starts to prefetch the pages of these rows of a csr matrix, and returns at once.
+        """Starts to prefetch the entries of these rows of a csr matrix, without waiting for them.
 
         Call it for the next batch before you use the current one. `rows` itself prefetches the
         rows that it copies. Does nothing for another layout.
@@ -223,7 +226,7 @@ def _numbers(positions: Any) -> Any:
 
 
 def _is_plain(indices: Any) -> bool:
-    """True for indices that the engine accepts unchanged, as in most calls."""
+    """True for indices to pass to the engine unchanged; it checks the elements of a list."""
     if type(indices) is list:
         return not indices or not is_bool(indices[0])
     dtype = getattr(indices, "dtype", None)

@@ -112,10 +112,11 @@ class SparseMatrix(Rows, Growing):
 
     @classmethod
     def from_scipy(cls, x: Any) -> SparseMatrix:
-        """Returns `x` as a SparseMatrix, over the same memory if `x` is csr or csc and canonical.
+        """Returns `x` as a SparseMatrix, over the same memory unless it must be copied.
 
-        Otherwise, entries are sorted, and entries with the same coordinate are added, as in scipy.
-        Arrays that are not contiguous and index arrays of different dtypes are copied.
+        A matrix that is in coo format or not canonical is copied: entries are sorted, and those
+        with the same coordinate are added, as in scipy. Arrays that are not contiguous or not in
+        native byte order, and index arrays of different dtypes, are copied, too.
 
         Args:
             x: A scipy sparse matrix or array in format csr, csc or coo; the format is kept.
@@ -181,8 +182,9 @@ class SparseMatrix(Rows, Growing):
         Args:
             rows: int32 or int64 ``[nnz]``: an array, a memory map or a list. Or an iterable of such
                 pieces; then `cols` and `values` are iterables of pieces of the same lengths, too.
-            cols: As `rows`. The indices of the matrix are int32 if `cols` is int32 and neither a
-                dimension nor the number of entries exceeds 2**31 - 1; otherwise int64.
+            cols: As `rows`. The indices of the matrix are int32 if `cols` or its first piece is
+                int32 and neither a dimension nor the number of entries exceeds 2**31 - 1; otherwise
+                int64.
             values: The elements. Python floats become torch's default dtype; with framework numpy,
                 float32.
             shape: (rows, columns).
@@ -270,8 +272,7 @@ class SparseMatrix(Rows, Growing):
         Args:
             path: Target path. An existing file or folder is replaced. A folder with files that are
                 not part of a saved tree is an error.
-            format: ``"memmap"``, ...; None: the suffix of `path` selects the format; without a
-                suffix, a folder of memory-mapped files is written.
+            format: As for `tenfold.save`.
             durable: fsync before returning.
             checksums: Store checksums, which `tenfold.verify` compares.
             num_threads: Maximum number of threads, as for `tenfold.save`.
@@ -391,9 +392,9 @@ class SparseMatrix(Rows, Growing):
     def to_scipy(self) -> Any:
         """Returns a scipy matrix of the same layout, over the same memory.
 
-        All indices are checked before their first use, because scipy does not check them. If int32
-        can hold int64 coordinates, scipy copies them as int32. Writing into the result does not
-        change the file.
+        All indices are checked before their first use, because scipy does not check them. In layout
+        coo, scipy copies int64 coordinates as int32 unless a dimension exceeds 2**31 - 1. Writing
+        into the result does not change the file.
 
         Raises:
             CorruptFileError: If an end offset or index is invalid.
@@ -451,8 +452,8 @@ class SparseMatrix(Rows, Growing):
             ValueError: If the shapes do not fit.
             TypeError: If `dense` is not a dense tensor or array, or, for an array, if numpy cannot
                 promote the two dtypes to a common one.
-            RuntimeError: For a tensor, if torch cannot promote the two dtypes to a common one, such
-                as float8 and float32.
+            RuntimeError: For a tensor, if torch does not support the product of the two dtypes,
+                such as float8 and float32.
             UnsupportedError: If `dense` is a numpy array and the matrix has a dtype that numpy does
                 not have.
             CorruptFileError: If an end offset or index is invalid.
@@ -473,7 +474,8 @@ class SparseMatrix(Rows, Growing):
                 ``[rows]``. None: the sum of all elements, 0-d.
 
         Returns:
-            A tensor or array, of the matrix's dtype for floats and complex numbers, else int64.
+            A tensor or array, of the matrix's dtype for floats and complex numbers, else int64. For
+            axis None and framework numpy: a numpy scalar.
 
         Raises:
             ValueError: For another axis.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tenfold._interop.frameworks import checked, using
 from tenfold._public import set_module
 from tenfold.tensordict import _convert, _repr
-from tenfold.tensordict._entries import NOTHING
+from tenfold.tensordict._entries import NOTHING, called
 from tenfold.tensordict._files import consolidated, folder, grow, memmap
 from tenfold.tensordict._ops import apply, indexing, join, torch_functions
 from tenfold.tensordict._ops import locking as _locking
@@ -98,8 +98,9 @@ class TensorDictBase(TensorLike):
         Args:
             key: A key or path of keys, as for `set`; or an index of the batch dimensions.
             value: For an index: a TensorDict or dict of rows, whose shapes broadcast to the indexed
-                rows; or a number or tensor that is written into every entry. An entry that only
-                `value` has is added; its other rows are zeros, or None for plain values.
+                rows, and whose keys may be paths; or a number or tensor that is written into every
+                entry. An entry that only `value` has is added; its other rows are zeros, or None
+                for plain values.
 
         Raises:
             RuntimeError: If a shape does not fit; if this TensorDict is locked, and `key` is a key
@@ -706,7 +707,7 @@ class TensorDictBase(TensorLike):
 
     def zero_(self) -> Self:
         """Fills every tensor with zeros."""
-        return self._in_place(lambda tensor: tensor.zero_())
+        return self._in_place(called("zero_"))
 
     def masked_fill_(self, mask: torch.Tensor, value: Any) -> Self:
         """Fills the rows where a mask is true with one value.
@@ -870,8 +871,8 @@ class TensorDictBase(TensorLike):
         Raises:
             KeyError: If `old_key` does not exist, or `safe` and `new_key` is another key that
                 exists; if a path leads through a tensor or a plain value.
-            RuntimeError: If this TensorDict is locked, or the shape of the entry does not begin
-                with the batch size of its new node.
+            RuntimeError: If this TensorDict or the node of one of the keys is locked, or the shape
+                of the entry does not begin with the batch size of its new node.
             TypeError: If `new_key` is neither a str nor a tuple.
 
         Example:
@@ -984,6 +985,7 @@ class TensorDictBase(TensorLike):
             **kwargs: Entries by key.
 
         Raises:
+            TypeError: If the argument is neither a dict nor a TensorDict.
             ValueError: For more than one dict.
             KeyError, RuntimeError: As for `update`.
 
@@ -1801,7 +1803,8 @@ class TensorDictBase(TensorLike):
 
         Args:
             state_dict: Tensors by dotted names, or nested.
-            strict: If false, missing keys are ignored, and unexpected ones are added.
+            strict: If false, missing tensors are ignored, and unexpected ones are added. Missing
+                and unexpected plain values never are an error.
             assign: Replace the tensors instead of copying into them.
             from_flatten: Ignored: flat and nested forms are both recognised.
 
@@ -1812,8 +1815,8 @@ class TensorDictBase(TensorLike):
             RuntimeError: If `strict`, the names of tensors differ and this TensorDict has tensors;
                 if a shape or batch size does not fit; if this TensorDict is locked, and `assign` is
                 true or an entry is new.
-            KeyError: If two tensors have the same dotted name, or a name leads to a field that an
-                object of a tensorclass lacks.
+            KeyError: If two tensors, or two plain values, have the same dotted name, or a name
+                leads to a field that an object of a tensorclass lacks.
 
         Example:
             >>> td.load_state_dict({"a": torch.ones(3), "b.c": torch.ones(3)})["a"]
@@ -1925,7 +1928,8 @@ class TensorDictBase(TensorLike):
             `use_state_dict` copies of them; `swap_dest` if it is given; None unless `return_swap`.
 
         Raises:
-            KeyError: If the module has no parameter, buffer or submodule of a key.
+            KeyError: If the module has no parameter, buffer or submodule of a key; the module is
+                unchanged.
             RuntimeError: With `use_state_dict`, if keys or shapes differ from those of the module;
                 with `inplace`, if a shape does not fit.
 
@@ -2184,8 +2188,8 @@ class TensorDictBase(TensorLike):
             return_early: With `num_threads` above 1: return a future at once.
             share_non_tensor: Ignored; the first call in a process with true warns.
             robust_key: If false, use keys as file names unchanged, if `save` writes like `memmap`.
-            archive: If true, write a ``.tdz``, whatever the suffix of `prefix`. Default: true if
-                `prefix` ends in ``.tdz``.
+            archive: Write one file, a ``.tdz``. Default: true if `prefix` ends in ``.tdz``. False:
+                write a folder for such a `prefix`, unless ``format=`` is given.
             compression: For archives: None or ``"deflate"``.
             atomic: As for `memmap_`, if `save` writes like `memmap`. Otherwise the path is replaced
                 as a whole.
@@ -2381,7 +2385,8 @@ class TensorDictBase(TensorLike):
         Raises:
             RuntimeError: If the tree is not the result of `memmap`, `memmap_` or `memmap_like` in a
                 folder or without a prefix, or of `save` in a folder; if it is a lazy stack; if the
-                key or its file exists; if `shape` does not begin with the batch size.
+                key or its file exists; if `shape` does not begin with the batch size; if
+                `robust_key` is false and a key is no file name.
             KeyError: If a path leads through a tensor or a plain value.
             ValueError: If the folder cannot have such an entry, for example because the name of its
                 file would be too long.
@@ -2594,7 +2599,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             RuntimeError: On assignment, if this TensorDict is locked.
-            TypeError, ValueError: On assignment, if ``json.dumps`` cannot convert the schema.
+            TypeError: On assignment, if the schema is not None or a dict of JSON values.
         """
         return _convert.schema(self)
 

@@ -11,8 +11,10 @@ from tenfold._interop.arrays import need_torch, numpy_module
 from tenfold.tensordict._entries import (
     KINDS,
     LEAF,
+    NOTHING,
     TENSORCLASS,
     batch_size_of,
+    called,
     class_kind,
     foreign_entry,
     node_of,
@@ -22,7 +24,7 @@ from tenfold.tensordict._ops.join import lazy_stack as stack_lazily
 from tenfold.tensordict._ops.join import stack
 from tenfold.tensordict._ops.mapping import is_tensor_class, new_child, node_above, node_for
 from tenfold.tensordict._protocol import dense, stacked
-from tenfold.tensordict._values import NonTensorStack, UnbatchedTensor
+from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,7 +96,7 @@ def to_struct_array(td: Any) -> np.ndarray[Any, Any]:
         if node_of(entry) is not None:
             columns[key] = node_of(entry).to_struct_array()
         elif class_kind(type(entry)) == LEAF:
-            columns[key] = entry.detach().cpu().numpy()
+            columns[key] = called("detach")(entry).cpu().numpy()
         elif type(entry) is UnbatchedTensor:
             raise ValueError(
                 f'to_struct_array: key "{key}": expected a tensor with rows, found an '
@@ -139,7 +141,7 @@ def from_schema(
 def share_memory_(td: T) -> T:
     if td.is_memmap():
         raise RuntimeError("share_memory_: expected tensors in memory, found memory-mapped tensors")
-    td._in_place(lambda tensor: tensor.share_memory_())
+    td._in_place(called("share_memory_"))
     return td.lock_()
 
 
@@ -367,7 +369,7 @@ def add_state(
             }
         else:
             tensor = unwrapped(entry)
-            state[prefix + key] = tensor if keep_vars else tensor.detach()
+            state[prefix + key] = tensor if keep_vars else called("detach")(tensor)
 
 
 def load_state_dict(
@@ -380,7 +382,8 @@ def load_state_dict(
     metadata = _plain_metadata(_metadata_of(state_dict, ""))
     found = dict(_flat_state(state_dict, ""))
     sizes = _older_metadata(state_dict, "")
-    mine = _unique(_state_names(td, "", ()))
+    mine = _unique(_state_names(td, "", (), of_values=False))
+    my_values = _unique(_state_names(td, "", (), of_values=True))
     missing = sorted(name for name in mine if name not in found and name not in metadata)
     unexpected = sorted(name for name in found if name not in mine)
     if strict and (missing or (unexpected and mine)):
@@ -405,8 +408,13 @@ def load_state_dict(
             td.set(path, value)
     _take_sizes(td, sizes, make=True)
     for name, about in metadata.items():
-        if "_non_tensor" in about:
-            _take_value(td, tuple(name.split(".")), about)
+        if "_non_tensor" not in about:
+            continue
+        value = _value_of(about)
+        if name in my_values and not assign:
+            td.set_(my_values[name], value)
+        else:
+            td.set(my_values.get(name) or mine.get(name) or tuple(name.split(".")), value)
     return td
 
 
@@ -443,12 +451,11 @@ def _check_fields(td: Any, name: str) -> None:
         entry = node._entry(key)
 
 
-def _take_value(td: Any, path: tuple[str, ...], about: Any) -> None:
+def _value_of(about: Any) -> Any:
     data = about["_non_tensor"].get("data")
     if about.get("_type") == "NonTensorStack" and isinstance(data, list):
-        td.set(path, NonTensorStack.from_list(data))
-    else:
-        td.set_non_tensor(path, data)
+        return NonTensorStack.from_list(data)
+    return NonTensorData(data)
 
 
 def _unique(named: Any) -> dict[str, tuple[str, ...]]:
@@ -471,12 +478,13 @@ def _node_names(td: Any, prefix: str, above: tuple[str, ...]) -> Any:
             yield from _node_names(node, f"{prefix}{key}.", (*above, key))
 
 
-def _state_names(td: Any, prefix: str, above: tuple[str, ...]) -> Any:
+def _state_names(td: Any, prefix: str, above: tuple[str, ...], *, of_values: bool) -> Any:
+    """Yields the path and the dotted name of each tensor, or of each plain value."""
     for key, entry in td._entries().items():
         node = node_of(entry)
         if node is not None:
-            yield from _state_names(node, f"{prefix}{key}.", (*above, key))
-        elif not getattr(entry, "_is_non_tensor", False):
+            yield from _state_names(node, f"{prefix}{key}.", (*above, key), of_values=of_values)
+        elif getattr(entry, "_is_non_tensor", False) == of_values:
             yield (*above, key), prefix + key
 
 
@@ -645,9 +653,20 @@ def schema(td: Any) -> dict[str, Any] | None:
 
 
 def set_schema(td: Any, schema: dict[str, Any] | None) -> None:
+    text = _schema_text(schema)
     td._own()
-    text = None if schema is None else json.dumps(schema)
     td._node_info = td._node_info._replace(schema=text)
+
+
+def _schema_text(schema: Any) -> str | None:
+    if schema is None:
+        return None
+    if not isinstance(schema, dict):
+        raise TypeError(f"schema: expected a dict or None, found {type(schema).__name__}")
+    try:
+        return json.dumps(schema, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"schema: expected a dict of JSON values: {error}") from None
 
 
 def set_metadata(td: Any, metadata: Mapping[str, str]) -> None:
@@ -713,6 +732,7 @@ def to_module(
         module.load_state_dict(dict(td.flatten_keys(".").items()))
         swapped = before
     else:
+        _check_module(td, module)
         swapped = _swapped_into(td, module, inplace, non_blocking, {})
     if not return_swap:
         return None
@@ -721,6 +741,29 @@ def to_module(
     options = {"inplace": inplace, "return_swap": False, "use_state_dict": use_state_dict}
     swapped._undo = ("to_module", (module,), options)
     return swapped
+
+
+def _check_module(td: Any, module: Any) -> None:
+    """Raises KeyError unless `module` has a parameter, buffer or submodule for each key.
+
+    A parameter that a tensor replaced is an attribute (`_exchange`), and None if it was None.
+    """
+    torch = need_torch("to_module")
+    for key, kind, node in td._kinds():
+        if kind == "node":
+            child = module._modules.get(key)
+            if child is None:
+                raise _no_such("submodule", key, module)
+            _check_module(node, child)
+        elif kind == "tensor":
+            is_registered = key in module._parameters or key in module._buffers
+            there = module.__dict__.get(key, NOTHING)
+            if not is_registered and not (there is None or isinstance(there, torch.Tensor)):
+                raise _no_such("parameter or buffer", key, module)
+
+
+def _no_such(what: str, key: str, module: Any) -> KeyNotFoundError:
+    return KeyNotFoundError(f'to_module: no {what} "{key}" in {type(module).__name__}')
 
 
 def _swapped_into(
@@ -751,10 +794,6 @@ def _exchange(module: Any, key: str, tensor: Any, inplace: bool | None, non_bloc
             there = registry[key]
             break
     else:
-        if key not in module.__dict__:
-            raise KeyNotFoundError(
-                f'to_module: no parameter or buffer "{key}" in {type(module).__name__}'
-            )
         there = module.__dict__[key]
         registry = None
     if inplace and isinstance(there, torch.Tensor):

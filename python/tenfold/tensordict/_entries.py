@@ -179,6 +179,21 @@ def node_of(entry: Any) -> Any:
     return entry._tensordict if kind == TENSORCLASS else None
 
 
+def called(name: str, *args: Any, **options: Any) -> Callable[[Any], Any]:
+    """A function that calls the method `name` of a tensor, a node or a ValueRows.
+
+    It raises an error for numpy arrays (see `arrays.tensor`): they lack most methods of tensors,
+    and some, such as `repeat`, do something else.
+    """
+
+    def call(value: Any) -> Any:
+        if type(value) not in TENSORS:
+            arrays.tensor(value.positions if type(value) is ValueRows else value, name)
+        return getattr(value, name)(*args, **options)
+
+    return call
+
+
 def tree_or(value: Any) -> Any:
     """Returns `node_of(value)`, or `value` if that is None; never calls `bool(value)`."""
     node = node_of(value)
@@ -366,7 +381,7 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
     if array is None:
         return NonTensorData(value, batch_size, node.device)
     array = _on_device(array, device)
-    _check(key, _shape_of(array), batch_size)
+    _check(key, shape_of(array), batch_size)
     return array
 
 
@@ -451,7 +466,8 @@ def _array(key: str, value: Any) -> Any:
         ) from None
 
 
-def _shape_of(array: Any) -> tuple[int, ...]:
+def shape_of(array: Any) -> tuple[int, ...]:
+    """The shape of a tensor or array; of a nested tensor, only the number of its components."""
     if getattr(array, "is_nested", False):
         return (array.size(0),)
     return tuple(array.shape)

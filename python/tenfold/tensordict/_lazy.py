@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenfold import _pickle
 from tenfold._errors import KeyNotFoundError
-from tenfold._interop.arrays import is_array, need_torch
+from tenfold._interop.arrays import is_array, need_torch, tensor
 from tenfold._public import set_module
 from tenfold.tensordict import _lazy_rows
 from tenfold.tensordict._base import TensorDictBase
@@ -14,6 +14,7 @@ from tenfold.tensordict._entries import (
     NOTHING,
     TENSORCLASS,
     VALUE,
+    called,
     class_kind,
     node_of,
     path_of,
@@ -278,6 +279,8 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Raises:
             RuntimeError: If another batch size is assigned.
+            TypeError: On assignment of a number.
+            ValueError: On assignment of a str, or of a sequence with other items than int.
         """
         from tenfold._interop import arrays
 
@@ -285,10 +288,11 @@ class LazyStackedTensorDict(TensorDictBase):
 
     @batch_size.setter
     def batch_size(self, batch_size: Any) -> None:
-        if tuple(batch_size) != tuple(self._batch_size):
+        new = shape.assigned_batch_size(batch_size)
+        if new != self._batch_size:
             raise RuntimeError(
                 f"batch_size of a lazy stack cannot be changed: expected {list(self._batch_size)}, "
-                f"found {list(batch_size)}; call contiguous() to get a dense TensorDict"
+                f"found {list(new)}; call contiguous() to get a dense TensorDict"
             )
 
     def _change_batch_size(self, new: tuple[int, ...]) -> None:
@@ -418,7 +422,7 @@ class LazyStackedTensorDict(TensorDictBase):
             inner = node_of(self.tensordicts[0])._batch_size
             count = len(self.tensordicts)
             return entry._parted_entry(lambda value: value.unbind(self.stack_dim), [inner] * count)
-        return entry.unbind(self.stack_dim)
+        return called("unbind", self.stack_dim)(entry)
 
     def _remove(self, key: str) -> None:
         check_members_unlocked(self)
@@ -700,7 +704,8 @@ class LazyStackedTensorDict(TensorDictBase):
             KeyError: If a member lacks `old_key`; if `safe` is true and a member has `new_key`,
                 which is not `old_key`; if `new_key` leads through a tensor or a plain value in a
                 member. In these cases, no member changes.
-            RuntimeError: If this stack or a member is locked.
+            RuntimeError: If this stack, a member, or a node of one of the keys is locked. Then, no
+                member changes either.
             TypeError: If `new_key` is neither a str nor a tuple.
 
         Example:
@@ -944,10 +949,9 @@ class LazyStackedTensorDict(TensorDictBase):
         members = [rewrapped(m, node_of(m)._combined(op, *theirs)) for m, *theirs in parts]
         return type(self)._of(members, self.stack_dim, self._dim_name)
 
-    def _combined_(self, op: Any, other: Any) -> Any:
-        for node, part in zip(self._nodes(), _unbound(other, self), strict=True):
-            node._combined_(op, part)
-        return self
+    def _operand_pairs(self, other: Any) -> list[tuple[Any, Any]]:
+        pairs = zip(self._nodes(), _unbound(other, self), strict=True)
+        return [pair for node, part in pairs for pair in node._operand_pairs(part)]
 
     def _merged(self, op: Any, other: Any, default: Any, above: Any) -> Any:
         pairs = zip(self.tensordicts, _unbound(other, self), strict=True)
@@ -1253,6 +1257,7 @@ def _mask_parts(mask: Any, stack: Any) -> list[Any]:
 
     If these dimensions do not include the stack dimension, each member gets the whole mask.
     """
+    mask = tensor(mask, "mask")
     if mask.ndim <= stack.stack_dim:
         return [mask] * len(stack.tensordicts)
     size = stack._batch_size

@@ -18,7 +18,7 @@ from tenfold.tensordict._index import (
 from tenfold.tensordict._ops import indexing
 from tenfold.tensordict._ops.join import cat, maybe_dense_stack
 from tenfold.tensordict._ops.locking import locked_as
-from tenfold.tensordict._ops.shape import two_dims, unflattened
+from tenfold.tensordict._ops.shape import refuse_ragged, split_sizes, two_dims, unflattened
 from tenfold.tensordict._protocol import stacked
 from tenfold.tensordict._values import flattened_dims
 
@@ -57,24 +57,12 @@ def split(stack: Stack, split_size: Any, dim: int = 0) -> tuple[Stack, ...]:
         return tuple(
             restacked(stack, list(group), stack.stack_dim) for group in zip(*parts, strict=True)
         )
-    positions = need_torch("split").arange(len(stack.tensordicts))
-    if isinstance(split_size, int) and split_size <= 0:
-        raise ValueError(f"split: expected a size over 0, found {split_size}")
     made, begin = [], 0
-    for group in positions.split(split_size):
-        rows = slice(begin, begin + len(group))
+    for size in split_sizes(split_size, len(stack.tensordicts)):
+        rows = slice(begin, begin + size)
         made.append(_rows_of(stack, (*[slice(None)] * at, rows)))
         begin = rows.stop
     return tuple(made)
-
-
-def refuse_ragged(stack: Any, at: int, what: str) -> None:
-    if stack._batch_size[at] == -1:
-        raise RuntimeError(
-            f"{what}: expected a dimension that has the same length in all stacked tensordicts, "
-            f"found dimension {at} of batch_size {list(stack._batch_size)}, where -1 means that "
-            "the lengths differ"
-        )
 
 
 def unsqueeze(stack: Stack, dim: int) -> Stack:
@@ -94,10 +82,7 @@ def squeeze(stack: Any, dim: int | None) -> Any:
             if stack._batch_size[at] == 1:
                 made = made.squeeze(at)
         return made
-    ndim = len(stack._batch_size)
-    at = dim + ndim if dim < 0 else dim
-    if not 0 <= at < ndim:
-        raise IndexError(f"squeeze: expected a dim from {-ndim} to {ndim - 1}, found {dim}")
+    at = dim_in(dim, len(stack._batch_size), "squeeze")
     if stack._batch_size[at] != 1:
         return stack
     if at == stack.stack_dim:
@@ -308,6 +293,9 @@ def expanded(stack: Any, wanted: tuple[int, ...], *, shared_below: bool = False)
         refuse_ragged(stack, dim, "expand")
     new = tuple(probe(stack._batch_size, "expand").expand(wanted).shape)
     at = stack.stack_dim + len(new) - len(stack._batch_size)
+    if new[at] == 0:  # no member is left
+        made = stack._dense()._expanded(wanted, shared_below=shared_below)
+        return locked_as(stack, made)
     members = stack.tensordicts
     if len(members) != new[at]:
         members = [members[0]] * new[at]

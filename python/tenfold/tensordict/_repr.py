@@ -6,11 +6,13 @@ entries of lazy stacks, are loaded.
 
 from __future__ import annotations
 
+from tenfold._errors import CorruptFileError, Error
 from tenfold.tensordict._entries import LEAF, TENSORCLASS, class_kind, node_of
 from tenfold.tensordict._values import NonTensorData, UnbatchedTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, TypeGuard
 
     from tenfold.tensordict._base import TensorDictBase
@@ -68,8 +70,18 @@ def _entries(td: TensorDictBase) -> list[tuple[str, Entry]]:
         entries = _stacked_entries(td._nodes())
     else:
         kinds = td._kinds(shows_damaged=True)
-        entries = [(key, _entry(td, key, kind, found)) for key, kind, found in kinds]
+        entries = [(key, _shown(_entry, td, key, kind, found)) for key, kind, found in kinds]
     return _in_order(entries)
+
+
+def _shown(describe: Callable[..., Entry], *args: Any) -> Entry:
+    """Returns `describe(*args)`, or what is shown for an entry that cannot be read."""
+    try:
+        return describe(*args)
+    except CorruptFileError:
+        return "damaged"
+    except (Error, OSError):
+        return "not read"
 
 
 def _in_order(entries: list[tuple[str, Entry]]) -> list[tuple[str, Entry]]:
@@ -119,10 +131,11 @@ def _stacked_entries(nodes: list[Any]) -> list[tuple[str, Entry]]:
     if not nodes:
         return []
     keys = [key for key in nodes[0]._key_list() if all(node._has(key) for node in nodes)]
-    return [(key, _stacked_entry(nodes, [node._entry(key) for node in nodes])) for key in keys]
+    return [(key, _shown(_stacked_entry, nodes, key)) for key in keys]
 
 
-def _stacked_entry(nodes: list[Any], entries: list[Any]) -> Entry:
+def _stacked_entry(nodes: list[Any], key: str) -> Entry:
+    entries = [node._entry(key) for node in nodes]
     first = entries[0]
     inner = [node_of(entry) for entry in entries]
     if all(node is not None for node in inner):

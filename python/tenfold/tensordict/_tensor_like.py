@@ -5,7 +5,8 @@ from __future__ import annotations
 import operator
 
 from tenfold._interop import arrays
-from tenfold.tensordict._entries import NOTHING
+from tenfold._interop.arrays import tensor
+from tenfold.tensordict._entries import NOTHING, called
 from tenfold.tensordict._ops import casts, pointwise, reductions
 from tenfold.tensordict._ops import shape as _shape
 from tenfold.tensordict._protocol import Primitives
@@ -32,14 +33,18 @@ class TensorLike(Primitives):
     batch size, except with ``reduce=True``. A result shares memory with this TensorDict if torch's
     method of the same name returns a view; some results for a lazy stack are copies. Arithmetic
     and comparisons broadcast the shape of a tensor operand with the batch size, and the result has
-    the broadcast batch size; arithmetic raises TypeError for an operand of an unsupported type. A
-    method that would change nothing may return this TensorDict itself. Methods that change batch
-    dimensions, and reductions, leave each UnbatchedTensor unchanged; only a reduction of all
-    tensors together includes it. Methods whose names end in ``_`` change this TensorDict or its
-    tensors in place and return this TensorDict.
+    the broadcast batch size; arithmetic raises TypeError for an operand of an unsupported type.
+    Arithmetic with a TensorDict compares only the keys of tensors; of other values, the result
+    keeps those of this TensorDict. A method that would change nothing may return this TensorDict
+    itself. Methods that change batch dimensions, and reductions, leave each UnbatchedTensor
+    unchanged; only a reduction of all tensors together includes it. Methods whose names end in
+    ``_`` change this TensorDict or its tensors in place and return this TensorDict.
     """
 
     __slots__ = ()
+
+    #: As for torch.Tensor: numpy leaves operators, such as ``array + td``, to `td`.
+    __array_priority__ = 1000
 
     # --- batch dimensions, names and device ------------------------------------------------------
 
@@ -168,8 +173,8 @@ class TensorLike(Primitives):
 
         Raises:
             RuntimeError: If a dimension has a name, and the given one is another name or None.
-            ValueError: If a name occurs twice or the number of names is not the number of batch
-                dimensions.
+            ValueError: If a name or ``...`` occurs twice, or the number of names is not the number
+                of batch dimensions.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3, 4)}, [3, 4]).refine_names("time", ...).names
@@ -332,8 +337,8 @@ class TensorLike(Primitives):
             *shape: The new batch size, with the same number of rows; one length may be -1. Or a
                 dtype.
             size: The new batch size as one sequence instead.
-            batch_size: With a dtype: the batch size of the result. Default: that of this
-                TensorDict. Needed if a dtype of another size changes the length of a batch
+            batch_size: With a dtype: the batch size of the result and of its nodes. Default: those
+                of this TensorDict, even if a dtype of another size changes the length of a batch
                 dimension.
 
         Raises:
@@ -572,7 +577,7 @@ class TensorLike(Primitives):
 
     def is_contiguous(self) -> bool:
         """Returns True if every tensor is contiguous."""
-        return all(tensor.is_contiguous() for tensor in self._tensors())
+        return all(map(called("is_contiguous"), self._tensors()))
 
     # --- rows ------------------------------------------------------------------------------------
 
@@ -614,7 +619,8 @@ class TensorLike(Primitives):
 
         Args:
             chunks: The maximum number of parts. The length of each part is that of `dim` divided by
-                `chunks`, rounded up; the last part may be shorter.
+                `chunks`, rounded up; the last part may be shorter. A dimension of length 0 has
+                `chunks` parts.
             dim: The batch dimension; a negative one counts from the end.
 
         Raises:
@@ -639,8 +645,8 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If the dimension does not exist.
-            RuntimeError: If the number of parts is not positive, or the row indices are not in
-                ascending order.
+            RuntimeError: If the number of parts is not positive, the row indices are not in
+                ascending order, or the members of a lazy stack differ in the length of `dim`.
 
         Example:
             >>> [part.batch_size[0] for part in td.tensor_split([1])]
@@ -651,7 +657,7 @@ class TensorLike(Primitives):
     def narrow(self, dim: int, start: int, length: int) -> Self:
         """Returns a view of `length` rows of a batch dimension, from `start` on.
 
-        For a lazy stack, the result is a dense copy.
+        For a lazy stack, the result is a dense copy; if its members differ in a length, a stack.
 
         Args:
             dim: The batch dimension; a negative one counts from the end.
@@ -660,7 +666,8 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If the dimension does not exist, or `start` is out of range.
-            RuntimeError: If `length` is negative or exceeds the number of rows from `start` on.
+            RuntimeError: If `length` is negative or exceeds the number of rows from `start` on; if
+                the members of a lazy stack differ in the length of `dim`.
 
         Example:
             >>> TensorDict({"a": torch.arange(3)}, [3]).narrow(0, 1, 2)["a"]
@@ -725,6 +732,9 @@ class TensorLike(Primitives):
 
         Returns:
             A copy with the rows repeated.
+
+        Raises:
+            RuntimeError: If a number is negative.
 
         Example:
             >>> TensorDict({"a": torch.arange(2)}, [2]).tile(2)["a"]
@@ -960,7 +970,8 @@ class TensorLike(Primitives):
         Args:
             condition: A bool tensor whose shape expands to the first (or all) batch dimensions.
             other: A TensorDict, a number, or a tensor, which is broadcast with each tensor from the
-                last dimension on, as in ``torch.where``.
+                last dimension on, as in ``torch.where``. Values that are not tensors are selected
+                row by row from two TensorDicts; a number or tensor does not replace them.
             out: A TensorDict to write the result into.
             pad: Value used in place of a tensor that one of two TensorDicts lacks; cast to the
                 dtype of the tensor that the other one has.
@@ -971,9 +982,10 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If one of two TensorDicts lacks an entry and no `pad` is given.
-            RuntimeError: If `condition` does not expand to the first dimensions of a tensor,
-                `other` does not broadcast with a tensor, or a tensor of `out` has a dtype that
-                torch does not cast the result to, such as an integer for floats.
+            RuntimeError: If `condition` does not expand to the first dimensions of a tensor, or to
+                the rows of values that differ, `other` does not broadcast with a tensor, the result
+                does not begin with the batch size, or a tensor of `out` has a dtype that torch does
+                not cast the result to, such as an integer for floats.
 
         Example:
             >>> td.where(torch.tensor([True, False, True]), 5)["a"]
@@ -1944,7 +1956,7 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If a dimension does not exist.
-            RuntimeError: If a tensor has an integer or bool dtype and no `dtype` is given.
+            RuntimeError: If the dtype of a result would be an integer dtype or bool.
             TypeError: If `dim` is "feature" and `keepdim` is true.
 
         Example:
@@ -2118,8 +2130,8 @@ class TensorLike(Primitives):
 
         Raises:
             IndexError: If a dimension does not exist.
-            RuntimeError: If `q` is out of range, or ``torch.quantile`` does not support a tensor's
-                dtype, such as int64.
+            RuntimeError: If `q` is out of range or a tensor of another dtype, or ``torch.quantile``
+                does not support a tensor's dtype, such as int64.
             TypeError: If `dim` is "feature" and `keepdim` is true.
 
         Example:
@@ -2342,9 +2354,9 @@ class TensorLike(Primitives):
             A TensorDict; `out` if it is given.
 
         Raises:
-            RuntimeError: If a tensor has an integer or bool dtype, or a complex dtype and `dtype`
-                is not complex; or if a tensor of `out` has a dtype that torch does not cast the
-                result to, such as an integer for floats.
+            RuntimeError: If a tensor has an integer or bool dtype; if `dtype` has lower precision
+                than a tensor, or only one of the two is complex; if a tensor of `out` has a dtype
+                that torch does not cast the result to, such as an integer for floats.
 
         Example:
             >>> td.norm()["b", "c"]
@@ -2391,8 +2403,8 @@ class TensorLike(Primitives):
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """Returns a TensorDict on another device, of another dtype or batch size.
 
-        Returns this TensorDict itself if no dtype is given and `device` and `batch_size` are equal
-        already.
+        Returns this TensorDict itself if no dtype is given and the attributes `device` and
+        `batch_size` would not change.
 
         Args:
             *args: A device, a dtype or both; or a tensor, whose device and dtype are used; or a
@@ -2481,7 +2493,7 @@ class TensorLike(Primitives):
 
     def detach_(self) -> Self:
         """Detaches every tensor from the autograd graph in place."""
-        return self._in_place(lambda tensor: tensor.detach_())
+        return self._in_place(called("detach_"))
 
     @property
     def data(self) -> Self:
@@ -2494,7 +2506,7 @@ class TensorLike(Primitives):
 
         None if there are tensors, but neither gradients, nor other values, nor empty nodes.
         """
-        grads: Self | None = self.apply(lambda tensor: tensor.grad, filter_empty=None)
+        grads: Self | None = self.apply(lambda one: tensor(one, "grad").grad, filter_empty=None)
         return grads
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
@@ -2514,12 +2526,12 @@ class TensorLike(Primitives):
             >>> td.requires_grad_().requires_grad
             True
         """
-        return self._in_place(lambda tensor: tensor.requires_grad_(requires_grad))
+        return self._in_place(called("requires_grad_", requires_grad))
 
     @property
     def requires_grad(self) -> bool:
         """True if any tensor requires a gradient."""
-        return any(tensor.requires_grad for tensor in self._tensors())
+        return any(tensor(one, "requires_grad").requires_grad for one in self._tensors())
 
     def zero_grad(self, set_to_none: bool = True) -> Self:
         """Clears the gradients of all tensors.
@@ -2560,7 +2572,7 @@ class TensorLike(Primitives):
 
     def is_floating_point(self) -> bool:
         """Returns True if every tensor has a floating-point dtype."""
-        return all(tensor.is_floating_point() for tensor in self._tensors())
+        return all(map(called("is_floating_point"), self._tensors()))
 
     def bytes(self, *, count_duplicates: bool = True) -> int:
         """Returns the total size of all tensors in bytes; of a sparse tensor, of its components.
@@ -2694,7 +2706,7 @@ class TensorLike(Primitives):
         """
         return casts.to_padded_tensor(self, padding)
 
-    # --- hooks; a lazy stack overrides most of them, to call them on its members -----------------
+    # --- hooks; a lazy stack overrides most of them ----------------------------------------------
 
     def _check_batch_size(self, new: tuple[int, ...]) -> None:
         _shape.check_batch_size(self, new)
@@ -2710,7 +2722,7 @@ class TensorLike(Primitives):
         casts.set_device(self, device)
 
     def _expanded(self, wanted: tuple[int, ...], *, shared_below: bool = False) -> Self:
-        """Implements `expand`. `shared_below`: NonTensorData in nodes below remains one value."""
+        """Implements `expand`; see `_ops.shape.expanded`. A lazy stack ignores `shared_below`."""
         return _shape.expanded(self, wanted, shared_below=shared_below)
 
     def _reshaped(self, wanted: tuple[Any, ...], method: str) -> Self:
@@ -2732,8 +2744,8 @@ class TensorLike(Primitives):
     def _combined(self, op: Callable[..., Any], *operands: Any) -> Self:
         return pointwise.combined(self, op, *operands)
 
-    def _combined_(self, op: Callable[..., Any], other: Any) -> Self:
-        return pointwise.combined_(self, op, other)
+    def _operand_pairs(self, other: Any) -> list[tuple[Any, Any]]:
+        return pointwise.operand_pairs(self, other)
 
     def _merged(
         self, op: Callable[..., Any], other: Any, default: Any, above: tuple[str, ...]

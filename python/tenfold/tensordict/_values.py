@@ -30,7 +30,8 @@ class ValueRows:
 
     Attributes:
         positions: A tensor or array with one position in the list for each row.
-        stacked: The dimensions along which values were stacked, the most recent one first.
+        stacked: The dimensions along which the values count as stacked. As in nested stacks of the
+            tensordict package, the dimension of the outermost stack is first.
     """
 
     __slots__ = ("positions", "stacked")
@@ -115,9 +116,8 @@ class ValueRows:
     def squeeze_all(self, dims: tuple[int, ...], *, reshape: bool) -> Any:
         """Removes the dimensions `dims`, which have length 1.
 
-        If `reshape` is false and the most recently stacked dimension is in `dims`, `unbind` removes
-        that dimension, so that a stack of one value becomes the value itself. A reshape removes the
-        other dimensions.
+        If `reshape` is false and ``stacked[0]`` is in `dims`, `unbind` removes that dimension, so
+        that a stack of one value becomes the value itself. A reshape removes the other dimensions.
         """
         made, left = self, list(dims)
         if not reshape and self.stacked and self.stacked[0] in dims:
@@ -129,7 +129,8 @@ class ValueRows:
     def unbind(self, dim: int = 0) -> tuple[Any, ...]:
         at = dim_in(dim, self.ndim, "unbind")
         place_of = {old: old - (old > at) for old in range(self.ndim) if old != at}
-        return tuple(self._moved(part, place_of) for part in self.positions.unbind(at))
+        parts = arrays.tensor(self.positions, "unbind").unbind(at)
+        return tuple(self._moved(part, place_of) for part in parts)
 
     def permute(self, *dims: Any) -> Any:
         dims = dims if not dims or isinstance(dims[0], int) else tuple(dims[0])
@@ -264,12 +265,7 @@ class _Values:
 
     @property
     def batch_size(self) -> Any:
-        """The batch size.
-
-        In a TensorDict, it usually begins with the TensorDict's batch size. It may differ after a
-        method such as `new_zeros` or `apply` added batch dimensions to the TensorDict, or if the
-        number of values in a file differs from the number of rows.
-        """
+        """The batch size, which usually begins with that of the TensorDict with this entry."""
         return arrays.batch_shape(self._batch_size)
 
     @property
@@ -394,7 +390,7 @@ class NonTensorData(_Values):
     ``td.get("key")`` returns the NonTensorData.
 
     Args:
-        data: Any value. `memmap` writes JSON values only; `save` also writes others, such as bytes.
+        data: Any value. `save` stores more types of values than `memmap`, for example bytes.
         batch_size: The batch size of the TensorDict that contains the object.
         device: Stored as an attribute; the value is not moved.
 
@@ -472,7 +468,7 @@ class NonTensorData(_Values):
             return other == self
         if isinstance(other, NonTensorData):
             other = other.data
-        same = _same(self.data, other)
+        same = same_value(self.data, other)
         torch = sys.modules.get("torch")
         return same if torch is None else torch.full(self._batch_size, same)
 
@@ -626,7 +622,7 @@ class NonTensorStack(_Values):
             AttributeError: If rows have different values, or there are no rows.
         """
         values = _flattened(self.tolist(), len(self._batch_size))
-        if not values or not all(_same(value, values[0]) for value in values):
+        if not values or not all(same_value(value, values[0]) for value in values):
             raise AttributeError(
                 "data: expected the same value in all rows, found different values or no rows; "
                 "use tolist()"
@@ -731,7 +727,7 @@ class NonTensorStack(_Values):
         else:
             data = other.data if isinstance(other, NonTensorData) else other
             theirs = [data] * len(mine)
-        same = [_same(left, right) for left, right in zip(mine, theirs, strict=True)]
+        same = [same_value(left, right) for left, right in zip(mine, theirs, strict=True)]
         if torch is None:
             return all(same)
         return torch.tensor(same, dtype=torch.bool).reshape(self._batch_size)
@@ -774,14 +770,13 @@ def _torch_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 @set_module("tenfold")
 def is_non_tensor(value: Any) -> bool:
-    """True for the classes NonTensorData and NonTensorStack, and for their instances.
+    """True for NonTensorData, NonTensorStack and their instances.
 
     Args:
         value: Any object or class.
 
     Returns:
-        bool: True also for the tensordict package's classes with these names and for their
-            instances; False for tensors and all other objects.
+        bool: True also for the corresponding classes of the tensordict package and their instances.
 
     Example:
         >>> tenfold.tensordict.is_non_tensor(td.set_non_tensor("name", "run").get("name"))
@@ -823,7 +818,7 @@ def restored(
 
 
 def _arrays_module() -> Any:
-    """Returns the module that stores positions: torch if `torch_or_none` returns it, else numpy."""
+    """The module for arrays of positions: torch if `torch_or_none` returns it, else numpy."""
     torch = arrays.torch_or_none()
     if torch is not None:
         return torch
@@ -879,6 +874,9 @@ class UnbatchedTensor:
     ``%values``. The tensordict package ignores this sub-folder when it loads the node, but can load
     the sub-folder by its own path.
 
+    Reductions that return a TensorDict, and methods such as `new_zeros`, keep this tensor
+    unchanged.
+
     Args:
         data: A tensor or an array of any shape.
 
@@ -931,7 +929,7 @@ class UnbatchedTensor:
 def joined_values(torch: Any, parts: list[Any], dim: int) -> Any:
     if dim < 0:
         dim += len(parts[0]._batch_size)
-    if all(type(part) is NonTensorData and _same(part.data, parts[0].data) for part in parts):
+    if all(type(part) is NonTensorData and same_value(part.data, parts[0].data) for part in parts):
         first = parts[0]._batch_size
         length = sum(part._batch_size[dim] for part in parts)
         return parts[0]._resized((*first[:dim], length, *first[dim + 1 :]))
@@ -949,7 +947,7 @@ def joined_values(torch: Any, parts: list[Any], dim: int) -> Any:
     return NonTensorStack._of(values, rows, device)
 
 
-def _same(left: Any, right: Any) -> bool:
+def same_value(left: Any, right: Any) -> bool:
     if left is right:
         return True
     try:

@@ -149,6 +149,7 @@ void PartsGrowth::start() {
   }
   manifest_ = formats::read_parts_manifest(folder_);
   lease_ = std::move(lease);
+  process_ = {};
   state_ = nullptr;
 }
 
@@ -240,7 +241,7 @@ void PartsGrowth::close() {
   closed_ = true;
   state_ = nullptr;
   try {
-    if (writer_) {
+    if (writer_ && process_.is_here()) {
       seal_writer();
       publish(manifest_);
     }

@@ -10,6 +10,7 @@
 #include "dataset/growth.hpp"
 #include "formats/shared/parts_manifest.hpp"
 #include "os/fs/lease.hpp"
+#include "os/process.hpp"
 #include "os/thread/fork_safe_lock.hpp"
 
 namespace tenfold {
@@ -52,6 +53,7 @@ class PartsGrowth final : public Growth {
   std::shared_ptr<const DatasetState> state_;
   std::optional<Schema> schema_;             ///< that of the first opening; never changes
   std::optional<os::Lease> lease_;           ///< held since the first append of rows
+  os::OwnProcess process_;                   ///< that acquired the lease
   detail::formats::PartsManifest manifest_;  ///< valid while the lease is held
   std::optional<Dataset> writer_;            ///< appends to the last part
   std::uint64_t writer_bytes_ = 0;           ///< size of the last part

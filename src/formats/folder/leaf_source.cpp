@@ -320,19 +320,29 @@ void FolderSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<
         .found(into.size(), " bytes at offset ", offset_bytes);
   }
   if (into.empty()) return;
+  const std::uint64_t position = position_of(leaf);
   // In mode copy_on_write, the content of a mapped leaf is the private copy, with the writes of the
-  // program.
+  // program. Leaves that share their bytes share this copy.
   if (store_->mode() == Mode::copy_on_write) {
-    if (const Buffer buffer = cached(position_of(leaf)); buffer.size_bytes() > 0) {
-      std::memcpy(into.data(), buffer.data() + offset_bytes, into.size());
+    Buffer copy = cached(position);
+    if (copy.size_bytes() == 0 && may_share_bytes(position)) copy = map(leaf);
+    if (copy.size_bytes() > 0) {
+      std::memcpy(into.data(), copy.data() + offset_bytes, into.size());
       return;
     }
   }
-  const auto file = open_file(position_of(leaf), kLeafSuffix, false);
+  const auto file = open_file(position, kLeafSuffix, false);
   file->check_cost(size_bytes);
   if (file->read_some_at(offset_bytes, into) == into.size()) return;
-  check_size(*file, file->size_bytes_now(), position_of(leaf), size_bytes);
+  check_size(*file, file->size_bytes_now(), position, size_bytes);
   file->read_at(offset_bytes, into);
+}
+
+/// False for most leaves: files with one link, without aliases. Opens no file.
+bool FolderSource::may_share_bytes(std::uint64_t position) const {
+  if (records_[position].group != nullptr) return true;
+  const auto found = info_of(file_name(position) + std::string(kLeafSuffix));
+  return !found || found->num_links > 1;
 }
 
 std::uint64_t FolderSource::check(const Leaf& leaf) {
@@ -347,12 +357,7 @@ StoredRange FolderSource::identity(const Leaf& leaf) {
   const std::uint64_t size_bytes = data_bytes(leaf);
   const std::uint64_t position = position_of(leaf);
   Record& record = records_[position];
-  if (record.group == nullptr) {
-    // Check the link count without opening the file: most leaves are files with one link, which
-    // are not shared.
-    const std::string name = file_name(position) + std::string(kLeafSuffix);
-    if (const auto found = info_of(name); found && found->num_links < 2) return {};
-  }
+  if (!may_share_bytes(position)) return {};
   const auto file = open_file(position, kLeafSuffix, false);
   StoredInfo info = file->info();
   check_size(*file, info.size_bytes, position, size_bytes);

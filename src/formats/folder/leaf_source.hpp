@@ -77,6 +77,7 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
   bool joins_group(Record& record, std::uint64_t position, const StoredFile& file,
                    std::uint64_t size_bytes);
   Buffer cached(std::uint64_t position) const;
+  bool may_share_bytes(std::uint64_t position) const;
 
   std::shared_ptr<Store> store_;
   std::shared_ptr<Folder> folder_;

@@ -30,6 +30,7 @@
 #include "formats/shared/folder_checksums.hpp"
 #include "formats/shared/leaf_writer.hpp"
 #include "formats/shared/progress.hpp"
+#include "formats/shared/storable.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 #include "os/fs/free_space.hpp"
@@ -377,6 +378,7 @@ class MetaEdit {
           .remedy(is_temporary ? "save the whole tree again, which can store this key"
                                : "the option robust_key encodes it");
     }
+    require_utf8(key, [&] { return base::invalid_argument(where); });
     if (is_reserved_key(key)) {
       throw base::invalid_argument(where)
           .problem("tensordict's metadata uses this key itself")
@@ -534,6 +536,15 @@ std::string first_existing_leaf(const Plan& plan, const Path& path) {
 }
 
 Path add_leaf(const Path& folder, const NewLeaf& leaf) {
+  if (leaf.sizes != nullptr &&
+      (leaf.sizes->dtype() != DType::int64 || leaf.sizes->shape().size() != 2)) {
+    throw base::invalid_argument(folder.string())
+        .part("key ", base::quote(leaf.key))
+        .part("sizes")
+        .expected("an int64 tensor of 2 dimensions")
+        .found("a ", to_string(leaf.sizes->dtype()), " tensor of shape ",
+               base::list_text(leaf.sizes->shape()));
+  }
   MetaEdit edit(folder);
   const std::string stem = entry_name(leaf.key, true, leaf.robust_names, "");
   const std::string name = stem + std::string(kLeafSuffix);
@@ -550,6 +561,13 @@ Path add_leaf(const Path& folder, const NewLeaf& leaf) {
 
 Path add_node(const Path& folder, std::string_view key, const Shape& batch_size,
               bool robust_names) {
+  if (std::ranges::any_of(batch_size, [](std::int64_t length) { return length < 0; })) {
+    throw base::invalid_argument(folder.string())
+        .part("key ", base::quote(key))
+        .part("batch size")
+        .expected("lengths of 0 or more")
+        .found(base::list_text(batch_size));
+  }
   MetaEdit edit(folder);
   const std::string name = entry_name(key, false, robust_names, "");
   edit.check_new(key, name, true, false);

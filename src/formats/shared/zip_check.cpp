@@ -177,7 +177,7 @@ void verify_zip(const codecs::ZipInput& input, const codecs::ZipDirectory& direc
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     try {
       if (errors[i]) std::rethrow_exception(errors[i]);
-      entries.use(*wanted[i]);
+      if (entries.use) entries.use(*wanted[i]);
     } catch (const Error& error) {
       add(error, entries.where(*wanted[i]));
     }

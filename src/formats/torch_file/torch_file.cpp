@@ -453,7 +453,10 @@ TensorDict open(const FileHead& head, const OpenRequest& /*request*/) {
 
 void count_leaves(VerifyReport& report, const TensorDict& tree) {
   tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
-    if (std::holds_alternative<Leaf>(item)) ++report.num_leaves;
+    const auto* leaf = std::get_if<Leaf>(&item);
+    if (leaf == nullptr) return;
+    ++report.num_leaves;
+    report.num_bytes += leaf->nbytes();
   });
 }
 
@@ -466,8 +469,7 @@ void verify_archive(VerifyReport& report, const VerifyRequest& request, Progress
       storages->input(), storages->archive().directory,
       {.where = record,
        .is_wanted =
-           [&](const codecs::ZipEntry& entry) { return !request.skips(record(entry).text()); },
-       .use = [&](const codecs::ZipEntry& entry) { report.num_bytes += entry.size_bytes; }},
+           [&](const codecs::ZipEntry& entry) { return !request.skips(record(entry).text()); }},
       request.num_threads, progress, report);
   if (report.problems.empty()) count_leaves(report, tree_of(storages));
 }
@@ -482,7 +484,6 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
   Progress progress(request.monitor, head.info().size_bytes, path.filename().string());
   try {
     if (is_legacy_head(head.head())) {
-      report.num_bytes = head.info().size_bytes;
       count_leaves(report, open_legacy(head.take_file()));
     } else {
       verify_archive(report, request, progress, whole_file(head.take_file()));

@@ -327,7 +327,8 @@ class ArrowIngest {
       take_shape(sources_.back(), targets_.back());
     }
     for (const Source& column : found) {
-      if (options_.schema->find(column.column.path) == nullptr) {
+      const auto& wanted = options_.schema->columns();
+      if (std::ranges::find(wanted, column.column.path, &Column::path) == wanted.end()) {
         report_.ignored.push_back(column.column.name());
       }
     }

@@ -55,11 +55,11 @@ Schema with_key(const Path& path, DictKeyType type, const Schema& values, DictVa
     }
     columns.push_back(column);
   }
-  if (form != DictValueForm::columns &&
-      (values.size() != 1 || values.columns()[0].name() != kDictValueColumn)) {
+  if (!fits_form(values, form)) {
     throw base::invalid_argument(path)
         .part("schema")
-        .expected("one column ", base::quote(kDictValueColumn), " for values that are not dicts")
+        .expected("one column ", base::quote(kDictValueColumn), " for values that are not dicts",
+                  form == DictValueForm::scalar ? ", of shape [] and not ragged" : "")
         .found(shown_columns(values));
   }
   return Schema(std::move(columns));

@@ -518,6 +518,13 @@ struct TableWriter::State {
                : values;
   }
 
+  void require_uncommitted() const {
+    if (!committed) return;
+    throw base::invalid_argument()
+        .part("data set")
+        .expected("one call of commit(), after the last rows")
+        .found("a call after commit()");
+  }
   void require_equal_rows() const;
   void finish_files();
   void write_texts(const Plan& plan, std::vector<formats::ChecksumLine>& lines);
@@ -552,6 +559,7 @@ const Schema& TableWriter::schema() const {
 }
 
 void TableWriter::append(std::span<const ColumnChunk> chunks) {
+  state_->require_uncommitted();
   std::vector<ColumnWriter>& writers = state_->writers;
   if (chunks.size() != writers.size()) {
     throw base::invalid_argument()
@@ -571,6 +579,7 @@ void TableWriter::append(std::span<const ColumnChunk> chunks) {
 }
 
 void TableWriter::append(std::size_t index, const ColumnChunk& chunk) {
+  state_->require_uncommitted();
   ColumnWriter& writer = state_->writers.at(index);
   writer.check(chunk);
   writer.append(chunk);
@@ -785,12 +794,7 @@ void TableWriter::State::sync_files(const Plan& plan) {
 
 void TableWriter::commit() {
   State& state = *state_;
-  if (state.committed) {
-    throw base::invalid_argument()
-        .part("data set")
-        .expected("one call of commit()")
-        .found("a second one");
-  }
+  state.require_uncommitted();
   state.require_equal_rows();
   if (state.options.before_commit) state.options.before_commit(*this);
   state.finish_files();

@@ -936,3 +936,13 @@ def test_row_numbers_in_errors_of_extend_count_the_rows_of_batches(tmp_path: Pat
     rows = [{"x": i} for i in range(5000)]
     with pytest.raises(ValueError, match='row 5003, column "x"'):
         ds.extend([*rows, {"x": torch.arange(3)}, {"x": "text"}])
+
+
+def test_close_in_a_forked_child_leaves_the_rows_to_the_parent(tmp_path):
+    ds = tenfold.create(tmp_path / "ds", {"id": "int64"})
+    ds.append({"id": 0})
+    assert exit_status(forked(ds.close)) == 0
+    ds.append({"id": 1})
+    ds.close()
+    assert Dataset(tmp_path / "ds")[:]["id"].tolist() == [0, 1]
+    assert tenfold.verify(tmp_path / "ds").ok

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import tenfold
-from forks import forked, kill_and_wait
+from forks import exit_status, forked, kill_and_wait
 from helpers import assert_same
 
 SCHEMA = {
@@ -243,6 +243,16 @@ def test_bad_rows_of_all_parts_are_collected(tmp_path) -> None:
     ds = tenfold.commit_parts(tmp_path / "ds")
     assert len(ds) == 4
     assert [row["line"] for row in ds.bad_rows] == [3, 3]
+
+
+def test_close_in_a_forked_child_leaves_the_rows_to_the_parent(made, tmp_path) -> None:
+    ds = tenfold.Dataset(tmp_path / "ds", mode="r+")
+    count = ds.append(rows(13, 15))
+    assert exit_status(forked(ds.close)) == 0
+    assert ds.append(rows(15, 16)) == count + 1
+    ds.close()
+    assert len(tenfold.Dataset(tmp_path / "ds")) == count + 1
+    assert tenfold.verify(tmp_path / "ds").ok
 
 
 def test_rows_are_appended_to_the_last_part(made, one, tmp_path) -> None:

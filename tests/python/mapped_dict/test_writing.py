@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tenfold
+from forks import exit_status, forked
 from tenfold import MappedDict
 
 
@@ -390,3 +391,20 @@ def test_behaves_like_a_mutable_dict(tmp_path_factory, steps):
     d.close()
     assert tenfold.verify(path).ok
     assert list(MappedDict(path).items()) == list(expected.items())
+
+
+def test_a_forked_child_neither_writes_nor_completes_what_the_parent_wrote(path):
+    new = {"new": torch.full((3,), 7.0)}
+    d = MappedDict(path, "r+")
+    d.update({"k1": torch.full((3,), 70.0)})
+
+    def child():
+        with pytest.raises(tenfold.UnsupportedError, match="opened before the process forked"):
+            d.extend(new)
+        d.close()
+
+    assert exit_status(forked(child)) == 0
+    d.extend(new)
+    d.close()
+    assert sorted(MappedDict(path)) == sorted(["new", *(f"k{i}" for i in range(100))])
+    assert tenfold.verify(path).ok

@@ -188,10 +188,20 @@ def test_a_refused_tensor_adds_no_node(td, tmp_path):
         with pytest.raises(RuntimeError, match=error):
             td.make_memmap_from_storage(("x", "new"), storage, (3,))
     for tensor in (torch.ones(3).to_sparse(), torch.ones(3, device="meta")):
-        with pytest.raises(NotImplementedError, match="expected a strided tensor with data"):
+        with pytest.raises(NotImplementedError, match="expected a dense tensor"):
             td.make_memmap_from_tensor(("x", "new"), tensor)
     assert sorted(os.listdir(tmp_path / "p")) == ["a.memmap", "b", "meta.json"]
     assert list(td.keys()) == ["a", "b"]
+
+
+def test_raw_names_that_are_invalid_file_names_are_refused(td, tmp_path):
+    for key in ("x/y", ("x/y", "z")):
+        with pytest.raises(RuntimeError, match="expected a key that is a file name"):
+            td.make_memmap(key, (3,), robust_key=False)
+        with pytest.raises(RuntimeError, match="expected a key that is a file name"):
+            td.make_memmap_from_tensor(key, torch.ones(3), robust_key=False)
+    assert td.keys() == ["a", "b"]
+    assert sorted(os.listdir(tmp_path / "p")) == ["a.memmap", "b", "meta.json"]
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")

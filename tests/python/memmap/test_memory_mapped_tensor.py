@@ -162,8 +162,8 @@ def test_full_of_a_value_that_the_dtype_lacks_creates_no_file(path):
 @pytest.mark.parametrize(
     ("value", "error", "match"),
     [
-        (None, TypeError, "fill_value: expected a number, found NoneType"),
-        ("7", TypeError, "fill_value: expected a number, found str"),
+        (None, TypeError, "fill_value: expected a number, found None"),
+        ("7", TypeError, "fill_value: expected a number, found '7'"),
         (10**400, OverflowError, "too big"),
         (1e300, RuntimeError, "overflow"),
     ],
@@ -184,12 +184,10 @@ def test_tensors_that_no_file_can_store_create_none(path):
         torch.ones(3, device="meta"),
         torch.ones(3).to_mkldnn(),
     ):
-        with pytest.raises(NotImplementedError, match="expected a strided tensor with data"):
+        with pytest.raises(NotImplementedError, match="expected a dense tensor"):
             MemoryMappedTensor.from_tensor(tensor, filename=path)
     quantized = torch.quantize_per_tensor(torch.zeros(3), 0.1, 0, torch.quint8)
-    with pytest.raises(
-        ValueError, match="dtype: expected one that files can store, found 'quint8'"
-    ):
+    with pytest.raises(NotImplementedError, match="found a quantized tensor"):
         MemoryMappedTensor.from_tensor(quantized, filename=path)
     assert not path.exists()
     made = MemoryMappedTensor.from_tensor(

@@ -35,6 +35,83 @@ def test_arithmetic_of_trees_needs_equal_keys():
     assert tree().add(tree().select("a"), default="intersection").keys(True, True) == ["a"]
 
 
+@pytest.mark.parametrize("make", [lambda td: td, lambda td: tenfold.lazy_stack([td, td.clone()])])
+def test_in_place_arithmetic_with_other_keys_changes_nothing(make):
+    td, other = make(tree()), make(tree().set(("n", "c"), torch.ones(2)))
+    with pytest.raises(KeyError, match="keys in tensordicts mismatch"):
+        td.add_(other)
+    assert (td["a"] == 1).all()
+
+
+VALUES = TensorDict({"s": "x", "n": {"t": "y"}}, [2])
+
+
+@pytest.mark.parametrize("make", [lambda td: td, lambda td: tenfold.lazy_stack([td, td.clone()])])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda td, other: td + other,
+        lambda td, other: td.add(other, default="intersection"),
+        lambda td, other: td.maximum(other),
+        lambda td, other: td.clone().add_(other),
+        lambda td, other: td.lerp(other, 0.5),
+        lambda td, other: td.addcmul(other, torch.tensor(1)),
+    ],
+)
+def test_values_of_one_operand_do_not_count(make, change):
+    tensors = TensorDict({"a": torch.ones(2)}, [2])
+    both = make(tensors.clone().update(VALUES))
+    made = change(both, make(tensors))
+    assert made.keys(True) == both.keys(True)
+    assert made.select("s", "n").to_dict() == make(VALUES).to_dict()
+    assert (made["a"] == change(make(tensors), both)["a"]).all()
+    assert change(make(tensors), both).keys() == ["a"]
+
+
+def test_values_of_one_operand_count_in_comparisons():
+    tensors = TensorDict({"a": torch.ones(2)}, [2])
+    for call in (lambda: tensors == tensors.clone().update(VALUES), lambda: tensors > VALUES):
+        with pytest.raises(KeyError, match="keys in tensordicts mismatch"):
+            call()
+
+
+@tenfold.tensorclass
+class Pair:
+    a: torch.Tensor
+    b: torch.Tensor
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda td: td,
+        lambda td: tenfold.lazy_stack(list(td)),
+        lambda td: Pair(td["a"], td["n", "b"], batch_size=[2]),
+    ],
+)
+@pytest.mark.parametrize("array", [np.array([1, 2]), np.float32(1), np.array(2)])
+def test_arrays_are_operands_on_both_sides(make, array):
+    td = make(tree().exclude("s"))
+    tensor = torch.as_tensor(array)
+    for op in (operator.eq, operator.ne, operator.lt, operator.ge, operator.add, operator.sub):
+        for made, expected in (
+            (op(td, array), op(td, tensor)),
+            (op(array, td), op(tensor, td)),
+        ):
+            assert type(made) is type(td)
+            assert (made == expected).all()
+    mask = np.array([True, False])
+    for made in ((td == td) & mask, mask & (td == td), (td != td) | mask, mask ^ (td != td)):
+        assert (made == torch.from_numpy(mask)).all()
+
+
+def test_arrays_of_text_are_not_equal():
+    td, text = tree(), np.array(["x", "y"])
+    assert [operator.eq(td, text), operator.ne(td, text)] == [False, True]
+    with pytest.raises(TypeError, match="not supported between"):
+        operator.lt(td, text)
+
+
 def test_operand_of_another_batch_size_is_refused():
     with pytest.raises(RuntimeError):
         tree() + torch.zeros(3)
@@ -120,6 +197,36 @@ def test_apply_keeps_tensors_that_are_no_leaves():
     made = td.apply(lambda node: node + 1, is_leaf=lambda cls: issubclass(cls, TensorDict))
     assert made["a"] is td["a"]
     assert made["n", "b"].tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+def test_is_leaf_decides_about_unbatched_tensors_as_about_others(inplace):
+    td = TensorDict({"u": UnbatchedTensor(torch.arange(5))}, [3])
+    kept = td.apply(lambda tensor: tensor + 1, is_leaf=lambda cls: False, inplace=inplace)
+    assert kept.get("u") is td.get("u")
+    assert kept["u"].tolist() == [0, 1, 2, 3, 4]
+    classes = []
+
+    def add(tensor):
+        classes.append(type(tensor))
+        return tensor + 1
+
+    for is_leaf in (None, tenfold.tensordict.default_is_leaf):
+        made = td.clone().apply(add, is_leaf=is_leaf, inplace=inplace)
+        assert made["u"].tolist() == [1, 2, 3, 4, 5]
+        assert type(made.get("u")) is UnbatchedTensor
+    assert classes == [torch.Tensor] * 2
+
+
+@pytest.mark.parametrize("batch_size", [[1], []])
+def test_apply_checks_the_batch_size_of_nodes(batch_size):
+    def change(node):
+        return TensorDict({"b": torch.zeros(1)}, batch_size)
+
+    with pytest.raises(RuntimeError, match=r"expected a shape that begins with \[2\], found \[1\]"):
+        TensorDict({"n": {"b": torch.zeros(2)}}, [2]).apply(change, call_on_nested=True)
+    made = TensorDict({"n": {"b": torch.zeros(1)}}, [1]).apply(change, call_on_nested=True)
+    assert made["n"].batch_size == (1,)
 
 
 def test_torch_functions_dispatch_to_methods():
@@ -268,3 +375,54 @@ def test_a_dimension_may_be_an_integer_of_numpy_or_torch(dim):
     for change in (td.sum, td.prod, lambda *args: td.quantile(0.5, *args)):
         assert torch.equal(change(dim)["a"], change(1)["a"])
         assert change(dim).batch_size == (2,)
+
+
+def test_where_selects_the_values_of_rows():
+    mask = torch.tensor([True, False, True])
+
+    def chosen(mine, theirs, mask=mask):
+        mine, theirs = (TensorDict({"n": {"v": value}}, [3]) for value in (mine, theirs))
+        return mine.where(mask, theirs)["n", "v"]
+
+    assert chosen(["a", "b", "c"], ["d", "e", "f"]) == ["a", "e", "c"]
+    assert chosen("p", "q") == ["p", "q", "p"]
+    assert chosen("p", ["d", "e", "f"]) == ["p", "e", "p"]
+    assert chosen(["a", "b", "c"], "q") == ["a", "q", "c"]
+    assert chosen("p", "p") == chosen("p", "q", torch.tensor([True] * 3)) == "p"
+    assert chosen("p", "q", torch.tensor(False)) == ["q"] * 3
+    one, other = (TensorDict({"v": value}) for value in "pq")
+    assert one.where(torch.tensor(False), other)["v"] == "q"
+    assert one.where(torch.tensor(True), other)["v"] == "p"
+    stacks = [tenfold.lazy_stack([td] * 3) for td in (one, other)]
+    assert stacks[0].where(mask, stacks[1])["v"] == ["p", "q", "p"]
+    grid = TensorDict({"v": "p"}, [3, 2]).where(mask, TensorDict({"v": "q"}, [3, 2]))
+    assert grid["v"] == [["p", "p"], ["q", "q"], ["p", "p"]]
+    assert TensorDict({"v": "p"}, [3]).where(mask, 1)["v"] == "p"
+
+
+def test_where_refuses_results_that_do_not_begin_with_the_batch_size():
+    mask = torch.tensor([True, False, True])
+    td = TensorDict({"n": {"a": torch.zeros(3)}}, [3])
+    for other in (torch.ones(2, 3), TensorDict({"n": {"a": torch.ones(2, 3)}})):
+        with pytest.raises(RuntimeError, match=r'where: key "a": .* found a result of shape'):
+            td.where(mask, other)
+    wide = TensorDict({"a": torch.zeros(3, 1)}, [3]).where(mask, torch.ones(3, 4))
+    assert wide["a"].shape == (3, 4)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, y: x + y,
+        lambda x, y: x.add(y, default=0.0),
+        lambda x, y: x.add_(y),
+        lambda x, y: x.lerp(y, 0.5),
+        lambda x, y: x.clamp(y, 1),
+    ],
+)
+def test_a_node_and_a_tensor_have_no_sum(call):
+    tensor = TensorDict({"a": torch.zeros(3)}, [3])
+    node = TensorDict({"a": {"b": torch.zeros(3)}}, [3])
+    for one, other in ((tensor, node), (node, tensor)):
+        with pytest.raises(KeyError, match='"a": expected a node in both, found one only'):
+            call(one, other)

@@ -35,8 +35,10 @@ def test_a_batch_size_consists_of_integers(given, batch_size):
 def test_a_batch_size_of_other_values_is_refused(given):
     with pytest.raises(ValueError, match="batch_size: expected an int or a sequence of int, found"):
         TensorDict({}, given)
-    with pytest.raises((TypeError, ValueError), match=r"batch_size: expected .*, found"):
-        TensorDict({}).batch_size = given
+    kind = ValueError if hasattr(given, "__iter__") else TypeError
+    for td in (TensorDict({}), tenfold.lazy_stack([TensorDict({})])):
+        with pytest.raises(kind, match=r"^batch_size: expected .*, found"):
+            td.batch_size = given
 
 
 def test_a_value_that_all_rows_share_follows_the_batch_size():
@@ -54,6 +56,17 @@ def test_a_value_that_all_rows_share_follows_the_batch_size():
 def test_the_longest_common_batch_size_is_found():
     td = TensorDict({"a": torch.zeros(2, 3, 4), "b": torch.zeros(2, 3, 5)}).auto_batch_size_()
     assert td.batch_size == (2, 3)
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_a_nested_tensor_has_the_batch_size_of_its_components(layout):
+    tensor = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)], layout=layout)
+    td = TensorDict({"a": tensor, "n": {"b": torch.zeros(2, 3)}})
+    td.batch_size = [2]
+    assert td["n"].batch_size == (2,)
+    with pytest.raises(RuntimeError, match=r"begins with \[3\], found \[2\]"):
+        td.batch_size = [3]
+    assert TensorDict({"a": tensor, "b": torch.zeros(2, 3)}).auto_batch_size_().batch_size == (2,)
 
 
 def test_auto_device_finds_the_common_device_or_removes_it():

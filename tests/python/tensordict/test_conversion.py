@@ -45,6 +45,21 @@ def test_state_dict_has_dotted_names_and_round_trips():
         other.load_state_dict({"a": torch.zeros(2)})
 
 
+@pytest.mark.parametrize("stacked", [False, True], ids=["dense", "lazy"])
+def test_a_state_is_loaded_into_a_locked_tree(stacked):
+    def make(value):
+        td = TensorDict({"a": torch.zeros(2), "s": value, "b": {"t.u": value}}, [2])
+        return tenfold.lazy_stack([td, td.clone()]) if stacked else td
+
+    td = make("y").lock_()
+    td.load_state_dict(make("x").state_dict())
+    assert td.get_non_tensor("s") == make("x").get_non_tensor("s")
+    assert td.get_non_tensor(("b", "t.u")) == make("x").get_non_tensor(("b", "t.u"))
+    assert set(td.keys(True, True)) == set(make("y").keys(True, True))
+    with pytest.raises(RuntimeError, match="locked"):
+        td.load_state_dict(make("x").set("new", "x").state_dict())
+
+
 def test_nested_state_dict_equals_that_of_tensordict_and_round_trips():
     def levels(state):
         below = {key: levels(value) for key, value in state.items() if isinstance(value, dict)}

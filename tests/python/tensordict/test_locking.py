@@ -27,6 +27,21 @@ def test_locked_tree_allows_in_place_changes_only():
     assert td["a"].sum() == 2
 
 
+@pytest.mark.parametrize("locked", ["old", "new"])
+def test_a_key_of_a_locked_node_is_not_renamed(locked):
+    def make():
+        return TensorDict({"old": {"a": torch.zeros(2)}, "new": {}}, [2])
+
+    td, stack = make(), tenfold.lazy_stack([make(), make()])
+    td[locked].lock_()
+    stack[1][locked].lock_()
+    for changed in (td, stack):
+        with pytest.raises(RuntimeError, match=LOCKED):
+            changed.rename_key_(("old", "a"), ("new", "a"))
+    for node in (td, *stack.tensordicts):
+        assert node.keys(True, True) == [("old", "a")]
+
+
 def test_child_of_a_locked_tree_is_unlocked_only_with_its_parent():
     td = tree().lock_()
     with pytest.raises(RuntimeError, match="part of a locked TensorDict"):

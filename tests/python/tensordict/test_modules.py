@@ -42,6 +42,34 @@ def test_unknown_parameter_raises_key_error():
         TensorDict({"nothing": 1}).to_module(torch.nn.Linear(1, 1))
 
 
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"training": torch.zeros(1)}, 'no parameter or buffer "training" in Linear'),
+        ({"nothing": {"weight": torch.zeros(1)}}, 'no submodule "nothing" in Linear'),
+        ({"weight": {"x": torch.zeros(1)}}, 'no submodule "weight" in Linear'),
+    ],
+)
+def test_an_unknown_key_leaves_the_module_unchanged(entries, message):
+    module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 2))
+    before = list(module.parameters())
+    weight = {"weight": torch.zeros(3, 2), "bias": torch.zeros(3)}
+    for inplace in (False, True):
+        with pytest.raises(KeyError, match=message):
+            TensorDict({"0": weight, "1": entries}).to_module(module, inplace=inplace)
+        assert all(a is b for a, b in zip(module.parameters(), before, strict=True))
+        assert before[0].abs().sum() > 0
+    assert module[1].training is True
+
+
+def test_a_missing_bias_can_be_replaced_again_after_it_was_restored():
+    module = torch.nn.Linear(2, 3, bias=False)
+    for _ in range(2):
+        with TensorDict({"bias": torch.ones(3)}).to_module(module):
+            assert module.bias.sum() == 3
+        assert module.bias is None
+
+
 def test_vmap_removes_and_restores_a_batch_dimension():
     td = TensorDict({"a": torch.zeros(2, 3, 5), "n": {"b": torch.ones(2, 3)}, "s": "x"}, [2, 3])
     seen = []

@@ -1,3 +1,6 @@
+import re
+
+import numpy as np
 import pytest
 import torch
 
@@ -84,6 +87,17 @@ def test_invalid_shape_arguments_raise():
     match = r"split: expected a batch dimension, which batch_size \[\] does not have, found 0"
     with pytest.raises(IndexError, match=match):
         tenfold.TensorDict({"x": torch.ones(2)}).split(1)
+    with pytest.raises(IndexError, match=match.replace("split", "squeeze")):
+        tenfold.TensorDict({"x": torch.ones(2)}).squeeze(0)
+
+
+@pytest.mark.parametrize("build", [lambda td: td, lambda td: tenfold.lazy_stack(list(td))])
+@pytest.mark.parametrize("sizes", [[4, -1], [1, 1], []])
+def test_errors_of_split_say_which_sizes_are_accepted(build, sizes):
+    td = build(TensorDict({"a": torch.zeros(3)}, [3]))
+    match = f"split: expected sizes of at least 0 that add up to 3, found {sizes}"
+    with pytest.raises(RuntimeError, match=re.escape(match)):
+        td.split(sizes)
 
 
 def test_repeat_without_batch_dimensions_takes_no_number():
@@ -129,3 +143,82 @@ def test_unbind_of_plain_values_refuses_a_dimension_out_of_range(dim):
         tenfold.NonTensorStack("a", "b").unbind(dim)
     with pytest.raises(IndexError, match="unbind: expected a batch dimension"):
         tenfold.NonTensorData("a").unbind(0)
+
+
+def test_a_view_of_another_dtype_sets_the_batch_size_of_nodes():
+    td = TensorDict({"a": torch.zeros(4), "b": {"c": torch.zeros(4)}}, [4], names=["row"])
+    for batch_size in ([8], []):
+        made = td.view(torch.float16, batch_size=batch_size)
+        assert made.batch_size == made["b"].batch_size == tuple(batch_size)
+        assert made["b", "c"].shape == (8,)
+    assert td.view(torch.float16, batch_size=[8])["b"].names == ["row"]
+    with pytest.raises(RuntimeError, match="begins with \\[2\\], found \\[8\\]"):
+        td.view(torch.float16, batch_size=[2])
+    stack = tenfold.lazy_stack([TensorDict({"c": torch.zeros(2, 3)}, [2, 3])] * 4)
+    made = TensorDict({"a": torch.zeros(4, 3), "l": stack}, [4]).view(torch.float32, batch_size=[4])
+    assert made["l"].batch_size == (4, 2, 3)
+
+
+def test_lazy_stacks_without_entries_count_for_the_batch_size():
+    def stack():
+        return tenfold.lazy_stack([TensorDict({}) for _ in range(3)])
+
+    assert TensorDict({"l": stack(), "a": torch.zeros(2, 4)}).auto_batch_size_().shape == ()
+    td = TensorDict({"l": stack(), "a": torch.zeros(3, 4)}).auto_batch_size_()
+    assert td.batch_size == td["l"].batch_size == (3,)
+
+
+def test_a_lazy_stack_expands_to_no_members():
+    stack = tenfold.lazy_stack([TensorDict({"a": torch.zeros(3)}, [3], names=["x"])])
+    made = stack.expand(2, 0, -1)
+    assert made.batch_size == (2, 0, 3)
+    assert made["a"].shape == (2, 0, 3)
+    assert made.names == [None, None, "x"]
+
+
+def test_stacks_of_members_of_different_lengths_are_split():
+    stack = tenfold.lazy_stack([TensorDict({"a": torch.ones(n)}, [n]) for n in (1, 2, 3)])
+    first, second = stack.tensor_split(2)
+    assert (first.batch_size, second.batch_size) == ((2, -1), (1, 3))
+    assert [part["a"].tolist() for part in stack.narrow(0, -2, 1)] == [[1, 1]]
+    for split in (lambda: stack.tensor_split(2, 1), lambda: stack.narrow(1, 0, 1)):
+        with pytest.raises(RuntimeError, match="same length in all stacked tensordicts"):
+            split()
+    with pytest.raises(RuntimeError, match="exceeds dimension size"):
+        stack.narrow(0, 2, 2)
+
+
+@pytest.mark.parametrize("build", [lambda td: td, lambda td: tenfold.lazy_stack([td], 1)])
+def test_no_rows_have_as_many_chunks_as_requested(build):
+    td = build(TensorDict({"a": torch.zeros(0, 2)}, [0]))
+    assert [len(part) for part in td.chunk(3)] == [len(part) for part in td["a"].chunk(3)]
+    assert len(td.split(2)) == len(td["a"].split(2))
+
+
+def test_refine_names_takes_one_ellipsis():
+    td = TensorDict({"a": torch.zeros(2, 3)}, [2, 3])
+    for names in ((..., ...), ("x", ..., ...)):
+        with pytest.raises(ValueError, match="expected at most one Ellipsis, found 2"):
+            td.refine_names(*names)
+    assert td.refine_names(..., "y").names == [None, "y"]
+
+
+def test_negative_repeats_are_refused_without_tensors():
+    for td in (TensorDict({}, [3]), tenfold.lazy_stack([TensorDict({})] * 3)):
+        for repeat in (td.repeat, td.tile):
+            with pytest.raises(RuntimeError, match="repeat: expected no negative number"):
+                repeat(-1)
+    with pytest.raises(RuntimeError, match="repeat: expected no negative number"):
+        tenfold.lazy_stack([TensorDict({}, [3])] * 2).repeat(1, -1)
+
+
+def test_methods_of_tensors_refuse_arrays():
+    try:
+        tenfold.set_framework("numpy")
+        td = TensorDict({"a": np.arange(6).reshape(2, 3)}, [2, 3])
+    finally:
+        tenfold.set_framework(None)
+    for call in (lambda: td.repeat(2, 1), lambda: td.transpose(0, 1), lambda: td.view(6)):
+        with pytest.raises(TypeError, match="expected torch tensors, found a numpy array"):
+            call()
+    assert td.reshape(6)["a"].tolist() == list(range(6))

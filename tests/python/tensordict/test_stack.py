@@ -273,6 +273,21 @@ def test_lazy_stack_round_trips(tmp_path):
     assert (tmp_path / "saved" / "rows" / "0" / "a.memmap").exists()
 
 
+@pytest.mark.parametrize("damaged", ["n/meta.json", "n/x.memmap"])
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_repr_of_a_stack_shows_which_entry_is_damaged(damaged, is_nested, tmp_path):
+    td = TensorDict({"a": torch.zeros(2), "n": {"x": torch.zeros(2)}}, [2])
+    stack = tenfold.lazy_stack([td, td.clone()])
+    (TensorDict({"s": stack}) if is_nested else stack).memmap(tmp_path)
+    (tmp_path / ("s/1" if is_nested else "1") / damaged).write_text("")
+    opened = tenfold.open(tmp_path)
+    expected = "n: damaged" if "meta" in damaged else "n: {x: damaged}"
+    assert f"a: f32[], {expected}}}" in " ".join(repr(opened).split()).replace("{ ", "{")
+    assert ": damaged" in opened._repr_html_()
+    with pytest.raises(tenfold.CorruptFileError):
+        opened.contiguous()
+
+
 def test_pad_adds_rows():
     td = tenfold.pad(TensorDict({"a": torch.ones(2, 3)}, [2]), [0, 1], value=5.0)
     assert td["a"].sum(1).tolist() == [3, 3, 15]
@@ -464,7 +479,7 @@ def test_shapes_of_a_stack_are_those_of_its_dense_copy(stack, change):
 def test_a_reshape_of_no_rows_has_the_requested_shape():
     stack = tenfold.lazy_stack([TensorDict({"a": torch.zeros(0, 3)}, [0, 3])] * 2)
     assert stack.reshape(2, 0, 5).batch_size == (2, 0, 5)
-    with pytest.raises(RuntimeError, match="negative dimension"):
+    with pytest.raises(RuntimeError, match="no negative number"):
         pair(3).repeat(-1, 1)
 
 

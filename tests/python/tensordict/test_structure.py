@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import tenfold
-from tenfold import TensorDict
+from tenfold import TensorDict, UnbatchedTensor
 
 
 def tree():
@@ -93,6 +93,17 @@ def test_nodes_of_an_empty_tree_have_its_batch_size_device_and_names(lazy):
     assert td.empty(True, device=None)["n"].device is None
 
 
+@pytest.mark.parametrize("method", ["stack_tensors", "cat_tensors"])
+def test_entries_that_cannot_be_joined_are_kept(method):
+    first, second = UnbatchedTensor(torch.arange(5)), UnbatchedTensor(torch.ones(5))
+    td = TensorDict({"a": first, "n": {"b": second}, "c": torch.ones(3)}, [3])
+    with pytest.raises(RuntimeError, match='key "out": expected a shape that begins with'):
+        getattr(td, method)("a", ("n", "b"), out_key="out")
+    assert td.get("a") is first
+    assert td.get(("n", "b")) is second
+    assert set(td.keys(True, True)) == {"a", ("n", "b"), "c"}
+
+
 def test_rename_key_moves_entries_between_nodes():
     td = tree().rename_key_("a", ("b", "x"))
     assert td["b", "x"] == 1
@@ -112,6 +123,8 @@ def test_flatten_keys_and_unflatten_keys_round_trip():
 def test_replace_does_not_change_the_original():
     td = tree()
     assert td.replace({"a": torch.tensor(9)})["a"] == 9
+    with pytest.raises(TypeError, match="replace: expected a dict or a TensorDict, found int"):
+        td.replace(3)
     assert td["a"] == 1
 
 

@@ -94,6 +94,23 @@ def test_keys_to_update_may_be_nested(method):
     assert td["b", "d"].tolist() == [1, 1]
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda td: td.set_("b", None),
+        lambda td: td.update_({"b": None}),
+        lambda td: td.update_({"b": None}, keys_to_update=[("b", "c")]),
+        lambda td: td.update_at_({"b": None}, 0),
+    ],
+    ids=["set_", "update_", "keys_to_update", "update_at_"],
+)
+@pytest.mark.parametrize("lazy", [False, True], ids=["dense", "lazy"])
+def test_none_is_not_written_into_a_node(call, lazy):
+    td = tenfold.lazy_stack([tree(), tree()]) if lazy else tree()
+    with pytest.raises(TypeError, match='key "b": expected a dict or a TensorDict, found No'):
+        call(td)
+
+
 def test_set_at_indexes_an_unbatched_tensor_and_rows_have_all_of_it():
     td = tree().set("u", UnbatchedTensor(torch.zeros(5)))
     td.set_at_("u", 3, 4)
@@ -116,6 +133,26 @@ def test_assigning_a_row_with_a_new_key_fills_zeros_elsewhere():
     td = tree()
     td[1] = td[1].clone().set("new", torch.tensor(7.0))
     assert td["new"].tolist() == [0, 7]
+
+
+@pytest.mark.parametrize("lazy", [False, True], ids=["dense", "lazy"])
+def test_keys_of_assigned_rows_may_be_paths(lazy):
+    td = tenfold.lazy_stack([tree(), tree()], 1) if lazy else tree()
+    td[0] = {("b", "c"): 5, "b": {("d", "e"): 6}, ("n", ("m",)): 7}
+    assert set(td.keys(True, True)) == {"a", ("b", "c"), ("b", "d", "e"), ("n", "m")}
+    for path, expected in ((("b", "c"), 5), (("b", "d", "e"), 6), (("n", "m"), 7)):
+        assert (td[path][0] == expected).all()
+        assert (td[path][1] == (1 if path == ("b", "c") else 0)).all()
+
+
+def test_other_keys_of_assigned_rows_are_refused_before_a_row_is_written():
+    td = tree()
+    with pytest.raises(KeyError, match="expected a str or a non-empty tuple of str, found 0"):
+        td[0] = {"a": 1, 0: 5}
+    assert td["a"].sum() == 0
+    with pytest.raises(KeyError, match='"a" is a Tensor: expected a node'):
+        td[0] = {("a", "x"): 5}
+    assert td.keys() == ["a", "b"]
 
 
 @pytest.mark.parametrize(

@@ -194,6 +194,8 @@ def test_archive_option_overrides_the_suffix(tmp_path):
     assert tenfold.TensorDict.load_memmap(tmp_path / "more")["a"].tolist() == list(range(6))
     sample().memmap(tmp_path / "folder.tdz", archive=False)
     assert (tmp_path / "folder.tdz/meta.json").exists()
+    assert (sample().save(tmp_path / "saved.tdz", archive=False) == sample()).all()
+    assert (tmp_path / "saved.tdz/meta.json").exists()
     with pytest.raises(ValueError, match="found a folder"):
         sample().memmap(tmp_path / "folder.tdz")
 

@@ -54,6 +54,11 @@ def mapped_class_if_imported() -> Any:
     return None if module is None else module.MemoryMappedTensor
 
 
+def is_invalid_file_name(error: ValueError) -> bool:
+    """True for the engine's error about a key that ``robust_key=False`` cannot use as file name."""
+    return getattr(error, "problem", None) == "No such file or directory"
+
+
 # --- nodes in memory -----------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from tenfold import _core
@@ -10,13 +11,14 @@ from tenfold._interop import arrays
 from tenfold._public import set_module
 from tenfold.tensordict._entries import check_field, node_of
 from tenfold.tensordict._files import folder as folders
-from tenfold.tensordict._files.folder import check_pickle
+from tenfold.tensordict._files.folder import check_pickle, is_invalid_file_name
 from tenfold.tensordict._node import ON_DISK, identity_of
 from tenfold.tensordict._ops import locking
 from tenfold.tensordict._protocol import dense
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     PathLike = str | os.PathLike[str]
@@ -169,7 +171,8 @@ def _added_node(node: Any, name: str, robust_key: Any) -> Any:
         locking.mark(made)
         node._items[name] = made
         return made
-    _core.add_memmap_node(folder, name, tuple(node._batch_size), robust_key is not False)
+    with _tensordict_errors():
+        _core.add_memmap_node(folder, name, tuple(node._batch_size), robust_key is not False)
     _refresh(node)
     made = node._entry(name)
     folders.lock(made)
@@ -187,7 +190,7 @@ def _added(node: Any, name: str, shape: Any, dtype: Any, robust_key: Any, exists
         return made
     sizes = shape.to(torch.int64) if is_nested else None
     lengths = tuple(shape.shape) if is_nested else tuple(torch.Size(shape))
-    try:
+    with _tensordict_errors():
         path = _core.add_memmap_leaf(
             folder,
             name,
@@ -197,12 +200,23 @@ def _added(node: Any, name: str, shape: Any, dtype: Any, robust_key: Any, exists
             existsok,
             robust_key is not False,
         )
-    except FileExistsError as error:
-        raise RuntimeError(f"{os.fsdecode(error.filename)}: {error.strerror}") from None
     made = mapped.from_filename(path, dtype, shape, mode="r+")
     _refresh(node)
     node._items[name] = made
     return made
+
+
+@contextlib.contextmanager
+def _tensordict_errors() -> Iterator[None]:
+    """Raises RuntimeError, as tensordict, if a file exists, or a key is no file name."""
+    try:
+        yield
+    except FileExistsError as error:
+        raise RuntimeError(f"{os.fsdecode(error.filename)}: {error.strerror}") from None
+    except ValueError as error:
+        if not is_invalid_file_name(error):
+            raise
+        raise RuntimeError(str(error)) from None
 
 
 def _refresh(node: Any) -> None:

@@ -411,15 +411,12 @@ class MemoryMappedTensor(torch.Tensor):
                 "torch.strided layout; convert it with torch.nested.nested_tensor(list("
                 "tensor.unbind()), layout=torch.strided)"
             )
-        found = arrays.without_elements(input) if copy_data else ""
-        if found:
-            raise NotImplementedError(f"input: expected a dense tensor, found {found}")
         if shape is None:
             shape = input._nested_tensor_size() if input.is_nested else input.shape
         else:
             shape = checked_shape(shape)
         if copy_data:
-            cls._require_fits(input, shape)
+            cls._require_copyable(input, shape)
             whole = getattr(input, "full_tensor", None)  # for a DTensor
             input = input if whole is None else whole()
         made = cls._made(shape, input.dtype, filename, existsok)
@@ -428,8 +425,11 @@ class MemoryMappedTensor(torch.Tensor):
         return made
 
     @staticmethod
-    def _require_fits(source: torch.Tensor, shape: Any) -> None:
-        """Raises RuntimeError unless `_copy` can copy `source` to a tensor of `shape`."""
+    def _require_copyable(source: torch.Tensor, shape: Any) -> None:
+        """Raises an error unless `_copy` can copy `source` to a tensor of `shape`."""
+        found = arrays.without_elements(source)
+        if found:
+            raise NotImplementedError(f"input: expected a dense tensor, found {found}")
         if source.ndim and math.prod(_lengths_of(shape)) != source.numel():
             raise RuntimeError(
                 f"shape: expected a shape of {source.numel()} elements, as the tensor has, found "

@@ -71,6 +71,8 @@ def save(
     level = 0
     if as_archive:
         level = archives.deflate_level(compression)
+        if options.get("format") is None:
+            options.pop("format", None)
         if level > 0 and options and options != {"format": archives.FORMAT}:
             raise ValueError(f"options: expected none with compression=, found {options}")
         options.setdefault("format", archives.FORMAT)

@@ -10,6 +10,7 @@ from tenfold import _core
 from tenfold._errors import with_remedy
 from tenfold._options import INT32_MAX, boolean, integer
 from tenfold.tensordict._entries import node_of
+from tenfold.tensordict._files import archive as archives
 from tenfold.tensordict._files import folder as folders
 from tenfold.tensordict._files.any_format import open_tree, save_node
 from tenfold.tensordict._node import ON_DISK, identity_of
@@ -280,7 +281,7 @@ def _write(native: Any, target: str, options: Options, there: list[str]) -> None
     except ValueError as error:
         if getattr(error, "part", None) == "folder to replace":
             raise RuntimeError(f"{error}; {_IN_PLACE}") from None
-        if getattr(error, "problem", None) == "No such file or directory":
+        if folders.is_invalid_file_name(error):
             raise RuntimeError(str(error)) from None
         raise
 
@@ -394,6 +395,8 @@ def save(
         return write(tree, path, written)
     if not copy_existing:
         refuse_elsewhere(tree, path)
+    if path.endswith(archives.SUFFIX) and options.get("format") is None:
+        options["format"] = "memmap"  # for an archive, the caller sets the format
     save_node(
         _core.tree(tree, path), path, durable=durable, num_threads=num_threads or None, **options
     )

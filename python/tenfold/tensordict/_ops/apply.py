@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tenfold.tensordict._entries import (
-    LEAF,
     NOTHING,
     VALUE,
     class_kind,
@@ -12,7 +11,7 @@ from tenfold.tensordict._entries import (
     rewrapped,
     unwrapped,
 )
-from tenfold.tensordict._ops.mapping import put_value
+from tenfold.tensordict._ops.mapping import is_tensor_class, put_value
 from tenfold.tensordict._values import UnbatchedTensor
 
 TYPE_CHECKING = False
@@ -64,27 +63,24 @@ class Plan:
         nodes = [node_of(other) for other in others]
         for key, entry in td._entries().items():
             theirs = [self._of_other(node, key) for node in nodes]
-            kind = class_kind(type(entry))
-            as_leaf = kind == LEAF or self.call_on_nested
+            is_tensor = is_tensor_class(type(entry))
+            is_value = class_kind(type(entry)) == VALUE and not is_tensor
             if self.is_leaf is not None:
                 as_leaf = self.is_leaf(type(entry))
-            if kind == VALUE and not (self.is_leaf is not None and as_leaf):
+            else:
+                as_leaf = is_tensor or (self.call_on_nested and not is_value)
+            if as_leaf:
+                any_leaf = True
                 if type(entry) is UnbatchedTensor:
-                    any_leaf = True
                     result = self._call((*above, key), entry.data, *map(unwrapped, theirs))
                     result = None if result is None else UnbatchedTensor(result)
-                    any_result = any_result or result is not None
                 else:
-                    result = entry if batch_size is None else entry._resized(tuple(batch_size))
-                    any_result = True
-                    if self.inplace:
-                        continue
-            elif as_leaf:
-                any_leaf = True
-                result = self._call((*above, key), entry, *theirs)
+                    result = self._call((*above, key), entry, *theirs)
                 any_result = any_result or result is not None
-            elif kind == LEAF:
+            elif is_tensor or is_value:
                 result = entry
+                if is_value and batch_size is not None:
+                    result = entry._resized(tuple(batch_size))
                 any_result = True
                 if self.inplace:
                     continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tenfold._interop import arrays
 from tenfold._interop.arrays import need_torch
 from tenfold._interop.objects import sparse_parts
 from tenfold.tensordict._entries import (
@@ -9,6 +10,7 @@ from tenfold.tensordict._entries import (
     NOTHING,
     VALUE,
     batch_size_of,
+    called,
     class_kind,
     device_name,
     node_of,
@@ -116,12 +118,12 @@ def cast_to(td: Like, dtype: str, cast_filter: Callable[[Any], bool] | None) -> 
 
 
 def contiguous(td: Like, inplace: bool) -> Like:
-    made = td._valued(lambda tensor: tensor.contiguous())
+    made = td._valued(called("contiguous"))
     return td.update(made) if inplace else made
 
 
 def pin_memory(td: Like, inplace: bool) -> Like:
-    made = td._valued(lambda tensor: tensor.pin_memory())
+    made = td._valued(called("pin_memory"))
     return td.update(made) if inplace else made
 
 
@@ -162,7 +164,7 @@ def num_elements(tensor: Any) -> int:
 
 
 def detach(td: Like) -> Like:
-    return locked_as(td, td._valued(lambda tensor: tensor.detach()))
+    return locked_as(td, td._valued(called("detach")))
 
 
 def data(td: Like) -> Like:
@@ -171,7 +173,7 @@ def data(td: Like) -> Like:
 
 def zero_grad(td: Like, set_to_none: bool = True) -> Like:
     for tensor in td._tensors():
-        if tensor.grad is not None:
+        if arrays.tensor(tensor, "zero_grad").grad is not None:
             if set_to_none:
                 tensor.grad = None
             else:
@@ -231,7 +233,7 @@ def new(td: Like, method: str, size: tuple[Any, ...], options: dict[str, Any]) -
             more = {} if fill is NOTHING else {"fill_value": fill}
             return rewrapped(entry, new(node_of(entry), method, shape, {**options, **more}))
         args = () if fill is NOTHING else (fill,)
-        return getattr(entry, method)(shape, *args, **options)
+        return called(method, shape, *args, **options)(entry)
 
     items: dict[str, Any] = {}
     for key, entry in td._entries().items():

@@ -19,7 +19,7 @@ from tenfold.tensordict._entries import (
 )
 from tenfold.tensordict._index import indexed_names, indexed_shape, normalized
 from tenfold.tensordict._ops.locking import check_unlocked
-from tenfold.tensordict._ops.mapping import new_child, put_value, walk
+from tenfold.tensordict._ops.mapping import new_child, node_for, put_value, walk
 from tenfold.tensordict._protocol import dense
 from tenfold.tensordict._values import NonTensorData, UnbatchedTensor
 
@@ -56,11 +56,14 @@ def assign(td: Any, key: Any, value: Any) -> None:
     if node is not None:
         _check_broadcast(tuple(node._batch_size), shape)
     entries = value if node is None else node._entries()
-    for name, item in list(entries.items()):
-        if name not in td:
+    for path, item in [(path_of(name), item) for name, item in entries.items()]:
+        *above, name = path
+        if above:
+            node_for(td, path)[index] = {name: item}
+        elif td._has(name):
+            td._overwrite_at(name, item, index)
+        else:
             _put_rows(td, name, item, index, len(shape))
-            continue
-        td._overwrite_at(name, item, index)
 
 
 def _put_rows(td: Any, key: str, rows: Any, index: Any, row_ndim: int) -> None:

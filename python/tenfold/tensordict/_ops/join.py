@@ -16,13 +16,14 @@ from tenfold.tensordict._entries import (
     VALUE,
     class_kind,
     node_of,
+    path_of,
     rewrapped,
     tree_or,
     unwrapped,
     written,
 )
 from tenfold.tensordict._node import stack_with_class
-from tenfold.tensordict._ops.mapping import is_tensor_class
+from tenfold.tensordict._ops.mapping import is_tensor_class, walk
 from tenfold.tensordict._protocol import stacked
 from tenfold.tensordict._values import (
     NonTensorData,
@@ -586,19 +587,19 @@ def pad_sequence(
 def gathered(td: T, name: str, keys: Any, out_key: Any, dim: int, keep_entries: bool) -> T:
     """Joins entries of one TensorDict into one entry."""
     join = getattr(need_torch(f"{name}_tensors"), name)
-    tensors = [td[key] for key in keys]
-    made = join(tensors, dim)
+    entries = [walk(td, path_of(key)) for key in keys]
+    made = join([unwrapped(entry) for entry in entries], dim)
     if keep_entries:
         return td.set(out_key, made)
     removed: list[Any] = []
     try:
-        for key, tensor in zip(keys, tensors, strict=True):
+        for key, entry in zip(keys, entries, strict=True):
             td.del_(key)
-            removed.append((key, tensor))
+            removed.append((key, entry))
         return td.set(out_key, made)
     except Exception:
-        for key, tensor in removed:
-            td.set(key, tensor)
+        for key, entry in removed:
+            td.set(key, entry)
         raise
 
 

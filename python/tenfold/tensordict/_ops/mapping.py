@@ -302,6 +302,7 @@ def overwrite(td: Any, key: str, item: Any, non_blocking: bool) -> None:
     there = td._entry(key)
     node = node_of(there)
     if node is not None:
+        _check_tree(f'key "{key}"', item)
         node.update_(item, non_blocking=non_blocking)
         return
     if isinstance(there, (NonTensorData, NonTensorStack)):
@@ -477,6 +478,7 @@ def update_(
         below = [one[len(path) :] for one in wanted if one[: len(path)] == path]
         node = node_of(walk(td, path)) if below else None
         if node is not None:
+            _check_tree(f'key "{".".join(path)}"', value)
             node.update_(value, non_blocking=non_blocking, keys_to_update=below)
     return td
 
@@ -492,6 +494,7 @@ def update_at_(td: T, input_dict_or_td: Any, idx: Any, keys_to_update: Iterable[
                 continue
         node = node_of(walk(td, path))
         if node is not None:
+            _check_tree(f'key "{".".join(path)}"', value)
             node.update_at_(value, idx, keys_to_update=below)
         elif below is None:
             node_above(td, path)._overwrite_at(path[-1], value, idx)
@@ -530,7 +533,7 @@ def masked_fill_(td: T, mask: Any, value: Any) -> T:
         if node is not None:
             node.masked_fill_(mask, value)
         elif class_kind(type(entry)) == LEAF:
-            entry.masked_fill_(_expanded_right(mask, entry), value)
+            arrays.tensor(entry, "masked_fill_").masked_fill_(_expanded_right(mask, entry), value)
     return td
 
 
@@ -544,15 +547,21 @@ def _expanded_right(mask: Any, tensor: Any) -> Any:
     return mask.reshape((*mask.shape, *[1] * (tensor.ndim - mask.ndim))).expand(tensor.shape)
 
 
-def _pairs(source: Any, more: dict[str, Any]) -> Any:
-    """Yields the (key, value) pairs of a dict or a TensorDict, then those of `more`."""
+def _pairs(source: Any, more: dict[str, Any], what: str = "input_dict_or_td") -> Any:
+    """Yields the (key, value) pairs of a dict or a TensorDict, then those of `more`.
+
+    Raises a TypeError about `what` for other objects.
+    """
     if source is not None:
-        if not hasattr(source, "items"):
-            raise TypeError(
-                f"input_dict_or_td: expected a dict or a TensorDict, found {type(source).__name__}"
-            )
+        _check_tree(what, source)
         yield from list(source.items())
     yield from more.items()
+
+
+def _check_tree(what: str, source: Any) -> None:
+    """Raises TypeError if `source` has no ``items``, as a dict or TensorDict has."""
+    if not hasattr(source, "items"):
+        raise TypeError(f"{what}: expected a dict or a TensorDict, found {type(source).__name__}")
 
 
 def paths_of(keys: Any) -> list[tuple[str, ...]]:
@@ -760,6 +769,7 @@ def check_rename(td: Any, old: tuple[str, ...], new: tuple[str, ...], safe: bool
     check_unlocked(td)
     if old == new:
         return
+    check_unlocked(node_above(td, old))
     if safe and new in td:
         raise KeyNotFoundError(
             f'rename_key_: "{".".join(new)}" exists: expected a key without an entry'
@@ -767,7 +777,7 @@ def check_rename(td: Any, old: tuple[str, ...], new: tuple[str, ...], safe: bool
     if new[: len(old)] == old:
         return
     try:
-        node_above(td, new)
+        check_unlocked(node_above(td, new))
     except KeyThroughLeafError:
         raise
     except KeyError:
@@ -882,8 +892,7 @@ def clear(td: T) -> T:
 def replace(td: T, *args: Any, **kwargs: Any) -> T:
     if len(args) > 1:
         raise ValueError(f"replace: expected at most one dict, found {len(args)} arguments")
-    entries = dict(args[0].items()) if args else {}
-    entries.update(kwargs)
+    entries = dict(_pairs(args[0] if args else None, kwargs, "replace"))
     if not entries:
         return td
     return td.copy().update(entries)

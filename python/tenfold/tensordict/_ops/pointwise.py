@@ -20,7 +20,7 @@ from tenfold.tensordict._entries import (
 from tenfold.tensordict._ops.locking import locked_as
 from tenfold.tensordict._ops.mapping import put_value
 from tenfold.tensordict._protocol import Primitives
-from tenfold.tensordict._values import UnbatchedTensor
+from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor, same_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,7 +99,9 @@ def binary_(td: Like, op: Callable[..., Any], other: Any) -> Like:
     wide, (other,) = _broadcast(td, other)
     _refuse_wider(td, wide)
     if isinstance(other, Primitives) or _has_dims(other):
-        return td._combined_(op, other)
+        for tensor, operand in td._operand_pairs(other):
+            op(tensor, operand)
+        return td
     return td._in_place(lambda tensor: op(tensor, other))
 
 
@@ -185,14 +187,14 @@ def merged(
     mine, theirs = td._entries(), other._entries()
     if default is None:
         _check_same_keys(mine, theirs, above)
+    has_default = default is not None and default != "intersection"
     items: dict[str, Any] = {}
     for key, entry in mine.items():
-        if key not in theirs:
-            if default is not None and default != "intersection":
-                items[key] = _with_default(op, entry, default, first=True)
-            continue
-        items[key] = _merged_entry(op, entry, theirs[key], default, (*above, key))
-    if default is not None and default != "intersection":
+        if key in theirs:
+            items[key] = _merged_entry(op, entry, theirs[key], default, (*above, key))
+        elif has_default or not _has_tensors(entry):
+            items[key] = _with_default(op, entry, default, first=True)
+    if has_default:
         for key, entry in theirs.items():
             if key not in mine:
                 items[key] = _with_default(op, entry, default, first=False)
@@ -213,7 +215,8 @@ def combined(td: Like, op: Callable[..., Any], *operands: Any) -> Like:
     for key, entry in td._entries().items():
         node = node_of(entry)
         if node is not None:
-            if node.is_empty() and not all(one._has(key) for one in nodes):
+            if not (all(one._has(key) for one in nodes) or _has_tensors(entry)):
+                items[key] = _with_default(op, entry, None, first=True)
                 continue
             theirs = [_part(one, key, node) for one in operands]
             items[key] = rewrapped(entry, node._combined(op, *theirs))
@@ -227,22 +230,23 @@ def combined(td: Like, op: Callable[..., Any], *operands: Any) -> Like:
     return td._with_entries(items)
 
 
-def combined_(td: Like, op: Callable[..., Any], other: Any) -> Like:
-    """Calls `op(tensor, operand)` for every tensor; `other` is a node or has dimensions."""
+def operand_pairs(td: Like, other: Any) -> list[tuple[Any, Any]]:
+    """Pairs every tensor with its operand; `other` is a node or a tensor with dimensions."""
     mine = td._entries()
     if isinstance(other, Primitives):
         theirs = other._entries()
         _check_same_keys(mine, theirs, ())
         mine = {key: entry for key, entry in mine.items() if key in theirs}
+    found: list[tuple[Any, Any]] = []
     for key, entry in mine.items():
         node = node_of(entry)
         if node is not None:
-            node._combined_(op, _part(other, key, node))
+            found += node._operand_pairs(_part(other, key, node))
         elif class_kind(type(entry)) == LEAF:
-            op(entry, _part(other, key, entry))
+            found.append((entry, _part(other, key, entry)))
         elif type(entry) is UnbatchedTensor:
-            op(entry.data, _part(other, key, entry))
-    return td
+            found.append((entry.data, _part(other, key, entry)))
+    return found
 
 
 def _part(operand: Any, key: str, target: Any) -> Any:
@@ -254,11 +258,22 @@ def _part(operand: Any, key: str, target: Any) -> Any:
         return _aligned(operand, target)
     entry = operand._entry(key)
     if not isinstance(target, Primitives):
-        return unwrapped(entry)
+        return _tensor_under(entry, (key,))
     node = node_of(entry)
     if node is None:
-        raise KeyNotFoundError(f'"{key}": expected a node in both, found one only')
+        raise _one_node((key,))
     return node
+
+
+def _tensor_under(entry: Any, path: tuple[str, ...]) -> Any:
+    """The tensor or value of an entry. Raises KeyNotFoundError, which names `path`, for a node."""
+    if node_of(entry) is not None:
+        raise _one_node(path)
+    return unwrapped(entry)
+
+
+def _one_node(path: tuple[str, ...]) -> KeyNotFoundError:
+    return KeyNotFoundError(f'"{".".join(path)}": expected a node in both, found one only')
 
 
 def clamp(td: Like, min: Any = None, max: Any = None, *, out: Any = None) -> Like:
@@ -338,22 +353,37 @@ def _aligned(other: Any, target: Any) -> Any:
     return other.reshape(*other.shape, *[1] * (target.ndim - other.ndim))
 
 
-def _check_same_keys(mine: Any, theirs: Any, above: tuple[str, ...]) -> None:
+def _has_tensors(entry: Any) -> bool:
+    """True for a tensor, an UnbatchedTensor, and a node with one of them at any depth."""
+    node = node_of(entry)
+    if node is None:
+        return not getattr(entry, "_is_non_tensor", False)
+    return bool(node.keys(True, True))
+
+
+def _is_filled(entry: Any) -> bool:
+    """False for an empty node."""
+    node = node_of(entry)
+    return node is None or not node.is_empty()
+
+
+def _check_same_keys(
+    mine: Any,
+    theirs: Any,
+    above: tuple[str, ...],
+    counts: Callable[[Any], bool] = _has_tensors,
+) -> None:
+    """Raises KeyError if only one of two nodes has an entry that `counts`."""
     if mine.keys() == theirs.keys():
         return
-    missing = [key for key in mine if key not in theirs and not _is_empty_node(mine[key])]
-    missing += [key for key in theirs if key not in mine and not _is_empty_node(theirs[key])]
+    missing = [key for key in mine if key not in theirs and counts(mine[key])]
+    missing += [key for key in theirs if key not in mine and counts(theirs[key])]
     if not missing:
         return
     name = ".".join((*above, missing[0]))
     raise KeyNotFoundError(
         f'keys in tensordicts mismatch: expected the same keys, found "{name}" in one only'
     )
-
-
-def _is_empty_node(entry: Any) -> bool:
-    node = node_of(entry)
-    return node is not None and node.is_empty()
 
 
 def _with_default(op: Any, entry: Any, default: Any, *, first: bool) -> Any:
@@ -371,14 +401,14 @@ def _with_default(op: Any, entry: Any, default: Any, *, first: bool) -> Any:
 def _merged_entry(op: Any, entry: Any, other: Any, default: Any, path: tuple[str, ...]) -> Any:
     kind = class_kind(type(entry))
     if kind == LEAF:
-        return op(entry, unwrapped(other))
+        return op(entry, _tensor_under(other, path))
     if type(entry) is UnbatchedTensor:
-        return UnbatchedTensor(op(entry.data, unwrapped(other)))
+        return UnbatchedTensor(op(entry.data, _tensor_under(other, path)))
     if kind == VALUE:
         return entry
     node, other_node = node_of(entry), node_of(other)
     if other_node is None:
-        raise KeyNotFoundError(f'"{".".join(path)}": expected a node in both, found one only')
+        raise _one_node(path)
     return rewrapped(entry, node._merged(op, other_node, default, path))
 
 
@@ -451,11 +481,12 @@ def compared(td: Like, op: Callable[[Any, Any], Any], other: Any) -> Like:
         for key, value in other.items():
             put_value(node, key, value)
         other = node
-    elif node_of(other) is None and not isinstance(
-        other, (torch.Tensor, bool, int, float, complex)
-    ):
-        refused: Any = NotImplemented
-        return refused  # type: ignore[no-any-return]
+    else:
+        try:
+            other = _operand(torch, other)
+        except TypeError:
+            refused: Any = NotImplemented
+            return refused  # type: ignore[no-any-return]
     wide, (other,) = _broadcast(td, other)
     return wide._compared_with(op, other)
 
@@ -465,7 +496,7 @@ def compared_with(td: Like, op: Callable[[Any, Any], Any], other: Any) -> Like:
     mine = td._entries()
     if isinstance(other, Primitives):
         theirs = other._entries()
-        _check_same_keys(mine, theirs, ())
+        _check_same_keys(mine, theirs, (), _is_filled)
         shared = [key for key in mine if key in theirs]
         items = {key: _compared_entry(op, mine[key], theirs[key]) for key in shared}
     else:
@@ -571,6 +602,7 @@ def _where(td: Like, torch: Any, condition: Any, other: Any, pad: Any) -> Like:
         whole = other.whole._entries()
         theirs = {key: MemberPart(tree_or(entry), taken) for key, entry in whole.items()}
         own = other.own_entries()
+    batch_size = tuple(td._batch_size)
     items: dict[str, Any] = {}
     for key, entry in mine.items():
         value = theirs.get(key, NOTHING) if is_tree else other
@@ -583,6 +615,14 @@ def _where(td: Like, torch: Any, condition: Any, other: Any, pad: Any) -> Like:
         if pad is None:
             raise KeyNotFoundError(f'where: no key "{key}" in the TensorDict, and no pad value')
         items[key] = _chosen(torch, ~condition, entry, NOTHING, pad)
+    for key, entry in items.items():
+        shape = tuple(entry.shape) if class_kind(type(entry)) == LEAF else batch_size
+        if shape[: len(batch_size)] != batch_size:
+            raise RuntimeError(
+                f'where: key "{key}": expected a condition and an other that expand to the shape '
+                f"of the tensor, found a result of shape {list(shape)} for batch_size "
+                f"{list(batch_size)}"
+            )
     return td._with_entries(items)
 
 
@@ -593,9 +633,30 @@ def _chosen(torch: Any, condition: Any, entry: Any, other: Any, pad: Any) -> Any
         other = node.empty() if other is NOTHING else other
         return rewrapped(entry, node.where(condition, other, pad=pad))
     if class_kind(type(entry)) != LEAF:
-        return entry
+        return _chosen_values(condition, entry, other)
     if other is NOTHING:
         other = torch.as_tensor(pad, dtype=entry.dtype, device=entry.device)
     condition = _aligned(condition, entry).expand(entry.shape)
     other = other.for_tensor(entry.ndim) if isinstance(other, MemberPart) else unwrapped(other)
     return torch.where(condition, entry, other)
+
+
+def _chosen_values(condition: Any, entry: Any, other: Any) -> Any:
+    """`entry` with the values of `other` in the rows where the condition is false.
+
+    Returns `entry` itself if it is an UnbatchedTensor, or if `other` has no values.
+    """
+    kinds = (NonTensorData, NonTensorStack)
+    other = other.whole if isinstance(other, MemberPart) else other
+    if not (isinstance(entry, kinds) and isinstance(other, kinds)):
+        return entry
+    if all(type(one) is NonTensorData for one in (entry, other)) and same_value(
+        entry.data, other.data
+    ):
+        return entry
+    rows = ~_aligned(condition, entry).expand(entry.shape).cpu()
+    if not rows.any():
+        return entry
+    if type(other) is NonTensorStack:
+        other = other.expand(entry.shape)[rows]
+    return entry._with_rows(rows, other)

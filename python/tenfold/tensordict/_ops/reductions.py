@@ -10,6 +10,7 @@ from tenfold.tensordict._entries import (
     LEAF,
     NOTHING,
     VALUE,
+    called,
     class_kind,
     node_of,
     rewrapped,
@@ -223,8 +224,7 @@ def logsumexp(td: Like, dim: Any = None, keepdim: bool = False, *, out: Any = No
 
 def softmax(td: Like, dim: int, dtype: Any = None) -> Like:
     at = dim_in(dim, len(td._batch_size), "softmax")
-    change = lambda tensor: tensor.softmax(at, dtype=dtype)  # noqa: E731
-    return _each_value(td, change, td._batch_size, td._names)
+    return _each_value(td, called("softmax", at, dtype=dtype), td._batch_size, td._names)
 
 
 def norm(td: Like, *, out: Any = None, dtype: Any = None) -> Like:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
 from tenfold._interop.arrays import dim_in, need_torch, probe
-from tenfold.tensordict._entries import LEAF, batch_size_of, class_kind, node_of, rewrapped, written
+from tenfold.tensordict._entries import (
+    LEAF,
+    batch_size_of,
+    called,
+    class_kind,
+    node_of,
+    rewrapped,
+    shape_of,
+    written,
+)
 from tenfold.tensordict._ops.locking import locked_as
 from tenfold.tensordict._protocol import stacked
 from tenfold.tensordict._values import NonTensorData, ValueRows
@@ -42,7 +51,7 @@ def expanded(td: Like, wanted: tuple[int, ...], *, shared_below: bool = False) -
         shape = (*new, *value.shape[ndim:])
         node = node_of(value)
         if node is None:
-            return value.expand(shape)
+            return called("expand", shape)(value)
         made = node._expanded(shape, shared_below=shared_below)
         return rewrapped(value, _with_shared_values(made, node) if shared_below else made)
 
@@ -71,11 +80,20 @@ def view(td: Like, shape: tuple[Any, ...], size: Any, batch_size: Any) -> Like:
 
 
 def _viewed_as(td: Like, dtype: Any, batch_size: Any) -> Like:
-    made = td._valued(lambda tensor: tensor.view(dtype))
+    made = td._valued(called("view", dtype))
     if batch_size is not None:
-        made.batch_size = batch_size
+        _set_batch_sizes(made, batch_size)
     _check_batch_sizes(made)
     return made
+
+
+def _set_batch_sizes(td: Any, batch_size: Any) -> None:
+    """Sets the batch size of all nodes except those in lazy stacks, which cannot change theirs."""
+    if not isinstance(td, stacked()):
+        for node in map(node_of, td._entries().values()):
+            if node is not None and not isinstance(node, stacked()):
+                _set_batch_sizes(node, batch_size)
+    td.batch_size = batch_size
 
 
 def _check_batch_sizes(td: Any) -> None:
@@ -93,7 +111,8 @@ def reshaped(td: Like, wanted: tuple[Any, ...], method: str) -> Like:
         return td
 
     def change(value: Any) -> Any:
-        return getattr(value, method)((*new, *value.shape[ndim:]))
+        shape = (*new, *value.shape[ndim:])
+        return called(method, shape)(value) if method == "view" else value.reshape(shape)
 
     made = td._each(change, new)
     return locked_as(td, td._as_view(made) if method == "view" else made)
@@ -117,7 +136,7 @@ def flatten(
     names = None
     if td._names is not None:
         names = (*td._names[:start], None, *td._names[end + 1 :])
-    return viewed(td, lambda value: value.flatten(start, end), new, names)
+    return viewed(td, called("flatten", start, end), new, names)
 
 
 def unflattened(length: int, dim: int, unflattened_size: Any) -> tuple[int, ...]:
@@ -147,7 +166,7 @@ def unflatten(td: Like, dim: int, unflattened_size: Any, *, inplace: bool = Fals
     if td._names is not None:
         more = (None,) * (len(new) - ndim)
         names = (*td._names[:dim], *more, *td._names[dim:])
-    return viewed(td, lambda value: value.unflatten(dim, lengths), new, names)
+    return viewed(td, called("unflatten", dim, lengths), new, names)
 
 
 def permute(td: Like, dims: tuple[int, ...]) -> Like:
@@ -163,7 +182,7 @@ def permute(td: Like, dims: tuple[int, ...]) -> Like:
     names = None if td._names is None else tuple(td._names[dim] for dim in order)
 
     def change(value: Any) -> Any:
-        return value.permute(*order, *range(ndim, value.ndim))
+        return called("permute", *order, *range(ndim, value.ndim))(value)
 
     return _mapped_view(td, change, new, names)
 
@@ -177,7 +196,7 @@ def transpose(td: Like, dim0: int, dim1: int) -> Like:
     order[first], order[second] = order[second], order[first]
     new = tuple(td._batch_size[dim] for dim in order)
     names = None if td._names is None else tuple(td._names[dim] for dim in order)
-    return _mapped_view(td, lambda value: value.transpose(first, second), new, names)
+    return _mapped_view(td, called("transpose", first, second), new, names)
 
 
 def movedim(td: Like, source: Any, destination: Any) -> Like:
@@ -208,17 +227,14 @@ def unsqueeze(td: Like, dim: int) -> Like:
         raise RuntimeError(f"unsqueeze: expected a dim from {-ndim - 1} to {ndim}, found {dim}")
     new = (*td._batch_size[:at], 1, *td._batch_size[at:])
     names = None if td._names is None else (*td._names[:at], None, *td._names[at:])
-    return _mapped_view(td, lambda value: value.unsqueeze(at), new, names)
+    return _mapped_view(td, called("unsqueeze", at), new, names)
 
 
 def squeeze(td: Like, dim: int | None) -> Like:
     if dim is None:
         ones = tuple(dim for dim, length in enumerate(td._batch_size) if length == 1)
         return _squeezed(td, ones) if ones else td
-    ndim = len(td._batch_size)
-    at = dim + ndim if dim < 0 else dim
-    if not 0 <= at < ndim:
-        raise IndexError(f"squeeze: expected a dim from {-ndim} to {ndim - 1}, found {dim}")
+    at = dim_in(dim, len(td._batch_size), "squeeze")
     if td._batch_size[at] != 1:
         return td
     new = (*td._batch_size[:at], *td._batch_size[at + 1 :])
@@ -285,10 +301,15 @@ def _refuse_inplace(inplace: bool, what: str) -> None:
         raise ValueError(f"{what}: expected inplace=False, found True")
 
 
-def set_batch_size(td: Any, batch_size: Any) -> None:
+def assigned_batch_size(batch_size: Any) -> tuple[int, ...]:
+    """Converts a value that is assigned to `batch_size`; unlike `batch_size_of`, refuses an int."""
     if batch_size is not None and not hasattr(batch_size, "__iter__"):
         raise TypeError(f"batch_size: expected a sequence of int, found {batch_size!r}")
-    new = batch_size_of(batch_size)
+    return batch_size_of(batch_size)
+
+
+def set_batch_size(td: Any, batch_size: Any) -> None:
+    new = assigned_batch_size(batch_size)
     if new != tuple(td._batch_size):
         td._check_batch_size(new)
         td._change_batch_size(new)
@@ -303,7 +324,7 @@ def check_batch_size(td: Any, new: tuple[int, ...]) -> None:
                 continue
             shape = node._batch_size
         elif class_kind(type(entry)) == LEAF:
-            shape = tuple(entry.shape)
+            shape = shape_of(entry)
         elif getattr(entry, "_values", None) is not None:
             shape = entry._batch_size
         else:
@@ -341,10 +362,10 @@ def auto_batch_size_(
             is_compliant = batch_dims is not None and len(node._batch_size) >= batch_dims
             if not (keep_compliant_size and is_compliant) and not isinstance(node, stacked()):
                 node.auto_batch_size_(batch_dims)
-            if not node.is_empty():
+            if not node.is_empty() or isinstance(node, stacked()):
                 sizes.append(tuple(node._batch_size))
         elif class_kind(type(entry)) == LEAF:
-            sizes.append(tuple(entry.shape))
+            sizes.append(shape_of(entry))
         elif getattr(entry, "_batch_size", ()):  # a value without batch dimensions fits any size
             sizes.append(entry._batch_size)
             is_resized = batch_dims and not keep_compliant_size and not isinstance(td, stacked())
@@ -414,6 +435,10 @@ def set_names(td: Any, names: tuple[str | None, ...] | None) -> None:
 
 def refine_names(td: Like, *names: Any) -> Like:
     given = list(names)
+    if given.count(Ellipsis) > 1:
+        raise ValueError(
+            f"refine_names: expected at most one Ellipsis, found {given.count(Ellipsis)}"
+        )
     if Ellipsis in given:
         at = given.index(Ellipsis)
         missing = len(td._batch_size) - (len(given) - 1)
@@ -505,7 +530,7 @@ def unbind(td: Like, dim: int) -> tuple[Like, ...]:
     if names is not None:
         names = (*names[:at], *names[at + 1 :])
     count = td._batch_size[at]
-    return _parted(td, lambda value: value.unbind(at), [shape] * count, names)
+    return _parted(td, called("unbind", at), [shape] * count, names)
 
 
 def _parted(td: Like, part: Any, shapes: list[Any], names: Any) -> tuple[Like, ...]:
@@ -527,19 +552,25 @@ def _parted(td: Like, part: Any, shapes: list[Any], names: Any) -> tuple[Like, .
     return tuple(found)
 
 
-def split(td: Like, split_size: Any, dim: int = 0) -> tuple[Like, ...]:
-    at = dim_in(dim, len(td._batch_size), "split")
-    length = td._batch_size[at]
+def split_sizes(split_size: Any, length: int) -> list[int]:
+    """The lengths of the parts that `split` makes of a dimension."""
     if isinstance(split_size, int):
         if split_size <= 0:
             raise ValueError(f"split: expected a size over 0, found {split_size}")
-        sizes = [min(split_size, length - begin) for begin in range(0, length, split_size)] or [0]
-    else:
-        sizes = [int(size) for size in split_size]
-        if sum(sizes) != length or any(size < 0 for size in sizes):
-            raise RuntimeError(f"split: expected sizes that add up to {length}, found {sizes}")
+        return [min(split_size, length - begin) for begin in range(0, length, split_size)] or [0]
+    sizes = [int(size) for size in split_size]
+    if sum(sizes) != length or any(size < 0 for size in sizes):
+        raise RuntimeError(
+            f"split: expected sizes of at least 0 that add up to {length}, found {sizes}"
+        )
+    return sizes
+
+
+def split(td: Like, split_size: Any, dim: int = 0) -> tuple[Like, ...]:
+    at = dim_in(dim, len(td._batch_size), "split")
+    sizes = split_sizes(split_size, td._batch_size[at])
     shapes = [(*td._batch_size[:at], size, *td._batch_size[at + 1 :]) for size in sizes]
-    parts = _parted(td, lambda value: value.split(sizes, at), shapes, td._names)
+    parts = _parted(td, called("split", sizes, at), shapes, td._names)
     return tuple(locked_as(td, part) for part in parts)
 
 
@@ -547,20 +578,41 @@ def chunk(td: Like, chunks: int, dim: int = 0) -> tuple[Like, ...]:
     if chunks < 1:
         raise ValueError(f"chunk: expected at least 1 chunk, found {chunks}")
     at = dim_in(dim, len(td._batch_size), "chunk")
-    return td.split(max(1, -(td._batch_size[at] // -chunks)), at)
+    length = td._batch_size[at]
+    return td.split(-(length // -chunks) or [0] * chunks, at)
 
 
 def tensor_split(td: Like, indices_or_sections: Any, dim: int = 0) -> tuple[Like, ...]:
     at = dim_in(dim, len(td._batch_size), "tensor_split")
-    parts = probe(td._batch_size, "tensor_split").tensor_split(indices_or_sections, at)
-    return td.split([part.shape[at] for part in parts], at)
+    rows = _row_probe(td, at, "tensor_split")
+    return td.split([len(part) for part in rows.tensor_split(indices_or_sections)], at)
 
 
 def narrow(td: Like, dim: int, start: int, length: int) -> Like:
     at = dim_in(dim, len(td._batch_size), "narrow")
-    new = tuple(probe(td._batch_size, "narrow").narrow(at, start, length).shape)
-    made = td._each(lambda value: value.narrow(at, start, length), new, td._names)
+    rows = _row_probe(td, at, "narrow").narrow(0, start, length)
+    if -1 in td._batch_size:  # a lazy stack whose entries may not fit into one tensor
+        begin = rows.storage_offset()
+        return td._rows((*[slice(None)] * at, slice(begin, begin + len(rows))))
+    new = (*td._batch_size[:at], len(rows), *td._batch_size[at + 1 :])
+    made = td._each(called("narrow", at, start, length), new, td._names)
     return locked_as(td, td._as_view(made))
+
+
+def _row_probe(td: Any, at: int, what: str) -> Any:
+    """A meta tensor with one element for each row of the dimension `at`."""
+    refuse_ragged(td, at, what)
+    return probe((td._batch_size[at],), what)
+
+
+def refuse_ragged(td: Any, at: int, what: str) -> None:
+    """Raises RuntimeError if the members of a lazy stack differ in the length of a dimension."""
+    if td._batch_size[at] == -1:
+        raise RuntimeError(
+            f"{what}: expected a dimension that has the same length in all stacked tensordicts, "
+            f"found dimension {at} of batch_size {list(td._batch_size)}, where -1 means that "
+            "the lengths differ"
+        )
 
 
 def gather(td: Like, dim: int, index: Any, out: Any = None, *, inplace: bool = False) -> Like:
@@ -592,10 +644,12 @@ def repeat(td: Like, *repeats: Any, inplace: bool = False) -> Like:
         raise ValueError(
             f"repeat: expected {ndim} numbers, one for each batch dimension, found {len(repeats)}"
         )
+    if any(count < 0 for count in repeats):
+        raise RuntimeError(f"repeat: expected no negative number, found {list(repeats)}")
     new = tuple(a * b for a, b in zip(td._batch_size, repeats, strict=True))
 
     def change(value: Any) -> Any:
-        return value.repeat((*repeats, *[1] * (value.ndim - ndim)))
+        return called("repeat", (*repeats, *[1] * (value.ndim - ndim)))(value)
 
     return viewed(td, change, new, td._names)
 
@@ -639,7 +693,8 @@ def chosen(td: Like, rows: Any, at: int) -> Like:
 
     def change(value: Any) -> Any:
         if class_kind(type(value)) == LEAF:
-            return value.index_select(at, rows.to(value.device))
+            tensor = arrays.tensor(value, "repeat_interleave")
+            return tensor.index_select(at, rows.to(tensor.device))
         if type(value) is ValueRows:
             return value.index_select(at, rows)
         return value._chosen(rows, at)
@@ -651,7 +706,7 @@ def flip(td: Like, dims: Any) -> Like:
     dims = (dims,) if isinstance(dims, int) else tuple(dims)
     ndim = len(td._batch_size)
     at = tuple(dim_in(dim, ndim, "flip") for dim in dims)
-    return viewed(td, lambda value: value.flip(at), tuple(td._batch_size), td._names)
+    return viewed(td, called("flip", at), tuple(td._batch_size), td._names)
 
 
 def roll(td: Like, shifts: Any, dims: Any = None, *, inplace: bool = False) -> Like:
@@ -662,7 +717,7 @@ def roll(td: Like, shifts: Any, dims: Any = None, *, inplace: bool = False) -> L
         return td.reshape(-1).roll(shifts, 0).reshape(batch_size)
     dims = (dims,) if isinstance(dims, int) else tuple(dims)
     at = tuple(dim_in(dim, len(batch_size), "roll") for dim in dims)
-    return viewed(td, lambda value: value.roll(shifts, at), batch_size, td._names)
+    return viewed(td, called("roll", shifts, at), batch_size, td._names)
 
 
 def rot90(td: Like, k: int = 1, dims: Any = (0, 1)) -> Like:

@@ -93,7 +93,7 @@ _OF_OBJECTS = frozenset(["stack", "cat", "lazy_stack", "maybe_dense_stack"])
 
 
 def delivered(obj: Any, result: Any) -> Any:
-    """Converts TensorDicts that a method of `obj._tensordict` returned to the class of `obj`."""
+    """Converts TensorDicts in the result of a method of `obj._tensordict` to objects like `obj`."""
     if result is obj._tensordict:
         return obj
     if isinstance(result, TensorDictBase):
@@ -248,8 +248,8 @@ class MakingMethods:
 
         Args:
             tensordict: A TensorDict of tenfold, or of the tensordict package.
-            non_tensordict: A dict of more fields, whose values are stored as `set_non_tensor`
-                stores them. None values are ignored.
+            non_tensordict: A dict of values for other fields, stored as by `set_non_tensor`. None
+                values are ignored.
 
         Raises:
             RuntimeError: If `tensordict` is not a TensorDict.
@@ -326,8 +326,8 @@ class MakingMethods:
     def empty(self: Any, recurse: bool = False, **options: Any) -> Any:
         """Returns an object of this class without tensors; see `TensorDict.empty`.
 
-        All fields are None. With `recurse`, plain values remain, and nested nodes remain without
-        their tensors.
+        All fields are None, except that, with `recurse`, plain values remain, and nested nodes
+        remain without their tensors.
         """
         return type(self)._over(self._tensordict.empty(recurse, **options))
 
@@ -493,9 +493,9 @@ class StateMethods:
         Raises:
             KeyError: If a key is not a field or, with `strict`, names a tensor of a field that is
                 None.
-            RuntimeError: If, with `strict`, `state_dict` lacks a tensor of this object, or has a
-                tensor that a nested node lacks; if a shape does not fit; if this object is locked,
-                and either `assign` is true or `state_dict` has values that are not tensors.
+            RuntimeError: If, with `strict`, this object has tensors and their names are not those
+                in `state_dict`; if a shape does not fit; if this object is locked, and `assign` is
+                true, an entry is new, or `state_dict` has values that are not tensors.
         """
         node = self._tensordict
         about = (getattr(state_dict, "_metadata", None) or {}).get("", {})
@@ -552,9 +552,9 @@ class FileMethods:
     def load_memmap(cls: Any, prefix: PathLike, *args: Any, **options: Any) -> Any:
         """Loads a folder or archive that this class saved, as an object of this class.
 
-        A folder (not an archive) may also have been saved by a class of the same name in another
-        module, unless that class is defined in this process or was local to a function. Other trees
-        are loaded as TensorDicts, or as objects of the class that saved them.
+        The object in a folder (not an archive or a lazy stack) may also have been saved by a class
+        of the same ``__qualname__`` in another module, if that class is not defined in this
+        process. Other trees are loaded as TensorDicts, or as objects of the class that saved them.
 
         Args:
             prefix: The folder, or a ``.tdz`` archive.
@@ -582,10 +582,9 @@ class FileMethods:
 
 
 def _claim(cls: Any, prefix: str) -> None:
-    """Registers `cls` for a folder saved by a class of the same name in another module.
+    """Registers `cls` for a folder saved by a class of the same qualified name in another module.
 
-    Does nothing if a class is registered under the saved name, or if the saving class was
-    local to a function.
+    Does nothing if a class is registered under the saved name.
     """
     if not os.path.isdir(prefix):
         return  # an archive; or the loader reports the error

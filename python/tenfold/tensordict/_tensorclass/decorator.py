@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from tenfold._interop.arrays import need_torch
 from tenfold._public import set_module
+from tenfold.tensordict._base import TensorDictBase
 from tenfold.tensordict._node import register_class
 from tenfold.tensordict._tensorclass import fields
 from tenfold.tensordict._tensorclass.conversion import (
@@ -63,6 +64,7 @@ def _members() -> dict[str, Any]:
                 made[name] = member
     made["_non_tensordict"] = MappingProxyType({})
     made["_is_non_tensor"] = False
+    made["__array_priority__"] = TensorDictBase.__array_priority__
     return made
 
 
@@ -268,7 +270,7 @@ _WRITTEN = ("__eq__", "__repr__", "__hash__")
 def _enclosing_names(cls: Any, frame: Any) -> dict[str, Any]:
     """The local variables of the calling functions; none unless a function defines the class.
 
-    Stops at the caller with which the number of names exceeds 10,000.
+    Stops once there are more than 10,000 names.
     """
     if "<locals>" not in cls.__qualname__:
         return {}

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# Members that a field may hide, because tensordict's tensorclasses allow the first two and do not
-# have the others.
+# Members that a field may hide, as tensordict's tensorclasses permit.
 _HIDEABLE = frozenset(["data", "fields", "flush", "metadata", "schema"])
 
 
@@ -62,8 +61,8 @@ class Field:
 def value_of(node: Any, name: str) -> Any:
     """Returns the value of a field; None if the TensorDict has no entry for the field.
 
-    If only some members of a lazy stack have the entry, returns a list of the value, or None, of
-    each member.
+    If only some members of a lazy stack have the entry, returns a list of the members' values, with
+    None for a member without the entry.
     """
     if node._has(name):
         return unwrapped(node._entry(name))
@@ -165,7 +164,7 @@ def check_names(cls: type, names: Iterable[str], members: Iterable[str]) -> None
 def put_fields_back(cls: type, members: Iterable[str]) -> None:
     """Prepares a class for `dataclasses.dataclass`, which looks up defaults as attributes."""
     own = own_annotations(cls)
-    # An inherited attribute with the name of a field is not the field's default.
+    # A member inherited from TensorClass is not the default of the field with its name.
     hidden = [name for name in own if name not in cls.__dict__ and name in set(members)]
     if "__dataclass_fields__" in cls.__dict__:  # it is a dataclass: restore the Field objects
         for field in dataclasses.fields(cls):
@@ -179,7 +178,7 @@ def put_fields_back(cls: type, members: Iterable[str]) -> None:
 
 
 def resolved_hints(cls: Any, local_names: dict[str, Any]) -> dict[str, Any]:
-    """The type of each field; None if its annotation cannot be evaluated (yet)."""
+    """The type of each field, by name; None if its annotation cannot be evaluated (yet)."""
     module = sys.modules.get(cls.__module__)
     names = dict(vars(module)) if module is not None else {}
     inherited: dict[str, Any] = {}
@@ -240,7 +239,7 @@ def class_of(hint: Any) -> Any:
 
 
 def is_tensor_type(cls: type, torch: Any) -> bool:
-    """True for tensor classes, TensorDict classes, tensorclasses, and the class of None."""
+    """True for torch.Tensor, TensorDict classes, their subclasses, tensorclasses and NoneType."""
     is_tree = issubclass(cls, TensorDictBase) or class_kind(cls) == TENSORCLASS
     return is_tree or issubclass(cls, (torch.Tensor, type(None)))
 
@@ -248,17 +247,7 @@ def is_tensor_type(cls: type, torch: Any) -> bool:
 def set_field(
     obj: Any, name: str, value: Any, inplace: bool = False, non_blocking: bool = False
 ) -> None:
-    """Sets a field; None deletes its entry.
-
-    Raises:
-        AttributeError: If there is no such field.
-        RuntimeError: If the object is locked or a shape does not fit; with `inplace`, also if the
-            field is not None and `value` is None, a plain value, or a TensorDict where the field
-            is a tensor.
-        ValueError: If `value` is the object itself, or the cast of an `autocast` class raises it.
-        TypeError: If an `autocast` class cannot cast the value, torch lacks the dtype of an
-            array or, with `inplace`, `value` is a tensor and the field is a node.
-    """
+    """Sets a field; None deletes its entry. Raises the errors of `FieldMethods.set`."""
     cls = type(obj)
     node = obj._tensordict
     check_unlocked(node)

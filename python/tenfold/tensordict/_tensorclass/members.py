@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 _STATE = ("_tensordict", "_non_tensordict")
 
-# Methods of TensorDict that return an entry. `__getattr__` returns them unchanged: a TensorDict
-# that another method returns is converted to the tensorclass, but an entry must not be.
+# Methods of TensorDict that return an entry. If the entry is a TensorDict, `__getattr__` must not
+# convert it to the tensorclass, as it converts the results of other methods.
 _OF_ENTRIES = frozenset(["_child", "_entry", "_fetch"])
 
 
@@ -55,8 +55,13 @@ class FieldMethods:
 
         Args:
             key: A str or a tuple of str.
-            default: Returned if there is no such field or entry. If a field is None, returns None.
+            default: Returned if there is no such field or entry; with `how`, also if the field is
+                None.
             **how: For an object over a lazy stack: as for `LazyStackedTensorDict.get`.
+
+        Raises:
+            KeyError: If `key` is neither a str nor a tuple of str, or a path leads through a
+                tensor or a plain value below a TensorDict.
 
         Example:
             >>> obj.get("name"), obj.get("other", 5)
@@ -100,11 +105,14 @@ class FieldMethods:
 
         Raises:
             AttributeError: If there is no such field, or the first field of a path is not a node.
-            KeyError: If a path leads through a tensor or a plain value below a node.
-            RuntimeError: If this object is locked, or a shape does not fit; with `inplace`, also if
-                the field is not None and `value` cannot be written into it.
+            KeyError: If `key` is neither a str nor a tuple of str, or a path leads through a
+                tensor or a plain value below a node.
+            RuntimeError: If this object is locked, or a shape does not fit.
             ValueError: If `value` is this object, or the cast of an `autocast` class raises it.
-            TypeError: If an `autocast` class cannot cast the value.
+            TypeError: If an `autocast` class cannot cast the value, or torch lacks the dtype of an
+                array.
+            KeyError, RuntimeError, TypeError: With `inplace`: if `value` cannot be written into
+                the existing entry.
         """
         name, *below = path_of(key)
         if not below:
@@ -217,9 +225,9 @@ class RowMethods:
 def _rows(obj: Any, value: Any) -> Any:
     """Converts `value` for writing into rows of the TensorDict of `obj`.
 
-    Raises ValueError for an object of a tensorclass with other fields, except fields of a subclass
-    that are None, and for a value that is neither an object of a tensorclass nor a TensorDict,
-    number or tensor; AttributeError for a TensorDict with a key that is not a field.
+    Raises ValueError for a value of an unsupported type, and for an object with other fields,
+    except fields of a class derived from that of `obj` that are None; AttributeError for a
+    TensorDict with a key that is not a field.
     """
     cls = type(obj)
     if class_kind(type(value)) == TENSORCLASS:
@@ -297,7 +305,7 @@ class ComparisonMethods:
 
 
 def _operand(obj: Any, other: Any) -> Any:
-    """Converts a tensorclass, TensorDict, dict, number or tensor; otherwise returns NOTHING."""
+    """The operand for a comparison with `obj._tensordict`; NOTHING if the type is unsupported."""
     if class_kind(type(other)) == TENSORCLASS:
         return other._tensordict
     node = node_of(other)
@@ -307,7 +315,7 @@ def _operand(obj: Any, other: Any) -> Any:
         absent = missing(obj)
         return {k: v for k, v in other.items() if k not in absent or v is not None}
     is_number = isinstance(other, (bool, int, float, complex))
-    return other if is_number or hasattr(other, "untyped_storage") else NOTHING
+    return other if is_number or hasattr(other, "__array__") else NOTHING
 
 
 class TreeMethods:
@@ -339,8 +347,8 @@ class TreeMethods:
         """Returns a copy of the fields as a TensorDict; nested objects become TensorDicts, too.
 
         Args:
-            retain_none: If true, the result has an entry None for each field of this object that is
-                None. Fields of nested objects that are None are always omitted.
+            retain_none: If true, the result has an entry None for each field of this object, but
+                not of nested objects, that is None.
         """
         made = _plain_copy(self._tensordict)
         for name in none_fields(self) if retain_none else ():
@@ -387,7 +395,7 @@ class TreeMethods:
 
         Raises:
             AttributeError: If a new key is not a field.
-            KeyError: If `strict` and an old key does not exist.
+            KeyError: As for `TensorDict.rename_keys`.
         """
         for new in mapping.values():
             require(type(self), path_of(new)[0])
@@ -399,7 +407,8 @@ class TreeMethods:
         Without arguments, it returns this object itself.
 
         Raises:
-            ValueError: If a key is not a field, or more than one dict is given.
+            ValueError: As for `update`, or if more than one dict is given.
+            KeyError, RuntimeError, TypeError: As for `update`.
         """
         if len(args) > 1:
             raise ValueError(f"replace: expected at most one dict, found {len(args)} arguments")
@@ -424,11 +433,11 @@ class TreeMethods:
 
         Raises:
             ValueError: If a key is not a field, or the cast of an `autocast` class raises it.
-            KeyError: If a path leads through a tensor or a plain value.
-            RuntimeError: If a shape or batch size does not fit; or if this object is locked and
-                at least one is true: `inplace` is false, a key is new, a value is None.
-            TypeError: If `input_dict_or_td` is of another type, or an `autocast` class cannot cast
-                a number.
+            KeyError: If a key is neither a str nor a tuple of str, or a path leads through a tensor
+                or a plain value.
+            RuntimeError: As for `TensorDict.update`; or if this object is locked and a value is
+                None.
+            TypeError: As for `TensorDict.update`; or if an `autocast` class cannot cast a number.
         """
         more, options = _parted(options)
         options.update(clone=clone, inplace=inplace)

@@ -72,7 +72,7 @@ void AppendableFolder::flush() {
 void AppendableFolder::close(const std::function<void()>& reopen) {
   std::optional<Error> moved;
   try {
-    if (writer_) writer_->close();
+    if (writer_ && writer_->is_here()) writer_->close();
   } catch (const Error& error) {
     if (error.system_errno() != ESTALE) throw;
     moved = error;

@@ -67,13 +67,7 @@ GrowingFolder::GrowingFolder(const Path& path, os::Directory root, CommitFile co
 GrowingFolder::~GrowingFolder() = default;
 
 void GrowingFolder::check_here() const {
-  if (!process_.is_here()) {
-    throw base::unsupported(path_.string())
-        .problem("opened before the process forked")
-        .expected("the process that opened it")
-        .found("a forked child")
-        .remedy("open it again there");
-  }
+  process_.require_here(path_.string());
   if (is_closed_) {
     throw base::unsupported(path_.string())
         .problem("it was closed, but that may not be durable yet")

@@ -67,6 +67,8 @@ class GrowingFolder {
   /// Error(io) if this process has lost its lock, because another writer took over (EBUSY), or
   /// because the folder was moved or deleted (ESTALE).
   void check_here() const;
+  /// False in a forked child.
+  bool is_here() const noexcept { return process_.is_here(); }
   /// Appends `num_rows` rows: one run of bytes for each leaf, in the order of the leaves. Appends
   /// nothing on failure: throws Error(io), or like check_here(). If rows of more than
   /// os::kUncheckedBytes bytes cannot fit on the disk, none of them is written.

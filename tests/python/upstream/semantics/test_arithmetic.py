@@ -482,7 +482,13 @@ def is_a_number_there(name, call_name):
 @pytest.mark.parametrize("name", TREES)
 @pytest.mark.parametrize("call_name", WITH_A_TENSOR)
 def test_operands_of_every_shape_match_tensordict(name, call_name):
-    skips = is_a_number_there(name, call_name)
+    is_a_number = is_a_number_there(name, call_name)
+
+    # tensordict does not expand a stack of one member to a stack of none.
+    def skips(batch, shape):
+        is_empty = name in ("stack_1", "stack_2x1") and shape == (0,)
+        return is_empty or is_a_number(batch, shape)
+
     assert_same_for_every_shape(name, WITH_A_TENSOR[call_name], skips)
 
 
