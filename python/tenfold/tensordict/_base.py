@@ -245,6 +245,7 @@ class TensorDictBase(TensorLike):
                 `set_`.
             KeyError: If `key` is neither a str nor a tuple of str, or a path leads through a
                 tensor or a plain value.
+            AttributeError: If a path leads to a field that an object of a tensorclass lacks.
             TypeError: If `item` is an array whose dtype torch lacks.
 
         Example:
@@ -556,6 +557,8 @@ class TensorDictBase(TensorLike):
             RuntimeError: If a shape or batch size does not fit; or if this TensorDict is locked
                 and `inplace` is false or a key is new.
             KeyError: If a path leads through a tensor or a plain value.
+            ValueError: If a key of a nested dict or TensorDict is not a field of the object there.
+            AttributeError: If a path leads to a field that an object of a tensorclass lacks.
             TypeError: If `input_dict_or_td` is neither a dict nor a TensorDict nor None.
 
         Example:
@@ -1812,7 +1815,8 @@ class TensorDictBase(TensorLike):
             RuntimeError: If `strict`, the names of tensors differ and this TensorDict has tensors;
                 if a shape or batch size does not fit; if this TensorDict is locked, and `assign` is
                 true or an entry is new.
-            KeyError: If two tensors, or two plain values, have the same dotted name.
+            KeyError: If two tensors, or two plain values, have the same dotted name, or a name
+                leads to a field that an object of a tensorclass lacks.
 
         Example:
             >>> td.load_state_dict({"a": torch.ones(3), "b.c": torch.ones(3)})["a"]
@@ -2320,7 +2324,9 @@ class TensorDictBase(TensorLike):
         Raises:
             RuntimeError: If this TensorDict is locked and `is_memmap` is false, or it is a lazy
                 stack and the tree is not, or the reverse.
-            FileNotFoundError, CorruptFileError, ValueError, UnsupportedError: As for `load_memmap`.
+            ValueError: If an entry is not a field of the object that it is loaded into; and as for
+                `load_memmap`.
+            FileNotFoundError, CorruptFileError, UnsupportedError: As for `load_memmap`.
 
         Example:
             >>> _ = td.memmap("files")

@@ -12,6 +12,7 @@ from tenfold.tensordict._entries import (
     KINDS,
     LEAF,
     NOTHING,
+    TENSORCLASS,
     batch_size_of,
     called,
     class_kind,
@@ -21,7 +22,7 @@ from tenfold.tensordict._entries import (
 )
 from tenfold.tensordict._ops.join import lazy_stack as stack_lazily
 from tenfold.tensordict._ops.join import stack
-from tenfold.tensordict._ops.mapping import is_tensor_class, node_for
+from tenfold.tensordict._ops.mapping import is_tensor_class, new_child, node_above, node_for
 from tenfold.tensordict._protocol import dense, stacked
 from tenfold.tensordict._values import NonTensorData, NonTensorStack, UnbatchedTensor
 
@@ -395,6 +396,9 @@ def load_state_dict(
         for name, about in metadata.items()
         if "_non_tensor" not in about and "batch_size" in about
     )
+    new = [name for name in found if name not in mine]
+    for name in (*new, *sizes, *(one for one in metadata if "_non_tensor" in metadata[one])):
+        _check_fields(td, name)
     _take_sizes(td, sizes, make=False)
     for name, value in found.items():
         path = mine.get(name) or tuple(name.split("."))
@@ -425,7 +429,26 @@ def _take_sizes(td: Any, sizes: dict[str, Any], *, make: bool) -> None:
         if not name:
             td.batch_size = sizes[name]
         elif make or name in mine:
-            node_for(td, (*path, "")).batch_size = sizes[name]
+            above = node_for(td, path)
+            if not above._has(path[-1]):
+                above._put(path[-1], new_child(above))
+            node_above(td, (*path, "")).batch_size = sizes[name]
+
+
+def _check_fields(td: Any, name: str) -> None:
+    """Raises KeyError if a name is below an object of a tensorclass, but not a field of it."""
+    entry = td
+    for key in name.split("."):
+        node = node_of(entry)
+        names = type(entry)._field_names if class_kind(type(entry)) == TENSORCLASS else (key,)
+        if key not in names:
+            raise KeyNotFoundError(
+                f'load_state_dict: key "{name}": expected a field of {type(entry).__name__}, one '
+                f'of {sorted(names)}, found "{key}"'
+            )
+        if node is None or not node._has(key):
+            return
+        entry = node._entry(key)
 
 
 def _value_of(about: Any) -> Any:

@@ -200,6 +200,12 @@ def tree_or(value: Any) -> Any:
     return value if node is None else node
 
 
+def check_field(entry: Any, key: str) -> None:
+    """Raises AttributeError if `entry` is an object of a tensorclass without a field `key`."""
+    if KINDS[type(entry)] == TENSORCLASS:
+        type(entry)._require_field(key)
+
+
 def rewrapped(entry: Any, node: Any) -> Any:
     """`node`, wrapped in the class of `entry` if that is a tensorclass."""
     if KINDS[type(entry)] == TENSORCLASS:

@@ -11,7 +11,7 @@ import sys
 
 from tenfold import _pickle
 from tenfold._interop import arrays
-from tenfold._interop.arrays import need_torch, numpy_module
+from tenfold._interop.arrays import dim_in, need_torch, numpy_module
 from tenfold._public import set_module
 from tenfold.tensordict._index import (
     IndexPlan,
@@ -108,7 +108,7 @@ class ValueRows:
         return self._moved(self.positions.unsqueeze(at), place_of, (at,))
 
     def squeeze(self, dim: int) -> Any:
-        at = dim % self.ndim
+        at = dim_in(dim, self.ndim, "squeeze")
         if self.shape[at] != 1:
             return self
         return self.unbind(at)[0]
@@ -127,14 +127,14 @@ class ValueRows:
         return made.reshape([n for dim, n in enumerate(made.shape) if dim not in left])
 
     def unbind(self, dim: int = 0) -> tuple[Any, ...]:
-        at = dim % self.ndim
+        at = dim_in(dim, self.ndim, "unbind")
         place_of = {old: old - (old > at) for old in range(self.ndim) if old != at}
         parts = arrays.tensor(self.positions, "unbind").unbind(at)
         return tuple(self._moved(part, place_of) for part in parts)
 
     def permute(self, *dims: Any) -> Any:
         dims = dims if not dims or isinstance(dims[0], int) else tuple(dims[0])
-        order = [dim % self.ndim for dim in dims]
+        order = [dim_in(dim, self.ndim, "permute") for dim in dims]
         return self._moved(self.positions.permute(order), {d: order.index(d) for d in order})
 
     def transpose(self, dim0: int, dim1: int) -> Any:

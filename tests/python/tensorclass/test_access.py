@@ -289,3 +289,137 @@ def test_state_of_unknown_fields_is_refused():
     state["other"] = torch.zeros(1)
     with pytest.raises(KeyError, match='key "other"'):
         sample().load_state_dict(state)
+
+
+@tenfold.tensorclass
+class Sub(Sample):
+    more: torch.Tensor | None = None
+
+
+def holding_an_object():
+    """Returns a TensorDict, a tensorclass object and lazy stacks, each over an object of Sample."""
+    td = tenfold.TensorDict({"inner": sample()}, [4])
+    return [td, sample(inner=sample()), tenfold.lazy_stack([td.clone(), td.clone()])]
+
+
+NEW_ENTRIES = {
+    "set": lambda o: o.set(("inner", "q"), torch.ones(4)),
+    "set_non_tensor": lambda o: o.set_non_tensor(("inner", "q"), 1),
+    "setdefault": lambda o: o.setdefault(("inner", "q"), torch.ones(4)),
+    "create_nested": lambda o: o.create_nested(("inner", "q")),
+    "rename_key_": lambda o: o.rename_key_(("inner", "x"), ("inner", "q")),
+    "update": lambda o: o.update({"inner": {"q": torch.ones(o.shape)}}),
+    "update_path": lambda o: o.update({("inner", "q"): torch.ones(o.shape)}),
+    "update_from_a_tensordict": lambda o: o.update(
+        tenfold.TensorDict({"inner": {"q": torch.ones(o.shape)}}, o.shape)
+    ),
+    "load_state_dict": lambda o: o.load_state_dict({"inner.q": torch.ones(o.shape)}, strict=False),
+    "load_nested_state_dict": lambda o: o.load_state_dict(
+        {"inner": {"q": torch.ones(o.shape)}}, strict=False, assign=True
+    ),
+}
+
+
+@pytest.mark.parametrize("number", range(3))
+@table(NEW_ENTRIES)
+def test_a_nested_object_gets_no_entry_that_is_not_a_field(number, call):
+    made = holding_an_object()[number]
+    with pytest.raises((AttributeError, KeyError, ValueError), match="q"):
+        call(made)
+    assert ("inner", "q") not in made.keys(True)
+    made[0].clone()
+
+
+OWN_ENTRIES = {
+    "set_non_tensor": lambda o: o.set_non_tensor("q", 1),
+    "setdefault": lambda o: o.setdefault("q", torch.ones(4)),
+    "create_nested": lambda o: o.create_nested(key="q"),
+    "rename_key_": lambda o: o.rename_key_("x", "q"),
+    "flatten_keys": lambda o: o.flatten_keys("_", inplace=True),
+}
+
+
+@table(OWN_ENTRIES)
+def test_an_object_gets_no_entry_that_is_not_a_field(call):
+    made = sample(inner=sample())
+    with pytest.raises((AttributeError, ValueError), match=r"q|inner_x"):
+        call(made)
+    assert set(made.keys()) == {"x", "label", "inner"}
+
+
+def test_update_checks_only_the_keys_to_update():
+    made = tenfold.TensorDict({"inner": sample()}, [4])
+    other = tenfold.TensorDict({"inner": {"x": torch.ones(4, 3), "q": torch.ones(4)}}, [4])
+    made.update(other, keys_to_update=[("inner", "x")])
+    assert made["inner"].x.sum() == 12
+
+
+def test_rows_of_a_subclass_need_the_same_entries():
+    made = sample()
+    with pytest.raises(ValueError, match="'more'"):
+        made[0] = Sub(torch.ones(3), more=torch.ones(()), batch_size=[])
+    made[0] = Sub(torch.ones(3), batch_size=[])
+    assert made[0].x.tolist() == [1, 1, 1]
+
+
+def test_update_of_a_path_through_a_tensor_is_refused():
+    made = sample()
+    with pytest.raises(KeyError, match='"x" is a Tensor'):
+        made.update({("x", "q"): torch.ones(4)})
+    assert made.x.shape == (4, 3)
+
+
+def test_update_with_a_nested_dict_creates_or_merges_an_object():
+    made = sample().update({("inner", "x"): torch.ones(4)})
+    assert type(made.inner) is Sample
+    made.update({"inner": {"label": "a", "x": None}})
+    assert (made.inner.label, made.inner.x) == ("a", None)
+    made.update({"inner": {"x": torch.ones(4)}})
+    assert (made.inner.label, made.inner.x.sum()) == ("a", 4)
+
+
+def test_none_in_a_nested_dict_is_no_entry():
+    given = {"x": torch.zeros(4, 3), "inner": {"x": torch.zeros(4), "info": None, "inner": None}}
+    for made in (
+        Sample.from_dict(given, batch_size=[4]),
+        sample().update(given),
+    ):
+        assert made.inner.keys() == {"x"}
+    made = tenfold.stack([Sample.from_dict(given["inner"], batch_size=[4]), made.inner])
+    assert made.shape == (2, 4)
+
+
+def partial_stack():
+    """Returns a lazy stack of which only the first member has the field `inner`."""
+    return tenfold.lazy_stack([sample(inner=sample(label="a")), sample()])
+
+
+def test_fields_of_some_members_of_a_stack_are_kept():
+    made = partial_stack()
+    found = made.to_dict(convert_tensors=True)["inner"]
+    assert (found[0]["label"], found[0]["x"], found[1]) == ("a", sample().x.tolist(), None)
+    assert made.to_dict()["info"] is None
+    assert "info" not in made.to_dict(retain_none=False)
+    rows = made.to_dict(tolist_first=True)
+    assert (rows[0][0]["inner"]["label"], rows[1][0]["inner"]) == ("a", None)
+    first, second = made.to_tensordict(retain_none=True).tensordicts
+    assert first["inner", "label"] == "a"
+    assert "inner" not in second
+    assert first["info"] is second["info"] is None
+    assert [name for name, value in made.non_tensor_items() if value is None] == ["info"]
+    assert "inner" not in made.state_dict()._metadata[""]["_non_tensor"]
+
+
+def test_get_with_options_of_a_field_that_is_none():
+    made = partial_stack()
+    assert made.get("info", 7) is made.get("info", 7, as_list=True) is None
+    first, second = made.get("inner", 7, as_list=True)
+    assert (first.label, second) == ("a", None)
+    assert made.get("other", 7, as_list=True) == 7
+
+
+def test_get_at_says_whether_a_field_or_an_entry_is_missing():
+    with pytest.raises(KeyError, match="no field 'other'"):
+        sample().get_at("other", 0)
+    with pytest.raises(KeyError, match=r"no entry \('inner', 'other'\)"):
+        sample(inner=sample()).get_at(("inner", "other"), 0)

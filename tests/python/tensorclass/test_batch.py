@@ -155,3 +155,16 @@ def test_results_keep_the_derived_class():
     assert type(made[0]) is Derived
     assert type(made + 1) is Derived
     assert type(torch.stack([made, made])) is Derived
+
+
+def test_cast_filter_of_a_stack_of_members_of_different_shapes():
+    @tenfold.tensorclass(cast_filter=lambda key, value: key != ("y",))
+    class C:
+        x: torch.Tensor
+        y: torch.Tensor
+
+    made = tenfold.lazy_stack([C(torch.ones(n), torch.ones(n), batch_size=[n]) for n in (2, 3)])
+    for cast in (made.double(), made.to(torch.float64)):
+        assert type(cast) is C
+        for member in cast.unbind(0):
+            assert (member.x.dtype, member.y.dtype) == (torch.float64, torch.float32)

@@ -279,3 +279,41 @@ def test_a_class_in_a_string_keeps_its_own_methods():
 def test_options_need_a_class():
     with pytest.raises(TypeError, match="tensorclass: expected a class, found int"):
         tenfold.tensorclass(autocast=True)(5)
+
+
+def test_an_own_init_keeps_its_lock():
+    @tenfold.tensorclass
+    class Locked:
+        x: torch.Tensor
+        label: str = "default"
+
+        def __init__(self, x):
+            self.x = x
+            self.lock_()
+
+    made = Locked(torch.zeros(2))
+    assert (made.is_locked, made.label) == (True, "default")
+    assert not Locked(torch.zeros(2), lock=False).is_locked
+
+
+@pytest.mark.parametrize("options", [{"device": "cpu"}, {"batch_size": [2]}])
+def test_dimension_names_stay_with_options_of_the_inner_init(options):
+    @tenfold.tensorclass
+    class Base:
+        x: torch.Tensor
+
+    class Derived(Base):
+        def __init__(self, x):
+            super().__init__(x, **options)
+
+    Derived = tenfold.tensorclass(Derived)  # noqa: N806
+    assert Derived(torch.zeros(2), batch_size=[2], names=["n"]).names == ["n"]
+
+
+def test_autocast_leaves_fields_of_generic_types():
+    @tenfold.tensorclass(autocast=True)
+    class Casting:
+        numbers: list[int]
+
+    assert Casting((1, 2)).numbers == (1, 2)
+    assert Casting({1, 2}).numbers == {1, 2}

@@ -10,7 +10,7 @@ import warnings
 
 import pytest
 import torch
-from classes import Sample, sample
+from classes import Sample, sample, table
 
 import tenfold
 from tenfold import LazyStackedTensorDict, TensorDict
@@ -304,3 +304,40 @@ def test_post_init_runs_on_load_and_not_on_save(tmp_path):
     assert tenfold.load(tmp_path / "one").x.tolist() == [2, 2]
     loaded = tenfold.load(tmp_path / "stack")
     assert loaded._tensordict.tensordicts[0]["x"].tolist() == [3, 3]
+
+
+LOADING = {
+    "load_memmap_": lambda made, path: made.load_memmap_(path),
+    "load_memmap": lambda made, path: TensorDict.load_memmap(path, out=made),
+}
+
+
+@table(LOADING)
+@pytest.mark.parametrize("is_stack", [False, True])
+def test_loading_into_an_object_refuses_entries_that_are_not_fields(tmp_path, call, is_stack):
+    saved = TensorDict({"x": torch.ones(4, 3), "q": torch.ones(4)}, [4])
+    made = sample()
+    if is_stack:
+        saved, made = tenfold.lazy_stack([saved, saved]), tenfold.lazy_stack([made, sample()])
+    saved.memmap(tmp_path / "saved")
+    with pytest.raises(ValueError, match=r"found \['q'\] too, which are not fields"):
+        call(made, tmp_path / "saved")
+    assert set(made.keys()) == {"x", "label"}
+    assert made.x.sum() == sample().x.sum() * (1 + is_stack)
+    made[0].clone()
+
+
+def test_loading_into_a_nested_object_refuses_entries_that_are_not_fields(tmp_path):
+    TensorDict({"n": {"x": torch.ones(4), "q": torch.ones(4)}}, [4]).memmap(tmp_path / "saved")
+    made = TensorDict({"n": sample()}, [4])
+    with pytest.raises(ValueError, match="which are not fields"):
+        made.load_memmap_(tmp_path / "saved")
+    assert set(made["n"].keys()) == {"x", "label"}
+
+
+def test_a_mapped_object_gets_no_tensor_that_is_not_a_field(tmp_path):
+    for made, key in ((sample(), "q"), (TensorDict({"n": sample()}, [4]), ("n", "q"))):
+        mapped = made.memmap(tmp_path / type(made).__name__)
+        with pytest.raises(AttributeError, match='no field "q"'):
+            mapped.make_memmap(key, (4,))
+        mapped.clone()[0].clone()

@@ -361,6 +361,22 @@ def test_nodes_that_a_function_returns_are_fitted_to_the_result():
     assert made["n"] is td["n"]
 
 
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_prod_of_a_tensor_without_dimensions_has_the_dtype_of_torch(keepdim):
+    td = TensorDict({"a": torch.tensor(3, dtype=torch.int32), "b": torch.tensor(True)})
+    assert [x.dtype for x in td.prod(keepdim=keepdim).values()] == [torch.int64, torch.int64]
+    made = td.prod(keepdim=keepdim, dtype=torch.float64)
+    assert [x.dtype for x in made.values()] == [torch.float64, torch.float64]
+
+
+@pytest.mark.parametrize("dim", [np.int64(1), torch.tensor(1)])
+def test_a_dimension_may_be_an_integer_of_numpy_or_torch(dim):
+    td = TensorDict({"a": torch.rand(2, 3, 4)}, [2, 3])
+    for change in (td.sum, td.prod, lambda *args: td.quantile(0.5, *args)):
+        assert torch.equal(change(dim)["a"], change(1)["a"])
+        assert change(dim).batch_size == (2,)
+
+
 def test_where_selects_the_values_of_rows():
     mask = torch.tensor([True, False, True])
 

@@ -137,6 +137,14 @@ def test_errors_of_unflatten_name_the_argument(build):
         td.unflatten("x", (2, 3))
 
 
+@pytest.mark.parametrize("dim", [5, -2])
+def test_unbind_of_plain_values_refuses_a_dimension_out_of_range(dim):
+    with pytest.raises(IndexError, match=f"expected a batch dimension from -1 to 0, found {dim}"):
+        tenfold.NonTensorStack("a", "b").unbind(dim)
+    with pytest.raises(IndexError, match="unbind: expected a batch dimension"):
+        tenfold.NonTensorData("a").unbind(0)
+
+
 def test_a_view_of_another_dtype_sets_the_batch_size_of_nodes():
     td = TensorDict({"a": torch.zeros(4), "b": {"c": torch.zeros(4)}}, [4], names=["row"])
     for batch_size in ([8], []):

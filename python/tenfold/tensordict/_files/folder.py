@@ -11,7 +11,7 @@ from tenfold._errors import CorruptFileError, UnsupportedError
 from tenfold._interop import arrays
 from tenfold._interop.frameworks import using
 from tenfold._interop.node_info import NodeInfo
-from tenfold.tensordict._entries import node_of
+from tenfold.tensordict._entries import KINDS, TENSORCLASS, node_of
 from tenfold.tensordict._node import ON_DISK, Disk, Opened, identity_of
 from tenfold.tensordict._ops import locking
 from tenfold.tensordict._protocol import dense
@@ -215,6 +215,28 @@ def _keeps_batch_size(node: Any, saved: tuple[int, ...]) -> bool:
 def fits(tree: Any, native: Any) -> bool:
     """True if a Python node and a node of the engine are both lazy stacks, or neither is."""
     return bool(is_stack(node_of(tree)) == (native.info()[0] == "lazy_stack"))
+
+
+def check_fields(tree: Any, native: Any, opened: Any, cls: Any = None) -> None:
+    """Raises ValueError if `adopt` would add an entry to an object that is not a field of it.
+
+    `tree` is None if `native` becomes a new member of a lazy stack of objects of the class `cls`.
+    """
+    if KINDS[type(tree)] == TENSORCLASS:
+        cls = type(tree)
+    has_members = native.info().kind == "lazy_stack"
+    keys = list(native.keys())
+    if cls is not None and not has_members:
+        cls._check_keys(keys)
+    before = {} if tree is None else held(node_of(tree))
+    for key in keys:
+        entry = before.get(key)
+        if node_of(entry) is None and not (cls is not None and has_members):
+            continue
+        below, _ = native.get(key, opened.mode, opened.tied)
+        if isinstance(below, _core.Node):
+            stays = node_of(entry) is not None and fits(entry, below)
+            check_fields(entry if stays else None, below, opened, cls if has_members else None)
 
 
 def map_now(tree: Any, budget: int = MAX_MAPPED_LEAVES) -> int:

@@ -9,7 +9,7 @@ from tenfold import _core
 from tenfold._errors import KeyNotFoundError
 from tenfold._interop import arrays
 from tenfold._public import set_module
-from tenfold.tensordict._entries import node_of
+from tenfold.tensordict._entries import check_field, node_of
 from tenfold.tensordict._files import folder as folders
 from tenfold.tensordict._files.folder import check_pickle, is_invalid_file_name
 from tenfold.tensordict._node import ON_DISK, identity_of
@@ -121,11 +121,13 @@ def _place(tree: Any, key: Any, shape: Any) -> tuple[Any, list[str], str]:
     path = folders.keys_of(key)
     node = node_of(tree)
     missing: list[str] = []
-    for name in path[:-1]:
+    for depth, name in enumerate(path[:-1]):
         if missing or not node._has(name):
             missing.append(name)
             continue
-        node = node_of(node._entry(name))
+        entry = node._entry(name)
+        check_field(entry, path[depth + 1])
+        node = node_of(entry)
         if node is None:
             raise KeyNotFoundError(f'key "{name}": expected a node, found a tensor or value')
     if not missing and node._has(path[-1]):

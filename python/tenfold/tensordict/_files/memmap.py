@@ -9,7 +9,7 @@ from tenfold import _core, _pickle
 from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
 from tenfold._unreplaced import read_unreplaced
-from tenfold.tensordict._entries import node_of
+from tenfold.tensordict._entries import TENSORCLASS, class_kind, node_of
 from tenfold.tensordict._files import archive as archives
 from tenfold.tensordict._files import folder as folders
 from tenfold.tensordict._files import grow, write
@@ -395,7 +395,10 @@ def _other_kind(tree: Any, path: str, is_stack: bool) -> RuntimeError:
 
 
 def _check_out(out: Any, tree: Any, path: str) -> None:
-    """Raises RuntimeError if `_is_like` is false for the nodes of `out` and `tree`."""
+    """Raises RuntimeError if `_is_like` is false for the nodes of `out` and `tree`.
+
+    Raises ValueError if `out` is an object of a tensorclass, and a key is not a field of it.
+    """
     target, source = node_of(out), node_of(tree)
     if folders.is_stack(target) != folders.is_stack(source):
         raise _other_kind(out, path, folders.is_stack(source))
@@ -408,6 +411,16 @@ def _check_out(out: Any, tree: Any, path: str) -> None:
         raise RuntimeError(
             f"{path}: root: out does not fit: expected {shapes[0]}, found {shapes[1]}"
         )
+    _check_fields(out, source, None)
+
+
+def _check_fields(out: Any, source: Any, cls: Any) -> None:
+    cls = type(out) if class_kind(type(out)) == TENSORCLASS else cls
+    if folders.is_stack(source):
+        for mine, theirs in zip(node_of(out).tensordicts, source._nodes(), strict=True):
+            _check_fields(mine, theirs, cls)
+    elif cls is not None:
+        cls._check_keys(source._key_list())
 
 
 def _is_like(target: Any, source: Any) -> bool:
@@ -440,6 +453,7 @@ def load_into(tree: Any, prefix: Any, mode: str | None) -> Any:
         native, opened = _opened(path, wanted)
         if not folders.fits(tree, native):
             raise _other_kind(tree, path, native.info()[0] == "lazy_stack")
+        folders.check_fields(tree, native, opened)
         folders.adopt(tree, native, opened)
         if is_moved:
             _move(tree, device, False)

@@ -12,6 +12,7 @@ from tenfold.tensordict._entries import (
     TENSORCLASS,
     Keys,
     as_entry,
+    check_field,
     class_kind,
     device_name,
     is_path,
@@ -105,7 +106,11 @@ def put(td: T, key: Key, item: Any, inplace: bool = False, *, non_blocking: bool
 
 
 def node_for(td: Any, path: tuple[str, ...]) -> Any:
-    """The node that the last key of `path` belongs to; missing nodes are created."""
+    """The node that the last key of `path` belongs to; missing nodes are created.
+
+    Raises KeyThroughLeafError if the path leads through a tensor or a plain value, and
+    AttributeError if a key of the path follows an object of a tensorclass without such a field.
+    """
     node: Any = td
     for depth, key in enumerate(path[:-1]):
         if node._has(key):
@@ -117,6 +122,7 @@ def node_for(td: Any, path: tuple[str, ...]) -> Any:
                     f'"{above}" is a {type(entry).__name__}: expected a node for an entry '
                     f'"{path[depth + 1]}"'
                 )
+            check_field(entry, path[depth + 1])
         else:
             node._put(key, new_child(node))
             child = node_of(node._entry(key))  # in a lazy stack: a stack of new nodes
@@ -384,7 +390,7 @@ def update(
         td.clear()
         td.batch_size = batch_size
     _check_rows_of(td, input_dict_or_td)
-    wanted = None if keys_to_update is None else _paths(keys_to_update)
+    wanted = None if keys_to_update is None else paths_of(keys_to_update)
     for key, value in _pairs(input_dict_or_td, more):
         path = path_of(key)
         if wanted is not None and not any(_overlap(path, one) for one in wanted):
@@ -431,9 +437,9 @@ def _update_one(
     if is_leaf is not None and is_leaf(type(value)):
         is_tree = False
     if is_tree:
-        there = node_of(td._entry(key)) if td._has(key) else None
-        if there is not None or below is not None:
-            if there is None:
+        there: Any = td._entry(key) if td._has(key) else None
+        if node_of(there) is not None or below is not None:
+            if node_of(there) is None:
                 there = new_child(td)
                 td._put(key, there)
             there.update(
@@ -463,7 +469,7 @@ def update_(
 ) -> T:
     if input_dict_or_td is td:
         input_dict_or_td = {}
-    wanted = None if keys_to_update is None else _paths(keys_to_update)
+    wanted = None if keys_to_update is None else paths_of(keys_to_update)
     for key, value in _pairs(input_dict_or_td, more):
         path = path_of(key)
         if wanted is None or any(path[: len(one)] == one for one in wanted):
@@ -478,7 +484,7 @@ def update_(
 
 
 def update_at_(td: T, input_dict_or_td: Any, idx: Any, keys_to_update: Iterable[Key] | None) -> T:
-    wanted = None if keys_to_update is None else _paths(keys_to_update)
+    wanted = None if keys_to_update is None else paths_of(keys_to_update)
     for key, value in _pairs(input_dict_or_td, {}):
         path = path_of(key)
         below = None
@@ -558,7 +564,8 @@ def _check_tree(what: str, source: Any) -> None:
         raise TypeError(f"{what}: expected a dict or a TensorDict, found {type(source).__name__}")
 
 
-def _paths(keys: Any) -> list[tuple[str, ...]]:
+def paths_of(keys: Any) -> list[tuple[str, ...]]:
+    """The paths of one key, or of several."""
     if isinstance(keys, (str, tuple)) and not (
         isinstance(keys, tuple) and any(isinstance(key, tuple) for key in keys)
     ):

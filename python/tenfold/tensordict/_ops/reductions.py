@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import operator
+
 from tenfold._interop.arrays import dim_in, need_torch
 from tenfold.tensordict._entries import (
     LEAF,
@@ -37,7 +40,10 @@ def _reduced(
     keep = keepdim is True
     if dim == "feature" and keep:
         raise TypeError('dim="feature": expected keepdim=False, found True')
-    if dim is None or dim == ():
+    if hasattr(dim, "__index__") and not isinstance(dim, int):
+        with contextlib.suppress(TypeError):  # a tensor or array of several dimensions
+            dim = operator.index(dim)
+    if dim is None or (isinstance(dim, tuple) and not dim):
         dim = NOTHING
     if reduce:
         return _reduced_together(torch, td, op, dim, keep)
@@ -233,6 +239,8 @@ def reduced(td: Any, name: str, dim: Any, keepdim: Any, dtype: Any, reduce: bool
 
     def change(x: Any, dims: Any, keep: bool) -> Any:
         if name == "prod" and isinstance(dims, tuple):
+            if not dims:
+                return op(x, **more)
             for one in sorted((one % x.ndim for one in dims), reverse=True):
                 x = op(x, one, keep, **more)
             return x

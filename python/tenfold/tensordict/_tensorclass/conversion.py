@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
+from collections.abc import Mapping
 
 from tenfold import _core
 from tenfold._errors import KeyNotFoundError
@@ -14,26 +15,31 @@ from tenfold.tensordict._entries import (
     TENSORCLASS,
     batch_size_of,
     class_kind,
+    is_path,
     node_of,
+    path_of,
     unwrapped,
 )
 from tenfold.tensordict._node import ON_DISK, register_class, registered_class
 from tenfold.tensordict._ops.casts import CASTS
 from tenfold.tensordict._ops.locking import locked_as
-from tenfold.tensordict._protocol import dense
+from tenfold.tensordict._ops.mapping import is_tensor_class
+from tenfold.tensordict._protocol import dense, stacked
 from tenfold.tensordict._tensorclass.fields import (
+    check_keys,
     class_of,
     fits,
     hint_of,
-    missing,
+    none_fields,
     post_init_arguments,
     remove,
+    require,
 )
 from tenfold.tensordict._values import NonTensorData, NonTensorStack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from typing import Any
 
     PathLike = str | os.PathLike[str]
@@ -60,6 +66,17 @@ _OF_FILES = frozenset(
         "dumps", "load_memmap_", "memmap", "memmap_", "memmap_like", "memmap_refresh_", "save",
     ]
 )  # fmt: skip
+
+# The argument of methods that can add an entry under it: its position and name.
+_NEW_KEYS = {
+    "create_nested": (0, "key"),
+    "make_memmap": (0, "key"),
+    "make_memmap_from_storage": (0, "key"),
+    "make_memmap_from_tensor": (0, "key"),
+    "rename_key_": (1, "new_key"),
+    "set_non_tensor": (0, "key"),
+    "setdefault": (0, "key"),
+}
 
 _OPERATORS = [
     f"__{name}__"
@@ -112,8 +129,13 @@ def inherited() -> dict[str, Any]:
 
 def _method(name: str, member: Any) -> Callable[..., Any]:
     is_unwrapped = name in _UNWRAPPED
+    position, argument = _NEW_KEYS.get(name, (0, None))
 
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if argument is not None:
+            key = args[position] if len(args) > position else kwargs.get(argument)
+            if isinstance(key, str) or is_path(key):
+                require(type(self), path_of(key)[0])
         result = getattr(self._tensordict, name)(*args, **kwargs)
         if is_unwrapped or (result is not None and result is kwargs.get("out")):
             return result
@@ -130,10 +152,7 @@ def _cast_method(name: str, member: Any) -> Callable[..., Any]:
         if chosen is not None and made is not node:
             cast = made
             made = cast.copy() if cast.is_locked else cast
-            for key in node.keys(True, True):
-                path = (key,) if isinstance(key, str) else key
-                if not chosen(path, node.get(path)):
-                    made.set(path, node.get(path).to(made.get(path).device))
+            _put_back(node, made, chosen, ())
             made = locked_as(cast, made)
         return delivered(self, made)
 
@@ -141,6 +160,24 @@ def _cast_method(name: str, member: Any) -> Callable[..., Any]:
     doc = member.__doc__ or ""
     named.__doc__ = doc.replace("Called with each tensor;", "Called with each path and tensor;")
     return named
+
+
+def _put_back(node: Any, made: Any, chosen: Any, above: tuple[str, ...]) -> None:
+    """Puts the tensors of `node` that `chosen` does not select into `made`, the result of a cast.
+
+    `chosen` is called with the tensors of each member of a lazy stack.
+    """
+    if isinstance(node, stacked()):
+        for member, cast in zip(node._nodes(), made._nodes(), strict=True):
+            _put_back(member, cast, chosen, above)
+        return
+    for key, entry in node._entries().items():
+        path = (*above, key)
+        inner = node_of(entry)
+        if inner is not None:
+            _put_back(inner, node_of(made._entry(key)), chosen, path)
+        elif is_tensor_class(type(entry)) and not chosen(path, entry):
+            made.set(key, entry.to(made._entry(key).device))
 
 
 def _property(name: str, member: property) -> property:
@@ -193,16 +230,14 @@ class MakingMethods:
         and `rebuild` is true. `rebuild` is true if `node` is the result of a method, and false for
         new data.
         """
-        unknown = set(node._key_list()) - set(cls._field_names)
-        if unknown:
-            raise ValueError(
-                f"{cls.__name__}: expected the keys {sorted(cls._field_names)} at most, found "
-                f"{sorted(unknown)} too, which are not fields"
-            )
+        check_keys(cls, node._key_list())
         made = cls._over(node)
         if hasattr(cls, "__post_init__") and not (rebuild and cls._skip_post_init_on_rebuild):
             _post_init(cls, made, node)
         return made
+
+    _require_field = classmethod(require)
+    _check_keys = classmethod(check_keys)
 
     @classmethod
     def from_tensordict(cls: Any, tensordict: Any, non_tensordict: Any = None) -> Any:
@@ -258,7 +293,7 @@ class MakingMethods:
         Args:
             input_dict: The fields; None values are ignored. A nested dict becomes a TensorDict, or
                 an object of the tensorclass with which the field is annotated, if all its keys are
-                fields of that class.
+                fields of that class; then, its None values are ignored, too.
             auto_batch_size: If true, infer the batch size: the longest prefix that all tensor
                 shapes share.
             batch_size: The batch size. Default: [], unless it is inferred. If `batch_size` has
@@ -272,7 +307,7 @@ class MakingMethods:
                 true `auto_batch_size`.
             RuntimeError: If the shape of a tensor does not begin with `batch_size`.
         """
-        given = {key: value for key, value in input_dict.items() if value is not None}
+        given = without_none(cls, input_dict)
         if batch_size_of(batch_size):
             given = _with_values(given, batch_size_of(batch_size), device)
         node = TensorDictBase.from_dict(
@@ -357,6 +392,20 @@ def _with_values(given: Any, batch_size: tuple[int, ...], device: Any) -> dict[A
     return made
 
 
+def without_none(cls: Any, given: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Removes None from a dict of fields, and from dicts that become objects in it."""
+    made: dict[Any, Any] = {}
+    for key, value in given.items():
+        if isinstance(value, Mapping) and key in cls._field_names:
+            inner = class_of(hint_of(cls, key))
+            names = {path_of(one)[0] for one in value}
+            if inner is not None and names <= set(inner._field_names):
+                value = without_none(inner, value)
+        if value is not None:
+            made[key] = value
+    return made
+
+
 def with_classes(cls: Any, node: Any) -> Any:
     """Converts TensorDicts in fields that are annotated with a tensorclass to that class.
 
@@ -409,7 +458,7 @@ class StateMethods:
     ) -> None:
         node = self._tensordict
         node._add_state(state, metadata, prefix, keep_vars, flatten)
-        values: dict[str, Any] = dict.fromkeys(missing(self))
+        values: dict[str, Any] = dict.fromkeys(none_fields(self))
         stacks = []
         for key, entry in node._entries().items():
             if getattr(entry, "_is_non_tensor", False):

@@ -12,7 +12,14 @@ import typing
 
 from tenfold._interop import arrays
 from tenfold.tensordict._base import TensorDictBase
-from tenfold.tensordict._entries import LEAF, TENSORCLASS, class_kind, node_of, unwrapped
+from tenfold.tensordict._entries import (
+    LEAF,
+    TENSORCLASS,
+    batch_size_of,
+    class_kind,
+    node_of,
+    unwrapped,
+)
 from tenfold.tensordict._ops.locking import check_unlocked
 from tenfold.tensordict._protocol import dense
 from tenfold.tensordict._values import NonTensorData
@@ -83,10 +90,26 @@ def remove(obj: Any, name: str) -> None:
 def missing(obj: Any) -> list[str]:
     """Returns the names of the fields without an entry, in the order of their declaration.
 
-    A lazy stack has an entry only if all its members have it.
+    For a lazy stack, the result includes `partial` fields.
     """
     node = obj._tensordict
     return [name for name in type(obj)._field_names if not node._has(name)]
+
+
+def partial(obj: Any) -> list[str]:
+    """Returns the fields for which only some members of a lazy stack have an entry."""
+    return [name for name in missing(obj) if _is_held(obj._tensordict, name)]
+
+
+def none_fields(obj: Any) -> list[str]:
+    """Returns the fields that are None, for a lazy stack in all members."""
+    return [name for name in missing(obj) if not _is_held(obj._tensordict, name)]
+
+
+def _is_held(node: Any, name: str) -> bool:
+    """True if a node, or for a lazy stack at least one member, has an entry."""
+    members = getattr(node, "tensordicts", ())
+    return node._has(name) or any(_is_held(node_of(member), name) for member in members)
 
 
 def require(cls: Any, name: str) -> None:
@@ -95,6 +118,16 @@ def require(cls: Any, name: str) -> None:
         raise AttributeError(
             f'{cls.__name__}: no field "{name}": expected one of {sorted(cls._field_names)}'
             f"{did_you_mean(name, cls._field_names)}"
+        )
+
+
+def check_keys(cls: Any, keys: Iterable[str]) -> None:
+    """Raises ValueError if a key is not a field of `cls`."""
+    unknown = set(keys) - set(cls._field_names)
+    if unknown:
+        raise ValueError(
+            f"{cls.__name__}: expected the keys {sorted(cls._field_names)} at most, found "
+            f"{sorted(unknown)} too, which are not fields"
         )
 
 
@@ -270,12 +303,14 @@ def _cast(cls: Any, name: str, value: Any) -> tuple[Any, bool]:
     Also returns whether to store the result as a plain value.
     """
     target = hint_of(cls, name)
-    inner = class_of(target) if isinstance(target, type) else None
+    # For Python 3.10, `list[int]` is a type.
+    is_class = isinstance(target, type) and typing.get_origin(target) is None
+    inner = class_of(target) if is_class else None
     if isinstance(value, dict) and inner is not None:
         return inner.from_dict(value), False
     if isinstance(value, TensorDictBase) and inner is not None:
         return (inner.from_tensordict(value) if fits(inner, value) else value), False
-    if not isinstance(target, type):
+    if not is_class:
         is_number = isinstance(value, (int, float)) or hasattr(value, "__array_interface__")
         return value, not (is_number or _is_tensor(value))
     if isinstance(value, target):
@@ -479,7 +514,8 @@ def _fill_unset(obj: Any) -> None:
     """
     cls = type(obj)
     node = obj._tensordict
-    if node.is_locked:
+    was_locked = node.is_locked
+    if was_locked:
         node.unlock_()
     for field in dataclasses.fields(cls):
         if node._has(field.name) or field.name in obj.__dict__["_set_to_none"]:
@@ -489,6 +525,8 @@ def _fill_unset(obj: Any) -> None:
             set_field(obj, field.name, default)
         elif field.init:
             raise TypeError(f"{cls.__name__}.__init__() did not set the field {field.name!r}")
+    if was_locked:
+        node.lock_()
 
 
 # --- the TensorDict ------------------------------------------------------------------------------
@@ -506,9 +544,12 @@ def _contain(obj: Any, about: dict[str, Any]) -> bool:
         obj.__dict__["_tensordict"] = dense()({}, batch_size=batch_size, device=device, names=names)
         return True
     if batch_size is not None or device is not None or names is not None:
+        size = node.batch_size if batch_size is None else batch_size_of(batch_size)
+        if names is None and node._names and len(node._names) == len(size):
+            names = node._names
         obj.__dict__["_tensordict"] = dense()(
             dict(node.items()),
-            batch_size=node.batch_size if batch_size is None else batch_size,
+            batch_size=size,
             device=node.device if device is None else device,
             names=names,
         )
@@ -519,3 +560,5 @@ def _finish(obj: Any, about: dict[str, Any]) -> None:
     lock = about.get("lock")
     if type(obj)._frozen if lock is None else lock:
         obj._tensordict.lock_()
+    elif lock is not None and obj._tensordict.is_locked:  # by an own `__init__`
+        obj._tensordict.unlock_()

@@ -18,9 +18,19 @@ from tenfold.tensordict._entries import (
 )
 from tenfold.tensordict._node import PLAIN
 from tenfold.tensordict._ops.casts import cloned
+from tenfold.tensordict._ops.mapping import paths_of
 from tenfold.tensordict._protocol import stacked
-from tenfold.tensordict._tensorclass.conversion import delivered, with_classes
-from tenfold.tensordict._tensorclass.fields import did_you_mean, missing, remove, require, set_field
+from tenfold.tensordict._tensorclass.conversion import delivered, with_classes, without_none
+from tenfold.tensordict._tensorclass.fields import (
+    check_keys,
+    did_you_mean,
+    missing,
+    none_fields,
+    partial,
+    remove,
+    require,
+    set_field,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +70,7 @@ class FieldMethods:
         name, *below = path_of(key)
         if name not in type(self)._field_names:
             return default
-        if how:
+        if how and self._tensordict._has(name):
             return self._tensordict.get(key, default, **how)
         found = type(self)._fields[name].__get__(self)
         if not below:
@@ -77,7 +87,9 @@ class FieldMethods:
         if found is not NOTHING:
             return None if found is None else found[index]
         if default is NOTHING:
-            raise KeyNotFoundError(f"{type(self).__name__}: no field {key!r}")
+            is_field = path_of(key)[0] in type(self)._field_names
+            kind = "entry" if is_field else "field"
+            raise KeyNotFoundError(f"{type(self).__name__}: no {kind} {key!r}")
         return default
 
     def set(
@@ -134,7 +146,7 @@ class FieldMethods:
 
     def non_tensor_items(self: Any, include_nested: bool = False) -> Any:
         """Returns (field, None) for each field that is None, then `TensorDict.non_tensor_items`."""
-        absent = [(name, None) for name in missing(self)]
+        absent = [(name, None) for name in none_fields(self)]
         return (*absent, *self._tensordict.non_tensor_items(include_nested))
 
     @property
@@ -213,21 +225,20 @@ class RowMethods:
 def _rows(obj: Any, value: Any) -> Any:
     """Converts `value` for writing into rows of the TensorDict of `obj`.
 
-    Raises ValueError for a value of an unsupported type, and for an object with other fields whose
-    class is not derived from that of `obj`; AttributeError for a TensorDict with a key that is not
-    a field.
+    Raises ValueError for a value of an unsupported type, and for an object with other fields,
+    except fields of a class derived from that of `obj` that are None; AttributeError for a
+    TensorDict with a key that is not a field.
     """
     cls = type(obj)
     if class_kind(type(value)) == TENSORCLASS:
-        node = value._tensordict
-        if not isinstance(value, cls):
-            both = [set(one._tensordict.keys()) | set(missing(one)) for one in (obj, value)]
-            if both[0] != both[1]:
-                raise ValueError(
-                    f"{cls.__name__}: expected rows of the same fields, found those of a "
-                    f"{type(value).__name__}"
-                )
-        return node
+        if isinstance(value, cls):  # fields of a subclass may be None
+            check_keys(cls, value._tensordict._key_list())
+        elif set(type(value)._field_names) != set(cls._field_names):
+            raise ValueError(
+                f"{cls.__name__}: expected rows of the same fields, found those of a "
+                f"{type(value).__name__}"
+            )
+        return value._tensordict
     if isinstance(value, (bool, int, float, complex)) or hasattr(value, "untyped_storage"):
         return value
     if isinstance(value, TensorDictBase):
@@ -310,17 +321,26 @@ def _operand(obj: Any, other: Any) -> Any:
 class TreeMethods:
     """`to_dict`, `to_tensordict`, `select`, `rename_keys`, `replace`, `update`, `update_`."""
 
-    def to_dict(self: Any, *, retain_none: bool = True, **options: Any) -> dict[str, Any]:
+    def to_dict(self: Any, *, retain_none: bool = True, **options: Any) -> Any:
         """Returns the fields as a dict, with nested objects as dicts; see `TensorDict.to_dict`.
+
+        A field that only some members of a lazy stack have is a list of the value, or None, of each
+        member.
 
         Args:
             retain_none: If false, fields that are None are omitted.
             **options: As for `TensorDict.to_dict`. With `tolist_first`, unless the batch size is
                 [], the result is a (nested) list of dicts.
         """
-        made: dict[str, Any] = self._tensordict.to_dict(retain_none=retain_none, **options)
+        node = self._tensordict
+        options["retain_none"] = retain_none
+        if options.get("tolist_first") and node._batch_size:
+            rows = [type(self)._over(node_of(row)) for row in node.unbind(0)]
+            return [TreeMethods.to_dict(row, **options) for row in rows]
+        made = node.to_dict(**options)
+        made.update((name, _as_dict(node, name, options)) for name in partial(self))
         if retain_none:
-            _add_none(made, missing(self))
+            made.update(dict.fromkeys(none_fields(self)))
         return made
 
     def to_tensordict(self: Any, *, retain_none: bool | None = None) -> Any:
@@ -331,7 +351,7 @@ class TreeMethods:
                 not of nested objects, that is None.
         """
         made = _plain_copy(self._tensordict)
-        for name in missing(self) if retain_none else ():
+        for name in none_fields(self) if retain_none else ():
             made.set_non_tensor(name, None)
         return made
 
@@ -356,6 +376,19 @@ class TreeMethods:
         if as_tensordict:
             return made
         return self if made is self._tensordict else type(self)._from_tensordict(made)
+
+    def flatten_keys(
+        self: Any, separator: str = ".", inplace: bool = False, is_leaf: Any = None
+    ) -> Any:
+        """Returns an object without nested nodes; see `TensorDict.flatten_keys`.
+
+        Raises:
+            ValueError: If a joined key is not a field.
+        """
+        node = self._tensordict
+        made = node.flatten_keys(separator, False, is_leaf)
+        check_keys(type(self), made._key_list())
+        return delivered(self, node.flatten_keys(separator, True, is_leaf) if inplace else made)
 
     def rename_keys(self: Any, mapping: Mapping[Any, Any], *, strict: bool = True) -> Any:
         """Returns an object with renamed entries; see `TensorDict.rename_keys`.
@@ -400,7 +433,8 @@ class TreeMethods:
 
         Raises:
             ValueError: If a key is not a field, or the cast of an `autocast` class raises it.
-            KeyError: If a key is neither a str nor a tuple of str.
+            KeyError: If a key is neither a str nor a tuple of str, or a path leads through a tensor
+                or a plain value.
             RuntimeError: As for `TensorDict.update`; or if this object is locked and a value is
                 None.
             TypeError: As for `TensorDict.update`; or if an `autocast` class cannot cast a number.
@@ -412,7 +446,7 @@ class TreeMethods:
             given = {**(input_dict_or_td or {}), **more}
             return _update_from_dict(self, given, options) if given else self
         if node is not None:
-            _check_keys(type(self), node._key_list())
+            _check_updated(type(self), node._key_list(), options)
         self._tensordict.update(input_dict_or_td if node is None else node, **options)
         return _update_from_dict(self, more, options) if more else self
 
@@ -439,21 +473,24 @@ def _parted(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return more, {name: value for name, value in options.items() if name in _UPDATE_OPTIONS}
 
 
-def _check_keys(cls: Any, keys: Any) -> None:
-    unknown = {path_of(key)[0] for key in keys} - set(cls._field_names)
-    if unknown:
-        raise ValueError(
-            f"{cls.__name__}: expected the keys {sorted(cls._field_names)} at most, found "
-            f"{sorted(unknown)} too, which are not fields"
-        )
+def _check_updated(cls: Any, keys: Any, options: dict[str, Any]) -> set[str] | None:
+    """Raises ValueError if a key to update is not a field.
+
+    Returns the fields in `keys_to_update`; None without that option.
+    """
+    first = {path_of(key)[0] for key in keys}
+    given = options.get("keys_to_update")
+    wanted = None if given is None else {path[0] for path in paths_of(given)}
+    check_keys(cls, first if wanted is None else first & wanted)
+    return wanted
 
 
 def _update_from_dict(obj: Any, given: dict[Any, Any], options: dict[str, Any]) -> Any:
     cls = type(obj)
-    _check_keys(cls, given)
-    wanted = options.get("keys_to_update")
-    wanted = None if wanted is None else {path_of(key)[0] for key in wanted}
-    rest = {}
+    wanted = _check_updated(cls, given, options)
+    node = obj._tensordict
+    rest: dict[Any, Any] = {}
+    merged: dict[Any, Any] = {}  # into a node, or as by `TensorDict.update`
     for key, value in given.items():
         if value is None and key in cls._field_names:
             if wanted is None or key in wanted:
@@ -464,20 +501,27 @@ def _update_from_dict(obj: Any, given: dict[Any, Any], options: dict[str, Any]) 
             else:
                 rest[key] = value
         else:
-            rest[key] = value
+            first, *below = path_of(key)
+            is_there = node._has(first)
+            if is_there and (below or node_of(node._entry(first)) is not None):
+                merged[key] = dict(value) if isinstance(value, Mapping) else value
+            else:
+                rest[key] = value
     if rest:
-        source = with_classes(cls, TensorDictBase.from_dict(rest))
-        obj._tensordict.update(source, **options)
+        source = TensorDictBase.from_dict(without_none(cls, rest))
+        node.update(with_classes(cls, source), **options)
+    if merged:
+        node.update(merged, **options)
     return obj
 
 
-def _add_none(rows: Any, names: list[str]) -> None:
-    """Sets the keys `names` to None in a dict, or in each dict in nested lists."""
-    if isinstance(rows, list):
-        for row in rows:
-            _add_none(row, names)
-    else:
-        rows.update(dict.fromkeys(names))
+def _as_dict(node: Any, name: str, options: dict[str, Any]) -> Any:
+    """The value of a field for `to_dict`; a list if only some members of a lazy stack have it."""
+    if node._has(name):
+        return node.select(name).to_dict(**options).get(name)
+    members = getattr(node, "tensordicts", ())
+    values = [_as_dict(node_of(member), name, options) for member in members]
+    return values if any(value is not None for value in values) else None
 
 
 def _plain_copy(node: Any) -> Any:
