@@ -69,8 +69,15 @@ def of_parts(layout: str, parts: tuple[Any, ...], shape: Any) -> Any:
 
     Raises ValueError for invalid indices, and for coordinates that are not coalesced.
     """
-    node = _core.tree({str(i): part for i, part in enumerate(parts)}, _WHAT)
+    # Of arrays that are not contiguous, the engine would read rows from a copy of its own.
+    node = _core.tree({str(i): _contiguous(part) for i, part in enumerate(parts)}, _WHAT)
     return _core.SparseMatrix.of_parts(layout, node, *_lengths(shape))
+
+
+def _contiguous(part: Any) -> Any:
+    if arrays.torch_of(part) is not None:
+        return part.contiguous()
+    return numpy_module().require(part, requirements="C")
 
 
 def of_torch(tensor: Any) -> Any:

@@ -47,6 +47,26 @@ def test_scipy_conversion_round_trips_and_shares_memory_unless_coo(layout):
         assert np.shares_memory(back.indptr, x.indptr)
 
 
+def test_matrix_of_arrays_that_are_not_contiguous_has_one_copy_of_them():
+    x = example()
+    wide = np.repeat(x.data, 2)
+    x.data = wide[::2]
+    m = SparseMatrix.from_scipy(x)
+    dense = x.toarray()
+    wide[:] = 7
+    for found in (m[:].numpy(), m.to_scipy().toarray(), m.to_torch().to_dense().numpy()):
+        np.testing.assert_array_equal(found, dense)
+    values = torch.arange(6.0)
+    for tensor in (
+        torch.sparse_csr_tensor([0, 1, 3], [0, 0, 1], values[::2], (2, 2)),
+        torch.sparse_coo_tensor([[0, 1, 1], [0, 0, 1]], values[::2], (2, 2), is_coalesced=True),
+    ):
+        made = SparseMatrix.from_torch(tensor)
+        made.to_torch().values()[0] = 9
+        assert made[0, 0] == 9
+        assert values[0] == 0
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("format", FORMATS)
 def test_saved_matrix_loads_as_a_torch_sparse_tensor(tmp_path, layout, format):
