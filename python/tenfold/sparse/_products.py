@@ -21,8 +21,10 @@ def product(matrix: SparseMatrix, dense: Any) -> Any:
     """``matrix @ dense``; see `SparseMatrix.__matmul__`."""
     if not arrays.is_array(dense):
         raise TypeError(f"@: expected a dense tensor or array, got {type(dense).__name__}")
-    if arrays.without_elements(dense):
-        raise TypeError(f"@: expected a dense tensor, got {arrays.without_elements(dense)}")
+    if refused := arrays.not_dense(dense):
+        raise TypeError(f"@: expected a dense tensor, got {refused}")
+    if arrays.has_mask(dense):
+        raise TypeError("@: expected a dense array, got one with masked elements; filled() it")
     if dense.ndim not in (1, 2) or dense.shape[0] != matrix.shape[1]:
         raise ValueError(
             f"@: expected shape ({matrix.shape[1]},) or ({matrix.shape[1]}, n), got "
@@ -31,6 +33,7 @@ def product(matrix: SparseMatrix, dense: Any) -> Any:
     if dense.ndim == 1:
         return product(matrix, dense[:, None])[:, 0]
     kit = _kit(dense)
+    dense = kit.own(dense)  # a plain array: np.matrix would redefine `*`
     made = kit.zeros((matrix.shape[0], dense.shape[1]), kit.promoted(matrix._dtype_name, dense))
     block = max(1, _BLOCK_ELEMENTS // max(1, dense.shape[1]))
     for rows, cols, values in _entries(matrix, kit.framework, block):
@@ -140,7 +143,7 @@ class _Numpy:
         return self._numpy.zeros(shape, dtype)
 
     def own(self, part: Any) -> Any:
-        return part
+        return self._numpy.asarray(part)
 
     def index(self, part: Any) -> Any:
         return part.astype(self._numpy.int64)

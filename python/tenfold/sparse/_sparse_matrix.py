@@ -450,8 +450,8 @@ class SparseMatrix(Rows, Growing):
 
         Raises:
             ValueError: If the shapes do not fit.
-            TypeError: If `dense` is not a dense tensor or array, or, for an array, if numpy cannot
-                promote the two dtypes to a common one.
+            TypeError: If `dense` is not a dense tensor or array or has masked elements, or, for an
+                array, if numpy cannot promote the two dtypes to a common one.
             RuntimeError: For a tensor, if torch does not support the product of the two dtypes,
                 such as float8 and float32.
             UnsupportedError: If `dense` is a numpy array and the matrix has a dtype that numpy does
