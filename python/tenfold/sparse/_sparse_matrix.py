@@ -238,8 +238,9 @@ class SparseMatrix(Rows, Growing):
                 zeros.
             path: Target path, which is replaced atomically.
             num_cols: Number of columns. None: one more than the greatest column.
-            dtype: Element type, of torch or numpy. None: int64 if all elements of the rows up to
-                the 65,536th element are ints; float64 otherwise and if there are no elements.
+            dtype: Element type, of torch, numpy or Python, as in `tenfold.create`. None: int64 if
+                all elements of the rows up to the 65,536th element are ints; float64 otherwise and
+                if there are no elements.
             progress: As for `tenfold.save`.
 
         Returns:

@@ -400,6 +400,31 @@ def test_elements_may_be_scalar_tensors(tmp_path):
     assert SparseMatrix.build(ints, tmp_path / "m").dtype == torch.int64
 
 
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+@pytest.mark.parametrize(
+    "element",
+    ["1", None, 1j, [1.0], np.array([1.0]), torch.ones(2), torch.ones(1).to_sparse()],
+    ids=["str", "None", "complex", "list", "array", "tensor", "sparse"],
+)
+def test_elements_that_are_no_numbers_are_named(tmp_path, framework, element):
+    for rows in ([{0: 1.5}, {0: element}], [{}, {0: element}]):
+        with using(framework), pytest.raises(ValueError, match=r"row 1: .* float64 holds, found"):
+            SparseMatrix.build(rows, tmp_path / "m")
+    with using(framework), pytest.raises(ValueError, match=r"^sparse matrix: row 1: expected an?"):
+        SparseMatrix.build([{0: 1}, {0: element}], tmp_path / "m", dtype="bool")
+
+
+def test_dtype_of_elements_may_be_a_type_of_python(tmp_path):
+    for dtype, made in ((float, "float64"), (int, "int64"), (bool, "bool"), ("f4", "float32")):
+        m = SparseMatrix.build([{0: 1}], tmp_path / "m", dtype=dtype)
+        assert m.dtype == getattr(torch, made)
+    with pytest.raises(ValueError, match=r'no such dtype: .* found "complex"'):
+        SparseMatrix.build([{0: 1}], tmp_path / "m", dtype=complex)
+    if hasattr(torch, "float4_e2m1fn_x2"):
+        with pytest.raises(ValueError, match=r"row 0: expected .* float4_e2m1fn_x2 holds, found 1"):
+            SparseMatrix.build([{0: 1}], tmp_path / "m", dtype=torch.float4_e2m1fn_x2)
+
+
 @pytest.mark.parametrize("column", [True, 1.0, "1", torch.tensor(1.0), torch.tensor([0, 1])])
 def test_columns_that_are_no_ints_are_named(tmp_path, column):
     with pytest.raises(TypeError, match=r"row 1: column: expected an int, found"):
