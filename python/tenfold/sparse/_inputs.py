@@ -381,6 +381,12 @@ def _chunks(rows: Any, cols: Any, values: Any) -> Iterator[tuple[Any, Any, Any]]
             "iterables of arrays, found both"
         )
     rows, cols, values = _indices(rows), _indices(cols), _array(values)
+    shapes = [list(part.shape) for part in (rows, cols, values)]
+    if any(len(shape) != 1 for shape in shapes):
+        raise ValueError(
+            f"{_WHAT}: coordinates: expected rows, columns and values of one dimension, found "
+            "shapes {}, {} and {}".format(*shapes)
+        )
     if not len(rows) == len(cols) == len(values):
         raise ValueError(
             f"{_WHAT}: coordinates: expected rows, columns and values of equal lengths, found "
@@ -418,12 +424,20 @@ def _is_whole(part: Any) -> bool:
 
 def _array(values: Any) -> Any:
     if hasattr(values, "dtype"):
+        if refused := arrays.not_dense(values):
+            raise UnsupportedError(
+                f"{_WHAT}: coordinates and elements: expected dense arrays, found {refused}"
+            )
         return values
     try:
         return arrays.make_array(values)
-    except (OverflowError, RuntimeError, TypeError, ValueError) as error:
+    except _REFUSED as error:
+        is_wide = isinstance(values, (list, tuple)) and any(
+            isinstance(value, int) and abs(value) > INT64_MAX for value in values
+        )
+        found = "an int that int64 does not hold" if is_wide else f"others: {error}"
         raise ValueError(
-            f"{_WHAT}: coordinates and elements: expected numbers, found others: {error}"
+            f"{_WHAT}: coordinates and elements: expected numbers, found {found}"
         ) from None
 
 

@@ -201,10 +201,12 @@ class SparseMatrix(Rows, Growing):
                 was built.
 
         Raises:
-            ValueError: For lengths that differ, for coordinates of another dtype or outside the
-                shape, and with ``duplicates="error"`` for a coordinate that occurs twice.
-            UnsupportedError: For elements of a dtype that torch does not have, and for a coordinate
-                with several entries if their dtype has no addition, such as float8.
+            ValueError: For lengths that differ, for arrays with several dimensions or none, for
+                coordinates of another dtype or outside the shape, and with ``duplicates="error"``
+                for a coordinate that occurs twice.
+            UnsupportedError: For tensors that are not dense, for elements of a dtype that torch
+                does not have, and for a coordinate with several entries if their dtype has no
+                addition, such as float8.
         """
         folder = None if path is None else _existing_parent(path)
         from tenfold._progress import Shown

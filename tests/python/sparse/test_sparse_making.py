@@ -271,6 +271,20 @@ def test_invalid_coordinates_are_refused():
         SparseMatrix.from_coo([0], [0], [1.0], (4, 4), layout="lil")
     with pytest.raises(ValueError, match='duplicates: expected "sum" or "error"'):
         SparseMatrix.from_coo([0], [0], [1.0], (4, 4), duplicates="last")
+    with pytest.raises(ValueError, match="found an int that int64 does not hold"):
+        SparseMatrix.from_coo([2**70], [0], [1.0], (4, 4))
+
+
+def test_arrays_of_other_forms_are_refused():
+    one = np.array(0)
+    with pytest.raises(ValueError, match=r"of one dimension, found shapes \[\], \[\] and \[\]"):
+        SparseMatrix.from_coo(one, one, one, (1, 1))
+    nested = torch.nested.nested_tensor([torch.ones(1)])
+    for other in (torch.ones(1).to_sparse(), nested, torch.ones(1, device="meta")):
+        with pytest.raises(tenfold.UnsupportedError, match="expected dense arrays, found a"):
+            SparseMatrix.from_coo([0], [0], other, (1, 1))
+        with pytest.raises(tenfold.UnsupportedError, match="expected dense arrays, found a"):
+            SparseMatrix.from_coo(iter([[0]]), iter([[0]]), iter([other]), (1, 1))
 
 
 def test_no_coordinates_make_an_empty_matrix(tmp_path):
