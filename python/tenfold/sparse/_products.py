@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 from tenfold._interop import arrays
 
 TYPE_CHECKING = False
@@ -44,9 +46,7 @@ def product(matrix: SparseMatrix, dense: Any) -> Any:
 
 def total(matrix: SparseMatrix, axis: int | None) -> Any:
     """The sums; see `SparseMatrix.sum`."""
-    if axis not in (None, 0, 1, -1, -2) or isinstance(axis, bool):
-        raise ValueError(f"sum: axis must be None, 0, 1, -1 or -2, got {axis!r}")
-    axis = axis + 2 if axis is not None and axis < 0 else axis
+    axis = None if axis is None else _axis(axis)
     kit = _kit(matrix._arrays()[-1])
     wide = _wide(matrix._dtype_name)
     length = 1 if axis is None else matrix.shape[1 - axis]
@@ -59,6 +59,17 @@ def total(matrix: SparseMatrix, axis: int | None) -> Any:
             kit.add_at(sums, cols if axis == 0 else rows, values)
     made = kit.cast(sums, _result(matrix._dtype_name))
     return made[0] if axis is None else made
+
+
+def _axis(axis: Any) -> int:
+    """Converts an axis to 0 or 1."""
+    try:
+        index = operator.index(axis)
+    except TypeError:
+        index = 2
+    if isinstance(axis, bool) or not -2 <= index <= 1:
+        raise ValueError(f"sum: axis must be None, 0, 1, -1 or -2, got {axis!r}")
+    return index % 2
 
 
 def _entries(matrix: SparseMatrix, framework: Name, count: int) -> Iterator[tuple[Any, Any, Any]]:
