@@ -168,6 +168,13 @@ def without_elements(tensor: Any) -> str:
     return ""
 
 
+def not_dense(tensor: Any) -> str:
+    """Describes a nested tensor, too; otherwise as `without_elements`."""
+    if torch_of(tensor) is not None and tensor.is_nested:
+        return "a nested tensor; torch.nested.to_padded_tensor() makes a dense one"
+    return without_elements(tensor)
+
+
 def bytes_of(value: Any) -> int:
     """Approximate size in bytes of a row's value: a tensor, number, str, or containers of these."""
     if isinstance(value, (str, bytes, bytearray)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tenfold._interop.arrays import torch_of
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -11,11 +13,12 @@ if TYPE_CHECKING:
 def overlapping(tensors: Mapping[str, Any]) -> list[set[str]]:
     """Groups the names of tensors that overlap in one storage; omits groups of one name.
 
+    Ignores values without one storage: other objects, and meta, sparse and nested tensors.
     A tensor occupies all bytes from its first element to its last one, including gaps.
     """
     spans: dict[tuple[Any, int, int], list[tuple[int, int, str]]] = {}
     for name, tensor in tensors.items():
-        storage = None if tensor.is_meta else tensor.untyped_storage()
+        storage = tensor.untyped_storage() if _has_storage(tensor) else None
         if storage is not None and storage.data_ptr() and storage.nbytes():
             begin = tensor.data_ptr()
             place = (tensor.device, storage.data_ptr(), storage.nbytes())
@@ -69,6 +72,12 @@ def duplicate_names(
         keep = min(whole.intersection(preferred) or whole)
         kept[keep] = sorted(group - {keep})
     return kept
+
+
+def _has_storage(value: Any) -> bool:
+    torch = torch_of(value)
+    is_dense = torch is not None and value.layout is torch.strided and not value.is_nested
+    return is_dense and not value.is_meta
 
 
 def _extent_bytes(tensor: Any) -> int:

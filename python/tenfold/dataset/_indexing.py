@@ -63,7 +63,7 @@ def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
     if isinstance(index, (list, tuple)):
         if isinstance(index, tuple):
             raise IndexError(
-                f"{what}: expected one index, found {len(index)}; rows have one dimension"
+                f"{what}: expected one index, found a tuple of {len(index)}; a list selects several"
             )
         if index and all(map(is_bool, index)):
             return Indices(_true_positions(index, size, what))

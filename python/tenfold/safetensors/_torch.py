@@ -143,6 +143,7 @@ def save_model(
         >>> save_model(model, "model.safetensors")
     """
     tensors = dict(model.state_dict())
+    _check_dense(tensors)
     pairs = metadata_of(metadata)
     for kept, dropped in storages.duplicate_names("save_model", tensors).items():
         for name in dropped:
@@ -212,19 +213,9 @@ def _check(tensors: Any, remedy: str = "call contiguous() first") -> None:
         tensors: The argument of `save_file`.
         remedy: End of the message about a tensor that is not contiguous.
     """
-    torch = need_torch("tenfold.safetensors")
     if not isinstance(tensors, dict):
         raise ValueError(f"expected a dict of torch tensors, got {type(tensors).__name__}")
-    for name, tensor in tensors.items():
-        if not isinstance(name, str):
-            raise TypeError(f"expected names of type str, got {name!r}")
-        if not isinstance(tensor, torch.Tensor):
-            raise ValueError(f"key {name!r}: expected a torch tensor, got {type(tensor).__name__}")
-        if tensor.is_nested or tensor.layout != torch.strided:
-            raise ValueError(
-                f"key {name!r}: expected a tensor that is neither sparse nor nested, got layout "
-                f"{tensor.layout}; to_dense() converts a sparse one, but may need much memory"
-            )
+    _check_dense(tensors)
     shared = storages.overlapping(tensors)
     if shared:
         raise RuntimeError(
@@ -236,6 +227,26 @@ def _check(tensors: Any, remedy: str = "call contiguous() first") -> None:
             raise ValueError(
                 f"key {name!r}: expected a contiguous tensor, got strides {tensor.stride()}; "
                 f"{remedy}"
+            )
+
+
+def _check_dense(tensors: dict[Any, Any]) -> None:
+    """Raises TypeError for a name that is not a str, and ValueError unless tensors are dense."""
+    torch = need_torch("tenfold.safetensors")
+    for name, tensor in tensors.items():
+        if not isinstance(name, str):
+            raise TypeError(f"expected names of type str, got {name!r}")
+        if not isinstance(tensor, torch.Tensor):
+            raise ValueError(f"key {name!r}: expected a torch tensor, got {type(tensor).__name__}")
+        if tensor.is_nested:
+            raise ValueError(
+                f"key {name!r}: expected a dense tensor, got a nested one; "
+                "torch.nested.to_padded_tensor() converts it"
+            )
+        if tensor.layout != torch.strided:
+            raise ValueError(
+                f"key {name!r}: expected a dense tensor, got layout {tensor.layout}; to_dense() "
+                "converts it, but may need much memory"
             )
 
 

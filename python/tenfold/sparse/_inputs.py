@@ -10,9 +10,11 @@ from collections.abc import Mapping
 
 from tenfold import _core
 from tenfold._context_manager import Closing
+from tenfold._errors import UnsupportedError
 from tenfold._interop import arrays
 from tenfold._interop.arrays import numpy_module
 from tenfold._options import INT64_MAX, integer, text
+from tenfold.dataset._schema import dtype_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ LAYOUTS = ("csr", "csc", "coo")
 _ROW_ENTRIES = 1 << 16
 _WHAT = "sparse matrix"
 _MISSING = object()
+# What torch and numpy raise for values that are not numbers of a dtype.
+_REFUSED = (OverflowError, RuntimeError, TypeError, ValueError)
 
 
 def of_scipy(x: Any) -> Any:
@@ -69,8 +73,15 @@ def of_parts(layout: str, parts: tuple[Any, ...], shape: Any) -> Any:
 
     Raises ValueError for invalid indices, and for coordinates that are not coalesced.
     """
-    node = _core.tree({str(i): part for i, part in enumerate(parts)}, _WHAT)
+    # Of arrays that are not contiguous, the engine would read rows from a copy of its own.
+    node = _core.tree({str(i): _contiguous(part) for i, part in enumerate(parts)}, _WHAT)
     return _core.SparseMatrix.of_parts(layout, node, *_lengths(shape))
+
+
+def _contiguous(part: Any) -> Any:
+    if arrays.torch_of(part) is not None:
+        return part.contiguous()
+    return numpy_module().require(part, requirements="C")
 
 
 def of_torch(tensor: Any) -> Any:
@@ -187,7 +198,8 @@ class _Rows:
 
     def __init__(self, num_cols: int | None, dtype: Any, folder: Any) -> None:
         self._num_cols = None if num_cols is None else integer(f"{_WHAT}: num_cols", num_cols, 0)
-        self._dtype = "" if dtype is None else text(f"{_WHAT}: dtype", arrays.dtype_name(dtype))
+        name = "" if dtype is None else dtype_of(dtype) or arrays.dtype_name(dtype)
+        self._dtype = text(f"{_WHAT}: dtype", name)
         self._folder = folder
         self._builder: Any = None
         self._num_rows = 0
@@ -246,25 +258,56 @@ class _Rows:
 
 def _typed(values: list[Any], dtype: str, rows: list[int]) -> Any:
     """Converts values to an array of `dtype`. `rows`: the row of each value, for messages."""
-    torch = arrays.torch_or_none()
     integral = dtype.startswith(("int", "uint"))
     if integral:
         _check_ints(values, dtype, rows)
     try:
-        if torch is not None:
-            made = torch.tensor(values, dtype=getattr(torch, dtype))
-        else:
-            np = numpy_module()
-
-            with np.errstate(over="ignore"):
-                made = np.array(values, arrays.numpy_dtype(dtype, _WHAT))
-    except (OverflowError, RuntimeError, TypeError, ValueError) as error:
-        raise ValueError(f"{_WHAT}: elements: expected {dtype}: {error}") from None
+        made = _vector(values, dtype)
+    except UnsupportedError:  # numpy does not have the dtype
+        raise
+    except _REFUSED as error:
+        raise _refused(values, dtype, rows, error) from None
     if dtype == "bool":
         _check_bools(values, rows)
     elif not integral:
         _check_range(values, made.tolist(), dtype, rows)
     return made
+
+
+def _vector(values: list[Any], dtype: str) -> Any:
+    torch = arrays.torch_or_none()
+    if torch is not None:
+        made = torch.tensor(values, dtype=getattr(torch, dtype))
+    else:
+        np = numpy_module()
+
+        with np.errstate(over="ignore"):
+            made = np.array(values, arrays.numpy_dtype(dtype, _WHAT))
+    if made.ndim != 1:
+        raise ValueError("expected numbers, found arrays")
+    return made
+
+
+def _refused(values: list[Any], dtype: str, rows: list[int], error: Exception) -> ValueError:
+    """The error for elements that `_vector` refused with `error`; it names the first one's row."""
+    for row, value in zip(rows, values, strict=True):
+        if not _is_number(value, dtype):
+            return _not_held(row, value, dtype)
+    return ValueError(f"{_WHAT}: elements: expected {dtype}: {error}")
+
+
+def _is_number(value: Any, dtype: str) -> bool:
+    try:
+        _vector([value], dtype)
+    except _REFUSED:
+        return False
+    return True
+
+
+def _not_held(row: int, value: Any, dtype: str) -> ValueError:
+    return ValueError(
+        f"{_WHAT}: row {row}: expected an element that {dtype} holds, found {value!r}"
+    )
 
 
 def _is_int(value: Any) -> bool:
@@ -291,9 +334,7 @@ def _check_ints(values: list[Any], dtype: str, rows: list[int]) -> None:
                 f"{value!r}; pass another dtype to build()"
             )
         if not low <= operator.index(value) < high:
-            raise ValueError(
-                f"{_WHAT}: row {row}: expected an element that {dtype} holds, found {value!r}"
-            )
+            raise _not_held(row, value, dtype)
 
 
 def _check_bools(values: list[Any], rows: list[int]) -> None:
@@ -310,11 +351,13 @@ def _check_range(values: list[Any], made: list[Any], dtype: str, rows: list[int]
     """Raises ValueError if a value is beyond the range of `dtype`; the message names its row."""
     greatest = arrays.greatest(dtype)
     for row, value, stored in zip(rows, values, made, strict=True):
-        became_infinite = not cmath.isfinite(stored) and cmath.isfinite(value)
-        if became_infinite or (abs(value) > greatest and stored != value):
-            raise ValueError(
-                f"{_WHAT}: row {row}: expected an element that {dtype} holds, found {value!r}"
-            )
+        try:
+            became_infinite = not cmath.isfinite(stored) and cmath.isfinite(value)
+            is_held = not became_infinite and not (abs(value) > greatest and stored != value)
+        except (NotImplementedError, TypeError):  # numpy converts strings and None
+            is_held = False
+        if not is_held:
+            raise _not_held(row, value, dtype)
 
 
 def of_rows(
@@ -338,6 +381,12 @@ def _chunks(rows: Any, cols: Any, values: Any) -> Iterator[tuple[Any, Any, Any]]
             "iterables of arrays, found both"
         )
     rows, cols, values = _indices(rows), _indices(cols), _array(values)
+    shapes = [list(part.shape) for part in (rows, cols, values)]
+    if any(len(shape) != 1 for shape in shapes):
+        raise ValueError(
+            f"{_WHAT}: coordinates: expected rows, columns and values of one dimension, found "
+            "shapes {}, {} and {}".format(*shapes)
+        )
     if not len(rows) == len(cols) == len(values):
         raise ValueError(
             f"{_WHAT}: coordinates: expected rows, columns and values of equal lengths, found "
@@ -375,12 +424,20 @@ def _is_whole(part: Any) -> bool:
 
 def _array(values: Any) -> Any:
     if hasattr(values, "dtype"):
+        if refused := arrays.not_dense(values):
+            raise UnsupportedError(
+                f"{_WHAT}: coordinates and elements: expected dense arrays, found {refused}"
+            )
         return values
     try:
         return arrays.make_array(values)
-    except (OverflowError, RuntimeError, TypeError, ValueError) as error:
+    except _REFUSED as error:
+        is_wide = isinstance(values, (list, tuple)) and any(
+            isinstance(value, int) and abs(value) > INT64_MAX for value in values
+        )
+        found = "an int that int64 does not hold" if is_wide else f"others: {error}"
         raise ValueError(
-            f"{_WHAT}: coordinates and elements: expected numbers, found others: {error}"
+            f"{_WHAT}: coordinates and elements: expected numbers, found {found}"
         ) from None
 
 

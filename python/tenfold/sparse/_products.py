@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 from tenfold._interop import arrays
 
 TYPE_CHECKING = False
@@ -21,8 +23,10 @@ def product(matrix: SparseMatrix, dense: Any) -> Any:
     """``matrix @ dense``; see `SparseMatrix.__matmul__`."""
     if not arrays.is_array(dense):
         raise TypeError(f"@: expected a dense tensor or array, got {type(dense).__name__}")
-    if arrays.without_elements(dense):
-        raise TypeError(f"@: expected a dense tensor, got {arrays.without_elements(dense)}")
+    if refused := arrays.not_dense(dense):
+        raise TypeError(f"@: expected a dense tensor, got {refused}")
+    if arrays.has_mask(dense):
+        raise TypeError("@: expected a dense array, got one with masked elements; filled() it")
     if dense.ndim not in (1, 2) or dense.shape[0] != matrix.shape[1]:
         raise ValueError(
             f"@: expected shape ({matrix.shape[1]},) or ({matrix.shape[1]}, n), got "
@@ -31,6 +35,7 @@ def product(matrix: SparseMatrix, dense: Any) -> Any:
     if dense.ndim == 1:
         return product(matrix, dense[:, None])[:, 0]
     kit = _kit(dense)
+    dense = kit.own(dense)  # a plain array: np.matrix would redefine `*`
     made = kit.zeros((matrix.shape[0], dense.shape[1]), kit.promoted(matrix._dtype_name, dense))
     block = max(1, _BLOCK_ELEMENTS // max(1, dense.shape[1]))
     for rows, cols, values in _entries(matrix, kit.framework, block):
@@ -41,9 +46,7 @@ def product(matrix: SparseMatrix, dense: Any) -> Any:
 
 def total(matrix: SparseMatrix, axis: int | None) -> Any:
     """The sums; see `SparseMatrix.sum`."""
-    if axis not in (None, 0, 1, -1, -2) or isinstance(axis, bool):
-        raise ValueError(f"sum: axis must be None, 0, 1, -1 or -2, got {axis!r}")
-    axis = axis + 2 if axis is not None and axis < 0 else axis
+    axis = None if axis is None else _axis(axis)
     kit = _kit(matrix._arrays()[-1])
     wide = _wide(matrix._dtype_name)
     length = 1 if axis is None else matrix.shape[1 - axis]
@@ -56,6 +59,17 @@ def total(matrix: SparseMatrix, axis: int | None) -> Any:
             kit.add_at(sums, cols if axis == 0 else rows, values)
     made = kit.cast(sums, _result(matrix._dtype_name))
     return made[0] if axis is None else made
+
+
+def _axis(axis: Any) -> int:
+    """Converts an axis to 0 or 1."""
+    try:
+        index = operator.index(axis)
+    except TypeError:
+        index = 2
+    if isinstance(axis, bool) or not -2 <= index <= 1:
+        raise ValueError(f"sum: axis must be None, 0, 1, -1 or -2, got {axis!r}")
+    return index % 2
 
 
 def _entries(matrix: SparseMatrix, framework: Name, count: int) -> Iterator[tuple[Any, Any, Any]]:
@@ -140,7 +154,7 @@ class _Numpy:
         return self._numpy.zeros(shape, dtype)
 
     def own(self, part: Any) -> Any:
-        return part
+        return self._numpy.asarray(part)
 
     def index(self, part: Any) -> Any:
         return part.astype(self._numpy.int64)

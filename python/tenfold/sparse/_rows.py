@@ -197,6 +197,7 @@ class Rows:
         Raises:
             TypeError, ValueError: For an invalid option, as for `BatchLoader`.
             ValueError: For another `layout`, or if the layout of the matrix is not csr.
+            CorruptFileError: If the first end offset is not 0.
         """
         matrix: Any = self  # a SparseMatrix
         return batches(matrix, batch_size, layout, options)
@@ -260,6 +261,10 @@ def batches(matrix: SparseMatrix, batch_size: int, layout: str, options: Any) ->
             'use to_layout("csr")'
         )
     ends, indices, values = matrix._arrays()
+    if ends[0] != 0:
+        raise CorruptFileError(
+            f"sparse matrix: crow_indices: expected 0 first, found {int(ends[0])}"
+        )
     # A data set requires int64 end offsets, without the leading 0.
     ends = ends.long()[1:] if hasattr(ends, "long") else ends.astype("int64")[1:]
     rows = TensorDict({"indices.end": ends, "values.end": ends}, batch_size=[len(matrix)])
@@ -285,8 +290,9 @@ def _made(layout: str, num_cols: int, batch: Any) -> Any:
     """Converts a batch of the data set to the result of `rows`; checks the column indices."""
     indices = batch["indices"]["values"] if layout == "csr" else batch["indices"]
     if 0 not in indices.shape and not 0 <= indices.min() <= indices.max() < num_cols:
+        limit = f"0 to {num_cols - 1}" if num_cols else "none in an axis of length 0"
         raise CorruptFileError(
-            f"sparse matrix: index of an entry: expected 0 to {num_cols - 1}, found "
+            f"sparse matrix: index of an entry: expected {limit}, found "
             f"{int(indices.min())} to {int(indices.max())}"
         )
     if layout == "padded":

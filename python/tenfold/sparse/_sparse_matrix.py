@@ -201,10 +201,12 @@ class SparseMatrix(Rows, Growing):
                 was built.
 
         Raises:
-            ValueError: For lengths that differ, for coordinates of another dtype or outside the
-                shape, and with ``duplicates="error"`` for a coordinate that occurs twice.
-            UnsupportedError: For elements of a dtype that torch does not have, and for a coordinate
-                with several entries if their dtype has no addition, such as float8.
+            ValueError: For lengths that differ, for arrays with several dimensions or none, for
+                coordinates of another dtype or outside the shape, and with ``duplicates="error"``
+                for a coordinate that occurs twice.
+            UnsupportedError: For tensors that are not dense, for elements of a dtype that torch
+                does not have, and for a coordinate with several entries if their dtype has no
+                addition, such as float8.
         """
         folder = None if path is None else _existing_parent(path)
         from tenfold._progress import Shown
@@ -238,8 +240,9 @@ class SparseMatrix(Rows, Growing):
                 zeros.
             path: Target path, which is replaced atomically.
             num_cols: Number of columns. None: one more than the greatest column.
-            dtype: Element type, of torch or numpy. None: int64 if all elements of the rows up to
-                the 65,536th element are ints; float64 otherwise and if there are no elements.
+            dtype: Element type, of torch, numpy or Python, as in `tenfold.create`. None: int64 if
+                all elements of the rows up to the 65,536th element are ints; float64 otherwise and
+                if there are no elements.
             progress: As for `tenfold.save`.
 
         Returns:
@@ -450,8 +453,8 @@ class SparseMatrix(Rows, Growing):
 
         Raises:
             ValueError: If the shapes do not fit.
-            TypeError: If `dense` is not a dense tensor or array, or, for an array, if numpy cannot
-                promote the two dtypes to a common one.
+            TypeError: If `dense` is not a dense tensor or array or has masked elements, or, for an
+                array, if numpy cannot promote the two dtypes to a common one.
             RuntimeError: For a tensor, if torch does not support the product of the two dtypes,
                 such as float8 and float32.
             UnsupportedError: If `dense` is a numpy array and the matrix has a dtype that numpy does

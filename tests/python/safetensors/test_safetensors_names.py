@@ -224,6 +224,41 @@ def test_save_model_refuses_partially_overlapping_buffers(tmp_path: Path) -> Non
         ours.load_model(model, tmp_path / "m")
 
 
+class Extra(torch.nn.Module):
+    def get_extra_state(self) -> dict[str, int]:
+        return {"a": 1}
+
+    def set_extra_state(self, state: Any) -> None:
+        raise AssertionError(state)
+
+
+NESTED = [torch.ones(2), torch.ones(3)]
+NOT_DENSE = {
+    "coo": torch.eye(2).to_sparse(),
+    "csr": torch.eye(2).to_sparse_csr(),
+    "nested": torch.nested.nested_tensor(NESTED),
+    "jagged": torch.nested.nested_tensor(NESTED, layout=torch.jagged),
+    "extra": None,
+}
+
+
+@pytest.mark.parametrize("case", NOT_DENSE)
+def test_save_model_refuses_and_load_model_skips_what_is_not_a_dense_tensor(
+    tmp_path: Path, case: str
+) -> None:
+    model = torch.nn.Module() if NOT_DENSE[case] is not None else Extra()
+    name = "buffer" if NOT_DENSE[case] is not None else "_extra_state"
+    if NOT_DENSE[case] is not None:
+        model.register_buffer(name, NOT_DENSE[case])
+    model.register_buffer("a", torch.zeros(2))
+    with pytest.raises(ValueError, match=f"^key '{name}': expected a (dense|torch) tensor, got"):
+        ours.save_model(model, tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+    ours.save_file({"a": torch.ones(2)}, tmp_path / "m")
+    assert ours.load_model(model, tmp_path / "m", strict=False) == ({name}, [])
+    assert model.a.tolist() == [1, 1]
+
+
 def test_save_model_makes_tensors_contiguous_unless_disabled(tmp_path: Path) -> None:
     model = torch.nn.Module()
     model.register_buffer("a", torch.arange(6).view(2, 3).T)

@@ -84,6 +84,24 @@ def test_batch_with_a_damaged_column_index_raises(tmp_path):
             call()
 
 
+@pytest.mark.usefixtures("pair")
+def test_batches_refuse_a_first_end_offset_that_is_not_0(tmp_path):
+    path = tmp_path / "m" / "crow_indices.memmap"
+    ends = np.fromfile(path, np.int32)
+    ends[0] = 1
+    ends.tofile(path)
+    with pytest.raises(tenfold.CorruptFileError, match="crow_indices: expected 0 first, found 1"):
+        SparseMatrix(tmp_path / "m").batches(10)
+
+
+def test_batch_with_an_index_of_no_columns_names_the_length(tmp_path):
+    SparseMatrix.from_coo([0], [0], [1.0], (1, 1), path=tmp_path / "m")
+    file = tmp_path / "m" / "%notes.json"
+    file.write_text(file.read_text().replace("[1, 1]", "[1, 0]"))
+    with pytest.raises(tenfold.CorruptFileError, match="expected none in an axis of length 0"):
+        next(iter(SparseMatrix(tmp_path / "m").batches(1)))
+
+
 def test_will_need_accepts_row_indices(pair):
     _, m = pair
     m.will_need([3, 1, -1])

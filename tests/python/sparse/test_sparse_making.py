@@ -47,6 +47,26 @@ def test_scipy_conversion_round_trips_and_shares_memory_unless_coo(layout):
         assert np.shares_memory(back.indptr, x.indptr)
 
 
+def test_matrix_of_arrays_that_are_not_contiguous_has_one_copy_of_them():
+    x = example()
+    wide = np.repeat(x.data, 2)
+    x.data = wide[::2]
+    m = SparseMatrix.from_scipy(x)
+    dense = x.toarray()
+    wide[:] = 7
+    for found in (m[:].numpy(), m.to_scipy().toarray(), m.to_torch().to_dense().numpy()):
+        np.testing.assert_array_equal(found, dense)
+    values = torch.arange(6.0)
+    for tensor in (
+        torch.sparse_csr_tensor([0, 1, 3], [0, 0, 1], values[::2], (2, 2)),
+        torch.sparse_coo_tensor([[0, 1, 1], [0, 0, 1]], values[::2], (2, 2), is_coalesced=True),
+    ):
+        made = SparseMatrix.from_torch(tensor)
+        made.to_torch().values()[0] = 9
+        assert made[0, 0] == 9
+        assert values[0] == 0
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("format", FORMATS)
 def test_saved_matrix_loads_as_a_torch_sparse_tensor(tmp_path, layout, format):
@@ -251,6 +271,20 @@ def test_invalid_coordinates_are_refused():
         SparseMatrix.from_coo([0], [0], [1.0], (4, 4), layout="lil")
     with pytest.raises(ValueError, match='duplicates: expected "sum" or "error"'):
         SparseMatrix.from_coo([0], [0], [1.0], (4, 4), duplicates="last")
+    with pytest.raises(ValueError, match="found an int that int64 does not hold"):
+        SparseMatrix.from_coo([2**70], [0], [1.0], (4, 4))
+
+
+def test_arrays_of_other_forms_are_refused():
+    one = np.array(0)
+    with pytest.raises(ValueError, match=r"of one dimension, found shapes \[\], \[\] and \[\]"):
+        SparseMatrix.from_coo(one, one, one, (1, 1))
+    nested = torch.nested.nested_tensor([torch.ones(1)])
+    for other in (torch.ones(1).to_sparse(), nested, torch.ones(1, device="meta")):
+        with pytest.raises(tenfold.UnsupportedError, match="expected dense arrays, found a"):
+            SparseMatrix.from_coo([0], [0], other, (1, 1))
+        with pytest.raises(tenfold.UnsupportedError, match="expected dense arrays, found a"):
+            SparseMatrix.from_coo(iter([[0]]), iter([[0]]), iter([other]), (1, 1))
 
 
 def test_no_coordinates_make_an_empty_matrix(tmp_path):
@@ -378,6 +412,31 @@ def test_elements_may_be_scalar_tensors(tmp_path):
     assert SparseMatrix.build(floats, tmp_path / "m")[:, 1].tolist() == [0.0, 2.5]
     ints = [{0: torch.tensor(7)}, {1: np.int8(-2)}]
     assert SparseMatrix.build(ints, tmp_path / "m").dtype == torch.int64
+
+
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+@pytest.mark.parametrize(
+    "element",
+    ["1", None, 1j, [1.0], np.array([1.0]), torch.ones(2), torch.ones(1).to_sparse()],
+    ids=["str", "None", "complex", "list", "array", "tensor", "sparse"],
+)
+def test_elements_that_are_no_numbers_are_named(tmp_path, framework, element):
+    for rows in ([{0: 1.5}, {0: element}], [{}, {0: element}]):
+        with using(framework), pytest.raises(ValueError, match=r"row 1: .* float64 holds, found"):
+            SparseMatrix.build(rows, tmp_path / "m")
+    with using(framework), pytest.raises(ValueError, match=r"^sparse matrix: row 1: expected an?"):
+        SparseMatrix.build([{0: 1}, {0: element}], tmp_path / "m", dtype="bool")
+
+
+def test_dtype_of_elements_may_be_a_type_of_python(tmp_path):
+    for dtype, made in ((float, "float64"), (int, "int64"), (bool, "bool"), ("f4", "float32")):
+        m = SparseMatrix.build([{0: 1}], tmp_path / "m", dtype=dtype)
+        assert m.dtype == getattr(torch, made)
+    with pytest.raises(ValueError, match=r'no such dtype: .* found "complex"'):
+        SparseMatrix.build([{0: 1}], tmp_path / "m", dtype=complex)
+    if hasattr(torch, "float4_e2m1fn_x2"):
+        with pytest.raises(ValueError, match=r"row 0: expected .* float4_e2m1fn_x2 holds, found 1"):
+            SparseMatrix.build([{0: 1}], tmp_path / "m", dtype=torch.float4_e2m1fn_x2)
 
 
 @pytest.mark.parametrize("column", [True, 1.0, "1", torch.tensor(1.0), torch.tensor([0, 1])])

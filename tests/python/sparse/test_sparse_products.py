@@ -133,9 +133,24 @@ def test_invalid_operands_and_axes_raise() -> None:
     for other in ([1, 2], torch.eye(25).to_sparse(), 3):
         with pytest.raises(TypeError, match="@: expected a dense"):
             matrix @ other
-    for axis in (2, "x", True):
-        with pytest.raises((ValueError, TypeError)):
+    for layout in (torch.strided, torch.jagged):
+        nested = torch.nested.nested_tensor([torch.ones(2)] * 25, layout=layout)
+        with pytest.raises(TypeError, match="@: expected a dense tensor, got a nested"):
+            matrix @ nested
+    for axis in (2, "x", True, 1.0, torch.tensor([0, 1])):
+        with pytest.raises(ValueError, match="sum: axis must be None, 0, 1, -1 or -2, got"):
             matrix.sum(axis)  # type: ignore[arg-type]
+
+
+def test_subclasses_of_arrays_are_multiplied_as_arrays_unless_masked() -> None:
+    x = scipy_matrix("csr")
+    matrix = SparseMatrix.from_scipy(x)
+    dense = np.arange(50.0).reshape(25, 2)
+    for other in (np.matrix(dense), np.ma.masked_array(dense)):
+        np.testing.assert_allclose(matrix @ other, x @ dense)
+    masked = np.ma.masked_array(np.ones(25), [1] + [0] * 24)
+    with pytest.raises(TypeError, match="@: expected a dense array, got one with masked elements"):
+        matrix @ masked
 
 
 def test_out_of_range_column_index_raises_corrupt_file_error(tmp_path: Path) -> None:
