@@ -122,9 +122,9 @@ class TENFOLD_API SparseMatrix {
   /// another layout. This call is optional: rows() of a csr matrix prefetches its rows itself.
   /// Throws Error(invalid_argument) for an index outside [0, num_rows()).
   void will_need(std::span<const std::int64_t> rows) const;
-  /// Columns by index: [num_rows(), columns.size()]. With RowsLayout::padded, each row of the
-  /// tensors is a column. Throws Error(invalid_argument) for an index outside [0, num_cols()), and
-  /// Error(unsupported) for a coo matrix that is not coalesced.
+  /// Columns by index, in the given order: [num_rows(), columns.size()]. With RowsLayout::padded,
+  /// row i of the tensors holds the entries of columns[i]. Throws Error(invalid_argument) for an
+  /// index outside [0, num_cols()), and Error(unsupported) for a coo matrix that is not coalesced.
   SparseRows cols(std::span<const std::int64_t> columns,
                   RowsLayout layout = RowsLayout::dense) const;
   /// cols({5, 7}).
@@ -143,7 +143,9 @@ class TENFOLD_API SparseMatrix {
 
   /// The transpose. A csr matrix becomes csc and a csc matrix csr, over the same memory, without
   /// reading indices. The entries of a coo matrix are checked as by check(), copied and sorted
-  /// again; if the matrix is not coalesced, the values of duplicates are added.
+  /// again; if the matrix is not coalesced, the values of duplicates are added. Throws
+  /// Error(corrupt) for invalid entries, and Error(unsupported) for duplicates of float8, float4 or
+  /// complex32.
   SparseMatrix transposed() const;
 
   /// A node of kind sparse with the component tensors, by torch's names.
@@ -155,18 +157,19 @@ class TENFOLD_API SparseMatrix {
   /// tenfold::save() of tree(): atomic.
   Path save(const Path& path, const SaveOptions& options = {}) const;
 
-  // append_rows(), flush(), close() and refresh() throw Error(unsupported) for a matrix that was
-  // not opened from a path of its own. append_rows() and flush() also throw Error(unsupported)
-  // unless the mode is Mode::write_through, and after close(). append_rows() also throws
-  // Error(unsupported) unless the path is a folder with layout csr.
+  // append_rows(), flush(), close() and refresh() throw Error(unsupported) unless the matrix was
+  // opened by the constructor that takes a path. append_rows() and flush() also throw
+  // Error(unsupported) unless the mode is Mode::write_through, and after close(). append_rows()
+  // also throws Error(unsupported) unless the path is a folder with layout csr.
 
   /// Appends the rows of `rows`, a matrix of any layout with the same number of columns and the
   /// same dtype. Readers that open or refresh this matrix at any time see all of the new rows or
   /// none. The rows survive a crash of this process, and, once flush() has returned, a power
   /// failure. Throws Error(invalid_argument) for another number of columns or dtype, more entries
   /// than int32 offsets can count, or a column that int32 indices cannot hold; Error(corrupt) if
-  /// `rows` is invalid, as check() finds; Error(io) if another handle has appended and is not
-  /// closed (EBUSY), or if the disk is full. If it throws, nothing is appended.
+  /// offsets or indices of `rows` are out of range or, in csr, indices do not increase within a
+  /// row; Error(io) if another handle has appended and is not closed (EBUSY), or if the disk is
+  /// full. If it throws, nothing is appended.
   void append_rows(const SparseMatrix& rows);
   /// Makes the rows that this handle has appended durable.
   void flush();

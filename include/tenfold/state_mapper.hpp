@@ -45,9 +45,9 @@ enum class MapperKind : std::uint8_t {
 ///
 /// A state is an int, a float other than NaN, a bool, a string, null, or a tuple of these; 1, 1.0
 /// and true are one state. For a hierarchy, a state is a path: a string whose components are
-/// separated by "/", an int, or a tuple of strings and ints. If the path of a mapper in the
-/// hierarchy begins that tuple, the rest of the tuple is a state of this mapper. Rows are read on
-/// demand; a hierarchy in a JSON file is parsed completely.
+/// separated by "/", an int, or a tuple of strings and ints. If it begins with the path of a mapper
+/// in the hierarchy, the remaining components are a state of this mapper, of any of the types
+/// above. Rows are read on demand; a hierarchy in a JSON file is parsed completely.
 ///
 /// Thread safety: all members may be called from any thread.
 class TENFOLD_API StateMapper {
@@ -63,8 +63,8 @@ class TENFOLD_API StateMapper {
   /// lists of numbers and other JSON values. A path without a value of its own has the value of the
   /// entry `default_key` in the deepest level on the path that has such an entry. Throws
   /// Error(invalid_argument) if a key or `default_key` is empty or contains "/", if a default is a
-  /// level, or if levels are nested deeper than 512; Error(unsupported) for levels below the root
-  /// that are neither dicts nor TensorDicts, and for nested tensors.
+  /// level, or if levels are nested deeper than 512; Error(unsupported) for nodes below the root
+  /// of other kinds than dict, ordered_dict and tensordict, and for nested tensors.
   static StateMapper hierarchical(const TensorDict& levels,
                                   std::string_view default_key = "default");
   /// Creates a mapper that maps states[i] to row i of `matrix`. If `fallback` is given, it is the
@@ -93,23 +93,23 @@ class TENFOLD_API StateMapper {
 
   /// The row of one state: [dim], or in a hierarchy the value, of any shape. Throws
   /// Error(key_not_found) naming the state if it is unknown and the mapper has no fallback or
-  /// default for it. Throws Error(unsupported) if the value in a hierarchy is neither a mapper, a
-  /// tensor, a number (an integer must fit int64), a bool, nor a nonempty rectangular list of
-  /// numbers or of bools. Throws it also for mappers whose rows only a program can compute (modules
-  /// and user-defined classes). Throws Error(invalid_argument) for an invalid state.
+  /// default for it. Throws Error(invalid_argument) for an invalid state. Throws Error(unsupported)
+  /// for mappers whose rows only a program can compute (modules and user-defined classes), and for
+  /// JSON values in a hierarchy that are not numbers, bools, or nonempty rectangular lists of only
+  /// numbers or only bools, or that contain an integer beyond int64.
   Tensor at(const Value& state) const;
   /// The rows of n states, copied: [n, dim], or in a hierarchy [n, *shape of a value]. Values of a
-  /// hierarchy are cast to their promoted dtype. Throws what at() throws, and
-  /// Error(invalid_argument) if values of a hierarchy differ in shape.
+  /// hierarchy are cast to their promoted dtype. Throws what at() throws,
+  /// Error(invalid_argument) if values of a hierarchy differ in shape, and Error(unsupported) if
+  /// their dtypes have no common dtype.
   Tensor rows(std::span<const Value> states) const;
   /// rows({"room/door", "room/x"}).
   Tensor rows(std::initializer_list<Value> states) const {
     return rows(std::span<const Value>(states.begin(), states.size()));
   }
   /// Hierarchies: the value of a state as JSON, for example a string; tensors become numbers and
-  /// lists. Throws Error(key_not_found) naming the state if it is unknown, Error(invalid_argument)
-  /// for an invalid state, Error(unsupported) for other kinds of mappers and for tensors of complex
-  /// or float4 numbers.
+  /// lists. Throws Error(key_not_found) and Error(invalid_argument) in the same cases as at(), and
+  /// Error(unsupported) for other kinds of mappers and for tensors of complex or float4 numbers.
   Value value(const Value& state) const;
 
   /// Hierarchies: the paths of values that are mappers; empty for other kinds.

@@ -161,7 +161,7 @@ class TENFOLD_API Tensor {
     check_contiguous();
     return {data<T>(), static_cast<std::size_t>(numel_)};
   }
-  /// Deleted for temporaries: `for (float v : td.at("w").span<float>())` would read memory released
+  /// Deleted for temporaries: `for (float v : td.at("w").span<float>())` could read memory released
   /// with the temporary. Store the tensor in a variable first.
   template <Element T>
   std::span<const T> span() const&& = delete;
@@ -176,8 +176,9 @@ class TENFOLD_API Tensor {
   }
 
   /// The only element, converted to T as torch's `.to(dtype)` does. Throws Error(invalid_argument)
-  /// if numel() is not 1, or if T is an integer or real float type that the value does not fit.
-  /// Throws Error(unsupported) for a complex number if T is real, and for float4_e2m1fn_x2.
+  /// if numel() is not 1, if T is an integer type and the truncated value is out of its range, or
+  /// if T is a real float type in which a finite value becomes infinite or NaN. Throws
+  /// Error(unsupported) for a complex number if T is real, and for float4_e2m1fn_x2.
   template <Element T>
   T item() const {
     alignas(T) std::array<std::byte, sizeof(T)> bytes{};
@@ -235,7 +236,8 @@ class TENFOLD_API Tensor {
 /// elements, it writes the first and last three of each dimension, and at most 1000 elements.
 TENFOLD_API std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
-/// The strides (in elements) of a row-major tensor of that shape, as torch computes them.
+/// The strides (in elements) of a row-major tensor of that shape, as torch computes them. Throws
+/// what numel_of() throws.
 TENFOLD_API Shape contiguous_strides(const Shape& shape);
 
 /// The number of elements of a tensor of that shape. Throws Error(invalid_argument) on a negative

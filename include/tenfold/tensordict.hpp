@@ -105,8 +105,8 @@ struct NodeInfo {
 
 /// A node of the tree: ordered keys, each naming a tensor, a JSON value or another node.
 /// A TensorDict is a handle: copies share the node, as in Python. In a tree that was opened from a
-/// path, tensors are read when they are accessed. In a folder, the metadata of a node is read when
-/// the node is entered.
+/// path, tensors are read when they are accessed. In a folder, the metadata of a nested node is
+/// read at the first access to that node.
 ///
 ///     tenfold::TensorDict td = tenfold::open("ckpt");
 ///     tenfold::Tensor w = td.at("model.encoder.weight");  // or td["model"].at("encoder.weight")
@@ -181,8 +181,8 @@ class TENFOLD_API TensorDict {
   NodeInfo& info();
   /// The type of the node.
   NodeKind kind() const { return info().kind; }
-  /// For the kinds tensordict and tensorclass: the leading dimensions that all tensors have in
-  /// common, except unbatched leaves.
+  /// For the kinds tensordict and tensorclass: the leading dimensions of all tensors except
+  /// unbatched leaves.
   const Shape& batch_size() const { return info().batch_size; }
 
   /// Number of entries.
@@ -343,8 +343,8 @@ TENFOLD_API std::ostream& operator<<(std::ostream& out, const TensorDict& tree);
 /// its members; a tensor or any other JSON value as a bare root (NodeInfo::is_bare).
 TENFOLD_API TensorDict bare_tree(TensorDict::Item value);
 
-/// True if the root is marked as bare and its only entry is a tensor or JSON value. A root that is
-/// marked as bare but has several entries is an ordinary dict.
+/// True if NodeInfo::is_bare is set and the root has the form described there. A root with several
+/// entries, for example after set(), is an ordinary dict.
 TENFOLD_API bool is_bare(const TensorDict& root);
 
 /// Returns the value of a bare root; for any other tree, the tree itself.

@@ -205,8 +205,8 @@ class TENFOLD_API Value {
   Variant data_;
 };
 
-/// Keys of a Python dict that were not str, by their str(): "1", "0.5", "True", "None", "(1, 'a')".
-/// Sorted by str(). Empty if all keys were int, which the flag `int_keys` records.
+/// Keys of a Python dict that were not str, by their text, and sorted by it: "1", "0.5", "True",
+/// "None", "(1, 'a')". Empty if all keys were int, which the flag `int_keys` records.
 using TypedKeys = std::vector<std::pair<std::string, Value>>;
 
 /// "bytes", "bytearray", "complex", "set", "frozenset", "Counter", "torch.Size", "torch.dtype", ...
