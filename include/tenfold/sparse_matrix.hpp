@@ -167,9 +167,8 @@ class TENFOLD_API SparseMatrix {
   /// none. The rows survive a crash of this process, and, once flush() has returned, a power
   /// failure. Throws Error(invalid_argument) for another number of columns or dtype, more entries
   /// than int32 offsets can count, or a column that int32 indices cannot hold; Error(corrupt) if
-  /// offsets or indices of `rows` are out of range or, in csr, indices do not increase within a
-  /// row; Error(io) if another handle has appended and is not closed (EBUSY), or if the disk is
-  /// full. If it throws, nothing is appended.
+  /// check() of `rows` throws it; Error(io) if another handle has appended and is not closed
+  /// (EBUSY), or if the disk is full. If it throws, nothing is appended.
   void append_rows(const SparseMatrix& rows);
   /// Makes the rows that this handle has appended durable.
   void flush();

@@ -214,6 +214,7 @@ void Tied::grow() {
 }
 
 std::string LeafName::text() const {
+  if (key.empty()) return std::string(where);
   return where.empty() ? std::string(key) : std::string(where) + ": " + std::string(key);
 }
 

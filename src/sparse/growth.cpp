@@ -186,8 +186,8 @@ void SparseGrowth::append(const SparseMatrix& added) {
   }
   // The mutex is not locked here, because `added` may be this matrix, and reading it locks the
   // mutex.
+  added.check();
   const SparseMatrix sorted = by_row(added);
-  sorted.check();
   const auto rows = state_of(sorted);
   const Lock lock(mutex_);
   folder_.require_writable("append_rows");

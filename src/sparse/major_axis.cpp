@@ -358,13 +358,13 @@ void scatter(const SparseState& state, std::span<const std::int64_t> major_indic
 
 std::vector<EntryRange> entry_ranges(const SparseState& state,
                                      std::span<const std::int64_t> major_indices) {
+  if (state.layout == SparseLayout::coo) require_sorted(state);
   if (major_indices.empty()) return {};
   if (state.layout != SparseLayout::coo) {
     return with_index_type(state.ends.dtype(), [&](auto index) {
       return ranges_in_offsets<decltype(index)>(state, major_indices);
     });
   }
-  require_sorted(state);
   return with_index_type(state.major_indices.dtype(), [&](auto index) {
     return ranges_in_coordinates<decltype(index)>(state, major_indices);
   });

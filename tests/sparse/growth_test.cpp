@@ -72,6 +72,23 @@ std::int64_t whole_rows_at(const Path& path) {
   return verify(path).ok() ? whole_rows(SparseMatrix(path)) : -1;
 }
 
+TEST(SparseGrowth, RefusesRowsThatTheirCheckRefuses) {
+  const TemporaryFolder folder;
+  rows_of(0, 2).save(folder / "m");
+  NodeInfo info;
+  info.kind = NodeKind::sparse;
+  info.layout = "sparse_coo";
+  info.dense_shape = {2, kColumns};
+  info.is_coalesced = true;
+  TensorDict twice(info);
+  const std::int64_t zero = 0;
+  twice.set("indices", Tensor::from({zero, zero, zero, zero}, {2, 2}));
+  twice.set("values", Tensor::zeros(DType::float32, {2}));
+  SparseMatrix writer(folder / "m", Mode::write_through);
+  EXPECT_NE(message_of([&] { writer.append_rows(SparseMatrix(twice)); }, ErrorCode::corrupt), "");
+  EXPECT_EQ(whole_rows(writer), 2);
+}
+
 TEST(SparseGrowth, ReadersSeeCompleteRowsAfterARefresh) {
   for (const DType index_dtype : {DType::int32, DType::int64}) {
     const TemporaryFolder folder;

@@ -408,6 +408,21 @@ TEST(SparseMatrix, AnEntryInANonexistentRowIsReported) {
               HasSubstr("indices: expected 0 to 2, found 9"));
 }
 
+TEST(SparseMatrix, CoordinatesThatAreNotCoalescedAreRefusedAlsoForNoRows) {
+  NodeInfo info;
+  info.kind = NodeKind::sparse;
+  info.layout = "sparse_coo";
+  info.dense_shape = {3, 4};
+  TensorDict node(info);
+  node.set(
+      "indices",
+      Tensor::from({std::int64_t{2}, std::int64_t{0}, std::int64_t{1}, std::int64_t{2}}, {2, 2}));
+  node.set("values", floats({1, 2}));
+  const SparseMatrix m(node);
+  EXPECT_NE(message_of([&] { m.rows({}); }, ErrorCode::unsupported), "");
+  EXPECT_NE(message_of([&] { m.cols({}); }, ErrorCode::unsupported), "");
+}
+
 TEST(SparseMatrix, ATruncatedFileIsAnErrorNotASignal) {
   const TemporaryFolder folder;
   SparseBuilder builder(100'000, 10, DType::float64);

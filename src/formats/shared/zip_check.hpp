@@ -26,8 +26,8 @@ std::vector<std::uint32_t> stored_crc32s(const os::File& file,
 struct ZipUse {
   std::function<base::Where(const codecs::ZipEntry&)> where;
   std::function<bool(const codecs::ZipEntry&)> is_wanted;  ///< true for entries to be checked
-  std::function<void(const codecs::ZipEntry&)>
-      use;  ///< called if the CRC-32 is right; may be empty
+  std::function<void(const codecs::ZipEntry&)> use{};      ///< if not empty, called if the CRC-32
+                                                           ///< is right
 };
 
 /// Verifies the structure of an archive and the CRC-32s of the wanted entries, and calls
