@@ -427,9 +427,9 @@ class MemoryMappedTensor(torch.Tensor):
     @staticmethod
     def _require_copyable(source: torch.Tensor, shape: Any) -> None:
         """Raises an error unless `_copy` can copy `source` to a tensor of `shape`."""
-        found = arrays.without_elements(source)
-        if found:
-            raise NotImplementedError(f"input: expected a dense tensor, found {found}")
+        missing = arrays.without_elements(source)
+        if missing:
+            raise NotImplementedError(f"input: expected a dense tensor, found {missing}")
         if source.ndim and math.prod(_lengths_of(shape)) != source.numel():
             raise RuntimeError(
                 f"shape: expected a shape of {source.numel()} elements, as the tensor has, found "

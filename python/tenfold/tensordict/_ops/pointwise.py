@@ -557,7 +557,8 @@ class MemberPart:
         for dim, count, position in self.taken:
             if node._batch_size[dim : dim + 1] == (count,):
                 node = node_of(node.unbind(dim)[position])
-        return node._entries()
+        entries: dict[str, Any] = node._entries()
+        return entries
 
     def for_tensor(self, ndim: int) -> Any:
         """The part for a tensor of the member that has `ndim` dimensions."""
