@@ -10,6 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
 UINT64_MAX = 2**64 - 1
 INT32_MAX = 2**31 - 1
@@ -22,21 +23,22 @@ def integer(where: str, value: Any, at_least: int | None = None, at_most: int = 
         where: Prefix of messages: ``"batch loader: seed"``.
         value: An int, or an object with ``__index__``, such as a numpy integer or an integer tensor
             of one element.
-        at_least: The minimum. None: -(2**63 - 1), for options whose range the engine checks.
-        at_most: The maximum. Ignored if `at_least` is None: the maximum is then 2**63 - 1.
+        at_least: The minimum. None: the range of int64, for options whose range the engine checks.
+        at_most: The maximum. Ignored if `at_least` is None.
 
     Raises:
-        TypeError: For a value of another type, including bool.
+        TypeError: For a value of another type, including bool and bool tensors.
         ValueError: For an int out of range.
     """
     try:
-        if isinstance(value, bool):
+        # torch converts a bool tensor to an index, numpy does not.
+        if isinstance(value, bool) or str(getattr(value, "dtype", "")) == "torch.bool":
             raise TypeError
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{where}: expected an int, found {_shown(value)}") from None
     if at_least is None:
-        if not -INT64_MAX <= number <= INT64_MAX:
+        if not INT64_MIN <= number <= INT64_MAX:
             raise ValueError(f"{where}: expected an int that fits int64, found {_shown(number)}")
     elif not at_least <= number <= at_most:
         is_low = number < at_least and at_most == INT64_MAX

@@ -96,6 +96,13 @@ def marked_memmap(function: Callable[..., Any], arguments: tuple[Any, ...]) -> A
     return made
 
 
+def keys(found: list[Any]) -> Any:
+    """The result of ``keys()`` of a TensorDict with the keys `found`."""
+    from tenfold.tensordict._entries import Keys
+
+    return Keys(found)
+
+
 def consolidated(skeleton: Any, storage: Any, locked: bool) -> Any:
     """A consolidated tree.
 
@@ -211,6 +218,13 @@ def samples(rows: list[Any], ragged: frozenset[str], framework: Any = None) -> A
     from tenfold.dataset._rows import Samples
 
     return Samples(rows, ragged, framework)
+
+
+def offsets(arrays: dict[str, Any]) -> Any:
+    """A ragged column of a batch with ``pad="offsets"``: the arrays ``values`` and ``offsets``."""
+    from tenfold.dataset._ragged import Offsets
+
+    return Offsets(arrays)
 
 
 def sparse_matrix(layout: str, parts: tuple[Any, ...], shape: Any, framework: Any = None) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from datetime import timedelta
@@ -54,10 +55,11 @@ class Ranks:
         self.size = size
         self._group = group
         self._owner = owner
+        self._failure = ""  # of the collective operation after which this rank left the group
 
     @property
     def is_alone(self) -> bool:
-        return self._group is None
+        return self.size == 1
 
     def run(
         self, call: str, work: Callable[[], T], send: Callable[[T], Any] = lambda result: None
@@ -76,7 +78,9 @@ class Ranks:
             Exception: On the lowest rank where `work` or `send` failed, its exception. On the other
                 ranks, an error of the same class, a base class of it, or RuntimeError; this error
                 has the fields of that exception, and its message names the lowest failed rank.
-            RuntimeError: If the ranks make different calls, or a rank does not answer.
+            RuntimeError: If the ranks make different calls, or a rank does not answer. In the
+                second case, this rank leaves the group, so all ranks raise an error, also in later
+                calls.
         """
         if self.is_alone:
             result = work()
@@ -90,10 +94,7 @@ class Ranks:
         except BaseException as error:
             failure = error
             message["error"] = described(error)
-        try:
-            messages = self._gather(message)
-        except RuntimeError as error:
-            raise self._no_reply(call, error) from failure
+        messages = self._together(call, lambda: self._gather(message), failure)
         if failure is not None and not isinstance(failure, Exception):
             raise failure  # KeyboardInterrupt or SystemExit
         calls = [other["call"] for other in messages]
@@ -114,18 +115,17 @@ class Ranks:
             return flag
         torch = sys.modules["torch"]
         number = torch.tensor([int(flag)], dtype=torch.int32, device="cpu")
-        try:
-            torch.distributed.all_reduce(
-                number, op=torch.distributed.ReduceOp.MAX, group=self._group
-            )
-        except RuntimeError as error:
-            raise self._no_reply("a flag", error) from None
+        reduce = torch.distributed.all_reduce
+        most = torch.distributed.ReduceOp.MAX
+        self._together("a flag", lambda: reduce(number, op=most, group=self._group))
         return bool(number.item())
 
     def leave(self) -> None:
-        """Destroys the group."""
-        if not self.is_alone:
-            sys.modules["torch"].distributed.destroy_process_group(self._group)
+        """Destroys the group. Idempotent."""
+        group, self._group = self._group, None
+        if group is not None:
+            with contextlib.suppress(ValueError):  # the program has destroyed all groups
+                sys.modules["torch"].distributed.destroy_process_group(group)
 
     def _gather(self, message: Any) -> list[Any]:
         """All-gathers JSON values, not pickles, so no rank executes code from another rank."""
@@ -145,11 +145,25 @@ class Ranks:
             for part, other in zip(parts, sizes, strict=True)
         ]
 
-    def _no_reply(self, call: str, error: Exception) -> RuntimeError:
-        return RuntimeError(
+    def _together(
+        self, call: str, operate: Callable[[], T], cause: BaseException | None = None
+    ) -> T:
+        """Makes a collective operation of the group.
+
+        If it fails, this rank leaves the group. This closes its connections, so that the ranks that
+        wait for this rank fail too, although they have no connection to the process that ended.
+        """
+        if self._group is not None:
+            try:
+                return operate()
+            except RuntimeError as error:
+                self._failure = str(error)
+            # Not in the except block: the traceback of the error keeps the group alive.
+            self.leave()
+        raise RuntimeError(
             f"{self._owner}: {call}: rank {self.rank} of {self.size}: expected answers from "
-            f"all ranks, found fewer: a process ended, or hung for {_TIMEOUT}: {error}"
-        )
+            f"all ranks, found fewer: a process ended, or hung for {_TIMEOUT}: {self._failure}"
+        ) from cause
 
 
 def alone() -> Ranks:

@@ -37,6 +37,8 @@ MANIFEST = "tenfold_checksums.json"
 _VERSION = 1
 #: Exceptions for a manifest that is invalid JSON or has values of unexpected types.
 _INVALID = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+#: Exceptions for a path that does not exist; the second if one of its parents is a file.
+_MISSING = (FileNotFoundError, NotADirectoryError)
 
 # Temporary names start with an underscore, because transformers skips such names when it uploads a
 # folder.
@@ -185,9 +187,13 @@ def check(path: Path) -> bool:
 
 
 def put_back(path: Path) -> None:
-    """Restores the old version after a crash between the first two renames of `_rename_over`."""
+    """Restores the old version after a crash between the first two renames of `_rename_over`.
+
+    Links are followed.
+    """
+    path = Path(os.path.realpath(path))
     if not exists(path):
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(*_MISSING):
             os.rename(_replaced(path), path)
 
 
@@ -207,7 +213,8 @@ def remove(path: Path) -> None:
     remove_leftovers(path.parent)
     shutil.rmtree(_replaced(path), ignore_errors=True)
     if not path.is_dir() or path.is_symlink():
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(*_MISSING):
+            path.unlink()
         return
     aside = _hidden_sibling(path, new_token())
     os.rename(path, aside)
@@ -227,7 +234,7 @@ def remove_leftovers(directory: Path) -> None:
     """Removes folders that dead processes were writing or removing in a directory."""
     try:
         entries = [entry for entry in os.scandir(directory) if _LEFTOVER.fullmatch(entry.name)]
-    except FileNotFoundError:
+    except _MISSING:
         return
     for entry in entries:
         with contextlib.suppress(OSError):  # already removed, or its writer is alive
@@ -394,7 +401,9 @@ def _differences(folder: Path, document: bytes) -> list[tuple[str, str, str]]:
     """For each file that differs from the manifest: its name, and what was expected and found."""
     try:
         manifest = json.loads(document)
-        version, files = manifest["version"], manifest["files"]
+        version = manifest["version"]
+        # Another version may describe files in another form.
+        files = manifest["files"] if version == _VERSION else {}
         expected = {name: (int(each["bytes"]), str(each["crc32"])) for name, each in files.items()}
     except _INVALID as error:
         return [(MANIFEST, "the document that the save wrote", repr(error))]

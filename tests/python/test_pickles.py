@@ -75,6 +75,11 @@ def table(path):
     return path
 
 
+def ragged(path):
+    tenfold.ingest([{"x": list(range(i))} for i in range(4)], path)
+    return path
+
+
 def text(path):
     path = path.with_suffix(".jsonl")
     path.write_text('{"x": 1}\n{"x": 2}\n')
@@ -121,6 +126,7 @@ CASES = {
     "TensorDict": lambda path: tree(),
     "subclass": lambda path: OwnTree({"x": torch.ones(2)}, [2]),
     "locked": lambda path: tree().lock_(),
+    "keys": lambda path: tree().keys(include_nested=True),
     "names": lambda path: tenfold.TensorDict({"x": torch.ones(2)}, [2], names=["rows"]),
     "unbatched": lambda path: tenfold.TensorDict(
         {"x": tenfold.UnbatchedTensor(torch.ones(5))}, [2]
@@ -165,6 +171,9 @@ CASES = {
     "rows of a function": lambda path: (
         tenfold.Dataset(table(path)).map(doubled).__getitems__([1, 2])
     ),
+    "a batch with offsets": lambda path: next(
+        iter(tenfold.BatchLoader(ragged(path), batch_size=2, pad="offsets"))
+    )["x"],
     "Schema": lambda path: tenfold.Dataset(table(path)).schema,
     "Column": lambda path: tenfold.Column("float32", (3,)),
     "IngestReport": lambda path: (

@@ -359,9 +359,11 @@ def test_a_listed_name_that_is_too_long_is_a_missing_file(tmp_path) -> None:
 def test_a_newer_manifest_is_refused(tmp_path) -> None:
     publish(tmp_path / "checkpoint", "old")
     path = tmp_path / "checkpoint" / MANIFEST
-    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2}))
-    with pytest.raises(tenfold.UnsupportedError, match="expected version 1, found 2"):
-        check(tmp_path / "checkpoint")
+    document = json.loads(path.read_text())
+    for changed in ({**document, "version": 2}, {"version": 2, "files": []}, {"version": 2}):
+        path.write_text(json.dumps(changed))
+        with pytest.raises(tenfold.UnsupportedError, match="expected version 1, found 2"):
+            check(tmp_path / "checkpoint")
 
 
 def test_symlinks_are_followed_and_files_are_refused_as_targets(tmp_path) -> None:
@@ -379,6 +381,24 @@ def test_symlinks_are_followed_and_files_are_refused_as_targets(tmp_path) -> Non
     assert contents(tmp_path / "real") == "new"
     remove(tmp_path / "real")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_to_a_replaced_folder_is_followed(tmp_path) -> None:
+    publish(tmp_path / "real", "old")
+    (tmp_path / "latest").symlink_to("real")
+    (tmp_path / "real").rename(tmp_path / "_real.replaced")
+    assert contents(tmp_path / "latest") == "old"
+    assert (tmp_path / "latest").is_symlink()
+    assert contents(tmp_path / "real") == "old"
+
+
+def test_a_path_below_a_file_is_missing(tmp_path) -> None:
+    (tmp_path / "file").write_text("x")
+    for name in ("file/below", "file/below/it"):
+        with pytest.raises(FileNotFoundError, match="No such checkpoint folder"):
+            check(tmp_path / name)
+        remove(tmp_path / name)
+    assert (tmp_path / "file").read_text() == "x"
 
 
 def test_failed_removal_warns_and_others_are_removed(tmp_path, monkeypatch) -> None:

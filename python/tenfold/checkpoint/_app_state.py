@@ -328,8 +328,14 @@ class Restoring:
                 for key in self._dropped.get(name, ()):
                     del state[key]
             state = self._placed(name, state)
-            target.load_state_dict(state, strict=self._strict and not self._is_part)
-            self._loaded += [f"{name}.{key}" for key in state]
+            result = target.load_state_dict(state, strict=self._strict and not self._is_part)
+            unexpected = dict.fromkeys(getattr(result, "unexpected_keys", ()))
+            self._loaded += [f"{name}.{key}" for key in state if key not in unexpected]
+            if name not in self._dropped:  # `_compare_module` could not compare the names
+                self._unexpected += [f"{name}.{key}" for key in unexpected]
+                if not self._is_part:
+                    missing = getattr(result, "missing_keys", ())
+                    self._missing += [f"{name}.{key}" for key in missing]
             return
         if name in self._place:
             state = self._placed(name, entry_of(self._node, name, in_memory=False))

@@ -499,7 +499,7 @@ class Dataset(Growing):
             >>> len(train), len(test)
             (900, 100)
         """
-        counts = [integer("split: size", count) for count in _counts_of(sizes, len(self))]
+        counts = _counts_of(sizes, len(self))
         if seed is not None:
             seed = integer("split: seed", seed, 0, UINT64_MAX)
         parts = self._native.split(counts, seed)
@@ -965,7 +965,7 @@ def _counts_of(sizes: Sequence[float], total: int) -> list[int]:
         )
     sizes = list(sizes)
     if all(isinstance(size, Integral) for size in sizes):
-        return [int(size) for size in sizes]
+        return [integer("split: size", size) for size in sizes]
     if not all(isinstance(size, Real) for size in sizes):
         raise TypeError(f"split: sizes: expected numbers, found {sizes}")
     if not abs(sum(sizes) - 1) <= 1e-9 * max(len(sizes), 1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from numbers import Rational, Real
 
+from tenfold import _pickle
 from tenfold._errors import KeyNotFoundError
 from tenfold._interop.arrays import dtype_name, need_torch, numpy_module, torch_or_none
 from tenfold._options import column_name, integer
@@ -130,6 +131,9 @@ def _checked_pad(value: Any) -> int | float | str | None:
 
 class Offsets(dict):  # type: ignore[type-arg]
     """A ragged column as ``{"values", "offsets"}``. A dict of another class is a nested record."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _pickle.offsets, (dict(self),)
 
 
 def as_offsets(values: Any, offsets: Any) -> Offsets:

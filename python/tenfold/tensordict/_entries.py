@@ -7,7 +7,7 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
-from tenfold import _core
+from tenfold import _core, _pickle
 from tenfold._errors import KeyNotFoundError
 from tenfold._interop import arrays, tensordict_package
 from tenfold.tensordict._node import stack_with_class, with_class
@@ -109,6 +109,9 @@ class Keys(list[Any]):
     __rand__ = __and__
     __ror__ = __or__
     __rxor__ = __xor__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _pickle.keys, (list(self),)
 
     def isdisjoint(self, other: Any) -> bool:
         """True if no key is in `other`."""

@@ -247,6 +247,42 @@ def test_mismatched_entries_are_unchanged_if_not_strict(tmp_path):
     assert torch.equal(other[1].weight, state["model"][1].weight)
 
 
+class Renaming(torch.nn.Module):
+    """A module with one tensor, whose load hook accepts its old name."""
+
+    def __init__(self, own: str) -> None:
+        super().__init__()
+        self.register_parameter(own, torch.nn.Parameter(torch.zeros(2)))
+        self.register_load_state_dict_pre_hook(self.rename)
+
+    @staticmethod
+    def rename(module, state, prefix, *_) -> None:
+        if prefix + "old" in state:
+            state[prefix + "a"] = state.pop(prefix + "old")
+
+
+def test_unexpected_tensors_of_modules_are_not_loaded(tmp_path):
+    manager = tenfold.CheckpointManager(tmp_path)
+    saved = torch.nn.ParameterDict({"a": torch.ones(2), "u": torch.ones(3)})
+    manager.save(1, {"model": saved})
+    module = torch.nn.ParameterDict({"a": torch.zeros(2), "b": torch.zeros(2)})
+    report = manager.restore({"model": module}, strict=False).report
+    assert module["a"].tolist() == [1, 1]
+    assert report.loaded == ("model.a",)
+    assert report.missing == ("model.b",)
+    assert report.unexpected == ("model.u",)
+    module = Renaming("a")
+    report = manager.restore({"model": module}, strict=False).report
+    assert module.a.tolist() == [1, 1]
+    assert (report.loaded, report.missing) == (("model.a",), ())
+    assert report.unexpected == ("model.u",)
+    report = manager.restore({"model": Renaming("b")}, strict=False).report
+    assert report.missing == ("model.b",)
+    assert set(report.unexpected) == {"model.a", "model.u"}
+    report = manager.restore({"model": Renaming("b")}, keys="model", strict=False).report
+    assert report.missing == ()
+
+
 def test_an_object_that_rejects_its_state_raises_an_error_naming_the_changed_objects(tmp_path):
     class Refuses:
         def state_dict(self):

@@ -207,11 +207,15 @@ def test_stop_signal_or_timer_of_one_rank_applies_to_all_ranks(run):
     assert found[1]["signal"] is not None
 
 
-def test_exit_of_one_rank_raises_on_the_others(run_apart, tmp_path):
-    found = run_apart("end_of_one_rank")
+@pytest.mark.parametrize("size", [2, 4])  # of four ranks, rank 3 has no connection to rank 1
+def test_exit_of_one_rank_raises_on_the_others(run_apart, tmp_path, size):
+    found = run_apart("end_of_one_rank", size=size)
     assert found[1] is None
-    assert found[0]["raised"][0] == "RuntimeError"
-    assert "rank 0 of 2: expected answers from all ranks" in found[0]["raised"][1]
+    for rank in {*range(size)} - {1}:
+        kind, message = found[rank]["raised"]
+        assert kind == "RuntimeError"
+        assert f"rank {rank} of {size}: expected answers from all ranks" in message
+        assert "Timed out" not in message
     assert steps_in(tmp_path) == [1]
     assert tenfold.CheckpointManager(tmp_path / "run").verify(1).ok
 

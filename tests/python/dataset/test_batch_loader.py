@@ -654,6 +654,14 @@ def test_a_pad_that_the_dtype_cannot_represent_is_refused(
 
 
 @pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped by rows"])
+@pytest.mark.parametrize("pad", [-(2**63), 2**63 - 1])
+def test_a_pad_may_be_a_limit_of_int64(tmp_path: Path, mapped: bool, pad: int) -> None:
+    ds = tenfold.ingest([{"v": [1, 0]}, {"v": [1]}], tmp_path / "ds")
+    (batch,) = BatchLoader(ds.map(dict) if mapped else ds, 2, pad=pad)
+    assert batch["v"].tolist() == [[1, 0], [1, pad]]
+
+
+@pytest.mark.parametrize("mapped", [False, True], ids=["plain", "mapped by rows"])
 def test_a_pad_may_be_a_number_of_any_class(texts: Dataset, mapped: bool) -> None:
     ds = texts.map(dict) if mapped else texts
     for pad in (np.float32(-1), np.float16(-1), np.int8(-1), Fraction(-1), np.longdouble(-1)):

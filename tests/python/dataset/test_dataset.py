@@ -523,12 +523,24 @@ def test_integers_beyond_64_bits_raise_clear_errors(tmp_path: Path) -> None:
         ds[[2**70]]
     with pytest.raises(ValueError, match="shard: world_size: expected an int that fits int64"):
         ds.shard(rank=0, world_size=2**70)
+    with pytest.raises(ValueError, match=f"shard: .* found rank {-(2**63)} of 1$"):
+        ds.shard(rank=-(2**63), world_size=1)
     with pytest.raises(ValueError, match="split: seed: expected 0 to 18446744073709551615"):
         ds.split([1, 1], seed=2**64)
     with pytest.raises(TypeError, match=r"permutation: size: expected an int, found 2\.5"):
         tenfold.permutation(2.5)
     with pytest.raises(ValueError, match="permutation: seed: expected 0 to"):
         tenfold.permutation(2, seed=-1)
+
+
+def test_ints_of_numpy_and_torch_are_options_but_bools_are_not(ds: Dataset) -> None:
+    with pytest.raises(TypeError, match="split: size: expected an int, found True"):
+        ds.split([True, 1])
+    for flag in (True, torch.tensor(True), np.bool_(True)):
+        with pytest.raises(TypeError, match="head: n: expected an int, found"):
+            ds.head(flag)
+    for number in (torch.tensor([1]), np.uint8(1), np.array(1)):
+        assert len(ds.head(number)) == 1
 
 
 def test_concat_and_mix_accept_iterators_and_reject_non_lists(ds: Dataset) -> None:
