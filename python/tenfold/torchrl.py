@@ -534,14 +534,15 @@ def save_buffer(buffer: Any, path: PathLike) -> Path:
     storage = _ring_of(buffer, "save_buffer")
     if buffer._prefetch:
         raise UnsupportedError("save_buffer: expected a buffer without prefetching")
-    sampler = buffer._sampler
+    sampler, rng = buffer._sampler, buffer._rng
     by_files = isinstance(sampler, PrioritizedSampler)  # its sum and min trees are not tensors
     state = {
         "storage": storage.state_dict(),
         "sampler": None if by_files else sampler.state_dict(),
         "writer": buffer._writer.state_dict(),
         "transform": buffer._transform.state_dict(),
-        "rng": None if buffer._rng is None else buffer._rng.get_state(),
+        "rng": None if rng is None else rng.get_state(),
+        "rng_device": None if rng is None else str(rng.device),
         "batch_size": buffer._batch_size,
     }
     staging = Staging(Path(path))
@@ -582,7 +583,7 @@ def load_buffer(buffer: Any, path: PathLike) -> None:
     storage._check_state(state["storage"])
     generator = None
     if state["rng"] is not None:
-        generator = torch.Generator()
+        generator = torch.Generator(state.get("rng_device", "cpu"))
         generator.set_state(state["rng"])
     parts = {name: getattr(buffer, f"_{name}") for name in ("sampler", "writer", "transform")}
     before = {name: copy.deepcopy(part.state_dict()) for name, part in parts.items()}

@@ -247,6 +247,22 @@ def test_a_restored_buffer_draws_the_samples_of_an_uninterrupted_one(tmp_path, s
     assert again.storage._limit is None
 
 
+def test_the_device_of_the_generator_is_restored(tmp_path, monkeypatch) -> None:
+    class OnCuda:
+        device = torch.device("cuda:0")
+        get_state = torch.Generator().get_state
+
+    buffer = make(tmp_path / "ring")
+    buffer.set_rng(OnCuda())
+    save_buffer(buffer, tmp_path / "state")
+    devices: list[str] = []
+    generator = torch.Generator()
+    monkeypatch.setattr(torch, "Generator", lambda device: devices.append(device) or generator)
+    load_buffer(buffer, tmp_path / "state")
+    assert buffer._rng is generator
+    assert devices == ["cuda:0"]
+
+
 def test_warns_of_rows_overwritten_since_the_save(tmp_path) -> None:
     buffer = make(tmp_path / "ring")
     buffer.extend(rows(0, 20))
