@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import hashlib
 import json
 import os
@@ -21,7 +22,7 @@ except ImportError as error:
     raise ImportError('tenfold.torchrl needs TorchRL: pip install "tenfold[torchrl]"') from error
 
 import torch
-from tensordict import TensorDict, TensorDictBase, is_non_tensor
+from tensordict import LazyStackedTensorDict, TensorDict, TensorDictBase, is_non_tensor
 
 from tenfold import _core
 from tenfold._context_manager import Closing
@@ -211,7 +212,10 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         """Does nothing: some writers set the length, but this storage counts its rows itself."""
 
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
-        """Writes rows. If an error is raised, rows of earlier slots may have been written.
+        """Writes rows. Writers of replay buffers then continue at `cursor` of this object.
+
+        If some of the slots have rows and others are the next ones, a value that does not fit its
+        column may be found after rows were written. Other invalid arguments change nothing.
 
         Args:
             cursor: A slot, as an int or a 0-d tensor; or a slot for each row, as a slice, a
@@ -225,7 +229,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
             TypeError: If `data` is not a TensorDict or a list of TensorDicts.
             ValueError: If the numbers of rows and slots differ, if a batch does not have one batch
                 dimension, if entries are unknown, have another shape or a dtype that does not fit
-                the column, or if an entry of new rows is missing.
+                the column, if an entry of new rows is missing, or if only some rows have an entry.
             IndexError: If a slot is out of range, or if a slot has no row and is not the next slot.
             UnsupportedError: If the storage was opened with ``mode="r"`` or closed, or an entry is
                 neither a tensor nor a TensorDict.
@@ -239,12 +243,20 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 raise ValueError(f"RingStorage: expected {len(slots)} rows, got {len(rows)}")
             if not len(slots):
                 return
+            values = _values(rows)
             if self._ring is None:
-                self._create(_values(rows[0]))
-            self._write(slots, rows, is_new=set_cursor)
-        except BaseException:
-            self._align_writers()  # writers advance their cursor before they write
-            raise
+                self._create(_part(values, 0))
+                if self._attached_entities and int(slots[0]) != self.cursor:
+                    raise FileExistsError(
+                        errno.EEXIST,
+                        f"Another object has created the circular buffer, with {len(self)} rows; "
+                        "repeat the call to write after them",
+                        str(self.path),
+                    )
+            self._write(slots, values, is_new=set_cursor)
+        finally:
+            if set_cursor:
+                self._align_writers()  # writers advance their cursor before they write
         if set_cursor:
             self._set_last_cursor(cursor)
         self._bump_mutation_revision()
@@ -284,6 +296,8 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 )
             if index.ndim > 1:
                 return self.get(index.reshape(-1)).reshape(index.shape)
+            if not len(index) and index.dtype != torch.bool:
+                index = index.long()  # torch makes floats of an empty list
         if self._limit is not None:
             index = self._visible(index, length)
         found = self._ring[index]
@@ -313,43 +327,61 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self._set_last_cursor(None)
         self._bump_mutation_revision()
 
-    def _write(self, slots: torch.Tensor, rows: TensorDictBase, *, is_new: bool) -> None:
+    def _write(self, slots: torch.Tensor, values: dict[str, Any], *, is_new: bool) -> None:
         """Appends the rows whose slots are next, and writes other rows in place.
 
         Raises ValueError if a new row that replaces an old row in place lacks an entry, because the
         entry of the old row would remain.
         """
         ring = self._opened()
+        runs = self._runs(slots)
+        absent = set(_names(ring[:0])) - set(_names(values)) if is_new else set()
+        if absent and not all(is_next for _, is_next in runs):
+            raise ValueError(
+                f'{self.path}: column "{min(absent)}": expected a value in each new row, found none'
+            )
         begin = 0
-        while begin < len(slots):
-            rest = slots[begin : begin + self.max_size]
-            steps = torch.arange(len(rest))
-            is_next = rest == (ring.cursor + steps) % self.max_size
-            run = int((~is_next).nonzero()[0]) if not bool(is_next.all()) else len(rest)
-            if run:
-                ring.append(_values(rows[begin : begin + run]))
+        for size, is_next in runs:
+            run = slice(begin, begin + size)
+            if is_next:
+                ring.append(_part(values, run))
             else:
-                at_cursor = (rest == ring.cursor).nonzero()
-                run = int(at_cursor[0]) if len(at_cursor) else len(rest)
-                highest = int(rest[:run].max())
-                if highest >= len(ring):
-                    raise IndexError(
-                        f"{self.path}: slot {highest}: expected a slot that has a row, or the next "
-                        f"one, {ring.cursor}"
-                    )
-                values = _values(rows[begin : begin + run])
-                absent = set(_names(ring[:0])) - set(_names(values)) if is_new else None
-                if absent:
-                    raise ValueError(
-                        f'{self.path}: column "{min(absent)}": expected a value in each new row, '
-                        "found none"
-                    )
-                ring[rest[:run]] = values
-            begin += run
+                ring[slots[run]] = _part(values, run)
+            begin += size
         if self._limit is not None:
             self._limit = max(self._limit, int(slots.max()) + 1)
             if self._limit >= len(ring):
                 self._limit = None
+
+    def _runs(self, slots: torch.Tensor) -> list[tuple[int, bool]]:
+        """Splits the slots into runs: their numbers of slots, and whether these are next in turn.
+
+        Raises IndexError if a slot has no row and is not the next one.
+        """
+        ring = self._opened()
+        next_slot, length = ring.cursor, len(ring)
+        runs = []
+        begin = 0
+        while begin < len(slots):
+            rest = slots[begin : begin + self.max_size]
+            others = (rest != (next_slot + torch.arange(len(rest))) % self.max_size).nonzero()
+            size = int(others[0]) if len(others) else len(rest)
+            is_next = size > 0
+            if is_next:
+                next_slot = (next_slot + size) % self.max_size
+                length = min(length + size, self.max_size)
+            else:
+                at_cursor = (rest == next_slot).nonzero()
+                size = int(at_cursor[0]) if len(at_cursor) else len(rest)
+                highest = int(rest[:size].max())
+                if highest >= length:
+                    raise IndexError(
+                        f"{self.path}: slot {highest}: expected a slot that has a row, or the next "
+                        f"one, {next_slot}"
+                    )
+            runs.append((size, is_next))
+            begin += size
+        return runs
 
     def _slots(self, cursor: Any) -> torch.Tensor:
         if isinstance(cursor, slice):
@@ -622,13 +654,13 @@ def _ring_of(buffer: Any, where: str) -> RingStorage:
 def _rows(cursor: Any, data: Any) -> TensorDictBase:
     """The rows as a TensorDict with one batch dimension."""
     if isinstance(data, (list, tuple)) and data and isinstance(data[0], TensorDictBase):
-        data = torch.stack(list(data))
+        data = LazyStackedTensorDict(*data, stack_dim=0)
     if not isinstance(data, TensorDictBase):
         raise TypeError(
             "RingStorage: rows must be a TensorDict or a list of TensorDicts, got "
             f"{type(data).__name__}"
         )
-    is_row = isinstance(cursor, int) or (isinstance(cursor, torch.Tensor) and cursor.ndim == 0)
+    is_row = isinstance(cursor, int) or getattr(cursor, "ndim", 1) == 0
     rows = data.unsqueeze(0) if is_row else data
     if rows.ndim != 1:
         raise ValueError(
@@ -640,6 +672,13 @@ def _rows(cursor: Any, data: Any) -> TensorDictBase:
 
 def _values(rows: TensorDictBase) -> dict[str, Any]:
     """Converts a row or a batch of rows to nested dicts of tensors on the CPU."""
+    if isinstance(rows, LazyStackedTensorDict):
+        keys = [set(row.keys()) for row in rows.tensordicts]
+        partial = set.union(*keys) - set.intersection(*keys)
+        if partial:
+            raise ValueError(
+                f'RingStorage: entry "{min(partial)}": expected in all rows, found in some'
+            )
     values: dict[str, Any] = {}
     for key, value in rows.items():
         if isinstance(value, TensorDictBase) and not is_non_tensor(value):
@@ -651,6 +690,14 @@ def _values(rows: TensorDictBase) -> dict[str, Any]:
                 f'RingStorage: entry "{key}": expected a tensor, found {type(value).__name__}'
             )
     return values
+
+
+def _part(values: dict[str, Any], index: int | slice) -> dict[str, Any]:
+    """A row, or a batch of some rows, of a batch."""
+    return {
+        key: _part(value, index) if isinstance(value, dict) else value[index]
+        for key, value in values.items()
+    }
 
 
 def _hash_of(row: dict[str, Any]) -> str:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+np = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
 pytest.importorskip("torchrl", reason="TorchRL is not installed")
 
-from tensordict import NonTensorStack, TensorDict, tensorclass  # noqa: E402
+from tensordict import NonTensorStack, TensorDict, lazy_stack, tensorclass  # noqa: E402
 from torchrl.data import (  # noqa: E402
     LazyTensorStorage,
     ReplayBuffer,
@@ -147,6 +148,37 @@ def test_replay_buffer_of_lists_extends_and_samples(tmp_path) -> None:
     buffer.extend([rows(number, 1)[0] for number in range(4)])
     assert numbers(buffer[:]) == [0, 1, 2, 3]
     numbers(buffer.sample())
+
+
+def test_entries_that_only_some_rows_have_are_refused(tmp_path) -> None:
+    storage = RingStorage(tmp_path / "ring", 5)
+    some = [rows(0, 1)[0], rows(1, 1)[0].set(("next", "q"), torch.tensor(1))]
+    for batch in (some, lazy_stack(some), TensorDict({"a": lazy_stack(some)}, [2])):
+        with pytest.raises(ValueError, match='entry "q": expected in all rows, found in some'):
+            storage.set(range(2), batch)
+    assert len(storage) == 0
+    storage.set(range(2), lazy_stack([row.exclude(("next", "q")) for row in some]))
+    assert numbers(storage[:]) == [0, 1]
+
+
+def test_a_slot_out_of_turn_is_refused_before_rows_are_written(tmp_path) -> None:
+    storage = RingStorage(tmp_path / "ring", 10)
+    storage.set(range(4), rows(0, 4))
+    with pytest.raises(IndexError, match="slot 6: expected a slot that has a row, or the next one"):
+        storage.set([0, 4, 6], rows(50, 3))
+    with pytest.raises(ValueError, match="expected a value in each new row, found none"):
+        storage.set([4, 0], rows(50, 2).exclude("action"))
+    assert numbers(storage[:]) == [0, 1, 2, 3]
+    storage.set([0, 4, 4, 5, 1], rows(50, 5))
+    assert numbers(storage[:]) == [50, 54, 2, 3, 52, 53]
+
+
+def test_integers_of_numpy_and_an_empty_list_are_indices(tmp_path) -> None:
+    storage = RingStorage(tmp_path / "ring", 10)
+    storage.set(np.int64(0), rows(7, 1)[0])
+    assert storage[np.int64(0)]["action"] == 7
+    assert storage[[]].batch_size == torch.Size([0])
+    assert storage[[]]["observation"].shape == (0, 3)
 
 
 @pytest.mark.parametrize("num_rows", [4, 7])
