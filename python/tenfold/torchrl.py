@@ -165,19 +165,11 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         if max_size is not None:
             max_size = integer("RingStorage: max_size", max_size, 1)
         if max_size is None or mode == "r" or exists(self.path):
-            self._open()
-            capacity = self._opened().capacity
-            if capacity is None or max_size not in (None, capacity):
-                found = f"one of {capacity} rows" if capacity else "a data set without capacity"
-                wanted = "" if max_size is None else f" of {max_size} rows"
-                self.close()
-                raise ValueError(f"{self.path}: expected a circular buffer{wanted}, found {found}")
-            max_size = capacity
+            max_size = self._open(max_size)
         Storage.__init__(self, max_size)
         self.device = torch.device("cpu")
         self._last_cursor: Any = None
-        if len(self):
-            self._set_last_cursor((self.cursor - 1) % self.max_size)
+        self._continue()
 
     def __repr__(self) -> str:
         return f"RingStorage({str(self.path)!r}, len={len(self)}, max_size={self.max_size})"
@@ -186,22 +178,24 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
     @property
     def initialized(self) -> bool:
-        """False until this object opens the circular buffer, or creates it for the first row."""
-        return self._ring is not None
+        """False until this or another object creates the circular buffer for the first row."""
+        return self._found() is not None
 
     @property
     def cursor(self) -> int:
         """The slot of the next row."""
         if self._limit is not None:
             return self._limit
-        return 0 if self._ring is None else self._ring.cursor
+        ring = self._found()
+        return 0 if ring is None else ring.cursor
 
     def __len__(self) -> int:
-        if self._ring is None:
+        ring = self._found()
+        if ring is None:
             return 0
         if self._mode == "r":
-            self._ring.refresh()
-        return len(self._ring) if self._limit is None else self._limit
+            ring.refresh()
+        return len(ring) if self._limit is None else self._limit
 
     @property
     def _len(self) -> int:
@@ -234,9 +228,13 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
             UnsupportedError: If the storage was opened with ``mode="r"`` or closed, or an entry is
                 neither a tensor nor a TensorDict.
             OSError: If another process or object writes to the buffer, or a system call failed.
+            FileExistsError: If another object has created the circular buffer since a replay buffer
+                over this storage chose the slots. The call can be repeated.
         """
         if self._mode == "r":
             raise UnsupportedError(f'{self.path}: RingStorage was opened with mode "r"')
+        if self._is_closed:
+            raise UnsupportedError(f"{self.path}: RingStorage was closed; open it again")
         try:
             slots, rows = self._slots(cursor), _rows(cursor, data)
             if len(rows) != len(slots):
@@ -324,6 +322,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self.close()
         remove(self.path)
         self._ring = self._limit = None
+        self._is_closed = False
         self._set_last_cursor(None)
         self._bump_mutation_revision()
 
@@ -419,13 +418,29 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         assert self._ring is not None
         return self._ring
 
-    def _open(self) -> None:
-        self._ring = Dataset(self.path, self._mode, framework="torch")
-        self._is_closed = False
+    def _found(self) -> Dataset | None:
+        """The circular buffer; opens it if another object has created it since."""
+        if self._ring is None and exists(self.path):
+            self._open(self.max_size)
+            self._continue()
+        return self._ring
+
+    def _open(self, max_size: int | None) -> int:
+        """Opens the circular buffer and returns its capacity; raises if this is not `max_size`."""
+        ring = Dataset(self.path, self._mode, framework="torch")
+        capacity = ring.capacity
+        if capacity is None or max_size not in (None, capacity):
+            found = f"one of {capacity} rows" if capacity else "a data set without capacity"
+            wanted = "" if max_size is None else f" of {max_size} rows"
+            ring.close()
+            raise ValueError(f"{self.path}: expected a circular buffer{wanted}, found {found}")
+        self._ring = ring
+        return capacity
 
     def _create(self, example: dict[str, Any]) -> None:
-        create(self.path, example=example, capacity=self.max_size).close()
-        self._open()
+        if self._found() is None:
+            create(self.path, example=example, capacity=self.max_size).close()
+            self._open(self.max_size)
 
     def flush(self) -> None:
         """Makes all rows durable: they survive a power failure.
@@ -442,7 +457,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         """Flushes the rows and releases the write lock. The storage can still be read."""
         if self._ring is not None:
             self._ring.close()
-            self._is_closed = True
+        self._is_closed = True
 
     # --- state ---
 
@@ -456,6 +471,11 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self._checkpointer = self._default_checkpointer() if value is None else value
         # A ReplayBuffer sets this property after it has created its writer, which must continue at
         # the cursor of the storage.
+        self._align_writers()
+
+    def _continue(self) -> None:
+        """Makes samplers and writers continue after the newest row."""
+        self._set_last_cursor((self.cursor - 1) % self.max_size if len(self) else None)
         self._align_writers()
 
     def _align_writers(self) -> None:
@@ -492,8 +512,9 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
         Rows that were added after such a state are no longer sampled, and will be overwritten. If
         the state has as many rows as the circular buffer, the cursor of the circular buffer is
-        kept. Warns if the oldest or the newest row of the state has changed: newer rows replace
-        the oldest ones first.
+        kept. Writers of replay buffers continue at the cursor; `ReplayBuffer.load_state_dict` and
+        `ReplayBuffer.loads` then select the saved one for the next batch. Warns if the oldest or
+        the newest row of the state has changed: newer rows replace the oldest ones first.
 
         Args:
             state_dict: The result of `state_dict`.
@@ -510,13 +531,14 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 stacklevel=2,
             )
         self._limit = length if length < there else None
-        self._set_last_cursor((cursor - 1) % self.max_size if length else None)
+        self._continue()
         self._bump_mutation_revision()
 
     def _check_state(self, state_dict: dict[str, Any]) -> int:
         """Returns the number of rows of the circular buffer, or raises as `load_state_dict`."""
         length = int(state_dict["length"])
-        there = len(self) if self._ring is None else len(self._ring)
+        ring = self._found()
+        there = 0 if ring is None else len(ring)
         if state_dict["max_size"] != self.max_size or length > there:
             raise ValueError(
                 f"{self.path}: expected {length} rows or more and max_size "
@@ -533,8 +555,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         Storage.__setstate__(self, state)
-        if exists(self.path):
-            self._open()
+        self._found()
 
 
 def save_buffer(buffer: Any, path: PathLike) -> Path:
