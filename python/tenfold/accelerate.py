@@ -166,7 +166,7 @@ def load_state(accelerator: Any, input_dir: PathLike | None = None, *, strict: b
         hook(models, str(folder))
     found = on_all(lambda: _read(accelerator, folder, len(models)))
     for model, state in zip(models, found["model"], strict=True):
-        load_into(accelerator.unwrap_model(model), state, strict=strict)
+        load_into(_named_as(state, accelerator, model), state, strict=strict)
     for name, objects in _stateful(accelerator):
         for thing, state in zip(objects, found[name], strict=True):
             thing.load_state_dict(state)
@@ -379,7 +379,10 @@ def _write(accelerator: Any, folder: Path, writes: bool) -> None:
         if writes:  # all processes collect state, which may be a collective operation
             save(state, folder / f"{stem}{_OURS}", durable=False, progress=False)
 
-    weights = [accelerator.get_state_dict(model) for model in accelerator._models]
+    weights = [
+        accelerator.get_state_dict(_unwrapped(accelerator, model), unwrap=False)
+        for model in accelerator._models
+    ]
     for hook in accelerator._save_model_state_pre_hook.values():
         hook(accelerator._models, weights, str(folder))
     for number, state in enumerate(weights):
@@ -399,6 +402,10 @@ def _write(accelerator: Any, folder: Path, writes: bool) -> None:
     random_states = {"step": accelerator.step, **numbers}
     name = f"random_states_{accelerator.process_index}{_OURS}"
     save(random_states, folder / name, durable=False, progress=False)
+
+
+def _unwrapped(accelerator: Any, model: Any) -> Any:
+    return accelerator.unwrap_model(model, keep_torch_compile=False)
 
 
 _CUSTOM = "custom_checkpoint"
@@ -446,6 +453,15 @@ def _find(folder: Path, *stems: str) -> Path | None:
             if path.is_file():
                 return path
     return None
+
+
+def _named_as(state: dict[str, Any], accelerator: Any, model: Any) -> Any:
+    """The unwrapped model; or `model`, if more of its names are in the state.
+
+    `Accelerator.save_state` saves the names of a model compiled before `Accelerator.prepare`.
+    """
+    models = _unwrapped(accelerator, model), model
+    return max(models, key=lambda each: len(state.keys() & each.state_dict().keys()))
 
 
 def _get(folder: Path, *stems: str) -> Any:
