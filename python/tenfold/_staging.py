@@ -112,8 +112,8 @@ class Staging:
 
         The old folder is removed. A file that its manifest does not list (any file, if there is no
         valid manifest) is linked or copied into the new folder, unless the new folder has a file of
-        this name. If this process can neither link nor copy the file, it is moved after the rename;
-        a crash between the rename and the move loses the file.
+        this name, or of the name of its folder. If this process can neither link nor copy the file,
+        it is moved after the rename; a crash between the rename and the move loses the file.
 
         Args:
             own_names: Matches the names of files in which another program saves the same state.
@@ -357,7 +357,7 @@ def _write_manifest(folder: Path) -> None:
 def _keep_unlisted(old: Path, new: Path, own_names: re.Pattern[str] | None) -> list[str]:
     """Links or copies into the new folder the files that the old manifest does not list.
 
-    Omits files whose names match `own_names` or exist in the new folder.
+    Omits files whose names match `own_names`, or that are in the new folder, or below a file of it.
 
     Returns:
         Names of the files that this process can neither link nor copy. They can only be moved, but
@@ -372,10 +372,14 @@ def _keep_unlisted(old: Path, new: Path, own_names: re.Pattern[str] | None) -> l
         listed = set()  # the manifest is missing, damaged or of another program
     for name in _files(old, folder_links=True):
         is_own = name in listed or (own_names is not None and own_names.fullmatch(name))
-        if not is_own and not exists(new / name):
+        if is_own or exists(new / name):
+            continue
+        try:
             (new / name).parent.mkdir(parents=True, exist_ok=True)
-            if not _link_or_copy(old / name, new / name):
-                to_move.append(name)
+        except (FileExistsError, NotADirectoryError):  # the new version has a file of this name
+            continue
+        if not _link_or_copy(old / name, new / name):
+            to_move.append(name)
     return to_move
 
 

@@ -61,6 +61,7 @@ _NAMES = re.compile(
     r"|(pytorch_model|optimizer|scheduler|sampler|dl_state_dict)(_\d+)?\.bin"
     r"|scaler\.pt|(random_states|custom_checkpoint)_\d+\.pkl"
 )
+_NUMBERED = re.compile(r"checkpoint_\d+")
 # The distributed types that `save_state` and `load_state` refuse. XLA cannot gather Python objects;
 # with the others, the processes save shards.
 SHARDED = (
@@ -88,7 +89,8 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
             if the file system cannot exchange two names); files that neither function saves are
             kept. With ``automatic_checkpoint_naming``, `output_dir` is ignored: the folder is
             ``checkpoints/checkpoint_<iteration>`` of the project, and the oldest checkpoints beyond
-            ``total_limit`` are removed after the new one exists.
+            ``total_limit`` are removed after the new one exists. If there are checkpoints with this
+            or a higher number, as after a restart, ``iteration`` continues after the highest.
 
     Returns:
         Path: The folder.
@@ -101,8 +103,8 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
             unchanged.
         FileExistsError: If `output_dir` is a file, or a folder that is neither empty nor a
             checkpoint.
-        ValueError: If `output_dir` is None without ``automatic_checkpoint_naming``, or the folder
-            with the next automatic name exists.
+        ValueError: If `output_dir` is None without ``automatic_checkpoint_naming``, or the project
+            has no directory with it.
         OSError: If a system call failed. An existing checkpoint is unchanged, unless the last fsync
             failed.
 
@@ -117,9 +119,11 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
     writes = _is_first(accelerator)
     with staged_by_all(target, writes, _NAMES) as folder:
         _write(accelerator, folder, writes)
-    project.iteration += 1
     if project.automatic_checkpoint_naming:
+        project.iteration = _number(target) + 1
         on_all(lambda: _prune(target.parent, project.total_limit) if writes else None)
+    else:
+        project.iteration += 1
     return target
 
 
@@ -151,7 +155,7 @@ def load_state(accelerator: Any, input_dir: PathLike | None = None, *, strict: b
             create, or the training is sharded or uses XLA.
         ValueError: With `strict`, if tensors of a model are missing, unexpected or of another dtype
             or shape. If fewer objects are registered than were saved. If `input_dir` is None
-            without ``automatic_checkpoint_naming``.
+            without ``automatic_checkpoint_naming``, or the project has no directory with it.
 
     Example:
         >>> tenfold.accelerate.load_state(accelerator, "run/checkpoint")
@@ -166,7 +170,7 @@ def load_state(accelerator: Any, input_dir: PathLike | None = None, *, strict: b
         hook(models, str(folder))
     found = on_all(lambda: _read(accelerator, folder, len(models)))
     for model, state in zip(models, found["model"], strict=True):
-        load_into(accelerator.unwrap_model(model), state, strict=strict)
+        load_into(_named_as(state, accelerator, model), state, strict=strict)
     for name, objects in _stateful(accelerator):
         for thing, state in zip(objects, found[name], strict=True):
             thing.load_state_dict(state)
@@ -305,13 +309,10 @@ def _is_first(accelerator: Any) -> bool:
 def _target(accelerator: Any, output_dir: PathLike | None) -> Path:
     project = accelerator.project_configuration
     if project.automatic_checkpoint_naming:
-        path = Path(accelerator.project_dir, "checkpoints", f"checkpoint_{project.iteration}")
-        if exists(path):
-            raise ValueError(
-                f"{path}: it exists; set accelerator.project_configuration.iteration to the number "
-                "of the next checkpoint"
-            )
-        return path
+        directory = _directory(accelerator, "save_state")
+        put_back_all(directory, "checkpoint_*")
+        number = max([project.iteration, *(_number(path) + 1 for path in _numbered(directory))])
+        return directory / f"checkpoint_{number}"
     if output_dir is None:
         raise ValueError("save_state: output_dir must be a path, got None")
     path = Path(output_dir).expanduser()
@@ -335,7 +336,7 @@ def _source(accelerator: Any, input_dir: PathLike | None) -> Path:
     if input_dir is not None:
         path = Path(input_dir).expanduser()
     elif accelerator.project_configuration.automatic_checkpoint_naming:
-        directory = Path(accelerator.project_dir, "checkpoints")
+        directory = _directory(accelerator, "load_state")
         put_back_all(directory, "checkpoint_*")
         checkpoints = _numbered(directory)
         if not checkpoints:
@@ -346,14 +347,24 @@ def _source(accelerator: Any, input_dir: PathLike | None) -> Path:
     return path
 
 
+def _directory(accelerator: Any, where: str) -> Path:
+    """The folder of the checkpoints with automatic names."""
+    if accelerator.project_dir is None:
+        raise ValueError(
+            f"{where}: project_dir must be a path with automatic_checkpoint_naming, got None; "
+            "Accelerator(project_dir=...) sets it"
+        )
+    return Path(accelerator.project_dir, "checkpoints")
+
+
 def _numbered(directory: Path) -> list[Path]:
     """The checkpoints with automatic names, by ascending number."""
-    found = []
-    for path in directory.glob("checkpoint_*"):
-        number = re.fullmatch(r"checkpoint_(\d+)", path.name)
-        if number is not None:
-            found.append((int(number[1]), path))
-    return [path for _, path in sorted(found)]
+    found = directory.glob("checkpoint_*")
+    return sorted((path for path in found if _NUMBERED.fullmatch(path.name)), key=_number)
+
+
+def _number(path: Path) -> int:
+    return int(path.name.rpartition("_")[2])
 
 
 def _prune(directory: Path, limit: int | None) -> None:
@@ -379,7 +390,10 @@ def _write(accelerator: Any, folder: Path, writes: bool) -> None:
         if writes:  # all processes collect state, which may be a collective operation
             save(state, folder / f"{stem}{_OURS}", durable=False, progress=False)
 
-    weights = [accelerator.get_state_dict(model) for model in accelerator._models]
+    weights = [
+        accelerator.get_state_dict(_unwrapped(accelerator, model), unwrap=False)
+        for model in accelerator._models
+    ]
     for hook in accelerator._save_model_state_pre_hook.values():
         hook(accelerator._models, weights, str(folder))
     for number, state in enumerate(weights):
@@ -399,6 +413,10 @@ def _write(accelerator: Any, folder: Path, writes: bool) -> None:
     random_states = {"step": accelerator.step, **numbers}
     name = f"random_states_{accelerator.process_index}{_OURS}"
     save(random_states, folder / name, durable=False, progress=False)
+
+
+def _unwrapped(accelerator: Any, model: Any) -> Any:
+    return accelerator.unwrap_model(model, keep_torch_compile=False)
 
 
 _CUSTOM = "custom_checkpoint"
@@ -446,6 +464,15 @@ def _find(folder: Path, *stems: str) -> Path | None:
             if path.is_file():
                 return path
     return None
+
+
+def _named_as(state: dict[str, Any], accelerator: Any, model: Any) -> Any:
+    """The unwrapped model; or `model`, if more of its names are in the state.
+
+    `Accelerator.save_state` saves the names of a model compiled before `Accelerator.prepare`.
+    """
+    models = _unwrapped(accelerator, model), model
+    return max(models, key=lambda each: len(state.keys() & each.state_dict().keys()))
 
 
 def _get(folder: Path, *stems: str) -> Any:

@@ -69,7 +69,9 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
     def __init__(self, format: str | None = None, async_save: bool = False) -> None:
         super().__init__()
         if format is not None:
-            _core.format_to_save("checkpoint", text("CheckpointIO: format", format))
+            if not text("CheckpointIO: format", format):
+                raise ValueError('CheckpointIO: format: expected the name of a format, found ""')
+            _core.format_to_save("checkpoint", format)
         self._format = format
         self._async = boolean("CheckpointIO: async_save", async_save)
         self._forget()

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import uuid
@@ -168,6 +169,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         self._job = f"ray-{uuid.uuid4().hex[:16]}"
         self._lease: Any = None
         self._has_moved_parts = False
+        self._creates_folder = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_lease": None}
@@ -194,6 +196,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         """
         if not exists(os.path.join(self._path, "%parts.json")):
             _core.part_path(self._path, 0, 1)  # raises if it is a data set in one folder
+        self._creates_folder = not exists(self._path)
         os.makedirs(self._path, exist_ok=True)
         name = os.path.basename(self._staging)
         self._lease = _core.Lease.acquire(self._path, f"{name}.lease")
@@ -253,7 +256,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
             self._clean()
 
     def on_write_failed(self, error: Exception) -> None:
-        """Removes the parts that the tasks have written, unless `commit_parts` failed.
+        """Removes what the job has written, unless `commit_parts` failed.
 
         Args:
             error: The exception of the job; ignored.
@@ -303,6 +306,9 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
         if self._lease is not None:
             self._lease.release()
             self._lease = None
+        if self._creates_folder:
+            with contextlib.suppress(OSError):  # it has parts
+                os.rmdir(self._path)
 
 
 def _task_of(name: str) -> int:

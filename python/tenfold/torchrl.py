@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import hashlib
 import json
 import os
@@ -21,7 +22,7 @@ except ImportError as error:
     raise ImportError('tenfold.torchrl needs TorchRL: pip install "tenfold[torchrl]"') from error
 
 import torch
-from tensordict import TensorDict, TensorDictBase, is_non_tensor
+from tensordict import LazyStackedTensorDict, TensorDict, TensorDictBase, is_non_tensor
 
 from tenfold import _core
 from tenfold._context_manager import Closing
@@ -164,19 +165,11 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         if max_size is not None:
             max_size = integer("RingStorage: max_size", max_size, 1)
         if max_size is None or mode == "r" or exists(self.path):
-            self._open()
-            capacity = self._opened().capacity
-            if capacity is None or max_size not in (None, capacity):
-                found = f"one of {capacity} rows" if capacity else "a data set without capacity"
-                wanted = "" if max_size is None else f" of {max_size} rows"
-                self.close()
-                raise ValueError(f"{self.path}: expected a circular buffer{wanted}, found {found}")
-            max_size = capacity
+            max_size = self._open(max_size)
         Storage.__init__(self, max_size)
         self.device = torch.device("cpu")
         self._last_cursor: Any = None
-        if len(self):
-            self._set_last_cursor((self.cursor - 1) % self.max_size)
+        self._continue()
 
     def __repr__(self) -> str:
         return f"RingStorage({str(self.path)!r}, len={len(self)}, max_size={self.max_size})"
@@ -185,22 +178,24 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
     @property
     def initialized(self) -> bool:
-        """False until this object opens the circular buffer, or creates it for the first row."""
-        return self._ring is not None
+        """False until this or another object creates the circular buffer for the first row."""
+        return self._found() is not None
 
     @property
     def cursor(self) -> int:
         """The slot of the next row."""
         if self._limit is not None:
             return self._limit
-        return 0 if self._ring is None else self._ring.cursor
+        ring = self._found()
+        return 0 if ring is None else ring.cursor
 
     def __len__(self) -> int:
-        if self._ring is None:
+        ring = self._found()
+        if ring is None:
             return 0
         if self._mode == "r":
-            self._ring.refresh()
-        return len(self._ring) if self._limit is None else self._limit
+            ring.refresh()
+        return len(ring) if self._limit is None else self._limit
 
     @property
     def _len(self) -> int:
@@ -211,7 +206,10 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         """Does nothing: some writers set the length, but this storage counts its rows itself."""
 
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
-        """Writes rows. If an error is raised, rows of earlier slots may have been written.
+        """Writes rows. Writers of replay buffers then continue at `cursor` of this object.
+
+        If some of the slots have rows and others are the next ones, a value that does not fit its
+        column may be found after rows were written. Other invalid arguments change nothing.
 
         Args:
             cursor: A slot, as an int or a 0-d tensor; or a slot for each row, as a slice, a
@@ -225,26 +223,38 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
             TypeError: If `data` is not a TensorDict or a list of TensorDicts.
             ValueError: If the numbers of rows and slots differ, if a batch does not have one batch
                 dimension, if entries are unknown, have another shape or a dtype that does not fit
-                the column, or if an entry of new rows is missing.
+                the column, if an entry of new rows is missing, or if only some rows have an entry.
             IndexError: If a slot is out of range, or if a slot has no row and is not the next slot.
             UnsupportedError: If the storage was opened with ``mode="r"`` or closed, or an entry is
                 neither a tensor nor a TensorDict.
             OSError: If another process or object writes to the buffer, or a system call failed.
+            FileExistsError: If another object has created the circular buffer since a replay buffer
+                over this storage chose the slots. The call can be repeated.
         """
         if self._mode == "r":
             raise UnsupportedError(f'{self.path}: RingStorage was opened with mode "r"')
+        if self._is_closed:
+            raise UnsupportedError(f"{self.path}: RingStorage was closed; open it again")
         try:
             slots, rows = self._slots(cursor), _rows(cursor, data)
             if len(rows) != len(slots):
                 raise ValueError(f"RingStorage: expected {len(slots)} rows, got {len(rows)}")
             if not len(slots):
                 return
+            values = _values(rows)
             if self._ring is None:
-                self._create(_values(rows[0]))
-            self._write(slots, rows, is_new=set_cursor)
-        except BaseException:
-            self._align_writers()  # writers advance their cursor before they write
-            raise
+                self._create(_part(values, 0))
+                if self._attached_entities and int(slots[0]) != self.cursor:
+                    raise FileExistsError(
+                        errno.EEXIST,
+                        f"Another object has created the circular buffer, with {len(self)} rows; "
+                        "repeat the call to write after them",
+                        str(self.path),
+                    )
+            self._write(slots, values, is_new=set_cursor)
+        finally:
+            if set_cursor:
+                self._align_writers()  # writers advance their cursor before they write
         if set_cursor:
             self._set_last_cursor(cursor)
         self._bump_mutation_revision()
@@ -284,6 +294,8 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 )
             if index.ndim > 1:
                 return self.get(index.reshape(-1)).reshape(index.shape)
+            if not len(index) and index.dtype != torch.bool:
+                index = index.long()  # torch makes floats of an empty list
         if self._limit is not None:
             index = self._visible(index, length)
         found = self._ring[index]
@@ -310,46 +322,65 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self.close()
         remove(self.path)
         self._ring = self._limit = None
+        self._is_closed = False
         self._set_last_cursor(None)
         self._bump_mutation_revision()
 
-    def _write(self, slots: torch.Tensor, rows: TensorDictBase, *, is_new: bool) -> None:
+    def _write(self, slots: torch.Tensor, values: dict[str, Any], *, is_new: bool) -> None:
         """Appends the rows whose slots are next, and writes other rows in place.
 
         Raises ValueError if a new row that replaces an old row in place lacks an entry, because the
         entry of the old row would remain.
         """
         ring = self._opened()
+        runs = self._runs(slots)
+        absent = set(_names(ring[:0])) - set(_names(values)) if is_new else set()
+        if absent and not all(is_next for _, is_next in runs):
+            raise ValueError(
+                f'{self.path}: column "{min(absent)}": expected a value in each new row, found none'
+            )
         begin = 0
-        while begin < len(slots):
-            rest = slots[begin : begin + self.max_size]
-            steps = torch.arange(len(rest))
-            is_next = rest == (ring.cursor + steps) % self.max_size
-            run = int((~is_next).nonzero()[0]) if not bool(is_next.all()) else len(rest)
-            if run:
-                ring.append(_values(rows[begin : begin + run]))
+        for size, is_next in runs:
+            run = slice(begin, begin + size)
+            if is_next:
+                ring.append(_part(values, run))
             else:
-                at_cursor = (rest == ring.cursor).nonzero()
-                run = int(at_cursor[0]) if len(at_cursor) else len(rest)
-                highest = int(rest[:run].max())
-                if highest >= len(ring):
-                    raise IndexError(
-                        f"{self.path}: slot {highest}: expected a slot that has a row, or the next "
-                        f"one, {ring.cursor}"
-                    )
-                values = _values(rows[begin : begin + run])
-                absent = set(_names(ring[:0])) - set(_names(values)) if is_new else None
-                if absent:
-                    raise ValueError(
-                        f'{self.path}: column "{min(absent)}": expected a value in each new row, '
-                        "found none"
-                    )
-                ring[rest[:run]] = values
-            begin += run
+                ring[slots[run]] = _part(values, run)
+            begin += size
         if self._limit is not None:
             self._limit = max(self._limit, int(slots.max()) + 1)
             if self._limit >= len(ring):
                 self._limit = None
+
+    def _runs(self, slots: torch.Tensor) -> list[tuple[int, bool]]:
+        """Splits the slots into runs: their numbers of slots, and whether these are next in turn.
+
+        Raises IndexError if a slot has no row and is not the next one.
+        """
+        ring = self._opened()
+        next_slot, length = ring.cursor, len(ring)
+        runs = []
+        begin = 0
+        while begin < len(slots):
+            rest = slots[begin : begin + self.max_size]
+            others = (rest != (next_slot + torch.arange(len(rest))) % self.max_size).nonzero()
+            size = int(others[0]) if len(others) else len(rest)
+            is_next = size > 0
+            if is_next:
+                next_slot = (next_slot + size) % self.max_size
+                length = min(length + size, self.max_size)
+            else:
+                at_cursor = (rest == next_slot).nonzero()
+                size = int(at_cursor[0]) if len(at_cursor) else len(rest)
+                highest = int(rest[:size].max())
+                if highest >= length:
+                    raise IndexError(
+                        f"{self.path}: slot {highest}: expected a slot that has a row, or the next "
+                        f"one, {next_slot}"
+                    )
+            runs.append((size, is_next))
+            begin += size
+        return runs
 
     def _slots(self, cursor: Any) -> torch.Tensor:
         if isinstance(cursor, slice):
@@ -387,13 +418,29 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         assert self._ring is not None
         return self._ring
 
-    def _open(self) -> None:
-        self._ring = Dataset(self.path, self._mode, framework="torch")
-        self._is_closed = False
+    def _found(self) -> Dataset | None:
+        """The circular buffer; opens it if another object has created it since."""
+        if self._ring is None and exists(self.path):
+            self._open(self.max_size)
+            self._continue()
+        return self._ring
+
+    def _open(self, max_size: int | None) -> int:
+        """Opens the circular buffer and returns its capacity; raises if this is not `max_size`."""
+        ring = Dataset(self.path, self._mode, framework="torch")
+        capacity = ring.capacity
+        if capacity is None or max_size not in (None, capacity):
+            found = f"one of {capacity} rows" if capacity else "a data set without capacity"
+            wanted = "" if max_size is None else f" of {max_size} rows"
+            ring.close()
+            raise ValueError(f"{self.path}: expected a circular buffer{wanted}, found {found}")
+        self._ring = ring
+        return capacity
 
     def _create(self, example: dict[str, Any]) -> None:
-        create(self.path, example=example, capacity=self.max_size).close()
-        self._open()
+        if self._found() is None:
+            create(self.path, example=example, capacity=self.max_size).close()
+            self._open(self.max_size)
 
     def flush(self) -> None:
         """Makes all rows durable: they survive a power failure.
@@ -410,7 +457,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         """Flushes the rows and releases the write lock. The storage can still be read."""
         if self._ring is not None:
             self._ring.close()
-            self._is_closed = True
+        self._is_closed = True
 
     # --- state ---
 
@@ -424,6 +471,11 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self._checkpointer = self._default_checkpointer() if value is None else value
         # A ReplayBuffer sets this property after it has created its writer, which must continue at
         # the cursor of the storage.
+        self._align_writers()
+
+    def _continue(self) -> None:
+        """Makes samplers and writers continue after the newest row."""
+        self._set_last_cursor((self.cursor - 1) % self.max_size if len(self) else None)
         self._align_writers()
 
     def _align_writers(self) -> None:
@@ -460,8 +512,9 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
         Rows that were added after such a state are no longer sampled, and will be overwritten. If
         the state has as many rows as the circular buffer, the cursor of the circular buffer is
-        kept. Warns if the oldest or the newest row of the state has changed: newer rows replace
-        the oldest ones first.
+        kept. Writers of replay buffers continue at the cursor; `ReplayBuffer.load_state_dict` and
+        `ReplayBuffer.loads` then select the saved one for the next batch. Warns if the oldest or
+        the newest row of the state has changed: newer rows replace the oldest ones first.
 
         Args:
             state_dict: The result of `state_dict`.
@@ -478,13 +531,14 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 stacklevel=2,
             )
         self._limit = length if length < there else None
-        self._set_last_cursor((cursor - 1) % self.max_size if length else None)
+        self._continue()
         self._bump_mutation_revision()
 
     def _check_state(self, state_dict: dict[str, Any]) -> int:
         """Returns the number of rows of the circular buffer, or raises as `load_state_dict`."""
         length = int(state_dict["length"])
-        there = len(self) if self._ring is None else len(self._ring)
+        ring = self._found()
+        there = 0 if ring is None else len(ring)
         if state_dict["max_size"] != self.max_size or length > there:
             raise ValueError(
                 f"{self.path}: expected {length} rows or more and max_size "
@@ -501,8 +555,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         Storage.__setstate__(self, state)
-        if exists(self.path):
-            self._open()
+        self._found()
 
 
 def save_buffer(buffer: Any, path: PathLike) -> Path:
@@ -534,14 +587,15 @@ def save_buffer(buffer: Any, path: PathLike) -> Path:
     storage = _ring_of(buffer, "save_buffer")
     if buffer._prefetch:
         raise UnsupportedError("save_buffer: expected a buffer without prefetching")
-    sampler = buffer._sampler
+    sampler, rng = buffer._sampler, buffer._rng
     by_files = isinstance(sampler, PrioritizedSampler)  # its sum and min trees are not tensors
     state = {
         "storage": storage.state_dict(),
         "sampler": None if by_files else sampler.state_dict(),
         "writer": buffer._writer.state_dict(),
         "transform": buffer._transform.state_dict(),
-        "rng": None if buffer._rng is None else buffer._rng.get_state(),
+        "rng": None if rng is None else rng.get_state(),
+        "rng_device": None if rng is None else str(rng.device),
         "batch_size": buffer._batch_size,
     }
     staging = Staging(Path(path))
@@ -582,7 +636,7 @@ def load_buffer(buffer: Any, path: PathLike) -> None:
     storage._check_state(state["storage"])
     generator = None
     if state["rng"] is not None:
-        generator = torch.Generator()
+        generator = torch.Generator(state.get("rng_device", "cpu"))
         generator.set_state(state["rng"])
     parts = {name: getattr(buffer, f"_{name}") for name in ("sampler", "writer", "transform")}
     before = {name: copy.deepcopy(part.state_dict()) for name, part in parts.items()}
@@ -621,13 +675,13 @@ def _ring_of(buffer: Any, where: str) -> RingStorage:
 def _rows(cursor: Any, data: Any) -> TensorDictBase:
     """The rows as a TensorDict with one batch dimension."""
     if isinstance(data, (list, tuple)) and data and isinstance(data[0], TensorDictBase):
-        data = torch.stack(list(data))
+        data = LazyStackedTensorDict(*data, stack_dim=0)
     if not isinstance(data, TensorDictBase):
         raise TypeError(
             "RingStorage: rows must be a TensorDict or a list of TensorDicts, got "
             f"{type(data).__name__}"
         )
-    is_row = isinstance(cursor, int) or (isinstance(cursor, torch.Tensor) and cursor.ndim == 0)
+    is_row = isinstance(cursor, int) or getattr(cursor, "ndim", 1) == 0
     rows = data.unsqueeze(0) if is_row else data
     if rows.ndim != 1:
         raise ValueError(
@@ -639,6 +693,13 @@ def _rows(cursor: Any, data: Any) -> TensorDictBase:
 
 def _values(rows: TensorDictBase) -> dict[str, Any]:
     """Converts a row or a batch of rows to nested dicts of tensors on the CPU."""
+    if isinstance(rows, LazyStackedTensorDict):
+        keys = [set(row.keys()) for row in rows.tensordicts]
+        partial = set.union(*keys) - set.intersection(*keys)
+        if partial:
+            raise ValueError(
+                f'RingStorage: entry "{min(partial)}": expected in all rows, found in some'
+            )
     values: dict[str, Any] = {}
     for key, value in rows.items():
         if isinstance(value, TensorDictBase) and not is_non_tensor(value):
@@ -650,6 +711,14 @@ def _values(rows: TensorDictBase) -> dict[str, Any]:
                 f'RingStorage: entry "{key}": expected a tensor, found {type(value).__name__}'
             )
     return values
+
+
+def _part(values: dict[str, Any], index: int | slice) -> dict[str, Any]:
+    """A row, or a batch of some rows, of a batch."""
+    return {
+        key: _part(value, index) if isinstance(value, dict) else value[index]
+        for key, value in values.items()
+    }
 
 
 def _hash_of(row: dict[str, Any]) -> str:

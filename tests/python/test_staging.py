@@ -469,6 +469,18 @@ def test_files_of_another_program_with_own_names_are_not_kept(tmp_path) -> None:
         (tmp_path / "checkpoint/state_1.pkl").write_text("not listed")
 
 
+@pytest.mark.parametrize("kept", ["sub/x", "sub/a/x", "sub"])
+def test_a_new_file_replaces_the_folder_of_a_kept_one(tmp_path, kept) -> None:
+    path = tmp_path / "checkpoint"
+    (path / kept).parent.mkdir(parents=True)
+    (path / kept).write_text("old")
+    staging = Staging(path)
+    (staging.folder / "sub").write_text("new")
+    staging.publish()
+    assert (path / "sub").read_text() == "new"
+    assert check(path)
+
+
 def test_folder_without_a_manifest_is_accepted_unchecked(tmp_path) -> None:
     fill(tmp_path, "theirs")
     assert not check(tmp_path)

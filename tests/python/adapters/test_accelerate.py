@@ -242,9 +242,35 @@ def test_automatic_checkpoint_naming_respects_total_limit(tmp_path) -> None:
     assert training.counter.count == 12
     saved.rename(saved.with_name("_checkpoint_2.replaced"))  # by an interrupted replacement
     assert load_state(training.accelerator) == saved
-    training.accelerator.project_configuration.iteration = 2
-    with pytest.raises(ValueError, match="checkpoint_2: it exists"):
-        save_state(training.accelerator)
+    saved.rename(saved.with_name("_checkpoint_2.replaced"))
+    training.accelerator.project_configuration.iteration = 0  # as after a restart
+    assert save_state(training.accelerator) == tmp_path / "checkpoints/checkpoint_3"
+    assert names(tmp_path / "checkpoints") == ["checkpoint_2", "checkpoint_3"]
+    assert training.accelerator.project_configuration.iteration == 4
+    training.accelerator.project_configuration.iteration = 10
+    assert save_state(training.accelerator) == tmp_path / "checkpoints/checkpoint_10"
+    assert names(tmp_path / "checkpoints") == ["checkpoint_10", "checkpoint_3"]
+
+
+@pytest.mark.parametrize("call", [save_state, load_state])
+def test_automatic_checkpoint_naming_needs_a_project_directory(call) -> None:
+    project = ProjectConfiguration(automatic_checkpoint_naming=True)
+    with pytest.raises(ValueError, match=r"project_dir must be a path .*, got None"):
+        call(Training(project_config=project).accelerator)
+
+
+def test_a_compiled_model_has_the_names_of_the_unwrapped_model(tmp_path) -> None:
+    accelerator = accelerate.Accelerator(cpu=True)
+    model = torch.nn.Linear(2, 3)
+    accelerator.prepare(torch.compile(model, backend="eager"))
+    weight = model.weight.detach().clone()
+    save_state(accelerator, tmp_path / "ours")
+    accelerator.save_state(tmp_path / "theirs")
+    assert set(tenfold.load(tmp_path / "ours/model.safetensors")) == {"weight", "bias"}
+    for folder in ("ours", "theirs"):
+        torch.nn.init.zeros_(model.weight)
+        load_state(accelerator, tmp_path / folder)
+        assert torch.equal(model.weight, weight)
 
 
 def test_save_and_load_expand_the_home_folder(tmp_path, monkeypatch) -> None:

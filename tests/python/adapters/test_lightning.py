@@ -328,6 +328,8 @@ def test_map_location_accepts_every_form_of_torch_load(tmp_path) -> None:
 def test_misuse_raises_clear_errors(tmp_path) -> None:
     with pytest.raises(ValueError, match="nonsense"):
         CheckpointIO("nonsense")
+    with pytest.raises(ValueError, match='expected the name of a format, found ""'):
+        CheckpointIO("")
     with pytest.raises(TypeError, match="format"):
         CheckpointIO(format=3)
     with pytest.raises(TypeError, match="async_save"):

@@ -150,8 +150,18 @@ def test_failed_write_task_leaves_no_data(rows, tmp_path) -> None:
     ds = tenfold.ray.read(rows, override_num_blocks=4).map_batches(fail)
     with pytest.raises(Exception, match="row 500 is refused"):
         tenfold.ray.write(ds, tmp_path / "out")
-    assert not (tmp_path / "out" / "%parts.json").exists()
-    assert [p for p in os.listdir(tmp_path / "out") if "lease" not in p] == []
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("existed", [True, False])
+def test_a_write_without_rows_leaves_a_folder_only_if_it_existed(tmp_path, existed) -> None:
+    path = tmp_path / "out"
+    if existed:
+        path.mkdir()
+    with pytest.raises(ValueError, match="expected rows, found none: no data set was created"):
+        tenfold.ray.write(ray.data.range(8).filter(lambda row: False), path)
+    assert path.exists() == existed
+    assert not existed or not list(path.iterdir())
 
 
 def test_only_parts_of_tasks_that_returned_are_committed(rows, tmp_path) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+np = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
 pytest.importorskip("torchrl", reason="TorchRL is not installed")
 
-from tensordict import NonTensorStack, TensorDict, tensorclass  # noqa: E402
+from tensordict import NonTensorStack, TensorDict, lazy_stack, tensorclass  # noqa: E402
 from torchrl.data import (  # noqa: E402
     LazyTensorStorage,
     ReplayBuffer,
@@ -149,6 +150,37 @@ def test_replay_buffer_of_lists_extends_and_samples(tmp_path) -> None:
     numbers(buffer.sample())
 
 
+def test_entries_that_only_some_rows_have_are_refused(tmp_path) -> None:
+    storage = RingStorage(tmp_path / "ring", 5)
+    some = [rows(0, 1)[0], rows(1, 1)[0].set(("next", "q"), torch.tensor(1))]
+    for batch in (some, lazy_stack(some), TensorDict({"a": lazy_stack(some)}, [2])):
+        with pytest.raises(ValueError, match='entry "q": expected in all rows, found in some'):
+            storage.set(range(2), batch)
+    assert len(storage) == 0
+    storage.set(range(2), lazy_stack([row.exclude(("next", "q")) for row in some]))
+    assert numbers(storage[:]) == [0, 1]
+
+
+def test_a_slot_out_of_turn_is_refused_before_rows_are_written(tmp_path) -> None:
+    storage = RingStorage(tmp_path / "ring", 10)
+    storage.set(range(4), rows(0, 4))
+    with pytest.raises(IndexError, match="slot 6: expected a slot that has a row, or the next one"):
+        storage.set([0, 4, 6], rows(50, 3))
+    with pytest.raises(ValueError, match="expected a value in each new row, found none"):
+        storage.set([4, 0], rows(50, 2).exclude("action"))
+    assert numbers(storage[:]) == [0, 1, 2, 3]
+    storage.set([0, 4, 4, 5, 1], rows(50, 5))
+    assert numbers(storage[:]) == [50, 54, 2, 3, 52, 53]
+
+
+def test_integers_of_numpy_and_an_empty_list_are_indices(tmp_path) -> None:
+    storage = RingStorage(tmp_path / "ring", 10)
+    storage.set(np.int64(0), rows(7, 1)[0])
+    assert storage[np.int64(0)]["action"] == 7
+    assert storage[[]].batch_size == torch.Size([0])
+    assert storage[[]]["observation"].shape == (0, 3)
+
+
 @pytest.mark.parametrize("num_rows", [4, 7])
 def test_a_refused_batch_does_not_move_the_next_slot(tmp_path, num_rows) -> None:
     buffer = make(tmp_path / "ring", 6)
@@ -247,6 +279,22 @@ def test_a_restored_buffer_draws_the_samples_of_an_uninterrupted_one(tmp_path, s
     assert again.storage._limit is None
 
 
+def test_the_device_of_the_generator_is_restored(tmp_path, monkeypatch) -> None:
+    class OnCuda:
+        device = torch.device("cuda:0")
+        get_state = torch.Generator().get_state
+
+    buffer = make(tmp_path / "ring")
+    buffer.set_rng(OnCuda())
+    save_buffer(buffer, tmp_path / "state")
+    devices: list[str] = []
+    generator = torch.Generator()
+    monkeypatch.setattr(torch, "Generator", lambda device: devices.append(device) or generator)
+    load_buffer(buffer, tmp_path / "state")
+    assert buffer._rng is generator
+    assert devices == ["cuda:0"]
+
+
 def test_warns_of_rows_overwritten_since_the_save(tmp_path) -> None:
     buffer = make(tmp_path / "ring")
     buffer.extend(rows(0, 20))
@@ -254,7 +302,31 @@ def test_warns_of_rows_overwritten_since_the_save(tmp_path) -> None:
     buffer.extend(rows(20, 5))
     with pytest.warns(UserWarning, match="newer rows have replaced"):
         load_buffer(buffer, tmp_path / "state")
-    assert buffer._writer._cursor == 0
+    buffer.extend(rows(50, 2))  # replaces the oldest rows
+    assert buffer._writer._cursor == buffer.storage.cursor == 7
+    assert sorted(numbers(buffer[:])) == [*range(7, 25), 50, 51]
+
+
+def test_rows_added_after_a_state_was_restored_in_the_storage_follow_its_rows(tmp_path) -> None:
+    buffer = make(tmp_path / "ring")
+    buffer.extend(rows(0, 4))
+    state = buffer.storage.state_dict()
+    buffer.extend(rows(4, 3))
+    buffer.storage.load_state_dict(state)
+    buffer.add(rows(50, 1)[0])
+    assert numbers(buffer[:]) == [0, 1, 2, 3, 50]
+
+
+def test_writers_continue_at_the_cursor_once_restored_rows_fill_the_buffer(tmp_path) -> None:
+    buffer = make(tmp_path / "ring")
+    buffer.extend(rows(0, 12))
+    save_buffer(buffer, tmp_path / "state")
+    buffer.extend(rows(12, 15))
+    with pytest.warns(UserWarning, match="newer rows have replaced"):
+        load_buffer(buffer, tmp_path / "state")
+    buffer.extend(rows(50, 8))
+    assert len(buffer) == 20
+    assert buffer._writer._cursor == buffer.storage.cursor == 7
 
 
 @pytest.mark.parametrize(("saved", "more"), [(3, 20), (3, 37), (20, 20), (12, 9)])
@@ -307,6 +379,42 @@ def test_a_closed_storage_is_saved_and_pickled(tmp_path) -> None:
     load_buffer(again, tmp_path / "state")
     again.extend(rows(12, 1))
     assert numbers(again[:]) == list(range(13))
+
+
+def test_a_storage_that_was_closed_before_the_first_row_refuses_rows(tmp_path) -> None:
+    with RingStorage(tmp_path / "ring", 20) as storage:
+        pass
+    with pytest.raises(tenfold.UnsupportedError, match="RingStorage was closed; open it again"):
+        storage.set(0, rows(0, 1)[0])
+    assert not (tmp_path / "ring").exists()
+    make(tmp_path / "ring").extend(rows(0, 3))
+    assert numbers(storage[:]) == [0, 1, 2]
+
+
+def test_a_circular_buffer_that_another_object_creates_is_opened(tmp_path) -> None:
+    first, second = make(tmp_path / "ring"), make(tmp_path / "ring")
+    reader = pickle.loads(pickle.dumps(first.storage))
+    assert not reader.initialized
+    first.extend(rows(0, 3))
+    assert reader.initialized
+    assert numbers(reader[:]) == [0, 1, 2]
+    first.storage.close()
+    with pytest.raises(FileExistsError, match="created the circular buffer, with 3 rows; repeat"):
+        second.extend(rows(3, 2))
+    second.extend(rows(3, 2))
+    assert numbers(second[:]) == numbers(reader[:]) == list(range(5))
+
+
+def test_a_circular_buffer_that_another_object_creates_is_written(tmp_path) -> None:
+    first, second = (RingStorage(tmp_path / "ring", 20) for _ in range(2))
+    first.set(range(3), rows(0, 3))
+    first.close()
+    second.set(range(2, 5), rows(50, 3))
+    assert numbers(second[:]) == [0, 1, 50, 51, 52]
+    other = RingStorage(tmp_path / "other", 30)
+    RingStorage(tmp_path / "other", 20).set(0, rows(0, 1)[0])
+    with pytest.raises(ValueError, match="of 30 rows, found one of 20"):
+        len(other)
 
 
 @pytest.mark.parametrize("absent", ["action", ("next", "done")])
