@@ -125,7 +125,8 @@ class Folder(File):
     def __init__(self, path: str | Path, boot: bytes = BOOT_ID) -> None:
         self.path = Path(path) if Path(path).is_dir() else zipfile.Path(path)
         self.notes = defaultdict(dict, json.loads(self.read("%notes.json") or "{}"))
-        self.tensors, self.num_rows = {}, committed_rows(self.read, boot)
+        is_archive = isinstance(self.path, zipfile.Path)  # its readers ignore a `%commit`
+        self.tensors, self.num_rows = {}, None if is_archive else committed_rows(self.read, boot)
         root, note = self.entry("", ""), self.notes["nodes"].get("", {})
         if self.num_rows is not None and "layout" in note:
             # A sparse matrix that grows: drop rows in its files that are not committed.

@@ -446,3 +446,13 @@ def test_load_restores_the_garbage_collector_state(tmp_path, enabled, monkeypatc
         assert gc.isenabled() == enabled
     finally:
         gc.enable() if was_enabled else gc.disable()
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_folder_with_every_name_of_its_own_is_replaced(tmp_path):
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(1)])
+    tree = {"x.shape": torch.ones(2), "x": nested}  # one of them cannot have a file of its name
+    for _ in range(2):
+        tenfold.save(tree, tmp_path / "t")
+    loaded = tenfold.load(tmp_path / "t")
+    assert loaded["x"].unbind()[1].tolist() == [1]

@@ -26,7 +26,8 @@ bool is_leftover(std::string_view name) {
 
 bool is_own_name(std::string_view name) {
   return name == kNotesName || name == kChecksumsName || name == kValuesName ||
-         name == kCommitName || name == kPartsName || is_clash_name(name);
+         name == kCommitName || name == kPartsName || is_clash_name(name) ||
+         is_clash_name(name.substr(0, name.rfind(kSizesSuffix)));
 }
 
 namespace {
