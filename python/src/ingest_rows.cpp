@@ -235,7 +235,7 @@ class RowIngest {
     const auto rows = static_cast<double>(std::max<std::int64_t>(position_, 1));
     const double share = static_cast<double>(std::max(total_rows_, position_)) / rows;
     const std::uint64_t total =
-        total_rows_ == 0 ? done : static_cast<std::uint64_t>(static_cast<double>(done) * share);
+        total_rows_ == 0 ? 0 : static_cast<std::uint64_t>(static_cast<double>(done) * share);
     monitor_.report(done, total, "ingest");
     monitor_.rethrow();
   }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenfold._interop.frameworks import checked, using
+from tenfold._interop.frameworks import decided, using
 from tenfold._public import set_module
 from tenfold.tensordict import _convert, _repr
 from tenfold.tensordict._entries import NOTHING, called
@@ -2269,7 +2269,8 @@ class TensorDictBase(TensorLike):
             MemoryMappedTensor([1., 1., 1.])
         """
         folder.check_pickle(allow_pickle)
-        with using(checked(framework)):
+        is_moved = device is not None and str(device) != "cpu"
+        with using(None if framework is None else decided(framework, needs_torch=is_moved)):
             made: Self = memmap.load(prefix, device, non_blocking, out, subpath, mode)
         return made
 

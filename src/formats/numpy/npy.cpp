@@ -141,7 +141,6 @@ TensorDict open(const FileHead& head, const OpenRequest& request) {
 /// Returns the tensor of a bare root. Throws Error(unsupported) for other trees, and like
 /// npy_leaf_of_root().
 Leaf only_leaf(const TensorDict& tree) {
-  check_npy_root(tree.info());
   if (!is_bare(tree)) {
     throw base::unsupported()
         .part("root")
@@ -150,6 +149,7 @@ Leaf only_leaf(const TensorDict& tree) {
         .found("a ", to_string(tree.kind()), " of length ", tree.size())
         .remedy("save each tensor as a separate file");
   }
+  check_npy_root(tree.info());
   return npy_leaf_of_root(bare_value(tree));
 }
 

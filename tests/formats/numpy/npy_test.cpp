@@ -223,6 +223,8 @@ TEST(Npy, RefusesTreesOfOtherThanOneTensor) {
   EXPECT_EQ(refusal_of(TensorDict()),
             "root: a NumPy file holds one array, which has no name: expected a tensor, found a "
             "tensordict of length 0; save each tensor as a separate file");
+  EXPECT_THAT(refusal_of(TensorDict(kind(NodeKind::list))),
+              HasSubstr("expected a tensor, found a list of length 0"));
   TensorDict named(kind(NodeKind::dict));
   named.set("a", tensor);
   EXPECT_THAT(refusal_of(named), HasSubstr("expected a tensor, found a dict of length 1"));

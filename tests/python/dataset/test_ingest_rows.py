@@ -553,6 +553,9 @@ def test_progress_is_reported_and_can_cancel_the_ingest(tmp_path):
     ingest(tmp_path, rows, progress=lambda *told: seen.append(told))
     assert seen
     assert seen[-1][0] <= seen[-1][1]
+    seen.clear()
+    ingest(tmp_path, iter(rows), progress=lambda *told: seen.append(told))
+    assert seen[0][1] == 0  # a generator has no length
 
     def stop(*told):
         raise RuntimeError("enough")

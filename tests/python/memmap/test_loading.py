@@ -294,3 +294,8 @@ def test_values_do_not_count_as_mapped_tensors(saved):
     tree = folder.open_folder(str(saved), "r")
     assert folder.map_now(tree, budget=2) == 0
     assert folder.held(tree["b"]).keys() == {"c"}
+
+
+def test_numpy_arrays_are_not_loaded_on_a_device(saved):
+    with pytest.raises(ValueError, match='expected "torch" for a device'):
+        TensorDict.load_memmap(saved, device="meta", framework="numpy")
