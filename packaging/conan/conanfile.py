@@ -1,4 +1,4 @@
-"""Conan recipe of the C++ library, built from this repository: `conan create packaging/conan`."""
+"""Conan recipe of the C++ library, built from this repository (see packaging/README.md)."""
 
 import re
 from pathlib import Path
