@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Runs the crash harness on several kinds of file systems, which it creates and mounts below a
 # temporary folder. Needs root and the packages xfsprogs, btrfs-progs and bindfs; a kind that cannot
-# be mounted is reported and skipped. Prints one line per file system, in the form of the table in
-# docs/reliability.md.
+# be mounted is reported and skipped. Prints a table of the results.
 # Usage: tools/file_systems.sh   (make file-systems)
 set -uo pipefail
 harness=${HARNESS:-build/release/tests/formats_crash_test}
