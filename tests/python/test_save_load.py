@@ -1,4 +1,6 @@
+import errno
 import gc
+import json
 from collections import OrderedDict, defaultdict, namedtuple
 
 import numpy as np
@@ -456,3 +458,21 @@ def test_a_folder_with_every_name_of_its_own_is_replaced(tmp_path):
         tenfold.save(tree, tmp_path / "t")
     loaded = tenfold.load(tmp_path / "t")
     assert loaded["x"].unbind()[1].tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("file", "member"), [("%notes.json", "version"), ("meta.json", "_format_version")]
+)
+def test_a_folder_of_a_newer_version_is_not_replaced(tmp_path, file, member):
+    path = tenfold.save({"a": torch.ones(4)}, tmp_path / "t")
+    document = json.loads((path / file).read_text())
+    (path / file).write_text(json.dumps(document | {member: 9}))
+    with pytest.raises(tenfold.UnsupportedError, match="newer"):
+        tenfold.save({"b": torch.ones(1)}, path)
+    assert (path / "a.memmap").exists()
+
+
+def test_a_missing_file_has_the_errno_of_python(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught:
+        tenfold.open(tmp_path / "none")
+    assert caught.value.errno == errno.ENOENT

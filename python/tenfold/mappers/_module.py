@@ -120,6 +120,13 @@ class ModuleStateMapper(StateMapper):
         load_into(mapper.module, tensors)
         return mapper
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (*super().__reduce__(), [module.training for module in self.module.modules()])
+
+    def __setstate__(self, modes: list[bool]) -> None:
+        for module, training in zip(self.module.modules(), modes, strict=True):
+            module.training = training
+
     def _device(self) -> Any:
         for tensor in (*self.module.parameters(), *self.module.buffers()):
             return tensor.device

@@ -215,7 +215,10 @@ def _checked_device(device: Any, use_numpy: bool) -> Any:
         return None
     if use_numpy:
         raise UnsupportedError(f'safe_open: device must be "cpu" for numpy, got {device!r}')
-    made = need_torch("safe_open").device(device)
+    try:
+        made = need_torch("safe_open").device(device)
+    except (RuntimeError, TypeError) as error:
+        raise SafetensorError(f"safe_open: device: {error}") from None
     return None if made.type == "cpu" else made
 
 

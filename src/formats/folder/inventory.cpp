@@ -8,6 +8,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "core/notes/notes.hpp"
 #include "formats/folder/append/commit_page.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/meta/meta.hpp"
@@ -81,7 +82,7 @@ Named names_in(const os::Directory& folder) {
   try {
     return names_of(parse_meta(file.read_all(kMaxMetaBytes), file.display()));
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
+    if (error.code() != ErrorCode::corrupt) throw;
     Named named;
     named.files = {std::string(kMetaName)};
     return named;
@@ -137,16 +138,27 @@ void list_parts(const os::Directory& folder, const std::string& prefix,
   }
 }
 
-/// Returns the paths of the parts in the manifest. Returns none if the manifest is damaged or of a
-/// newer version, so that every part counts as foreign.
+/// Returns the paths of the parts in the manifest. Returns none if the manifest is damaged, so that
+/// every part counts as foreign.
 std::set<std::string> paths_of_parts(const os::Directory& folder) {
   std::set<std::string> paths;
   try {
     for (const PartEntry& part : read_parts_manifest(folder).parts) paths.insert(part.path);
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw;
+    if (error.code() != ErrorCode::corrupt) throw;
   }
   return paths;
+}
+
+/// Throws Error(unsupported) if the notes of the root are of a newer version.
+void require_known_notes(const os::Directory& root) {
+  const os::File file = os::File::try_open_read_at(root, std::string(kNotesName));
+  if (!file.valid()) return;
+  try {
+    Notes::from_json(file.read_all(kMaxMetaBytes), file.display());
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::corrupt) throw;
+  }
 }
 
 bool is_regular(const os::Directory& folder, std::string_view name) {
@@ -162,6 +174,7 @@ bool is_leftover_in(const os::Directory& folder, const std::string& name, bool i
 
 Inventory take_inventory(const os::Directory& root) {
   Inventory inventory;
+  require_known_notes(root);
   if (is_regular(root, kPartsName)) {
     list_parts(root, "", paths_of_parts(root), inventory);
   } else {

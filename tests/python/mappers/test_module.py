@@ -203,3 +203,13 @@ def test_arrays_are_states_with_framework_numpy(tmp_path):
         assert mapper(np.array([3, 1])).equal(mapper.module.weight[[3, 1]])
         loaded = tenfold.StateMapper.load(tmp_path / "m")
         assert loaded(np.array([3, 1])).equal(mapper.module.weight[[3, 1]])
+
+
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_pickles_keep_the_mode_of_each_module(tmp_path, is_saved):
+    mapper = tenfold.ModuleStateMapper("test.StateMapperNet", CONFIG)
+    mapper.module.fc1.eval()
+    if is_saved:
+        mapper.save(tmp_path / "mapper")
+    copy = pickle.loads(pickle.dumps(mapper))
+    assert (copy.module.training, copy.module.fc1.training) == (True, False)

@@ -170,6 +170,8 @@ def test_other_frameworks_backends_and_devices_are_refused(tmp_path: Path) -> No
         ours.safe_open(path, "pt", backend="zz")
     with pytest.raises(tenfold.UnsupportedError, match="device must be"):
         ours.safe_open(path, "np", device="cuda:0")
+    with pytest.raises(ours.SafetensorError, match="foo"):
+        ours.safe_open(path, "pt", device="foo")
     assert ours.load_file(path, device="meta")["x"].is_meta
     copied = ours.load_file(path, backend="pread")["x"]
     assert copied.tolist() == [1, 1]
