@@ -243,8 +243,9 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 return
             values = _values(rows)
             if self._ring is None:
-                self._create(_part(values, 0))
-                if self._attached_entities and int(slots[0]) != self.cursor:
+                is_created = self._create(_part(values, 0))
+                is_other = not is_created and int(slots[0]) != self.cursor
+                if self._attached_entities and is_other:
                     raise FileExistsError(
                         errno.EEXIST,
                         f"Another object has created the circular buffer, with {len(self)} rows; "
@@ -420,7 +421,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
     def _found(self) -> Dataset | None:
         """The circular buffer; opens it if another object has created it since."""
-        if self._ring is None and exists(self.path):
+        if self._ring is None and not self._is_closed and exists(self.path):
             self._open(self.max_size)
             self._continue()
         return self._ring
@@ -437,10 +438,13 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self._ring = ring
         return capacity
 
-    def _create(self, example: dict[str, Any]) -> None:
-        if self._found() is None:
-            create(self.path, example=example, capacity=self.max_size).close()
-            self._open(self.max_size)
+    def _create(self, example: dict[str, Any]) -> bool:
+        """Opens the circular buffer. Returns True if it had to be created."""
+        if self._found() is not None:
+            return False
+        create(self.path, example=example, capacity=self.max_size).close()
+        self._open(self.max_size)
+        return True
 
     def flush(self) -> None:
         """Makes all rows durable: they survive a power failure.

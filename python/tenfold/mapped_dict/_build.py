@@ -251,10 +251,12 @@ def check_assigned(values: list[Any], dtype: str, begin: int) -> None:
         dtype: The dtype of the dictionary's values.
         begin: Number of the first value, for messages.
     """
-    if set(map(type, values)) <= {float, str}:
+    types = set(map(type, values))
+    if types <= ({float, str} if dtype == "float64" else {float, str, int}):
         return
+    may_convert = not types <= {float, str, int, bool}
     for i, value in enumerate(values, begin):
-        if is_numpy_number(value) or _is_scalar_array(value):
+        if may_convert and (is_numpy_number(value) or _is_scalar_array(value)):
             value = value.item()
         if isinstance(value, bool) and dtype != "bool":
             raise ValueError(f"item {i}: value: expected {dtype}, found bool {value}")

@@ -346,6 +346,7 @@ def state_dict(
 def add_state(
     td: Any, state: Any, metadata: Any, prefix: str, keep_vars: bool, flatten: bool
 ) -> None:
+    detached = called("detach")
     metadata[prefix[:-1]] = {"batch_size": td.batch_size, "device": td.device}
     if flatten and any("." in key for key in td._key_list()):
         paths = [(key,) if isinstance(key, str) else key for key in td.keys(True)]
@@ -369,7 +370,7 @@ def add_state(
             }
         else:
             tensor = unwrapped(entry)
-            state[prefix + key] = tensor if keep_vars else called("detach")(tensor)
+            state[prefix + key] = tensor if keep_vars else detached(tensor)
 
 
 def load_state_dict(

@@ -284,9 +284,12 @@ def batch_size_of(batch_size: Any) -> tuple[int, ...]:
         return ()
     try:
         lengths = tuple(batch_size) if hasattr(batch_size, "__iter__") else (batch_size,)
-        is_text = isinstance(batch_size, (str, bytes, bytearray))
-        if not is_text and not any(isinstance(length, bool) for length in lengths):
-            return tuple(operator.index(length) for length in lengths)
+        if not isinstance(batch_size, (str, bytes, bytearray)):
+            types = set(map(type, lengths))
+            if types <= {int}:
+                return lengths
+            if bool not in types:
+                return tuple(map(operator.index, lengths))
     except TypeError:
         pass
     raise ValueError(f"batch_size: expected an int or a sequence of int, found {batch_size!r}")
@@ -297,8 +300,8 @@ def device_name(device: Any) -> str | None:
 
     If the framework is numpy, returns ``str(device)``.
     """
-    if device is None:
-        return None
+    if device is None or (type(device) is str and device == "cpu"):
+        return device
     torch = arrays.torch_or_none()
     return str(device if torch is None else torch.device(device))
 

@@ -80,11 +80,9 @@ class LazyStackedTensorDict(TensorDictBase):
     ) -> None:
         if not tensordicts:
             raise RuntimeError("lazy stack: expected at least one TensorDict, found none")
-        for member in tensordicts:
+        for kind, member in {type(member): member for member in tensordicts}.items():
             if node_of(member) is None:
-                raise TypeError(
-                    f"lazy stack: expected TensorDicts, found a {type(member).__name__}"
-                )
+                raise TypeError(f"lazy stack: expected TensorDicts, found a {kind.__name__}")
         ndims = sorted({len(member.batch_size) for member in tensordicts})
         if len(ndims) > 1:
             raise RuntimeError(

@@ -222,3 +222,19 @@ def test_methods_of_tensors_refuse_arrays():
         with pytest.raises(TypeError, match="expected torch tensors, found a numpy array"):
             call()
     assert td.reshape(6)["a"].tolist() == list(range(6))
+
+
+def test_pad_sequence_keeps_the_classes_of_nested_objects():
+    @tenfold.tensorclass
+    class Inner:
+        x: torch.Tensor
+
+    @tenfold.tensorclass
+    class Outer:
+        inner: Inner
+
+    made = [Outer(inner=Inner(x=torch.ones(n), batch_size=[n]), batch_size=[n]) for n in (1, 2)]
+    padded = tenfold.tensordict.pad_sequence(made)
+    assert isinstance(padded, Outer)
+    assert isinstance(padded.inner, Inner)
+    assert padded.inner.x.tolist() == [[1, 0], [1, 1]]

@@ -119,13 +119,20 @@ def _check_takes(call: str, out: Any, made: Any) -> None:
 
 def _check_kinds(call: str, items: list[Any]) -> None:
     """Raises TypeError if some items are TensorDicts and others are not."""
-    are_nodes = [node_of(item) is not None for item in items]
-    if any(are_nodes) and not all(are_nodes):
-        other = items[are_nodes.index(not are_nodes[0])]
+    by_type = {type(item): node_of(item) is not None for item in _one_of_each_type(items)}
+    if len(set(by_type.values())) > 1:
+        first, is_node = next(iter(by_type.items()))
+        other = next(cls for cls, found in by_type.items() if found != is_node)
         raise TypeError(
-            f"{call}: expected either TensorDicts or tensors, found {type(items[0]).__name__} and "
-            f"{type(other).__name__}"
+            f"{call}: expected either TensorDicts or tensors, found {first.__name__} and "
+            f"{other.__name__}"
         )
+
+
+def _one_of_each_type(items: list[Any]) -> list[Any]:
+    """The first item of each type, in order."""
+    types = list(map(type, items))
+    return [items[types.index(cls)] for cls in dict.fromkeys(types)]
 
 
 def _new_dim(call: str, item: Any, dim: int, error: type[Exception]) -> int:
@@ -207,7 +214,8 @@ def _stacked_entries(torch: Any, key: str, entries: list[Any], dim: int) -> Any:
 
 def _check_one_kind(call: str, key: str, entries: list[Any], error: type[Exception]) -> None:
     """Raises `error` unless all are nodes, or tensors, or unbatched tensors, or plain values."""
-    if len({(_kind_of(entry), type(entry) is UnbatchedTensor) for entry in entries}) > 1:
+    firsts = _one_of_each_type(entries)
+    if len({(_kind_of(entry), type(entry) is UnbatchedTensor) for entry in firsts}) > 1:
         found = sorted({type(entry).__name__ for entry in entries})
         raise error(f'{call}: key "{key}": expected entries of the same kind, found {found}')
 
@@ -580,7 +588,8 @@ def pad_sequence(
         if masks:
             whole = (path,) if isinstance(path, str) else path
             made.set((masks, *whole), torch.stack(kept))
-    made = rewrapped(items[0], made)
+    if class_kind(type(items[0])) == TENSORCLASS:
+        made = type(items[0]).from_tensordict(made)  # also makes objects of the nodes below
     return made if out is None else written(out, made)
 
 

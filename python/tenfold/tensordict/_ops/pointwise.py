@@ -556,7 +556,7 @@ class MemberPart:
         node = self.whole
         for dim, count, position in self.taken:
             if node._batch_size[dim : dim + 1] == (count,):
-                node = node_of(node.unbind(dim)[position])
+                node = node_of(node[(*[slice(None)] * dim, position)])
         entries: dict[str, Any] = node._entries()
         return entries
 
@@ -602,7 +602,7 @@ def _where(td: Like, torch: Any, condition: Any, other: Any, pad: Any) -> Like:
         is_tree, taken = True, other.taken
         whole = other.whole._entries()
         theirs = {key: MemberPart(tree_or(entry), taken) for key, entry in whole.items()}
-        own = other.own_entries()
+        own = {} if whole.keys() <= mine.keys() else other.own_entries()
     batch_size = tuple(td._batch_size)
     items: dict[str, Any] = {}
     for key, entry in mine.items():
