@@ -446,7 +446,7 @@ def test_whole_checkpoint_is_refused_naming_the_optimizer_node(tmp_path):
         ({"state": {}, "param_groups": [3]}, r"param_groups\.0: .*expected a dict, found int"),
         (
             {"state": {}, "param_groups": [{"params": ["a", 1]}]},
-            "expected a list or tuple of int only, or of str only, found list",
+            r"expected a list or tuple of int only, or of str only, found a list of length \d+",
         ),
         (
             {"state": {}, "param_groups": [{"params": [0], "param_names": []}]},

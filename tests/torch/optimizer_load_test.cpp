@@ -252,18 +252,20 @@ TEST(LoadIntoOptimizer, RefusesOtherTreesThanOptimizerState) {
     group.members = {{name, value}};
     return Value(Value::List{{Value(std::move(group))}});
   };
-  EXPECT_THAT(refusal_of(none, Value(3)),
-              EndsWith("param_groups: no state of an optimizer: expected a dict or list, found 3"));
+  EXPECT_THAT(
+      refusal_of(none, Value(3)),
+      EndsWith("param_groups: not a valid optimizer state: expected a dict or list, found 3"));
   EXPECT_THAT(refusal_of(none, Value(Value::List{{Value(3)}})),
-              HasSubstr("param_groups.0: no state of an optimizer: expected a dict or list"));
-  EXPECT_THAT(refusal_of(none, group_of("lr", Value(1))),
-              EndsWith("param_groups.0.params: no state of an optimizer: expected a dict or list, "
-                       "found none"));
+              HasSubstr("param_groups.0: not a valid optimizer state: expected a dict or list"));
+  EXPECT_THAT(
+      refusal_of(none, group_of("lr", Value(1))),
+      EndsWith("param_groups.0.params: not a valid optimizer state: expected a dict or list, "
+               "found none"));
   EXPECT_THAT(refusal_of(none, group_of("params", Value(Value::List{{Value("x")}}))),
-              EndsWith("param_groups.0.params: no state of an optimizer: expected integers, "
+              EndsWith("param_groups.0.params: not a valid optimizer state: expected integers, "
                        "found \"x\""));
   EXPECT_THAT(refusal_of(Value(3), group_of("params", Value(Value::List()))),
-              EndsWith("state: no state of an optimizer: expected a dict or list, found 3"));
+              EndsWith("state: not a valid optimizer state: expected a dict or list, found 3"));
   LoadIntoOptions options;
   options.keys = {"state.*"};
   Adam adam(parameters(), 0.1);

@@ -158,7 +158,7 @@ inline std::optional<GroupNames> names_in(const TensorDict& source,
     if (of_group.size() == groups[g].numbers.size() && list.size() == of_group.size()) continue;
     throw refuse_source(source)
         .part("param_groups.", g, ".param_names")
-        .problem("no state of an optimizer")
+        .problem("not a valid optimizer state")
         .expected(groups[g].numbers.size(), " names")
         .found(list.size(), " entries");
   }

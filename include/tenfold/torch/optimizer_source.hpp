@@ -155,7 +155,7 @@ inline TensorDict part_of_source(const TensorDict& source, const TensorDict& nod
     if (error.code() != ErrorCode::key_not_found) throw;
     throw refuse_source(source)
         .part(part)
-        .problem("no state of an optimizer")
+        .problem("not a valid optimizer state")
         .expected("a dict or list")
         .found(node.contains(key) ? text_of(node.get(key)) : "none");
   }
@@ -187,7 +187,7 @@ inline std::vector<SourceGroup> source_groups(const TensorDict& source) {
       if (json == nullptr || !json->value.is<std::int64_t>()) {
         throw refuse_source(source)
             .part(part, ".params")
-            .problem("no state of an optimizer")
+            .problem("not a valid optimizer state")
             .expected("integers")
             .found(text_of(item));
       }

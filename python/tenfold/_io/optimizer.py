@@ -106,9 +106,12 @@ def _require_names(names: list[str], groups: Any, where: str) -> None:
 
 
 def _refuse(where: str, part: str, expected: str, found: Any) -> NoReturn:
+    shown = type(found).__name__
+    if isinstance(found, (list, tuple)):
+        kinds = sorted({type(item).__name__ for item in found})
+        shown = f"a {shown} of length {len(found)}" + (f" ({', '.join(kinds)})" if kinds else "")
     raise ValueError(
-        f"{where}: {part}: no state of an optimizer: expected {expected}, found "
-        f"{type(found).__name__}"
+        f"{where}: {part}: not a valid optimizer state: expected {expected}, found {shown}"
     )
 
 

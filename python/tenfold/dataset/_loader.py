@@ -267,10 +267,12 @@ class BatchLoader:
             "memory" if ``residency`` is "resident", and "storage" if not.
 
             ``residency`` is the way in which pages are prefetched: "resident": not at all, because
-            sampled pages were in memory, or each tensor has less than 1 MiB; "willneed": by madvise
-            for the next batches; "pread": by threads that read, as on network file systems; "none":
-            prefetching is disabled; "": no iteration has begun. If sampled pages are not in memory,
-            the environment variable ``TENFOLD_RESIDENCY`` can select "willneed", "pread" or "none".
+            sampled pages were in memory, each tensor has less than 1 MiB, or the data set has more
+            than 1,024 parts (then no page is sampled, and ``limit`` is never "storage");
+            "willneed": by madvise for the next batches; "pread": by threads that read, as on
+            network file systems; "none": prefetching is disabled; "": no iteration has begun. If
+            sampled pages are not in memory, the environment variable ``TENFOLD_RESIDENCY`` can
+            select "willneed", "pread" or "none".
 
             ``shuffle_quality`` is the number of rows of a window, if rows are shuffled in blocks.
         """

@@ -82,8 +82,9 @@ std::uint32_t crc32_with_holes(const os::File& file, std::uint64_t begin, std::u
   return crc;
 }
 
-/// Calls use(entry, crc32, error) for each entry, with the CRC-32 combined from its blocks and the
-/// error of its first block that could not be checked (null if there is none).
+/// Calls use(entry, crc32, error) for each entry. `error`: the first exception that the check of
+/// one of its blocks threw, or null. `crc32`: combined from its blocks; only of a stored entry
+/// without an error, because the check of a deflated entry compares the CRC-32 itself.
 template <class Use>
 void for_each_entry(const std::vector<Block>& blocks, const Use& use) {
   for (std::size_t i = 0; i < blocks.size();) {

@@ -350,7 +350,7 @@ void refuse_other_layouts(const FilePart& file) {
   }
   if (is_legacy_head(head)) {
     throw refuse(ErrorCode::unsupported)
-        .found("the layout of torch before 1.6, which cannot be part of other files or an index")
+        .found("the layout of torch before 1.6, which must be opened as a file of its own")
         .remedy("load it with torch and save it again");
   }
   if (head[0] == '\x80') {
