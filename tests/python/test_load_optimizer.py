@@ -441,7 +441,10 @@ def test_whole_checkpoint_is_refused_naming_the_optimizer_node(tmp_path):
     ("state", "match"),
     [
         ({"x": 1}, "no optimizer state: expected the keys"),
-        ({"state": 3, "param_groups": []}, "state: not a valid optimizer state.*expected a dict, found int"),
+        (
+            {"state": 3, "param_groups": []},
+            "state: not a valid optimizer state.*expected a dict, found int",
+        ),
         ({"state": {}, "param_groups": 3}, "param_groups: .*expected a list or tuple, found int"),
         ({"state": {}, "param_groups": [3]}, r"param_groups\.0: .*expected a dict, found int"),
         (

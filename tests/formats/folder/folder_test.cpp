@@ -414,18 +414,22 @@ TEST(MemmapFolder, TreatsTheFilesOfATreeWithDamagedMetadataAsForeign) {
   }
 }
 
-TEST(MemmapFolder, TreatsThePartsOfADamagedOrNewerManifestAsForeign) {
+TEST(MemmapFolder, DoesNotReplaceADataSetWithADamagedOrNewerManifest) {
   TensorDict tree;
   tree.set("a", counting({1}));
-  for (const std::string manifest : {"{", R"({"version": 99, "schema": {}, "parts": []})"}) {
-    const TemporaryFolder folder;
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& manifest, ErrorCode code) {
     save_folder(tree, folder / "data/part-0");
     std::ofstream(folder / "data/%parts.json") << manifest;
-    EXPECT_THAT(
-        message_of([&] { save_folder(tree, folder / "data"); }, ErrorCode::invalid_argument),
-        HasSubstr("expected only what its metadata names, found \"part-0\"; save to another path"));
+    const std::string message = message_of([&] { save_folder(tree, folder / "data"); }, code);
     EXPECT_TRUE(fs::exists(folder / "data/part-0/a.memmap"));
-  }
+    return message;
+  };
+  EXPECT_THAT(
+      refusal("{", ErrorCode::invalid_argument),
+      HasSubstr("expected only what its metadata names, found \"part-0\"; save to another path"));
+  EXPECT_THAT(refusal(R"({"version": 99, "schema": {}, "parts": []})", ErrorCode::unsupported),
+              HasSubstr("expected 1 at most, found 99; use a newer version of tenfold"));
 }
 
 TEST(MemmapFolder, ReplacesATreeWithWhatCrashedSavesLeftInIt) {
