@@ -1,4 +1,3 @@
-#include <cerrno>
 #include <exception>
 #include <string>
 
@@ -57,7 +56,6 @@ void translate(const std::exception_ptr& pointer, void*) {
     // Attributes of the instance are pickled with the exception, even if its class is one of
     // Python's own.
     raised.attr("path") = path;
-    if (error.code() == ErrorCode::file_not_found) raised.attr("errno") = ENOENT;
     raised.attr("part") = text_or_none(error.part());
     raised.attr("problem") = text_or_none(error.problem());
     raised.attr("expected") = text_or_none(error.expected());

@@ -1,4 +1,3 @@
-import errno
 import gc
 import json
 from collections import OrderedDict, defaultdict, namedtuple
@@ -470,9 +469,3 @@ def test_a_folder_of_a_newer_version_is_not_replaced(tmp_path, file, member):
     with pytest.raises(tenfold.UnsupportedError, match="newer"):
         tenfold.save({"b": torch.ones(1)}, path)
     assert (path / "a.memmap").exists()
-
-
-def test_a_missing_file_has_the_errno_of_python(tmp_path):
-    with pytest.raises(FileNotFoundError) as caught:
-        tenfold.open(tmp_path / "none")
-    assert caught.value.errno == errno.ENOENT

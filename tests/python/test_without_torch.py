@@ -212,7 +212,7 @@ for dtype, default in ((np.int64, 0.5), (np.int64, np.nan), (np.float32, 1e300),
                        (np.int64, 2.0**63), (np.int8, [0, 1, 128])):
     with pytest.raises(ValueError, match="default: expected numbers that .* holds"):
         mapped(dtype, default)
-for default in ("x", 2**70, {}, [[1], [2, 3]], np.array(["a"])):
+for default in ("x", {}, [[1], [2, 3]], np.array(["a"])):
     with pytest.raises(TypeError, match="default: expected numbers"):
         mapped(np.float64, default)
 """
