@@ -904,7 +904,7 @@ class LazyStackedTensorDict(TensorDictBase):
         """
         made = self._dense()
         for dim in range(len(self._batch_size)):
-            _lazy_rows.refuse_ragged(self, dim, "contiguous")
+            shape.refuse_ragged(self, dim, "contiguous")
         items = {
             key: entry.contiguous() if class_kind(type(entry)) != VALUE else entry
             for key, entry in made._items.items()

@@ -556,7 +556,8 @@ class MemberPart:
         node = self.whole
         for dim, count, position in self.taken:
             if node._batch_size[dim : dim + 1] == (count,):
-                node = node_of(node[(*[slice(None)] * dim, position)])
+                row = (*[slice(None)] * dim, position)
+                node = node_of(node[row])
         entries: dict[str, Any] = node._entries()
         return entries
 
