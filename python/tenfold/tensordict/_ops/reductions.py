@@ -40,7 +40,7 @@ def _reduced(
     keep = keepdim is True
     if dim == "feature" and keep:
         raise TypeError('dim="feature": expected keepdim=False, found True')
-    if hasattr(dim, "__index__") and not isinstance(dim, int):
+    if not isinstance(dim, (int, str)) and hasattr(dim, "__index__"):
         with contextlib.suppress(TypeError):  # a tensor or array of several dimensions
             dim = operator.index(dim)
     if dim is None or (isinstance(dim, tuple) and not dim):
