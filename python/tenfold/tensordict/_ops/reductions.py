@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import operator
 
 from tenfold._interop.arrays import dim_in, need_torch
@@ -40,9 +39,7 @@ def _reduced(
     keep = keepdim is True
     if dim == "feature" and keep:
         raise TypeError('dim="feature": expected keepdim=False, found True')
-    if not isinstance(dim, (int, str)) and hasattr(dim, "__index__"):
-        with contextlib.suppress(TypeError):  # a tensor or array of several dimensions
-            dim = operator.index(dim)
+    dim = _int_or_same(dim)
     if dim is None or (isinstance(dim, tuple) and not dim):
         dim = NOTHING
     if reduce:
@@ -78,6 +75,16 @@ def _reduced_together(torch: Any, td: Any, op: Callable[..., Any], dim: Any, kee
     if not isinstance(dim, int):
         _positions(tuple(dim), joined.ndim)  # raises errors for invalid dimensions
     return op(joined, dim, keep)
+
+
+def _int_or_same(dim: Any) -> Any:
+    """Converts an integer of numpy or a tensor without dimensions to an int."""
+    if isinstance(dim, (int, str)) or not hasattr(dim, "__index__"):
+        return dim
+    try:
+        return operator.index(dim)
+    except TypeError:  # a tensor or array of several dimensions
+        return dim
 
 
 def _positions(dims: tuple[int, ...], ndim: int) -> tuple[int, ...]:
