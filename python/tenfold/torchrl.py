@@ -421,7 +421,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
     def _found(self) -> Dataset | None:
         """The circular buffer; opens it if another object has created it since."""
-        if self._ring is None and not self._is_closed and exists(self.path):
+        if self._ring is None and exists(self.path):
             self._open(self.max_size)
             self._continue()
         return self._ring
