@@ -84,9 +84,6 @@ TIES = {
     "tensordict._files.folder": {
         "tensordict._files.mapped_tensor": "imports torch",
     },
-    "tensordict._files.grow": {
-        "tensordict._files.mapped_tensor": "imports torch",
-    },
     "tensordict._files.write": {
         "tensordict._files.mapped_tensor": "imports torch and multiprocessing",
     },

@@ -41,8 +41,11 @@ class MemmapFolder(Opened):
 
 def mapped_class() -> Any:
     """The class MemoryMappedTensor, or None if the framework is numpy."""
-    if arrays.torch_or_none() is None:
-        return None
+    return None if arrays.torch_or_none() is None else mapped_class_of_torch()
+
+
+def mapped_class_of_torch() -> Any:
+    """The class MemoryMappedTensor, whatever the framework is."""
     from tenfold.tensordict._files.mapped_tensor import MemoryMappedTensor
 
     return MemoryMappedTensor

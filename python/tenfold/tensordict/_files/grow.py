@@ -46,7 +46,7 @@ def make_from_tensor(
         )
     shape = tensor._nested_tensor_size() if tensor.is_nested else tensor.shape
     node, missing, name = _place(tree, key, shape)
-    mapped = _mapped_class()
+    mapped = folders.mapped_class_of_torch()
     if copy_data:
         mapped._require_copyable(tensor, shape)
     node = _with_nodes(node, missing, robust_key)
@@ -68,7 +68,7 @@ def make_from_storage(
     if dtype is None:
         dtype = torch.get_default_dtype()
     # All errors about the storage come before any change on disk.
-    made = _mapped_class().from_storage(storage, shape=shape, dtype=dtype)
+    made = folders.mapped_class_of_torch().from_storage(storage, shape=shape, dtype=dtype)
     node, missing, name = _place(tree, key, shape)
     folder = folders.folder_of(node)
     if folder is None:
@@ -93,13 +93,6 @@ def make_from_storage(
     _added(node, name, shape, dtype, robust_key, existsok=True)
     node._items[name] = made
     return made
-
-
-def _mapped_class() -> Any:
-    """The class MemoryMappedTensor, whatever the framework is."""
-    from tenfold.tensordict._files.mapped_tensor import MemoryMappedTensor
-
-    return MemoryMappedTensor
 
 
 def _place(tree: Any, key: Any, shape: Any) -> tuple[Any, list[str], str]:
@@ -181,7 +174,7 @@ def _added_node(node: Any, name: str, robust_key: Any) -> Any:
 
 def _added(node: Any, name: str, shape: Any, dtype: Any, robust_key: Any, existsok: bool) -> Any:
     folder = folders.folder_of(node)
-    mapped = _mapped_class()
+    mapped = folders.mapped_class_of_torch()
     torch = arrays.import_torch()
     is_nested = isinstance(shape, torch.Tensor) and shape.ndim == 2
     if folder is None:
