@@ -80,13 +80,13 @@ TENFOLD_API Path add_memmap_leaf(const Path& folder, const NewLeaf& leaf);
 TENFOLD_API Path add_memmap_node(const Path& folder, std::string_view key, const Shape& batch_size,
                                  bool robust_names = true);
 
-/// Replaces the JSON value (NonTensorData, NonTensorStack) stored in `folder`. Throws
-/// Error(invalid_argument) if `folder` does not hold such a value. Does not rewrite the tree's
+/// Replaces the JSON value (NonTensorData, NonTensorStack) that the node in `folder` has at `key`.
+/// Throws Error(invalid_argument) if that entry is no such value. Does not rewrite the tree's
 /// notes. So it throws Error(unsupported) for a value with an extended scalar (Value::Special). If
 /// the notes record dict keys that are not strings, tuples or OrderedDicts of the old value, it
 /// also throws for a new value that differs in these. If they record none, it throws for dict keys
 /// that are not strings, and stores tuples as lists and OrderedDicts as dicts.
-TENFOLD_API void write_memmap_value(const Path& folder, const NonTensor& value);
+TENFOLD_API void write_memmap_value(const Path& folder, std::string_view key, const NonTensor& value);
 
 /// Appends rows along dimension 0 of every tensor; keys, dtypes and other dimensions must be those
 /// of the saved tree. JSON values and unbatched tensors, which all rows share, stay as they are;

@@ -90,15 +90,16 @@ nb::object add_node(PathArgument folder, nb::handle key, IntsArgument batch_size
 }
 
 /// `object`: a NonTensorData or NonTensorStack.
-void write_value(PathArgument folder, AnyObject object) {
+void write_value(PathArgument folder, nb::handle key, AnyObject object) {
   const Path where = path_from(folder);
+  const std::string name = utf8(key);
   nb::dict entries;
   entries["value"] = std::move(object);
   const TensorDict tree = TreeBuilder(where.string()).root(entries, false);
   const TensorDict::Item item = tree.get("value");
   const auto* value = std::get_if<NonTensor>(&item);
   if (value == nullptr) throw base::invalid_argument().part("value").expected("no tensor");
-  without_gil([&] { write_memmap_value(where, *value); });
+  without_gil([&] { write_memmap_value(where, name, *value); });
 }
 
 void append_rows(PathArgument path, const NodeHandle& rows) {
@@ -188,7 +189,7 @@ void bind_memmap(nb::module_& module) {
              nb::sig("def add_memmap_node(folder: str | bytes | os.PathLike[str] | "
                      "os.PathLike[bytes], key: str, batch_size: collections.abc.Sequence[int], "
                      "robust_names: bool) -> str"));
-  module.def("write_memmap_value", &write_value, "folder"_a, "value"_a);
+  module.def("write_memmap_value", &write_value, "folder"_a, "key"_a, "value"_a);
   module.def("append_memmap", &append_rows, "path"_a, "rows"_a);
   module.def(
       "encode_key",

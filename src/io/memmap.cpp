@@ -150,8 +150,8 @@ Path add_memmap_node(const Path& folder_path, std::string_view key, const Shape&
   return folder::add_node(folder_path, key, batch_size, robust_names);
 }
 
-void write_memmap_value(const Path& folder_path, const NonTensor& value) {
-  folder::write_value(folder_path, value);
+void write_memmap_value(const Path& folder_path, std::string_view key, const NonTensor& value) {
+  folder::write_value(folder_path, key, value);
 }
 
 void append_memmap(const Path& path, const TensorDict& rows) { folder::append_rows(path, rows); }

@@ -487,6 +487,16 @@ void make_file(const os::Directory& folder, const std::string& name, std::uint64
   file.close_written();
 }
 
+/// Returns the name of the folder of an entry of the node in `folder`, as readers find it.
+std::string node_name(const Path& folder, std::string_view key) {
+  const auto [notes, path] = notes_about(folder);
+  const auto found = notes.files.find(note_path_child(path, key));
+  if (found != notes.files.end() && is_clash_name(found->second)) return found->second;
+  const std::string encoded = encode_key(key);
+  const bool is_raw = is_safe_raw_node(key) && !os::exists(folder / encoded);
+  return is_raw ? std::string(key) : encoded;
+}
+
 /// Returns the note of the value that is stored in `folder`; an empty one if there is none.
 Notes::ValueNote note_of(const Path& folder) {
   const auto [notes, path] = notes_about(folder);
@@ -587,15 +597,16 @@ Path add_node(const Path& folder, std::string_view key, const Shape& batch_size,
   return folder / name;
 }
 
-void write_value(const Path& folder, const NonTensor& value) {
+void write_value(const Path& folder, std::string_view key, const NonTensor& value) {
   const std::string text = non_tensor_meta(value);
-  const MetaEdit edit(folder);
+  const Path place = folder / node_name(folder, key);
+  const MetaEdit edit(place);
   if (edit.meta().kind != MetaKind::non_tensor && edit.meta().kind != MetaKind::non_tensor_stack) {
-    throw base::invalid_argument(folder.string())
+    throw base::invalid_argument(place.string())
         .expected("the folder of a value")
         .found("a ", edit.meta().type);
   }
-  require_same_note(folder, value.value);
+  require_same_note(place, value.value);
   edit.replace(text);
 }
 

@@ -40,7 +40,7 @@ void update_folder(const Plan& plan, const Path& path, const UpdateRequest& requ
 
 Path add_leaf(const Path& folder, const NewLeaf& leaf);
 Path add_node(const Path& folder, std::string_view key, const Shape& batch_size, bool robust_names);
-void write_value(const Path& folder, const NonTensor& value);
+void write_value(const Path& folder, std::string_view key, const NonTensor& value);
 
 /// Returns the path of the first planned leaf file that already exists below `path`, or "".
 std::string first_existing_leaf(const Plan& plan, const Path& path);

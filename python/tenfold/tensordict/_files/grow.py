@@ -280,27 +280,5 @@ def write_value(node: Any, key: str, entry: Any) -> bool:
     folder = folders.folder_of(node)
     if folder is None or folders.prefix_of(node) is None:
         return False
-    path = os.path.join(folder, _noted_name(node, key) or _core.encode_key(key))
-    if not os.path.lexists(path) and os.path.basename(key) == key and key not in ("", ".", ".."):
-        path = os.path.join(folder, key)  # written with robust_key=False
-    _core.write_memmap_value(path, entry)
+    _core.write_memmap_value(folder, key, entry)
     return True
-
-
-def _noted_name(node: Any, key: str) -> str | None:
-    """The name of an entry's folder in the notes of the tree; None if they name none.
-
-    Returns None for damaged notes, too: the engine reports these.
-    """
-    import json
-    import re
-
-    disk = node._disk
-    try:
-        with open(os.path.join(disk.opened.path, "%notes.json"), "rb") as file:
-            names = json.load(file).get("files", {})
-    except (FileNotFoundError, ValueError):
-        return None
-    parts = [part.replace("%", "%25").replace("/", "%2F") for part in (*disk.keys_above, key)]
-    name = names.get("/".join(part or "%" for part in parts))
-    return name if name and re.fullmatch("%clash-[0-9]+", name) else None
