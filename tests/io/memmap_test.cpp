@@ -103,6 +103,20 @@ TEST_F(Memmap, WritesInPlaceToExistingFiles) {
   EXPECT_TRUE(fs::exists(path_ / "mine"));
 }
 
+TEST_F(Memmap, WritesInPlaceSeparatesTensorsThatSharedAFile) {
+  const Tensor shared = counting({4});
+  TensorDict tree;
+  tree.set("a", shared);
+  tree.set("b", shared);
+  save(tree, path_);
+  ASSERT_TRUE(fs::equivalent(path_ / "a.memmap", path_ / "b.memmap"));
+  TensorDict changed;
+  changed.set("a", counting({4}, 10));
+  changed.set("b", counting({4}, 50));
+  write_memmap(changed, path_, {.in_place = true});
+  EXPECT_EQ(test::difference(changed, open(path_)), "");
+}
+
 TEST_F(Memmap, RefusesToWriteInPlaceIfTheCommitFileIsDamaged) {
   write_memmap(sample(), path_);
   std::ofstream(path_ / "%commit") << "any";

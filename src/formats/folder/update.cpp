@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <deque>
 #include <iterator>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -101,13 +103,20 @@ class Folders {
   os::Directory root_;
 };
 
-/// A file that is written in place, or as a temporary file that then replaces the old file.
+enum class Write : std::uint8_t {
+  replacement,  ///< a temporary file that then replaces the old file
+  in_place,     ///< replaces a file with several hard links, because the links are other tensors
+  extension,    ///< the old file keeps its bytes
+};
+
+/// A file to be written.
 class Target {
  public:
-  Target(const os::Directory& folder, const std::string& name, bool in_place) {
+  Target(const os::Directory& folder, const std::string& name, Write how) {
     const auto found = folder.entry_info(name);
     if (found) refuse_other(*found, false, folder.display_of(name));
-    if (!in_place) {
+    const bool is_alias = found && found->num_links > 1;
+    if (how == Write::replacement || (how == Write::in_place && is_alias)) {
       replacement_.emplace(Path(folder.display_of(name)), 0);
     } else if (found) {
       file_ = os::File::open_read_write_at(folder, name);
@@ -195,9 +204,12 @@ class Updater {
     std::vector<LeafWrite> writes;
     for (const std::size_t number : numbers) {
       const Plan::File& file = plan_.files[number];
-      targets.emplace_back(folders_.at(file.folder), file.name, request_.in_place);
+      const bool is_zeros = request_.zeros && !file.is_sizes;
+      const Write in_place = is_zeros ? Write::extension : Write::in_place;
+      targets.emplace_back(folders_.at(file.folder), file.name,
+                           request_.in_place ? in_place : Write::replacement);
       os::File& out = targets.back().file();
-      if (request_.zeros && !file.is_sizes) {
+      if (is_zeros) {
         if (out.size_bytes() < file.size_bytes) out.truncate(file.size_bytes);
         continue;
       }
@@ -221,7 +233,7 @@ class Updater {
       }
     }
     // Metadata is always replaced atomically, even if tensors are written in place.
-    Target target(folder, file.name, false);
+    Target target(folder, file.name, Write::replacement);
     target.file().write_at(0, std::as_bytes(std::span(file.text)));
     target.finish(request_.durable);
   }
