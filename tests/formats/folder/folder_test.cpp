@@ -17,6 +17,7 @@
 
 #include "formats/format.hpp"
 #include "io/sample_trees.hpp"
+#include "support/file_limit.hpp"
 #include "support/message_of.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
@@ -534,6 +535,26 @@ TEST(MemmapFolder, RoundTripsDurableSavesWithSeveralThreadCounts) {
     EXPECT_EQ(test::difference(tree, open_folder(folder / "tree")), "");
     EXPECT_TRUE(folder::kFormat.verify(folder / "tree", {}).ok());
   }
+}
+
+TEST(MemmapFolder, ManyThreadsWriteDeepTreesWithFewOpenFolders) {
+  constexpr int kLevels = 300;
+  TensorDict tree;
+  for (int i = 0; i < kLevels; ++i) {
+    TensorDict above;
+    above.set("x", counting({4}, static_cast<float>(i)));
+    above.set("n", std::move(tree));
+    tree = std::move(above);
+  }
+  const TemporaryFolder folder;
+  WriteRequest request;
+  request.num_threads = 16;
+  request.durable = true;
+  {
+    const test::FileLimit limit(kLevels + 400);
+    folder::kFormat.write(tree, folder / "tree", request);
+  }
+  EXPECT_EQ(test::difference(tree, open_folder(folder / "tree")), "");
 }
 
 }  // namespace
