@@ -215,6 +215,25 @@ TEST(MemmapFolder, KeepsUnbatchedTensorsInASeparateFolder) {
   EXPECT_TRUE(folder::kFormat.verify(folder / "tree", {}).ok());
 }
 
+TEST(MemmapFolder, IgnoresAnUnbatchedTensorIfAnotherToolAddedItsKey) {
+  TensorDict tree = batch_of({3});
+  tree.set("row", counting({3}));
+  Leaf leaf(counting({7}));
+  leaf.mark_unbatched();
+  tree.set("table", TensorDict::Item(leaf));
+  const TemporaryFolder folder;
+  save_folder(tree, folder / "tree");
+  tree.set("table", counting({3}, 5));
+  save_plain(tree, folder / "new");
+  for (const char* file : {"meta.json", "table.memmap"}) {
+    fs::copy_file(folder / "new" / file, folder / "tree" / file,
+                  fs::copy_options::overwrite_existing);
+  }
+  const Warnings warnings;
+  EXPECT_EQ(test::difference(tree, open_folder(folder / "tree")), "");
+  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("tensor \"table\": ignored: another tool")));
+}
+
 TEST(MemmapFolder, StoresSharedTensorsOnce) {
   const TemporaryFolder folder;
   save_folder(test::sample_checkpoint(), folder / "tree");
