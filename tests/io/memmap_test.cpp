@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -324,6 +325,14 @@ TEST_F(Memmap, RefusesToAddExistingOrInvalidEntries) {
                 add_memmap_leaf(path_, {.key = "n", .shape = {2}, .sizes = &sizes});
               }).message,
               HasSubstr("sizes: expected an int64 tensor of 2 dimensions"));
+  const std::vector<std::int64_t> lengths(4, std::int64_t{1} << 62);  // the sum is 2^64
+  const Tensor huge = Tensor::from(std::span<const std::int64_t>(lengths), {4, 1});
+  EXPECT_THAT(
+      thrown_by([&] {
+        add_memmap_leaf(path_,
+                        {.key = "n", .dtype = DType::uint8, .shape = {4, 1}, .sizes = &huge});
+      }).message,
+      HasSubstr("key \"n\": sizes: nested tensor too large: expected fewer than 2^63 bytes"));
   EXPECT_FALSE(fs::exists(path_ / "\xff.memmap") || fs::exists(path_ / "\xff") ||
                fs::exists(path_ / "n"));
   EXPECT_THAT(open(path_).keys(), ElementsAre("a", "b", "s"));

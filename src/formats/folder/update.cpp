@@ -467,14 +467,23 @@ Value::Object leaf_entry(const NewLeaf& leaf) {
 
 std::uint64_t data_bytes(const NewLeaf& leaf) {
   if (leaf.sizes == nullptr) return nbytes_of(leaf.dtype, leaf.shape);
-  std::int64_t count = 0;
+  std::uint64_t total_bytes = 0;
   const auto lengths = leaf.sizes->span<std::int64_t>();
   const auto width = static_cast<std::size_t>(leaf.sizes->shape().at(1));
   for (std::size_t row = 0; width > 0 && row < lengths.size(); row += width) {
-    count += numel_of(Shape(lengths.begin() + static_cast<std::ptrdiff_t>(row),
-                            lengths.begin() + static_cast<std::ptrdiff_t>(row + width)));
+    total_bytes +=
+        nbytes_of(leaf.dtype, Shape(lengths.begin() + static_cast<std::ptrdiff_t>(row),
+                                    lengths.begin() + static_cast<std::ptrdiff_t>(row + width)));
+    // Each summand fits 63 bits, too, so the sum fits 64.
+    if (total_bytes > std::numeric_limits<std::int64_t>::max()) {
+      throw base::invalid_argument()
+          .part(key_part(leaf.key))
+          .part("sizes")
+          .problem("nested tensor too large")
+          .expected("fewer than 2^63 bytes");
+    }
   }
-  return nbytes_of(leaf.dtype, {count});
+  return total_bytes;
 }
 
 /// Creates the file, or opens an existing one if `existing_ok`, extends it to `size_bytes`, and
