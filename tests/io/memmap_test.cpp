@@ -445,7 +445,10 @@ TEST_F(Memmap, RefusesAValueThatNeedsOtherNotes) {
     return thrown_by([&] { write_memmap_value(path_ / entry, {value}); }).code;
   };
   EXPECT_EQ(refused("plain", Value(numbered)), ErrorCode::unsupported);
-  EXPECT_EQ(refused("below/pair", Value(Value::List{pair.items})), ErrorCode::unsupported);
+  fs::create_directory_symlink(path_ / "below/pair", folder_ / "link");
+  for (const char* entry : {"below/pair", "below/pair/.", "below/../below/pair", "../link"}) {
+    EXPECT_EQ(refused(entry, Value(Value::List{pair.items})), ErrorCode::unsupported) << entry;
+  }
   Value::Object texts;
   texts.members.emplace_back("2", Value("b"));
   EXPECT_EQ(refused("numbered", Value(texts)), ErrorCode::unsupported);

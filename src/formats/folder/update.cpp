@@ -304,8 +304,7 @@ std::string key_of(const Notes& notes, const std::string& path, const std::strin
 /// notes and an empty path if a folder without meta.json comes first.
 std::pair<Notes, std::string> notes_about(const Path& folder) {
   std::vector<std::string> names;  // from `folder` up to the root
-  Path at = os::absolute(folder);
-  if (at.filename().empty()) at = at.parent_path();
+  Path at = os::canonical(folder);
   for (; at.has_relative_path() && os::exists(at / std::string(kMetaName)); at = at.parent_path()) {
     const Path file = at / std::string(kNotesName);
     if (!os::exists(file)) {
