@@ -424,6 +424,10 @@ TEST_F(Memmap, ReplacesAValue) {
   write_memmap(sample(), path_);
   write_memmap_value(path_ / "s", {Value("other")});
   EXPECT_EQ(open(path_).value("s"), Value("other"));
+  EXPECT_EQ(thrown_by([&] {
+              write_memmap_value(path_ / "s", {.value = Value(1), .is_stack = true});
+            }).message,
+            "stack of JSON values: expected a list or tuple, found int");
   EXPECT_EQ(thrown_by([&] { write_memmap_value(path_, {Value(1)}); }).code,
             ErrorCode::invalid_argument);
 }
