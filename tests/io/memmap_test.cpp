@@ -141,11 +141,13 @@ TEST_F(Memmap, NeverShrinksAFileInPlace) {
 
 TEST_F(Memmap, RefusesToReplaceForeignFiles) {
   write_memmap(sample(), path_);
-  std::ofstream(path_ / "b/mine") << "kept";
-  const auto thrown = thrown_by([&] { write_memmap(sample(), path_); });
-  EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
-  EXPECT_THAT(thrown.message, HasSubstr("\"b/mine\""));
-  EXPECT_TRUE(fs::exists(path_ / "b/mine"));
+  for (const fs::path name : {"b/mine", "b/%clash-0.shape.memmap.old"}) {
+    std::ofstream(path_ / name) << "kept";
+    const auto thrown = thrown_by([&] { write_memmap(sample(), path_); });
+    EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
+    EXPECT_THAT(thrown.message, HasSubstr("\"" + name.string() + "\""));
+    EXPECT_TRUE(fs::remove(path_ / name));
+  }
 }
 
 TEST_F(Memmap, DoesNotWriteThroughSymlinks) {
