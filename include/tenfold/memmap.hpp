@@ -19,8 +19,10 @@ struct MemmapOptions {
   /// `in_place`, existing files keep their bytes. Reads only dtypes, shapes, and the sizes of
   /// nested tensors; copies JSON values.
   bool zeros = false;
-  bool durable = false;        ///< fsynced when the call returns
-  bool in_place = false;       ///< overwrite existing files, as tensordict does
+  bool durable = false;  ///< fsynced when the call returns
+  /// Overwrite existing files, as tensordict does. A file that several tensors share by hard links
+  /// is replaced instead.
+  bool in_place = false;
   bool existing_ok = true;     ///< false: Error(io, EEXIST) if a tensor's file exists
   bool robust_names = true;    ///< false: keys are file names without encoding
   Monitor* monitor = nullptr;  ///< observes the call

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -103,6 +104,20 @@ TEST_F(Memmap, WritesInPlaceToExistingFiles) {
   EXPECT_TRUE(fs::exists(path_ / "mine"));
 }
 
+TEST_F(Memmap, WritesInPlaceSeparatesTensorsThatSharedAFile) {
+  const Tensor shared = counting({4});
+  TensorDict tree;
+  tree.set("a", shared);
+  tree.set("b", shared);
+  save(tree, path_);
+  ASSERT_TRUE(fs::equivalent(path_ / "a.memmap", path_ / "b.memmap"));
+  TensorDict changed;
+  changed.set("a", counting({4}, 10));
+  changed.set("b", counting({4}, 50));
+  write_memmap(changed, path_, {.in_place = true});
+  EXPECT_EQ(test::difference(changed, open(path_)), "");
+}
+
 TEST_F(Memmap, RefusesToWriteInPlaceIfTheCommitFileIsDamaged) {
   write_memmap(sample(), path_);
   std::ofstream(path_ / "%commit") << "any";
@@ -126,11 +141,13 @@ TEST_F(Memmap, NeverShrinksAFileInPlace) {
 
 TEST_F(Memmap, RefusesToReplaceForeignFiles) {
   write_memmap(sample(), path_);
-  std::ofstream(path_ / "b/mine") << "kept";
-  const auto thrown = thrown_by([&] { write_memmap(sample(), path_); });
-  EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
-  EXPECT_THAT(thrown.message, HasSubstr("\"b/mine\""));
-  EXPECT_TRUE(fs::exists(path_ / "b/mine"));
+  for (const fs::path name : {"b/mine", "b/%clash-0.shape.memmap.old"}) {
+    std::ofstream(path_ / name) << "kept";
+    const auto thrown = thrown_by([&] { write_memmap(sample(), path_); });
+    EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
+    EXPECT_THAT(thrown.message, HasSubstr("\"" + name.string() + "\""));
+    EXPECT_TRUE(fs::remove(path_ / name));
+  }
 }
 
 TEST_F(Memmap, DoesNotWriteThroughSymlinks) {
@@ -310,6 +327,14 @@ TEST_F(Memmap, RefusesToAddExistingOrInvalidEntries) {
                 add_memmap_leaf(path_, {.key = "n", .shape = {2}, .sizes = &sizes});
               }).message,
               HasSubstr("sizes: expected an int64 tensor of 2 dimensions"));
+  const std::vector<std::int64_t> lengths(4, std::int64_t{1} << 62);  // the sum is 2^64
+  const Tensor huge = Tensor::from(std::span<const std::int64_t>(lengths), {4, 1});
+  EXPECT_THAT(
+      thrown_by([&] {
+        add_memmap_leaf(path_,
+                        {.key = "n", .dtype = DType::uint8, .shape = {4, 1}, .sizes = &huge});
+      }).message,
+      HasSubstr("key \"n\": sizes: nested tensor too large: expected fewer than 2^63 bytes"));
   EXPECT_FALSE(fs::exists(path_ / "\xff.memmap") || fs::exists(path_ / "\xff") ||
                fs::exists(path_ / "n"));
   EXPECT_THAT(open(path_).keys(), ElementsAre("a", "b", "s"));
@@ -401,6 +426,10 @@ TEST_F(Memmap, ReplacesAValue) {
   write_memmap(sample(), path_);
   write_memmap_value(path_, "s", {Value("other")});
   EXPECT_EQ(open(path_).value("s"), Value("other"));
+  EXPECT_EQ(thrown_by([&] {
+              write_memmap_value(path_, "s", {.value = Value(1), .is_stack = true});
+            }).message,
+            "stack of JSON values: expected a list or tuple, found int");
   EXPECT_EQ(thrown_by([&] { write_memmap_value(path_, "b", {Value(1)}); }).code,
             ErrorCode::invalid_argument);
 }
@@ -442,8 +471,12 @@ TEST_F(Memmap, RefusesAValueThatNeedsOtherNotes) {
   };
   EXPECT_EQ(refused("plain", Value(numbered)), ErrorCode::unsupported);
   const NonTensor list{Value(Value::List{pair.items})};
-  EXPECT_EQ(thrown_by([&] { write_memmap_value(path_ / "below", "pair", list); }).code,
-            ErrorCode::unsupported);
+  fs::create_directory_symlink(path_ / "below", folder_ / "link");
+  for (const char* node : {"below", "below/.", "below/../below", "../link"}) {
+    EXPECT_EQ(thrown_by([&] { write_memmap_value(path_ / node, "pair", list); }).code,
+              ErrorCode::unsupported)
+        << node;
+  }
   Value::Object texts;
   texts.members.emplace_back("2", Value("b"));
   EXPECT_EQ(refused("numbered", Value(texts)), ErrorCode::unsupported);

@@ -26,8 +26,9 @@ Buffer Arena::allocate(std::size_t size_bytes) {
   const std::lock_guard lock(mutex_);
   if (needed > block_bytes_ - used_bytes_) {
     const std::size_t next = std::clamp(block_bytes_ * 2, kFirstBlockBytes, kLastBlockBytes);
-    block_bytes_ = std::max(next, needed);
-    block_ = new_block(block_bytes_);
+    const std::size_t size = std::max(next, needed);
+    block_ = new_block(size);
+    block_bytes_ = size;
     used_bytes_ = 0;
   }
   const std::span<std::byte> piece(block_.get() + used_bytes_, size_bytes);

@@ -28,7 +28,8 @@ bool is_leftover(std::string_view name) {
 bool is_own_name(std::string_view name) {
   return name == kNotesName || name == kChecksumsName || name == kValuesName ||
          name == kCommitName || name == kPartsName || is_clash_name(name) ||
-         is_clash_name(name.substr(0, name.rfind(kSizesSuffix)));
+         (name.ends_with(kSizesSuffix) &&
+          is_clash_name(name.substr(0, name.size() - kSizesSuffix.size())));
 }
 
 namespace {

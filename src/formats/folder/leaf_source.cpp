@@ -100,19 +100,21 @@ std::uint64_t FolderSource::add(const MetaEntry& entry, const std::string& file_
 
 std::string FolderSource::file_name(std::uint64_t position) const {
   const auto named = file_names_.find(position);
-  if (named == file_names_.end()) return encode_key(records_[position].key);
-  // open_file() adds the suffix.
-  const std::string& name = named->second;
-  return name.ends_with(kLeafSuffix) ? name.substr(0, name.size() - kLeafSuffix.size()) : name;
+  return named == file_names_.end() ? encode_key(records_[position].key) : named->second;
 }
 
 std::string FolderSource::part(std::uint64_t position) const {
   return "tensor " + base::quote(records_[position].key);
 }
 
+std::string FolderSource::data_file_name(std::uint64_t position) const {
+  std::string name = file_name(position);
+  if (!is_clash_name(name)) name += kLeafSuffix;
+  return name;
+}
+
 std::string FolderSource::file_path(std::uint64_t position) const {
-  const std::string name = file_name(position);
-  return folder_->display() + "/" + name + (is_clash_name(name) ? "" : std::string(kLeafSuffix));
+  return folder_->display() + "/" + data_file_name(position);
 }
 
 base::Where FolderSource::where(const Leaf& leaf) const { return file_path(position_of(leaf)); }
@@ -341,7 +343,7 @@ void FolderSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<
 /// False for most leaves: files with one link, without aliases. Opens no file.
 bool FolderSource::may_share_bytes(std::uint64_t position) const {
   if (records_[position].group != nullptr) return true;
-  const auto found = info_of(file_name(position) + std::string(kLeafSuffix));
+  const auto found = info_of(data_file_name(position));
   return !found || found->num_links > 1;
 }
 

@@ -57,7 +57,9 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
     std::uint64_t data_bytes = 0;
   };
 
+  /// The name in the notes or the encoded key.
   std::string file_name(std::uint64_t position) const;
+  std::string data_file_name(std::uint64_t position) const;
   std::string file_path(std::uint64_t position) const;
   std::string part(std::uint64_t position) const;
   /// Opens the leaf's file with that suffix: by its name in the notes or its encoded name, else by

@@ -243,12 +243,6 @@ void Planner::add_value(const NonTensor& value, std::size_t folder, const std::s
     refuse(key_part(path),
            "a value of type " + std::string(pickled->type_name()) + ", which is not JSON");
   }
-  if (value.is_stack && !value.value.is<Value::List>() && !value.value.is<Value::Tuple>()) {
-    throw base::invalid_argument({"", key_part(path)})
-        .part("stack of JSON values")
-        .expected("a list or tuple")
-        .found(value.value.type_name());
-  }
   try {
     add_text(folder, std::string(kMetaName), non_tensor_meta(value));
   } catch (const Error& error) {

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -195,12 +197,20 @@ class NodeBuilder {
         add(entry, *source);
       }
     };
+    std::unordered_set<std::string_view> unbatched(notes_->unbatched.begin(),
+                                                   notes_->unbatched.end());
+    for (const Node::Entry& entry : node_.entries) {
+      if (unbatched.erase(entry.key) == 0) continue;
+      place_.store->report_ignored(
+          where, "tensor " + base::quote(entry.key),
+          "ignored: another tool has added an entry of this key to the node since");
+    }
     for (const MetaEntry& entry : meta.entries) {
-      if (!entry.is_node && is_unbatched(entry.key)) add_one(entry);
+      if (!entry.is_node && unbatched.contains(entry.key)) add_one(entry);
     }
     for (const std::string_view key : {"shape", "device", "_type"}) {
       const auto entry = hidden_leaf(key);
-      if (entry && is_unbatched(entry->key)) add_one(*entry);
+      if (entry && unbatched.contains(entry->key)) add_one(*entry);
     }
   }
 

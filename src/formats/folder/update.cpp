@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <deque>
 #include <iterator>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -101,13 +103,20 @@ class Folders {
   os::Directory root_;
 };
 
-/// A file that is written in place, or as a temporary file that then replaces the old file.
+enum class Write : std::uint8_t {
+  replacement,  ///< a temporary file that then replaces the old file
+  in_place,     ///< replaces a file with several hard links, because the links are other tensors
+  extension,    ///< the old file keeps its bytes
+};
+
+/// A file to be written.
 class Target {
  public:
-  Target(const os::Directory& folder, const std::string& name, bool in_place) {
+  Target(const os::Directory& folder, const std::string& name, Write how) {
     const auto found = folder.entry_info(name);
     if (found) refuse_other(*found, false, folder.display_of(name));
-    if (!in_place) {
+    const bool is_alias = found && found->num_links > 1;
+    if (how == Write::replacement || (how == Write::in_place && is_alias)) {
       replacement_.emplace(Path(folder.display_of(name)), 0);
     } else if (found) {
       file_ = os::File::open_read_write_at(folder, name);
@@ -195,9 +204,12 @@ class Updater {
     std::vector<LeafWrite> writes;
     for (const std::size_t number : numbers) {
       const Plan::File& file = plan_.files[number];
-      targets.emplace_back(folders_.at(file.folder), file.name, request_.in_place);
+      const bool is_zeros = request_.zeros && !file.is_sizes;
+      const Write in_place = is_zeros ? Write::extension : Write::in_place;
+      targets.emplace_back(folders_.at(file.folder), file.name,
+                           request_.in_place ? in_place : Write::replacement);
       os::File& out = targets.back().file();
-      if (request_.zeros && !file.is_sizes) {
+      if (is_zeros) {
         if (out.size_bytes() < file.size_bytes) out.truncate(file.size_bytes);
         continue;
       }
@@ -221,7 +233,7 @@ class Updater {
       }
     }
     // Metadata is always replaced atomically, even if tensors are written in place.
-    Target target(folder, file.name, false);
+    Target target(folder, file.name, Write::replacement);
     target.file().write_at(0, std::as_bytes(std::span(file.text)));
     target.finish(request_.durable);
   }
@@ -292,8 +304,7 @@ std::string key_of(const Notes& notes, const std::string& path, const std::strin
 /// notes and an empty path if a folder without meta.json comes first.
 std::pair<Notes, std::string> notes_about(const Path& folder) {
   std::vector<std::string> names;  // from `folder` up to the root
-  Path at = os::absolute(folder);
-  if (at.filename().empty()) at = at.parent_path();
+  Path at = os::canonical(folder);
   for (; at.has_relative_path() && os::exists(at / std::string(kMetaName)); at = at.parent_path()) {
     const Path file = at / std::string(kNotesName);
     if (!os::exists(file)) {
@@ -455,14 +466,23 @@ Value::Object leaf_entry(const NewLeaf& leaf) {
 
 std::uint64_t data_bytes(const NewLeaf& leaf) {
   if (leaf.sizes == nullptr) return nbytes_of(leaf.dtype, leaf.shape);
-  std::int64_t count = 0;
+  std::uint64_t total_bytes = 0;
   const auto lengths = leaf.sizes->span<std::int64_t>();
   const auto width = static_cast<std::size_t>(leaf.sizes->shape().at(1));
   for (std::size_t row = 0; width > 0 && row < lengths.size(); row += width) {
-    count += numel_of(Shape(lengths.begin() + static_cast<std::ptrdiff_t>(row),
-                            lengths.begin() + static_cast<std::ptrdiff_t>(row + width)));
+    total_bytes +=
+        nbytes_of(leaf.dtype, Shape(lengths.begin() + static_cast<std::ptrdiff_t>(row),
+                                    lengths.begin() + static_cast<std::ptrdiff_t>(row + width)));
+    // Each summand fits 63 bits, too, so the sum fits 64.
+    if (total_bytes > std::numeric_limits<std::int64_t>::max()) {
+      throw base::invalid_argument()
+          .part(key_part(leaf.key))
+          .part("sizes")
+          .problem("nested tensor too large")
+          .expected("fewer than 2^63 bytes");
+    }
   }
-  return nbytes_of(leaf.dtype, {count});
+  return total_bytes;
 }
 
 /// Creates the file, or opens an existing one if `existing_ok`, extends it to `size_bytes`, and

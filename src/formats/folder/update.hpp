@@ -14,8 +14,9 @@ namespace tenfold::detail::formats::folder {
 /// Options of an update of a folder to the planned content.
 struct UpdateRequest {
   /// If true, tensors are overwritten in place, as tensordict does, and no file of a tensor is
-  /// removed. If false, each file that is written is replaced atomically, and files and folders of
-  /// the old tree that are not planned are removed.
+  /// removed; only a file that several tensors share by hard links is replaced. If false, each file
+  /// that is written is replaced atomically, and files and folders of the old tree that are not
+  /// planned are removed.
   bool in_place = false;
   bool zeros = false;  ///< sparse zeros instead of the leaves' bytes; with `in_place`, existing
                        ///< files keep their content
@@ -27,9 +28,9 @@ struct UpdateRequest {
   std::function<bool(const Plan::File& file, const std::string& path)> is_kept{};
 };
 
-/// Makes the folder at `path` match the plan. Writes tensors first and metadata last, so that
-/// readers find every tensor that new metadata names. Then removes `%checksums`, and `%notes.json`
-/// if it is not planned. Calls drop_checksums_above(). Creates missing folders. Throws Error(io)
+/// Makes the folder at `path` match the plan. Calls drop_checksums_above(), then writes tensors,
+/// and metadata last, so that readers find every tensor that new metadata names. Then removes
+/// `%checksums`, and `%notes.json` if it is not planned. Creates missing folders. Throws Error(io)
 /// rather than writing through a symlink below `path` (ELOOP). With request.in_place, also throws
 /// Error(io) for files with hard links outside of the tree (EACCES), and Error(unsupported) for a
 /// folder with a `%commit`.

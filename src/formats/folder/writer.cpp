@@ -44,8 +44,8 @@ constexpr std::size_t kSyncRunFiles = 8;
 /// Maximum number of large files that are written at once.
 constexpr std::size_t kOpenLeaves = 64;
 
-/// Opens folders of the plan. Keeps the path from the root to the last opened folder open, because
-/// the files are in depth-first order.
+/// Opens folders of the plan. Keeps the last opened folder and the next folders above it open,
+/// because the files are in depth-first order.
 class FolderChain {
  public:
   FolderChain(const Plan& plan, os::Directory& root) : plan_(plan), root_(root) {}
@@ -64,10 +64,15 @@ class FolderChain {
     auto opened =
         std::make_unique<os::Directory>(os::Directory::open_at(parent, plan_.folders[folder].name));
     chain_.emplace_back(folder, std::move(opened));
+    if (chain_.size() > kMaxOpen) chain_.erase(chain_.begin());
     return *chain_.back().second;
   }
 
  private:
+  /// Many threads have a chain each, and a tree may have 512 levels. So do not keep all levels
+  /// open.
+  static constexpr std::size_t kMaxOpen = 8;
+
   const Plan& plan_;
   os::Directory& root_;
   std::vector<std::pair<std::size_t, std::unique_ptr<os::Directory>>> chain_;

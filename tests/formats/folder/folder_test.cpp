@@ -17,6 +17,7 @@
 
 #include "formats/format.hpp"
 #include "io/sample_trees.hpp"
+#include "support/file_limit.hpp"
 #include "support/message_of.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
@@ -212,6 +213,25 @@ TEST(MemmapFolder, KeepsUnbatchedTensorsInASeparateFolder) {
   EXPECT_EQ(test::bytes_of(open_folder(folder / "tree/%values").at("table")),
             test::bytes_of(counting({7})));
   EXPECT_TRUE(folder::kFormat.verify(folder / "tree", {}).ok());
+}
+
+TEST(MemmapFolder, IgnoresAnUnbatchedTensorIfAnotherToolAddedItsKey) {
+  TensorDict tree = batch_of({3});
+  tree.set("row", counting({3}));
+  Leaf leaf(counting({7}));
+  leaf.mark_unbatched();
+  tree.set("table", TensorDict::Item(leaf));
+  const TemporaryFolder folder;
+  save_folder(tree, folder / "tree");
+  tree.set("table", counting({3}, 5));
+  save_plain(tree, folder / "new");
+  for (const char* file : {"meta.json", "table.memmap"}) {
+    fs::copy_file(folder / "new" / file, folder / "tree" / file,
+                  fs::copy_options::overwrite_existing);
+  }
+  const Warnings warnings;
+  EXPECT_EQ(test::difference(tree, open_folder(folder / "tree")), "");
+  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("tensor \"table\": ignored: another tool")));
 }
 
 TEST(MemmapFolder, StoresSharedTensorsOnce) {
@@ -534,6 +554,26 @@ TEST(MemmapFolder, RoundTripsDurableSavesWithSeveralThreadCounts) {
     EXPECT_EQ(test::difference(tree, open_folder(folder / "tree")), "");
     EXPECT_TRUE(folder::kFormat.verify(folder / "tree", {}).ok());
   }
+}
+
+TEST(MemmapFolder, ManyThreadsWriteDeepTreesWithFewOpenFolders) {
+  constexpr int kLevels = 300;
+  TensorDict tree;
+  for (int i = 0; i < kLevels; ++i) {
+    TensorDict above;
+    above.set("x", counting({4}, static_cast<float>(i)));
+    above.set("n", std::move(tree));
+    tree = std::move(above);
+  }
+  const TemporaryFolder folder;
+  WriteRequest request;
+  request.num_threads = 16;
+  request.durable = true;
+  {
+    const test::FileLimit limit(kLevels + 400);
+    folder::kFormat.write(tree, folder / "tree", request);
+  }
+  EXPECT_EQ(test::difference(tree, open_folder(folder / "tree")), "");
 }
 
 }  // namespace

@@ -91,6 +91,7 @@ bool is_reserved_key(std::string_view key) noexcept;
 std::string tensordict_meta(const NodeInfo& info, const std::vector<MetaMember>& members);
 std::string lazy_stack_meta(const NodeInfo& info);
 std::string tensorclass_meta(const NodeInfo& info);
+/// Throws Error(invalid_argument) for a stack that is not a list or tuple.
 std::string non_tensor_meta(const NonTensor& value);
 
 }  // namespace tenfold::detail::formats::folder

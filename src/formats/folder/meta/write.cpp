@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/fail.hpp"
 #include "codecs/json/json.hpp"
 #include "core/value/value_json.hpp"
 #include "formats/folder/meta/meta.hpp"
@@ -98,6 +99,12 @@ std::string tensorclass_meta(const NodeInfo& info) {
 
 std::string non_tensor_meta(const NonTensor& value) {
   if (value.is_stack) {
+    if (!value.value.is<Value::List>() && !value.value.is<Value::Tuple>()) {
+      throw base::invalid_argument()
+          .part("stack of JSON values")
+          .expected("a list or tuple")
+          .found(value.value.type_name());
+    }
     JsonWriter json(JsonStyle::python_compact);
     json.begin_object();
     json.member("_type", "<class 'tensordict.tensorclass.NonTensorStack'>");
