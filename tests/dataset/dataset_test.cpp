@@ -375,6 +375,26 @@ TEST(Dataset, JoinsOnlyDataSetsWithTheSameColumns) {
   }
 }
 
+TEST(Dataset, ADottedNameIsNotTheColumnOfARecordInAJoin) {
+  TensorDict record = test::numbers(2);
+  TensorDict both(record.info());
+  both.set("a", record);
+  const Dataset one(both);
+  both.set("a.id", test::ints({7, 8}));
+  const Dataset two(both);
+  const auto message = [](const std::array<Dataset, 2>& parts) -> std::string {
+    try {
+      Dataset::concat(parts);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(message({one, two}), testing::HasSubstr("found it in some of them only"));
+  EXPECT_THAT(message({two, one}), testing::HasSubstr("column \"a.id\": expected int64 [] in every "
+                                                      "data set, found none"));
+}
+
 /// One row of an int64 column "t" of that unit.
 Dataset times_in(const std::string& unit) {
   NodeInfo info;
