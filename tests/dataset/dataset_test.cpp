@@ -242,6 +242,28 @@ TEST(Dataset, PadsToTheLongestRowOfTheBatch) {
   }
 }
 
+TEST(Dataset, RefusesANegativePaddingValueForUint64) {
+  NodeInfo info;
+  info.batch_size = {2};
+  info.schema = from_json(R"({"columns": {"x": {"dtype": "uint64", "ragged": true}}})", "test");
+  TensorDict tree(info);
+  tree.set("x", TensorDict::Item(test::unbatched(Tensor::zeros(DType::uint64, {1}))));
+  tree.set("x.end", test::ints({0, 1}));
+  const Dataset ds(tree);
+  BatchOptions options;
+  options.pad_all = std::int64_t{-1};
+  try {
+    static_cast<void>(ds.rows(0, 2, options));
+    FAIL() << "uint64 does not hold it";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "pad: column \"x\": expected a value that uint64 can represent, found -1");
+  }
+  options.pad_all = std::int64_t{7};
+  const Batch padded = ds.rows(0, 2, options);
+  EXPECT_THAT(padded.at("x").span<std::uint64_t>(), ElementsAre(7, 0));
+}
+
 TEST(Dataset, PadsComplexNumbers) {
   NodeInfo info;
   info.batch_size = {2};
