@@ -807,6 +807,23 @@ TEST(Growth, IsRefusedForViewsAndReadOnlyHandles) {
   EXPECT_THAT(ids_of(Dataset(folder / "rows.tdz")), ElementsAre(0, 9, 2));
 }
 
+TEST(Growth, RefusesStringsInPlaceUnderAnyDescription) {
+  const test::TemporaryFolder folder;
+  const Schema schema({{.path = {"name"}, .kind = ColumnKind::string}});
+  Dataset ds = create(folder / "rows", schema);
+  BatchColumn names;
+  names.column = schema.columns()[0];
+  names.values = test::bytes_tensor("AnnBobby");
+  names.offsets = test::ints({0, 3, 8});
+  ds.append(Batch(2, {names}));
+  for (const ColumnKind kind : {ColumnKind::string, ColumnKind::number}) {
+    names.column.kind = kind;
+    expect_error(ErrorCode::unsupported, "column \"name\": ragged rows cannot be changed in place",
+                 [&] { ds.update(std::array<std::int64_t, 2>{1, 0}, Batch(2, {names})); });
+  }
+  EXPECT_EQ(ds.rows(0, 2).text("name", 0), "Ann");
+}
+
 /// Returns test::numbers(n, first) with the same columns in the nodes camera and camera.lens.
 TensorDict nested_numbers(std::int64_t n, std::int64_t first = 0) {
   TensorDict camera = test::numbers(n, first);
