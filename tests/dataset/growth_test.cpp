@@ -899,6 +899,23 @@ TEST(Growth, RefusesColumnsThatShareAFile) {
   EXPECT_TRUE(verify(folder / "rows").ok());
 }
 
+TEST(Growth, RefusesColumnsWithTheSameLeaf) {
+  const test::TemporaryFolder folder;
+  NodeInfo info;
+  info.batch_size = {2};
+  info.schema = from_json(R"({"columns": {"a": {"dtype": "string", "leaf": "bytes"},
+                                          "b": {"dtype": "string", "leaf": "bytes"}}})",
+                          "test");
+  TensorDict tree(info);
+  tree.set("bytes", TensorDict::Item(test::unbatched(test::bytes_tensor("AnnBobby"))));
+  tree.set("a.end", test::ints({3, 8}));
+  tree.set("b.end", test::ints({3, 8}));
+  save(tree, folder / "rows");
+  Dataset ds(folder / "rows", Mode::write_through);
+  expect_error(ErrorCode::unsupported, "found that of \"%values/bytes.memmap\"",
+               [&] { ds.append(ds.rows(0, 1)); });
+}
+
 TEST(Growth, RefusesNodesThatDoNotGrowWithTheRows) {
   const test::TemporaryFolder folder;
   NodeInfo info;
