@@ -253,7 +253,13 @@ Dataset Dataset::rename(const std::vector<std::pair<std::string, KeyPath>>& name
   for (const auto& [name, path] : names) {
     const Column* exact = state->schema.find(name);
     const KeyPath record = exact == nullptr ? record_path(state->schema, name) : KeyPath();
-    if (path.empty() || (exact == nullptr && record.empty())) {
+    if (path.empty()) {
+      throw base::key_not_found()
+          .part("data set: rename: new path of ", base::quote(name))
+          .expected("at least one key")
+          .found("none");
+    }
+    if (exact == nullptr && record.empty()) {
       throw base::key_not_found()
           .part("data set")
           .problem("no column ", base::quote(name))

@@ -558,6 +558,14 @@ TEST(Dataset, RenamedColumnsAndRecordsKeepTheirRows) {
   EXPECT_EQ(ds.select({"years.valid"}).rows(0, 4).columns()[0].values.numel(), 4);
   EXPECT_EQ(ds.rename({{"who", {"x"}}}).rows(0, 1).text("x.name", 0), "Ann");
   EXPECT_THROW(ds.rename({{"nobody", {"x"}}}), Error);
+  try {
+    static_cast<void>(ds.rename({{"years", {}}}));
+    FAIL() << "an empty path";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::key_not_found);
+    EXPECT_STREQ(error.what(),
+                 "data set: rename: new path of \"years\": expected at least one key, found none");
+  }
   EXPECT_THROW(ds.rename({{"years", {"tokens"}}}), Error);
 }
 
