@@ -1,6 +1,5 @@
 #include "dataset/growth.hpp"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
