@@ -67,8 +67,10 @@ class TENFOLD_API Dataset {
 
   /// The rows at these positions, in the given order, repetitions included. Throws
   /// Error(invalid_argument) for a position outside [0, size()), or a padding value that a column's
-  /// dtype cannot represent; Error(corrupt) for invalid end offsets; Error(io) (EAGAIN) if a writer
-  /// overwrites the rows of a circular buffer faster than they are copied.
+  /// dtype cannot represent; Error(corrupt) for invalid end offsets. For circular buffers:
+  /// Error(io) (EAGAIN) if a writer overwrites the rows faster than they are copied,
+  /// Error(key_not_found) if a row is lost, because its write failed or its writer crashed. For
+  /// data sets of parts: Error(corrupt) or Error(io) for a part that cannot be opened.
   Batch rows(std::span<const std::int64_t> positions, const BatchOptions& options = {}) const;
   /// rows({5, 2, 900'000'000}).
   Batch rows(std::initializer_list<std::int64_t> positions,
@@ -121,8 +123,9 @@ class TENFOLD_API Dataset {
   /// for each source, with a positive sum.
   static Dataset mix(std::span<const Dataset> sources, std::span<const double> weights);
 
-  // append(), update() and flush() need a handle of a folder that was opened with
-  // Mode::write_through and not closed; other handles throw Error(unsupported).
+  // append(), update() and flush() need a handle that was opened from a path with
+  // Mode::write_through and not closed, append() that of a folder; other handles throw
+  // Error(unsupported).
 
   /// Appends rows; in a circular buffer, overwrites the oldest ones. Readers that open or refresh
   /// the data set at any time see all of the new rows or none. The rows survive a crash of this

@@ -30,7 +30,7 @@ enum class ColumnKind : std::uint8_t {
 struct TENFOLD_API Column {
   KeyPath path{};                        ///< {"x"}; in a nested record {"a", "b"}
   ColumnKind kind = ColumnKind::number;  ///< the kind of its values
-  DType dtype = DType::float32;          ///< of the stored elements: uint8 for strings
+  DType dtype = DType::float32;          ///< of the stored elements; Schema() sets uint8 for strings
   Shape shape{};                         ///< of a row's value; of each element of a ragged column
   bool ragged = false;                   ///< strings: a list of strings in every row
   bool nullable = false;                 ///< rows may have no value
@@ -71,9 +71,10 @@ class TENFOLD_API Schema {
  public:
   /// No columns.
   Schema() = default;
-  /// Throws Error(invalid_argument) for an empty path, for two columns with the same path, for a
-  /// column whose path is also the path of a record, and for a column in more than 64 nested
-  /// records. {"a.b"} and {"a", "b"} are different paths, although their name() is the same.
+  /// Sets the dtype of columns of strings and bytes to uint8. Throws Error(invalid_argument) for an
+  /// empty path, for a shape of strings or bytes, for two columns with the same path, for a column
+  /// whose path is also the path of a record, and for a column in more than 64 nested records.
+  /// {"a.b"} and {"a", "b"} are different paths, although their name() is the same.
   explicit Schema(std::vector<Column> columns);
 
   /// The schema of a tree: the schema in its notes; without one, a column of numbers for each

@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -22,13 +20,19 @@ namespace {
 
 Error fail_dataset() { return base::invalid_argument().part("data set"); }
 
+/// The column whose path is exactly `path`, or null. Schema::find() also finds dotted names.
+const Column* column_at(const Schema& schema, const KeyPath& path) {
+  const Column* found = schema.find(path);
+  return found != nullptr && found->path == path ? found : nullptr;
+}
+
 /// Returns for each column of `schema` the index of the same column in `from`. Throws unless both
 /// schemas have the same columns.
 std::vector<std::size_t> matching_columns(const Schema& schema, const Schema& from,
                                           std::string_view call) {
   std::vector<std::size_t> indices;
   for (const Column& column : schema.columns()) {
-    const Column* found = from.find(column.path);
+    const Column* found = column_at(from, column.path);
     if (found == nullptr || !are_compatible(column, *found)) {
       throw fail_dataset()
           .part(call, ": column ", base::quote(column.name()))
@@ -38,7 +42,7 @@ std::vector<std::size_t> matching_columns(const Schema& schema, const Schema& fr
     indices.push_back(static_cast<std::size_t>(found - from.columns().data()));
   }
   for (const Column& column : from.columns()) {
-    if (schema.find(column.path) == nullptr) {
+    if (column_at(schema, column.path) == nullptr) {
       throw fail_dataset()
           .part(call, ": column ", base::quote(column.name()))
           .expected("the column in every data set")
@@ -249,7 +253,13 @@ Dataset Dataset::rename(const std::vector<std::pair<std::string, KeyPath>>& name
   for (const auto& [name, path] : names) {
     const Column* exact = state->schema.find(name);
     const KeyPath record = exact == nullptr ? record_path(state->schema, name) : KeyPath();
-    if (path.empty() || (exact == nullptr && record.empty())) {
+    if (path.empty()) {
+      throw base::key_not_found()
+          .part("data set: rename: new path of ", base::quote(name))
+          .expected("at least one key")
+          .found("none");
+    }
+    if (exact == nullptr && record.empty()) {
       throw base::key_not_found()
           .part("data set")
           .problem("no column ", base::quote(name))

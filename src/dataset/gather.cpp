@@ -1,13 +1,11 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include <tenfold/error.hpp>
 
-#include "base/checked.hpp"
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "dataset/dataset_state.hpp"

@@ -1,6 +1,5 @@
 #include "dataset/growth.hpp"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -323,10 +322,10 @@ void FolderGrowth::update(std::span<const std::int64_t> positions, const Batch& 
         .found(position);
   }
   check_rows(state->schema, rows, folder_.path().string(), true);
-  for (const BatchColumn& found : rows.columns()) {
-    if (!found.column.has_ends()) continue;
+  for (const Column& column : state->schema.columns()) {
+    if (!column.has_ends() || find_column(rows, column) == nullptr) continue;
     throw base::unsupported(folder_.path())
-        .part("column ", base::quote(found.column.name()))
+        .part("column ", base::quote(column.name()))
         .problem("ragged rows cannot be changed in place")
         .expected("columns with rows of fixed size")
         .remedy("append() a new row");

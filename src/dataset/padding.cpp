@@ -21,6 +21,8 @@ Padding::Padding(const Column& column, const PadValue& value) : element_(itemsiz
         cast_elements(from, reinterpret_cast<const std::byte*>(&number), column.dtype,
                       element_.data(), 1);
         if (is_floating_point(column.dtype) || is_complex(column.dtype)) return true;
+        // A negative int64 survives the conversion to uint64 and back.
+        if (column.dtype == DType::uint64 && number < 0) return false;
         decltype(number) back{};
         cast_elements(column.dtype, element_.data(), from, reinterpret_cast<std::byte*>(&back), 1);
         return back == number;

@@ -100,9 +100,9 @@ bool RingGuard::has_writer() const { return folder::has_writer(folder_); }
 
 folder::CommitState RingGuard::settled() const {
   RingWait writing(where());
-  for (int looks = 1;; ++looks) {
+  for (int polls = 1;; ++polls) {
     const folder::CommitState state = now();
-    if (!is_writing(state) || (looks % kPollsPerLockCheck == 0 && !has_writer())) return state;
+    if (!is_writing(state) || (polls % kPollsPerLockCheck == 0 && !has_writer())) return state;
     writing.wait();
   }
 }

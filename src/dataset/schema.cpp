@@ -35,7 +35,7 @@ std::string Column::dtype_name() const {
 
 Schema::Schema(std::vector<Column> columns) : columns_(std::move(columns)) {
   std::set<KeyPath> seen;
-  for (const Column& column : columns_) {
+  for (Column& column : columns_) {
     if (column.path.empty()) {
       throw base::invalid_argument()
           .part("schema: column")
@@ -47,6 +47,15 @@ Schema::Schema(std::vector<Column> columns) : columns_(std::move(columns)) {
           .part("schema: column ", base::quote(column.name()))
           .expected("at most ", kMaxRecords, " nested records")
           .found(column.path.size() - 1);
+    }
+    if (column.is_text()) {
+      column.dtype = DType::uint8;
+      if (!column.shape.empty()) {
+        throw base::invalid_argument()
+            .part("schema: column ", base::quote(column.name()))
+            .expected("no shape for strings and bytes")
+            .found(base::list_text(column.shape));
+      }
     }
     if (seen.insert(column.path).second) continue;
     throw base::invalid_argument()

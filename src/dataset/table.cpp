@@ -1,5 +1,6 @@
 #include "dataset/table.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <utility>

@@ -242,6 +242,28 @@ TEST(Dataset, PadsToTheLongestRowOfTheBatch) {
   }
 }
 
+TEST(Dataset, RefusesANegativePaddingValueForUint64) {
+  NodeInfo info;
+  info.batch_size = {2};
+  info.schema = from_json(R"({"columns": {"x": {"dtype": "uint64", "ragged": true}}})", "test");
+  TensorDict tree(info);
+  tree.set("x", TensorDict::Item(test::unbatched(Tensor::zeros(DType::uint64, {1}))));
+  tree.set("x.end", test::ints({0, 1}));
+  const Dataset ds(tree);
+  BatchOptions options;
+  options.pad_all = std::int64_t{-1};
+  try {
+    static_cast<void>(ds.rows(0, 2, options));
+    FAIL() << "uint64 does not hold it";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "pad: column \"x\": expected a value that uint64 can represent, found -1");
+  }
+  options.pad_all = std::int64_t{7};
+  const Batch padded = ds.rows(0, 2, options);
+  EXPECT_THAT(padded.at("x").span<std::uint64_t>(), ElementsAre(7, 0));
+}
+
 TEST(Dataset, PadsComplexNumbers) {
   NodeInfo info;
   info.batch_size = {2};
@@ -373,6 +395,26 @@ TEST(Dataset, JoinsOnlyDataSetsWithTheSameColumns) {
                 testing::HasSubstr("column \"id\": expected int64 [] in every data set, "
                                    "found int32 []"));
   }
+}
+
+TEST(Dataset, ADottedNameIsNotTheColumnOfARecordInAJoin) {
+  TensorDict record = test::numbers(2);
+  TensorDict both(record.info());
+  both.set("a", record);
+  const Dataset one(both);
+  both.set("a.id", test::ints({7, 8}));
+  const Dataset two(both);
+  const auto message = [](const std::array<Dataset, 2>& parts) -> std::string {
+    try {
+      Dataset::concat(parts);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(message({one, two}), testing::HasSubstr("found it in some of them only"));
+  EXPECT_THAT(message({two, one}), testing::HasSubstr("column \"a.id\": expected int64 [] in every "
+                                                      "data set, found none"));
 }
 
 /// One row of an int64 column "t" of that unit.
@@ -516,6 +558,14 @@ TEST(Dataset, RenamedColumnsAndRecordsKeepTheirRows) {
   EXPECT_EQ(ds.select({"years.valid"}).rows(0, 4).columns()[0].values.numel(), 4);
   EXPECT_EQ(ds.rename({{"who", {"x"}}}).rows(0, 1).text("x.name", 0), "Ann");
   EXPECT_THROW(ds.rename({{"nobody", {"x"}}}), Error);
+  try {
+    static_cast<void>(ds.rename({{"years", {}}}));
+    FAIL() << "an empty path";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::key_not_found);
+    EXPECT_STREQ(error.what(),
+                 "data set: rename: new path of \"years\": expected at least one key, found none");
+  }
   EXPECT_THROW(ds.rename({{"years", {"tokens"}}}), Error);
 }
 

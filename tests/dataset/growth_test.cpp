@@ -807,6 +807,23 @@ TEST(Growth, IsRefusedForViewsAndReadOnlyHandles) {
   EXPECT_THAT(ids_of(Dataset(folder / "rows.tdz")), ElementsAre(0, 9, 2));
 }
 
+TEST(Growth, RefusesStringsInPlaceUnderAnyDescription) {
+  const test::TemporaryFolder folder;
+  const Schema schema({{.path = {"name"}, .kind = ColumnKind::string}});
+  Dataset ds = create(folder / "rows", schema);
+  BatchColumn names;
+  names.column = schema.columns()[0];
+  names.values = test::bytes_tensor("AnnBobby");
+  names.offsets = test::ints({0, 3, 8});
+  ds.append(Batch(2, {names}));
+  for (const ColumnKind kind : {ColumnKind::string, ColumnKind::number}) {
+    names.column.kind = kind;
+    expect_error(ErrorCode::unsupported, "column \"name\": ragged rows cannot be changed in place",
+                 [&] { ds.update(std::array<std::int64_t, 2>{1, 0}, Batch(2, {names})); });
+  }
+  EXPECT_EQ(ds.rows(0, 2).text("name", 0), "Ann");
+}
+
 /// Returns test::numbers(n, first) with the same columns in the nodes camera and camera.lens.
 TensorDict nested_numbers(std::int64_t n, std::int64_t first = 0) {
   TensorDict camera = test::numbers(n, first);
@@ -880,6 +897,23 @@ TEST(Growth, RefusesColumnsThatShareAFile) {
   ds.close();
   EXPECT_EQ(Dataset(folder / "rows").size(), 3);
   EXPECT_TRUE(verify(folder / "rows").ok());
+}
+
+TEST(Growth, RefusesColumnsWithTheSameLeaf) {
+  const test::TemporaryFolder folder;
+  NodeInfo info;
+  info.batch_size = {2};
+  info.schema = from_json(R"({"columns": {"a": {"dtype": "string", "leaf": "bytes"},
+                                          "b": {"dtype": "string", "leaf": "bytes"}}})",
+                          "test");
+  TensorDict tree(info);
+  tree.set("bytes", TensorDict::Item(test::unbatched(test::bytes_tensor("AnnBobby"))));
+  tree.set("a.end", test::ints({3, 8}));
+  tree.set("b.end", test::ints({3, 8}));
+  save(tree, folder / "rows");
+  Dataset ds(folder / "rows", Mode::write_through);
+  expect_error(ErrorCode::unsupported, "found that of \"%values/bytes.memmap\"",
+               [&] { ds.append(ds.rows(0, 1)); });
 }
 
 TEST(Growth, RefusesNodesThatDoNotGrowWithTheRows) {

@@ -88,6 +88,17 @@ TEST(Schema, RefusesAColumnWithoutAPath) {
               HasSubstr("schema: column: expected a path, found an empty one"));
 }
 
+TEST(Schema, StoresStringsAndBytesAsUint8) {
+  const Schema schema({{.path = {"s"}, .kind = ColumnKind::string},
+                       {.path = {"b"}, .kind = ColumnKind::bytes, .dtype = DType::int64}});
+  EXPECT_EQ(schema.find("s")->dtype, DType::uint8);
+  EXPECT_EQ(schema.find("b")->dtype, DType::uint8);
+  EXPECT_THAT(
+      message_of([] { Schema({{.path = {"s"}, .kind = ColumnKind::string, .shape = {3}}}); },
+                 ErrorCode::invalid_argument),
+      HasSubstr("column \"s\": expected no shape for strings and bytes, found [3]"));
+}
+
 TEST(Schema, RefusesColumnsThatCouldNotBeRead) {
   Column column;
   column.path = KeyPath(65, "r");

@@ -117,7 +117,7 @@ std::vector<std::string> GrowingFolder::folders_below() const {
 
 void GrowingFolder::open_files() {
   refuse_shared_files(root_);
-  std::map<std::pair<std::uint64_t, std::uint64_t>, std::string> linked;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::string> opened;  // by device and inode
   for (OpenLeaf& open : leaves_) {
     if (open.leaf.row_bytes == 0) continue;
     const os::Directory folder = open_folder(open.leaf.folder);
@@ -129,16 +129,13 @@ void GrowingFolder::open_files() {
       files_are_new_ = true;
     }
     const os::FileInfo info = open.file.info();
-    if (info.num_links > 1) {
-      const auto [other, is_new] =
-          linked.try_emplace({info.device, info.inode}, path_of(open.leaf));
-      if (!is_new) {
-        throw base::unsupported(open.file.display())
-            .problem("rows cannot be added to tensors that share storage")
-            .expected("a file of its own")
-            .found("that of ", base::quote(other->second))
-            .remedy("save a copy of the data set without shared storage");
-      }
+    const auto [other, is_new] = opened.try_emplace({info.device, info.inode}, path_of(open.leaf));
+    if (!is_new) {
+      throw base::unsupported(open.file.display())
+          .problem("rows cannot be added to tensors that share storage")
+          .expected("a file of its own")
+          .found("that of ", base::quote(other->second))
+          .remedy("save a copy of the data set without shared storage");
     }
     const std::uint64_t found = info.size_bytes;
     if (found >= open.leaf.size_bytes) continue;
