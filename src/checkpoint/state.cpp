@@ -273,18 +273,16 @@ std::vector<CheckpointRun> CheckpointManager::State::lineage_of(std::int64_t ste
          (options.max_to_keep ? " only if a rule keeps them" : ""));
   }
   has_continued_ = true;
-  if (last_saved_ && step < *last_saved_) {
-    // Steps that this run saved after `step` do not belong to the new line.
-    ancestors_.push_back({run_id_, *last_saved_});
-    run_id_.clear();
-  }
-  if (run_id_.empty()) run_id_ = new_run_id();
   std::vector<CheckpointRun> lineage;
-  for (const CheckpointRun& run : ancestors_) {
+  // Steps after `step` do not belong to the new line.
+  const auto add = [&](const CheckpointRun& run) {
     const std::int64_t last = std::min(run.last_step, step - 1);
     if (last >= 0) lineage.push_back({run.run_id, last});
-  }
-  lineage.push_back({run_id_, step});
+  };
+  std::ranges::for_each(ancestors_, add);
+  const bool is_return = last_saved_ && step < *last_saved_;
+  if (is_return) add({run_id_, *last_saved_});
+  lineage.push_back({is_return || run_id_.empty() ? new_run_id() : run_id_, step});
   return lineage;
 }
 
@@ -437,6 +435,9 @@ Path CheckpointManager::State::publish(checkpoint::PendingSave& save) {
   const std::uint64_t stats = checkpoint::hash_of_stats(hidden, info);
   require_writer();  // the writes may have been stopped for longer than the lease's time-out
   save.replacement.publish(options.durable);
+  // The next save must not continue steps that this lineage omits.
+  ancestors_.assign(info.lineage.begin(), std::prev(info.lineage.end()));
+  run_id_ = info.lineage.back().run_id;
   last_saved_ = info.step;
   remember({info, save.folder_name, {}}, stats, true);
   if (save.previous) {

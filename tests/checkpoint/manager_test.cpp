@@ -410,6 +410,17 @@ TEST(CheckpointManager, AStepBelowTheLastOneIsSavedAndBecomesTheLatest) {
   EXPECT_THAT(manager.all_steps(), ElementsAre(5, 10, 15, 20));
 }
 
+TEST(CheckpointManager, SavesAfterAReturnToAnEarlierStepDoNotContinueTheStepsAfterIt) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  save_steps(manager, {1, 5, 10, 4, 20});
+  std::vector<std::int64_t> line;
+  for (const CheckpointStatus& step : manager.status()) {
+    if (step.is_on_line) line.push_back(step.info.step);
+  }
+  EXPECT_THAT(line, ElementsAre(1, 4, 20));
+}
+
 TEST(CheckpointManager, DiscardLaterRemovesLaterSteps) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
