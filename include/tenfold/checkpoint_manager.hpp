@@ -221,7 +221,8 @@ class TENFOLD_API CheckpointManager {
   /// an entry or metric that is not UTF-8, or, naming the key, for a key that cannot be stored,
   /// such as one that is too long for the name of a file. Throws Error(unsupported) naming the key
   /// of an entry that its format cannot hold, or for `extra` or `versions` that JSON cannot
-  /// represent, such as NaN. Throws the reason if the step's folder has no `checkpoint.json`, or
+  /// represent, such as NaN, that are nested too deeply, or that make `checkpoint.json` larger than
+  /// 64 MiB. Throws the reason if the step's folder has no `checkpoint.json`, or
   /// one that is of a newer version or of another step. Throws Error(io) with ENOSPC, with EBUSY if
   /// another process or manager is the writer of the directory, or with ESTALE if the directory was
   /// moved. If save() throws and the directory did not exist before, a directory without steps may

@@ -378,6 +378,8 @@ std::unique_ptr<checkpoint::PendingSave> CheckpointManager::State::begin_save(
   info.extra = save_options.extra;
   info.versions = versions_of(save_options);
   info.world_size = ranks.world_size;
+  // Throws now, not after all entries are written, if `extra` or `versions` cannot be stored.
+  static_cast<void>(checkpoint::write_document(info));
   const Step* previous = newest == nullptr ? nullptr : listing.latest();
   if (previous != nullptr && previous->info.step != number) {
     save->previous = *previous;
