@@ -49,6 +49,8 @@ std::string checksum_of(std::string_view text) {
 }
 
 constexpr std::string_view kChecksumMember = ",\n\"checksum\": \"";
+/// Greater values are refused, so that the seq of the next save cannot overflow.
+constexpr std::int64_t kMaxSeq = std::int64_t{1} << 62;
 constexpr std::int64_t kLeastInteger = std::numeric_limits<std::int64_t>::min();
 
 double metric_from(const ValueReader& metric) {
@@ -192,6 +194,7 @@ CheckpointInfo parse_document(std::string_view text, const std::string& where) {
   CheckpointInfo info;
   info.step = reader.at("step").integer();
   info.seq = reader.at("seq").integer();
+  if (info.seq > kMaxSeq) reader.at("seq").fail("an integer of at most 2^62");
   info.lineage = lineage_from(reader.at("lineage"), info.step);
   info.time = reader.at("time").text();
   for (const auto& [name, metric] : reader.at("metrics").members()) {
