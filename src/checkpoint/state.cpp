@@ -596,7 +596,7 @@ std::vector<std::int64_t> CheckpointManager::State::prune() {
 
 bool CheckpointManager::State::remove(os::Directory& folder, const Step& step) {
   if (is_held(folder, step.folder_name)) return false;
-  const std::string trashed = checkpoint::Trash::put(folder, step.folder_name);
+  const std::string trashed = trash.put(folder, step.folder_name);
   // Another process may have acquired a hold between the check and the rename. A process that
   // acquires a hold after the rename finds that the step no longer exists, and fails.
   if (!is_held(folder, step.folder_name)) return true;
