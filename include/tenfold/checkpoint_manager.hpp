@@ -255,7 +255,8 @@ class TENFOLD_API CheckpointManager {
   std::optional<std::int64_t> latest_step() const;
   /// Steps of all lines, ascending.
   std::vector<std::int64_t> all_steps() const;
-  /// Steps that all_steps() omits because their `checkpoint.json` is missing or damaged, ascending.
+  /// Steps that all_steps() omits because their `checkpoint.json` is missing, damaged or that of
+  /// another step, ascending.
   std::vector<std::int64_t> unreadable_steps() const;
   /// The best step of all lines by the metric `best` of the options, or nullopt if no step has a
   /// finite value of it. Throws Error(invalid_argument) if the options name no metric.
