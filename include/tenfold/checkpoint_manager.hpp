@@ -221,7 +221,8 @@ class TENFOLD_API CheckpointManager {
   /// an entry or metric that is not UTF-8, or, naming the key, for a key that cannot be stored,
   /// such as one that is too long for the name of a file. Throws Error(unsupported) naming the key
   /// of an entry that its format cannot hold, or for `extra` or `versions` that JSON cannot
-  /// represent, such as NaN. Throws the reason if the step's folder has no `checkpoint.json`, or
+  /// represent, such as NaN, that are nested too deeply, or that make `checkpoint.json` larger than
+  /// 64 MiB. Throws the reason if the step's folder has no `checkpoint.json`, or
   /// one that is of a newer version or of another step. Throws Error(io) with ENOSPC, with EBUSY if
   /// another process or manager is the writer of the directory, or with ESTALE if the directory was
   /// moved. If save() throws and the directory did not exist before, a directory without steps may
@@ -254,7 +255,8 @@ class TENFOLD_API CheckpointManager {
   std::optional<std::int64_t> latest_step() const;
   /// Steps of all lines, ascending.
   std::vector<std::int64_t> all_steps() const;
-  /// Steps that all_steps() omits because their `checkpoint.json` is missing or damaged, ascending.
+  /// Steps that all_steps() omits because their `checkpoint.json` is missing, damaged or that of
+  /// another step, ascending.
   std::vector<std::int64_t> unreadable_steps() const;
   /// The best step of all lines by the metric `best` of the options, or nullopt if no step has a
   /// finite value of it. Throws Error(invalid_argument) if the options name no metric.

@@ -26,6 +26,12 @@ Value object(std::vector<std::pair<std::string, Value>> members) {
   return {std::move(made)};
 }
 
+/// Returns the JSON of a member of the document, which is itself one of the allowed levels.
+std::string member_json(const Value& value) {
+  const std::string list = json_of(Value::List{{value}});
+  return list.substr(1, list.size() - 2);
+}
+
 Value number(std::uint64_t value) {
   constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   return {static_cast<std::int64_t>(std::min(value, kMost))};
@@ -43,6 +49,8 @@ std::string checksum_of(std::string_view text) {
 }
 
 constexpr std::string_view kChecksumMember = ",\n\"checksum\": \"";
+/// Greater values are refused, so that the seq of the next save cannot overflow.
+constexpr std::int64_t kMaxSeq = std::int64_t{1} << 62;
 constexpr std::int64_t kLeastInteger = std::numeric_limits<std::int64_t>::min();
 
 double metric_from(const ValueReader& metric) {
@@ -154,13 +162,22 @@ std::string write_document(const CheckpointInfo& info) {
       ",\n\"version\": " + std::to_string(kDocumentVersion) +
       ",\n\"step\": " + std::to_string(info.step) + ",\n\"seq\": " + std::to_string(info.seq) +
       ",\n\"lineage\": " + json_of(std::move(lineage)) + ",\n\"time\": " + json_of(info.time) +
-      ",\n\"metrics\": " + json_of(std::move(metrics)) + ",\n\"extra\": " + json_of(info.extra) +
-      ",\n\"versions\": " + json_of(info.versions) +
+      ",\n\"metrics\": " + json_of(std::move(metrics)) +
+      ",\n\"extra\": " + member_json(info.extra) +
+      ",\n\"versions\": " + member_json(info.versions) +
       ",\n\"world_size\": " + std::to_string(info.world_size) +
       (info.saved_ns ? ",\n\"saved_ns\": " + std::to_string(*info.saved_ns) : "") +
       ",\n\"entries\": [" + entries + (entries.empty() ? "]" : "\n]");
   const std::string checksum = checksum_of(text);
-  return std::move(text) + std::string(kChecksumMember) + checksum + "\"\n}\n";
+  text += std::string(kChecksumMember) + checksum + "\"\n}\n";
+  if (text.size() > kMaxDocumentBytes) {
+    throw base::unsupported(std::string(kDocumentName))
+        .part("size")
+        .expected("at most ", kMaxDocumentBytes, " bytes")
+        .found(text.size())
+        .remedy("store large values in the state, not in `extra`");
+  }
+  return text;
 }
 
 CheckpointInfo parse_document(std::string_view text, const std::string& where) {
@@ -177,6 +194,7 @@ CheckpointInfo parse_document(std::string_view text, const std::string& where) {
   CheckpointInfo info;
   info.step = reader.at("step").integer();
   info.seq = reader.at("seq").integer();
+  if (info.seq > kMaxSeq) reader.at("seq").fail("an integer of at most 2^62");
   info.lineage = lineage_from(reader.at("lineage"), info.step);
   info.time = reader.at("time").text();
   for (const auto& [name, metric] : reader.at("metrics").members()) {

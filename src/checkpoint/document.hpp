@@ -28,7 +28,8 @@ bool is_finite(const Value& value);
 
 /// Returns the text of `checkpoint.json`, with one member or entry per line. It is strict JSON if
 /// is_finite() holds for `extra` and `versions`. The last member is the checksum of the text before
-/// it.
+/// it. Throws Error(unsupported) if parse_document() or read_document() would refuse the text: it
+/// is larger than kMaxDocumentBytes, or nested too deeply.
 std::string write_document(const CheckpointInfo& info);
 
 /// Parses a document, but does not compare its checksum. Throws Error(unsupported) for a newer

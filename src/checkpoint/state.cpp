@@ -273,18 +273,16 @@ std::vector<CheckpointRun> CheckpointManager::State::lineage_of(std::int64_t ste
          (options.max_to_keep ? " only if a rule keeps them" : ""));
   }
   has_continued_ = true;
-  if (last_saved_ && step < *last_saved_) {
-    // Steps that this run saved after `step` do not belong to the new line.
-    ancestors_.push_back({run_id_, *last_saved_});
-    run_id_.clear();
-  }
-  if (run_id_.empty()) run_id_ = new_run_id();
   std::vector<CheckpointRun> lineage;
-  for (const CheckpointRun& run : ancestors_) {
+  // Steps after `step` do not belong to the new line.
+  const auto add = [&](const CheckpointRun& run) {
     const std::int64_t last = std::min(run.last_step, step - 1);
     if (last >= 0) lineage.push_back({run.run_id, last});
-  }
-  lineage.push_back({run_id_, step});
+  };
+  std::ranges::for_each(ancestors_, add);
+  const bool is_return = last_saved_ && step < *last_saved_;
+  if (is_return) add({run_id_, *last_saved_});
+  lineage.push_back({is_return || run_id_.empty() ? new_run_id() : run_id_, step});
   return lineage;
 }
 
@@ -380,6 +378,8 @@ std::unique_ptr<checkpoint::PendingSave> CheckpointManager::State::begin_save(
   info.extra = save_options.extra;
   info.versions = versions_of(save_options);
   info.world_size = ranks.world_size;
+  // Throws now, not after all entries are written, if `extra` or `versions` cannot be stored.
+  static_cast<void>(checkpoint::write_document(info));
   const Step* previous = newest == nullptr ? nullptr : listing.latest();
   if (previous != nullptr && previous->info.step != number) {
     save->previous = *previous;
@@ -437,6 +437,9 @@ Path CheckpointManager::State::publish(checkpoint::PendingSave& save) {
   const std::uint64_t stats = checkpoint::hash_of_stats(hidden, info);
   require_writer();  // the writes may have been stopped for longer than the lease's time-out
   save.replacement.publish(options.durable);
+  // The next save must not continue steps that this lineage omits.
+  ancestors_.assign(info.lineage.begin(), std::prev(info.lineage.end()));
+  run_id_ = info.lineage.back().run_id;
   last_saved_ = info.step;
   remember({info, save.folder_name, {}}, stats, true);
   if (save.previous) {
@@ -593,7 +596,7 @@ std::vector<std::int64_t> CheckpointManager::State::prune() {
 
 bool CheckpointManager::State::remove(os::Directory& folder, const Step& step) {
   if (is_held(folder, step.folder_name)) return false;
-  const std::string trashed = checkpoint::Trash::put(folder, step.folder_name);
+  const std::string trashed = trash.put(folder, step.folder_name);
   // Another process may have acquired a hold between the check and the rename. A process that
   // acquires a hold after the rename finds that the step no longer exists, and fails.
   if (!is_held(folder, step.folder_name)) return true;

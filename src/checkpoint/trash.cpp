@@ -1,6 +1,5 @@
 #include "checkpoint/trash.hpp"
 
-#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -30,8 +29,8 @@ void remove_all(os::Directory& directory, const std::vector<std::string>& names)
 }  // namespace
 
 std::string Trash::put(os::Directory& directory, const std::string& name) {
-  for (std::uint64_t number = 0;; ++number) {
-    std::string trash = std::string(kTrashPrefix) + std::to_string(number);
+  for (;;) {
+    std::string trash = std::string(kTrashPrefix) + std::to_string(next_++);
     if (directory.entry_info(trash)) continue;
     if (directory.rename_if_absent(name, trash)) return trash;
   }

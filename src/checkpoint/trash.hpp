@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -18,7 +19,7 @@ class Trash {
   Trash& operator=(const Trash&) = delete;
 
   /// Renames the file or folder `name` to an unused `.trash-<n>`, and returns the new name.
-  static std::string put(os::Directory& directory, const std::string& name);
+  std::string put(os::Directory& directory, const std::string& name);
   /// Waits for the previous deletion, then starts to delete everything in the trash of `directory`.
   void empty(const os::Directory& directory);
   /// Waits until the deletion has finished.
@@ -26,6 +27,8 @@ class Trash {
 
  private:
   std::optional<os::Workers> worker_;
+  /// The number of the next name. Tries from 0 took 12 s for 2,000 steps.
+  std::uint64_t next_ = 0;
 };
 
 }  // namespace tenfold::checkpoint

@@ -95,6 +95,19 @@ TEST(CheckpointDocument, EntriesOfARankAreInItsFolder) {
   EXPECT_THAT(error_with(0, "ranks/0/other"), HasSubstr("each name and path once"));
 }
 
+TEST(CheckpointDocument, RefusesASeqThatTheNextSaveCannotExceed) {
+  CheckpointInfo info = sample();
+  info.seq = std::numeric_limits<std::int64_t>::max();
+  try {
+    parse_document(write_document(info), "c");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "c: member \"seq\": expected an integer of at most 2^62, found "
+                 "9223372036854775807");
+  }
+}
+
 TEST(CheckpointDocument, IgnoresUnknownMembers) {
   std::string text = write_document(sample());
   text.insert(2, "\"later\": [1, {}],\n");

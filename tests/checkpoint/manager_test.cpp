@@ -410,6 +410,36 @@ TEST(CheckpointManager, AStepBelowTheLastOneIsSavedAndBecomesTheLatest) {
   EXPECT_THAT(manager.all_steps(), ElementsAre(5, 10, 15, 20));
 }
 
+TEST(CheckpointManager, SavesAfterAReturnToAnEarlierStepDoNotContinueTheStepsAfterIt) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  save_steps(manager, {1, 5, 10, 4, 20});
+  std::vector<std::int64_t> line;
+  for (const CheckpointStatus& step : manager.status()) {
+    if (step.is_on_line) line.push_back(step.info.step);
+  }
+  EXPECT_THAT(line, ElementsAre(1, 4, 20));
+}
+
+TEST(CheckpointManager, ExtraThatADocumentCannotStoreIsRefusedBeforeTheSave) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  const auto nested = [](int depth) {
+    Value value(1);
+    for (int i = 0; i < depth; ++i) value = Value(Value::List{{std::move(value)}});
+    return value;
+  };
+  manager.save(1, state_at(1), {.extra = nested(511)});
+  EXPECT_EQ(manager.metadata(1).extra, nested(511));
+  const auto code_of = [&](const Value& extra) {
+    return error_of([&] { manager.save(2, state_at(2), {.extra = extra}); }).code();
+  };
+  EXPECT_EQ(code_of(nested(512)), ErrorCode::unsupported);
+  EXPECT_EQ(code_of(Value(std::string(std::size_t{64} << 20, 'x'))), ErrorCode::unsupported);
+  EXPECT_THAT(names_in(folder.path()),
+              UnorderedElementsAre("step_00000001", ".writer.tenfold-lease"));
+}
+
 TEST(CheckpointManager, DiscardLaterRemovesLaterSteps) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
