@@ -395,6 +395,22 @@ TEST_P(EveryLayout, ValuesMayBePassedToPublish) {
   }
 }
 
+TEST_P(EveryLayout, ValuesThatAreNotPublishedLeaveNothing) {
+  Save save = rich();
+  TensorDict node = dict();
+  node.set("inner", dict());
+  save.tree.set("value", Value(1));
+  save.tree.set("node", node);
+  ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+  const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                             write_part(writer, save, 1)};
+  writer.publish(receipts, rich().tree);
+  EXPECT_FALSE(fs::exists(path() / "value"));
+  EXPECT_FALSE(fs::exists(path() / "node"));
+  run(rich(), path());  // an entry that the metadata does not name would be refused as foreign
+  EXPECT_TRUE(verify(path()).ok());
+}
+
 TEST_P(EveryLayout, PublishRefusesTensorsThatWereNotPlanned) {
   const Save save = rich();
   ShardedWriter writer(path(), save.tree, save.boxes, save.options);
