@@ -620,6 +620,30 @@ TEST_P(EveryLayout, AFullDiskOfOneRankLeavesTheOldVersion) {
   EXPECT_TRUE(verify(path()).ok());
 }
 
+TEST_P(EveryLayout, AfterAFailedSyncThereIsNoReceiptUntilTheBoxesAreWrittenAgain) {
+  Save save = rich();
+  save.options.durable = true;
+  ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+  const std::vector<Tensor> tensors = tensors_of(save.tree);
+  std::vector<Tensor> parts;
+  for (const ShardBox& box : save.boxes) {
+    if (box.rank == 0) parts.push_back(cut(tensors[box.tensor], box.offsets, box.sizes));
+  }
+  ShardWriter part(writer.ticket(0));
+  part.write(0, parts, 1);
+  {
+    const WatchChanges watch([](const os::Change& change) {
+      if (change.kind == os::Change::Kind::sync_file) throw Error::io(EIO, "m", "cannot be synced");
+    });
+    EXPECT_THROW(part.finish(), Error);
+  }
+  EXPECT_THROW(part.finish(), Error);  // the kernel reports the failure of a sync only once
+  part.write(0, parts, 1);
+  const std::vector<std::string> receipts = {part.finish(), write_part(writer, save, 1)};
+  writer.publish(receipts, save.tree);
+  EXPECT_TRUE(verify(path()).ok());
+}
+
 TEST_P(EveryLayout, StaleTicketsAndReceiptsAreRefused) {
   const Save save = rich();
   std::string old_ticket;
