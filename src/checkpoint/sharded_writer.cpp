@@ -182,8 +182,11 @@ class ShardedWriter::State {
     });
     require_cover(outline_tensors(outline_));
     std::vector<std::vector<Box>> parts(tensors_.size());
-    for (PlannedShard& planned : shards_) {
+    for (std::size_t i = 0; i < shards_.size(); ++i) {
+      PlannedShard& planned = shards_[i];
+      shards_of_[planned.shard.rank].push_back(i);
       if (!planned.is_written) continue;
+      writers_.insert(planned.shard.rank);
       const TensorPlace& tensor = tensors_[planned.shard.tensor];
       for (Box& part :
            detail::formats::split_box(is_by_shard() ? planned.shard.sizes : tensor.shape,
@@ -213,11 +216,10 @@ class ShardedWriter::State {
     // A ticket contains only the tensors and files of its rank, with their own indices from 0.
     std::map<std::size_t, std::size_t> tensors;
     std::map<std::size_t, std::size_t> files;
-    std::set<int> ranks = {rank};
-    for (std::size_t i = 0; i < shards_.size(); ++i) {
+    const std::vector<std::size_t> no_shards;
+    const auto of_rank = shards_of_.find(rank);
+    for (const std::size_t i : of_rank == shards_of_.end() ? no_shards : of_rank->second) {
       const PlannedShard& planned = shards_[i];
-      if (planned.is_written) ranks.insert(planned.shard.rank);
-      if (planned.shard.rank != rank) continue;
       const auto [found, is_new] = tensors.emplace(place_of(i), tensors.size());
       if (is_new) {
         TensorPlace place = layout().places()[place_of(i)];
@@ -232,7 +234,7 @@ class ShardedWriter::State {
       }
       ticket.boxes.push_back({found->second, planned.is_written, box_of(planned.shard)});
     }
-    ticket.num_ranks = static_cast<int>(ranks.size());
+    ticket.num_ranks = static_cast<int>(writers_.size() + (writers_.contains(rank) ? 0 : 1));
     return ticket.to_text();
   }
 
@@ -377,7 +379,9 @@ class ShardedWriter::State {
   TensorDict outline_;
   std::vector<KeyPath> paths_;  ///< of the tensors
   std::vector<PlannedShard> shards_;
-  std::vector<TensorPlace> tensors_;  ///< their keys, dtypes and shapes
+  std::map<int, std::vector<std::size_t>> shards_of_;  ///< indices in shards_, by rank
+  std::set<int> writers_;                              ///< the ranks that write a shard
+  std::vector<TensorPlace> tensors_;                   ///< their keys, dtypes and shapes
   std::unique_ptr<checkpoint::ShardedLayout> layout_;
   std::optional<ValuesFolder> values_;
 };
