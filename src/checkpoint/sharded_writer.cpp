@@ -18,6 +18,7 @@
 #include "checkpoint/sharded_layout.hpp"
 #include "formats/shared/boxes.hpp"
 #include "formats/shared/commit.hpp"
+#include "io/check_supported.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 #include "os/process.hpp"
@@ -172,10 +173,8 @@ class ShardedWriter::State {
  public:
   State(const Path& path, const TensorDict& tree, std::vector<ShardBox> boxes,
         const ShardedWriteOptions& options)
-      : path_(path.string()),
-        options_(options),
-        id_(base::hex16(os::random_number())),
-        outline_(checkpoint::outline_of(tree)) {
+      : path_(path.string()), options_(options), id_(base::hex16(os::random_number())) {
+    with_path(path, [&] { outline_ = checkpoint::outline_of(tree); });
     for (ShardBox& box : boxes) shards_.push_back({std::move(box), true, {}});
     outline_.for_each_leaf([&](const KeyPath& keys, const TensorDict::Item& item) {
       if (std::holds_alternative<Leaf>(item)) paths_.push_back(keys);
@@ -245,9 +244,11 @@ class ShardedWriter::State {
       auto& of_place = boxes[place_of(i)];
       of_place.insert(of_place.end(), shards_[i].parts.begin(), shards_[i].parts.end());
     }
-    layout_->publish(tree == nullptr ? published(outline_, outline_)
-                                     : published(*tree, checkpoint::outline_of(*tree)),
-                     boxes);
+    with_path(path_, [&] {
+      layout_->publish(tree == nullptr ? published(outline_, outline_)
+                                       : published(*tree, checkpoint::outline_of(*tree)),
+                       boxes);
+    });
     layout_.reset();
     values_.reset();
   }

@@ -432,6 +432,21 @@ TEST_P(EveryLayout, PublishRefusesTensorsThatWereNotPlanned) {
   EXPECT_TRUE(verify(path()).ok());
 }
 
+TEST_P(EveryLayout, UnsupportedNodesAreRefusedByPathAndKey) {
+  const Save save = rich();
+  Save stacked = rich();
+  stacked.tree.set("stack", TensorDict(NodeInfo{.kind = NodeKind::lazy_stack}));
+  expect_error(ErrorCode::unsupported, path().string() + ": key \"stack\"",
+               [&] { ShardedWriter(path(), stacked.tree, stacked.boxes, stacked.options); });
+  ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+  const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                             write_part(writer, save, 1)};
+  expect_error(ErrorCode::unsupported, path().string() + ": key \"stack\"",
+               [&] { writer.publish(receipts, stacked.tree); });
+  writer.publish(receipts, save.tree);
+  EXPECT_TRUE(verify(path()).ok());
+}
+
 /// The layouts in which values may contain tensors.
 class PlainLayout : public EveryLayout {
  protected:
