@@ -158,6 +158,7 @@ class TENFOLD_API ShardWriter {
 
   /// Makes the written boxes durable if ShardedWriteOptions::durable is set, and returns the
   /// receipt. Throws Error(invalid_argument) naming a tensor if one of its boxes was not written.
+  /// If it throws Error(io), no box counts as written.
   std::string finish();
 
  private:

@@ -339,12 +339,19 @@ class ShardWriter::State {
 
   /// Syncs (in a durable save) and closes the files. Uses the descriptors that wrote them, because
   /// the kernel need not report a writeback error to a descriptor that was opened after the error.
-  void close_files() {
-    for (auto& [number, file] : files_) {
-      if (ticket_.durable) file.sync();
+  void close_files() try {
+    while (!files_.empty()) {
+      const auto first = files_.begin();
+      if (ticket_.durable) first->second.sync();
+      os::File file = std::move(first->second);
+      files_.erase(first);
       file.close_written();
     }
-    files_.clear();
+  } catch (...) {
+    // The kernel reports a writeback error once. So a second sync would succeed, although bytes are
+    // lost.
+    is_written_.assign(is_written_.size(), false);
+    throw;
   }
 
   ShardTicket ticket_;

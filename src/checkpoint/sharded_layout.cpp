@@ -268,7 +268,9 @@ class FolderLayout final : public ShardedLayout {
     os::File file = os::File::create_at(root, std::string(kStagingMarker));
     file.write_at(0, std::as_bytes(std::span(marker)));
     file.close_written();
-    make_folders(plan);
+    // The folders of JSON values and of nodes without tensors are not created yet: the published
+    // tree may lack these entries.
+    make_folders(plan, folders_of_tensors(plan));
     for (const folder::Plan::File& planned : plan.files) {
       if (!planned.is_leaf) continue;
       os::File leaf = os::File::create_at(folder_of(plan, planned), planned.name);
@@ -287,7 +289,7 @@ class FolderLayout final : public ShardedLayout {
     const OutlineNumbers numbers(tree.outline);
     require_same(plan, numbers, tree);
     os::Directory& root = replacement_->folder();
-    make_folders(plan);
+    make_folders(plan, std::vector<bool>(plan.folders.size(), true));
     std::vector<formats::ChecksumLine> lines;
     for (const folder::Plan::File& planned : plan.files) {
       const std::string path = plan.path_of(planned);
@@ -329,11 +331,23 @@ class FolderLayout final : public ShardedLayout {
     return open_;
   }
 
-  /// Creates the folders of `plan` that are missing. The constructor creates the folders of the
-  /// outline, publish() those that only the published tree has.
-  void make_folders(const folder::Plan& plan) {
+  /// Returns, for each folder, whether it or a folder below it contains the file of a tensor.
+  static std::vector<bool> folders_of_tensors(const folder::Plan& plan) {
+    std::vector<bool> found(plan.folders.size(), false);
+    for (const folder::Plan::File& file : plan.files) {
+      if (!file.is_leaf) continue;
+      for (std::size_t i = file.folder; i != 0 && !found[i]; i = plan.folders[i].parent) {
+        found[i] = true;
+      }
+    }
+    return found;
+  }
+
+  /// Creates those of the `wanted` folders of `plan` that are missing.
+  void make_folders(const folder::Plan& plan, const std::vector<bool>& wanted) {
     open_.close();
     for (std::size_t i = 1; i < plan.folders.size(); ++i) {
+      if (!wanted[i]) continue;
       os::Directory parent = open_folder(plan, plan.folders[i].parent);
       if (!parent.entry_info(plan.folders[i].name)) {
         parent.create_directory(plan.folders[i].name);

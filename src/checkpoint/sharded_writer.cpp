@@ -18,6 +18,7 @@
 #include "checkpoint/sharded_layout.hpp"
 #include "formats/shared/boxes.hpp"
 #include "formats/shared/commit.hpp"
+#include "io/check_supported.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 #include "os/process.hpp"
@@ -172,18 +173,19 @@ class ShardedWriter::State {
  public:
   State(const Path& path, const TensorDict& tree, std::vector<ShardBox> boxes,
         const ShardedWriteOptions& options)
-      : path_(path.string()),
-        options_(options),
-        id_(base::hex16(os::random_number())),
-        outline_(checkpoint::outline_of(tree)) {
+      : path_(path.string()), options_(options), id_(base::hex16(os::random_number())) {
+    with_path(path, [&] { outline_ = checkpoint::outline_of(tree); });
     for (ShardBox& box : boxes) shards_.push_back({std::move(box), true, {}});
     outline_.for_each_leaf([&](const KeyPath& keys, const TensorDict::Item& item) {
       if (std::holds_alternative<Leaf>(item)) paths_.push_back(keys);
     });
     require_cover(outline_tensors(outline_));
     std::vector<std::vector<Box>> parts(tensors_.size());
-    for (PlannedShard& planned : shards_) {
+    for (std::size_t i = 0; i < shards_.size(); ++i) {
+      PlannedShard& planned = shards_[i];
+      shards_of_[planned.shard.rank].push_back(i);
       if (!planned.is_written) continue;
+      writers_.insert(planned.shard.rank);
       const TensorPlace& tensor = tensors_[planned.shard.tensor];
       for (Box& part :
            detail::formats::split_box(is_by_shard() ? planned.shard.sizes : tensor.shape,
@@ -213,11 +215,10 @@ class ShardedWriter::State {
     // A ticket contains only the tensors and files of its rank, with their own indices from 0.
     std::map<std::size_t, std::size_t> tensors;
     std::map<std::size_t, std::size_t> files;
-    std::set<int> ranks = {rank};
-    for (std::size_t i = 0; i < shards_.size(); ++i) {
+    const std::vector<std::size_t> no_shards;
+    const auto of_rank = shards_of_.find(rank);
+    for (const std::size_t i : of_rank == shards_of_.end() ? no_shards : of_rank->second) {
       const PlannedShard& planned = shards_[i];
-      if (planned.is_written) ranks.insert(planned.shard.rank);
-      if (planned.shard.rank != rank) continue;
       const auto [found, is_new] = tensors.emplace(place_of(i), tensors.size());
       if (is_new) {
         TensorPlace place = layout().places()[place_of(i)];
@@ -232,7 +233,7 @@ class ShardedWriter::State {
       }
       ticket.boxes.push_back({found->second, planned.is_written, box_of(planned.shard)});
     }
-    ticket.num_ranks = static_cast<int>(ranks.size());
+    ticket.num_ranks = static_cast<int>(writers_.size() + (writers_.contains(rank) ? 0 : 1));
     return ticket.to_text();
   }
 
@@ -243,9 +244,11 @@ class ShardedWriter::State {
       auto& of_place = boxes[place_of(i)];
       of_place.insert(of_place.end(), shards_[i].parts.begin(), shards_[i].parts.end());
     }
-    layout_->publish(tree == nullptr ? published(outline_, outline_)
-                                     : published(*tree, checkpoint::outline_of(*tree)),
-                     boxes);
+    with_path(path_, [&] {
+      layout_->publish(tree == nullptr ? published(outline_, outline_)
+                                       : published(*tree, checkpoint::outline_of(*tree)),
+                       boxes);
+    });
     layout_.reset();
     values_.reset();
   }
@@ -377,7 +380,9 @@ class ShardedWriter::State {
   TensorDict outline_;
   std::vector<KeyPath> paths_;  ///< of the tensors
   std::vector<PlannedShard> shards_;
-  std::vector<TensorPlace> tensors_;  ///< their keys, dtypes and shapes
+  std::map<int, std::vector<std::size_t>> shards_of_;  ///< indices in shards_, by rank
+  std::set<int> writers_;                              ///< the ranks that write a shard
+  std::vector<TensorPlace> tensors_;                   ///< their keys, dtypes and shapes
   std::unique_ptr<checkpoint::ShardedLayout> layout_;
   std::optional<ValuesFolder> values_;
 };

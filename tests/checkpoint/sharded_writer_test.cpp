@@ -395,6 +395,22 @@ TEST_P(EveryLayout, ValuesMayBePassedToPublish) {
   }
 }
 
+TEST_P(EveryLayout, ValuesThatAreNotPublishedLeaveNothing) {
+  Save save = rich();
+  TensorDict node = dict();
+  node.set("inner", dict());
+  save.tree.set("value", Value(1));
+  save.tree.set("node", node);
+  ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+  const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                             write_part(writer, save, 1)};
+  writer.publish(receipts, rich().tree);
+  EXPECT_FALSE(fs::exists(path() / "value"));
+  EXPECT_FALSE(fs::exists(path() / "node"));
+  run(rich(), path());  // an entry that the metadata does not name would be refused as foreign
+  EXPECT_TRUE(verify(path()).ok());
+}
+
 TEST_P(EveryLayout, PublishRefusesTensorsThatWereNotPlanned) {
   const Save save = rich();
   ShardedWriter writer(path(), save.tree, save.boxes, save.options);
@@ -413,6 +429,21 @@ TEST_P(EveryLayout, PublishRefusesTensorsThatWereNotPlanned) {
   EXPECT_THROW(writer.publish(receipts, dict()), Error);
   EXPECT_FALSE(fs::exists(path()));
   writer.publish(receipts, rich().tree);
+  EXPECT_TRUE(verify(path()).ok());
+}
+
+TEST_P(EveryLayout, UnsupportedNodesAreRefusedByPathAndKey) {
+  const Save save = rich();
+  Save stacked = rich();
+  stacked.tree.set("stack", TensorDict(NodeInfo{.kind = NodeKind::lazy_stack}));
+  expect_error(ErrorCode::unsupported, path().string() + ": key \"stack\"",
+               [&] { ShardedWriter(path(), stacked.tree, stacked.boxes, stacked.options); });
+  ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+  const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                             write_part(writer, save, 1)};
+  expect_error(ErrorCode::unsupported, path().string() + ": key \"stack\"",
+               [&] { writer.publish(receipts, stacked.tree); });
+  writer.publish(receipts, save.tree);
   EXPECT_TRUE(verify(path()).ok());
 }
 
@@ -601,6 +632,30 @@ TEST_P(EveryLayout, AFullDiskOfOneRankLeavesTheOldVersion) {
                                               "box at [3, 0] of shape [7, 6] of rank 1, found "
                                               "none")));
   }
+  EXPECT_TRUE(verify(path()).ok());
+}
+
+TEST_P(EveryLayout, AfterAFailedSyncThereIsNoReceiptUntilTheBoxesAreWrittenAgain) {
+  Save save = rich();
+  save.options.durable = true;
+  ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+  const std::vector<Tensor> tensors = tensors_of(save.tree);
+  std::vector<Tensor> parts;
+  for (const ShardBox& box : save.boxes) {
+    if (box.rank == 0) parts.push_back(cut(tensors[box.tensor], box.offsets, box.sizes));
+  }
+  ShardWriter part(writer.ticket(0));
+  part.write(0, parts, 1);
+  {
+    const WatchChanges watch([](const os::Change& change) {
+      if (change.kind == os::Change::Kind::sync_file) throw Error::io(EIO, "m", "cannot be synced");
+    });
+    EXPECT_THROW(part.finish(), Error);
+  }
+  EXPECT_THROW(part.finish(), Error);  // the kernel reports the failure of a sync only once
+  part.write(0, parts, 1);
+  const std::vector<std::string> receipts = {part.finish(), write_part(writer, save, 1)};
+  writer.publish(receipts, save.tree);
   EXPECT_TRUE(verify(path()).ok());
 }
 
