@@ -11,6 +11,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/fail.hpp"
+#include "dataset/row_bytes.hpp"
 #include "dict/builder.hpp"
 #include "dict/repeated_keys.hpp"
 #include "formats/folder/append/growing_sums.hpp"
@@ -590,6 +591,8 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
         .expected("a row for each of ", rows.size(), " keys")
         .found(values.num_rows());
   }
+  // The rows also have the column of keys, so append() would accept one among the values.
+  check_rows(value_schema_, values, where);
   if (kind != Write::assign && state_->keys.type == DictKeyType::string) {
     for (const std::string_view key : std::get<1>(keys.views())) check_utf8(key, where);
   }

@@ -168,6 +168,9 @@ TEST(MappedDictWrite, RefusesInvalidInputAndChangesNothing) {
   columns[0].values = Tensor::zeros(DType::float32, {1, 3});
   expect_error(ErrorCode::invalid_argument, "shape of a row: expected [2], found [3]",
                [&] { dict.extend(Words(1, 99).keys(), Batch(1, columns)); });
+  const Batch stored = dict.dataset().rows(0, 1);  // with the column of keys
+  expect_error(ErrorCode::invalid_argument, "column \"key\": expected a column of the data set",
+               [&] { dict.extend(Words(1, 99).keys(), stored); });
   EXPECT_EQ(dict.size(), 10);
   EXPECT_EQ(pair_at(dict, "key1"), 1);
   EXPECT_FALSE(dict.contains("key99"));
