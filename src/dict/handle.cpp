@@ -307,8 +307,8 @@ void DictWriter::close() {
   // to a durable row.
   flush();
   index_->set_word(DictWord::writer, 0);
+  is_begun_ = false;  // even if the sync fails: the next write must set the flag again
   sync_index();
-  is_begun_ = false;
   add_checksums();
   dataset_.close();
 }
