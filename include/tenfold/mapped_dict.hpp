@@ -176,9 +176,9 @@ class TENFOLD_API MappedDict {
   void extend(const DictKeys& keys, const Batch& values,
               DuplicateKeys duplicates = DuplicateKeys::error);
   /// Rewrites the dictionary without superseded rows, and replaces it atomically. Throws Error(io)
-  /// (EBUSY) if another handle has it open for writing, or has added rows since the call began.
-  /// Where the file system has no locks, rows that another process adds at the end of the call are
-  /// lost.
+  /// (EBUSY) if another handle has it open for writing, or has added rows or replaced the
+  /// dictionary since the call began. Where the file system has no locks, rows that another process
+  /// adds at the end of the call are lost.
   void compact(Monitor* monitor = nullptr);
   /// Makes all changes durable.
   void flush();

@@ -11,6 +11,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/fail.hpp"
+#include "dataset/row_bytes.hpp"
 #include "dict/builder.hpp"
 #include "dict/repeated_keys.hpp"
 #include "formats/folder/append/growing_sums.hpp"
@@ -25,6 +26,14 @@
 namespace tenfold {
 
 using namespace detail;
+namespace {
+
+std::vector<bool> repeated(const DictKeys& keys) {
+  return std::visit([](const auto& some) { return is_repeated(some, random_dict_seed()); },
+                    keys.views());
+}
+
+}  // namespace
 
 /// The changes of the index for one batch of added rows. Hashes are computed whenever they are
 /// needed, because storing them would take much memory for many keys.
@@ -37,12 +46,8 @@ struct DictWriter::Change {
   std::uint64_t num_new = 0;   ///< keys that are not in the dictionary yet
   std::uint64_t num_dead = 0;  ///< rows that this change makes superseded
 
-  Change(const DictKeys& of, std::span<const std::int64_t> rows, std::uint64_t first,
-         std::uint64_t seed)
-      : keys(of),
-        old_rows(rows),
-        first_row(first),
-        again(std::visit([&](const auto& some) { return is_repeated(some, seed); }, of.views())) {
+  Change(const DictKeys& of, std::span<const std::int64_t> rows, std::uint64_t first)
+      : keys(of), old_rows(rows), first_row(first), again(repeated(of)) {
     for (std::size_t i = 0; i < size(); ++i) ++(is_new(i) ? num_new : num_dead);
   }
 
@@ -265,7 +270,7 @@ void DictWriter::write(const DictKeys& keys, std::span<const std::int64_t> old_r
         .found(num_rows_ + count);
   }
   begin();
-  const Change change(keys, old_rows, num_rows_, index_->seed());
+  const Change change(keys, old_rows, num_rows_);
   if (!insert(change)) {
     rebuild(kDictGrownLoad, change.num_new);
     if (!insert(change)) {
@@ -306,8 +311,8 @@ void DictWriter::close() {
   // to a durable row.
   flush();
   index_->set_word(DictWord::writer, 0);
+  is_begun_ = false;  // even if the sync fails: the next write must set the flag again
   sync_index();
-  is_begun_ = false;
   add_checksums();
   dataset_.close();
 }
@@ -590,6 +595,8 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
         .expected("a row for each of ", rows.size(), " keys")
         .found(values.num_rows());
   }
+  // The rows also have the column of keys, so append() would accept one among the values.
+  check_rows(value_schema_, values, where);
   if (kind != Write::assign && state_->keys.type == DictKeyType::string) {
     for (const std::string_view key : std::get<1>(keys.views())) check_utf8(key, where);
   }
@@ -608,9 +615,8 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
           .found("existing ones")
           .remedy("the option duplicates \"last\" assigns them");
     }
-    const std::vector<bool> repeated = std::visit(
-        [](const auto& some) { return is_repeated(some, random_dict_seed()); }, keys.views());
-    const std::string twice = named_keys(keys, [&](std::size_t i) { return bool{repeated[i]}; });
+    const std::vector<bool> again = repeated(keys);
+    const std::string twice = named_keys(keys, [&](std::size_t i) { return bool{again[i]}; });
     if (!twice.empty()) {
       throw base::invalid_argument(where)
           .part("key ", twice)

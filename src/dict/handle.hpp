@@ -47,7 +47,8 @@ class DictWriter {
   void write(const DictKeys& keys, std::span<const std::int64_t> old_rows, const Batch& values);
   void flush();
   void close();
-  /// Changes nothing in a forked child, which shares the mapping of the index with its parent.
+  /// The process that created this object. Its forked children must not write, because they share
+  /// the mapping of the index with it.
   const os::OwnProcess& process() const noexcept { return process_; }
   /// True if write() failed after it had replaced, or may have replaced, the file of the index.
   /// This object still maps the old file then, so create another writer, which rebuilds the index.

@@ -12,7 +12,8 @@ namespace tenfold {
 
 /// Marks the keys that occur again later: all but the last occurrence of each key. Sorts hashes,
 /// because a hash set of many keys takes several times as much memory. `seed` must be
-/// unpredictable, so that nobody can choose colliding keys.
+/// unpredictable (and not that of an index, which is in the file), so that nobody can choose
+/// colliding keys.
 template <class Key>
 std::vector<bool> is_repeated(std::span<const Key> keys, std::uint64_t seed) {
   struct Place {

@@ -20,7 +20,7 @@ constexpr std::int64_t kWalkedRows = 1024;
 DictWalk::DictWalk(std::shared_ptr<const DictState> begun, Find find)
     : begun_(std::move(begun)),
       find_(std::move(find)),
-      done_(0, Hash{begun_.get()}, Same{&begun_->keys}),
+      done_(0, Hash{&begun_->keys, random_dict_seed()}, Same{&begun_->keys}),
       num_settled_(static_cast<std::int64_t>(
           begun_->index->num_settled(static_cast<std::uint64_t>(keys().num_rows)))),
       unsettled_(done_) {

@@ -40,11 +40,12 @@ class DictWalk {
   const StoredKeys& keys() const noexcept { return begun_->keys; }
 
  private:
+  /// The seed is not that of the index, because a file can be made with keys that collide under the
+  /// seed in its own index.
   struct Hash {
-    const DictState* state;
-    std::size_t operator()(std::int64_t row) const {
-      return state->keys.hash(row, state->index->seed());
-    }
+    const StoredKeys* keys;
+    std::uint64_t seed;
+    std::size_t operator()(std::int64_t row) const { return keys->hash(row, seed); }
   };
   struct Same {
     const StoredKeys* keys;

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -167,6 +168,9 @@ TEST(MappedDictWrite, RefusesInvalidInputAndChangesNothing) {
   columns[0].values = Tensor::zeros(DType::float32, {1, 3});
   expect_error(ErrorCode::invalid_argument, "shape of a row: expected [2], found [3]",
                [&] { dict.extend(Words(1, 99).keys(), Batch(1, columns)); });
+  const Batch stored = dict.dataset().rows(0, 1);  // with the column of keys
+  expect_error(ErrorCode::invalid_argument, "column \"key\": expected a column of the data set",
+               [&] { dict.extend(Words(1, 99).keys(), stored); });
   EXPECT_EQ(dict.size(), 10);
   EXPECT_EQ(pair_at(dict, "key1"), 1);
   EXPECT_FALSE(dict.contains("key99"));
@@ -213,6 +217,60 @@ TEST(MappedDictWrite, CompactRemovesSupersededRows) {
   dict.close();
   expect_whole(folder / "d");
   EXPECT_EQ(pair_at(before, "key77"), 77);
+}
+
+/// Calls `action` once, before the file-system entry number `at` (from 0) is examined or opened.
+class AtRead : public test::WatchChanges {
+ public:
+  AtRead(int at, std::function<void()> action)
+      : WatchChanges({}), at_(at), action_(std::move(action)) {}
+  void before_read(const std::string&) override {
+    if (next_++ == at_) action_();
+  }
+  bool was_reached() const { return next_ > at_; }
+
+ private:
+  int at_;
+  int next_ = 0;
+  std::function<void()> action_;
+};
+
+TEST(MappedDictWrite, CompactKeepsTheKeysOfADictionaryThatReplacedItsSource) {
+  constexpr int kStep = 10;  // the first handle reads more entries without a lock
+  bool was_reached = true;
+  int num_refused = 0;
+  for (int at = 0; was_reached; at += kStep) {
+    SCOPED_TRACE(at);
+    const TemporaryFolder folder;
+    build_pairs(folder / "d", 10, false);
+    MappedDict dict(folder / "d", Mode::write_through);
+    dict.assign(Words(1, 3).keys(), pairs(300, 1));
+    bool is_added = false;
+    {
+      const AtRead compacting(at, [&] {
+        try {
+          MappedDict other(folder / "d", Mode::write_through);
+          other.compact();
+          other.extend(Words(1, 10).keys(), pairs(10, 1));
+          is_added = true;
+          other.close();
+        } catch (const Error& error) {  // the first handle has locked the folder
+          ASSERT_EQ(error.system_errno(), EBUSY) << error.what();
+        }
+      });
+      try {
+        dict.compact();
+      } catch (const Error& error) {
+        ASSERT_EQ(error.system_errno(), EBUSY) << error.what();
+        ++num_refused;
+      }
+      was_reached = compacting.was_reached();
+    }
+    EXPECT_EQ(MappedDict(folder / "d").contains("key10"), is_added);
+    dict.close();
+    expect_whole(folder / "d");
+  }
+  EXPECT_GT(num_refused, 0);
 }
 
 TEST(MappedDictWrite, AReaderSeesTheWritesOfAClosedWriter) {

@@ -429,8 +429,8 @@ class MappedDict(_Native):
         Raises:
             UnsupportedError: As for assignment.
             OSError: If the dictionary is also open in mode ``"r+"`` elsewhere, or another process
-                has added keys during the call (nothing has changed then), or if a system call
-                failed.
+                has added keys or replaced the dictionary during the call (nothing has changed
+                then), or if a system call failed.
 
         Example:
             >>> with tenfold.MappedDict("words", "r+") as words:

@@ -309,11 +309,13 @@ void MappedDict::compact(Monitor* monitor) {
         builder.append(std::span<const std::int64_t>(numbers), values);
       }
     }
-    if (num_rows_now(*source) > source->keys.num_rows) {
+    // The builder has locked the folder at the path since it was created. Before that, another
+    // handle may have added rows, or replaced the folder.
+    if (num_rows_now(*source) > source->keys.num_rows || source->place.root->was_replaced()) {
       throw Error::io(EBUSY, path.string())
           .part("compact")
           .expected("no concurrent writer")
-          .found("a writer that added rows; nothing was changed")
+          .found("a writer that added rows or replaced the dictionary; nothing was changed")
           .remedy("call compact() again");
     }
     builder.commit();
