@@ -274,6 +274,12 @@ TEST(IngestJson, NamesFileLineRowAndColumn) {
             "a.jsonl: line 3 (row 1), column \"x\": the key is duplicated: expected it once");
 }
 
+TEST(IngestJson, AMalformedListOfAnotherLengthIsMalformed) {
+  EXPECT_EQ(
+      IngestOf().error("a.jsonl", "{\"x\": [1, 2]}\n{\"x\": [1, 2, 3 y]}\n", ErrorCode::corrupt),
+      "a.jsonl: line 2 (row 1): expected ',' or ']', found \"y]}\" at byte 16");
+}
+
 TEST(IngestJson, DecodesEveryEscapeOfAString) {
   const std::vector<std::pair<const char*, std::string>> cases = {
       {R"(a\"b)", "a\"b"},
