@@ -161,8 +161,19 @@ TEST(IngestJson, KeepsTheSourceTextOfPromotedValues) {
   const Batch batch = ds.rows(0, 3);
   const auto bytes = batch.at("t").span<std::uint8_t>();
   EXPECT_EQ(std::string(bytes.begin(), bytes.end()), "1.0atrue");
+  EXPECT_THAT(of.report.promotions, ElementsAre(Promotion{"x", "float64", "string"},
+                                                Promotion{"l", "a list", "a list as JSON text"}));
+}
+
+TEST(IngestJson, PromotionsOfListsNameTheTypesOfItems) {
+  IngestOf of;
+  of.rows("a.jsonl",
+          "{\"l\": [1], \"m\": [1], \"n\": [[1, 2]], \"d\": [1]}\n"
+          "{\"l\": [0.5], \"m\": [[1], 2], \"n\": [[0.5, 2]], \"d\": [1, 2]}\n");
   EXPECT_THAT(of.report.promotions,
-              ElementsAre(Promotion{"x", "float64", "string"}, Promotion{"l", "lists", "string"}));
+              ElementsAre(Promotion{"l", "a list of int64", "a list of float64"},
+                          Promotion{"m", "a list of int64", "a list as JSON text"},
+                          Promotion{"n", "a list of int64[2]", "a list of float64[2]"}));
 }
 
 TEST(IngestJson, NestsRecords) {
