@@ -291,6 +291,21 @@ TEST(IngestJson, AMalformedListOfAnotherLengthIsMalformed) {
       "a.jsonl: line 2 (row 1): expected ',' or ']', found \"y]}\" at byte 16");
 }
 
+TEST(IngestJson, ManyBadRowsOfABlockAreDeliveredInParts) {
+  std::string text = "{\"x\": 1}\n";
+  for (int i = 0; i < 10'000; ++i) text += "1\n";
+  IngestOf of;
+  EXPECT_EQ(of.rows("a.jsonl", text, {.on_error = OnError::collect}).size(), 1);
+  EXPECT_EQ(of.report.num_bad_rows, 10'000U);
+  std::ifstream bad_rows(of.target() / "bad_rows.jsonl");
+  std::string line;
+  for (int row = 1; std::getline(bad_rows, line); ++row) {
+    const std::string start =
+        "{\"line\": " + std::to_string(row + 1) + ", \"row\": " + std::to_string(row) + ",";
+    ASSERT_THAT(line, testing::StartsWith(start));
+  }
+}
+
 TEST(IngestJson, DecodesEveryEscapeOfAString) {
   const std::vector<std::pair<const char*, std::string>> cases = {
       {R"(a\"b)", "a\"b"},
