@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/text.hpp"
-#include "ingest/text/json_rows.hpp"
 
 namespace tenfold {
 namespace {

@@ -98,7 +98,6 @@ class RowBuilder {
 
   TextColumn& column(std::size_t target) { return columns_[target]; }
   const TextColumn& column(std::size_t target) const { return columns_[target]; }
-  std::size_t num_columns() const noexcept { return columns_.size(); }
   void end_row() { ++num_rows_; }
   void undo_row();
   void clear();
