@@ -144,7 +144,8 @@ void add_ingest(CLI::App& app, Chosen& chosen) {
   command->add_option("--schema", options->schema, "Columns and types: a JSON file");
   command->add_option("--columns", options->columns, "Only this column; repeat for more")
       ->allow_extra_args(false);
-  command->add_option("--format", options->format, "jsonl, json, csv or tsv, whatever the suffix");
+  command->add_option("--format", options->format,
+                      "jsonl, ndjson, json, csv or tsv, whatever the suffix");
   command->add_option("--separator", options->separator,
                       "CSV: field separator, such as ';' or '\\t'");
   command->add_option("--on-error", options->on_error, "raise, skip or collect bad rows");

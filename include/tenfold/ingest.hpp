@@ -41,8 +41,8 @@ TENFOLD_API char separator_from(std::string_view text);
 /// A column whose type was widened after its first value.
 struct Promotion {
   std::string column;  ///< its dotted name
-  std::string from;    ///< the type of its first value: "int64"
-  std::string to;      ///< the type of the column: "float64"
+  std::string from;    ///< the type of its first value: "int64", "a list of int64"
+  std::string to;      ///< the type of all values: "float64", "a list as JSON text"
   /// Compares all members.
   bool operator==(const Promotion&) const = default;
 };

@@ -225,9 +225,9 @@ class Promotion:
 
     Attributes:
         column: The dotted name of the column.
-        from_: The type of the first value: ``"int64"``. If the column stores lists as JSON text, a
-            description, such as ``"lists"``.
-        to: The type of the column: ``"float64"``.
+        from_: The type of the first value: ``"int64"``, ``"a list of int64"``; a description, such
+            as ``"a list"``, if this value was stored as JSON text as well.
+        to: The type of all values: ``"float64"``, ``"a list as JSON text"``.
     """
 
     column: str

@@ -43,7 +43,7 @@ std::string to_json_line(const BadRow& bad) {
   add("line", bad.line ? Value(static_cast<std::int64_t>(*bad.line)) : Value());
   add("row", Value(bad.row));
   add("column", bad.column.empty() ? Value() : Value(bad.column));
-  add("error", Value(bad.error));
+  add("error", Value(shown_text(bad.error)));  // file names need not be UTF-8
   add("text", Value(bad.text));
   return to_json(Value(std::move(document)), codecs::JsonStyle::python) + "\n";
 }

@@ -228,7 +228,7 @@ SourceFormat source_format_from(std::string_view name) {
   }
   throw base::invalid_argument()
       .part("format")
-      .expected("jsonl, json, csv or tsv")
+      .expected("jsonl, ndjson, json, csv or tsv")
       .found(base::quote(name));
 }
 

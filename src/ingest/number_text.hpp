@@ -20,7 +20,7 @@ struct NumberText {
   std::uint64_t digits = 0;       ///< its digits as one integer, if there are at most 19
   std::int32_t num_digits = 0;    ///< number of digits; above 19, without leading zeros
   std::int32_t num_fraction = 0;  ///< number of digits after the decimal point
-  std::int32_t exponent = 0;      ///< as written, clamped to +-99999
+  std::int32_t exponent = 0;      ///< as written, clamped to +-99,999,999
   bool negative = false;
   bool is_integer = false;  ///< no decimal point and no exponent
 
@@ -39,7 +39,7 @@ namespace number_parts {
 
 /// Any number with this many digits fits 64 bits.
 inline constexpr std::int32_t kMaxDigits = 19;
-inline constexpr std::int32_t kMaxExponent = 99'999;
+inline constexpr std::int32_t kMaxExponent = 99'999'999;
 using base::is_digit;
 
 /// Combines eight digits into a number. Each byte of `values` is a digit from 0 to 9; the least

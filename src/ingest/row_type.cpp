@@ -178,6 +178,14 @@ RowType settled(const RowType& type) {
   return made;
 }
 
+std::optional<Promotion> promotion_of(std::string column, const std::string& first,
+                                      const RowType& type) {
+  const std::string to = type.text();
+  const bool is_wider = !first.empty() && first != to;
+  if (!is_wider && type.form != RowForm::json) return std::nullopt;
+  return Promotion{std::move(column), is_wider ? first : "a list", to};
+}
+
 Column column_of(const RowType& type, std::int64_t length) {
   Column column;
   column.dtype = DType::float64;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <tenfold/ingest.hpp>
 #include <tenfold/schema.hpp>
 
 #include "ingest/promotion.hpp"
@@ -74,6 +75,12 @@ std::optional<RowType> join(const RowType& a, const RowType& b);
 
 /// The final type once all values are known, by type_of().
 RowType settled(const RowType& type);
+
+/// The promotion to report for a column of a settled() type, if there is one. `first`: text() of
+/// the type of the first value; empty if it is not known. Lists that are stored as JSON are always
+/// reported.
+std::optional<Promotion> promotion_of(std::string column, const std::string& first,
+                                      const RowType& type);
 
 /// The column, without a path, that stores values of this type. `length`: the common length of all
 /// lists, which makes numbers rows of fixed size; 0 if lists differ in length or are empty.

@@ -171,13 +171,13 @@ TEST_F(Cli, IngestsFilesWithAnyNameInTheGivenFormat) {
   std::ofstream(source) << "{\"x\": 1}\n{\"x\": 2}\n";
   const Result refused = tenfold_run({"ingest", source, target});
   EXPECT_EQ(refused.status, 2);
-  EXPECT_THAT(refused.err, HasSubstr("name the format (jsonl, json, csv, tsv)"));
+  EXPECT_THAT(refused.err, HasSubstr("name the format (jsonl, ndjson, json, csv, tsv)"));
   const Result done = tenfold_run({"ingest", source, target, "--format", "jsonl"});
   EXPECT_EQ(done.status, 0);
   EXPECT_THAT(done.out, HasSubstr("2 rows"));
   const Result unknown = tenfold_run({"ingest", source, target, "--format", "xml"});
   EXPECT_EQ(unknown.status, 2);
-  EXPECT_THAT(unknown.err, HasSubstr("format: expected jsonl, json, csv or tsv, found \"xml\""));
+  EXPECT_THAT(unknown.err, HasSubstr("format: expected jsonl, ndjson, json, csv or tsv, found \"xml\""));
 }
 
 TEST_F(Cli, PrintsItsUsageAndExits2WithoutArguments) {

@@ -24,6 +24,13 @@ TEST(BadRow, BytesThatAreNotUtf8AreReplaced) {
   EXPECT_EQ(shown_text("a\xFF\xC3"), "a\xEF\xBF\xBD\xEF\xBF\xBD");
 }
 
+TEST(BadRow, ErrorsMayNameAFileThatIsNotUtf8) {
+  const BadRow bad{.row = 1, .error = "f\xFF.csv: expected int64"};
+  EXPECT_EQ(to_json_line(bad),
+            "{\"line\": null, \"row\": 1, \"column\": null, \"error\": \"f\\ufffd.csv: expected "
+            "int64\", \"text\": \"\"}\n");
+}
+
 TEST(SourceRows, NamesARowByItsFile) {
   const BadValue bad{"x", "expected int64, found 'a'", 7};
   SourceRows rows{"list", {}};

@@ -28,6 +28,14 @@ std::uint64_t expected_bits(const std::string& text) {
   return std::bit_cast<std::uint64_t>(std::strtod(text.c_str(), nullptr));
 }
 
+TEST(NumberText, ExponentsMayExceedTheNumberOfDigits) {
+  const std::string zeros(200'000, '0');
+  for (const std::string& text : {"1" + zeros + "e-300000", "1" + zeros + "e-199999",
+                                  "0." + zeros + "1e300000", "-1" + zeros + "e200000"}) {
+    EXPECT_EQ(bits_of(text), expected_bits(text)) << text.substr(text.find('e'));
+  }
+}
+
 TEST(NumberText, IsTheNearestDouble) {
   for (const char* text : {"0",
                            "-0",

@@ -75,13 +75,9 @@ void RowTable::settle() {
 void RowTable::report_promotions() {
   report_.promotions.clear();
   for (const Stored& stored : columns_) {
-    const RowType& type = stored.column->type();
-    const bool is_json = stored.column->is_json();
-    const std::string to = type.text();
-    const std::string& first = stored.column->first_type();
-    if (first.empty() || (first == to && !is_json)) continue;
-    const std::string from = first == to ? "a list" : first;
-    report_.promotions.push_back({dotted(stored.column->path()), from, to});
+    const RowColumn& column = *stored.column;
+    auto promotion = promotion_of(dotted(column.path()), column.first_type(), column.type());
+    if (promotion) report_.promotions.push_back(std::move(*promotion));
   }
 }
 

@@ -98,6 +98,8 @@ struct ColumnBuilder {
 
   bool has_ends() const noexcept { return has_ends_; }
   std::size_t row_bytes() const noexcept { return row_bytes_; }
+  /// Bytes that a null adds to size_bytes().
+  std::size_t null_bytes() const noexcept { return has_ends_ ? sizeof(std::int64_t) : row_bytes_; }
   bool is_valid(std::int64_t row) const noexcept {
     const auto at = static_cast<std::size_t>(row);
     return at >= valid.size() || valid[at] != 0;

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/text.hpp"
-#include "ingest/text/json_rows.hpp"
 
 namespace tenfold {
 namespace {
@@ -82,16 +81,16 @@ void CsvRows::begin_file(const TextFile& file) {
   targets_.assign(file.header.size(), kIgnored);
   new_column_.clear();
   std::vector<bool> here(plan_.targets.size(), false);
+  TextMap<std::size_t> target_of;
+  for (std::size_t target = 0; target < plan_.targets.size(); ++target) {
+    target_of.try_emplace(plan_.targets[target].column.name(), target);
+  }
   for (std::size_t i = 0; i < file.header.size(); ++i) {
-    for (std::size_t target = 0; target < plan_.targets.size(); ++target) {
-      const Column& column = plan_.targets[target].column;
-      if (column.name() != file.header[i] || here[target]) continue;
-      targets_[i] = target;
-      here[target] = seen_[target] = true;
-      break;
-    }
-    if (targets_[i] != kIgnored) continue;
-    if (plan_.ignores_new_columns) {
+    const auto found = target_of.find(file.header[i]);
+    if (found != target_of.end()) {
+      targets_[i] = found->second;
+      here[found->second] = seen_[found->second] = true;
+    } else if (plan_.ignores_new_columns) {
       ignored_.push_back(file.header[i]);
     } else if (plan_.is_final) {
       // In other files, this name holds records, so it is not a column. Its fields here must be

@@ -23,6 +23,16 @@ std::size_t levels_of(const Column& column) {
   return column.shape.size() + (column.ragged ? 1 : 0);
 }
 
+/// A value as messages show it.
+std::string shown(std::string_view value) {
+  constexpr std::string_view kMore = "...";
+  if (value.front() == '"') return base::quote(value.substr(1, value.size() - 2), kShownJsonBytes);
+  if (value.size() <= kShownJsonBytes) return std::string(value);
+  std::size_t size = kShownJsonBytes;
+  while ((value[size] & 0xC0) == 0x80) --size;  // cut before the character that does not fit
+  return std::string(value.substr(0, size)).append(kMore);
+}
+
 }  // namespace
 
 JsonRows::JsonRows(const RowPlan& plan, RowBuilder& rows)
@@ -198,9 +208,7 @@ bool JsonRows::member(const Field& field, std::size_t depth) {
   }
   if (text_.peek() == '{') return object(field, depth + 1);
   if (text_.take_word("null")) return allows_absence(field);
-  const std::string found = shown(text_.at());
-  if (!text_.skip_value()) return malformed(nullptr);
-  return mismatch(field.full_name, "expected an object, found " + found);
+  return unexpected(field.full_name, "an object", text_.at());
 }
 
 /// Handles the fields that the object does not have. Rejects the record if one of them requires a
@@ -389,11 +397,9 @@ bool JsonRows::raw(TextColumn& column) {
 /// first value in the column.
 bool JsonRows::wrong_kind(const TextColumn& column) {
   const Target& target = column.target();
-  const std::string found = shown(text_.at());
-  if (!text_.skip_value()) return malformed(nullptr);
-  std::string expected = type_text(target.column);
-  if (target.form == Form::json) expected = "a list or an object";
-  return mismatch(target.column.name(), "expected " + expected + ", found " + found);
+  return unexpected(target.column.name(),
+                    target.form == Form::json ? "a list or an object" : type_text(target.column),
+                    text_.at());
 }
 
 /// Rejects a value that a wider type would accept. Requests another plan, unless the plan is final.
@@ -401,8 +407,7 @@ bool JsonRows::wrong_kind(const TextColumn& column) {
 bool JsonRows::too_narrow(const TextColumn& column, const std::string& expected,
                           const char* begin) {
   const Outcome outcome = plan_.is_final ? Outcome::mismatch : Outcome::promote;
-  return mismatch(column.target().column.name(), "expected " + expected + ", found " + shown(begin),
-                  outcome);
+  return unexpected(column.target().column.name(), expected, begin, outcome);
 }
 
 bool JsonRows::mismatch(std::string column, std::string message, Outcome outcome) {
@@ -410,19 +415,13 @@ bool JsonRows::mismatch(std::string column, std::string message, Outcome outcome
   return false;
 }
 
-std::string JsonRows::shown(const char* begin) {
-  const char* const after = text_.at();
+/// Rejects the record because of the value at `begin`, or because this value is malformed.
+bool JsonRows::unexpected(std::string column, const std::string& expected, const char* begin,
+                          Outcome outcome) {
   text_.move_to(begin);
-  const bool whole = text_.skip_value();
-  std::string_view value(begin, static_cast<std::size_t>(text_.at() - begin));
-  text_.move_to(after);
-  if (!whole || value.empty()) return "something else";
-  constexpr std::string_view kMore = "...";
-  if (value.size() <= kShownJsonBytes && value.front() != '"') return std::string(value);
-  if (value.front() == '"') return base::quote(value.substr(1, value.size() - 2), kShownJsonBytes);
-  std::size_t size = kShownJsonBytes;
-  while ((value[size] & 0xC0) == 0x80) --size;  // cut before the character that does not fit
-  return std::string(value.substr(0, size)).append(kMore);
+  if (!text_.skip_value()) return malformed(nullptr);
+  const std::string_view value(begin, static_cast<std::size_t>(text_.at() - begin));
+  return mismatch(std::move(column), "expected " + expected + ", found " + shown(value), outcome);
 }
 
 bool JsonRows::malformed(const char* expected) {

@@ -55,7 +55,8 @@ class JsonRows {
   bool wrong_kind(const TextColumn& column);
   bool too_narrow(const TextColumn& column, const std::string& expected, const char* begin);
   bool mismatch(std::string column, std::string message, Outcome outcome = Outcome::mismatch);
-  std::string shown(const char* begin);
+  bool unexpected(std::string column, const std::string& expected, const char* begin,
+                  Outcome outcome = Outcome::mismatch);
   bool malformed(const char* expected);
 
   const RowPlan& plan_;

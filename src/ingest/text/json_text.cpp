@@ -193,7 +193,7 @@ bool JsonText::skip_key() {
 }
 
 /// Removes the keys from index `first` on. Records an error and returns false if there were
-/// duplicates among them.
+/// duplicates among them. Called after the end of their object.
 bool JsonText::check_keys(std::size_t first) {
   const auto begin = keys_.begin() + static_cast<std::ptrdiff_t>(first);
   constexpr std::ptrdiff_t kFew = 16;
@@ -207,9 +207,10 @@ bool JsonText::check_keys(std::size_t first) {
     twin = std::adjacent_find(begin, keys_.end());
   }
   const bool are_unique = twin == keys_.end();
+  if (!are_unique && fault_ == nullptr) duplicate_ = *twin;
   keys_.resize(first);
   if (first == 0) decoded_.clear();
-  return are_unique || fail("distinct keys in an object");
+  return are_unique || fail("distinct keys");
 }
 
 bool JsonText::skip_object(std::size_t depth) {
@@ -223,7 +224,7 @@ bool JsonText::skip_object(std::size_t depth) {
     if (!take(':')) return fail("':' after a key");
     if (!skip_value(depth + 1)) return false;
   } while (take(','));
-  return check_keys(first) && (take('}') || fail("',' or '}'"));
+  return (take('}') || fail("',' or '}'")) && check_keys(first);
 }
 
 bool JsonText::skip_array(std::size_t depth) {
@@ -273,6 +274,11 @@ bool JsonText::skip_value(std::size_t depth) {
 std::string JsonText::fault() const {
   if (fault_ == nullptr) return {};
   constexpr std::size_t kShown = 20;
+  if (duplicate_) {
+    return "the key " + base::quote(*duplicate_, kShown) +
+           " is duplicated in the object that ends at byte " + std::to_string(fault_at_ - begin_) +
+           ": expected it once";
+  }
   std::string found = "the end of the record";
   if (fault_at_ < end_) {
     const std::string_view rest(fault_at_, static_cast<std::size_t>(end_ - fault_at_));

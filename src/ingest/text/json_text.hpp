@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstring>
 #include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,7 @@ class JsonText {
     end_ = end;
     lines_ = lines;
     fault_ = nullptr;
+    duplicate_.reset();
   }
 
   const char* at() const noexcept { return at_; }
@@ -91,6 +93,7 @@ class JsonText {
   bool lines_ = true;
   const char* fault_ = nullptr;
   const char* fault_at_ = nullptr;
+  std::optional<std::string> duplicate_;  ///< the key, if the error is a duplicate key
   /// Keys of the enclosing skipped objects, outermost first; they point into the source or into
   /// `decoded_`.
   std::vector<std::string_view> keys_;

@@ -71,7 +71,11 @@ class TextColumn {
     rows_.finish();
     return rows_.view();
   }
-  std::size_t size_bytes() const noexcept { return rows_.size_bytes(); }
+  /// Size of all rows in bytes, including the nulls that finish() adds.
+  std::size_t size_bytes() const noexcept {
+    const std::int64_t num_missing = std::max<std::int64_t>(*num_rows_ - rows_.num_rows, 0);
+    return rows_.size_bytes() + static_cast<std::size_t>(num_missing) * rows_.null_bytes();
+  }
 
  private:
   const Target* target_;
@@ -94,7 +98,6 @@ class RowBuilder {
 
   TextColumn& column(std::size_t target) { return columns_[target]; }
   const TextColumn& column(std::size_t target) const { return columns_[target]; }
-  std::size_t num_columns() const noexcept { return columns_.size(); }
   void end_row() { ++num_rows_; }
   void undo_row();
   void clear();

@@ -11,6 +11,8 @@ namespace {
 
 /// A thread delivers its rows to the writer before the end of a block if they are larger than this.
 constexpr std::size_t kChunkBytes = std::size_t{4} << 20;
+/// The same for this many rejected records.
+constexpr std::size_t kMaxRejected = 4096;
 /// Number of rows between checks of the size.
 constexpr std::int64_t kSizeCheckRows = 64;
 
@@ -56,6 +58,7 @@ bool RowWork::work() {
                            .fault = kind == TextKind::csv ? csv_.fault() : json_.fault(),
                            .text = {record.begin, record.end}});
       if (sink_.on_error == OnError::raise) return false;
+      if (rejected_.size() == kMaxRejected) return true;
     }
     const std::int64_t count = rows_.num_rows();
     if (sink_.most_rows > 0 && count >= sink_.most_rows) return true;

@@ -3,15 +3,13 @@
 #include <utility>
 
 #include "dataset/leaf_names.hpp"
-#include "ingest/text/json_rows.hpp"
 
 namespace tenfold {
 namespace {
 
 /// The column for values of this type. is_typed is false if there are only nulls, empty lists and
 /// lists of nulls.
-Target target_of(const RowType& growing, std::int64_t length) {
-  const RowType type = settled(growing);
+Target target_of(const RowType& type, std::int64_t length) {
   Target target;
   target.column = column_of(type, length);
   target.is_typed = type.has_elements;
@@ -24,10 +22,6 @@ Target target_of(const RowType& growing, std::int64_t length) {
   }
   return target;
 }
-
-Target scalar_target(ScalarKinds kinds) { return target_of(RowType::of(kinds), 0); }
-
-Target list_target(const ListTypes& lists) { return target_of(lists.type(), lists.length()); }
 
 class Planner {
  public:
@@ -52,19 +46,16 @@ class Planner {
  private:
   void add(const ValueTypes& types, bool nullable) {
     const bool is_list = types.kind == ValueTypes::Kind::list;
-    Target target = is_list ? list_target(types.lists) : scalar_target(types.scalars);
-    const Target first =
-        is_list ? list_target(*types.first_list) : scalar_target(types.first_scalar);
+    const RowType type = settled(is_list ? types.lists.type() : RowType::of(types.scalars));
+    const RowType first =
+        settled(is_list ? types.first_list->type() : RowType::of(types.first_scalar));
+    Target target = target_of(type, is_list ? types.lists.length() : 0);
     target.column.path = path_;
     target.column.nullable = nullable || types.kind == ValueTypes::Kind::none;
     name_leaves(target.column);
-    const std::string from = type_text(first.column);
-    const std::string to = type_text(target.column);
-    if (target.form == Form::json) {
-      promotions_.push_back({target.column.name(), "lists", to});
-    } else if (first.is_typed && from != to) {
-      promotions_.push_back({target.column.name(), from, to});
-    }
+    auto promotion =
+        promotion_of(target.column.name(), first.has_elements ? first.text() : "", type);
+    if (promotion) promotions_.push_back(std::move(*promotion));
     plan_.targets.push_back(std::move(target));
   }
 

@@ -161,8 +161,19 @@ TEST(IngestJson, KeepsTheSourceTextOfPromotedValues) {
   const Batch batch = ds.rows(0, 3);
   const auto bytes = batch.at("t").span<std::uint8_t>();
   EXPECT_EQ(std::string(bytes.begin(), bytes.end()), "1.0atrue");
+  EXPECT_THAT(of.report.promotions, ElementsAre(Promotion{"x", "float64", "string"},
+                                                Promotion{"l", "a list", "a list as JSON text"}));
+}
+
+TEST(IngestJson, PromotionsOfListsNameTheTypesOfItems) {
+  IngestOf of;
+  of.rows("a.jsonl",
+          "{\"l\": [1], \"m\": [1], \"n\": [[1, 2]], \"d\": [1]}\n"
+          "{\"l\": [0.5], \"m\": [[1], 2], \"n\": [[0.5, 2]], \"d\": [1, 2]}\n");
   EXPECT_THAT(of.report.promotions,
-              ElementsAre(Promotion{"x", "float64", "string"}, Promotion{"l", "lists", "string"}));
+              ElementsAre(Promotion{"l", "a list of int64", "a list of float64"},
+                          Promotion{"m", "a list of int64", "a list as JSON text"},
+                          Promotion{"n", "a list of int64[2]", "a list of float64[2]"}));
 }
 
 TEST(IngestJson, NestsRecords) {
@@ -272,6 +283,27 @@ TEST(IngestJson, NamesFileLineRowAndColumn) {
             "a.jsonl: line 3 (row 1): expected an object, found \"[1]\" at byte 1");
   EXPECT_EQ(of.error("a.jsonl", good + "{\"x\": 1, \"x\": 2}\n", ErrorCode::corrupt),
             "a.jsonl: line 3 (row 1), column \"x\": the key is duplicated: expected it once");
+}
+
+TEST(IngestJson, AMalformedListOfAnotherLengthIsMalformed) {
+  EXPECT_EQ(
+      IngestOf().error("a.jsonl", "{\"x\": [1, 2]}\n{\"x\": [1, 2, 3 y]}\n", ErrorCode::corrupt),
+      "a.jsonl: line 2 (row 1): expected ',' or ']', found \"y]}\" at byte 16");
+}
+
+TEST(IngestJson, ManyBadRowsOfABlockAreDeliveredInParts) {
+  std::string text = "{\"x\": 1}\n";
+  for (int i = 0; i < 10'000; ++i) text += "1\n";
+  IngestOf of;
+  EXPECT_EQ(of.rows("a.jsonl", text, {.on_error = OnError::collect}).size(), 1);
+  EXPECT_EQ(of.report.num_bad_rows, 10'000U);
+  std::ifstream bad_rows(of.target() / "bad_rows.jsonl");
+  std::string line;
+  for (int row = 1; std::getline(bad_rows, line); ++row) {
+    const std::string start =
+        "{\"line\": " + std::to_string(row + 1) + ", \"row\": " + std::to_string(row) + ",";
+    ASSERT_THAT(line, testing::StartsWith(start));
+  }
 }
 
 TEST(IngestJson, DecodesEveryEscapeOfAString) {
@@ -512,7 +544,7 @@ TEST(IngestJson, TheFormatOptionAppliesToAnyFileName) {
   EXPECT_EQ(infer_schema({lines}, 1, nullptr, SourceFormat::json).size(), 1U);
   IngestOf other;
   EXPECT_THAT(other.error("a.txt", "x\n1\n", ErrorCode::unsupported),
-              HasSubstr("name the format (jsonl, json, csv, tsv)"));
+              HasSubstr("name the format (jsonl, ndjson, json, csv, tsv)"));
   EXPECT_EQ(source_format_from("ndjson"), SourceFormat::json_lines);
   EXPECT_THROW(source_format_from("parquet"), Error);
 }
@@ -586,10 +618,14 @@ TEST(IngestJson, DuplicateKeysAtAnyDepthMakeABadRow) {
         std::string("[{\"b\": {\"a\": 1, \"a\": 2}}]"), "[{" + many + "\"k7\": 1}]"}) {
     IngestOf of;
     const std::string text = "{\"x\": [{\"a\": 0}]}\n{\"x\": " + value + "}\n";
-    EXPECT_THAT(of.error("a.jsonl", text, ErrorCode::corrupt),
-                HasSubstr("line 2 (row 1): expected distinct keys in an object"))
+    EXPECT_THAT(
+        of.error("a.jsonl", text, ErrorCode::corrupt),
+        testing::MatchesRegex("a.jsonl: line 2 .row 1.: the key \"(a|k7)\" is duplicated in the "
+                              "object that ends at byte [0-9]+: expected it once"))
         << value;
   }
+  EXPECT_THAT(IngestOf().error("a.jsonl", "{\"x\": [{\"k\": 1, \"k\": 2}]}\n", ErrorCode::corrupt),
+              HasSubstr("the key \"k\" is duplicated in the object that ends at byte 23"));
   IngestOf of;
   const Dataset ds = of.rows("a.jsonl", "{\"x\": [{\"a\": {\"a\": 1}, \"b\": {\"a\": 2}}]}\n");
   EXPECT_EQ(ds.size(), 1);
