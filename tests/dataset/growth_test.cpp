@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -601,6 +603,23 @@ TEST(Growth, HasOneWriterAtATime) {
   expect_error(ErrorCode::unsupported, "was closed", [&] { ds.append(test::numbers(1)); });
   EXPECT_EQ(ds.size(), 1);
 }
+
+#if !TENFOLD_TSAN
+TEST(Growth, CloseInAForkedChildKeepsTheLockOfTheParent) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "rows";
+  Dataset ds = numbers_at(path);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ds.close();
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  expect_error(ErrorCode::io, "in use", [&] { save(test::numbers(1), path); });
+}
+#endif
 
 TEST(Growth, RefusesOtherWritesToAFolderWithACommitFile) {
   const test::TemporaryFolder folder;
