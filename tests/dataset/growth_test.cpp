@@ -873,6 +873,24 @@ TEST(Growth, AppendsToTheNodesOfANestedDataSet) {
   EXPECT_FALSE(verify(folder / "rows").ok());
 }
 
+TEST(Growth, NothingIsAppendedAsATreeIfAWriterStartsAtTheSameTime) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "rows";
+  save(test::numbers(3), path);
+  std::optional<Dataset> ds;
+  {
+    const test::FailLocks fail(ENOLCK);  // so that locks are leases, whose creation is a change
+    const test::AtChange at(0, [&](const os::Change&) {
+      ds.emplace(path, Mode::write_through);
+      ds->append(test::numbers(1, 3));
+    });
+    expect_error(ErrorCode::unsupported, "found a \"%commit\"",
+                 [&] { append_memmap(path, test::numbers(1)); });
+    ds->close();
+  }
+  EXPECT_THAT(ids_of(Dataset(path)), ElementsAre(0, 1, 2, 3));
+}
+
 TEST(Growth, TextsCannotBeAppendedAsATreeOfTensors) {
   const test::TemporaryFolder folder;
   const Path path = folder / "rows";

@@ -540,6 +540,36 @@ TEST_F(Memmap, AFailedAppendKeepsTheRowsThatACrashedOneAddedBelowTheRoot) {
             bytes_of(counting({2})) + bytes_of(counting({2})));
 }
 
+TEST_F(Memmap, ASaveDoesNotReplaceAFolderToWhichRowsAreAppended) {
+  write_memmap(sample(), path_);
+  int save_errno = 0;
+  {
+    test::AtChange at(1, [&](const os::Change&) {
+      const auto replace = [&] { save(two_rows({"x"}, ""), path_, {.overwrite = true}); };
+      save_errno = thrown_by(replace).system_errno;
+    });
+    append_memmap(path_, sample());
+    EXPECT_TRUE(at.was_reached());
+  }
+  EXPECT_EQ(save_errno, EBUSY);
+  EXPECT_EQ(open(path_).batch_size(), Shape{8});
+  save(two_rows({"x"}, ""), path_, {.overwrite = true});
+}
+
+TEST_F(Memmap, NothingIsAppendedToAFolderThatIsBeingReplaced) {
+  write_memmap(sample(), path_);
+  int append_errno = 0;
+  {
+    test::AtChange at(5, [&](const os::Change&) {
+      append_errno = thrown_by([&] { append_memmap(path_, sample()); }).system_errno;
+    });
+    save(two_rows({"x"}, ""), path_, {.overwrite = true});
+    EXPECT_TRUE(at.was_reached());
+  }
+  EXPECT_EQ(append_errno, EBUSY);
+  EXPECT_EQ(test::difference(two_rows({"x"}, ""), open(path_)), "");
+}
+
 TEST_F(Memmap, RowsMayHaveUnbatchedTensors) {
   TensorDict rows = two_rows({"x"}, "");
   Leaf shared(counting({7}));

@@ -21,6 +21,7 @@
 #include "formats/folder/checksums.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/links.hpp"
+#include "formats/folder/lock.hpp"
 #include "formats/folder/meta/lengths.hpp"
 #include "formats/folder/meta/meta.hpp"
 #include "formats/shared/commit.hpp"
@@ -428,12 +429,8 @@ void Appender::truncate_uncommitted() const noexcept {
   }
 }
 
-}  // namespace
-
-void append_rows(const Path& path, const TensorDict& rows) {
-  const os::Directory directory = os::Directory::open(path);
+void append_to(const os::Directory& directory, const Path& path, const TensorDict& rows) {
   const std::string meta_name(kMetaName);
-  refuse_growing(directory);
   os::File lock = os::File::try_open_read_at(directory, meta_name);
   if (!lock.valid()) {
     throw base::file_not_found(path.string())
@@ -447,6 +444,8 @@ void append_rows(const Path& path, const TensorDict& rows) {
         .problem("rows are being appended")
         .expected("one writer at a time");
   }
+  // Only now, because a writer creates `%commit` under the same lock.
+  refuse_growing(directory);
   refuse_shared_files(directory);
   Notes notes;
   const std::string notes_name(kNotesName);
@@ -472,6 +471,20 @@ void append_rows(const Path& path, const TensorDict& rows) {
     root.sync();
   }
   appender.run();
+}
+
+}  // namespace
+
+void append_rows(const Path& path, const TensorDict& rows) {
+  // Without this lock, a save could replace the folder, and rows would be written to the new one.
+  WriteThroughLock lock = lock_for_writing_through(path);
+  try {
+    append_to(lock.folder, path, rows);
+  } catch (...) {
+    lock.release();
+    throw;
+  }
+  lock.release();
 }
 
 }  // namespace tenfold::detail::formats::folder
