@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -18,6 +19,8 @@
 #include "io/memmap.hpp"
 #include "io/sample_trees.hpp"
 #include "os/fs/change_observer.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
 #include "support/files.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/watch_changes.hpp"
@@ -597,6 +600,19 @@ TEST_F(Memmap, NeverAppendsThroughLinks) {
     EXPECT_EQ(fs::file_size(is_node ? folder_ / "outside" / "x.memmap" : folder_ / "outside"), 8U);
     fs::remove(path_ / name);
   }
+}
+
+TEST_F(Memmap, AppendsOnlyToFoldersOfLimitedDepth) {
+  fs::create_directory(path_);
+  os::Directory folder = os::Directory::open(path_);
+  const std::string meta = R"({"_type": "<class 'm.C'>"})";
+  for (int i = 0; i < 600; ++i) {
+    os::File::create_at(folder, "meta.json").write_at(0, std::as_bytes(std::span(meta)));
+    folder.create_directory("_tensordict");
+    folder = os::Directory::open_at(folder, "_tensordict");
+  }
+  EXPECT_THAT(thrown_by([&] { append_memmap(path_, two_rows({"x"}, "")); }).message,
+              HasSubstr("nodes nested too deep"));
 }
 
 TEST_F(Memmap, RefusesATensorOfAnotherLengthThanTheBatchSize) {
