@@ -25,6 +25,7 @@
 
 #include "dataset/growing_of.hpp"
 #include "dataset/table_of.hpp"
+#include "formats/folder/append/commit_file.hpp"
 #include "formats/folder/handle.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/reader.hpp"
@@ -889,6 +890,24 @@ TEST(Growth, NothingIsAppendedAsATreeIfAWriterStartsAtTheSameTime) {
     ds->close();
   }
   EXPECT_THAT(ids_of(Dataset(path)), ElementsAre(0, 1, 2, 3));
+}
+
+TEST(Growth, AFailedStartRemovesTheCommitFileUnderItsLock) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "rows";
+  TensorDict tree = test::numbers(3);
+  const Leaf shared(tree.at("id"));
+  tree.set("same", shared);
+  save(tree, path);
+  Dataset ds(path, Mode::write_through);
+  bool was_locked = false;
+  const test::WatchChanges watch([&](const os::Change& change) {
+    if (change.kind != os::Change::Kind::remove_file || change.name != "%commit") return;
+    was_locked = detail::formats::folder::has_writer(os::Directory::open(path));
+  });
+  expect_error(ErrorCode::unsupported, "share storage", [&] { ds.append(tree); });
+  EXPECT_TRUE(was_locked);
+  EXPECT_FALSE(std::filesystem::exists(path / "%commit"));
 }
 
 TEST(Growth, TextsCannotBeAppendedAsATreeOfTensors) {
