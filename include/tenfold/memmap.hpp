@@ -100,8 +100,8 @@ TENFOLD_API void write_memmap_value(const Path& folder, std::string_view key, co
 /// size, a node or JSON value is a stack, or a tensor is nested; Error(unsupported) if the folder
 /// has a `%commit`, strings or ragged rows of a data set, or a tensor with the key "shape",
 /// "device" or "_type", whose length is not in meta.json; Error(corrupt) for a damaged tree;
-/// Error(io): EBUSY while another call appends, EACCES if a file has hard links outside of the
-/// tree.
+/// Error(io): EBUSY while another call appends or a save replaces the folder, EACCES if a file has
+/// hard links outside of the tree.
 TENFOLD_API void append_memmap(const Path& path, const TensorDict& rows);
 
 }  // namespace tenfold

@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -23,6 +25,7 @@
 
 #include "dataset/growing_of.hpp"
 #include "dataset/table_of.hpp"
+#include "formats/folder/append/commit_file.hpp"
 #include "formats/folder/handle.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/reader.hpp"
@@ -602,6 +605,23 @@ TEST(Growth, HasOneWriterAtATime) {
   EXPECT_EQ(ds.size(), 1);
 }
 
+#if !TENFOLD_TSAN
+TEST(Growth, CloseInAForkedChildKeepsTheLockOfTheParent) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "rows";
+  Dataset ds = numbers_at(path);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ds.close();
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  expect_error(ErrorCode::io, "in use", [&] { save(test::numbers(1), path); });
+}
+#endif
+
 TEST(Growth, RefusesOtherWritesToAFolderWithACommitFile) {
   const test::TemporaryFolder folder;
   for (const std::int64_t capacity : {0, 6}) {
@@ -869,6 +889,42 @@ TEST(Growth, AppendsToTheNodesOfANestedDataSet) {
   EXPECT_EQ(std::get<TensorDict>(tree.get({"camera", "lens"})).batch_size(), Shape{6});
   flip_a_bit(folder / "rows" / "camera" / "lens" / "id.memmap", 40);
   EXPECT_FALSE(verify(folder / "rows").ok());
+}
+
+TEST(Growth, NothingIsAppendedAsATreeIfAWriterStartsAtTheSameTime) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "rows";
+  save(test::numbers(3), path);
+  std::optional<Dataset> ds;
+  {
+    const test::FailLocks fail(ENOLCK);  // so that locks are leases, whose creation is a change
+    const test::AtChange at(0, [&](const os::Change&) {
+      ds.emplace(path, Mode::write_through);
+      ds->append(test::numbers(1, 3));
+    });
+    expect_error(ErrorCode::unsupported, "found a \"%commit\"",
+                 [&] { append_memmap(path, test::numbers(1)); });
+    ds->close();
+  }
+  EXPECT_THAT(ids_of(Dataset(path)), ElementsAre(0, 1, 2, 3));
+}
+
+TEST(Growth, AFailedStartRemovesTheCommitFileUnderItsLock) {
+  const test::TemporaryFolder folder;
+  const Path path = folder / "rows";
+  TensorDict tree = test::numbers(3);
+  const Leaf shared(tree.at("id"));
+  tree.set("same", shared);
+  save(tree, path);
+  Dataset ds(path, Mode::write_through);
+  bool was_locked = false;
+  const test::WatchChanges watch([&](const os::Change& change) {
+    if (change.kind != os::Change::Kind::remove_file || change.name != "%commit") return;
+    was_locked = detail::formats::folder::has_writer(os::Directory::open(path));
+  });
+  expect_error(ErrorCode::unsupported, "share storage", [&] { ds.append(tree); });
+  EXPECT_TRUE(was_locked);
+  EXPECT_FALSE(std::filesystem::exists(path / "%commit"));
 }
 
 TEST(Growth, TextsCannotBeAppendedAsATreeOfTensors) {

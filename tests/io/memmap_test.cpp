@@ -19,6 +19,8 @@
 #include "io/memmap.hpp"
 #include "io/sample_trees.hpp"
 #include "os/fs/change_observer.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
 #include "support/files.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/watch_changes.hpp"
@@ -594,6 +596,36 @@ TEST_F(Memmap, AFailedAppendKeepsTheRowsThatACrashedOneAddedBelowTheRoot) {
             bytes_of(counting({2})) + bytes_of(counting({2})));
 }
 
+TEST_F(Memmap, ASaveDoesNotReplaceAFolderToWhichRowsAreAppended) {
+  write_memmap(sample(), path_);
+  int save_errno = 0;
+  {
+    test::AtChange at(1, [&](const os::Change&) {
+      const auto replace = [&] { save(two_rows({"x"}, ""), path_, {.overwrite = true}); };
+      save_errno = thrown_by(replace).system_errno;
+    });
+    append_memmap(path_, sample());
+    EXPECT_TRUE(at.was_reached());
+  }
+  EXPECT_EQ(save_errno, EBUSY);
+  EXPECT_EQ(open(path_).batch_size(), Shape{8});
+  save(two_rows({"x"}, ""), path_, {.overwrite = true});
+}
+
+TEST_F(Memmap, NothingIsAppendedToAFolderThatIsBeingReplaced) {
+  write_memmap(sample(), path_);
+  int append_errno = 0;
+  {
+    test::AtChange at(5, [&](const os::Change&) {
+      append_errno = thrown_by([&] { append_memmap(path_, sample()); }).system_errno;
+    });
+    save(two_rows({"x"}, ""), path_, {.overwrite = true});
+    EXPECT_TRUE(at.was_reached());
+  }
+  EXPECT_EQ(append_errno, EBUSY);
+  EXPECT_EQ(test::difference(two_rows({"x"}, ""), open(path_)), "");
+}
+
 TEST_F(Memmap, RowsMayHaveUnbatchedTensors) {
   TensorDict rows = two_rows({"x"}, "");
   Leaf shared(counting({7}));
@@ -621,6 +653,19 @@ TEST_F(Memmap, NeverAppendsThroughLinks) {
     EXPECT_EQ(fs::file_size(is_node ? folder_ / "outside" / "x.memmap" : folder_ / "outside"), 8U);
     fs::remove(path_ / name);
   }
+}
+
+TEST_F(Memmap, AppendsOnlyToFoldersOfLimitedDepth) {
+  fs::create_directory(path_);
+  os::Directory folder = os::Directory::open(path_);
+  const std::string meta = R"({"_type": "<class 'm.C'>"})";
+  for (int i = 0; i < 600; ++i) {
+    os::File::create_at(folder, "meta.json").write_at(0, std::as_bytes(std::span(meta)));
+    folder.create_directory("_tensordict");
+    folder = os::Directory::open_at(folder, "_tensordict");
+  }
+  EXPECT_THAT(thrown_by([&] { append_memmap(path_, two_rows({"x"}, "")); }).message,
+              HasSubstr("nodes nested too deep"));
 }
 
 TEST_F(Memmap, RefusesATensorOfAnotherLengthThanTheBatchSize) {

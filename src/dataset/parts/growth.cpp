@@ -254,7 +254,8 @@ void PartsGrowth::close() {
 
 void PartsGrowth::release() noexcept {
   lease_.reset();
-  folder_.unlock();
+  // In a forked child, this would release the lock of the parent.
+  if (opener_.is_here()) folder_.unlock();
 }
 
 void PartsGrowth::renew() noexcept {

@@ -49,6 +49,7 @@ class PartsGrowth final : public Growth {
 
   const Path path_;
   os::Directory folder_;
+  const os::OwnProcess opener_{};                 ///< that locked `folder_`
   os::RenewingMutex mutex_{[this] { renew(); }};  ///< guards the members below
   std::shared_ptr<const DatasetState> state_;
   std::optional<Schema> schema_;             ///< that of the first opening; never changes

@@ -33,15 +33,17 @@ std::optional<os::Directory> node_above(const os::Directory& folder) {
 }  // namespace
 
 void WriteThroughLock::release() noexcept {
-  if (folder.valid()) folder.unlock();
-  for (os::Directory& node : above) node.unlock();
+  if (process.is_here()) {
+    if (folder.valid()) folder.unlock();
+    for (os::Directory& node : above) node.unlock();
+  }
   folder = {};
   above.clear();
 }
 
 WriteThroughLock lock_for_writing_through(const Path& path) {
   for (int attempt = 0; attempt < kMaxLockAttempts; ++attempt) {
-    WriteThroughLock lock{os::Directory::open(path), {}};
+    WriteThroughLock lock{os::Directory::open(path), {}, {}};
     // If the file system has no locks, a replacement that has begun cannot be detected.
     bool locked = lock.folder.try_lock_shared() != os::LockResult::held;
     for (auto node = node_above(lock.folder); locked && node; node = node_above(*node)) {

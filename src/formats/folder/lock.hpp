@@ -5,6 +5,7 @@
 #include <tenfold/io.hpp>
 
 #include "os/fs/directory.hpp"
+#include "os/process.hpp"
 
 namespace tenfold::detail::formats::folder {
 
@@ -13,8 +14,10 @@ namespace tenfold::detail::formats::folder {
 struct WriteThroughLock {
   os::Directory folder;
   std::vector<os::Directory> above;
+  os::OwnProcess process{};
 
-  /// Releases the locks, even if descriptors that share them are still open.
+  /// Releases the locks, even if descriptors that share them are still open. A forked child only
+  /// closes its descriptors, because unlocking one would release the lock of the parent.
   void release() noexcept;
 };
 

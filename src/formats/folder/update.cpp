@@ -328,7 +328,6 @@ class MetaEdit {
  public:
   explicit MetaEdit(const Path& folder)
       : path_(folder / std::string(kMetaName)), directory_(os::Directory::open(folder)) {
-    refuse_growing(directory_);
     for (int attempt = 0; attempt < kMaxMetaAttempts; ++attempt) {
       file_ = os::File::open_read_at(directory_, std::string(kMetaName));
       lock_ = os::WriterLock::try_acquire_current(directory_, std::string(kMetaName), file_);
@@ -336,6 +335,8 @@ class MetaEdit {
         std::this_thread::sleep_for(kMetaPause);
         continue;
       }
+      // Only now, because a writer creates `%commit` under the same lock.
+      refuse_growing(directory_);
       text_ = file_.read_all(kMaxMetaBytes);
       meta_ = parse_meta(text_, path_.string());
       return;

@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <fstream>
@@ -67,6 +69,21 @@ TEST_F(PartsGrowthTest, RefreshRefusesADataSetWithOtherColumns) {
     expect_error(ErrorCode::io, "open it again", [&] { ds.rows(0, 0); });
   }
 }
+
+#if !TENFOLD_TSAN
+TEST_F(PartsGrowthTest, CloseInAForkedChildKeepsTheLockOfTheParent) {
+  Dataset ds = make();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ds.close();
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  expect_error(ErrorCode::io, "in use", [&] { save(numbers(1), path_, {.overwrite = true}); });
+}
+#endif
 
 TEST_F(PartsGrowthTest, MissingFoldersAboveANewDataSetAreCreatedAndSynced) {
   std::set<std::uint64_t> synced;

@@ -253,8 +253,8 @@ def append_memmap(prefix: PathLike, rows: Any, *, allow_pickle: bool | None = No
         TypeError: If `allow_pickle` is neither a bool nor None.
         FileNotFoundError: If there is no saved tree at `prefix`.
         CorruptFileError: If a file of the saved tree is damaged or too short.
-        OSError: If another call is appending, or a file has hard links outside of this tree, as in
-            another step of a checkpoint directory.
+        OSError: If another call is appending, a save is replacing the folder, or a file has hard
+            links outside of this tree, as in another step of a checkpoint directory.
 
     Example:
         >>> TensorDict({"x": torch.zeros(4, 2)}, [4]).memmap("rows")

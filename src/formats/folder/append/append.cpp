@@ -19,8 +19,10 @@
 #include "core/tree/node.hpp"
 #include "formats/folder/append/commit_file.hpp"
 #include "formats/folder/checksums.hpp"
+#include "formats/folder/files.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/links.hpp"
+#include "formats/folder/lock.hpp"
 #include "formats/folder/meta/lengths.hpp"
 #include "formats/folder/meta/meta.hpp"
 #include "formats/shared/commit.hpp"
@@ -90,9 +92,10 @@ class Appender {
  public:
   Appender(std::int64_t num_rows, Notes notes) : num_rows_(num_rows), notes_(std::move(notes)) {}
 
-  /// `path`: the keys of the node, joined by "."; `notes_path`: the note path of the node.
+  /// `path`: the keys of the node, joined by "."; `notes_path`: the note path of the node; `depth`:
+  /// of the folder below the root.
   void visit(const os::Directory& directory, const Path& folder, const TensorDict& rows,
-             const std::string& path, const std::string& notes_path);
+             const std::string& path, const std::string& notes_path, std::size_t depth);
   /// Throws if the disk has no space for the new rows. Does not check this for rows of at most
   /// os::kUncheckedBytes bytes in total.
   void require_free_space() const;
@@ -260,14 +263,20 @@ bool Appender::is_linked_to_another(const os::FileInfo& file, const AppendedLeaf
 }
 
 void Appender::visit(const os::Directory& directory, const Path& folder, const TensorDict& rows,
-                     const std::string& path, const std::string& notes_path) {
+                     const std::string& path, const std::string& notes_path, std::size_t depth) {
+  if (depth > Folder::kMaxDepth) {
+    throw base::unsupported(folder.string())
+        .problem("nodes nested too deep")
+        .expected("at most ", Folder::kMaxDepth, " levels");
+  }
   const os::File file = os::File::open_read_at(directory, std::string(kMetaName));
   const std::string text = file.read_all(kMaxMetaBytes);
   const NodeMeta meta = parse_meta(text, file.display());
   const base::Where where(folder.string(), path.empty() ? "" : "key " + base::quote(path));
   if (meta.kind == MetaKind::unknown && !meta.has_shape) {
     const std::string inner(kInnerName);
-    visit(os::Directory::open_at(directory, inner), folder / inner, rows, path, notes_path);
+    visit(os::Directory::open_at(directory, inner), folder / inner, rows, path, notes_path,
+          depth + 1);
     return;
   }
   if (meta.kind != MetaKind::tensordict && meta.kind != MetaKind::unknown) {
@@ -346,7 +355,7 @@ void Appender::visit(const os::Directory& directory, const Path& folder, const T
     const std::string name = name_of(directory, meta, entry, child_note);
     const os::Directory below = os::Directory::open_at(directory, name);
     if (const auto* node = std::get_if<TensorDict>(&item)) {
-      visit(below, folder / name, *node, child, child_note);
+      visit(below, folder / name, *node, child, child_note, depth + 1);
     } else if (!std::holds_alternative<NonTensor>(item) || std::get<NonTensor>(item).is_stack) {
       throw base::invalid_argument(folder.string() + ": key " + base::quote(child))
           .expected("a node or one value in the rows")
@@ -428,12 +437,8 @@ void Appender::truncate_uncommitted() const noexcept {
   }
 }
 
-}  // namespace
-
-void append_rows(const Path& path, const TensorDict& rows) {
-  const os::Directory directory = os::Directory::open(path);
+void append_to(const os::Directory& directory, const Path& path, const TensorDict& rows) {
   const std::string meta_name(kMetaName);
-  refuse_growing(directory);
   os::File lock = os::File::try_open_read_at(directory, meta_name);
   if (!lock.valid()) {
     throw base::file_not_found(path.string())
@@ -447,6 +452,8 @@ void append_rows(const Path& path, const TensorDict& rows) {
         .problem("rows are being appended")
         .expected("one writer at a time");
   }
+  // Only now, because a writer creates `%commit` under the same lock.
+  refuse_growing(directory);
   refuse_shared_files(directory);
   Notes notes;
   const std::string notes_name(kNotesName);
@@ -462,7 +469,7 @@ void append_rows(const Path& path, const TensorDict& rows) {
   }
   const Shape& batch = rows.info().batch_size;
   Appender appender(batch.empty() ? 0 : batch.front(), std::move(notes));
-  appender.visit(directory, path, rows, "", "");
+  appender.visit(directory, path, rows, "", "", 0);
   appender.require_free_space();
   // Remove the checksums first: after a crash, they would not match the changed files.
   drop_checksums_above(path);
@@ -472,6 +479,20 @@ void append_rows(const Path& path, const TensorDict& rows) {
     root.sync();
   }
   appender.run();
+}
+
+}  // namespace
+
+void append_rows(const Path& path, const TensorDict& rows) {
+  // Without this lock, a save could replace the folder, and rows would be written to the new one.
+  WriteThroughLock lock = lock_for_writing_through(path);
+  try {
+    append_to(lock.folder, path, rows);
+  } catch (...) {
+    lock.release();
+    throw;
+  }
+  lock.release();
 }
 
 }  // namespace tenfold::detail::formats::folder

@@ -59,8 +59,15 @@ void AppendableFolder::start(const std::function<std::vector<GrowingLeaf>(bool)>
     std::vector<GrowingLeaf> found = leaves(was_closed);
     writer_ = std::make_unique<GrowingFolder>(path_, lock_.folder.duplicate(), std::move(commit),
                                               std::move(found));
+    writer_->start();
   } catch (...) {
-    if (was_closed) lock_.folder.remove_file(commit_name);
+    // Remove the file before its lock is released, because another writer may then use it.
+    try {
+      if (was_closed) lock_.folder.remove_file(commit_name);
+    } catch (const Error&) {
+      // It has no new rows. The next writer that closes the folder removes it.
+    }
+    writer_ = nullptr;
     throw;
   }
 }

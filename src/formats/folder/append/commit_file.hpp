@@ -30,7 +30,6 @@ class CommitFile {
   /// Circular buffers: the state after a power failure.
   const CommitState& durable() const noexcept { return *page_.durable; }
   std::uint64_t capacity() const noexcept { return page_.capacity; }
-  const std::string& display() const noexcept { return file_.display(); }
 
   /// False after release(), or if another process took over the lock. A lock can be taken over only
   /// on file systems without flock, where it is a lease.

@@ -54,6 +54,11 @@ GrowingFolder::GrowingFolder(const Path& path, os::Directory root, CommitFile co
                              std::vector<GrowingLeaf> leaves)
     : path_(path), root_(std::move(root)), commit_(std::move(commit)) {
   for (GrowingLeaf& leaf : leaves) leaves_.push_back({std::move(leaf), {}, nullptr, false});
+}
+
+GrowingFolder::~GrowingFolder() = default;
+
+void GrowingFolder::start() {
   open_files();
   begin_checksums();
   // A writer that crashed may have left committed rows that are not durable and that meta.json does
@@ -63,8 +68,6 @@ GrowingFolder::GrowingFolder(const Path& path, os::Directory root, CommitFile co
   is_dirty_ = true;
   for (OpenLeaf& open : leaves_) open.is_dirty = open.file.valid();
 }
-
-GrowingFolder::~GrowingFolder() = default;
 
 void GrowingFolder::check_here() const {
   process_.require_here(path_.string());

@@ -54,6 +54,10 @@ class GrowingFolder {
   GrowingFolder& operator=(const GrowingFolder&) = delete;
   ~GrowingFolder();
 
+  /// Opens the files. Call this once, before any other function. If it throws, this object still
+  /// Opens the files. Call this once, before any other function. If it throws, this object still
+  /// holds the lock.
+  void start();
   /// Makes close() call `edit` with the text of the notes, and replace that text by the result.
   void edit_notes(std::function<std::string(const std::string&)> edit) {
     edit_notes_ = std::move(edit);

@@ -9,6 +9,7 @@
 #include "base/fail.hpp"
 #include "core/notes/notes.hpp"
 #include "formats/folder/archive/refresh_crc32s.hpp"
+#include "formats/folder/files.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/shared/commit.hpp"
 #include "formats/shared/zip_inflate.hpp"
@@ -76,9 +77,16 @@ void Archive::index_folders() {
   for (std::size_t i = 0; i < entries().size(); ++i) {
     const std::string_view name = entries()[i].name;
     if (is_leaf_file(name) && !zip_.can_map(entries()[i])) is_one_mapping_ = false;
-    // Add all parent folders. Most entries are in the same folder as the previous entry, whose
-    // parents are already added.
-    std::size_t slash = name.rfind('/');
+    // Add all parent folders that try_child() may enter: the time to add all those of a hostile
+    // name would be quadratic in its length. Most entries are in the same folder as the previous
+    // entry, whose parents are already added.
+    std::size_t slash = std::string_view::npos;
+    std::size_t next = name.find('/');
+    for (std::size_t depth = 0; next != std::string_view::npos && depth <= Folder::kMaxDepth;
+         ++depth) {
+      slash = next;
+      next = name.find('/', slash + 1);
+    }
     if (slash == std::string_view::npos || name.substr(0, slash) == last) continue;
     last = name.substr(0, slash);
     while (slash != std::string_view::npos && folders_.insert(name.substr(0, slash)).second) {

@@ -248,12 +248,12 @@ class ArchiveVerifier {
     }
     ++report_.num_checksums;
     if (failed) return at;
-    const bool later = entry.has_descriptor && entry.local_crc32 == 0;
-    if (crc == entry.crc32 && (later || crc == entry.local_crc32)) return at;
-    const std::uint32_t told = crc == entry.crc32 ? entry.local_crc32 : entry.crc32;
+    const bool is_in_descriptor = entry.has_descriptor && entry.local_crc32 == 0;
+    if (crc == entry.crc32 && (is_in_descriptor || crc == entry.local_crc32)) return at;
+    const std::uint32_t expected = crc == entry.crc32 ? entry.local_crc32 : entry.crc32;
     add(base::corrupt()
             .problem("CRC-32 differs")
-            .expected(fmt::format("{:08x}", told))
+            .expected(fmt::format("{:08x}", expected))
             .found(fmt::format("{:08x}", crc))
             .remedy("the archive is damaged, or a program that wrote to its shared mapping "
                     "crashed: if the bytes are right, refresh_archive_checksums makes the CRC-32 "

@@ -1,6 +1,7 @@
 #include "formats/folder/meta/lengths.hpp"
 
 #include <string_view>
+#include <unordered_map>
 #include <variant>
 
 #include <tenfold/error.hpp>
@@ -52,13 +53,15 @@ std::string with_lengths(std::string_view text, const std::string& where,
                          std::span<const LeafLength> lengths, std::optional<std::uint64_t> batch) {
   Value document = from_json(text, where);
   if (batch) set_length(where, "", document, *batch);
+  std::unordered_map<std::string_view, Value*> entries;
+  if (auto* object = std::get_if<Value::Object>(&document.data())) {
+    for (auto& [name, value] : object->members) entries.emplace(name, &value);
+  }
   for (const LeafLength& leaf : lengths) {
-    const std::string part = "tensor " + base::quote(leaf.key) + ": ";
-    Value* entry = member(document, leaf.key);
-    if (entry == nullptr) {
-      fail(where, part.substr(0, part.size() - 2), "an entry", "none");
-    }
-    set_length(where, part, *entry, leaf.length);
+    const std::string part = "tensor " + base::quote(leaf.key);
+    const auto entry = entries.find(leaf.key);
+    if (entry == entries.end()) fail(where, part, "an entry", "none");
+    set_length(where, part + ": ", *entry->second, leaf.length);
   }
   return to_json(document);
 }
