@@ -173,7 +173,7 @@ class Writer {
       Stored& file = files[line.path];
       const bool follows = !line.box && line.offset_bytes == file.size_bytes &&
                            line.offset_bytes % base::kChecksumBlockBytes == 0 &&
-                           line.size_bytes <= base::kChecksumBlockBytes;
+                           line.size_bytes > 0 && line.size_bytes <= base::kChecksumBlockBytes;
       if (!follows) others.insert(line.path);
       file.size_bytes += line.size_bytes;
       file.blocks.push_back(line.checksum);

@@ -103,7 +103,8 @@ void clear_later_slots(os::Directory& parent, const std::string& target_name, in
       .problem("not saved")
       .expected(base::quote(sibling), " to belong to this save")
       .found(
-          "a lost lease: the process forked, or was stopped for so long that another one took over")
+          "a lost lease or a removed file: the process forked, was stopped for so long that "
+          "another one took over, or another program removed the hidden file or folder")
       .remedy("save again");
 }
 

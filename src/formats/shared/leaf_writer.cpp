@@ -384,8 +384,8 @@ void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int nu
     to_hash = batches_of(runs.size(), kHashedBytes, size_of, [](std::size_t) { return true; });
     if (to_hash.size() < 2) to_hash.clear();  // not worth another thread
   }
-  const bool apart = !to_hash.empty();
-  const BlockChecksum written_with = apart ? BlockChecksum::none : checksum;
+  const bool hashed_separately = !to_hash.empty();
+  const BlockChecksum written_with = hashed_separately ? BlockChecksum::none : checksum;
   ChecksumTasks hashes(writes, runs, checksum, std::move(to_hash));
   Workspaces workspaces;
   std::atomic<std::uint64_t> waiting_bytes = 0;  // written since the last start of writeback
@@ -395,7 +395,7 @@ void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int nu
     for (std::size_t i = batch.first; i < batch.last; ++i) {
       LeafWrite& of = writes[runs[i].index];
       if (follows_header(of)) {
-        if (apart) hashes.ensure(i);
+        if (hashed_separately) hashes.ensure(i);
         write_after_its_head(of, runs[i], written_with, *space, progress);
       } else {
         write_run(of, runs[i], written_with, *space, progress);

@@ -1,7 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -180,6 +183,25 @@ TEST(MemmapChecksums, RefusePathsThatLeaveTheFolder) {
   }
   // The sum of the offset and the size overflows.
   EXPECT_THROW(parse_checksums(checksums_text({{1, ~std::uint64_t{0}, 5, "x"}}), "f"), Error);
+}
+
+TEST(MemmapChecksums, AnEmptyBlockOfAnEarlierVersionIsNotCompared) {
+  const TemporaryFolder folder;
+  TensorDict tree;
+  tree.set("x", counting({3}));
+  folder::kFormat.write(tree, folder / "old", {});
+  auto lines = parse_checksums(read_bytes(folder / "old" / "%checksums"), "f");
+  const auto x = std::ranges::find(lines, "x.memmap", &ChecksumLine::path);
+  ASSERT_NE(x, lines.end());
+  lines.insert(x, {x->checksum, 0, 0, x->path});
+  write_bytes(folder / "old" / "%checksums", checksums_text(lines));
+
+  const EarlierVersion earlier{os::Directory::open(folder.path()), "old",
+                               std::numeric_limits<std::int64_t>::max()};
+  WriteRequest request;
+  request.earlier = &earlier;
+  folder::kFormat.write(tree, folder / "new", request);
+  EXPECT_TRUE(verify_folder(folder / "new").ok());
 }
 
 }  // namespace

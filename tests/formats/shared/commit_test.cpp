@@ -445,6 +445,20 @@ TEST(FileReplacement, RefusesToPublishASiblingOfAnotherWriter) {
   EXPECT_EQ(read_text(folder / "x"), "old");
 }
 
+TEST(Replacement, ARemovedTemporaryFileOrFolderIsNamed) {
+  const TemporaryFolder folder;
+  FileReplacement file(folder / "f", 0);
+  FolderReplacement other(folder / "x", 0);
+  fs::remove(folder / ".f.tenfold-0");
+  fs::remove(folder / ".x.tenfold-0");
+  for (const auto& publish : std::vector<std::function<void()>>{[&] { file.publish(false); },
+                                                                [&] { other.publish(false); }}) {
+    const Error error = error_of(publish);
+    EXPECT_EQ(error.system_errno(), EBUSY);
+    EXPECT_THAT(error.what(), HasSubstr("removed the hidden file or folder"));
+  }
+}
+
 TEST(Replacement, ALostLeaseIsNoticedBeforeTheNewVersionIsPublished) {
   const TemporaryFolder folder;
   save_file(folder / "f", "old");
