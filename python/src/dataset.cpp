@@ -21,6 +21,7 @@
 #include "batch_out.hpp"
 #include "call.hpp"
 #include "dataset/dataset_state.hpp"
+#include "dataset/row_bytes.hpp"
 #include "ingest/arrow/abi.hpp"
 #include "os/fs/lease.hpp"
 #include "rows_in.hpp"
@@ -130,24 +131,8 @@ AnyObject arrow_stream(const DatasetHandle& self, bool copy) {
   return capsule;
 }
 
-/// `first_row`: if `columns` is a list of rows, the number of its first row in error messages.
-std::int64_t append(DatasetHandle& self, std::int64_t num_rows, AnyObject columns,
-                    std::int64_t first_row) {
-  const Batch rows = batch_from(self.dataset.schema(), num_rows, columns, first_row);
-  return without_gil([&] { return self.dataset.append(rows); });
-}
-
-/// Appends rows and returns the new length. If plain_batch_from() does not accept `rows`, appends
-/// nothing and returns None.
-AnyObject append_tensors(DatasetHandle& self, nb::dict rows) {
-  const std::optional<Batch> batch = plain_batch_from(self.dataset.schema(), rows);
-  if (!batch) return nb::none();
-  return nb::int_(without_gil([&] { return self.dataset.append(*batch); }));
-}
-
-void update(DatasetHandle& self, AnyObject positions, std::int64_t num_rows, AnyObject columns) {
+void update(DatasetHandle& self, AnyObject positions, const Batch& rows) {
   const auto values = positions_from(positions, self.dataset.size());
-  const Batch rows = batch_from(self.dataset.schema(), num_rows, columns);
   without_gil([&] { self.dataset.update(values, rows); });
 }
 
@@ -321,6 +306,9 @@ void bind_dataset(nb::module_& module) {
              "progress"_a.none());
   module.def("compact", compact_at, "path"_a, "durable"_a, "num_threads"_a, "progress"_a.none());
   module.def("part_path", part_path_of, "path"_a, "index"_a, "count"_a);
+  nb::class_<Batch>(module, "Batch")
+      .def("__len__", &Batch::num_rows)
+      .def("rows", rows_between, "begin"_a, "end"_a);
   nb::class_<DatasetHandle>(module, "Dataset")
       .def_static("open",
                   [](const NodeHandle& tree) {
@@ -334,9 +322,22 @@ void bind_dataset(nb::module_& module) {
                   })
       .def_static("create", create_at, "path"_a, "schema"_a, "num_rows"_a, "capacity"_a)
       .def_static("create_parts", create_parts_at, "path"_a, "schema"_a)
-      .def("append", append, "num_rows"_a, "columns"_a, "first_row"_a)
-      .def("append_tensors", append_tensors, "rows"_a)
-      .def("update", update, "positions"_a, "num_rows"_a, "columns"_a)
+      .def(
+          "batch",
+          [](const DatasetHandle& self, std::int64_t num_rows, AnyObject columns,
+             std::int64_t first_row) {
+            return batch_from(self.dataset.schema(), num_rows, columns, first_row);
+          },
+          "num_rows"_a, "columns"_a, "first_row"_a)
+      .def("batch_of_tensors",
+           [](const DatasetHandle& self, nb::dict rows) {
+             return plain_batch_from(self.dataset.schema(), rows);
+           })
+      .def("append",
+           [](DatasetHandle& self, const Batch& rows) {
+             return without_gil([&] { return self.dataset.append(rows); });
+           })
+      .def("update", update, "positions"_a, "rows"_a)
       .def("flush", [](DatasetHandle& self) { without_gil([&] { self.dataset.flush(); }); })
       .def("close", [](DatasetHandle& self) { without_gil([&] { self.dataset.close(); }); })
       .def("refresh", [](DatasetHandle& self) { without_gil([&] { self.dataset.refresh(); }); })

@@ -15,6 +15,7 @@
 #include "common.hpp"
 #include "core/tensor/cast.hpp"
 #include "core/tree/outline_leaf.hpp"
+#include "formats/consolidated/write.hpp"
 #include "io/registry.hpp"
 #include "tree_in.hpp"
 
@@ -331,6 +332,12 @@ void bind_io(nb::module_& module) {
   module.def("save", &save_tree, "tree"_a, "path"_a, "format"_a, "durable"_a, "checksums"_a,
              "num_threads"_a, "overwrite"_a, "progress"_a.none());
   module.def("consolidate", &consolidate_tree, "tree"_a, "path"_a, "num_threads"_a, "locked"_a);
+  using BlockLayout = detail::formats::consolidated::BlockLayout;
+  nb::class_<BlockLayout>(module, "BlockLayout")
+      .def(nb::init<>())
+      .def("add", &BlockLayout::add, "itemsize"_a, "size_bytes"_a,
+           "Appends a tensor, and returns the offset of its first byte.")
+      .def("size_bytes", &BlockLayout::size_bytes);
   module.def("open_consolidated", &open_one_file, "path"_a,
              nb::sig("def open_consolidated(path: str | bytes | os.PathLike[str] | "
                      "os.PathLike[bytes]) -> tuple[Node, bool]"),

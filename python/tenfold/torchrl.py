@@ -208,8 +208,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
         """Writes rows. Writers of replay buffers then continue at `cursor` of this object.
 
-        If some of the slots have rows and others are the next ones, a value that does not fit its
-        column may be found after rows were written. Other invalid arguments change nothing.
+        Invalid arguments change nothing.
 
         Args:
             cursor: A slot, as an int or a 0-d tensor; or a slot for each row, as a slice, a
@@ -243,7 +242,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 return
             values = _values(rows)
             if self._ring is None:
-                is_created = self._create(_part(values, 0))
+                is_created = self._create(_first(values))
                 is_other = not is_created and int(slots[0]) != self.cursor
                 if self._attached_entities and is_other:
                     raise FileExistsError(
@@ -340,14 +339,19 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
             raise ValueError(
                 f'{self.path}: column "{min(absent)}": expected a value in each new row, found none'
             )
+        # All rows are converted before the first write, so that a value that does not fit changes
+        # nothing. Only new rows need a value for each column.
+        kinds = {is_next for _, is_next in runs}
+        batches = {is_next: ring._converted(values, some=not is_next)[0] for is_next in kinds}
         begin = 0
         for size, is_next in runs:
-            run = slice(begin, begin + size)
+            end = begin + size
+            part = batches[is_next].rows(begin, end)
             if is_next:
-                ring.append(_part(values, run))
+                ring._native.append(part)
             else:
-                ring[slots[run]] = _part(values, run)
-            begin += size
+                ring._native.update(slots[begin:end], part)
+            begin = end
         if self._limit is not None:
             self._limit = max(self._limit, int(slots.max()) + 1)
             if self._limit >= len(ring):
@@ -717,11 +721,10 @@ def _values(rows: TensorDictBase) -> dict[str, Any]:
     return values
 
 
-def _part(values: dict[str, Any], index: int | slice) -> dict[str, Any]:
-    """A row, or a batch of some rows, of a batch."""
+def _first(values: dict[str, Any]) -> dict[str, Any]:
+    """The first row of a batch."""
     return {
-        key: _part(value, index) if isinstance(value, dict) else value[index]
-        for key, value in values.items()
+        key: _first(value) if isinstance(value, dict) else value[0] for key, value in values.items()
     }
 
 

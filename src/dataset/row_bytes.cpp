@@ -211,6 +211,15 @@ void check_rows(const Schema& schema, const Batch& rows, const base::Where& wher
   }
 }
 
+Batch rows_between(const Batch& rows, std::int64_t begin, std::int64_t end) {
+  std::vector<BatchColumn> columns = rows.columns();
+  for (BatchColumn& column : columns) {
+    column.values = column.values.narrow(begin, end);
+    if (column.valid.dtype() == DType::bool_) column.valid = column.valid.narrow(begin, end);
+  }
+  return {end - begin, std::move(columns)};
+}
+
 std::vector<Tensor> leaf_tensors(const std::vector<LeafRole>& roles, const Schema& schema,
                                  const Batch& rows, const std::vector<std::int64_t>& lengths) {
   std::vector<Tensor> made;

@@ -33,6 +33,9 @@ std::vector<LeafRole> leaf_roles(const Schema& schema);
 void check_rows(const Schema& schema, const Batch& rows, const base::Where& where,
                 bool some = false);
 
+/// The rows [begin, end) of `rows`, whose columns must have rows of fixed size, without a copy.
+Batch rows_between(const Batch& rows, std::int64_t begin, std::int64_t end);
+
 /// The column of `rows` with the name of `column`, or null.
 const BatchColumn* find_column(const Batch& rows, const Column& column);
 

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from tenfold import _core
     from tenfold._io.files import Mode
     from tenfold.dataset._schema import Column, Schema
 
-    # (index in the schema, values, offsets, valid): a column for `_core.Dataset.append`.
+    # (index in the schema, values, offsets, valid): a column for `_core.Dataset.batch`.
     Stored = tuple[int, Any, Any, Any]
 
 
@@ -95,15 +96,25 @@ class Growing(Closing):
                 system call failed, such as on a full disk.
         """
         self._require_writer("append")
-        if type(rows) is dict and (length := self._native.append_tensors(rows)) is not None:
-            return int(length)
         return self._append(rows, 0)
 
     def _append(self, rows: Any, first_row: int) -> int:
         """Appends rows; error messages number the rows of a list from `first_row`."""
+        return int(self._native.append(self._converted(rows, first_row)[0]))
+
+    def _converted(
+        self, rows: Any, first_row: int = 0, *, some: bool = False
+    ) -> tuple[_core.Batch, bool]:
+        """Converts rows for `_core.Dataset.append`, or for `update`, where columns may be missing.
+
+        Returns:
+            The rows, and whether `rows` was one row.
+        """
+        if type(rows) is dict and (batch := self._native.batch_of_tensors(rows)) is not None:
+            return batch, False
         with self._named():
-            size, columns, _ = self._columns().take(rows)
-            return int(self._native.append(size, columns, first_row))
+            size, columns, single = self._columns().take(rows, some=some)
+            return self._native.batch(size, columns, first_row), single
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -205,24 +216,22 @@ class Growing(Closing):
         """
         self._require_writer("rows in place")
         positions = positions_of(index, len(self))
-        with self._named():
-            size, columns, single = self._columns().take(rows, some=True)
+        batch, single = self._converted(rows, some=True)
         if isinstance(positions, int):
             if not single:
                 raise ValueError(
-                    f"data set: expected one row for one index, found a batch of {size} rows"
+                    f"data set: expected one row for one index, found a batch of {len(batch)} rows"
                 )
             numbers: Any = [positions]
         elif isinstance(positions, slice):
             numbers = list(range(positions.start, positions.stop))
         else:
             numbers = positions.values
-        with self._named():
-            if single and len(numbers) != 1:
-                for number in [int(number) for number in numbers]:
-                    self._native.update([number], 1, columns)
-            else:
-                self._native.update(numbers, size, columns)
+        if single and len(numbers) != 1:
+            for number in [int(number) for number in numbers]:
+                self._native.update([number], batch)
+        else:
+            self._native.update(numbers, batch)
 
     def flush(self) -> None:
         """Makes all rows durable: they survive a power failure.
@@ -324,7 +333,7 @@ class Columns:
             some: If true, columns may be missing in a mapping, or in all mappings of a list.
 
         Returns:
-            The number of rows, the rows for `_core.Dataset.append`, and whether `rows` was one row.
+            The number of rows, the rows for `_core.Dataset.batch`, and whether `rows` was one row.
 
         Raises:
             TypeError: If `rows` has another type.

@@ -23,7 +23,6 @@
 #include <tenfold/error.hpp>
 #include <tenfold/tensordict.hpp>
 
-#include "base/checked.hpp"
 #include "base/fail.hpp"
 #include "base/hash/checksum.hpp"
 #include "base/text.hpp"
@@ -62,7 +61,7 @@ struct Plan {
   };
 
   std::vector<Tensor> tensors;  ///< stored tensors, in the order of their bytes
-  std::uint64_t data_bytes = 0;
+  BlockLayout layout;
   std::string document;  ///< with placeholders for checksums, if requested
 };
 
@@ -74,8 +73,6 @@ struct PlanOptions {
   bool checksums = true;
   bool locked = false;  ///< `is_locked` of every node in the file
 };
-
-constexpr std::uint64_t kPadding = 8;
 
 Error refuse(const std::string& path) {
   return base::unsupported()
@@ -284,20 +281,19 @@ class Placer {
   }
 
   Placed place(const Leaf& leaf, const std::string& key) {
-    const std::uint64_t align = std::max<std::uint64_t>(kPadding, itemsize(leaf.dtype()));
+    const std::uint64_t size = itemsize(leaf.dtype());
     const std::size_t next = plan_.tensors.size();
     if (notes_) {
       const StoredRange bytes = stored_range(leaf);
       if (bytes != StoredRange{}) {
         const auto [found, added] = stored_.try_emplace(bytes, next);
-        if (!added && plan_.tensors[found->second].begin % align == 0) {
+        if (!added && plan_.tensors[found->second].begin % BlockLayout::alignment(size) == 0) {
           return {key, found->second, leaf.dtype(), leaf.shape(), 0};
         }
       }
     }
-    Plan::Tensor tensor{leaf, base::align_up(plan_.data_bytes, align), leaf.nbytes(), 0};
-    tensor.stop = tensor.begin + base::align_up(tensor.size_bytes, kPadding);
-    plan_.data_bytes = tensor.stop;
+    Plan::Tensor tensor{leaf, plan_.layout.add(size, leaf.nbytes()), leaf.nbytes(), 0};
+    tensor.stop = plan_.layout.size_bytes();
     plan_.tensors.push_back(std::move(tensor));
     return {key, next, leaf.dtype(), leaf.shape(), 0};
   }
@@ -739,8 +735,9 @@ void write_tree(const TensorDict& tree, const Path& path, const WriteRequest& re
                 bool locked) {
   Plan plan =
       make_plan(tree, {.notes = request.notes, .checksums = request.checksums, .locked = locked});
-  Progress progress(request.monitor, plan.data_bytes, path.filename().string());
-  FileReplacement replacement(path, plan.data_bytes);
+  const std::uint64_t data_bytes = plan.layout.size_bytes();
+  Progress progress(request.monitor, data_bytes, path.filename().string());
+  FileReplacement replacement(path, data_bytes);
   const std::array<std::uint8_t, kMaxGapBytes> no_bytes{};
   const Leaf zeros = Tensor::from(std::span<const std::uint8_t>(no_bytes));
   std::vector<LeafWrite> writes;
@@ -751,7 +748,7 @@ void write_tree(const TensorDict& tree, const Path& path, const WriteRequest& re
     writes.push_back({&tensor.leaf, &replacement.file(), tensor.begin, tensor.size_bytes, {}});
     end = tensor.begin + tensor.size_bytes;
   }
-  add_gap(writes, replacement.file(), zeros, end, plan.data_bytes);
+  add_gap(writes, replacement.file(), zeros, end, data_bytes);
   write_leaves(writes, xxh3_if(request.checksums), request.num_threads, progress, request.durable);
 
   const std::uint64_t length = plan.document.size();
@@ -764,7 +761,7 @@ void write_tree(const TensorDict& tree, const Path& path, const WriteRequest& re
     }
     fill_checksums(plan.document, find_last_checksums(plan.document), blocks);
   }
-  replacement.file().write_at(plan.data_bytes, std::as_bytes(std::span(plan.document)));
+  replacement.file().write_at(data_bytes, std::as_bytes(std::span(plan.document)));
   replacement.publish(request.durable);
   progress.finish();
 }

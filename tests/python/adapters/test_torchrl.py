@@ -173,6 +173,31 @@ def test_a_slot_out_of_turn_is_refused_before_rows_are_written(tmp_path) -> None
     assert numbers(storage[:]) == [50, 54, 2, 3, 52, 53]
 
 
+def test_a_value_that_does_not_fit_is_refused_before_rows_are_written(tmp_path) -> None:
+    storage = RingStorage(tmp_path / "ring", 10)
+    few = TensorDict({"x": torch.arange(4, dtype=torch.int32)}, [4])
+    storage.set(range(4), few)
+    for value in (torch.tensor([50, 51, 1 << 40]), torch.zeros(3, 1, dtype=torch.int32)):
+        for slots in ([0, 4, 5], [4, 0, 5], [4, 5, 0]):
+            with pytest.raises(ValueError, match=r'ring: .*column "x": expected'):
+                storage.set(slots, TensorDict({"x": value}, [3]))
+    assert storage[:]["x"].tolist() == [0, 1, 2, 3]
+    storage.set([0, 4, 5], TensorDict({"x": torch.tensor([50, 51, 52])}, [3]))
+    assert storage[:]["x"].tolist() == [50, 1, 2, 3, 51, 52]
+
+
+def test_missing_values_are_written_to_new_and_existing_slots(tmp_path) -> None:
+    schema = {"x": tenfold.Column("int32", nullable=True)}
+    tenfold.create(tmp_path / "ring", schema, capacity=6).close()
+    storage = RingStorage(tmp_path / "ring", 6)
+    storage.set(range(3), TensorDict({"x": torch.arange(3)}, [3]))
+    valid = torch.tensor([False, True, False, True])
+    new = TensorDict({"x": torch.tensor([10, 13, 14, 11]), "x.valid": valid}, [4])
+    storage.set([0, 3, 4, 1], new)
+    assert storage[:]["x"].tolist() == [10, 11, 2, 13, 14]
+    assert storage[:]["x.valid"].tolist() == [False, True, True, True, False]
+
+
 def test_integers_of_numpy_and_an_empty_list_are_indices(tmp_path) -> None:
     storage = RingStorage(tmp_path / "ring", 10)
     storage.set(np.int64(0), rows(7, 1)[0])

@@ -237,38 +237,35 @@ def _write_again(tree: Any, path: str) -> None:
 # --- a tree that is not consolidated --------------------------------------------------------------
 
 
-def planned(tree: Any) -> tuple[list[Any], list[Any], int]:
-    """The tensors of a tree in order, their positions, and the size of the block in bytes.
+def planned(tree: Any) -> tuple[list[tuple[Any, Place]], list[Any], int]:
+    """The dense tensors of a tree, the positions of its entries, and the block's size in bytes.
 
-    A jagged tensor has one position, a JaggedPlace, but its two or three components are in the
-    list of tensors.
+    The dense tensors are pairs (tensor, Place), in the order of their bytes. A jagged tensor has
+    two or three pairs, one for each component, but one position, a JaggedPlace.
     """
-    tensors: list[Any] = []
+    pairs: list[tuple[Any, Place]] = []
     places: list[Any] = []
-    end = 0
+    layout = _core.BlockLayout()
 
-    def place(tensor: Any, dtype: Any, shape: Any) -> Place:
-        nonlocal end
-        # The same positions as in tensordict, but complex128 is aligned so that torch can view it.
-        align = max(8, tensor.element_size())
-        start = -(-end // align) * align
+    def place(tensor: Any) -> Place:
         size = tensor.element_size() * tensor.numel()
-        end = start + -(-size // 8) * 8
-        tensors.append(tensor)
-        return Place(dtype, shape, start, start + size)
+        start = layout.add(tensor.element_size(), size)
+        found = Place(tensor.dtype, tuple(tensor.shape), start, start + size)
+        pairs.append((tensor, found))
+        return found
 
     def visit(tensor: Any) -> Any:
         tensor = tensor.detach().resolve_conj().resolve_neg()
         if not tensor.is_nested:
-            places.append(place(tensor, tensor.dtype, tuple(tensor.shape)))
+            places.append(place(tensor))
             return tensor
         parts = [tensor._values, tensor._lengths, tensor._offsets]
-        found = [None if one is None else place(one, one.dtype, tuple(one.shape)) for one in parts]
-        places.append(JaggedPlace(found[0], found[1], found[2], tensor._ragged_idx))
+        found = [None if one is None else place(one) for one in parts]
+        places.append(JaggedPlace(*found, tensor._ragged_idx))
         return tensor
 
     tree._valued(visit)
-    return tensors, places, end
+    return pairs, places, layout.size_bytes()
 
 
 def check(tree: Any, path: tuple[str, ...], to_meta: bool) -> None:
@@ -313,17 +310,6 @@ def view_of(torch: Any, storage: Any, place: Any) -> Any:
     return storage[place.start : place.stop].view(place.dtype).view(place.shape)
 
 
-def _flat(places: list[Any]) -> list[Place]:
-    """The positions of the tensors that `planned` returns, in the same order."""
-    found = []
-    for place in places:
-        if isinstance(place, JaggedPlace):
-            found += [one for one in place[:3] if one is not None]
-        else:
-            found.append(place)
-    return found
-
-
 def _consolidate(tree: Any, options: Options) -> Any:
     torch = need_torch("consolidate")
     device = None if options.device is None else torch.device(options.device)
@@ -351,13 +337,13 @@ def _consolidated(torch: Any, tree: Any, device: Any, options: Options) -> Any:
     filename = options.filename
     where = device if device is not None else tree.device
     check(tree, (), filename is None and where is not None and torch.device(where).type == "meta")
-    tensors, places, size = planned(tree)
+    pairs, places, size = planned(tree)
     if filename is not None:
         native = _core.tree(tree, filename)
         _core.consolidate(native, filename, options.num_threads, bool(tree._locked))
     mapped_path = None if options.use_buffer else filename
     if mapped_path is None:
-        storage = _filled(torch, tree, tensors, places, size, device, options)
+        storage = _filled(torch, tree, pairs, size, device, options)
     else:
         storage = mapped(torch, mapped_path, size)
     views = iter([view_of(torch, storage, place) for place in places])
@@ -401,8 +387,7 @@ def mapped(torch: Any, path: str, size: int) -> Any:
 def _filled(
     torch: Any,
     tree: Any,
-    tensors: list[Any],
-    places: list[Any],
+    pairs: list[tuple[Any, Place]],
     size: int,
     device: Any,
     options: Options,
@@ -413,14 +398,13 @@ def _filled(
     storage = torch.empty(size, dtype=torch.uint8, device=where, pin_memory=options.pin_memory)
     if options.share_memory and not on_cuda:
         storage.share_memory_()
-    pairs = list(zip(tensors, _flat(places), strict=True))
 
     def copy(part: list[Any]) -> None:
         for tensor, place in part:
             target = view_of(torch, storage, place)
             target.copy_(tensor.as_subclass(torch.Tensor), non_blocking=options.non_blocking)
 
-    _zero_gaps(storage, _flat(places), size)
+    _zero_gaps(storage, [place for _, place in pairs], size)
     parts = _parts(pairs, size, options.num_threads)
     if len(parts) < 2:
         copy(pairs)
