@@ -52,7 +52,8 @@ using Read = std::function<void(std::uint64_t offset_bytes, std::span<std::byte>
 /// Continues `crc` with the bytes [begin, end) of a file.
 std::uint32_t crc32_of(const Read& read, std::uint64_t begin, std::uint64_t end, std::uint32_t crc,
                        std::vector<std::byte>& scratch) {
-  if (begin < end && scratch.empty()) scratch.resize(kZipPieceBytes);
+  const std::uint64_t most = std::min<std::uint64_t>(kZipPieceBytes, end - begin);
+  if (scratch.size() < most) scratch.resize(static_cast<std::size_t>(most));
   while (begin < end) {
     const auto count =
         static_cast<std::size_t>(std::min<std::uint64_t>(scratch.size(), end - begin));
