@@ -77,7 +77,9 @@ std::uint32_t crc32_with_holes(const os::File& file, std::uint64_t begin, std::u
     if (data > begin) {
       crc = codecs::crc32_combine(crc, codecs::crc32_of_zeros(data - begin), data - begin);
     }
-    begin = std::min(os::next_hole(file, data), end);
+    const std::uint64_t hole = os::next_hole(file, data);
+    // There is no hole after `begin` if the file was truncated concurrently: then reading throws.
+    begin = hole > begin ? std::min(hole, end) : end;
     crc = crc32_of(read, data, begin, crc, scratch);
   }
   return crc;
