@@ -119,8 +119,15 @@ void publish_parts(const formats::PartsManifest& manifest, const os::Lease& leas
         .found("another writer")
         .remedy("open it again");
   }
-  formats::replace_file(path / formats::kPartsName, formats::parts_manifest_text(manifest),
-                        durable);
+  const std::string text = formats::parts_manifest_text(manifest);
+  if (text.size() > formats::kMaxPartsBytes) {
+    throw base::unsupported(path / formats::kPartsName)
+        .problem("the manifest is too long")
+        .expected("at most ", formats::kMaxPartsBytes, " bytes")
+        .found(text.size())
+        .remedy("compact the data set");
+  }
+  formats::replace_file(path / formats::kPartsName, text, durable);
 }
 
 }  // namespace tenfold

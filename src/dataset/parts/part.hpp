@@ -36,7 +36,8 @@ detail::formats::PartEntry entry_of_part(const os::Directory& folder, const Path
 /// Error(invalid_argument) if it is not a data set in one folder, and the errors of Schema::of().
 Schema schema_of_part(const os::Directory& folder, const Path& path, const std::string& part_path);
 
-/// Replaces the manifest atomically. Throws Error(io) (EBUSY) if the lease was lost.
+/// Replaces the manifest atomically. Throws Error(io) (EBUSY) if the lease was lost,
+/// Error(unsupported) if the manifest is longer than kMaxPartsBytes.
 void publish_parts(const detail::formats::PartsManifest& manifest, const os::Lease& lease,
                    const Path& path, bool durable);
 

@@ -45,8 +45,10 @@ void add_report(VerifyReport& report, const VerifyReport& part) {
 
 Error error_of(const VerifyReport& report) {
   const Problem& first = report.problems.front();
+  // Without these three, the message of a failed system call ends with the strerror of its errno.
+  const bool is_plain = first.expected.empty() && first.found.empty() && first.remedy.empty();
   const Error error = base::corrupt({first.path, first.part})
-                          .problem(first.problem)
+                          .problem(is_plain ? first.what : first.problem)
                           .expected(first.expected)
                           .found(first.found)
                           .remedy(first.remedy);

@@ -30,8 +30,8 @@ namespace tenfold::detail::formats {
 enum class ModuleVersions : std::uint8_t { elsewhere, in_notes };
 
 /// Returns the document, or "" if the nesting expresses everything. Throws Error(invalid_argument)
-/// like require_valid_info() and walk(), and for strings that are not UTF-8 (lone surrogates are
-/// allowed).
+/// like require_valid_info(), require_valid_keys() and walk(), and for strings that are not UTF-8
+/// (lone surrogates are allowed).
 std::string tree_notes_of(const TensorDict& tree,
                           ModuleVersions versions = ModuleVersions::elsewhere);
 

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <optional>
-#include <span>
 #include <utility>
 #include <variant>
 #include <vector>

@@ -52,7 +52,8 @@ using Read = std::function<void(std::uint64_t offset_bytes, std::span<std::byte>
 /// Continues `crc` with the bytes [begin, end) of a file.
 std::uint32_t crc32_of(const Read& read, std::uint64_t begin, std::uint64_t end, std::uint32_t crc,
                        std::vector<std::byte>& scratch) {
-  if (begin < end && scratch.empty()) scratch.resize(kZipPieceBytes);
+  const std::uint64_t most = std::min<std::uint64_t>(kZipPieceBytes, end - begin);
+  if (scratch.size() < most) scratch.resize(static_cast<std::size_t>(most));
   while (begin < end) {
     const auto count =
         static_cast<std::size_t>(std::min<std::uint64_t>(scratch.size(), end - begin));
@@ -76,7 +77,9 @@ std::uint32_t crc32_with_holes(const os::File& file, std::uint64_t begin, std::u
     if (data > begin) {
       crc = codecs::crc32_combine(crc, codecs::crc32_of_zeros(data - begin), data - begin);
     }
-    begin = std::min(os::next_hole(file, data), end);
+    const std::uint64_t hole = os::next_hole(file, data);
+    // There is no hole after `begin` if the file was truncated concurrently: then reading throws.
+    begin = hole > begin ? std::min(hole, end) : end;
     crc = crc32_of(read, data, begin, crc, scratch);
   }
   return crc;

@@ -15,8 +15,8 @@
 namespace tenfold::detail::formats {
 
 /// Computes the CRC-32s of stored (uncompressed) entries, in order. Blocks of 16 MiB are
-/// distributed over the threads, each of which needs 1 MiB of memory. Holes, if the file system
-/// reports them (os/fs/holes.hpp), are not read. Counts bytes as progress. Throws if a read
+/// distributed over the threads, each of which needs at most 1 MiB of memory. Holes, if the file
+/// system reports them (os/fs/holes.hpp), are not read. Counts bytes as progress. Throws if a read
 /// fails.
 std::vector<std::uint32_t> stored_crc32s(const os::File& file,
                                          std::span<const codecs::ZipEntry* const> entries,

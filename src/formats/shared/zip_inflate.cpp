@@ -2,9 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include <tenfold/error.hpp>
 
+#include "base/checked.hpp"
 #include "base/fail.hpp"
 #include "os/memory/allocation.hpp"
 
@@ -13,18 +15,22 @@ namespace {
 
 /// Smaller entries are inflated without checking the available memory.
 constexpr std::uint64_t kMuchInflatedBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kMaxBytes = std::numeric_limits<std::uint64_t>::max();
 
 }  // namespace
 
 Buffer read_entry_into_memory(const codecs::ZipInput& input, const codecs::ZipEntry& entry,
                               const base::Where& where, const std::string& remedy) {
-  if (entry.method == codecs::ZipMethod::deflated && entry.size_bytes > kMuchInflatedBytes) {
+  // A deflated entry is read as a whole before it is inflated.
+  const std::uint64_t needed_bytes =
+      base::checked_add(entry.size_bytes, entry.stored_bytes).value_or(kMaxBytes);
+  if (entry.method == codecs::ZipMethod::deflated && needed_bytes > kMuchInflatedBytes) {
     const std::uint64_t free_bytes = os::available_memory_bytes();
-    if (entry.size_bytes > free_bytes) {
+    if (needed_bytes > free_bytes) {
       throw base::unsupported(where)
           .problem("does not fit in memory when inflated")
-          .expected("at most ", free_bytes, " bytes")
-          .found(entry.size_bytes)
+          .expected("at most ", free_bytes, " bytes, deflated and inflated")
+          .found(needed_bytes)
           .remedy(remedy);
     }
   }

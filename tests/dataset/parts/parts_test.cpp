@@ -259,6 +259,17 @@ TEST(Parts, ALostLeaseIsNoticedBeforeAManifestIsPublished) {
   EXPECT_EQ(read_bytes(folder / "ds/%parts.json"), before);
 }
 
+TEST(Parts, AManifestThatReadersRefuseIsNotPublished) {
+  const TemporaryFolder folder;
+  make_parts(folder / "ds", {2});
+  const std::string before = read_bytes(folder / "ds/%parts.json");
+  const os::Lease lease = lease_parts(os::Directory::open(folder / "ds"), folder / "ds");
+  const Value too_long(std::string(detail::formats::kMaxPartsBytes, 'x'));
+  expect_error(ErrorCode::unsupported, "the manifest is too long",
+               [&] { publish_parts({too_long, {}}, lease, folder / "ds", false); });
+  EXPECT_TRUE(read_bytes(folder / "ds/%parts.json") == before);
+}
+
 TEST(Parts, AreReplacedOnlyWithoutForeignFiles) {
   const TemporaryFolder folder;
   const Path ds = folder / "ds";

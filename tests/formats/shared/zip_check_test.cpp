@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +14,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "os/fs/file.hpp"
 #include "support/zip.hpp"
 
 namespace tenfold::test {
@@ -71,6 +73,17 @@ TEST(VerifyZip, ABlockThatCannotBeReadIsAProblemOfItsEntry) {
   EXPECT_EQ(report.problems[0].part, "entry \"a\"");
   EXPECT_EQ(report.num_leaves, 1U);
   EXPECT_THROW(fail_with(EMFILE), Error) << "not a problem of the file";
+}
+
+TEST(StoredCrc32s, ThrowsIfTheFileWasTruncated) {
+  const TemporaryFolder folder;
+  const Path path = folder / "x.zip";
+  write_bytes(path, "short");
+  codecs::ZipEntry entry;
+  entry.stored_bytes = entry.size_bytes = 100;
+  const std::array entries = {static_cast<const codecs::ZipEntry*>(&entry)};
+  Progress progress(nullptr, 0, "");
+  EXPECT_THROW(stored_crc32s(os::File::open_read(path), entries, 1, progress), Error);
 }
 
 }  // namespace

@@ -55,13 +55,16 @@ TEST(ZipInflate, RefusesAnEntryThatIsLargerThanTheAvailableMemory) {
   const codecs::ZipInput input = codecs::zip_input("x.zip", {});
   codecs::ZipEntry entry;
   entry.method = codecs::ZipMethod::deflated;
-  entry.size_bytes = std::uint64_t{1} << 62;
-  EXPECT_THAT(
-      message_of([&] { read_entry_into_memory(input, entry, "x.zip: record \"x\"", "do so"); },
-                 ErrorCode::unsupported),
-      AllOf(HasSubstr("x.zip: record \"x\": does not fit in memory when inflated: expected "
-                      "at most "),
-            HasSubstr(" bytes, found 4611686018427387904; do so")));
+  for (const bool is_inflated : {true, false}) {
+    (is_inflated ? entry.size_bytes : entry.stored_bytes) = std::uint64_t{1} << 62;
+    (is_inflated ? entry.stored_bytes : entry.size_bytes) = 7;
+    EXPECT_THAT(
+        message_of([&] { read_entry_into_memory(input, entry, "x.zip: record \"x\"", "do so"); },
+                   ErrorCode::unsupported),
+        AllOf(HasSubstr("x.zip: record \"x\": does not fit in memory when inflated: expected "
+                        "at most "),
+              HasSubstr(" inflated, found 4611686018427387911; do so")));
+  }
 }
 
 }  // namespace
