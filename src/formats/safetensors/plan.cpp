@@ -127,13 +127,15 @@ std::optional<Plan> plan_flat(const TensorDict& tree) {
   return plan;
 }
 
-/// True if tensordict can store these entries of a lazy stack as one level of stacked tensors
-/// without loss.
-bool can_be_stacked(const std::vector<TensorDict>& parts);
+/// True if tensordict can store these entries of a lazy stack along dimension `dim` as one level of
+/// stacked tensors without loss.
+bool can_be_stacked(const std::vector<TensorDict>& parts, std::int64_t dim);
 
-bool items_can_be_stacked(const std::vector<TensorDict::Item>& items) {
+bool items_can_be_stacked(const std::vector<TensorDict::Item>& items, std::int64_t dim) {
   const TensorDict::Item& first = items.front();
   if (const auto* leaf = std::get_if<Leaf>(&first)) {
+    const bool has_dim = static_cast<std::size_t>(dim) <= leaf->shape().size();
+    if (!has_dim && !leaf->is_unbatched()) return false;
     return std::all_of(items.begin(), items.end(), [&](const TensorDict::Item& item) {
       const auto* other = std::get_if<Leaf>(&item);
       if (other == nullptr || other->is_nested() || other->dtype() != leaf->dtype() ||
@@ -159,7 +161,7 @@ bool items_can_be_stacked(const std::vector<TensorDict::Item>& items) {
     if (node == nullptr) return false;
     nodes.push_back(*node);
   }
-  return can_be_stacked(nodes);
+  return can_be_stacked(nodes, dim);
 }
 
 std::vector<TensorDict::Item> items_of(const std::vector<TensorDict>& parts,
@@ -170,10 +172,12 @@ std::vector<TensorDict::Item> items_of(const std::vector<TensorDict>& parts,
   return items;
 }
 
-bool can_be_stacked(const std::vector<TensorDict>& parts) {
+bool can_be_stacked(const std::vector<TensorDict>& parts, std::int64_t dim) {
   if (parts.empty()) return false;
   const NodeInfo& info = parts.front().info();
   if (info.kind != NodeKind::tensordict && info.kind != NodeKind::tensorclass) return false;
+  // Nested nodes and tensors may have fewer dimensions than the batch of the node around them.
+  if (dim < 0 || static_cast<std::size_t>(dim) > info.batch_size.size()) return false;
   const std::vector<std::string> keys = parts.front().keys();
   for (const TensorDict& part : parts) {
     const NodeInfo& other = part.info();
@@ -184,7 +188,7 @@ bool can_be_stacked(const std::vector<TensorDict>& parts) {
     }
   }
   return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) {
-    return items_can_be_stacked(items_of(parts, key));
+    return items_can_be_stacked(items_of(parts, key), dim);
   });
 }
 
@@ -233,11 +237,7 @@ class StructurePlanner {
       all_nodes = all_nodes && part != nullptr;
       if (part != nullptr) parts.push_back(*part);
     });
-    const auto fits = [&] {
-      const auto rank = parts.front().batch_size().size();
-      return info.stack_dim >= 0 && static_cast<std::size_t>(info.stack_dim) <= rank;
-    };
-    if (all_nodes && can_be_stacked(parts) && fits()) {
+    if (all_nodes && can_be_stacked(parts, info.stack_dim)) {
       stacked_level(parts, info.stack_dim, &info, prefix);
       return;
     }

@@ -198,6 +198,16 @@ TEST(Safetensors, LazyStacksOfDifferentShapesAreStoredEntryByEntry) {
   }
 }
 
+TEST(Safetensors, LazyStacksAlongADimensionThatANestedNodeLacksAreStoredEntryByEntry) {
+  const TemporaryFolder folder;
+  TensorDict nested;
+  nested.set("x", tensor_of<float>({1}, {}));
+  TensorDict entry(batch({4}));
+  entry.set("nested", nested);
+  const TensorDict tree = lazy({entry, entry}, 1);
+  EXPECT_EQ(text_of(reopened(tree, folder)), text_of(tree));
+}
+
 TEST(Safetensors, LongRunsOfAStackAreRead) {
   const TemporaryFolder folder;
   std::vector<TensorDict> entries;
