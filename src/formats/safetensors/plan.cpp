@@ -150,9 +150,11 @@ bool items_can_be_stacked(const std::vector<TensorDict::Item>& items, std::int64
     Notes marks;
     collect_value_note("", value->value, marks);
     if (value->is_stack || !marks.empty()) return false;
+    // Equal values may differ in the order of an object's members, or in the sign of a zero.
+    const std::string json = to_json(value->value);
     return std::all_of(items.begin(), items.end(), [&](const TensorDict::Item& item) {
       const auto* other = std::get_if<NonTensor>(&item);
-      return other != nullptr && *other == *value;
+      return other != nullptr && *other == *value && to_json(other->value) == json;
     });
   }
   std::vector<TensorDict> nodes;

@@ -208,6 +208,22 @@ TEST(Safetensors, LazyStacksAlongADimensionThatANestedNodeLacksAreStoredEntryByE
   EXPECT_EQ(text_of(reopened(tree, folder)), text_of(tree));
 }
 
+TEST(Safetensors, EqualValuesOfALazyStackKeepTheirDifferences) {
+  const TemporaryFolder folder;
+  const auto stack_of = [](const Value& first, const Value& second) {
+    std::vector<TensorDict> entries(2);
+    entries[0] = TensorDict(batch({}));
+    entries[1] = TensorDict(batch({}));
+    entries[0].set("v", first);
+    entries[1].set("v", second);
+    return lazy(entries, 0);
+  };
+  const std::vector<TensorDict> trees = {
+      stack_of(Value(0.0), Value(-0.0)),
+      stack_of(from_json(R"({"a":1,"b":2})", ""), from_json(R"({"b":2,"a":1})", ""))};
+  for (const TensorDict& tree : trees) EXPECT_EQ(text_of(reopened(tree, folder)), text_of(tree));
+}
+
 TEST(Safetensors, LongRunsOfAStackAreRead) {
   const TemporaryFolder folder;
   std::vector<TensorDict> entries;
