@@ -194,6 +194,16 @@ bool can_be_stacked(const std::vector<TensorDict>& parts, std::int64_t dim) {
   });
 }
 
+/// Counts the entries of a node and of all nodes below it.
+std::uint64_t num_entries(const TensorDict& node) {
+  std::uint64_t count = 0;
+  node.for_each([&](const std::string&, const TensorDict::Item& item) {
+    const auto* child = std::get_if<TensorDict>(&item);
+    count += 1 + (child != nullptr ? num_entries(*child) : 0);
+  });
+  return count;
+}
+
 /// Writes the structure document and collects the tensors.
 class StructurePlanner {
  public:
@@ -239,7 +249,7 @@ class StructurePlanner {
       all_nodes = all_nodes && part != nullptr;
       if (part != nullptr) parts.push_back(*part);
     });
-    if (all_nodes && can_be_stacked(parts, info.stack_dim)) {
+    if (all_nodes && can_be_stacked(parts, info.stack_dim) && count_stack(parts)) {
       stacked_level(parts, info.stack_dim, &info, prefix);
       return;
     }
@@ -258,6 +268,15 @@ class StructurePlanner {
     });
     json_.end_object();
     json_.end_object();
+  }
+
+  /// Counts the entries of a lazy stack and theirs as a reader does. Returns false, and counts
+  /// nothing, if a reader would refuse them.
+  bool count_stack(const std::vector<TensorDict>& parts) {
+    const std::uint64_t per_part = 1 + num_entries(parts.front());
+    if (parts.size() > (kMaxStackItems - num_stack_items_) / per_part) return false;
+    num_stack_items_ += parts.size() * per_part;
+    return true;
   }
 
   /// Writes the nodes `parts`, which are the entries of a lazy stack, as one level. tensordict also
@@ -384,6 +403,7 @@ class StructurePlanner {
   codecs::JsonWriter json_;
   TiedTensors tied_;
   std::unordered_set<std::string> names_;
+  std::uint64_t num_stack_items_ = 0;  ///< of the stacks written as one level
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "core/tree/fake_source.hpp"
 #include "formats/safetensors/header.hpp"
 #include "formats/safetensors/support.hpp"
+#include "formats/safetensors/tree.hpp"
 #include "os/fs/file.hpp"
 #include "support/message_of.hpp"
 
@@ -222,6 +223,14 @@ TEST(Safetensors, EqualValuesOfALazyStackKeepTheirDifferences) {
       stack_of(Value(0.0), Value(-0.0)),
       stack_of(from_json(R"({"a":1,"b":2})", ""), from_json(R"({"b":2,"a":1})", ""))};
   for (const TensorDict& tree : trees) EXPECT_EQ(text_of(reopened(tree, folder)), text_of(tree));
+}
+
+TEST(Safetensors, LazyStacksTooLargeToBeReadAsStackedTensorsAreStoredEntryByEntry) {
+  TensorDict entry(batch({}));
+  for (int i = 0; i < 1024; ++i) entry.set(std::to_string(i), Value(1));
+  const TensorDict tree = lazy(std::vector<TensorDict>(1024, entry), 0);
+  const auto plan = safetensors::make_plan(tree, false);
+  EXPECT_NE(plan.metadata.at("tensordict").find("lazy_stack"), std::string::npos);
 }
 
 TEST(Safetensors, LongRunsOfAStackAreRead) {
