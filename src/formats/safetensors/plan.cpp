@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <unordered_map>
@@ -33,11 +35,20 @@ void check_leaf(const std::string& path, const Leaf& leaf) {
         .found(to_string(leaf.dtype()))
         .remedy("save as a folder, which supports it");
   }
-  if (leaf.dtype() == DType::float4_e2m1fn_x2 && leaf.shape().empty()) {
+  if (leaf.dtype() != DType::float4_e2m1fn_x2) return;
+  if (leaf.shape().empty()) {
     throw refuse_key(path)
         .problem("a float4_e2m1fn_x2 tensor without dimensions cannot be stored")
         .expected("at least one dimension")
         .found("none");
+  }
+  // The header counts single numbers, of which a tensor without elements may have too many.
+  constexpr std::int64_t kMaxPairs = std::numeric_limits<std::int64_t>::max() / 2;
+  if (leaf.shape().back() > kMaxPairs) {
+    throw refuse_key(path)
+        .problem("a float4_e2m1fn_x2 tensor of this shape cannot be stored")
+        .expected("a last dimension of at most ", kMaxPairs)
+        .found(leaf.shape().back());
   }
 }
 
@@ -406,8 +417,6 @@ class StructurePlanner {
   std::uint64_t num_stack_items_ = 0;  ///< of the stacks written as one level
 };
 
-}  // namespace
-
 /// Adds the user's `__metadata__`. Throws Error(invalid_argument) for a key that is reserved or the
 /// key of an alias, unless the plan already has it with the same value. For a flat file, also
 /// throws for a member that readers would take for an alias: its value is the name of a tensor, but
@@ -435,6 +444,8 @@ void add_metadata(Plan& plan, const std::map<std::string, std::string>& metadata
     plan.metadata.emplace(key, text);
   }
 }
+
+}  // namespace
 
 Plan make_plan(const TensorDict& tree, bool notes) {
   std::optional<Plan> flat = plan_flat(tree);

@@ -434,6 +434,11 @@ TEST(Safetensors, UnsupportedEntriesAreRefusedByKeyBeforeAnythingIsWritten) {
   EXPECT_EQ(message(scalar),
             "key \"f4\": a float4_e2m1fn_x2 tensor without dimensions cannot be "
             "stored: expected at least one dimension, found none");
+  TensorDict wide;
+  wide.set("f4", numbered(DType::float4_e2m1fn_x2, {0, std::int64_t{1} << 62}));
+  EXPECT_EQ(message(wide),
+            "key \"f4\": a float4_e2m1fn_x2 tensor of this shape cannot be stored: expected a last "
+            "dimension of at most 4611686018427387903, found 4611686018427387904");
 }
 
 TEST(Safetensors, TreesNestAsDeepAsTheStructureDocumentCanBeRead) {
