@@ -232,7 +232,7 @@ TensorDict tree_of(const std::vector<OpenedFile>& shards, const Manifest& manife
           {chunk.offsets, stored_leaf(tensor.dtype, chunk.sizes, shard.source, entry)});
     }
     return AssembledSource::assemble(tensor.dtype, tensor.shape, std::move(pieces),
-                                     where + ": tensor " + base::quote(tensor.name));
+                                     {where, "tensor " + base::quote(tensor.name)});
   });
 }
 

@@ -45,8 +45,8 @@ void pad_header(std::string& header, std::uint64_t size_bytes);
 std::string blank_checksums(const std::vector<const Plan::Tensor*>& tensors);
 
 /// True if `saved` equals the file that write_file() would write with checksums. Compares the
-/// header and the checksums in it, and reads no tensor in `saved`. Stops hashing the new tensors
-/// when a block differs.
+/// header and the checksums of the blocks in it, but not the header's own checksum, and reads no
+/// tensor in `saved`. Stops hashing the new tensors when a block differs.
 bool is_saved_as(const os::File& saved, const FilePlan& file, int num_threads, Progress& progress);
 
 /// Returns the block checksums of a file's tensors; none if the file has none, or if their number

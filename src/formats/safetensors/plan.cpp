@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <unordered_map>
@@ -33,11 +35,20 @@ void check_leaf(const std::string& path, const Leaf& leaf) {
         .found(to_string(leaf.dtype()))
         .remedy("save as a folder, which supports it");
   }
-  if (leaf.dtype() == DType::float4_e2m1fn_x2 && leaf.shape().empty()) {
+  if (leaf.dtype() != DType::float4_e2m1fn_x2) return;
+  if (leaf.shape().empty()) {
     throw refuse_key(path)
         .problem("a float4_e2m1fn_x2 tensor without dimensions cannot be stored")
         .expected("at least one dimension")
         .found("none");
+  }
+  // The header counts single numbers, of which a tensor without elements may have too many.
+  constexpr std::int64_t kMaxPairs = std::numeric_limits<std::int64_t>::max() / 2;
+  if (leaf.shape().back() > kMaxPairs) {
+    throw refuse_key(path)
+        .problem("a float4_e2m1fn_x2 tensor of this shape cannot be stored")
+        .expected("a last dimension of at most ", kMaxPairs)
+        .found(leaf.shape().back());
   }
 }
 
@@ -127,13 +138,15 @@ std::optional<Plan> plan_flat(const TensorDict& tree) {
   return plan;
 }
 
-/// True if tensordict can store these entries of a lazy stack as one level of stacked tensors
-/// without loss.
-bool can_be_stacked(const std::vector<TensorDict>& parts);
+/// True if tensordict can store these entries of a lazy stack along dimension `dim` as one level of
+/// stacked tensors without loss.
+bool can_be_stacked(const std::vector<TensorDict>& parts, std::int64_t dim);
 
-bool items_can_be_stacked(const std::vector<TensorDict::Item>& items) {
+bool items_can_be_stacked(const std::vector<TensorDict::Item>& items, std::int64_t dim) {
   const TensorDict::Item& first = items.front();
   if (const auto* leaf = std::get_if<Leaf>(&first)) {
+    const bool has_dim = static_cast<std::size_t>(dim) <= leaf->shape().size();
+    if (!has_dim && !leaf->is_unbatched()) return false;
     return std::all_of(items.begin(), items.end(), [&](const TensorDict::Item& item) {
       const auto* other = std::get_if<Leaf>(&item);
       if (other == nullptr || other->is_nested() || other->dtype() != leaf->dtype() ||
@@ -148,9 +161,11 @@ bool items_can_be_stacked(const std::vector<TensorDict::Item>& items) {
     Notes marks;
     collect_value_note("", value->value, marks);
     if (value->is_stack || !marks.empty()) return false;
+    // Equal values may differ in the order of an object's members, or in the sign of a zero.
+    const std::string json = to_json(value->value);
     return std::all_of(items.begin(), items.end(), [&](const TensorDict::Item& item) {
       const auto* other = std::get_if<NonTensor>(&item);
-      return other != nullptr && *other == *value;
+      return other != nullptr && *other == *value && to_json(other->value) == json;
     });
   }
   std::vector<TensorDict> nodes;
@@ -159,7 +174,7 @@ bool items_can_be_stacked(const std::vector<TensorDict::Item>& items) {
     if (node == nullptr) return false;
     nodes.push_back(*node);
   }
-  return can_be_stacked(nodes);
+  return can_be_stacked(nodes, dim);
 }
 
 std::vector<TensorDict::Item> items_of(const std::vector<TensorDict>& parts,
@@ -170,10 +185,12 @@ std::vector<TensorDict::Item> items_of(const std::vector<TensorDict>& parts,
   return items;
 }
 
-bool can_be_stacked(const std::vector<TensorDict>& parts) {
+bool can_be_stacked(const std::vector<TensorDict>& parts, std::int64_t dim) {
   if (parts.empty()) return false;
   const NodeInfo& info = parts.front().info();
   if (info.kind != NodeKind::tensordict && info.kind != NodeKind::tensorclass) return false;
+  // Nested nodes and tensors may have fewer dimensions than the batch of the node around them.
+  if (dim < 0 || static_cast<std::size_t>(dim) > info.batch_size.size()) return false;
   const std::vector<std::string> keys = parts.front().keys();
   for (const TensorDict& part : parts) {
     const NodeInfo& other = part.info();
@@ -184,8 +201,18 @@ bool can_be_stacked(const std::vector<TensorDict>& parts) {
     }
   }
   return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) {
-    return items_can_be_stacked(items_of(parts, key));
+    return items_can_be_stacked(items_of(parts, key), dim);
   });
+}
+
+/// Counts the entries of a node and of all nodes below it.
+std::uint64_t num_entries(const TensorDict& node) {
+  std::uint64_t count = 0;
+  node.for_each([&](const std::string&, const TensorDict::Item& item) {
+    const auto* child = std::get_if<TensorDict>(&item);
+    count += 1 + (child != nullptr ? num_entries(*child) : 0);
+  });
+  return count;
 }
 
 /// Writes the structure document and collects the tensors.
@@ -233,11 +260,7 @@ class StructurePlanner {
       all_nodes = all_nodes && part != nullptr;
       if (part != nullptr) parts.push_back(*part);
     });
-    const auto fits = [&] {
-      const auto rank = parts.front().batch_size().size();
-      return info.stack_dim >= 0 && static_cast<std::size_t>(info.stack_dim) <= rank;
-    };
-    if (all_nodes && can_be_stacked(parts) && fits()) {
+    if (all_nodes && can_be_stacked(parts, info.stack_dim) && count_stack(parts)) {
       stacked_level(parts, info.stack_dim, &info, prefix);
       return;
     }
@@ -256,6 +279,15 @@ class StructurePlanner {
     });
     json_.end_object();
     json_.end_object();
+  }
+
+  /// Counts the entries of a lazy stack and theirs as a reader does. Returns false, and counts
+  /// nothing, if a reader would refuse them.
+  bool count_stack(const std::vector<TensorDict>& parts) {
+    const std::uint64_t per_part = 1 + num_entries(parts.front());
+    if (parts.size() > (kMaxStackItems - num_stack_items_) / per_part) return false;
+    num_stack_items_ += parts.size() * per_part;
+    return true;
   }
 
   /// Writes the nodes `parts`, which are the entries of a lazy stack, as one level. tensordict also
@@ -382,9 +414,8 @@ class StructurePlanner {
   codecs::JsonWriter json_;
   TiedTensors tied_;
   std::unordered_set<std::string> names_;
+  std::uint64_t num_stack_items_ = 0;  ///< of the stacks written as one level
 };
-
-}  // namespace
 
 /// Adds the user's `__metadata__`. Throws Error(invalid_argument) for a key that is reserved or the
 /// key of an alias, unless the plan already has it with the same value. For a flat file, also
@@ -413,6 +444,8 @@ void add_metadata(Plan& plan, const std::map<std::string, std::string>& metadata
     plan.metadata.emplace(key, text);
   }
 }
+
+}  // namespace
 
 Plan make_plan(const TensorDict& tree, bool notes) {
   std::optional<Plan> flat = plan_flat(tree);

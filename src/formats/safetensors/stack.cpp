@@ -155,12 +155,19 @@ class StackSource final : public LeafSource {
     for (std::uint64_t row = offset_bytes / row_bytes; row * row_bytes < end;
          row += rows_per_batch) {
       const std::uint64_t last = std::min(row + rows_per_batch, (end + row_bytes - 1) / row_bytes);
-      runs.resize(static_cast<std::size_t>((last - row) * run_bytes_));
       for (std::size_t part = 0; part < parts_.size(); ++part) {
-        parts_[part].read(row * run_bytes_, runs);
-        for (std::uint64_t r = row; r < last; ++r) {
-          copy_run(runs.data() + (r - row) * run_bytes_, r * row_bytes + part * run_bytes_,
-                   offset_bytes, into);
+        // Only the first row may end before the range, and only the last may begin after it. A row
+        // of many parts is longer than the range, and most of its parts are outside.
+        const std::uint64_t in_row = part * run_bytes_;
+        const std::uint64_t first =
+            row * row_bytes + in_row + run_bytes_ <= offset_bytes ? row + 1 : row;
+        const std::uint64_t past = (last - 1) * row_bytes + in_row >= end ? last - 1 : last;
+        if (first >= past) continue;
+        runs.resize(static_cast<std::size_t>((past - first) * run_bytes_));
+        parts_[part].read(first * run_bytes_, runs);
+        for (std::uint64_t r = first; r < past; ++r) {
+          copy_run(runs.data() + (r - first) * run_bytes_, r * row_bytes + in_row, offset_bytes,
+                   into);
         }
       }
     }

@@ -487,9 +487,6 @@ Leaf TensorEntries::leaf(std::size_t row) const {
 
 namespace {
 
-/// Limits the expansion of a small file to a large tree: a stack of n entries becomes n nodes.
-constexpr std::uint64_t kMaxStackItems = std::uint64_t{1} << 20;
-
 std::vector<std::string> keys_of(const Node& node) {
   std::vector<std::string> keys;
   keys.reserve(node.entries.size());

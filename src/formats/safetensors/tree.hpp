@@ -55,6 +55,11 @@ struct TensorEntries {
   Leaf leaf(std::size_t row) const;
 };
 
+/// The greatest number of entries that the lazy stacks stored as stacked tensors have in all, and
+/// their nodes. Limits the expansion of a small file to a large tree: a stack of n entries becomes
+/// n nodes.
+inline constexpr std::uint64_t kMaxStackItems = std::uint64_t{1} << 20;
+
 /// Builds the tree that the structure document in `metadata` describes, or a flat dict if there is
 /// none. `where` names the file. Throws Error(corrupt) if the document or the notes are invalid, or
 /// if the document does not match the tensors. Throws Error(unsupported) for an unknown version of

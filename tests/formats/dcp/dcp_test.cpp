@@ -278,6 +278,26 @@ TEST(Dcp, NeedsAllShardsInSafetensors) {
               HasSubstr("its pieces do not make up the tensor"));
 }
 
+TEST(Dcp, ErrorsInTensorsOfAManifestHaveThePathOfTheFolder) {
+  const TemporaryFolder folder;
+  const std::string header = R"({"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+  const std::uint64_t length = header.size();
+  std::string bytes(reinterpret_cast<const char*>(&length), sizeof length);
+  write_bytes(folder / "shard-00001-model-00001-of-00001.safetensors", bytes + header + '\0');
+  write_bytes(folder / "metadata.json",
+              R"({"format":"tenfold.distributed","version":1,"layout":"shards","files":)"
+              R"(["shard-00001-model-00001-of-00001.safetensors"],"checksums":false,)"
+              R"("tensors":[["w","uint8",[2],[[0,[0],[1]]]]],"tree":{"w":0}})");
+  try {
+    open(folder.path());
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.path(), folder.path().string());
+    EXPECT_EQ(error.part(), "tensor \"w\"");
+    EXPECT_THAT(error.what(), HasSubstr("its pieces do not make up the tensor"));
+  }
+}
+
 TEST(Dcp, RefusesABoxWhoseEndDoesNotFit63Bits) {
   const TemporaryFolder folder;
   const std::string header =

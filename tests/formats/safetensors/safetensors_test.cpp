@@ -12,6 +12,7 @@
 #include "core/tree/fake_source.hpp"
 #include "formats/safetensors/header.hpp"
 #include "formats/safetensors/support.hpp"
+#include "formats/safetensors/tree.hpp"
 #include "os/fs/file.hpp"
 #include "support/message_of.hpp"
 
@@ -196,6 +197,40 @@ TEST(Safetensors, LazyStacksOfDifferentShapesAreStoredEntryByEntry) {
   for (const char* name : {"stack.0.x", "stack.1.x"}) {
     EXPECT_NE(header.find(name), KeyIndex::kNone) << name;
   }
+}
+
+TEST(Safetensors, LazyStacksAlongADimensionThatANestedNodeLacksAreStoredEntryByEntry) {
+  const TemporaryFolder folder;
+  TensorDict nested;
+  nested.set("x", tensor_of<float>({1}, {}));
+  TensorDict entry(batch({4}));
+  entry.set("nested", nested);
+  const TensorDict tree = lazy({entry, entry}, 1);
+  EXPECT_EQ(text_of(reopened(tree, folder)), text_of(tree));
+}
+
+TEST(Safetensors, EqualValuesOfALazyStackKeepTheirDifferences) {
+  const TemporaryFolder folder;
+  const auto stack_of = [](const Value& first, const Value& second) {
+    std::vector<TensorDict> entries(2);
+    entries[0] = TensorDict(batch({}));
+    entries[1] = TensorDict(batch({}));
+    entries[0].set("v", first);
+    entries[1].set("v", second);
+    return lazy(entries, 0);
+  };
+  const std::vector<TensorDict> trees = {
+      stack_of(Value(0.0), Value(-0.0)),
+      stack_of(from_json(R"({"a":1,"b":2})", ""), from_json(R"({"b":2,"a":1})", ""))};
+  for (const TensorDict& tree : trees) EXPECT_EQ(text_of(reopened(tree, folder)), text_of(tree));
+}
+
+TEST(Safetensors, LazyStacksTooLargeToBeReadAsStackedTensorsAreStoredEntryByEntry) {
+  TensorDict entry(batch({}));
+  for (int i = 0; i < 1024; ++i) entry.set(std::to_string(i), Value(1));
+  const TensorDict tree = lazy(std::vector<TensorDict>(1024, entry), 0);
+  const auto plan = safetensors::make_plan(tree, false);
+  EXPECT_NE(plan.metadata.at("tensordict").find("lazy_stack"), std::string::npos);
 }
 
 TEST(Safetensors, LongRunsOfAStackAreRead) {
@@ -399,6 +434,11 @@ TEST(Safetensors, UnsupportedEntriesAreRefusedByKeyBeforeAnythingIsWritten) {
   EXPECT_EQ(message(scalar),
             "key \"f4\": a float4_e2m1fn_x2 tensor without dimensions cannot be "
             "stored: expected at least one dimension, found none");
+  TensorDict wide;
+  wide.set("f4", numbered(DType::float4_e2m1fn_x2, {0, std::int64_t{1} << 62}));
+  EXPECT_EQ(message(wide),
+            "key \"f4\": a float4_e2m1fn_x2 tensor of this shape cannot be stored: expected a last "
+            "dimension of at most 4611686018427387903, found 4611686018427387904");
 }
 
 TEST(Safetensors, TreesNestAsDeepAsTheStructureDocumentCanBeRead) {

@@ -73,5 +73,29 @@ TEST(SafetensorsStack, ShortRunsCloseTogetherAreReadInOneRead) {
   EXPECT_EQ(bytes_read({100, 4, 10}, 0, 7, 20), 20U);
 }
 
+TEST(SafetensorsStack, OnlyPartsInTheRangeAreRead) {
+  const auto source = std::make_shared<CountingSource>();
+  std::vector<Leaf> parts(100, stored_leaf(DType::uint8, {3, 10}, source, 0));
+  const auto check = [&](std::int64_t dim, std::size_t begin, std::size_t count) {
+    const Leaf stack = safetensors::stack_leaves(parts, dim);
+    std::vector<std::byte> found(count);
+    source->num_bytes = 0;
+    stack.read(begin, found);
+    const std::size_t run = dim == 0 ? 30 : 10;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t at = begin + i;
+      EXPECT_EQ(found[i], static_cast<std::byte>(at / (100 * run) * run + at % run)) << at;
+    }
+    return source->num_bytes;
+  };
+  EXPECT_EQ(check(0, 0, 3000), 3000U);
+  EXPECT_EQ(check(0, 60, 30), 30U);
+  EXPECT_EQ(check(0, 75, 30), 60U);
+  EXPECT_EQ(check(0, 2999, 1), 30U);
+  EXPECT_EQ(check(1, 0, 3000), 3000U);
+  EXPECT_EQ(check(1, 995, 10), 20U) << "the last part of row 0, the first of row 1";
+  EXPECT_EQ(check(1, 990, 1020), 1020U);
+}
+
 }  // namespace
 }  // namespace tenfold::test
