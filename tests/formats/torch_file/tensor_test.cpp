@@ -453,12 +453,18 @@ std::string scalar(const std::string& dtype, const std::string& bytes) {
   return pickled::call("numpy._core.multiarray", "scalar", {dtype, pickled::bytes(bytes)});
 }
 
-std::string frombuffer(const Shape& shape, const std::string& order, const std::string& bytes) {
-  pickled::Values lengths;
-  for (const std::int64_t length : shape) lengths.push_back(pickled::integer(length));
-  return pickled::call("numpy._core.numeric", "_frombuffer",
-                       {pickled::bytearray(bytes), numpy_dtype("u1", "|"), pickled::tuple(lengths),
-                        pickled::text(order)});
+std::string integers(const Shape& values) {
+  pickled::Values items;
+  for (const std::int64_t value : values) items.push_back(pickled::integer(value));
+  return pickled::tuple(items);
+}
+
+std::string frombuffer(const Shape& shape, const std::string& order, const std::string& bytes,
+                       const pickled::Values& axes = {}) {
+  pickled::Values arguments = {pickled::bytearray(bytes), numpy_dtype("u1", "|"), integers(shape),
+                               pickled::text(order)};
+  arguments.insert(arguments.end(), axes.begin(), axes.end());
+  return pickled::call("numpy._core.numeric", "_frombuffer", arguments);
 }
 
 using NumpyInPickle = SavedByTorch;
@@ -469,7 +475,21 @@ TEST_F(NumpyInPickle, ArrayOfProtocol5IsReadInEitherOrder) {
   const Leaf columns = leaf(frombuffer({2, 3}, "F", "abcdef"));
   EXPECT_EQ(mapped_bytes(columns), "acebdf");
   EXPECT_THAT(corrupt(frombuffer({2, 3}, "A", "abcdef")),
-              HasSubstr("array: order: expected \"C\" or \"F\", found text"));
+              HasSubstr("array: order: expected \"C\", \"F\" or \"K\" with axes, found text"));
+  EXPECT_EQ(leaf(frombuffer({2, 0}, "F", "")).shape(), (Shape{2, 0}));
+}
+
+TEST_F(NumpyInPickle, ArrayOfProtocol5MayBeATranspositionOfItsBuffer) {
+  const Leaf moved = leaf(frombuffer({3, 1, 2}, "K", "abcdef", {integers({1, 2, 0})}));
+  EXPECT_EQ(moved.shape(), (Shape{1, 2, 3}));
+  EXPECT_EQ(mapped_bytes(moved), "acebdf");
+  EXPECT_EQ(leaf(frombuffer({2, 0}, "K", "", {integers({1, 0})})).shape(), (Shape{0, 2}));
+  EXPECT_EQ(mapped_bytes(leaf(frombuffer({2}, "C", "ab", {pickled::none()}))), "ab");
+  for (const Shape& axes : {Shape{0}, Shape{0, 0}, Shape{0, 2}, Shape{0, 1, 2}}) {
+    EXPECT_THAT(corrupt(frombuffer({2, 3}, "K", "abcdef", {integers(axes)})),
+                HasSubstr("array: axes: expected a permutation of the dimensions, found ["));
+  }
+  EXPECT_THAT(corrupt(frombuffer({2, 3}, "K", "abcdef")), HasSubstr("array: order"));
 }
 
 TEST_F(NumpyInPickle, ArrayNeedsAsManyBytesAsItsShapeSays) {
