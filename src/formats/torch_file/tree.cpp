@@ -46,21 +46,12 @@ TensorDict::Item TreeBuilder::object(std::uint32_t id) {
   return std::get<TensorDict>(std::move(converted));
 }
 
-void TreeBuilder::spend() {
-  if (budget_-- != 0) return;
-  is_beyond_limits_ = true;
-  throw pickle_.unsupported()
-      .problem("the pickle repeats shared containers too often")
-      .expected("at most ", kMaxRepeats, " repeats")
-      .found("more");
-}
-
 Node::Slot TreeBuilder::convert(std::uint32_t id) {
-  spend();
+  pickle_.spend(1);
   try {
     return convert_readable(id);
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::unsupported || is_beyond_limits_) throw;
+    if (error.code() != ErrorCode::unsupported || is_too_deep_ || pickle_.is_spent()) throw;
     return unreadable(id, error);
   }
 }
@@ -75,6 +66,7 @@ Node::Slot TreeBuilder::convert_readable(std::uint32_t id) {
     case PickleKind::integer:
       return NonTensor{Value(node.integer)};
     case PickleKind::big_integer:
+      pickle_.spend_bytes(node.text.size());
       return NonTensor{Value(Value::BigInt{std::string(node.text)})};
     case PickleKind::number:
       return NonTensor{Value(node.number)};
@@ -108,7 +100,8 @@ Node::Slot TreeBuilder::convert_readable(std::uint32_t id) {
   refuse(id, "");
 }
 
-Node::Slot TreeBuilder::special(Value::Special::Type type, std::string_view text) {
+Node::Slot TreeBuilder::special(Value::Special::Type type, std::string_view text) const {
+  pickle_.spend_bytes(text.size());
   Value::Special made;
   made.type = type;
   made.text = text;
@@ -130,6 +123,7 @@ bool TreeBuilder::has_valid_text(std::uint32_t id) const {
 
 std::string TreeBuilder::valid_text(std::uint32_t id) const {
   const auto text = pickle_.text(id);
+  pickle_.spend_bytes(text ? text->size() : 0);
   if (!text || !base::is_utf8(*text)) {
     throw pickle_.unsupported()
         .problem("a string cannot be read")
@@ -358,8 +352,9 @@ void TreeBuilder::add_pair(Children& to, std::uint32_t key, std::uint32_t value)
 }
 
 std::optional<Value> TreeBuilder::typed_key(std::uint32_t id) {
-  spend();
   const PickleNode node = pickle_.at(id);
+  pickle_.spend(1);
+  pickle_.spend_bytes(node.text.size());
   switch (node.kind) {
     case PickleKind::none:
       return Value();
@@ -459,6 +454,7 @@ TensorDict node_of(const Pickle& pickle, Children children, NodeKind kind) {
   node->info.module_versions = std::move(children.versions);
   node->where = pickle.where().text();
   for (const std::string& key : pickle.keys) node->where += "/" + key;
+  pickle.spend_bytes(node->where.size());
   node->entries = std::move(children.entries);
   return tensordict_of(std::move(node));
 }
@@ -493,6 +489,7 @@ std::string opaque_name(const Pickle& pickle, std::uint32_t id) {
   if (node.kind == PickleKind::extension) return "extension " + std::to_string(node.integer);
   const PickleNode named = node.kind == PickleKind::global ? node : pickle.at(node.items[0]);
   if (named.kind != PickleKind::global) return "call of " + pickle.describe(node.items[0]);
+  pickle.spend_bytes(named.text.size() + named.name.size());
   return std::string(named.text) + "." + std::string(named.name);
 }
 

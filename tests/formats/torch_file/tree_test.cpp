@@ -276,6 +276,29 @@ TEST_F(TorchTree, IntKeysBesideAnUnreadableKeyAreTypedKeys) {
   }
 }
 
+TEST_F(TorchTree, LongListsOfFewDifferentValuesAreRead) {
+  constexpr std::size_t kLength = 1'200'000;
+  const Value list = value("](" + std::string(kLength, 'N') + "e");
+  EXPECT_EQ(list.get_if<Value::List>()->items.size(), kLength);
+}
+
+TEST_F(TorchTree, LongStringsThatAreRepeatedTooOftenAreRefused) {
+  constexpr std::size_t kTimes = 1200;
+  const std::string large = pickled::text(std::string(std::size_t{1} << 20, 'a'));
+  // Stores the text in slot 0 of the memo, so that "h\0" refers to it.
+  const auto repeated = [&](const std::string& item) {
+    return large + "q\0"s + "0" + pickled::list(pickled::Values(kTimes, item));
+  };
+  // Each node that is not a value stores the path of its keys.
+  const std::string path = pickled::dict(
+      {large, pickled::list(pickled::Values(kTimes, pickled::global("module", "name")))});
+  for (const std::string& root : {repeated("h\0"s), repeated("}h\0Ns"s), path}) {
+    write(root);
+    EXPECT_THAT(message_of([&] { torch_file::kFormat.open(path_, {}); }, ErrorCode::unsupported),
+                HasSubstr("the pickle repeats shared objects too often"));
+  }
+}
+
 TEST_F(TorchTree, ContainersInsideThemselvesAreOpaque) {
   // The memo slot 9 holds the container.
   const std::string again = "h\x09";
