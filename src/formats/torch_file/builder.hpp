@@ -99,6 +99,9 @@ class TreeBuilder {
   /// values, size[, is_coalesced]); those of CSR and similar layouts are (compressed indices, plain
   /// indices, values, size).
   [[gnu::noinline]] Slot sparse(const Pickle::Call& call);
+  /// Throws unless a part of a sparse or jagged tensor is a tensor: Error(unsupported) for one that
+  /// cannot be read, such as a tensor on the meta device, else Error(corrupt).
+  void require_tensor(const Slot& part, const std::string& name) const;
 
   /// Returns the call of _rebuild_qtensor: `call` itself, or the argument of `call` if that creates
   /// a Parameter. Returns nullopt for any other call. quantized() converts the call to a dict of

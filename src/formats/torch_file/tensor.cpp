@@ -525,16 +525,12 @@ Node::Slot TreeBuilder::sparse(const Pickle::Call& call) {
         .found(base::quote(layout), " and ", parts.size(), " parts");
   }
   Slot made = container(call.arguments[1], NodeKind::sparse, [&](Children& to) {
-    for (std::size_t i = 0; i < names.size(); ++i) add(to, std::string(names[i]), parts[i]);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      add(to, std::string(names[i]), parts[i]);
+      require_tensor(to.entries.back().slot, "sparse tensor: " + std::string(names[i]));
+    }
   });
   auto& node = std::get<TensorDict>(made);
-  node.for_each([&](const std::string& key, const TensorDict::Item& item) {
-    if (std::holds_alternative<Leaf>(item)) return;
-    throw pickle_.corrupt()
-        .part("sparse tensor: ", key)
-        .expected("a tensor")
-        .found("another value");
-  });
   node.info().layout = layout;
   node.info().dense_shape = pickle_.lengths(parts[names.size()], "shape of a sparse tensor");
   if (parts.size() == names.size() + 2) {
@@ -549,6 +545,16 @@ Node::Slot TreeBuilder::sparse(const Pickle::Call& call) {
     node.info().is_coalesced = coalesced.integer != 0;
   }
   return made;
+}
+
+void TreeBuilder::require_tensor(const Slot& part, const std::string& name) const {
+  if (std::holds_alternative<Leaf>(part)) return;
+  const auto* node = std::get_if<TensorDict>(&part);
+  const bool is_opaque = node != nullptr && node->kind() == NodeKind::opaque;
+  throw base::fail(is_opaque ? ErrorCode::unsupported : ErrorCode::corrupt, pickle_.place())
+      .part(name)
+      .expected("a tensor")
+      .found(is_opaque ? base::quote(node->info().class_name) : "another value");
 }
 
 bool TreeBuilder::is_jagged(const Pickle::Call& call) const {
@@ -660,13 +666,10 @@ Node::Slot TreeBuilder::jagged(const Pickle::Call& call) {
       const auto part = field(name);
       const bool is_none = !part || pickle_.at(*part).kind == PickleKind::none;
       if (name == std::string_view("lengths") && is_none) continue;
-      if (part) add(to, name, *part);
-      if (!part || !std::holds_alternative<Leaf>(to.entries.back().slot)) {
-        throw pickle_.corrupt()
-            .part("jagged tensor: ", name)
-            .expected("a tensor")
-            .found("another value");
-      }
+      const std::string subject = std::string("jagged tensor: ") + name;
+      if (!part) throw pickle_.corrupt().part(subject).expected("a tensor").found("none");
+      add(to, name, *part);
+      require_tensor(to.entries.back().slot, subject);
     }
   });
   const auto& node = std::get<TensorDict>(made);

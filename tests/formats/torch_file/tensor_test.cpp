@@ -340,6 +340,14 @@ TEST_F(TorchNested, TensorNeedsTensors) {
               HasSubstr("_rebuild_nested_tensor: expected 4 arguments, found 1"));
 }
 
+std::string meta_tensor() {
+  return pickled::call(kUtils, "_rebuild_meta_tensor_no_storage",
+                       {pickled::global("torch", "float32"), pickled::tuple({pickled::integer(2)}),
+                        pickled::tuple({pickled::integer(1)}), pickled::boolean(false)});
+}
+const std::string kFoundMeta =
+    "values: expected a tensor, found \"torch._utils._rebuild_meta_tensor_no_storage\"";
+
 class TorchSparse : public SavedByTorch {
  protected:
   std::string sparse(const std::string& layout, const pickled::Values& parts) {
@@ -373,6 +381,8 @@ TEST_F(TorchSparse, TensorNeedsAKnownLayoutAndItsParts) {
               HasSubstr("found \"sparse_coo\" and 2 parts"));
   EXPECT_THAT(corrupt(sparse("torch.sparse_coo", {indices, pickled::none(), lengths({3})})),
               HasSubstr("sparse tensor: values: expected a tensor, found another value"));
+  EXPECT_THAT(problem(sparse("torch.sparse_coo", {indices, meta_tensor(), lengths({3})})),
+              HasSubstr("sparse tensor: " + kFoundMeta));
 }
 
 class TorchJagged : public SavedByTorch {
@@ -411,16 +421,17 @@ TEST_F(TorchJagged, TensorNeedsPartsThatFitEachOther) {
               HasSubstr("jagged tensor: offsets: expected a tensor, found another value"));
   EXPECT_THAT(corrupt(jagged(pickled::list({}))),
               HasSubstr("jagged tensor: expected a dict of its parts, found a tuple"));
+  EXPECT_THAT(corrupt(jagged(pickled::dict({}))),
+              HasSubstr("jagged tensor: values: expected a tensor, found none"));
+  EXPECT_THAT(problem(jagged(pickled::dict({pickled::text("values"), meta_tensor()}))),
+              HasSubstr("jagged tensor: " + kFoundMeta));
 }
 
 class TorchMeta : public SavedByTorch {
  protected:
   static std::string parameter(const std::string& requires_grad) {
     return pickled::call(kUtils, "_rebuild_parameter",
-                         {pickled::call(kUtils, "_rebuild_meta_tensor_no_storage",
-                                        {pickled::global("torch", "float32"), lengths({2}),
-                                         lengths({1}), pickled::boolean(false)}),
-                          requires_grad, pickled::dict({})});
+                         {meta_tensor(), requires_grad, pickled::dict({})});
   }
 };
 
