@@ -530,6 +530,24 @@ std::optional<Special> bytearray(const Pickle& pickle, const Pickle::Call& call)
   return of_text(Special::Type::bytearray, *std::move(bytes));
 }
 
+/// A torch.Size may have negative items, as in torch.Size([-1, 3]) for a view.
+Special torch_size(const Pickle& pickle, std::uint32_t id) {
+  const PickleNode items = pickle.at(id);
+  if (items.kind != PickleKind::tuple && items.kind != PickleKind::list) {
+    throw pickle.corrupt().part("torch.Size").expected("a tuple").found(pickle.describe(id));
+  }
+  pickle.spend(items.items.size());
+  Special size = of_text(Special::Type::size, "");
+  for (const std::uint32_t item : items.items) {
+    const PickleNode length = pickle.at(item);
+    if (length.kind != PickleKind::integer) {
+      throw pickle.corrupt().part("torch.Size").expected("integers").found(pickle.describe(item));
+    }
+    size.items.emplace_back(length.integer);
+  }
+  return size;
+}
+
 Special device(const Pickle& pickle, const Pickle::Call& call) {
   pickle.require_arguments(call, 1, 2);
   std::string name = text(pickle, call.arguments[0], "device");
@@ -555,11 +573,7 @@ std::optional<Special> special_value(const Pickle& pickle, std::uint32_t id,
                                      const Pickle::Call& call) {
   if (call.is("torch", "Size")) {
     pickle.require_arguments(call, 1, 1);
-    Special size = of_text(Special::Type::size, "");
-    for (const std::int64_t length : pickle.lengths(id, "torch.Size")) {
-      size.items.emplace_back(length);
-    }
-    return size;
+    return torch_size(pickle, call.arguments[0]);
   }
   if (call.is("torch", "device")) return device(pickle, call);
   if (call.is("torch.serialization", "_get_layout")) {

@@ -56,6 +56,17 @@ TEST_F(TorchTree, CallsOfBuiltinClassesMakeExtendedScalars) {
   }
 }
 
+TEST_F(TorchTree, SizesMayHaveNegativeItems) {
+  const auto size = [](const pickled::Values& arguments) {
+    return pickled::call("torch", "Size", arguments);
+  };
+  EXPECT_EQ(value(size({lengths({-1, 3})})), Value(special(Special::Type::size, "", {-1, 3})));
+  EXPECT_EQ(value(size({lengths({})})), Value(special(Special::Type::size, "")));
+  EXPECT_THAT(corrupt(size({pickled::tuple({pickled::text("a")})})),
+              HasSubstr("torch.Size: expected integers, found text"));
+  EXPECT_THAT(corrupt(size({kOne})), HasSubstr("torch.Size: expected a tuple, found an integer"));
+}
+
 TEST_F(TorchTree, CallsOfBuiltinClassesWithOtherArgumentsAreOpaque) {
   const auto name_of = [&](const char* name, const pickled::Values& arguments) {
     const TensorDict found = node(pickled::call("builtins", name, arguments));
