@@ -298,13 +298,17 @@ void TreeBuilder::add_attributes(Children& to, std::uint32_t id) {
     }
     Slot versions = convert(state.items[i + 1]);
     auto* value = std::get_if<NonTensor>(&versions);
-    if (value == nullptr || !value->value.is<Value::Object>()) continue;
+    if (value == nullptr || !value->value.is<Value::Object>()) {
+      others = true;
+      continue;
+    }
     std::get<Value::Object>(value->value.data()).ordered = false;
     to.versions = std::move(value->value);
   }
   if (!others) return;
   warn(pickle_.place().text() +
-       ": attributes of the dict are ignored: expected none but \"_metadata\", found others");
+       ": attributes of the dict are ignored: expected only \"_metadata\", a dict of JSON values, "
+       "found others");
 }
 
 void TreeBuilder::add_pair(Children& to, std::uint32_t key, std::uint32_t value) {

@@ -172,12 +172,16 @@ TEST_F(TorchTree, AttributesOfADictOtherThanMetadataAreIgnoredWithAWarning) {
       pickled::dict({pickled::text("mark"), kOne, pickled::text("_metadata"), versions}));
   EXPECT_EQ(node(after_another).info().module_versions, Value(Value::Object{{{"layer", 1}}}));
   EXPECT_EQ(Warnings::messages().size(), 1U);
-  for (const std::string& state : {pickled::dict({pickled::text("mark"), kOne}), kOne}) {
+  for (const std::string& state :
+       {pickled::dict({pickled::text("mark"), kOne}), kOne,
+        pickled::dict({pickled::text("_metadata"), kOne}),
+        pickled::dict({pickled::text("_metadata"),
+                       pickled::dict({pickled::text("layer"), pickled::global("m", "f")})})}) {
     Warnings::messages().clear();
     EXPECT_EQ(value(with(state)), Value(Value::Object{.members = {}, .ordered = true}));
     EXPECT_THAT(Warnings::messages(),
-                ElementsAre(HasSubstr("attributes of the dict are ignored: expected none but "
-                                      "\"_metadata\", found others")));
+                ElementsAre(HasSubstr("attributes of the dict are ignored: expected only "
+                                      "\"_metadata\", a dict of JSON values, found others")));
   }
 }
 
