@@ -504,9 +504,6 @@ Leaf nested_tensor(const Pickle& pickle, Tensors& tensors, const Pickle::Call& c
 // Tensors that consist of several tensors (sparse, jagged, quantized), and tensors on the meta
 // device, which have no data.
 
-using codecs::PickleKind;
-using codecs::PickleNode;
-
 Node::Slot TreeBuilder::sparse(const Pickle::Call& call) {
   pickle_.require_arguments(call, 2, 2);
   const auto inner = pickle_.call(call.arguments[0]);
@@ -721,8 +718,6 @@ Node::Slot TreeBuilder::meta_parameter(const Pickle::Call& call) {
 //   dtype("f8", False, True), then the state (3, "<", ...)
 
 using codecs::PickleChange;
-using codecs::PickleKind;
-using codecs::PickleNode;
 
 namespace {
 

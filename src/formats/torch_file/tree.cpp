@@ -386,6 +386,7 @@ std::optional<Value> TreeBuilder::typed_key(std::uint32_t id) {
   }
   return Value(std::move(tuple));
 }
+
 TensorDict build_tree(const codecs::PickleGraph& graph, const std::shared_ptr<Storages>& storages,
                       const base::Where& where) {
   return TreeBuilder(graph, storages, where).root(graph.root);
@@ -395,9 +396,6 @@ TensorDict::Item build_object(const codecs::PickleGraph& graph,
                               const std::shared_ptr<Storages>& storages, const base::Where& where) {
   return TreeBuilder(graph, storages, where).object(graph.root);
 }
-
-using codecs::PickleKind;
-using codecs::PickleNode;
 
 namespace {
 
@@ -497,8 +495,6 @@ std::string opaque_name(const Pickle& pickle, std::uint32_t id) {
   return std::string(named.text) + "." + std::string(named.name);
 }
 
-using codecs::PickleKind;
-using codecs::PickleNode;
 using Special = Value::Special;
 
 namespace {
@@ -626,10 +622,6 @@ void check_factory(const Pickle& pickle, std::uint32_t id) {
 // Opaque nodes. They describe what a tree cannot represent: objects that a pickle creates by calls
 // of unknown functions, classes and functions themselves, unsupported values of known types, and
 // items of a dict whose key is not supported. Nothing is called.
-
-using codecs::PickleChange;
-using codecs::PickleKind;
-using codecs::PickleNode;
 
 namespace {
 
