@@ -29,7 +29,8 @@ class Pickle {
   /// each place. The bytes are added because a reference takes at least one: a long list of few
   /// different values repeats nothing else.
   static constexpr std::size_t kMaxRepeats = 1'000'000;
-  /// Counts nodes of the tree. Throws Error(unsupported) if there are too many.
+  /// Counts nodes of the tree, or nodes that are read for one of its nodes and may be shared with
+  /// others. Throws Error(unsupported) if there are too many.
   void spend(std::size_t nodes) const;
   /// Counts bytes that are copied to the tree: 256 bytes count as one node.
   void spend_bytes(std::size_t size_bytes) const { spend(size_bytes / 256); }

@@ -251,6 +251,7 @@ std::optional<Leaf> Tensors::of_type(std::uint32_t id, const Pickle::Call& call)
 void Tensors::warn_of_state(std::uint32_t state) const {
   const PickleNode node = pickle_.at(state);
   if (node.kind == PickleKind::none) return;
+  pickle_.spend(node.items.size());
   // Do not warn about attributes that the torch compiler adds to tensors.
   bool is_plain = node.kind == PickleKind::dict;
   for (std::size_t i = 0; is_plain && i < node.items.size(); i += 2) {
@@ -265,6 +266,7 @@ LazyView Tensors::lazy_view(std::uint32_t metadata) const {
   const PickleNode node = pickle_.at(metadata);
   LazyView view;
   if (node.kind == PickleKind::none) return view;
+  pickle_.spend(node.items.size());
   if (node.kind != PickleKind::dict) {
     throw pickle_.corrupt().part("metadata").expected("a dict").found(pickle_.describe(metadata));
   }
@@ -651,6 +653,7 @@ Node::Slot TreeBuilder::jagged(const Pickle::Call& call) {
         .found(pickle_.describe(call.arguments[2]));
   }
   const std::span<const std::uint32_t> fields = pickle_.at(arguments.items[0]).items;
+  pickle_.spend(fields.size());
   const auto field = [&](std::string_view name) -> std::optional<std::uint32_t> {
     std::optional<std::uint32_t> found;  // the last of several equal keys counts, as in Python
     for (std::size_t i = 0; i + 1 < fields.size(); i += 2) {

@@ -231,6 +231,24 @@ TEST_F(TorchTensor, OfAPlainClassWithAttributesIsReadWithAWarning) {
   }
 }
 
+TEST_F(TorchTensor, AttributesThatAreRepeatedTooOftenAreRefused) {
+  constexpr std::size_t kTimes = 2000;
+  pickled::Values pairs;
+  for (std::size_t i = 0; i < kTimes; ++i) {
+    pairs.push_back(pickled::text("_dynamo_" + std::to_string(i)));
+    pairs.push_back(pickled::none());
+  }
+  const std::string one = pickled::call(
+      "torch._tensor", "_rebuild_from_type_v2",
+      {pickled::global(kUtils, "_rebuild_tensor_v2"), pickled::global("torch", "Tensor"),
+       pickled::tuple(arguments(storage("FloatStorage", std::vector<float>{1}), {1})), "h\0"s});
+  // Stores the attributes in slot 0 of the memo, so that "h\0" refers to them.
+  write(pickled::dict(pairs) + "q\0"s + "0" + pickled::list(pickled::Values(kTimes, one)));
+  EXPECT_THAT(message_of([&] { detail::formats::torch_file::kFormat.open(path_, {}); },
+                         ErrorCode::unsupported),
+              HasSubstr("the pickle repeats shared objects too often"));
+}
+
 TEST_F(TorchTensor, OfAnUnknownClassIsOpaque) {
   const TensorDict found =
       node(pickled::call("torch._tensor", "_rebuild_from_type_v2",
