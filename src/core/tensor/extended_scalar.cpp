@@ -21,10 +21,7 @@ bool all(const std::vector<Value>& items, bool (*holds)(const Value&) noexcept) 
 }
 
 bool is_number(const Value& value) noexcept { return value.is<double>(); }
-bool is_length(const Value& value) noexcept {
-  const auto* length = value.get_if<std::int64_t>();
-  return length != nullptr && *length >= 0;
-}
+bool is_integer(const Value& value) noexcept { return value.is<std::int64_t>(); }
 
 }  // namespace
 
@@ -83,7 +80,7 @@ bool is_valid(const Special& special) noexcept {
     case frozenset:
       return all(special.items, is_hashable);
     case size:
-      return all(special.items, is_length);
+      return all(special.items, is_integer);
     default:
       return true;
   }

@@ -20,8 +20,8 @@ std::optional<Value::Special> special_from_json(Value::Special::Type type, const
 bool is_hashable(const Value& value) noexcept;
 
 /// False for a value that Python cannot represent: a set or frozenset with an unhashable item, a
-/// torch.Size with an item that is not an integer of 0 or more, or a complex number whose items are
-/// not exactly two floats.
+/// torch.Size with an item that is not an integer, or a complex number whose items are not exactly
+/// two floats.
 bool is_valid(const Value::Special& special) noexcept;
 
 }  // namespace tenfold

@@ -28,21 +28,12 @@ class TreeBuilder {
  public:
   TreeBuilder(const codecs::PickleGraph& graph, const std::shared_ptr<Storages>& storages,
               const base::Where& where)
-      : pickle_(graph, where),
-        tensors_(pickle_, storages),
-        budget_(kMaxRepeats + 4 * graph.nodes.size()),
-        open_(graph.nodes.size(), false) {}
+      : pickle_(graph, where), tensors_(pickle_, storages), open_(graph.nodes.size(), false) {}
 
   TensorDict root(std::uint32_t id);
   TensorDict::Item object(std::uint32_t id);
 
  private:
-  /// Limits the size of the tree: at most this number of nodes, plus four for each node of the
-  /// pickle, are converted. A pickle can refer to one list a thousand times, and that list to
-  /// another a thousand times, but a tree has a copy of a list at each place. Keys of other types
-  /// than str and int also count.
-  static constexpr std::size_t kMaxRepeats = 1'000'000;
-
   using Slot = Node::Slot;  ///< what a node of the pickle becomes: Leaf, NonTensor or TensorDict
 
   /// Marks a container as being converted.
@@ -64,15 +55,12 @@ class TreeBuilder {
     std::uint32_t id_;
   };
 
-  /// Counts a converted node. Throws if there are too many.
-  void spend();
-
   /// Converts a node. If that throws Error(unsupported), returns an opaque node with the reason, so
   /// that other nodes are not affected. Throws any other error, and an Error(unsupported) that
-  /// concerns the whole pickle (is_beyond_limits_).
+  /// concerns the whole pickle: it is nested too deeply, or too large.
   Slot convert(std::uint32_t id);
   Slot convert_readable(std::uint32_t id);
-  static Slot special(Value::Special::Type type, std::string_view text);
+  Slot special(Value::Special::Type type, std::string_view text) const;
   [[noreturn]] void refuse(std::uint32_t id, const std::string& remedy) const;
 
   bool has_valid_text(std::uint32_t id) const;
@@ -111,6 +99,9 @@ class TreeBuilder {
   /// values, size[, is_coalesced]); those of CSR and similar layouts are (compressed indices, plain
   /// indices, values, size).
   [[gnu::noinline]] Slot sparse(const Pickle::Call& call);
+  /// Throws unless a part of a sparse or jagged tensor is a tensor: Error(unsupported) for one that
+  /// cannot be read, such as a tensor on the meta device, else Error(corrupt).
+  void require_tensor(const Slot& part, const std::string& name) const;
 
   /// Returns the call of _rebuild_qtensor: `call` itself, or the argument of `call` if that creates
   /// a Parameter. Returns nullopt for any other call. quantized() converts the call to a dict of
@@ -141,7 +132,7 @@ class TreeBuilder {
       throw pickle_.unsupported().problem("it contains itself").expected("a tree").found("a cycle");
     }
     if (depth_ >= kMaxDepth) {
-      is_beyond_limits_ = true;
+      is_too_deep_ = true;
       throw pickle_.unsupported()
           .problem("nested too deeply")
           .expected("at most ", kMaxDepth, " levels")
@@ -179,11 +170,10 @@ class TreeBuilder {
 
   Pickle pickle_;
   Tensors tensors_;
-  std::size_t budget_;
   std::vector<bool> open_;  ///< by node: whether it is a container around the current one
   std::size_t depth_ = 0;
-  bool force_node_ = false;        ///< convert the next container to a node even without tensors
-  bool is_beyond_limits_ = false;  ///< an error that concerns the whole pickle, not one entry
+  bool force_node_ = false;  ///< convert the next container to a node even without tensors
+  bool is_too_deep_ = false;
 };
 
 }  // namespace tenfold::detail::formats::torch_file

@@ -37,8 +37,23 @@ std::optional<std::string> latin1_bytes(std::string_view text) {
 }  // namespace
 
 Pickle::Pickle(const codecs::PickleGraph& graph, base::Where where)
-    : graph_(graph), where_(std::move(where)), changes_(graph.changes) {
+    : graph_(graph),
+      where_(std::move(where)),
+      changes_(graph.changes),
+      budget_(kMaxRepeats + 4 * graph.nodes.size() + graph.size_bytes) {
   std::ranges::stable_sort(changes_, {}, &PickleChange::object);
+}
+
+void Pickle::spend(std::size_t nodes) const {
+  is_spent_ = nodes > budget_;
+  if (!is_spent_) {
+    budget_ -= nodes;
+    return;
+  }
+  throw unsupported()
+      .problem("the pickle repeats shared objects too often")
+      .expected("at most ", kMaxRepeats, " repeats")
+      .found("more");
 }
 
 std::span<const PickleChange> Pickle::changes(std::uint32_t id) const {
@@ -57,6 +72,7 @@ std::optional<std::string> Pickle::bytes(std::uint32_t id) const {
   const PickleNode node = at(id);
   if (node.kind == PickleKind::bytes || node.kind == PickleKind::bytearray ||
       node.kind == PickleKind::old_string) {
+    spend_bytes(node.text.size());
     return std::string(node.text);
   }
   if (node.kind != PickleKind::reduce) return std::nullopt;
@@ -74,6 +90,7 @@ std::optional<std::string> Pickle::bytes(std::uint32_t id) const {
 std::optional<std::string> Pickle::latin1(std::uint32_t id, std::uint32_t encoding) const {
   const auto name = text(encoding);
   if ((name != "latin1" && name != "latin-1") || !text(id)) return std::nullopt;
+  spend_bytes(text(id)->size());
   return latin1_bytes(*text(id));
 }
 

@@ -22,6 +22,20 @@ class Pickle {
   Pickle(const codecs::PickleGraph& graph, base::Where where);
 
   codecs::PickleNode at(std::uint32_t id) const { return graph_.at(id); }
+
+  /// Limits the size of the tree: at most this number of nodes, plus four for each node and one for
+  /// each byte of the pickle, are converted. A pickle can refer to one list a thousand times, and
+  /// that list to another a thousand times, but a tree has a copy of a list, string or array at
+  /// each place. The bytes are added because a reference takes at least one: a long list of few
+  /// different values repeats nothing else.
+  static constexpr std::size_t kMaxRepeats = 1'000'000;
+  /// Counts nodes of the tree, or nodes that are read for one of its nodes and may be shared with
+  /// others. Throws Error(unsupported) if there are too many.
+  void spend(std::size_t nodes) const;
+  /// Counts bytes that are copied to the tree: 256 bytes count as one node.
+  void spend_bytes(std::size_t size_bytes) const { spend(size_bytes / 256); }
+  /// True if spend() has thrown. The error then concerns the whole pickle, not one entry.
+  bool is_spent() const noexcept { return is_spent_; }
   const codecs::PickleGraph& graph() const noexcept { return graph_; }
 
   /// Changes of the object after its creation.
@@ -75,6 +89,8 @@ class Pickle {
   const codecs::PickleGraph& graph_;
   base::Where where_;
   std::vector<codecs::PickleChange> changes_;  ///< sorted by object, stably
+  mutable std::size_t budget_;                 ///< the number of nodes that spend() accepts
+  mutable bool is_spent_ = false;
 };
 
 }  // namespace tenfold::detail::formats::torch_file

@@ -82,10 +82,10 @@ TensorDict tree_of(OpenedIndex opened, const std::string& where) {
   info.kind = NodeKind::ordered_dict;
   TensorDict tree(info);
   for (const auto& [name, shard] : opened.index.weight_map) {
-    if (!shards[shard].contains(name)) {
+    if (!has_key(shards[shard], name)) {
       throw not_in_shard(name, opened.index.shards[shard], where);
     }
-    tree.set(name, shards[shard].get(name));
+    tree.set(name, item_at_key(shards[shard], name));
   }
   for (const TensorDict& shard : shards) {
     shard.for_each([&](const std::string& name, const TensorDict::Item& item) {

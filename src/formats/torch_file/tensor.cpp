@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -250,6 +251,7 @@ std::optional<Leaf> Tensors::of_type(std::uint32_t id, const Pickle::Call& call)
 void Tensors::warn_of_state(std::uint32_t state) const {
   const PickleNode node = pickle_.at(state);
   if (node.kind == PickleKind::none) return;
+  pickle_.spend(node.items.size());
   // Do not warn about attributes that the torch compiler adds to tensors.
   bool is_plain = node.kind == PickleKind::dict;
   for (std::size_t i = 0; is_plain && i < node.items.size(); i += 2) {
@@ -264,6 +266,7 @@ LazyView Tensors::lazy_view(std::uint32_t metadata) const {
   const PickleNode node = pickle_.at(metadata);
   LazyView view;
   if (node.kind == PickleKind::none) return view;
+  pickle_.spend(node.items.size());
   if (node.kind != PickleKind::dict) {
     throw pickle_.corrupt().part("metadata").expected("a dict").found(pickle_.describe(metadata));
   }
@@ -503,9 +506,6 @@ Leaf nested_tensor(const Pickle& pickle, Tensors& tensors, const Pickle::Call& c
 // Tensors that consist of several tensors (sparse, jagged, quantized), and tensors on the meta
 // device, which have no data.
 
-using codecs::PickleKind;
-using codecs::PickleNode;
-
 Node::Slot TreeBuilder::sparse(const Pickle::Call& call) {
   pickle_.require_arguments(call, 2, 2);
   const auto inner = pickle_.call(call.arguments[0]);
@@ -524,16 +524,12 @@ Node::Slot TreeBuilder::sparse(const Pickle::Call& call) {
         .found(base::quote(layout), " and ", parts.size(), " parts");
   }
   Slot made = container(call.arguments[1], NodeKind::sparse, [&](Children& to) {
-    for (std::size_t i = 0; i < names.size(); ++i) add(to, std::string(names[i]), parts[i]);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      add(to, std::string(names[i]), parts[i]);
+      require_tensor(to.entries.back().slot, "sparse tensor: " + std::string(names[i]));
+    }
   });
   auto& node = std::get<TensorDict>(made);
-  node.for_each([&](const std::string& key, const TensorDict::Item& item) {
-    if (std::holds_alternative<Leaf>(item)) return;
-    throw pickle_.corrupt()
-        .part("sparse tensor: ", key)
-        .expected("a tensor")
-        .found("another value");
-  });
   node.info().layout = layout;
   node.info().dense_shape = pickle_.lengths(parts[names.size()], "shape of a sparse tensor");
   if (parts.size() == names.size() + 2) {
@@ -548,6 +544,16 @@ Node::Slot TreeBuilder::sparse(const Pickle::Call& call) {
     node.info().is_coalesced = coalesced.integer != 0;
   }
   return made;
+}
+
+void TreeBuilder::require_tensor(const Slot& part, const std::string& name) const {
+  if (std::holds_alternative<Leaf>(part)) return;
+  const auto* node = std::get_if<TensorDict>(&part);
+  const bool is_opaque = node != nullptr && node->kind() == NodeKind::opaque;
+  throw base::fail(is_opaque ? ErrorCode::unsupported : ErrorCode::corrupt, pickle_.place())
+      .part(name)
+      .expected("a tensor")
+      .found(is_opaque ? base::quote(node->info().class_name) : "another value");
 }
 
 bool TreeBuilder::is_jagged(const Pickle::Call& call) const {
@@ -647,6 +653,7 @@ Node::Slot TreeBuilder::jagged(const Pickle::Call& call) {
         .found(pickle_.describe(call.arguments[2]));
   }
   const std::span<const std::uint32_t> fields = pickle_.at(arguments.items[0]).items;
+  pickle_.spend(fields.size());
   const auto field = [&](std::string_view name) -> std::optional<std::uint32_t> {
     std::optional<std::uint32_t> found;  // the last of several equal keys counts, as in Python
     for (std::size_t i = 0; i + 1 < fields.size(); i += 2) {
@@ -659,13 +666,10 @@ Node::Slot TreeBuilder::jagged(const Pickle::Call& call) {
       const auto part = field(name);
       const bool is_none = !part || pickle_.at(*part).kind == PickleKind::none;
       if (name == std::string_view("lengths") && is_none) continue;
-      if (part) add(to, name, *part);
-      if (!part || !std::holds_alternative<Leaf>(to.entries.back().slot)) {
-        throw pickle_.corrupt()
-            .part("jagged tensor: ", name)
-            .expected("a tensor")
-            .found("another value");
-      }
+      const std::string subject = std::string("jagged tensor: ") + name;
+      if (!part) throw pickle_.corrupt().part(subject).expected("a tensor").found("none");
+      add(to, name, *part);
+      require_tensor(to.entries.back().slot, subject);
     }
   });
   const auto& node = std::get<TensorDict>(made);
@@ -712,11 +716,11 @@ Node::Slot TreeBuilder::meta_parameter(const Pickle::Call& call) {
 //   scalar(dtype, bytes)
 //   _reconstruct(ndarray, (0,), b"b"), then the state (1, shape, dtype, is_fortran, bytes)
 //   _frombuffer(bytes, dtype, shape, "C" or "F") from protocol 5 on, if the array is contiguous
+//   _frombuffer(bytes, dtype, shape, "K", axes), in later versions of NumPy, if the array is a
+//     transposition of a contiguous array of that shape
 //   dtype("f8", False, True), then the state (3, "<", ...)
 
 using codecs::PickleChange;
-using codecs::PickleKind;
-using codecs::PickleNode;
 
 namespace {
 
@@ -784,7 +788,9 @@ DType dtype_of(const Pickle& pickle, std::uint32_t id) {
   return known->dtype;
 }
 
-Leaf leaf_of(const Pickle& pickle, DType dtype, const Shape& shape, bool is_fortran,
+/// Returns the array whose dimension i is dimension axes[i] of the row-major array with this shape
+/// and data. No axes: the row-major array itself.
+Leaf leaf_of(const Pickle& pickle, DType dtype, const Shape& shape, const Shape& axes,
              std::uint32_t data) {
   const auto bytes = pickle.bytes(data);
   if (!bytes) {
@@ -809,28 +815,51 @@ Leaf leaf_of(const Pickle& pickle, DType dtype, const Shape& shape, bool is_fort
   }
   Buffer buffer = Buffer::allocate(bytes->size());
   if (!bytes->empty()) std::memcpy(buffer.mutable_data(), bytes->data(), bytes->size());
-  if (!is_fortran || bytes->empty()) return Tensor(dtype, shape, std::move(buffer));
-  Shape strides(shape.size());
-  std::int64_t stride = 1;
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    strides[i] = stride;
-    stride *= shape[i];
+  if (axes.empty()) return Tensor(dtype, shape, std::move(buffer));
+  const Shape strides = contiguous_strides(shape);
+  Shape permuted_shape;
+  Shape permuted_strides;
+  for (const std::int64_t axis : axes) {
+    permuted_shape.push_back(shape[static_cast<std::size_t>(axis)]);
+    permuted_strides.push_back(strides[static_cast<std::size_t>(axis)]);
   }
-  return Tensor(dtype, shape, std::move(strides), std::move(buffer), 0);
+  return Tensor(dtype, std::move(permuted_shape), std::move(permuted_strides), std::move(buffer),
+                0);
 }
 
-/// _frombuffer(bytes, dtype, shape, order)
+/// Returns the column-major array with this shape and data.
+Leaf fortran_leaf_of(const Pickle& pickle, DType dtype, Shape shape, std::uint32_t data) {
+  Shape axes(shape.size());
+  std::iota(axes.rbegin(), axes.rend(), 0);
+  std::ranges::reverse(shape);
+  return leaf_of(pickle, dtype, shape, axes, data);
+}
+
+/// _frombuffer(bytes, dtype, shape, order[, axes])
 Leaf leaf_of_buffer(const Pickle& pickle, const Pickle::Call& call) {
-  pickle.require_arguments(call, 4, 4);
+  pickle.require_arguments(call, 4, 5);
   const auto order = pickle.text(call.arguments[3]);
-  if (order != "C" && order != "F") {
+  const bool has_axes = order == "K" && call.arguments.size() == 5;
+  if (order != "C" && order != "F" && !has_axes) {
     throw pickle.corrupt()
         .part("array: order")
-        .expected("\"C\" or \"F\"")
+        .expected("\"C\", \"F\" or \"K\" with axes")
         .found(pickle.describe(call.arguments[3]));
   }
-  return leaf_of(pickle, dtype_of(pickle, call.arguments[1]),
-                 pickle.lengths(call.arguments[2], "shape"), order == "F", call.arguments[0]);
+  const DType dtype = dtype_of(pickle, call.arguments[1]);
+  Shape shape = pickle.lengths(call.arguments[2], "shape");
+  if (order == "F") return fortran_leaf_of(pickle, dtype, std::move(shape), call.arguments[0]);
+  if (!has_axes) return leaf_of(pickle, dtype, shape, {}, call.arguments[0]);
+  const Shape axes = pickle.lengths(call.arguments[4], "axes");
+  Shape all(shape.size());
+  std::iota(all.begin(), all.end(), 0);
+  if (!std::ranges::is_permutation(axes, all)) {
+    throw pickle.corrupt()
+        .part("array: axes")
+        .expected("a permutation of the dimensions")
+        .found(base::list_text(axes));
+  }
+  return leaf_of(pickle, dtype, shape, axes, call.arguments[0]);
 }
 
 }  // namespace
@@ -842,7 +871,7 @@ std::optional<Leaf> numpy_leaf(const Pickle& pickle, std::uint32_t id, const Pic
   if (!is_multiarray(call.module)) return std::nullopt;
   if (call.name == "scalar") {
     pickle.require_arguments(call, 2, 2);
-    return leaf_of(pickle, dtype_of(pickle, call.arguments[0]), {}, false, call.arguments[1]);
+    return leaf_of(pickle, dtype_of(pickle, call.arguments[0]), {}, {}, call.arguments[1]);
   }
   if (call.name != "_reconstruct") return std::nullopt;
   if (call.arguments.empty() || !pickle.is_global(call.arguments[0], "numpy", "ndarray")) {
@@ -852,9 +881,11 @@ std::optional<Leaf> numpy_leaf(const Pickle& pickle, std::uint32_t id, const Pic
   if (state.size() != 5) {
     throw pickle.corrupt().part("array").expected("a state of 5 parts").found("another");
   }
-  const PickleNode order = pickle.at(state[3]);
-  return leaf_of(pickle, dtype_of(pickle, state[2]), pickle.lengths(state[1], "shape"),
-                 order.integer != 0, state[4]);
+  const DType dtype = dtype_of(pickle, state[2]);
+  Shape shape = pickle.lengths(state[1], "shape");
+  const bool is_fortran = pickle.at(state[3]).integer != 0;
+  return is_fortran ? fortran_leaf_of(pickle, dtype, std::move(shape), state[4])
+                    : leaf_of(pickle, dtype, shape, {}, state[4]);
 }
 
 }  // namespace tenfold::detail::formats::torch_file

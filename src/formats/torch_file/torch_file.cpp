@@ -6,7 +6,6 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
-#include <cstring>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -173,16 +172,13 @@ std::vector<LegacyExtent> extents_of(const os::File& file, const Pickle& object,
           .expected("one that the object names")
           .found((key ? base::quote(*key) : list.describe(item)));
     }
-    std::uint64_t count = 0;
-    std::array<std::byte, kCountBytes> digits{};
+    std::optional<std::uint64_t> size_bytes;
     if (base::range_fits(at, kCountBytes, file_bytes)) {
-      file.read_at(at, digits);
-      std::memcpy(&count, digits.data(), sizeof(count));
+      std::uint64_t count = 0;
+      file.read_at(at, std::as_writable_bytes(std::span(&count, 1)));
       at += kCountBytes;
-    } else {
-      count = ~std::uint64_t{0};
+      size_bytes = base::checked_mul(count, known->second);
     }
-    const auto size_bytes = base::checked_mul(count, known->second);
     if (!size_bytes || !base::range_fits(at, *size_bytes, file_bytes)) {
       throw base::corrupt(where)
           .part("storage ", base::quote(*key))
@@ -333,8 +329,8 @@ std::string head_of(const FilePart& part, std::uint64_t size_bytes) {
   return head;
 }
 
-/// Throws unless the file starts like a zip archive. The message names the layout of an old tar
-/// archive. Any file that starts with a pickle is called a plain pickle.
+/// Throws unless the file starts like a zip archive. The message names the older layouts of torch;
+/// other files that start like a pickle are called plain pickles.
 void refuse_other_layouts(const FilePart& file) {
   const std::string head = head_of(file, kTarMagicOffset + kTarMagic.size());
   const auto refuse = [&](ErrorCode code) {

@@ -46,21 +46,12 @@ TensorDict::Item TreeBuilder::object(std::uint32_t id) {
   return std::get<TensorDict>(std::move(converted));
 }
 
-void TreeBuilder::spend() {
-  if (budget_-- != 0) return;
-  is_beyond_limits_ = true;
-  throw pickle_.unsupported()
-      .problem("the pickle repeats shared containers too often")
-      .expected("at most ", kMaxRepeats, " repeats")
-      .found("more");
-}
-
 Node::Slot TreeBuilder::convert(std::uint32_t id) {
-  spend();
+  pickle_.spend(1);
   try {
     return convert_readable(id);
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::unsupported || is_beyond_limits_) throw;
+    if (error.code() != ErrorCode::unsupported || is_too_deep_ || pickle_.is_spent()) throw;
     return unreadable(id, error);
   }
 }
@@ -75,6 +66,7 @@ Node::Slot TreeBuilder::convert_readable(std::uint32_t id) {
     case PickleKind::integer:
       return NonTensor{Value(node.integer)};
     case PickleKind::big_integer:
+      pickle_.spend_bytes(node.text.size());
       return NonTensor{Value(Value::BigInt{std::string(node.text)})};
     case PickleKind::number:
       return NonTensor{Value(node.number)};
@@ -108,7 +100,8 @@ Node::Slot TreeBuilder::convert_readable(std::uint32_t id) {
   refuse(id, "");
 }
 
-Node::Slot TreeBuilder::special(Value::Special::Type type, std::string_view text) {
+Node::Slot TreeBuilder::special(Value::Special::Type type, std::string_view text) const {
+  pickle_.spend_bytes(text.size());
   Value::Special made;
   made.type = type;
   made.text = text;
@@ -130,6 +123,7 @@ bool TreeBuilder::has_valid_text(std::uint32_t id) const {
 
 std::string TreeBuilder::valid_text(std::uint32_t id) const {
   const auto text = pickle_.text(id);
+  pickle_.spend_bytes(text ? text->size() : 0);
   if (!text || !base::is_utf8(*text)) {
     throw pickle_.unsupported()
         .problem("a string cannot be read")
@@ -304,13 +298,17 @@ void TreeBuilder::add_attributes(Children& to, std::uint32_t id) {
     }
     Slot versions = convert(state.items[i + 1]);
     auto* value = std::get_if<NonTensor>(&versions);
-    if (value == nullptr || !value->value.is<Value::Object>()) continue;
+    if (value == nullptr || !value->value.is<Value::Object>()) {
+      others = true;
+      continue;
+    }
     std::get<Value::Object>(value->value.data()).ordered = false;
     to.versions = std::move(value->value);
   }
   if (!others) return;
   warn(pickle_.place().text() +
-       ": attributes of the dict are ignored: expected none but \"_metadata\", found others");
+       ": attributes of the dict are ignored: expected only \"_metadata\", a dict of JSON values, "
+       "found others");
 }
 
 void TreeBuilder::add_pair(Children& to, std::uint32_t key, std::uint32_t value) {
@@ -358,8 +356,9 @@ void TreeBuilder::add_pair(Children& to, std::uint32_t key, std::uint32_t value)
 }
 
 std::optional<Value> TreeBuilder::typed_key(std::uint32_t id) {
-  spend();
   const PickleNode node = pickle_.at(id);
+  pickle_.spend(1);
+  pickle_.spend_bytes(node.text.size());
   switch (node.kind) {
     case PickleKind::none:
       return Value();
@@ -387,6 +386,7 @@ std::optional<Value> TreeBuilder::typed_key(std::uint32_t id) {
   }
   return Value(std::move(tuple));
 }
+
 TensorDict build_tree(const codecs::PickleGraph& graph, const std::shared_ptr<Storages>& storages,
                       const base::Where& where) {
   return TreeBuilder(graph, storages, where).root(graph.root);
@@ -396,9 +396,6 @@ TensorDict::Item build_object(const codecs::PickleGraph& graph,
                               const std::shared_ptr<Storages>& storages, const base::Where& where) {
   return TreeBuilder(graph, storages, where).object(graph.root);
 }
-
-using codecs::PickleKind;
-using codecs::PickleNode;
 
 namespace {
 
@@ -459,6 +456,7 @@ TensorDict node_of(const Pickle& pickle, Children children, NodeKind kind) {
   node->info.module_versions = std::move(children.versions);
   node->where = pickle.where().text();
   for (const std::string& key : pickle.keys) node->where += "/" + key;
+  pickle.spend_bytes(node->where.size());
   node->entries = std::move(children.entries);
   return tensordict_of(std::move(node));
 }
@@ -493,11 +491,10 @@ std::string opaque_name(const Pickle& pickle, std::uint32_t id) {
   if (node.kind == PickleKind::extension) return "extension " + std::to_string(node.integer);
   const PickleNode named = node.kind == PickleKind::global ? node : pickle.at(node.items[0]);
   if (named.kind != PickleKind::global) return "call of " + pickle.describe(node.items[0]);
+  pickle.spend_bytes(named.text.size() + named.name.size());
   return std::string(named.text) + "." + std::string(named.name);
 }
 
-using codecs::PickleKind;
-using codecs::PickleNode;
 using Special = Value::Special;
 
 namespace {
@@ -533,6 +530,24 @@ std::optional<Special> bytearray(const Pickle& pickle, const Pickle::Call& call)
   return of_text(Special::Type::bytearray, *std::move(bytes));
 }
 
+/// A torch.Size may have negative items, as in torch.Size([-1, 3]) for a view.
+Special torch_size(const Pickle& pickle, std::uint32_t id) {
+  const PickleNode items = pickle.at(id);
+  if (items.kind != PickleKind::tuple && items.kind != PickleKind::list) {
+    throw pickle.corrupt().part("torch.Size").expected("a tuple").found(pickle.describe(id));
+  }
+  pickle.spend(items.items.size());
+  Special size = of_text(Special::Type::size, "");
+  for (const std::uint32_t item : items.items) {
+    const PickleNode length = pickle.at(item);
+    if (length.kind != PickleKind::integer) {
+      throw pickle.corrupt().part("torch.Size").expected("integers").found(pickle.describe(item));
+    }
+    size.items.emplace_back(length.integer);
+  }
+  return size;
+}
+
 Special device(const Pickle& pickle, const Pickle::Call& call) {
   pickle.require_arguments(call, 1, 2);
   std::string name = text(pickle, call.arguments[0], "device");
@@ -558,11 +573,7 @@ std::optional<Special> special_value(const Pickle& pickle, std::uint32_t id,
                                      const Pickle::Call& call) {
   if (call.is("torch", "Size")) {
     pickle.require_arguments(call, 1, 1);
-    Special size = of_text(Special::Type::size, "");
-    for (const std::int64_t length : pickle.lengths(id, "torch.Size")) {
-      size.items.emplace_back(length);
-    }
-    return size;
+    return torch_size(pickle, call.arguments[0]);
   }
   if (call.is("torch", "device")) return device(pickle, call);
   if (call.is("torch.serialization", "_get_layout")) {
@@ -611,10 +622,6 @@ void check_factory(const Pickle& pickle, std::uint32_t id) {
 // Opaque nodes. They describe what a tree cannot represent: objects that a pickle creates by calls
 // of unknown functions, classes and functions themselves, unsupported values of known types, and
 // items of a dict whose key is not supported. Nothing is called.
-
-using codecs::PickleChange;
-using codecs::PickleKind;
-using codecs::PickleNode;
 
 namespace {
 

@@ -32,7 +32,7 @@ namespace tenfold::detail::formats::torch_file {
 /// support, become nodes of kind opaque. A dict item, key and value together, also becomes such a
 /// node in three cases: its key is not a str, int, float, bool, None or a tuple of these; its key
 /// is a str with lone surrogates; an earlier, different key has the same string. Throws
-/// Error(unsupported) if the nesting is too deep or shared containers are repeated too often, and
+/// Error(unsupported) if the nesting is too deep or shared objects are repeated too often, and
 /// Error(corrupt) for invalid arguments of known calls, such as a tensor that does not fit its
 /// storage.
 TensorDict build_tree(const codecs::PickleGraph& graph, const std::shared_ptr<Storages>& storages,

@@ -12,7 +12,7 @@ namespace tenfold::detail::formats::torch_file {
 /// Returns the extended scalar that call `id` creates: bytes, bytearray, complex, torch.Size,
 /// torch.device or torch.layout. Returns nullopt for another call, and for arguments of bytes or
 /// bytearray that are not supported, such as bytearray(5). Throws Error(corrupt) for other invalid
-/// arguments, and Error(unsupported) for a torch.Size of more than 64 lengths.
+/// arguments.
 std::optional<Value::Special> special_value(const Pickle& pickle, std::uint32_t id,
                                             const Pickle::Call& call);
 

@@ -73,7 +73,7 @@ std::string_view storage_class(DType dtype) noexcept {
 
 /// A storage of a file to be written.
 struct StorageLayout {
-  Leaf bytes;  ///< written unchanged
+  Leaf bytes;  ///< its elements are written in row-major order
   /// If not `untyped`: the dtype of the typed storage class, and of all tensors in the storage.
   DType dtype = DType::uint8;
   /// True for an UntypedStorage: torch has no typed class for the dtype, or tensors of several

@@ -88,6 +88,12 @@ TEST_F(TorchSharded, NamesATensorThatItsShardLacks) {
               HasSubstr("tensor \"b.weight\": missing in its shard"));
 }
 
+TEST_F(TorchSharded, NamesInTheIndexAreKeysAndNotPaths) {
+  save(TensorDict::dict({{"a", dict_of("weight", 3)}}), folder_ / "two.bin");
+  EXPECT_THAT(thrown_by([&] { open(path_); }).message,
+              HasSubstr("tensor \"a.weight\": missing in its shard"));
+}
+
 TEST_F(TorchSharded, RefusesShardsOutsideItsFolder) {
   write_index(R"({"b.weight": "../one.bin"})");
   EXPECT_THAT(thrown_by([&] { open(path_); }).message, HasSubstr("leads out of the folder"));

@@ -231,6 +231,24 @@ TEST_F(TorchTensor, OfAPlainClassWithAttributesIsReadWithAWarning) {
   }
 }
 
+TEST_F(TorchTensor, AttributesThatAreRepeatedTooOftenAreRefused) {
+  constexpr std::size_t kTimes = 2000;
+  pickled::Values pairs;
+  for (std::size_t i = 0; i < kTimes; ++i) {
+    pairs.push_back(pickled::text("_dynamo_" + std::to_string(i)));
+    pairs.push_back(pickled::none());
+  }
+  const std::string one = pickled::call(
+      "torch._tensor", "_rebuild_from_type_v2",
+      {pickled::global(kUtils, "_rebuild_tensor_v2"), pickled::global("torch", "Tensor"),
+       pickled::tuple(arguments(storage("FloatStorage", std::vector<float>{1}), {1})), "h\0"s});
+  // Stores the attributes in slot 0 of the memo, so that "h\0" refers to them.
+  write(pickled::dict(pairs) + "q\0"s + "0" + pickled::list(pickled::Values(kTimes, one)));
+  EXPECT_THAT(message_of([&] { detail::formats::torch_file::kFormat.open(path_, {}); },
+                         ErrorCode::unsupported),
+              HasSubstr("the pickle repeats shared objects too often"));
+}
+
 TEST_F(TorchTensor, OfAnUnknownClassIsOpaque) {
   const TensorDict found =
       node(pickled::call("torch._tensor", "_rebuild_from_type_v2",
@@ -340,6 +358,14 @@ TEST_F(TorchNested, TensorNeedsTensors) {
               HasSubstr("_rebuild_nested_tensor: expected 4 arguments, found 1"));
 }
 
+std::string meta_tensor() {
+  return pickled::call(kUtils, "_rebuild_meta_tensor_no_storage",
+                       {pickled::global("torch", "float32"), pickled::tuple({pickled::integer(2)}),
+                        pickled::tuple({pickled::integer(1)}), pickled::boolean(false)});
+}
+const std::string kFoundMeta =
+    "values: expected a tensor, found \"torch._utils._rebuild_meta_tensor_no_storage\"";
+
 class TorchSparse : public SavedByTorch {
  protected:
   std::string sparse(const std::string& layout, const pickled::Values& parts) {
@@ -373,6 +399,8 @@ TEST_F(TorchSparse, TensorNeedsAKnownLayoutAndItsParts) {
               HasSubstr("found \"sparse_coo\" and 2 parts"));
   EXPECT_THAT(corrupt(sparse("torch.sparse_coo", {indices, pickled::none(), lengths({3})})),
               HasSubstr("sparse tensor: values: expected a tensor, found another value"));
+  EXPECT_THAT(problem(sparse("torch.sparse_coo", {indices, meta_tensor(), lengths({3})})),
+              HasSubstr("sparse tensor: " + kFoundMeta));
 }
 
 class TorchJagged : public SavedByTorch {
@@ -411,16 +439,17 @@ TEST_F(TorchJagged, TensorNeedsPartsThatFitEachOther) {
               HasSubstr("jagged tensor: offsets: expected a tensor, found another value"));
   EXPECT_THAT(corrupt(jagged(pickled::list({}))),
               HasSubstr("jagged tensor: expected a dict of its parts, found a tuple"));
+  EXPECT_THAT(corrupt(jagged(pickled::dict({}))),
+              HasSubstr("jagged tensor: values: expected a tensor, found none"));
+  EXPECT_THAT(problem(jagged(pickled::dict({pickled::text("values"), meta_tensor()}))),
+              HasSubstr("jagged tensor: " + kFoundMeta));
 }
 
 class TorchMeta : public SavedByTorch {
  protected:
   static std::string parameter(const std::string& requires_grad) {
     return pickled::call(kUtils, "_rebuild_parameter",
-                         {pickled::call(kUtils, "_rebuild_meta_tensor_no_storage",
-                                        {pickled::global("torch", "float32"), lengths({2}),
-                                         lengths({1}), pickled::boolean(false)}),
-                          requires_grad, pickled::dict({})});
+                         {meta_tensor(), requires_grad, pickled::dict({})});
   }
 };
 
@@ -453,12 +482,18 @@ std::string scalar(const std::string& dtype, const std::string& bytes) {
   return pickled::call("numpy._core.multiarray", "scalar", {dtype, pickled::bytes(bytes)});
 }
 
-std::string frombuffer(const Shape& shape, const std::string& order, const std::string& bytes) {
-  pickled::Values lengths;
-  for (const std::int64_t length : shape) lengths.push_back(pickled::integer(length));
-  return pickled::call("numpy._core.numeric", "_frombuffer",
-                       {pickled::bytearray(bytes), numpy_dtype("u1", "|"), pickled::tuple(lengths),
-                        pickled::text(order)});
+std::string integers(const Shape& values) {
+  pickled::Values items;
+  for (const std::int64_t value : values) items.push_back(pickled::integer(value));
+  return pickled::tuple(items);
+}
+
+std::string frombuffer(const Shape& shape, const std::string& order, const std::string& bytes,
+                       const pickled::Values& axes = {}) {
+  pickled::Values arguments = {pickled::bytearray(bytes), numpy_dtype("u1", "|"), integers(shape),
+                               pickled::text(order)};
+  arguments.insert(arguments.end(), axes.begin(), axes.end());
+  return pickled::call("numpy._core.numeric", "_frombuffer", arguments);
 }
 
 using NumpyInPickle = SavedByTorch;
@@ -469,7 +504,21 @@ TEST_F(NumpyInPickle, ArrayOfProtocol5IsReadInEitherOrder) {
   const Leaf columns = leaf(frombuffer({2, 3}, "F", "abcdef"));
   EXPECT_EQ(mapped_bytes(columns), "acebdf");
   EXPECT_THAT(corrupt(frombuffer({2, 3}, "A", "abcdef")),
-              HasSubstr("array: order: expected \"C\" or \"F\", found text"));
+              HasSubstr("array: order: expected \"C\", \"F\" or \"K\" with axes, found text"));
+  EXPECT_EQ(leaf(frombuffer({2, 0}, "F", "")).shape(), (Shape{2, 0}));
+}
+
+TEST_F(NumpyInPickle, ArrayOfProtocol5MayBeATranspositionOfItsBuffer) {
+  const Leaf moved = leaf(frombuffer({3, 1, 2}, "K", "abcdef", {integers({1, 2, 0})}));
+  EXPECT_EQ(moved.shape(), (Shape{1, 2, 3}));
+  EXPECT_EQ(mapped_bytes(moved), "acebdf");
+  EXPECT_EQ(leaf(frombuffer({2, 0}, "K", "", {integers({1, 0})})).shape(), (Shape{0, 2}));
+  EXPECT_EQ(mapped_bytes(leaf(frombuffer({2}, "C", "ab", {pickled::none()}))), "ab");
+  for (const Shape& axes : {Shape{0}, Shape{0, 0}, Shape{0, 2}, Shape{0, 1, 2}}) {
+    EXPECT_THAT(corrupt(frombuffer({2, 3}, "K", "abcdef", {integers(axes)})),
+                HasSubstr("array: axes: expected a permutation of the dimensions, found ["));
+  }
+  EXPECT_THAT(corrupt(frombuffer({2, 3}, "K", "abcdef")), HasSubstr("array: order"));
 }
 
 TEST_F(NumpyInPickle, ArrayNeedsAsManyBytesAsItsShapeSays) {

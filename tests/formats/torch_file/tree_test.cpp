@@ -56,6 +56,17 @@ TEST_F(TorchTree, CallsOfBuiltinClassesMakeExtendedScalars) {
   }
 }
 
+TEST_F(TorchTree, SizesMayHaveNegativeItems) {
+  const auto size = [](const pickled::Values& arguments) {
+    return pickled::call("torch", "Size", arguments);
+  };
+  EXPECT_EQ(value(size({lengths({-1, 3})})), Value(special(Special::Type::size, "", {-1, 3})));
+  EXPECT_EQ(value(size({lengths({})})), Value(special(Special::Type::size, "")));
+  EXPECT_THAT(corrupt(size({pickled::tuple({pickled::text("a")})})),
+              HasSubstr("torch.Size: expected integers, found text"));
+  EXPECT_THAT(corrupt(size({kOne})), HasSubstr("torch.Size: expected a tuple, found an integer"));
+}
+
 TEST_F(TorchTree, CallsOfBuiltinClassesWithOtherArgumentsAreOpaque) {
   const auto name_of = [&](const char* name, const pickled::Values& arguments) {
     const TensorDict found = node(pickled::call("builtins", name, arguments));
@@ -161,12 +172,16 @@ TEST_F(TorchTree, AttributesOfADictOtherThanMetadataAreIgnoredWithAWarning) {
       pickled::dict({pickled::text("mark"), kOne, pickled::text("_metadata"), versions}));
   EXPECT_EQ(node(after_another).info().module_versions, Value(Value::Object{{{"layer", 1}}}));
   EXPECT_EQ(Warnings::messages().size(), 1U);
-  for (const std::string& state : {pickled::dict({pickled::text("mark"), kOne}), kOne}) {
+  for (const std::string& state :
+       {pickled::dict({pickled::text("mark"), kOne}), kOne,
+        pickled::dict({pickled::text("_metadata"), kOne}),
+        pickled::dict({pickled::text("_metadata"),
+                       pickled::dict({pickled::text("layer"), pickled::global("m", "f")})})}) {
     Warnings::messages().clear();
     EXPECT_EQ(value(with(state)), Value(Value::Object{.members = {}, .ordered = true}));
     EXPECT_THAT(Warnings::messages(),
-                ElementsAre(HasSubstr("attributes of the dict are ignored: expected none but "
-                                      "\"_metadata\", found others")));
+                ElementsAre(HasSubstr("attributes of the dict are ignored: expected only "
+                                      "\"_metadata\", a dict of JSON values, found others")));
   }
 }
 
@@ -273,6 +288,29 @@ TEST_F(TorchTree, IntKeysBesideAnUnreadableKeyAreTypedKeys) {
     ASSERT_EQ(found.info().typed_keys.size(), 1U);
     EXPECT_EQ(found.info().typed_keys[0], std::pair("1"s, Value(1)));
     EXPECT_EQ(found.size(), 2U);
+  }
+}
+
+TEST_F(TorchTree, LongListsOfFewDifferentValuesAreRead) {
+  constexpr std::size_t kLength = 1'200'000;
+  const Value list = value("](" + std::string(kLength, 'N') + "e");
+  EXPECT_EQ(list.get_if<Value::List>()->items.size(), kLength);
+}
+
+TEST_F(TorchTree, LongStringsThatAreRepeatedTooOftenAreRefused) {
+  constexpr std::size_t kTimes = 1200;
+  const std::string large = pickled::text(std::string(std::size_t{1} << 20, 'a'));
+  // Stores the text in slot 0 of the memo, so that "h\0" refers to it.
+  const auto repeated = [&](const std::string& item) {
+    return large + "q\0"s + "0" + pickled::list(pickled::Values(kTimes, item));
+  };
+  // Each node that is not a value stores the path of its keys.
+  const std::string path = pickled::dict(
+      {large, pickled::list(pickled::Values(kTimes, pickled::global("module", "name")))});
+  for (const std::string& root : {repeated("h\0"s), repeated("}h\0Ns"s), path}) {
+    write(root);
+    EXPECT_THAT(message_of([&] { torch_file::kFormat.open(path_, {}); }, ErrorCode::unsupported),
+                HasSubstr("the pickle repeats shared objects too often"));
   }
 }
 
