@@ -14,7 +14,8 @@ namespace tenfold {
 /// entry or of a node (which selects everything below the node), or one string: a dotted name, or a
 /// glob over dotted names. A list, tuple or lazy stack that loses an item before its end becomes a
 /// dict with int keys, so that the other items keep their names. A part of an opaque node or of a
-/// sparse tensor becomes a dict. If `keys` is not given, everything is selected. Throws
+/// sparse tensor becomes a dict. The schema of a data set is removed if the selected tensors
+/// contradict it. If `keys` is not given, everything is selected. Throws
 /// Error(key_not_found), with similar names, for a key that names nothing in the tree. If the tree
 /// is a bare root, throws it if `keys` is given, even without paths, or if `exclude` has a path.
 ///

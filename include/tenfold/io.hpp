@@ -218,8 +218,9 @@ struct ConvertReport {
 /// Streams `source` into `target`, usually in another format, in bounded memory, and replaces
 /// `target` as save() does. A .npy target needs exactly one tensor; `keys` can select it. A bare
 /// root whose key "value" is renamed becomes a dict. Before anything is written, throws an Error
-/// naming the key of an entry that the target cannot hold. Throws Error(invalid_argument) for a
-/// target inside the source's folder, and for a shard size with a format without shards. Throws
+/// naming the key of an entry that the target cannot hold. If a column of a data set is omitted,
+/// renamed or cast, the schema of the data set is omitted, too. Throws Error(invalid_argument) for
+/// a target inside the source's folder, and for a shard size with a format without shards. Throws
 /// Error(corrupt) for sparse tensors with invalid indices, as load() does.
 TENFOLD_API ConvertReport convert(const Path& source, const Path& target,
                                   const ConvertOptions& options = {});

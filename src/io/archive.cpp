@@ -13,6 +13,7 @@
 #include "formats/folder/archive/writer.hpp"
 #include "formats/folder/plan.hpp"
 #include "formats/format.hpp"
+#include "io/check_supported.hpp"
 #include "os/fs/file.hpp"
 
 namespace tenfold {
@@ -36,6 +37,7 @@ formats::WriteRequest request_of(const ArchiveOptions& options) {
 }  // namespace
 
 void write_memmap_archive(const TensorDict& tree, const Path& path, const ArchiveOptions& options) {
+  refuse_opaque(tree, path.string(), "");
   const auto notes = options.all_notes ? folder::NotesUse::all : folder::NotesUse::needed;
   folder::Plan plan =
       folder::plan_tree(tree, {.notes = notes, .robust_names = options.robust_names});

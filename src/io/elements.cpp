@@ -1,6 +1,5 @@
 #include "io/elements.hpp"
 
-#include <fmt/format.h>
 #include <tenfold/error.hpp>
 #include <tenfold/inspect.hpp>
 
@@ -10,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "base/checked.hpp"
 #include "base/fail.hpp"
 #include "core/tensor/cast.hpp"
 #include "core/tensor/element_text.hpp"

@@ -1,10 +1,8 @@
 #include <tenfold/error.hpp>
 #include <tenfold/io.hpp>
 
-#include <cerrno>
 #include <string>
 
-#include "base/fail.hpp"
 #include "core/tree/bare.hpp"
 #include "formats/shared/commit.hpp"
 #include "io/check_supported.hpp"

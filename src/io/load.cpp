@@ -4,14 +4,16 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "base/fail.hpp"
-#include "core/tree/aliases.hpp"
+#include "core/tensor/strided_copy.hpp"
 #include "core/tree/leaf_source.hpp"
 #include "core/tree/node.hpp"
 #include "formats/shared/problem.hpp"
@@ -90,14 +92,6 @@ bool is_one_mapping(const TensorDict& tree, std::uint64_t& total_bytes) {
   return true;
 }
 
-/// Gives each alias its own copy of the bytes, except for the first leaf over these bytes.
-void untie(const std::vector<Leaf*>& leaves) {
-  const auto first = alias_targets(leaves, [](const Leaf* l) -> const Leaf& { return *l; });
-  for (std::size_t i = 0; i < leaves.size(); ++i) {
-    if (first[i] != i) *leaves[i] = over(*leaves[i], copy_on_heap(*leaves[i]));
-  }
-}
-
 /// Maps each leaf that is not in memory yet; mapping checks that the file is long enough.
 /// Prefetches these leaves if that is worthwhile.
 void map_all(const std::vector<Leaf*>& leaves, const LoadOptions& options) {
@@ -128,6 +122,27 @@ void map_all(const std::vector<Leaf*>& leaves, const LoadOptions& options) {
   std::move(ahead).start();
 }
 
+/// Copies each mapped leaf that overlaps another one, except for one leaf of each group.
+void untie(const std::vector<Leaf*>& leaves) {
+  // By address; of two leaves with the same address, the longer one first, then the earlier one.
+  std::vector<std::tuple<std::uintptr_t, std::uint64_t, std::size_t>> extents;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const Tensor tensor = leaves[i]->tensor();
+    if (tensor.numel() == 0) continue;
+    const auto begin = reinterpret_cast<std::uintptr_t>(tensor.raw_data());
+    extents.emplace_back(begin, ~spanned_bytes(tensor), i);
+  }
+  std::ranges::sort(extents);
+  std::uintptr_t kept_end = 0;
+  for (const auto& [begin, inverted_bytes, i] : extents) {
+    if (begin < kept_end) {
+      *leaves[i] = over(*leaves[i], copy_on_heap(*leaves[i]));
+    } else {
+      kept_end = begin + ~inverted_bytes;
+    }
+  }
+}
+
 /// The tree with every tensor mapped. Nodes that have other owners are copied.
 TensorDict mapped(TensorDict tree, const LoadOptions& options) {
   std::uint64_t total_bytes = 0;
@@ -148,8 +163,8 @@ TensorDict mapped(TensorDict tree, const LoadOptions& options) {
   TensorDict loaded = map_leaves(std::move(tree), [](const Leaf& leaf) { return leaf; });
   std::vector<Leaf*> leaves;
   collect(loaded, leaves);
-  if (!options.aliases) untie(leaves);
   map_all(leaves, options);
+  if (!options.aliases) untie(leaves);
   return loaded;
 }
 

@@ -132,11 +132,8 @@ TensorDict memmap_into(const TensorDict& tree, const Path& path, const MemmapOpt
     const std::uint64_t offset = offsets[next++];
     const std::uint64_t size_bytes = leaf.nbytes();
     Buffer bytes = size_bytes == 0 ? Buffer() : whole.slice(offset, size_bytes);
-    const auto numel = static_cast<std::int64_t>(size_bytes / itemsize(leaf.dtype()));
-    Leaf made = leaf.is_nested()
-                    ? Leaf::nested(Tensor(leaf.dtype(), {numel}, std::move(bytes)), leaf.sizes())
-                    : Leaf(Tensor(leaf.dtype(), leaf.shape(), std::move(bytes)));
-    made.mark_unbatched(leaf.is_unbatched());
+    Leaf made = with_bytes(leaf, std::move(bytes));
+    made.mark_grad(Grad::none);
     return made;
   });
 }

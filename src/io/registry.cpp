@@ -25,11 +25,11 @@ using namespace detail;
 namespace {
 
 /// A known format that this version does not support.
-struct Unknown {
+struct Unsupported {
   std::string_view name;
   std::string_view suffix;
 };
-constexpr std::array<Unknown, 1> kUnsupported = {{{"pickle", ".pkl"}}};
+constexpr std::array<Unsupported, 1> kUnsupported = {{{"pickle", ".pkl"}}};
 
 /// Maximum number of entries to examine in a folder of unknown format, to describe the folder.
 constexpr std::size_t kMaxNames = 100'000;
@@ -206,8 +206,8 @@ std::optional<Error> mistaken_download(const formats::FileHead& head) {
 }
 
 void require_known(std::string_view name) {
-  for (const Unknown& unknown : kUnsupported) {
-    if (unknown.name != name) continue;
+  for (const Unsupported& format : kUnsupported) {
+    if (format.name != name) continue;
     throw base::unsupported()
         .part("format ", base::quote(name))
         .problem("this version cannot read or write it")
@@ -246,13 +246,13 @@ const formats::Format& format_for_saving(const Path& path, std::string_view name
   }
   if (by_suffix != nullptr) return *by_suffix;
   const std::string file_name = path.filename().string();
-  for (const Unknown& unknown : kUnsupported) {
-    if (unknown.suffix.empty() || !file_name.ends_with(unknown.suffix)) continue;
+  for (const Unsupported& format : kUnsupported) {
+    if (!file_name.ends_with(format.suffix)) continue;
     throw base::unsupported(path)
-        .part("format ", base::quote(unknown.name))
+        .part("format ", base::quote(format.name))
         .problem("this version cannot write it")
         .expected("one of ", formats::names(true))
-        .found("the suffix ", base::quote(unknown.suffix))
+        .found("the suffix ", base::quote(format.suffix))
         .remedy("to write a memory-mapped folder of that name, request the format \"memmap\"");
   }
   if (const auto intended = intended_suffix(file_name)) {

@@ -109,6 +109,7 @@ TensorDict select(const TensorDict& tree, const Keys& keys, const Keys& exclude)
     visit_names(tree, path, levels, *names);
     names->require_all_hit(tree);
   }
+  drop_stale_schema(kept);
   return kept;
 }
 

@@ -8,8 +8,10 @@
 
 #include "base/fail.hpp"
 #include "core/value/value_json.hpp"
+#include "formats/format.hpp"
 #include "formats/shared/commit.hpp"
 #include "formats/snapshot/folder.hpp"
+#include "io/check_supported.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 #include "os/fs/unreplaced.hpp"
@@ -29,7 +31,8 @@ os::Directory open_snapshot_folder(const Path& path) {
 
 Path save_snapshot(const TensorDict& tree, const Path& path, const SnapshotOptions& options) {
   formats::refuse_existing(path, options.overwrite);
-  formats::snapshot::write_folder(tree, path, options);
+  check_supported(tree, formats::snapshot::kFormat, path.string());
+  with_path(path, [&] { formats::snapshot::write_folder(tree, path, options); });
   return path;
 }
 

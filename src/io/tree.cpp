@@ -6,6 +6,9 @@
 #include <utility>
 #include <variant>
 
+#include <tenfold/error.hpp>
+#include <tenfold/schema.hpp>
+
 #include "core/tree/node.hpp"
 #include "core/tree/sparse.hpp"
 #include "core/tree/typed_keys.hpp"
@@ -50,6 +53,17 @@ void fix_kind(TensorDict& node) {
     fit_int_keys(info, node.keys());
     node.info() = std::move(info);
     return;
+  }
+}
+
+void drop_stale_schema(TensorDict& root) {
+  if (!root.info().schema) return;
+  try {
+    static_cast<void>(Schema::of(root));
+  } catch (const Error& error) {
+    const bool is_stale =
+        error.code() == ErrorCode::corrupt || error.code() == ErrorCode::invalid_argument;
+    if (is_stale) root.info().schema.reset();
   }
 }
 

@@ -22,6 +22,10 @@ NodeInfo dict_info(const NodeInfo& info);
 /// typed keys without an entry.
 void fix_kind(TensorDict& node);
 
+/// Removes the schema of a data set from the root of a tree whose entries were changed, if the
+/// tensors contradict it.
+void drop_stale_schema(TensorDict& root);
+
 /// The same tree with each tensor replaced by `change(tensor)`.
 TensorDict map_leaves(const TensorDict& tree, const std::function<Leaf(const Leaf&)>& change);
 /// Like the overload above, but changes nodes that have no other owner in place.

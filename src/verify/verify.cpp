@@ -18,11 +18,11 @@
 namespace tenfold {
 namespace {
 
-/// Checks that end offsets are nondecreasing and at most `limit`, the number of elements. Adds a
-/// problem otherwise.
-void check_ends(const base::Where& where, const Column& column, std::string_view part,
+/// Returns true if end offsets are nondecreasing and at most `limit`, the number of elements. Adds
+/// a problem otherwise.
+bool check_ends(const base::Where& where, const Column& column, std::string_view part,
                 const Tensor& ends, std::int64_t limit, std::vector<Problem>& problems) {
-  if (ends.numel() == 0) return;
+  if (ends.numel() == 0) return true;
   std::int64_t before = 0;
   for (const std::int64_t end : ends.span<std::int64_t>()) {
     if (end < before || end > limit) {
@@ -32,10 +32,11 @@ void check_ends(const base::Where& where, const Column& column, std::string_view
                                           .part(part)
                                           .expected("nondecreasing end offsets from 0 to ", limit)
                                           .found(before, " before ", end)));
-      return;
+      return false;
     }
     before = end;
   }
+  return true;
 }
 
 void check_columns(const Table& table, std::vector<Problem>& problems) {
@@ -46,8 +47,9 @@ void check_columns(const Table& table, std::vector<Problem>& problems) {
     const bool has_items = column.ragged && column.is_text();
     const Tensor& counted = has_items ? stored.item_ends : stored.values;
     const std::string& where = table.where();
-    check_ends(where, column, "ends", stored.ends, counted.shape()[0], problems);
-    if (!has_items || stored.ends.numel() == 0 || !problems.empty()) continue;
+    const bool are_valid =
+        check_ends(where, column, "ends", stored.ends, counted.shape()[0], problems);
+    if (!has_items || stored.ends.numel() == 0 || !are_valid) continue;
     // A failed append may have left elements after the last row.
     const std::int64_t num_items = stored.ends.span<std::int64_t>().back();
     check_ends(where, column, "ends of items", stored.item_ends.narrow(0, num_items),

@@ -57,6 +57,33 @@ TEST(Convert, KeepsSharedStorage) {
             tree.at("model", "head.weight").raw_data());
 }
 
+TEST(Convert, RemovesASchemaThatTheConvertedTensorsContradict) {
+  TensorDict table = node_of(NodeKind::tensordict);
+  table.info().batch_size = {2};
+  table.set("x", counting({2, 3}));
+  table.set("s", Tensor::zeros(DType::uint8, {5}));
+  table.set("s.end", Tensor::from(std::vector<std::int64_t>{2, 5}));
+  table.info().schema = Schema::from_json(R"({"columns": {"x": {"dtype": "float32", "shape": [3]},
+                                              "s": {"dtype": "string"}}})",
+                                          "")
+                            .to_value();
+  const test::TemporaryFolder folder;
+  const Path source = save(table, folder / "table");
+  ASSERT_TRUE(verify(source).ok());
+  const auto schema_after = [&](const ConvertOptions& options) {
+    convert(source, folder / "out", options);
+    EXPECT_TRUE(verify(folder / "out").ok());
+    return open(folder / "out").info().schema;
+  };
+  EXPECT_EQ(schema_after({.keys = {"x"}}), std::nullopt);
+  EXPECT_EQ(schema_after({.exclude = {"s.end"}}), std::nullopt);
+  EXPECT_EQ(schema_after({.dtype = DType::float16}), std::nullopt);
+  EXPECT_EQ(schema_after({.rename = [](const std::string& key) { return key == "x" ? "y" : key; }}),
+            std::nullopt);
+  EXPECT_EQ(schema_after({.keys = {"x", "s*"}, .dtype = DType::float32}), table.info().schema);
+  EXPECT_EQ(load(source, {.keys = {"x"}}).info().schema, std::nullopt);
+}
+
 TEST(Convert, KeepsSharedStorageThroughACast) {
   const test::TemporaryFolder folder;
   save(sample_checkpoint(), folder / "a");

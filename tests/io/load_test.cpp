@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <tenfold/tenfold.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -213,6 +214,27 @@ INSTANTIATE_TEST_SUITE_P(Formats, SparseLeaves, testing::Values("m", "m.pt", "m.
                            const std::string suffix = Path(form.param).extension().string();
                            return suffix.empty() ? "folder" : suffix.substr(1);
                          });
+
+TEST(Load, WithoutAliasesOverlappingTensorsHaveTheirOwnMemory) {
+  const Tensor all = counting({6});
+  TensorDict tree = node_of(NodeKind::dict);
+  tree.set("begin", all.narrow(0, 4));
+  tree.set("end", all.narrow(2, 6));
+  tree.set("all", all);
+  tree.set("columns", Tensor(DType::float32, {3, 2}, Shape{1, 3}, all.buffer(), 0));
+  tree.set("none", Tensor::zeros(DType::float32, {0}));
+  const test::TemporaryFolder folder;
+  save(tree, folder / "m.pt");
+  const TensorDict loaded = load(folder / "m.pt", {.aliases = false});
+  EXPECT_EQ(test::difference(loaded, tree), "");
+  for (const char* key : {"begin", "end", "all", "columns"}) {
+    *loaded.at(key).mutable_data<float>() = -1;
+  }
+  for (const char* key : {"begin", "end", "all", "columns"}) {
+    const Tensor numbers = loaded.at(key).contiguous();
+    EXPECT_EQ(std::ranges::count(numbers.span<float>(), -1.0F), 1) << key;
+  }
+}
 
 }  // namespace
 }  // namespace tenfold

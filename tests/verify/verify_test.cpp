@@ -98,6 +98,16 @@ TEST_P(VerifyOfEachFormat, NamesTheColumnWhoseItemsHaveFallingEndOffsets) {
               ElementsAre(HasSubstr("column \"tags\": ends of items: expected nondecreasing")));
 }
 
+TEST(Verify, NamesEveryColumnWithInvalidEndOffsets) {
+  TensorDict tree = ragged_with("tokens.end", ints({2, 5, 2, 6}));
+  tree.set("tags.item_end", TensorDict::Item(test::unbatched(ints({8, 3, 8, 12}))));
+  const TemporaryFolder folder;
+  save(tree, folder / "tree");
+  EXPECT_THAT(problems_of(folder / "tree"),
+              UnorderedElementsAre(HasSubstr("column \"tokens\": ends: expected"),
+                                   HasSubstr("column \"tags\": ends of items: expected")));
+}
+
 TEST(Verify, NamesASparseMatrixWithAColumnOutOfRange) {
   const TemporaryFolder folder;
   for (const char* name : {"tree", "tree.tdz", "tree.pt"}) {

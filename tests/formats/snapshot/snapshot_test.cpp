@@ -29,6 +29,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
+using testing::StartsWith;
 
 TensorDict saved_and_opened(const TensorDict& tree, const Path& path,
                             const SnapshotOptions& options = {}) {
@@ -260,8 +261,17 @@ TEST(Snapshot, RefusesUnsupportedEntriesByKeyAndWritesNothing) {
   const Leaf nested = Leaf::nested(counting({2}), Tensor(DType::int64, {1, 1}, lengths.buffer()));
   const Thrown thrown = thrown_by([&] { save_snapshot(state_of(nested), folder / "s"); });
   EXPECT_EQ(thrown.code, ErrorCode::unsupported);
-  EXPECT_THAT(thrown.message, HasSubstr("key \"state.x\": a nested tensor"));
+  EXPECT_THAT(thrown.message,
+              StartsWith((folder / "s").string() + ": key \"state.x\": a nested tensor"));
   EXPECT_FALSE(fs::exists(folder / "s"));
+}
+
+TEST(Snapshot, RefusesATensorWithoutAName) {
+  const TemporaryFolder folder;
+  const TensorDict bare = open(save_value(counting({2}), folder / "x.npy"));
+  const Thrown thrown = thrown_by([&] { save_snapshot(bare, folder / "s"); });
+  EXPECT_EQ(thrown.code, ErrorCode::unsupported);
+  EXPECT_THAT(thrown.message, HasSubstr("cannot hold a value without a name"));
 }
 
 TEST(Snapshot, ReplacesASnapshotButNothingElse) {

@@ -25,6 +25,7 @@
 #include "formats/format.hpp"
 #include "formats/shared/folder_checksums.hpp"
 #include "support/files.hpp"
+#include "support/message_of.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
 
@@ -208,6 +209,19 @@ TEST(MemmapArchive, WritesThroughAndUpdatesTheChecksumsOnFlushAndDestruction) {
   const TensorDict tree = folder::kArchiveFormat.open(folder / "m.tdz", {});
   EXPECT_EQ(tree.at("a").data<float>()[0], 9);
   EXPECT_EQ(tree.at("n", "x").data<std::int64_t>()[2], -1);
+}
+
+TEST(MemmapArchive, RefusesAnOpaqueNode) {
+  NodeInfo info;
+  info.kind = NodeKind::opaque;
+  info.class_name = "module.Class";
+  TensorDict tree;
+  tree.set("object", TensorDict(info));
+  const TemporaryFolder folder;
+  EXPECT_THAT(test::message_of([&] { write_memmap_archive(tree, folder / "m.tdz"); },
+                               ErrorCode::unsupported),
+              HasSubstr("m.tdz: key \"object\": it is not a tensor"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "m.tdz"));
 }
 
 TEST(MemmapArchive, UpdatesTheChecksumsOfWrittenSparseRegions) {
