@@ -836,6 +836,25 @@ TEST(CheckpointManager, CopiedStepsWithNumbersOfAnyWidthAreRead) {
   EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("is a duplicate")));
 }
 
+TEST(CheckpointManager, AnInvalidFolderWithAnotherNameOfTheStepIsLeftAlone) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  manager.save(5, state_at(5));
+  fs::create_directory(folder / "step_5");
+  manager.save(5, state_at(6));
+  fs::create_directory(folder / "step_7");
+  write_bytes(folder / "step_5/checkpoint.json", "{");
+  write_bytes(folder / "step_7/checkpoint.json", "{");
+  const Warnings warnings;
+  save_steps(manager, {5, 7});
+  for (const std::string& warning : warnings.all()) {
+    EXPECT_THAT(warning, Not(HasSubstr("replaces the step")));
+  }
+  EXPECT_TRUE(is_state_of(manager.restore({.step = 5}).state, 5));
+  EXPECT_TRUE(is_state_of(manager.restore({.step = 7}).state, 7));
+  EXPECT_TRUE(fs::exists(folder / "step_5/checkpoint.json"));
+}
+
 TEST(CheckpointManager, OtherRunsAreRestoredByPath) {
   const TemporaryFolder folder;
   CheckpointManager pretraining(folder / "a");
