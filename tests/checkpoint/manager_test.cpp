@@ -904,6 +904,18 @@ TEST(CheckpointManager, ExportOfOneEntryHasItsOwnNames) {
   EXPECT_TRUE(is_state_of(open(folder / "all"), 1));
 }
 
+TEST(CheckpointManager, ExportIgnoresDamageOfEntriesThatAreNotSelected) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder / "run");
+  manager.save(1, state_at(1));
+  write_bytes(manager.path(1) / "epoch.json", "{");
+  ConvertOptions options;
+  options.keys = {"model.*"};
+  manager.export_step(1, folder / "model.safetensors", options);
+  EXPECT_EQ(values<float>(open(folder / "model.safetensors").at("weight"))[0], 1);
+  EXPECT_EQ(error_of([&] { manager.export_step(1, folder / "all"); }).code(), ErrorCode::corrupt);
+}
+
 TEST(CheckpointManager, ImportMakesAStepOfAnyFile) {
   const TemporaryFolder folder;
   save(state_at(4), folder / "old.pt");
