@@ -387,7 +387,7 @@ class TorchShards final : public ShardsLayout {
         kind == NodeKind::list || kind == NodeKind::tuple || kind == NodeKind::lazy_stack;
     node.for_each([&](const std::string& key, const TensorDict::Item& item) {
       path.push_back({key, is_list});
-      const std::string inner = name.empty() ? key : name + "." + key;
+      const std::string inner = path.size() == 1 ? key : name + "." + key;
       if (const auto* leaf = std::get_if<Leaf>(&item)) {
         const std::size_t number = entry_of_.size();
         entry_of_.push_back(metadata.entries.size());

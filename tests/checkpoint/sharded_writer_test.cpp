@@ -926,6 +926,18 @@ TensorDict with_tensor_in_value(std::int64_t size) {
   return tree;
 }
 
+TEST(TorchLayout, AnEmptyKeyIsAPartOfJoinedNames) {
+  const TemporaryFolder folder;
+  Save save{dict(), {{0, {0}, {4}, 0}}};
+  save.options.layout = ShardLayout::torch;
+  TensorDict node = dict();
+  node.set("n", Value(1));
+  save.tree.set("", node);
+  save.tree.set("n", numbered(DType::int32, {4}));
+  run(save, folder / "d", 1);
+  EXPECT_TRUE(diff(open(folder / "d"), save.tree).same());
+}
+
 TEST(IndexLayout, TensorsInValuesHaveShardsThatTheNextSaveRemoves) {
   const TemporaryFolder folder;
   const Path path = folder / "m.safetensors.index.json";
