@@ -261,7 +261,6 @@ class FolderLayout final : public ShardedLayout {
     const folder::Plan plan = folder::plan_tree(outline);
     const OutlineNumbers numbers(outline, &places_);
     folder::require_replaceable(path_);
-    folder::warn_of_unloadable(plan, path_);
     replacement_.emplace(path_, bytes_of(places_), folder::foreign_in);
     os::Directory& root = replacement_->folder();
     const std::string marker = marker_text(id);
@@ -288,6 +287,7 @@ class FolderLayout final : public ShardedLayout {
     const folder::Plan plan = folder::plan_tree(tree.outline);
     const OutlineNumbers numbers(tree.outline);
     require_same(plan, numbers, tree);
+    folder::warn_of_unloadable(plan, path_);
     os::Directory& root = replacement_->folder();
     make_folders(plan, std::vector<bool>(plan.folders.size(), true));
     std::vector<formats::ChecksumLine> lines;

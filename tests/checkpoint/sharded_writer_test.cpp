@@ -38,6 +38,7 @@
 #include "support/files.hpp"
 #include "support/message_of.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/warnings.hpp"
 #include "support/watch_changes.hpp"
 
 namespace tenfold::test {
@@ -924,6 +925,20 @@ TensorDict with_tensor_in_value(std::int64_t size) {
   two_tensors().tree.for_each(
       [&](const std::string& key, const TensorDict::Item& item) { tree.set(key, item); });
   return tree;
+}
+
+TEST(FolderLayout, WarnsOfFloat8InAValueThatIsOnlyPublished) {
+  const TemporaryFolder folder;
+  Save save = two_tensors();
+  save.options.shard_size_bytes = 0;
+  TensorDict later = two_tensors().tree;
+  later.set("scale", numbered(DType::float8_e4m3fn, {3}));
+  ShardedWriter writer(folder / "d", save.tree, save.boxes, save.options);
+  const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                             write_part(writer, save, 1)};
+  const Warnings warnings;
+  writer.publish(receipts, later);
+  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("tensor \"scale\": tensordict")));
 }
 
 TEST(TorchLayout, AnEmptyKeyIsAPartOfJoinedNames) {
