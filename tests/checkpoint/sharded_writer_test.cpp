@@ -433,6 +433,29 @@ TEST_P(EveryLayout, PublishRefusesTensorsThatWereNotPlanned) {
   EXPECT_TRUE(verify(path()).ok());
 }
 
+TEST_P(EveryLayout, APublishThatFailedWhileItCreatedFilesIsNotRepeated) {
+  const Save save = rich();
+  ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+  const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                             write_part(writer, save, 1)};
+  bool has_failed = false;
+  {
+    const WatchChanges watch([&](const os::Change& change) {
+      if (change.kind != os::Change::Kind::create_file) return;
+      has_failed = true;
+      throw Error::io(ENOSPC, change.name, "cannot be created");
+    });
+    try {
+      writer.publish(receipts);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.system_errno(), ENOSPC);
+    }
+  }
+  if (!has_failed) GTEST_SKIP() << "publish() creates no file";
+  expect_error(ErrorCode::invalid_argument, "save again", [&] { writer.publish(receipts); });
+  EXPECT_FALSE(fs::exists(path()));
+}
+
 TEST_P(EveryLayout, UnsupportedNodesAreRefusedByPathAndKey) {
   const Save save = rich();
   Save stacked = rich();
