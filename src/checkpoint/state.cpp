@@ -290,7 +290,13 @@ void CheckpointManager::State::require_space(const os::Directory& folder, std::u
   try {
     os::require_free_space(folder.fd(), directory.string(), num_bytes);
   } catch (const Error& error) {
-    throw Error(error).remedy("pruning would free ", base::human_bytes(prunable_bytes()));
+    std::uint64_t prunable = 0;
+    try {
+      prunable = prunable_bytes();
+    } catch (const Error&) {
+      throw error;  // not the error of the listing
+    }
+    throw Error(error).remedy("pruning would free ", base::human_bytes(prunable));
   }
 }
 
