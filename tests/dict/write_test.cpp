@@ -219,6 +219,36 @@ TEST(MappedDictWrite, CompactRemovesSupersededRows) {
   EXPECT_EQ(pair_at(before, "key77"), 77);
 }
 
+/// Calls `action` and then stops the call that it observes.
+struct StopAfter : Monitor {
+  explicit StopAfter(std::function<void()> of) : action(std::move(of)) {}
+  void report(std::uint64_t, std::uint64_t, std::string_view) override {}
+  bool stop() override {
+    if (action) std::exchange(action, nullptr)();
+    return true;
+  }
+
+  std::function<void()> action;
+};
+
+TEST(MappedDictWrite, ACompactThatCannotReopenThePathThrowsItsFirstError) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 10);
+  MappedDict dict(folder / "d", Mode::write_through);
+  StopAfter monitor([&] { std::filesystem::rename(folder / "d", folder / "moved"); });
+  try {
+    dict.compact(&monitor);
+    FAIL() << "not stopped";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.system_errno(), ECANCELED) << error.what();
+  }
+  std::filesystem::rename(folder / "moved", folder / "d");
+  expect_error(ErrorCode::unsupported, "it was closed",
+               [&] { dict.assign(Words(1).keys(), pairs(77, 1)); });
+  EXPECT_EQ(pair_at(dict, "key3"), 3);
+  expect_whole(folder / "d");
+}
+
 /// Calls `action` once, before the file-system entry number `at` (from 0) is examined or opened.
 class AtRead : public test::WatchChanges {
  public:
