@@ -569,6 +569,21 @@ TEST_F(Boot, IgnoresTheIndexAfterASystemCrash) {
   EXPECT_TRUE(warnings().empty());
 }
 
+TEST_F(Boot, AdvisesARepairOnlyWhereItIsPossible) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 10);
+  MappedDict dict(folder / "d", Mode::write_through);
+  dict.assign(Words(1).keys(), pairs(77, 1));
+  convert(folder / "d", folder / "d.tdz");
+  os::set_boot_id(os::BootId{std::byte{9}});
+  for (const char* name : {"d", "d.tdz"}) {
+    warnings().clear();
+    EXPECT_EQ(pair_at(MappedDict(folder / name), "key3"), 3);
+    ASSERT_EQ(warnings().size(), 1U);
+    EXPECT_EQ(warnings()[0].find("to repair it") == std::string::npos, name != std::string("d"));
+  }
+}
+
 TEST_F(Boot, AnIndexInMemoryFindsWhatAnotherHandleWrites) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 10);
