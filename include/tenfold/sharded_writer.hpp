@@ -99,8 +99,8 @@ class TENFOLD_API ShardedWriter {
   /// Publishes the tree. `receipts`: one from each rank that had boxes to write, in any order.
   /// Throws Error(invalid_argument) if a receipt is missing, naming a tensor and its rank, if a
   /// receipt belongs to another save, if the tree is already published, or if an earlier call
-  /// failed while it moved the data or published shards. A call that throws Error(invalid_argument)
-  /// leaves `path` unchanged.
+  /// failed while it changed files. A call that throws Error(invalid_argument) leaves `path`
+  /// unchanged.
   void publish(std::span<const std::string> receipts);
   /// Publishes the JSON values of `tree` instead of those given to the constructor. In
   /// ShardLayout::plain, `tree` may have further tensors, which this call writes. Also throws

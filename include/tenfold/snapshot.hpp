@@ -116,7 +116,8 @@ class TENFOLD_API SnapshotWriter {
 
   /// Publishes the snapshot. `receipts`: from all ranks, in order. Throws Error(invalid_argument)
   /// if a receipt is missing or belongs to another save, if no receipt contains an entry or a part
-  /// of an entry, or if the snapshot is already published.
+  /// of an entry, if the snapshot is already published, or if an earlier call failed while it wrote
+  /// the metadata.
   void publish(std::span<const std::string> receipts);
 
  private:

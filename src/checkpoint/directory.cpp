@@ -165,7 +165,7 @@ std::optional<Step> DirectoryReader::read(const os::Directory& directory, const 
                                           std::vector<UnreadableStep>& unreadable) {
   const std::string display = directory.display_of(name);
   const auto is_none = [&](const Error& problem, bool is_step) {
-    unreadable.push_back({*step_of_folder_name(name), problem, is_step});
+    unreadable.push_back({*step_of_folder_name(name), problem, is_step, name});
     warn_once(name, problem.what() +
                         std::string(is_step ? "; the step is left alone" : "; it is left alone"));
     return std::nullopt;

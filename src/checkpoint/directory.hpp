@@ -30,6 +30,7 @@ struct UnreadableStep {
   std::int64_t step = 0;  ///< the number in the name of the folder
   Error problem;          ///< file_not_found if the document is missing
   bool is_step = true;    ///< false if the document is missing or that of another step
+  std::string folder_name;
 };
 
 /// The steps that a directory contained when it was read, in ascending order without duplicates.
@@ -42,7 +43,7 @@ class Listing {
   /// In ascending order.
   const std::vector<UnreadableStep>& unreadable() const noexcept { return unreadable_; }
   const Step* find(std::int64_t number) const noexcept;
-  /// Returns the invalid folder that has the name of step `number`, or null.
+  /// Returns an invalid folder that has a name of step `number`, or null.
   const UnreadableStep* find_unreadable(std::int64_t number) const noexcept;
   /// Returns the step with the highest seq, or null if there is none. The line of this step is the
   /// current line (see CheckpointManager).

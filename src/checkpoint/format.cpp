@@ -24,7 +24,6 @@
 #include "formats/bundle/folder.hpp"
 #include "formats/format.hpp"
 #include "formats/shared/folder_verify.hpp"
-#include "formats/shared/hub_cache.hpp"
 #include "formats/shared/problem.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
@@ -67,8 +66,7 @@ class StepEntry final : public LazyItem {
       directory = os::Directory::open_at(directory, part.string());  // never a link
     }
     const std::string name = within.filename().string();
-    const auto link = directory.read_link(name);
-    if (link && !formats::is_cache_link(directory, name)) {
+    if (const auto link = directory.read_link(name)) {
       throw base::corrupt(directory.display_of(name))
           .problem("a symbolic link, which is not followed")
           .expected("a file or folder")

@@ -70,7 +70,6 @@ class IndexLayout final : public ShardedLayout {
 
   void publish(const PublishedTree& tree,
                const std::vector<std::vector<SummedBox>>& boxes) override {
-    require_first_call();
     const OutlineNumbers numbers(tree.outline);
     const auto tensor_of = [&](const Leaf& leaf) -> const PublishedTree::Tensor& {
       return tree.tensors[numbers.of(leaf)];
@@ -111,14 +110,6 @@ class IndexLayout final : public ShardedLayout {
   safetensors::ShardedPlan plan_of(
       const TensorDict& tree, const std::function<bool(const Leaf&)>& is_last = nullptr) const {
     return safetensors::plan_shards(tree, true, options_.shard_size_bytes, is_last);
-  }
-
-  void require_first_call() const {
-    if (!has_begun_) return;
-    throw base::invalid_argument(path_)
-        .expected("a save that did not fail while its shards were published")
-        .found("a save that failed")
-        .remedy("save again");
   }
 
   /// Throws the error for a shard whose tensor names differ from the planned names. The space
@@ -183,7 +174,6 @@ class IndexLayout final : public ShardedLayout {
   ShardedWriteOptions options_;
   std::string id_;
   std::vector<ShardFile> shards_;
-  bool has_begun_ = false;  ///< publish() may have replaced markers by headers
   std::optional<safetensors::IndexReplacement> replacement_;
 };
 

@@ -267,7 +267,7 @@ ConvertReport CheckpointManager::export_step(std::int64_t step, const Path& targ
   const Path source = state_->directory / found.folder_name;
   refuse_inside(source, target);
   const detail::formats::Format& format = format_for_converting(target, options);
-  TensorDict tree = checkpoint::open_state(source, found.info);
+  TensorDict tree = checkpoint::open_state_lazily(source, found.info);
   tree = select(tree, options.keys, options.exclude);
   warn_of_other_ranks(source, found.info, tree);
   if (options.keys.given() && tree.size() == 1) {

@@ -58,7 +58,8 @@ std::string damage_text(const std::vector<SkippedCheckpoint>& damaged) {
   std::string without_document;
   bool are_damaged = true;
   ErrorCode code = ErrorCode::file_not_found;
-  for (const auto& [step, problem, is_step] : std::views::reverse(listing.unreadable())) {
+  for (const UnreadableStep& found : std::views::reverse(listing.unreadable())) {
+    const Error& problem = found.problem;
     if (problem.code() == ErrorCode::file_not_found) {
       if (without_document.empty()) without_document = problem.what();
       continue;
@@ -67,7 +68,7 @@ std::string damage_text(const std::vector<SkippedCheckpoint>& damaged) {
     // Other codes do not mean damage: permission may be denied, or the document may be of a newer
     // version.
     are_damaged = are_damaged && problem.code() == ErrorCode::corrupt;
-    unreadable.push_back({step, problem.what()});
+    unreadable.push_back({found.step, problem.what()});
   }
   if (unreadable.empty()) {
     throw base::file_not_found(directory.string())
@@ -127,9 +128,9 @@ Restoration::Restoration(const CheckpointManager& manager, const CheckpointResto
   for (auto step = listing.steps().rbegin(); step != listing.steps().rend(); ++step) {
     if (listing.is_on_line(*step)) candidates_.push_back(*step);
   }
-  for (const auto& [step, problem, is_step] : listing.unreadable()) {
-    if (!is_damage(problem) || listing.find(step) != nullptr) continue;
-    without_document_.push_back({step, problem.what()});
+  for (const UnreadableStep& found : listing.unreadable()) {
+    if (!is_damage(found.problem) || listing.find(found.step) != nullptr) continue;
+    without_document_.push_back({found.step, found.problem.what()});
   }
 }
 

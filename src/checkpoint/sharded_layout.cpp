@@ -135,12 +135,6 @@ class FileLayout final : public ShardedLayout {
 
   void publish(const PublishedTree& tree,
                const std::vector<std::vector<SummedBox>>& boxes) override {
-    if (!replacement_) {
-      throw base::invalid_argument(path_)
-          .expected("a save that did not fail while its data were moved")
-          .found("a save that failed")
-          .remedy("save again");
-    }
     const safetensors::FilePlan plan = plan_of(tree);
     const OutlineNumbers numbers(tree.outline);
     std::vector<std::vector<formats::Box>> ordered;
@@ -219,7 +213,7 @@ class FileLayout final : public ShardedLayout {
     try {
       if (!file.insert_hole(0, added)) return false;
     } catch (...) {
-      replacement_.reset();  // some of the data may have moved: publish() must not be tried again
+      has_begun_ = true;  // some of the data may have moved
       throw;
     }
     reserved_bytes_ += added;
@@ -241,6 +235,7 @@ class FileLayout final : public ShardedLayout {
       replacement_->file().read_at(reserved_bytes_ + done, piece);
       copy.file().write_at(header.size() + done, piece);
     }
+    has_begun_ = true;
     replacement_.reset();
     copy.publish(options_.durable);
   }
@@ -261,7 +256,6 @@ class FolderLayout final : public ShardedLayout {
     const folder::Plan plan = folder::plan_tree(outline);
     const OutlineNumbers numbers(outline, &places_);
     folder::require_replaceable(path_);
-    folder::warn_of_unloadable(plan, path_);
     replacement_.emplace(path_, bytes_of(places_), folder::foreign_in);
     os::Directory& root = replacement_->folder();
     const std::string marker = marker_text(id);
@@ -288,6 +282,8 @@ class FolderLayout final : public ShardedLayout {
     const folder::Plan plan = folder::plan_tree(tree.outline);
     const OutlineNumbers numbers(tree.outline);
     require_same(plan, numbers, tree);
+    folder::warn_of_unloadable(plan, path_);
+    has_begun_ = true;
     os::Directory& root = replacement_->folder();
     make_folders(plan, std::vector<bool>(plan.folders.size(), true));
     std::vector<formats::ChecksumLine> lines;

@@ -53,6 +53,8 @@ class ShardedLayout {
   /// The absolute path of the staged file or folder.
   const std::string& staging() const noexcept { return staging_; }
   virtual bool is_folder() const noexcept = 0;
+  /// Returns true if publish() may have changed files: if it failed, it must not be called again.
+  bool has_begun() const noexcept { return has_begun_; }
 
   /// Writes everything that the ranks have not written, and renames the files to the target.
   /// `tree` must contain all planned tensors, with the planned keys, dtypes, shapes and order. Only
@@ -65,6 +67,7 @@ class ShardedLayout {
   std::vector<TensorPlace> places_;
   std::vector<StagedFile> files_;
   std::string staging_;
+  bool has_begun_ = false;
 };
 
 /// Returns a copy of the tree whose tensors have the dtypes and shapes, but no bytes. Throws

@@ -238,6 +238,12 @@ class ShardedWriter::State {
   }
 
   void publish(std::span<const std::string> receipts, const TensorDict* tree) {
+    if (layout().has_begun()) {
+      throw base::invalid_argument(path_)
+          .expected("a save that did not fail while it was published")
+          .found("a save that failed")
+          .remedy("save again");
+    }
     take(receipts);
     std::vector<std::vector<SummedBox>> boxes(layout().places().size());
     for (std::size_t i = 0; i < shards_.size(); ++i) {

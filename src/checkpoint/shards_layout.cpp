@@ -108,6 +108,7 @@ class ShardsLayout : public ShardedLayout {
   void publish(const PublishedTree& tree,
                const std::vector<std::vector<SummedBox>>& boxes) override {
     finish(tree.outline, boxes);
+    has_begun_ = true;
     write_new(std::string(formats::kManifestName),
               formats::write_manifest(layout_name(), data_files(), options_.checksums,
                                       manifest_tensors(), tree.outline));
@@ -358,6 +359,7 @@ class TorchShards final : public ShardsLayout {
       if (!is_stored(i) && !is_whole) continue;
       tensor.chunks.push_back({shard.offsets, shard.sizes, items_[i]});
     }
+    has_begun_ = true;
     if (!values_.empty()) write_new(kValuesFile, values_);
     write_new(kTorchMetadata, dcp::write_metadata(metadata));
   }
@@ -387,7 +389,7 @@ class TorchShards final : public ShardsLayout {
         kind == NodeKind::list || kind == NodeKind::tuple || kind == NodeKind::lazy_stack;
     node.for_each([&](const std::string& key, const TensorDict::Item& item) {
       path.push_back({key, is_list});
-      const std::string inner = name.empty() ? key : name + "." + key;
+      const std::string inner = path.size() == 1 ? key : name + "." + key;
       if (const auto* leaf = std::get_if<Leaf>(&item)) {
         const std::size_t number = entry_of_.size();
         entry_of_.push_back(metadata.entries.size());

@@ -290,7 +290,13 @@ void CheckpointManager::State::require_space(const os::Directory& folder, std::u
   try {
     os::require_free_space(folder.fd(), directory.string(), num_bytes);
   } catch (const Error& error) {
-    throw Error(error).remedy("pruning would free ", base::human_bytes(prunable_bytes()));
+    std::uint64_t prunable = 0;
+    try {
+      prunable = prunable_bytes();
+    } catch (const Error&) {
+      throw error;  // not the error of the listing
+    }
+    throw Error(error).remedy("pruning would free ", base::human_bytes(prunable));
   }
 }
 
@@ -358,7 +364,10 @@ std::unique_ptr<checkpoint::PendingSave> CheckpointManager::State::begin_save(
       plan_all(state, ranks.sharded, options.formats, path);
   require_space(folder, checkpoint::bytes_of(plan) + ranks.num_bytes);
   if (old != nullptr && !save_options.force) warn_of_replaced(listing, *old);
-  if (const auto* unreadable = listing.find_unreadable(number)) require_replaceable(*unreadable);
+  // Other names of the step, such as "step_5" instead of "step_00000005", are left alone.
+  for (const checkpoint::UnreadableStep& unreadable : listing.unreadable()) {
+    if (unreadable.folder_name == name) require_replaceable(unreadable);
+  }
 
   auto save = std::make_unique<checkpoint::PendingSave>(path, save_options);
   save->folder_name = name;

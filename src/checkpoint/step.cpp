@@ -1,16 +1,40 @@
 #include "checkpoint/step.hpp"
 
-#include <cstddef>
+#include <memory>
+#include <utility>
 
 #include <tenfold/error.hpp>
 
 #include "checkpoint/directory.hpp"
 #include "checkpoint/document.hpp"
 #include "checkpoint/entries.hpp"
+#include "core/tree/node.hpp"
 #include "formats/shared/problem.hpp"
 #include "os/fs/directory.hpp"
 
 namespace tenfold::checkpoint {
+
+namespace {
+
+class LazyEntry final : public LazyItem {
+ public:
+  LazyEntry(Path step_path, CheckpointEntry entry)
+      : step_path_(std::move(step_path)), entry_(std::move(entry)) {}
+
+  TensorDict::Item load() override { return open_entry(step_path_, entry_); }
+
+ private:
+  Path step_path_;
+  CheckpointEntry entry_;
+};
+
+TensorDict empty_state() {
+  NodeInfo dict;
+  dict.kind = NodeKind::dict;
+  return TensorDict(dict);
+}
+
+}  // namespace
 
 VerifyReport verify_step(const Path& path, const CheckpointInfo& info, CheckpointCheck check,
                          const VerifyOptions& options, Rank rank,
@@ -41,12 +65,19 @@ std::int64_t own_rank(const CheckpointInfo& info, std::int64_t rank) noexcept {
 }
 
 TensorDict open_state(const Path& path, const CheckpointInfo& info, std::int64_t rank) {
-  NodeInfo dict;
-  dict.kind = NodeKind::dict;
-  TensorDict state(dict);
+  TensorDict state = empty_state();
   for (const CheckpointEntry& entry : info.entries) {
     if (entry.rank && *entry.rank != rank) continue;
     state.set(entry.name, open_entry(path, entry));
+  }
+  return state;
+}
+
+TensorDict open_state_lazily(const Path& path, const CheckpointInfo& info) {
+  TensorDict state = empty_state();
+  for (const CheckpointEntry& entry : info.entries) {
+    if (entry.rank.value_or(0) != 0) continue;
+    node_of(state)->entries.push_back({entry.name, std::make_shared<LazyEntry>(path, entry)});
   }
   return state;
 }

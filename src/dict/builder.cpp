@@ -141,16 +141,19 @@ class Build {
   /// Writes the index to `sink`. Returns false if an entry would be too far from its home bucket;
   /// then `sink` has received only a part of the index.
   bool run(const DictSink& sink) {
-    detail::formats::Progress progress(options_.monitor, static_cast<std::uint64_t>(keys_.num_rows),
-                                       "index");
+    // Each entry is counted twice: when it is added, and when it is taken out in order.
+    detail::formats::Progress progress(
+        options_.monitor, 2 * sizeof(Entry) * static_cast<std::uint64_t>(keys_.num_rows), "index");
     for (std::int64_t row = 0; row < keys_.num_rows; ++row) {
-      parts_.add(keys_.hash(row, seed_), static_cast<std::uint64_t>(row));
       if (row % kPollRows == 0) progress.poll();
+      parts_.add(keys_.hash(row, seed_), static_cast<std::uint64_t>(row));
+      if (row % kPollRows == kPollRows - 1) progress.add(kPollRows * sizeof(Entry));
     }
     SlotStream slots(sink);
     for (std::size_t part = 0; part < kParts; ++part) {
       progress.poll();
       std::vector<Entry> entries = parts_.take(part);
+      progress.add(entries.size() * sizeof(Entry));
       drop_duplicates(entries);
       for (const Entry& entry : entries) {
         const std::uint64_t home = dict_home(entry.hash, num_home_);
@@ -165,6 +168,7 @@ class Build {
                       num_dead_);
     for (const std::uint64_t word : header) slots.push(word);
     slots.flush();
+    progress.finish();
     return true;
   }
   std::uint64_t num_dead() const noexcept { return num_dead_; }

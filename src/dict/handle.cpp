@@ -673,20 +673,27 @@ void DictHandle::replace(
   // A data set that is open for writing cannot be replaced, so reopen it read-only first.
   paging_ = nullptr;
   dataset_ = Dataset(path);
+  is_closed_ = true;  // until dataset_ is writable again
   state_ = open_state();
   const auto source = state_;
   const auto reopen = [&] {
     // Notifies the processes that have mapped the old index.
     const auto& root = source->place.root;
-    if (root && root->was_replaced()) old_index->set_word(DictWord::writer, kDictReplaced);
+    if (root && root->was_replaced() && os::exists(path)) {
+      old_index->set_word(DictWord::writer, kDictReplaced);
+    }
     dataset_ = Dataset(path, mode_);
+    is_closed_ = false;
     state_ = open_state();
     is_behind_ = false;
   };
   try {
     replace(source);
   } catch (...) {
-    reopen();
+    try {
+      reopen();
+    } catch (const Error&) {  // the handle stays closed; the first error is the cause
+    }
     throw;
   }
   reopen();

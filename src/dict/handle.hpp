@@ -148,8 +148,8 @@ class DictHandle {
   void close();
   /// Calls `replace`, which writes a new dictionary, made from `source`, to the path. Before the
   /// call, repairs the index if necessary, releases the writer lock and opens the folder read-only.
-  /// After the call, opens the folder again with the original mode. `replace` must throw if rows
-  /// were added after `source` was read.
+  /// After the call, opens the folder again with the original mode; if this fails, the handle is as
+  /// after close(). `replace` must throw if rows were added after `source` was read.
   void replace(const std::function<void(const std::shared_ptr<const DictState>& source)>& replace);
 
  private:

@@ -161,8 +161,10 @@ bool is_trusted(const DictState& state) {
 void make_index_in_memory(DictState& state) {
   warn(state.keys.where.text() +
        ": the index of the keys does not fit the rows (the system went down while it was open for "
-       "writing, or rows were added as to a data set): it is rebuilt in memory; to repair it, open "
-       "the dictionary with mode \"r+\", and call flush() and close()");
+       "writing, or rows were added as to a data set): it is rebuilt in memory" +
+       (state.place.root == nullptr ? ""
+                                    : "; to repair it, open the dictionary with mode \"r+\", and "
+                                      "call flush() and close()"));
   state.index =
       std::make_shared<DictIndex>(build_dict_index_in_memory(state.keys), state.keys.where);
   state.num_dead = dead_rows(state);

@@ -108,7 +108,9 @@ void with_path(const Path& path, const std::function<void()>& work) {
   try {
     work();
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::unsupported || !error.path().empty()) throw;
+    const bool is_of_tree =
+        error.code() == ErrorCode::unsupported || error.code() == ErrorCode::invalid_argument;
+    if (!is_of_tree || !error.path().empty()) throw;
     throw Error(error).path(path.string());
   }
 }

@@ -37,7 +37,7 @@ void check_supported(const TensorDict& tree, const detail::formats::Format& form
 void refuse_shard_size(const detail::formats::Format& format, const Path& target,
                        std::uint64_t shard_size_bytes);
 
-/// Calls `work`. If it throws an Error(unsupported) that has no path, adds `path` to the error.
+/// Calls `work`. Adds `path` to an Error(unsupported) or Error(invalid_argument) without a path.
 void with_path(const Path& path, const std::function<void()>& work);
 
 }  // namespace tenfold

@@ -836,6 +836,25 @@ TEST(CheckpointManager, CopiedStepsWithNumbersOfAnyWidthAreRead) {
   EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("is a duplicate")));
 }
 
+TEST(CheckpointManager, AnInvalidFolderWithAnotherNameOfTheStepIsLeftAlone) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path());
+  manager.save(5, state_at(5));
+  fs::create_directory(folder / "step_5");
+  manager.save(5, state_at(6));
+  fs::create_directory(folder / "step_7");
+  write_bytes(folder / "step_5/checkpoint.json", "{");
+  write_bytes(folder / "step_7/checkpoint.json", "{");
+  const Warnings warnings;
+  save_steps(manager, {5, 7});
+  for (const std::string& warning : warnings.all()) {
+    EXPECT_THAT(warning, Not(HasSubstr("replaces the step")));
+  }
+  EXPECT_TRUE(is_state_of(manager.restore({.step = 5}).state, 5));
+  EXPECT_TRUE(is_state_of(manager.restore({.step = 7}).state, 7));
+  EXPECT_TRUE(fs::exists(folder / "step_5/checkpoint.json"));
+}
+
 TEST(CheckpointManager, OtherRunsAreRestoredByPath) {
   const TemporaryFolder folder;
   CheckpointManager pretraining(folder / "a");
@@ -883,6 +902,18 @@ TEST(CheckpointManager, ExportOfOneEntryHasItsOwnNames) {
   EXPECT_EQ(model.at("weight").dtype(), DType::bfloat16);
   manager.export_step(1, folder / "all");
   EXPECT_TRUE(is_state_of(open(folder / "all"), 1));
+}
+
+TEST(CheckpointManager, ExportIgnoresDamageOfEntriesThatAreNotSelected) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder / "run");
+  manager.save(1, state_at(1));
+  write_bytes(manager.path(1) / "epoch.json", "{");
+  ConvertOptions options;
+  options.keys = {"model.*"};
+  manager.export_step(1, folder / "model.safetensors", options);
+  EXPECT_EQ(values<float>(open(folder / "model.safetensors").at("weight"))[0], 1);
+  EXPECT_EQ(error_of([&] { manager.export_step(1, folder / "all"); }).code(), ErrorCode::corrupt);
 }
 
 TEST(CheckpointManager, ImportMakesAStepOfAnyFile) {

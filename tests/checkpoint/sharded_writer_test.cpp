@@ -38,6 +38,7 @@
 #include "support/files.hpp"
 #include "support/message_of.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/warnings.hpp"
 #include "support/watch_changes.hpp"
 
 namespace tenfold::test {
@@ -430,6 +431,29 @@ TEST_P(EveryLayout, PublishRefusesTensorsThatWereNotPlanned) {
   EXPECT_FALSE(fs::exists(path()));
   writer.publish(receipts, rich().tree);
   EXPECT_TRUE(verify(path()).ok());
+}
+
+TEST_P(EveryLayout, APublishThatFailedWhileItCreatedFilesIsNotRepeated) {
+  const Save save = rich();
+  ShardedWriter writer(path(), save.tree, save.boxes, save.options);
+  const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                             write_part(writer, save, 1)};
+  bool has_failed = false;
+  {
+    const WatchChanges watch([&](const os::Change& change) {
+      if (change.kind != os::Change::Kind::create_file) return;
+      has_failed = true;
+      throw Error::io(ENOSPC, change.name, "cannot be created");
+    });
+    try {
+      writer.publish(receipts);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.system_errno(), ENOSPC);
+    }
+  }
+  if (!has_failed) GTEST_SKIP() << "publish() creates no file";
+  expect_error(ErrorCode::invalid_argument, "save again", [&] { writer.publish(receipts); });
+  EXPECT_FALSE(fs::exists(path()));
 }
 
 TEST_P(EveryLayout, UnsupportedNodesAreRefusedByPathAndKey) {
@@ -924,6 +948,32 @@ TensorDict with_tensor_in_value(std::int64_t size) {
   two_tensors().tree.for_each(
       [&](const std::string& key, const TensorDict::Item& item) { tree.set(key, item); });
   return tree;
+}
+
+TEST(FolderLayout, WarnsOfFloat8InAValueThatIsOnlyPublished) {
+  const TemporaryFolder folder;
+  Save save = two_tensors();
+  save.options.shard_size_bytes = 0;
+  TensorDict later = two_tensors().tree;
+  later.set("scale", numbered(DType::float8_e4m3fn, {3}));
+  ShardedWriter writer(folder / "d", save.tree, save.boxes, save.options);
+  const std::vector<std::string> receipts = {write_part(writer, save, 0),
+                                             write_part(writer, save, 1)};
+  const Warnings warnings;
+  writer.publish(receipts, later);
+  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("tensor \"scale\": tensordict")));
+}
+
+TEST(TorchLayout, AnEmptyKeyIsAPartOfJoinedNames) {
+  const TemporaryFolder folder;
+  Save save{dict(), {{0, {0}, {4}, 0}}};
+  save.options.layout = ShardLayout::torch;
+  TensorDict node = dict();
+  node.set("n", Value(1));
+  save.tree.set("", node);
+  save.tree.set("n", numbered(DType::int32, {4}));
+  run(save, folder / "d", 1);
+  EXPECT_TRUE(diff(open(folder / "d"), save.tree).same());
 }
 
 TEST(IndexLayout, TensorsInValuesHaveShardsThatTheNextSaveRemoves) {

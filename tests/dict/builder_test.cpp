@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <numeric>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "support/temporary_folder.hpp"
@@ -37,6 +39,18 @@ DictIndex built(const StoredKeys& keys, const DictBuildOptions& options, std::ui
   return {buffer, "index"};
 }
 
+/// The last call of report().
+struct LastReport : Monitor {
+  void report(std::uint64_t done_bytes, std::uint64_t total_bytes, std::string_view) override {
+    done = done_bytes;
+    total = total_bytes;
+  }
+  bool stop() override { return false; }
+
+  std::uint64_t done = 0;
+  std::uint64_t total = 0;
+};
+
 std::optional<std::uint64_t> row_of(const DictIndex& index, const StoredKeys& keys,
                                     std::int64_t key) {
   DictIndex::Cursor cursor = index.find(dict_hash(key, index.seed()));
@@ -44,6 +58,15 @@ std::optional<std::uint64_t> row_of(const DictIndex& index, const StoredKeys& ke
     if (keys.is(static_cast<std::int64_t>(*row), key)) return row;
   }
   return std::nullopt;
+}
+
+TEST(DictBuilder, ReportsItsCompletion) {
+  std::vector<std::int64_t> numbers(50'000);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  LastReport monitor;
+  built(keys_of(numbers), {.monitor = &monitor}, 0);
+  EXPECT_GT(monitor.total, numbers.size());
+  EXPECT_EQ(monitor.done, monitor.total);
 }
 
 TEST(DictBuilder, FindsEveryKeyIfFewFitIntoMemory) {

@@ -219,6 +219,36 @@ TEST(MappedDictWrite, CompactRemovesSupersededRows) {
   EXPECT_EQ(pair_at(before, "key77"), 77);
 }
 
+/// Calls `action` and then stops the call that it observes.
+struct StopAfter : Monitor {
+  explicit StopAfter(std::function<void()> of) : action(std::move(of)) {}
+  void report(std::uint64_t, std::uint64_t, std::string_view) override {}
+  bool stop() override {
+    if (action) std::exchange(action, nullptr)();
+    return true;
+  }
+
+  std::function<void()> action;
+};
+
+TEST(MappedDictWrite, ACompactThatCannotReopenThePathThrowsItsFirstError) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 10);
+  MappedDict dict(folder / "d", Mode::write_through);
+  StopAfter monitor([&] { std::filesystem::rename(folder / "d", folder / "moved"); });
+  try {
+    dict.compact(&monitor);
+    FAIL() << "not stopped";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.system_errno(), ECANCELED) << error.what();
+  }
+  std::filesystem::rename(folder / "moved", folder / "d");
+  expect_error(ErrorCode::unsupported, "it was closed",
+               [&] { dict.assign(Words(1).keys(), pairs(77, 1)); });
+  EXPECT_EQ(pair_at(dict, "key3"), 3);
+  expect_whole(folder / "d");
+}
+
 /// Calls `action` once, before the file-system entry number `at` (from 0) is examined or opened.
 class AtRead : public test::WatchChanges {
  public:
@@ -537,6 +567,21 @@ TEST_F(Boot, IgnoresTheIndexAfterASystemCrash) {
   EXPECT_EQ(pair_at(MappedDict(folder / "d"), "key1"), 1);
   EXPECT_EQ(pair_at(MappedDict(folder / "d"), "key2"), 99);
   EXPECT_TRUE(warnings().empty());
+}
+
+TEST_F(Boot, AdvisesARepairOnlyWhereItIsPossible) {
+  const TemporaryFolder folder;
+  build_pairs(folder / "d", 10);
+  MappedDict dict(folder / "d", Mode::write_through);
+  dict.assign(Words(1).keys(), pairs(77, 1));
+  convert(folder / "d", folder / "d.tdz");
+  os::set_boot_id(os::BootId{std::byte{9}});
+  for (const char* name : {"d", "d.tdz"}) {
+    warnings().clear();
+    EXPECT_EQ(pair_at(MappedDict(folder / name), "key3"), 3);
+    ASSERT_EQ(warnings().size(), 1U);
+    EXPECT_EQ(warnings()[0].find("to repair it") == std::string::npos, name != std::string("d"));
+  }
 }
 
 TEST_F(Boot, AnIndexInMemoryFindsWhatAnotherHandleWrites) {

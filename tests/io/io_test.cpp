@@ -197,6 +197,18 @@ void damage(const Path& file, std::uint64_t offset_bytes) {
   ASSERT_TRUE(stream.good());
 }
 
+TEST(Save, NamesThePathAndTheValueThatIsNotUtf8) {
+  const test::TemporaryFolder folder;
+  for (const std::string name : {"folder", "m.safetensors", "a.tdz"}) {
+    TensorDict tree = sample_state_dict();
+    tree.set("text", Value("ab\xff"));
+    const auto thrown = thrown_by([&] { save(tree, folder / name); });
+    EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
+    EXPECT_THAT(thrown.message, testing::StartsWith((folder / name).string() + ": "));
+    EXPECT_THAT(thrown.message, HasSubstr("string \"ab\\xff\": cannot be encoded"));
+  }
+}
+
 TEST(Load, WithVerifyThrowsTheFirstProblem) {
   const test::TemporaryFolder folder;
   const Path path = save(sample_state_dict(), folder / "m.safetensors");

@@ -23,10 +23,12 @@
 #include "formats/snapshot/manifest.hpp"
 #include "io/sample_trees.hpp"
 #include "io/snapshot_ranks/merge.hpp"
+#include "os/fs/change_observer.hpp"
 #include "support/files.hpp"
 #include "support/message_of.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
+#include "support/watch_changes.hpp"
 
 namespace tenfold::test {
 namespace {
@@ -468,6 +470,22 @@ TEST(SnapshotRanks, ReceiptsMustBeThoseOfAllRanksOfThisSave) {
   EXPECT_FALSE(fs::exists(folder / "s"));
   writer.publish(receipts);
   EXPECT_THAT(publish(receipts), HasSubstr("is published"));
+}
+
+TEST(SnapshotRanks, APublishThatFailedIsNotRepeated) {
+  const TemporaryFolder folder;
+  Ranks ranks(two_ranks(), kReplicated);
+  SnapshotWriter writer = ranks.begin(folder / "s");
+  const std::vector<std::string> receipts = ranks.write(writer.ticket());
+  {
+    const WatchChanges watch([](const os::Change& change) {
+      if (change.kind == os::Change::Kind::create_file) throw Error::io(ENOSPC, change.name);
+    });
+    EXPECT_THAT(message_of([&] { writer.publish(receipts); }, ErrorCode::io), HasSubstr("space"));
+  }
+  EXPECT_THAT(message_of([&] { writer.publish(receipts); }, ErrorCode::invalid_argument),
+              HasSubstr("save again"));
+  EXPECT_FALSE(fs::exists(folder / "s"));
 }
 
 TEST(SnapshotRanks, InvalidTicketsOutlinesAndReceiptsAreRefused) {

@@ -227,6 +227,12 @@ class SnapshotWriter::State {
           .expected("a snapshot that is being written")
           .found("one that is published");
     }
+    if (has_begun_) {
+      throw base::invalid_argument(path_)
+          .expected("a save that did not fail while it was published")
+          .found("a save that failed")
+          .remedy("save again");
+    }
     if (receipts.size() != outlines_.size()) {
       throw base::invalid_argument(path_)
           .expected("the receipts of ", outlines_.size(), " ranks")
@@ -244,6 +250,7 @@ class SnapshotWriter::State {
       }
     }
     Merged merged = merge(path_.string(), parsed, ticket_.assignment, outlines_);
+    has_begun_ = true;
     replacement_->folder().remove_file(std::string(kStagingName));
     write_documents(merged.manifest, merged.notes, std::move(merged.checksums),
                     replacement_->folder(), options_);
@@ -264,6 +271,7 @@ class SnapshotWriter::State {
   SnapshotOptions options_;
   std::vector<Outline> outlines_;
   Ticket ticket_;
+  bool has_begun_ = false;  ///< publish() may have changed files
   std::optional<formats::FolderReplacement> replacement_;
 };
 
