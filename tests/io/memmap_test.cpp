@@ -118,6 +118,20 @@ TEST_F(Memmap, WritesInPlaceSeparatesTensorsThatSharedAFile) {
   EXPECT_EQ(test::difference(changed, open(path_)), "");
 }
 
+TEST_F(Memmap, ZerosInPlaceSeparateTensorsThatSharedAFileAndKeepTheirBytes) {
+  const Tensor shared = counting({4});
+  TensorDict tree;
+  tree.set("a", shared);
+  tree.set("b", shared);
+  save(tree, path_);
+  fs::resize_file(path_ / "a.memmap", 1 << 23);  // ends with a hole
+  TensorDict made = memmap(tree, path_, {.zeros = true, .in_place = true});
+  EXPECT_EQ(test::difference(tree, made), "");
+  made.at("a").mutable_data<float>()[0] = 7;
+  EXPECT_EQ(bytes_of(made.at("b")), bytes_of(shared));
+  EXPECT_EQ(fs::file_size(path_ / "b.memmap"), 1U << 23);
+}
+
 TEST_F(Memmap, RefusesToWriteInPlaceIfTheCommitFileIsDamaged) {
   write_memmap(sample(), path_);
   std::ofstream(path_ / "%commit") << "any";

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <iterator>
@@ -36,6 +37,7 @@
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 #include "os/fs/free_space.hpp"
+#include "os/fs/holes.hpp"
 #include "os/fs/lease.hpp"
 
 namespace tenfold::detail::formats::folder {
@@ -43,6 +45,7 @@ namespace {
 
 /// Maximum number of leaf files that are written at once.
 constexpr std::size_t kOpenFiles = 64;
+constexpr std::size_t kCopiedBytes = std::size_t{1} << 20;
 /// Attempts to lock a meta.json, and the time between them.
 constexpr int kMaxMetaAttempts = 10'000;
 constexpr std::chrono::milliseconds kMetaPause{1};
@@ -105,19 +108,35 @@ class Folders {
 
 enum class Write : std::uint8_t {
   replacement,  ///< a temporary file that then replaces the old file
-  in_place,     ///< replaces a file with several hard links, because the links are other tensors
-  extension,    ///< the old file keeps its bytes
+  in_place,
+  extension,  ///< in place; the tensor keeps its bytes
 };
 
-/// A file to be written.
+/// Copies the data of `from`, but not its holes.
+void copy_data(const os::File& from, os::File& into) {
+  const std::uint64_t size_bytes = from.size_bytes();
+  into.truncate(size_bytes);
+  std::vector<std::byte> piece(
+      static_cast<std::size_t>(std::min<std::uint64_t>(size_bytes, kCopiedBytes)));
+  for (std::uint64_t at = os::next_data(from, 0); at < size_bytes; at = os::next_data(from, at)) {
+    const std::size_t count = from.read_some_at(at, piece);
+    if (count == 0) return;
+    into.write_at(at, std::span(piece).first(count));
+    at += count;
+  }
+}
+
+/// A file to be written. A file with several hard links is never written in place, because the
+/// links are other tensors.
 class Target {
  public:
   Target(const os::Directory& folder, const std::string& name, Write how) {
     const auto found = folder.entry_info(name);
     if (found) refuse_other(*found, false, folder.display_of(name));
     const bool is_alias = found && found->num_links > 1;
-    if (how == Write::replacement || (how == Write::in_place && is_alias)) {
+    if (how == Write::replacement || is_alias) {
       replacement_.emplace(Path(folder.display_of(name)), 0);
+      if (how == Write::extension) copy_data(os::File::open_read_at(folder, name), file());
     } else if (found) {
       file_ = os::File::open_read_write_at(folder, name);
     } else {
