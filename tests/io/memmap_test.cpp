@@ -132,6 +132,19 @@ TEST_F(Memmap, ZerosInPlaceSeparateTensorsThatSharedAFileAndKeepTheirBytes) {
   EXPECT_EQ(fs::file_size(path_ / "b.memmap"), 1U << 23);
 }
 
+TEST_F(Memmap, RefusesToUpdateADataSetToWhichRowsAreAdded) {
+  Dataset growing = create(path_, Schema({{.path = {"x"}}}));
+  const TensorDict rows = two_rows({"x"}, "");
+  growing.append(rows);
+  TensorDict other;
+  other.set("x", counting({9}));
+  EXPECT_EQ(thrown_by([&] { write_memmap(other, path_, {.already_mapped = {"x.memmap"}}); }).code,
+            ErrorCode::unsupported);
+  growing.append(rows);
+  growing.close();
+  EXPECT_EQ(Dataset(path_).size(), 4);
+}
+
 TEST_F(Memmap, RefusesToWriteInPlaceIfTheCommitFileIsDamaged) {
   write_memmap(sample(), path_);
   std::ofstream(path_ / "%commit") << "any";

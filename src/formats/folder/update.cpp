@@ -73,12 +73,12 @@ void refuse_other(const os::FileInfo& found, bool want_directory, const std::str
 /// The planned folders, created if missing, and opened on demand.
 class Folders {
  public:
-  Folders(const Plan& plan, const Path& path, bool in_place) : plan_(plan) {
+  Folders(const Plan& plan, const Path& path) : plan_(plan) {
     os::Parent parent = os::open_parent(os::resolve_link(path), true);
     root_ = enter(parent.directory, parent.name);
-    // A write in place keeps a `%commit`, whose row count would then apply to the new tensors. So
-    // refuse such a folder.
-    if (in_place) refuse_growing(root_);
+    // A process may be adding rows. Without one, a write in place would keep the `%commit`, whose
+    // row count would then apply to the new tensors.
+    refuse_growing(root_);
     for (std::size_t i = 1; i < plan.folders.size(); ++i) {
       os::Directory above = at(plan.folders[i].parent);
       enter(above, plan.folders[i].name);
@@ -168,7 +168,7 @@ class Updater {
   Updater(const Plan& plan, const Path& path, const UpdateRequest& request)
       : plan_(plan),
         request_(request),
-        folders_(plan, path, request.in_place),
+        folders_(plan, path),
         progress_(request.monitor, plan.leaf_bytes, "memmap") {
     if (request.in_place) {
       refuse_shared_files(folders_.root());
