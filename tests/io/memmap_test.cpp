@@ -513,6 +513,24 @@ TEST_F(Memmap, RefusesAValueThatNeedsOtherNotes) {
   EXPECT_EQ(open(path_).value({"below", "pair"}), Value(pair));
 }
 
+TEST_F(Memmap, FindsTheNotesOfANodeWithTheNameThatATensorclassUses) {
+  Value::Tuple pair;
+  pair.items = {Value(1), Value(2)};
+  TensorDict node;
+  node.set("pair", NonTensor{Value(pair)});
+  TensorDict tree;
+  tree.set("_tensordict", node);
+  save(tree, path_);
+  const NonTensor list{Value(Value::List{pair.items})};
+  EXPECT_EQ(thrown_by([&] { write_memmap_value(path_ / "_tensordict", "pair", list); }).code,
+            ErrorCode::unsupported);
+  node.info().class_name = "mod.Point";
+  node.info().kind = NodeKind::tensorclass;
+  save(node, path_ / "point");
+  EXPECT_EQ(thrown_by([&] { write_memmap_value(path_ / "point/_tensordict", "pair", list); }).code,
+            ErrorCode::unsupported);
+}
+
 TEST_F(Memmap, AppendsRowsToEveryTensor) {
   TensorDict rows = sample();
   write_memmap(rows, path_);

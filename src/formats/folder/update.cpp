@@ -318,6 +318,19 @@ std::string key_of(const Notes& notes, const std::string& path, const std::strin
   return decode_key(name).value_or(name);
 }
 
+/// True if `folder` has the tensors of the tensorclass in its parent folder; false for a node with
+/// a key of that name.
+bool is_inner(const Path& folder) {
+  if (folder.filename() != kInnerName) return false;
+  const os::Directory parent = os::Directory::open(folder.parent_path());
+  const os::File file = os::File::try_open_read_at(parent, std::string(kMetaName));
+  if (!file.valid()) return false;
+  const NodeMeta meta = parse_meta(file.read_all(kMaxMetaBytes), file.display());
+  return std::ranges::none_of(meta.entries, [](const MetaEntry& entry) {
+    return entry.is_node && entry.key == kInnerName;
+  });
+}
+
 /// Returns the notes of the tree that contains the node in `folder`, and the note path of this
 /// node. The root of the tree is the first folder with notes, from `folder` upwards. Returns empty
 /// notes and an empty path if a folder without meta.json comes first.
@@ -327,14 +340,14 @@ std::pair<Notes, std::string> notes_about(const Path& folder) {
   for (; at.has_relative_path() && os::exists(at / std::string(kMetaName)); at = at.parent_path()) {
     const Path file = at / std::string(kNotesName);
     if (!os::exists(file)) {
-      names.push_back(at.filename().string());
+      if (!is_inner(at)) names.push_back(at.filename().string());
       continue;
     }
     Notes notes =
         Notes::from_json(os::File::open_read(file).read_all(kMaxMetaBytes), file.string());
     std::string path;
     for (auto name = names.rbegin(); name != names.rend(); ++name) {
-      if (*name != kInnerName) path = note_path_child(path, key_of(notes, path, *name));
+      path = note_path_child(path, key_of(notes, path, *name));
     }
     return {std::move(notes), std::move(path)};
   }
