@@ -354,6 +354,16 @@ TEST_F(Memmap, RefusesToAddExistingOrInvalidEntries) {
                 add_memmap_leaf(path_, {.key = "n", .shape = {2}, .sizes = &sizes});
               }).message,
               HasSubstr("sizes: expected an int64 tensor of 2 dimensions"));
+  const Tensor empty = Tensor::zeros(DType::int64, {2, 0});
+  EXPECT_THAT(thrown_by([&] {
+                add_memmap_leaf(path_, {.key = "n", .shape = {2, 0}, .sizes = &empty});
+              }).message,
+              HasSubstr("sizes: expected components of at least 1 dimension, found 0"));
+  const Tensor ones = Tensor::from<std::int64_t>({1, 1}, {2, 1});
+  EXPECT_THAT(thrown_by([&] {
+                add_memmap_leaf(path_, {.key = "n", .shape = {3, 1}, .sizes = &ones});
+              }).message,
+              HasSubstr("shape: expected that of the sizes, [2, 1], found [3, 1]"));
   const std::vector<std::int64_t> lengths(4, std::int64_t{1} << 62);  // the sum is 2^64
   const Tensor huge = Tensor::from(std::span<const std::int64_t>(lengths), {4, 1});
   EXPECT_THAT(

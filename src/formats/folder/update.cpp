@@ -496,6 +496,26 @@ Value::Object leaf_entry(const NewLeaf& leaf) {
   return entry;
 }
 
+void check_sizes(const Path& folder, const NewLeaf& leaf) {
+  const Shape& shape = leaf.sizes->shape();
+  const auto fail = [&](const char* part) {
+    return base::invalid_argument(folder.string()).part(key_part(leaf.key)).part(part);
+  };
+  if (leaf.sizes->dtype() != DType::int64 || shape.size() != 2) {
+    throw fail("sizes")
+        .expected("an int64 tensor of 2 dimensions")
+        .found("a ", to_string(leaf.sizes->dtype()), " tensor of shape ", base::list_text(shape));
+  }
+  if (shape[1] == 0 && shape[0] > 0) {
+    throw fail("sizes").expected("components of at least 1 dimension").found("0");
+  }
+  if (leaf.shape != shape) {
+    throw fail("shape")
+        .expected("that of the sizes, ", base::list_text(shape))
+        .found(base::list_text(leaf.shape));
+  }
+}
+
 std::uint64_t data_bytes(const NewLeaf& leaf) {
   if (leaf.sizes == nullptr) return nbytes_of(leaf.dtype, leaf.shape);
   std::uint64_t total_bytes = 0;
@@ -598,15 +618,7 @@ std::string first_existing_leaf(const Plan& plan, const Path& path) {
 }
 
 Path add_leaf(const Path& folder, const NewLeaf& leaf) {
-  if (leaf.sizes != nullptr &&
-      (leaf.sizes->dtype() != DType::int64 || leaf.sizes->shape().size() != 2)) {
-    throw base::invalid_argument(folder.string())
-        .part("key ", base::quote(leaf.key))
-        .part("sizes")
-        .expected("an int64 tensor of 2 dimensions")
-        .found("a ", to_string(leaf.sizes->dtype()), " tensor of shape ",
-               base::list_text(leaf.sizes->shape()));
-  }
+  if (leaf.sizes != nullptr) check_sizes(folder, leaf);
   MetaEdit edit(folder);
   const std::string stem = entry_name(leaf.key, true, leaf.robust_names, "");
   const std::string name = stem + std::string(kLeafSuffix);
