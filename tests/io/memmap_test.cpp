@@ -177,6 +177,17 @@ TEST_F(Memmap, RefusesToReplaceForeignFiles) {
   }
 }
 
+TEST_F(Memmap, RefusesToReplaceAFolderThatIsNestedTooDeep) {
+  const std::string meta = R"({"_type": "<class 'tensordict._td.TensorDict'>", "shape": [],)"
+                           R"( "device": null, "a": {"type": "TensorDict"}})";
+  Path deep = path_;
+  for (int level = 0; level < 600; ++level, deep /= "a") {
+    fs::create_directories(deep);
+    std::ofstream(deep / "meta.json") << meta;
+  }
+  EXPECT_EQ(thrown_by([&] { write_memmap(sample(), path_); }).code, ErrorCode::unsupported);
+}
+
 TEST_F(Memmap, DoesNotWriteThroughSymlinks) {
   write_memmap(sample(), path_);
   fs::create_directory(folder_ / "outside");
