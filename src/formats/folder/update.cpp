@@ -18,9 +18,11 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/checked.hpp"
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
+#include "core/tree/leaf_source.hpp"
 #include "core/tree/node.hpp"
 #include "core/value/value_json.hpp"
 #include "formats/folder/append/commit_file.hpp"
@@ -305,8 +307,6 @@ class Updater {
 
 // --- one entry ---
 
-std::string key_part(std::string_view key) { return "key " + base::quote(key); }
-
 /// Returns the key of the entry that is stored in the sub-folder `name` of the node at note path
 /// `path`.
 std::string key_of(const Notes& notes, const std::string& path, const std::string& name) {
@@ -518,23 +518,13 @@ void check_sizes(const Path& folder, const NewLeaf& leaf) {
 
 std::uint64_t data_bytes(const NewLeaf& leaf) {
   if (leaf.sizes == nullptr) return nbytes_of(leaf.dtype, leaf.shape);
-  std::uint64_t total_bytes = 0;
-  const auto lengths = leaf.sizes->span<std::int64_t>();
-  const auto width = static_cast<std::size_t>(leaf.sizes->shape().at(1));
-  for (std::size_t row = 0; width > 0 && row < lengths.size(); row += width) {
-    total_bytes +=
-        nbytes_of(leaf.dtype, Shape(lengths.begin() + static_cast<std::ptrdiff_t>(row),
-                                    lengths.begin() + static_cast<std::ptrdiff_t>(row + width)));
-    // Each summand fits 63 bits, too, so the sum fits 64.
-    if (total_bytes > std::numeric_limits<std::int64_t>::max()) {
-      throw base::invalid_argument()
-          .part(key_part(leaf.key))
-          .part("sizes")
-          .problem("nested tensor too large")
-          .expected("fewer than 2^63 bytes");
-    }
-  }
-  return total_bytes;
+  const auto numel = nested_numel(*leaf.sizes);
+  const auto bytes = numel ? base::checked_mul(*numel, itemsize(leaf.dtype)) : std::nullopt;
+  if (bytes && *bytes <= std::numeric_limits<std::int64_t>::max()) return *bytes;
+  throw base::invalid_argument()
+      .part(key_part(leaf.key))
+      .part("sizes")
+      .expected("lengths of at least 0, and fewer than 2^63 bytes in total");
 }
 
 /// Creates the file, or opens an existing one if `existing_ok`, extends it to `size_bytes`, and
@@ -637,7 +627,7 @@ Path add_node(const Path& folder, std::string_view key, const Shape& batch_size,
               bool robust_names) {
   if (std::ranges::any_of(batch_size, [](std::int64_t length) { return length < 0; })) {
     throw base::invalid_argument(folder.string())
-        .part("key ", base::quote(key))
+        .part(key_part(key))
         .part("batch size")
         .expected("lengths of 0 or more")
         .found(base::list_text(batch_size));
