@@ -298,9 +298,13 @@ std::int64_t FolderGrowth::append(const Batch& rows) {
   // maps all slots.
   if (now.num_rows != shown || now.busy_rows > 0) {
     forget();
-    if (now.busy_rows == 0) size_ = static_cast<std::int64_t>(now.num_rows);
+    size_ = static_cast<std::int64_t>(now.num_rows);
+    if (now.busy_rows > 0) {
+      const auto [before, after] = settled_slots(now, writer.capacity(), size_);
+      size_ = before.end - before.begin + after.end - after.begin;
+    }
   }
-  return known_size();
+  return size_;
 }
 
 void FolderGrowth::update(std::span<const std::int64_t> positions, const Batch& rows) {

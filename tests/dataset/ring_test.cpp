@@ -91,6 +91,23 @@ TEST(CircularBuffer, HidesTornRowsUntilTheyAreOverwritten) {
   EXPECT_THAT(ids_of(Dataset(path)), ElementsAre(6, 20, 21, 22, 4, 5));
 }
 
+TEST(CircularBuffer, AnAppendBeforeTornRowsReadsNothingAfterItsCommit) {
+  const test::TemporaryFolder folder;
+  Dataset ds = numbers_at(folder / "ring", {.capacity = 6});
+  ds.append(test::numbers(6));
+  ds.append(test::numbers(1, 6));  // writes the durable mark
+  {
+    const test::AtChange refuse(
+        2, [](const os::Change&) { throw Error::io(ENOSPC, "injected", "no space"); });
+    EXPECT_THROW(ds.append(test::numbers(3, 7)), Error);
+  }
+  EXPECT_EQ(ds.size(), 3);
+  const test::BeforeLookup refuse("meta.json", 1,
+                                  [] { throw Error::io(EMFILE, "injected", "too many files"); });
+  EXPECT_EQ(ds.append(test::numbers(1, 20)), 4);
+  EXPECT_FALSE(refuse.has_acted());
+}
+
 TEST(CircularBuffer, ReadersGiveUpOnRowsWhoseLiveWriterDoesNotFinish) {
   const test::TemporaryFolder folder;
   const Path path = folder / "ring";
