@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <numeric>
 #include <vector>
@@ -106,6 +107,17 @@ TEST(CircularBuffer, AnAppendBeforeTornRowsReadsNothingAfterItsCommit) {
                                   [] { throw Error::io(EMFILE, "injected", "too many files"); });
   EXPECT_EQ(ds.append(test::numbers(1, 20)), 4);
   EXPECT_FALSE(refuse.has_acted());
+}
+
+TEST(CircularBuffer, RefusesColumnsWithRowsOfDifferentSizes) {
+  const test::TemporaryFolder folder;
+  numbers_at(folder / "ring", {.capacity = 6}).close();
+  Dataset ragged = create(folder / "ragged", test::schema_of(test::ragged()));
+  ragged.append(test::ragged());
+  ragged.close();
+  std::filesystem::copy(folder / "ring/%commit", folder / "ragged/%commit");
+  test::expect_error(ErrorCode::corrupt, "the slots of a circular buffer have one size",
+                     [&] { Dataset{folder / "ragged"}; });
 }
 
 TEST(CircularBuffer, ReadersGiveUpOnRowsWhoseLiveWriterDoesNotFinish) {
