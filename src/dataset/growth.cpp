@@ -263,8 +263,8 @@ void FolderGrowth::start() {
 std::int64_t FolderGrowth::append(const Batch& rows) {
   const Lock lock(mutex_);
   folder_.require_writable("append");
-  start();
   check_rows(schema_, rows, folder_.path().string());
+  start();
   folder::GrowingFolder& writer = *folder_.writer();
   if (rows.num_rows() == 0) {
     writer.check_here();

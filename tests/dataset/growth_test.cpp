@@ -162,6 +162,15 @@ TEST(Growth, AppendsRaggedStringAndNullableColumns) {
   EXPECT_EQ(open_memmap(folder / "rows", Mode::read).batch_size(), Shape{8});
 }
 
+TEST(Growth, RejectedRowsDoNotLockTheDataSet) {
+  const test::TemporaryFolder folder;
+  Dataset ds = numbers_at(folder / "rows");
+  expect_error(ErrorCode::invalid_argument, "expected the column in the rows",
+               [&] { ds.append(Batch(1, {})); });
+  Dataset other(folder / "rows", Mode::write_through);
+  EXPECT_EQ(other.append(test::numbers(1)), 1);
+}
+
 TEST(Growth, AppendsToASavedDataSet) {
   const test::TemporaryFolder folder;
   save(test::ragged(), folder / "text");
