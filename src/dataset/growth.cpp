@@ -343,7 +343,8 @@ void FolderGrowth::update(std::span<const std::int64_t> positions, const Batch& 
     if (found == nullptr) continue;
     const StoredColumn& stored = *state->parts[0].columns[role.column];
     const bool is_valid = role.part == LeafRole::Part::valid;
-    const Tensor from = is_valid ? valid_of(column, *found, count) : found->values.contiguous();
+    const Tensor from =
+        is_valid ? valid_of(column, *found, count) : values_of(column, *found, count);
     const Tensor& into = is_valid ? stored.valid : stored.values;
     if (from.nbytes() == 0) continue;
     if (!into.buffer().writable()) {
