@@ -36,9 +36,9 @@ struct MemmapOptions {
 /// checksums, and notes only for what tensordict's files cannot express. The files are durable only
 /// if `durable` is set. An existing folder is replaced atomically, unless `in_place` or
 /// `already_mapped` is set. Shared storage is not kept. Before anything is written, throws
-/// Error(unsupported) if a folder cannot hold the tree, or, with `in_place`, if the existing folder
-/// is a data set that grows. Throws Error(invalid_argument) if the existing folder is to be
-/// replaced and has entries that no metadata names.
+/// Error(unsupported) if a folder cannot hold the tree, or, with `in_place` or `already_mapped`, if
+/// the existing folder is a data set that grows. Throws Error(invalid_argument) if the existing
+/// folder is to be replaced and has entries that no metadata names.
 ///
 ///     tenfold::TensorDict buffer = tenfold::memmap(tree, "buffer");
 ///     buffer.at("x").mutable_data<float>()[0] = 1;       // written to the file

@@ -95,6 +95,13 @@ void check(const Path& path, const Schema& schema, const CreateOptions& options)
         .found("both")
         .remedy("a circular buffer begins empty");
   }
+  for (const Column& column : schema.columns()) {
+    if (!column.ragged || nbytes_of(column.dtype, column.shape) > 0) continue;
+    throw base::unsupported(path.string())
+        .part("column ", base::quote(column.name()))
+        .problem("elements of 0 bytes cannot be counted")
+        .expected("at least 1 byte");
+  }
   if (options.capacity > 0) {
     for (const Column& column : schema.columns()) {
       if (!column.has_ends()) continue;

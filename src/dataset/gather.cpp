@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -131,27 +132,28 @@ class Gatherer {
     return extents;
   }
 
-  static std::int64_t total_of(const std::vector<Extent>& extents) {
-    std::int64_t total = 0;
-    for (const Extent& extent : extents) total += extent.end - extent.begin;
-    return total;
-  }
-
   Tensor take(DType dtype, Shape shape) const {
     const Buffer block = state_.pool.take(static_cast<std::size_t>(nbytes_of(dtype, shape)));
     return tensor_in(dtype, std::move(shape), block, 0);
   }
 
-  Tensor offsets_of(const std::vector<Extent>& extents) const {
+  /// Throws Error(corrupt) if the last offset exceeds 63 bits, which is possible if the elements
+  /// have 0 bytes.
+  Tensor offsets_of(const Column& column, const std::vector<Extent>& extents) const {
+    constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
     Tensor offsets = take(DType::int64, {static_cast<std::int64_t>(extents.size()) + 1});
     auto* into = offsets.mutable_data<std::int64_t>();
     *into = 0;
     for (const Extent& extent : extents) {
-      const std::int64_t next = *into + extent.end - extent.begin;
+      const std::int64_t length = extent.end - extent.begin;
+      if (length > kMax - *into) fail(column, "ends", extent.begin, extent.end, kMax, extent.part);
+      const std::int64_t next = *into + length;
       *++into = next;
     }
     return offsets;
   }
+
+  static std::int64_t last_of(const Tensor& offsets) { return offsets.span<std::int64_t>().back(); }
 
   const PadValue* pad_of(const Column& column) const {
     if (column.is_text()) return nullptr;
@@ -167,9 +169,11 @@ class Gatherer {
       gather_padded(index, extents, *pad, into);
       return;
     }
-    into.offsets = offsets_of(extents);
-    if (column.ragged && column.is_text()) extents = extents_of_items(index, extents, into);
-    into.values = take(column.dtype, batch_shape_of(total_of(extents), column));
+    into.offsets = offsets_of(column, extents);
+    const bool in_items = column.ragged && column.is_text();
+    if (in_items) extents = extents_of_items(index, extents, into);
+    const Tensor& offsets = in_items ? into.item_offsets : into.offsets;
+    into.values = take(column.dtype, batch_shape_of(last_of(offsets), column));
     const std::uint64_t row_bytes = row_bytes_of(column);
     std::byte* out = into.values.mutable_raw_data();
     for (std::size_t i = 0; i < extents.size(); ++i) {
@@ -194,7 +198,7 @@ class Gatherer {
   std::vector<Extent> extents_of_items(std::size_t index, const std::vector<Extent>& rows,
                                        BatchColumn& into) const {
     std::vector<Extent> items;
-    items.reserve(static_cast<std::size_t>(total_of(rows)));
+    items.reserve(static_cast<std::size_t>(last_of(into.offsets)));
     for (const Extent& row : rows) {
       const StoredColumn& stored = *state_.parts[row.part].columns[index];
       for (std::int64_t item = row.begin; item < row.end; ++item) {
@@ -203,7 +207,7 @@ class Gatherer {
         items.push_back({row.part, begin, end});
       }
     }
-    into.item_offsets = offsets_of(items);
+    into.item_offsets = offsets_of(into.column, items);
     return items;
   }
 

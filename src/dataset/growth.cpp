@@ -263,8 +263,8 @@ void FolderGrowth::start() {
 std::int64_t FolderGrowth::append(const Batch& rows) {
   const Lock lock(mutex_);
   folder_.require_writable("append");
-  start();
   check_rows(schema_, rows, folder_.path().string());
+  start();
   folder::GrowingFolder& writer = *folder_.writer();
   if (rows.num_rows() == 0) {
     writer.check_here();
@@ -298,9 +298,13 @@ std::int64_t FolderGrowth::append(const Batch& rows) {
   // maps all slots.
   if (now.num_rows != shown || now.busy_rows > 0) {
     forget();
-    if (now.busy_rows == 0) size_ = static_cast<std::int64_t>(now.num_rows);
+    size_ = static_cast<std::int64_t>(now.num_rows);
+    if (now.busy_rows > 0) {
+      const auto [before, after] = settled_slots(now, writer.capacity(), size_);
+      size_ = before.end - before.begin + after.end - after.begin;
+    }
   }
-  return known_size();
+  return size_;
 }
 
 void FolderGrowth::update(std::span<const std::int64_t> positions, const Batch& rows) {
@@ -339,7 +343,8 @@ void FolderGrowth::update(std::span<const std::int64_t> positions, const Batch& 
     if (found == nullptr) continue;
     const StoredColumn& stored = *state->parts[0].columns[role.column];
     const bool is_valid = role.part == LeafRole::Part::valid;
-    const Tensor from = is_valid ? valid_of(column, *found, count) : found->values.contiguous();
+    const Tensor from =
+        is_valid ? valid_of(column, *found, count) : values_of(column, *found, count);
     const Tensor& into = is_valid ? stored.valid : stored.values;
     if (from.nbytes() == 0) continue;
     if (!into.buffer().writable()) {

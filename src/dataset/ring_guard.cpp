@@ -82,6 +82,19 @@ void RingWait::wait() {
 
 int set_ring_patience(int num_waits) noexcept { return ring_patience.exchange(num_waits); }
 
+std::array<SlotRange, 2> settled_slots(const folder::CommitState& state, std::uint64_t capacity,
+                                       std::int64_t num_rows) {
+  const auto rows = static_cast<std::uint64_t>(num_rows);
+  const auto range = [&](std::uint64_t begin, std::uint64_t end) {
+    end = std::min(end, rows);
+    begin = std::min(begin, end);
+    return SlotRange{static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end)};
+  };
+  const std::uint64_t busy_end = state.busy_begin + state.busy_rows;
+  return {range(busy_end > capacity ? busy_end - capacity : 0, state.busy_begin),
+          range(busy_end, capacity)};
+}
+
 std::shared_ptr<const RingGuard> RingGuard::of(const TensorDict& tree) {
   const auto handle = folder_of(tree);
   if (handle == nullptr || !handle->may_grow()) return nullptr;
@@ -111,17 +124,12 @@ RowOrderPtr RingGuard::order(std::int64_t num_rows) const {
   const folder::CommitState state = settled();
   if (state.busy_rows == 0) return row_range(0, num_rows);
   std::vector<RowOrderPtr> parts;
-  const auto add = [&](std::uint64_t begin, std::uint64_t end) {
-    end = std::min(end, static_cast<std::uint64_t>(num_rows));
-    if (begin >= end) return;
-    parts.push_back(
-        row_range(static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end - begin)));
-  };
-  const std::uint64_t end = state.busy_begin + state.busy_rows;
-  add(end > capacity_ ? end - capacity_ : 0, state.busy_begin);
-  add(end, capacity_);
   std::int64_t left = 0;
-  for (const RowOrderPtr& part : parts) left += part->size();
+  for (const SlotRange& range : settled_slots(state, capacity_, num_rows)) {
+    if (range.begin == range.end) continue;
+    parts.push_back(row_range(range.begin, range.end - range.begin));
+    left += range.end - range.begin;
+  }
   if (left < num_rows) {
     warn(where() + ": " + std::to_string(num_rows - left) +
          " rows were being overwritten when the write failed, its writer crashed or the power "

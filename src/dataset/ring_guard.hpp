@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -36,6 +37,17 @@ class RingWait {
 /// Sets the number of pauses after which a RingWait throws, and returns the previous value. For
 /// tests.
 int set_ring_patience(int num_waits) noexcept;
+
+/// The slots [begin, end).
+struct SlotRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+/// The slots [0, num_rows), without the busy slots: those before the busy slots and those after
+/// them. Each range may be empty.
+std::array<SlotRange, 2> settled_slots(const detail::formats::folder::CommitState& state,
+                                       std::uint64_t capacity, std::int64_t num_rows);
 
 /// The commit page of a circular buffer whose rows are read while they may be overwritten.
 ///

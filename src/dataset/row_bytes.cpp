@@ -1,7 +1,10 @@
 #include "dataset/row_bytes.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <limits>
+#include <span>
 
 #include <tenfold/error.hpp>
 
@@ -148,6 +151,48 @@ void mark_numbers(const Tensor& values, std::uint64_t row_elements, Tensor& vali
 
 }  // namespace
 
+void fill_null(DType dtype, std::byte* elements, std::int64_t count) {
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  std::array<std::byte, 16> element{};
+  const std::size_t size = static_cast<std::size_t>(count) * itemsize(dtype);
+  if (size == 0) return;
+  if (is_floating_point(dtype)) {
+    cast_elements(DType::float64, reinterpret_cast<const std::byte*>(&kNaN), dtype, element.data(),
+                  1);
+  }
+  // Copy one element, then double the filled part each time: a call per element would take longer
+  // than copying the bytes.
+  std::size_t filled = itemsize(dtype);
+  std::memcpy(elements, element.data(), filled);
+  while (filled < size) {
+    const std::size_t more = std::min(filled, size - filled);
+    std::memcpy(elements + filled, elements, more);
+    filled += more;
+  }
+}
+
+Tensor values_of(const Column& column, const BatchColumn& found, std::int64_t num_rows) {
+  Tensor values = found.values.contiguous();
+  if (!column.nullable || found.valid.dtype() != DType::bool_ || values.nbytes() == 0 ||
+      !is_floating_point(values.dtype()) || !can_cast(DType::float64, values.dtype())) {
+    return values;
+  }
+  const Tensor valid = found.valid.contiguous();
+  const std::span flags(valid.raw_data(), static_cast<std::size_t>(num_rows));
+  if (std::ranges::find(flags, std::byte{0}) == flags.end()) return values;
+  const Tensor filled = Tensor::zeros(values.dtype(), values.shape());
+  const auto row_bytes = static_cast<std::size_t>(values.nbytes()) / flags.size();
+  for (std::size_t row = 0; row < flags.size(); ++row) {
+    std::byte* const into = filled.mutable_raw_data() + row * row_bytes;
+    if (flags[row] == std::byte{0}) {
+      fill_null(values.dtype(), into, numel_of(column.shape));
+    } else {
+      std::memcpy(into, values.raw_data() + row * row_bytes, row_bytes);
+    }
+  }
+  return filled;
+}
+
 Tensor valid_of(const Column& column, const BatchColumn& found, std::int64_t num_rows) {
   if (found.valid.dtype() == DType::bool_) return found.valid.contiguous();
   Tensor valid = Tensor::zeros(DType::bool_, {num_rows});
@@ -234,7 +279,7 @@ std::vector<Tensor> leaf_tensors(const std::vector<LeafRole>& roles, const Schem
     switch (roles[i].part) {
       case Part::values:
         if (!column.has_ends()) {
-          made.push_back(found.values.contiguous());
+          made.push_back(values_of(column, found, rows.num_rows()));
         } else if (!in_items) {
           made.push_back(named_by(found.offsets, found.values));
         } else {

@@ -39,6 +39,15 @@ Batch rows_between(const Batch& rows, std::int64_t begin, std::int64_t end);
 /// The column of `rows` with the name of `column`, or null.
 const BatchColumn* find_column(const Batch& rows, const Column& column);
 
+/// Fills `elements` with the missing value of fixed-size rows: NaN if is_floating_point(dtype),
+/// otherwise zeros.
+void fill_null(DType dtype, std::byte* elements, std::int64_t count);
+
+/// The values to store for a column of fixed-size rows: `found.values`, but NaN in the
+/// floating-point rows that `found.valid` declares as missing, because readers take these rows for
+/// missing if their elements are NaN. Contiguous.
+Tensor values_of(const Column& column, const BatchColumn& found, std::int64_t num_rows);
+
 /// Validity of the rows of a nullable column, bool [num_rows]: `found.valid` if it is bool.
 /// Otherwise, a floating-point row of fixed size is missing if it has elements and all of them are
 /// NaN, and every other row is valid.

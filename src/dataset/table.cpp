@@ -208,6 +208,12 @@ Table::Table(TensorDict tree, std::shared_ptr<InPlaceWrites> in_place)
   stored_.reserve(schema_.size());
   for (const Column& column : schema_.columns()) {
     const base::Where subject = base::Where(where_).at("column " + base::quote(column.name()));
+    if (ring_ && column.has_ends()) {
+      throw base::corrupt(subject)
+          .problem("the slots of a circular buffer have one size")
+          .expected("rows of equal size")
+          .found("strings or ragged rows");
+    }
     StoredColumn stored;
     stored.values = parts.values(column).tensor();
     // The elements of a row are copied in one piece.

@@ -118,6 +118,9 @@ TEST(Create, RefusesInvalidArguments) {
   expect_error(ErrorCode::unsupported,
                "column \"tokens\": the slots of a circular buffer have one size",
                [&] { create(folder / "a", schema_of(test::ragged()), {.capacity = 4}); });
+  expect_error(ErrorCode::unsupported, "column \"x\": elements of 0 bytes cannot be counted", [&] {
+    create(folder / "a", Schema({{.path = {"x"}, .shape = {0}, .ragged = true}}));
+  });
   EXPECT_FALSE(std::filesystem::exists(folder / "a"));
 }
 

@@ -18,6 +18,7 @@
 #include "core/tensor/cast.hpp"
 #include "dataset/dataset_state.hpp"
 #include "dataset/table_of.hpp"
+#include "support/message_of.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace tenfold {
@@ -289,6 +290,21 @@ TEST(Dataset, RefusesInvalidEndOffsets) {
     items.set("tags.item_end", TensorDict::Item(test::unbatched(test::ints({3, 2, 99, -4}))));
     EXPECT_THROW(Dataset(items).rows(0, 4), Error);
   }
+}
+
+TEST(Dataset, RefusesOffsetsWhoseSumOverflows) {
+  constexpr std::int64_t kMany = std::int64_t{1} << 62;
+  NodeInfo info;
+  info.batch_size = {1};
+  info.schema =
+      from_json(R"({"columns": {"x": {"dtype": "uint8", "shape": [0], "ragged": true}}})", "test");
+  TensorDict tree(info);
+  tree.set("x", TensorDict::Item(test::unbatched(Tensor(DType::uint8, {kMany, 0}, Buffer()))));
+  tree.set("x.end", test::ints({kMany}));
+  const Dataset ds(tree);
+  EXPECT_EQ(ds.rows(0, 1).at("x").shape(), (Shape{kMany, 0}));
+  test::expect_error(ErrorCode::corrupt, "column \"x\": ends: the data set is damaged",
+                     [&] { ds.rows(std::array<std::int64_t, 4>{0, 0, 0, 0}); });
 }
 
 TEST(Dataset, ComposesViews) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -163,6 +164,53 @@ TEST(Growth, AppendsRaggedStringAndNullableColumns) {
   }
   EXPECT_FALSE(std::filesystem::exists(folder / "rows/%commit"));
   EXPECT_EQ(open_memmap(folder / "rows", Mode::read).batch_size(), Shape{8});
+}
+
+TEST(Growth, StoresNanForMissingFloats) {
+  const test::TemporaryFolder folder;
+  const Schema schema({{.path = {"x"}, .shape = {2}, .nullable = true},
+                       {.path = {"h"}, .dtype = DType::float16, .nullable = true}});
+  Dataset ds = create(folder / "rows", schema);
+  const auto rows = [&](std::vector<bool> has) {
+    const auto count = static_cast<std::int64_t>(has.size());
+    Tensor valid = Tensor::zeros(DType::bool_, {count});
+    for (std::size_t i = 0; i < has.size(); ++i) {
+      valid.mutable_raw_data()[i] = static_cast<std::byte>(has[i] ? 1 : 0);
+    }
+    std::vector<BatchColumn> columns(2);
+    for (std::size_t i = 0; i < 2; ++i) {
+      columns[i].column = ds.schema().columns()[i];
+      columns[i].valid = valid;
+    }
+    columns[0].values = Tensor::zeros(DType::float32, {count, 2});
+    columns[1].values = Tensor::zeros(DType::float16, {count});
+    return Batch(count, std::move(columns));
+  };
+  const auto missing_in = [](const Batch& batch) {
+    std::vector<bool> missing;
+    const auto x = batch.at("x").span<float>();
+    const std::byte* h = batch.at("h").raw_data();
+    for (std::size_t i = 0; i < x.size(); i += 2) {
+      EXPECT_EQ(std::isnan(x[i]), std::isnan(x[i + 1]));
+      EXPECT_EQ(std::isnan(x[i]), h[i + 1] != std::byte{0});  // zero unless it is NaN
+      missing.push_back(std::isnan(x[i]));
+    }
+    return missing;
+  };
+  ds.append(rows({true, false, true}));
+  EXPECT_THAT(missing_in(ds.rows(0, 3)), ElementsAre(false, true, false));
+  ds.update(std::array<std::int64_t, 2>{0, 1}, rows({false, true}));
+  EXPECT_THAT(missing_in(ds.rows(0, 3)), ElementsAre(true, false, false));
+  EXPECT_THAT(missing_in(ds.rows(0, 0)), ElementsAre());
+}
+
+TEST(Growth, RejectedRowsDoNotLockTheDataSet) {
+  const test::TemporaryFolder folder;
+  Dataset ds = numbers_at(folder / "rows");
+  expect_error(ErrorCode::invalid_argument, "expected the column in the rows",
+               [&] { ds.append(Batch(1, {})); });
+  Dataset other(folder / "rows", Mode::write_through);
+  EXPECT_EQ(other.append(test::numbers(1)), 1);
 }
 
 TEST(Growth, AppendsToASavedDataSet) {

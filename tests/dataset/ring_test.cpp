@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <numeric>
 #include <vector>
@@ -89,6 +90,34 @@ TEST(CircularBuffer, HidesTornRowsUntilTheyAreOverwritten) {
   EXPECT_THAT(ids_of(Dataset(path)), ElementsAre(6, 20, 3, 4, 5));
   EXPECT_EQ(ds.append(test::numbers(2, 21)), 6);
   EXPECT_THAT(ids_of(Dataset(path)), ElementsAre(6, 20, 21, 22, 4, 5));
+}
+
+TEST(CircularBuffer, AnAppendBeforeTornRowsReadsNothingAfterItsCommit) {
+  const test::TemporaryFolder folder;
+  Dataset ds = numbers_at(folder / "ring", {.capacity = 6});
+  ds.append(test::numbers(6));
+  ds.append(test::numbers(1, 6));  // writes the durable mark
+  {
+    const test::AtChange refuse(
+        2, [](const os::Change&) { throw Error::io(ENOSPC, "injected", "no space"); });
+    EXPECT_THROW(ds.append(test::numbers(3, 7)), Error);
+  }
+  EXPECT_EQ(ds.size(), 3);
+  const test::BeforeLookup refuse("meta.json", 1,
+                                  [] { throw Error::io(EMFILE, "injected", "too many files"); });
+  EXPECT_EQ(ds.append(test::numbers(1, 20)), 4);
+  EXPECT_FALSE(refuse.has_acted());
+}
+
+TEST(CircularBuffer, RefusesColumnsWithRowsOfDifferentSizes) {
+  const test::TemporaryFolder folder;
+  numbers_at(folder / "ring", {.capacity = 6}).close();
+  Dataset ragged = create(folder / "ragged", test::schema_of(test::ragged()));
+  ragged.append(test::ragged());
+  ragged.close();
+  std::filesystem::copy(folder / "ring/%commit", folder / "ragged/%commit");
+  test::expect_error(ErrorCode::corrupt, "the slots of a circular buffer have one size",
+                     [&] { Dataset{folder / "ragged"}; });
 }
 
 TEST(CircularBuffer, ReadersGiveUpOnRowsWhoseLiveWriterDoesNotFinish) {

@@ -120,6 +120,33 @@ TEST_F(Memmap, WritesInPlaceSeparatesTensorsThatSharedAFile) {
   EXPECT_EQ(test::difference(changed, open(path_)), "");
 }
 
+TEST_F(Memmap, ZerosInPlaceSeparateTensorsThatSharedAFileAndKeepTheirBytes) {
+  const Tensor shared = counting({4});
+  TensorDict tree;
+  tree.set("a", shared);
+  tree.set("b", shared);
+  save(tree, path_);
+  fs::resize_file(path_ / "a.memmap", 1 << 23);  // ends with a hole
+  TensorDict made = memmap(tree, path_, {.zeros = true, .in_place = true});
+  EXPECT_EQ(test::difference(tree, made), "");
+  made.at("a").mutable_data<float>()[0] = 7;
+  EXPECT_EQ(bytes_of(made.at("b")), bytes_of(shared));
+  EXPECT_EQ(fs::file_size(path_ / "b.memmap"), 1U << 23);
+}
+
+TEST_F(Memmap, RefusesToUpdateADataSetToWhichRowsAreAdded) {
+  Dataset growing = create(path_, Schema({{.path = {"x"}}}));
+  const TensorDict rows = two_rows({"x"}, "");
+  growing.append(rows);
+  TensorDict other;
+  other.set("x", counting({9}));
+  EXPECT_EQ(thrown_by([&] { write_memmap(other, path_, {.already_mapped = {"x.memmap"}}); }).code,
+            ErrorCode::unsupported);
+  growing.append(rows);
+  growing.close();
+  EXPECT_EQ(Dataset(path_).size(), 4);
+}
+
 TEST_F(Memmap, RefusesToWriteInPlaceIfTheCommitFileIsDamaged) {
   write_memmap(sample(), path_);
   std::ofstream(path_ / "%commit") << "any";
@@ -150,6 +177,17 @@ TEST_F(Memmap, RefusesToReplaceForeignFiles) {
     EXPECT_THAT(thrown.message, HasSubstr("\"" + name.string() + "\""));
     EXPECT_TRUE(fs::remove(path_ / name));
   }
+}
+
+TEST_F(Memmap, RefusesToReplaceAFolderThatIsNestedTooDeep) {
+  const std::string meta = R"({"_type": "<class 'tensordict._td.TensorDict'>", "shape": [],)"
+                           R"( "device": null, "a": {"type": "TensorDict"}})";
+  Path deep = path_;
+  for (int level = 0; level < 600; ++level, deep /= "a") {
+    fs::create_directories(deep);
+    std::ofstream(deep / "meta.json") << meta;
+  }
+  EXPECT_EQ(thrown_by([&] { write_memmap(sample(), path_); }).code, ErrorCode::unsupported);
 }
 
 TEST_F(Memmap, DoesNotWriteThroughSymlinks) {
@@ -329,6 +367,16 @@ TEST_F(Memmap, RefusesToAddExistingOrInvalidEntries) {
                 add_memmap_leaf(path_, {.key = "n", .shape = {2}, .sizes = &sizes});
               }).message,
               HasSubstr("sizes: expected an int64 tensor of 2 dimensions"));
+  const Tensor empty = Tensor::zeros(DType::int64, {2, 0});
+  EXPECT_THAT(thrown_by([&] {
+                add_memmap_leaf(path_, {.key = "n", .shape = {2, 0}, .sizes = &empty});
+              }).message,
+              HasSubstr("sizes: expected components of at least 1 dimension, found 0"));
+  const Tensor ones = Tensor::from<std::int64_t>({1, 1}, {2, 1});
+  EXPECT_THAT(thrown_by([&] {
+                add_memmap_leaf(path_, {.key = "n", .shape = {3, 1}, .sizes = &ones});
+              }).message,
+              HasSubstr("shape: expected that of the sizes, [2, 1], found [3, 1]"));
   const std::vector<std::int64_t> lengths(4, std::int64_t{1} << 62);  // the sum is 2^64
   const Tensor huge = Tensor::from(std::span<const std::int64_t>(lengths), {4, 1});
   EXPECT_THAT(
@@ -336,7 +384,7 @@ TEST_F(Memmap, RefusesToAddExistingOrInvalidEntries) {
         add_memmap_leaf(path_,
                         {.key = "n", .dtype = DType::uint8, .shape = {4, 1}, .sizes = &huge});
       }).message,
-      HasSubstr("key \"n\": sizes: nested tensor too large: expected fewer than 2^63 bytes"));
+      HasSubstr("key \"n\": sizes: expected lengths of at least 0, and fewer than 2^63 bytes"));
   EXPECT_FALSE(fs::exists(path_ / "\xff.memmap") || fs::exists(path_ / "\xff") ||
                fs::exists(path_ / "n"));
   EXPECT_THAT(open(path_).keys(), ElementsAre("a", "b", "s"));
@@ -486,6 +534,24 @@ TEST_F(Memmap, RefusesAValueThatNeedsOtherNotes) {
   pair.items = {Value(3), Value(4)};
   write_memmap_value(path_ / "below", "pair", {Value(pair)});
   EXPECT_EQ(open(path_).value({"below", "pair"}), Value(pair));
+}
+
+TEST_F(Memmap, FindsTheNotesOfANodeWithTheNameThatATensorclassUses) {
+  Value::Tuple pair;
+  pair.items = {Value(1), Value(2)};
+  TensorDict node;
+  node.set("pair", NonTensor{Value(pair)});
+  TensorDict tree;
+  tree.set("_tensordict", node);
+  save(tree, path_);
+  const NonTensor list{Value(Value::List{pair.items})};
+  EXPECT_EQ(thrown_by([&] { write_memmap_value(path_ / "_tensordict", "pair", list); }).code,
+            ErrorCode::unsupported);
+  node.info().class_name = "mod.Point";
+  node.info().kind = NodeKind::tensorclass;
+  save(node, path_ / "point");
+  EXPECT_EQ(thrown_by([&] { write_memmap_value(path_ / "point/_tensordict", "pair", list); }).code,
+            ErrorCode::unsupported);
 }
 
 TEST_F(Memmap, AppendsRowsToEveryTensor) {

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -24,22 +26,12 @@ std::int64_t numel_of_components(const Tensor& sizes, ErrorCode code, const base
         .expected("int64 of two dimensions")
         .found(to_string(sizes.dtype()), " ", base::list_text(sizes.shape()));
   }
-  const Tensor rows = sizes.contiguous();
-  const auto width = static_cast<std::size_t>(rows.shape()[1]);
-  const std::int64_t* row = rows.data<std::int64_t>();
-  std::uint64_t total = 0;
-  for (std::int64_t i = 0; i < rows.shape()[0]; ++i, row += width) {
-    const Shape shape(row, row + width);
-    try {
-      const auto sum = base::checked_add(total, static_cast<std::uint64_t>(numel_of(shape)));
-      // numel_of() checks that the sum is a valid length of a tensor.
-      total = static_cast<std::uint64_t>(
-          numel_of({static_cast<std::int64_t>(sum.value_or(~std::uint64_t{0}))}));
-    } catch (const Error& error) {
-      throw Error(error).code(code).within("component ", i).within(where.part).path(where.path);
-    }
+  if (const auto total = nested_numel(sizes.contiguous())) {
+    return static_cast<std::int64_t>(*total);
   }
-  return static_cast<std::int64_t>(total);
+  throw base::fail(code, where)
+      .part("sizes of a nested tensor")
+      .expected("lengths of at least 0 whose products and their sum fit 63 bits");
 }
 
 /// Leaf::read for a strided tensor in memory. The range may begin or end inside an element.
@@ -65,6 +57,28 @@ void read_strided(const Tensor& tensor, std::uint64_t offset_bytes, std::span<st
 }
 
 }  // namespace
+
+std::optional<std::uint64_t> nested_numel(const Tensor& sizes) {
+  constexpr std::uint64_t kMax = std::numeric_limits<std::int64_t>::max();
+  const auto components = static_cast<std::uint64_t>(sizes.shape()[0]);
+  const auto dimensions = static_cast<std::size_t>(sizes.shape()[1]);
+  const std::int64_t* lengths = sizes.data<std::int64_t>();
+  std::uint64_t total = 0;
+  for (std::uint64_t i = 0; i < components; ++i) {
+    std::uint64_t product = 1;
+    for (std::size_t k = 0; k < dimensions; ++k) {
+      const std::int64_t length = *lengths++;
+      if (length < 0) return std::nullopt;
+      const auto next = base::checked_mul(product, static_cast<std::uint64_t>(length));
+      if (!next || *next > kMax) return std::nullopt;
+      product = *next;
+    }
+    const auto sum = base::checked_add(total, product);
+    if (!sum || *sum > kMax) return std::nullopt;
+    total = *sum;
+  }
+  return total;
+}
 
 Leaf::Leaf(Tensor tensor) : tensor_(std::move(tensor)) {}
 

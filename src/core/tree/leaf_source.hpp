@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -111,6 +112,11 @@ inline const std::shared_ptr<LeafSource>& source_of(const Leaf& leaf) noexcept {
 inline std::uint64_t position_of(const Leaf& leaf) noexcept {
   return detail::Access::position(leaf);
 }
+
+/// Returns the number of elements of a nested tensor with these sizes (int64 `[n, k]`, contiguous,
+/// one row for each component): the sum of the products of the rows. Returns nullopt if a length is
+/// negative, or if a product or the sum does not fit 63 bits.
+std::optional<std::uint64_t> nested_numel(const Tensor& sizes);
 
 /// A leaf that `source` can map or read.
 inline Leaf stored_leaf(DType dtype, Shape shape, std::shared_ptr<LeafSource> source,

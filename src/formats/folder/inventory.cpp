@@ -1,6 +1,7 @@
 #include "formats/folder/inventory.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <set>
 #include <string_view>
 #include <unordered_set>
@@ -8,8 +9,10 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/fail.hpp"
 #include "core/notes/notes.hpp"
 #include "formats/folder/append/commit_page.hpp"
+#include "formats/folder/files.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/meta/meta.hpp"
 #include "formats/shared/commit.hpp"
@@ -90,7 +93,14 @@ Named names_in(const os::Directory& folder) {
   }
 }
 
-void list_folder(const os::Directory& folder, const std::string& prefix, Inventory& inventory) {
+/// `depth`: the number of folders above this one in the tree.
+void list_folder(const os::Directory& folder, const std::string& prefix, std::size_t depth,
+                 Inventory& inventory) {
+  if (depth > Folder::kMaxDepth) {
+    throw base::unsupported(folder.display())
+        .problem("nodes nested too deep")
+        .expected("at most ", Folder::kMaxDepth, " levels");
+  }
   const Named named = names_in(folder);
   std::vector<std::string> entries = folder.list();
   std::sort(entries.begin(), entries.end());
@@ -106,7 +116,8 @@ void list_folder(const os::Directory& folder, const std::string& prefix, Invento
       inventory.files.push_back(path);
     } else {
       inventory.folders.push_back(path);
-      if (is_part) list_folder(os::Directory::open_at(folder, name), path + "/", inventory);
+      if (is_part)
+        list_folder(os::Directory::open_at(folder, name), path + "/", depth + 1, inventory);
     }
   }
 }
@@ -125,7 +136,7 @@ void list_parts(const os::Directory& folder, const std::string& prefix,
     const bool is_above = below != parts.end() && below->starts_with(path + "/");
     if (info->is_directory && parts.contains(path)) {
       inventory.folders.push_back(path);
-      list_folder(os::Directory::open_at(folder, name), path + "/", inventory);
+      list_folder(os::Directory::open_at(folder, name), path + "/", 0, inventory);
     } else if (info->is_directory && is_above) {
       inventory.folders.push_back(path);
       list_parts(os::Directory::open_at(folder, name), path + "/", parts, inventory);
@@ -179,7 +190,7 @@ Inventory take_inventory(const os::Directory& root) {
   if (is_regular(root, kPartsName)) {
     list_parts(root, "", paths_of_parts(root), inventory);
   } else {
-    list_folder(root, "", inventory);
+    list_folder(root, "", 0, inventory);
   }
   return inventory;
 }

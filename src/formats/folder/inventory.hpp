@@ -31,7 +31,7 @@ struct Inventory {
 /// Lists a folder. Foreign folders and leftovers (is_leftover_in()) are not entered. A folder whose
 /// meta.json is missing or damaged names no entries except meta.json itself. In a data set of
 /// parts, `%parts.json` names the parts. Throws Error(unsupported) if a file of metadata is of a
-/// newer version.
+/// newer version, or if folders are nested too deep.
 Inventory take_inventory(const os::Directory& root);
 
 /// Lists what is not part of a saved tree, and would be lost if the folder was replaced: `foreign`

@@ -79,7 +79,7 @@ std::string entry_name(std::string_view key, bool is_leaf, bool robust, std::str
   if (robust) return encode_key(key);
   if (is_leaf ? is_safe_raw_leaf(key) : is_safe_raw_node(key)) return std::string(key);
   throw base::invalid_argument()
-      .part("key ", base::quote(note_path_child(parent, key)))
+      .part(key_part(note_path_child(parent, key)))
       .problem("No such file or directory")
       .expected("a key that is a file name without encoding")
       .found("one that needs encoding")
@@ -107,6 +107,8 @@ bool is_clash_name(std::string_view name) noexcept {
   return !digits.empty() && digits.size() <= kMaxDigits &&
          std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
+
+std::string key_part(std::string_view key) { return "key " + base::quote(key); }
 
 bool is_leaf_file(std::string_view path) noexcept {
   return path.ends_with(kLeafSuffix) || is_clash_name(path.substr(path.rfind('/') + 1));

@@ -55,6 +55,9 @@ std::string clash_name(std::uint64_t number);
 /// True for names in the form of clash_name().
 bool is_clash_name(std::string_view name) noexcept;
 
+/// Returns `key "a"` for messages about the entry with that key or note path.
+std::string key_part(std::string_view key);
+
 /// True if `path` is a tensor's file.
 bool is_leaf_file(std::string_view path) noexcept;
 

@@ -57,31 +57,6 @@ bool same_content(const StoredFile& file, std::span<const std::byte> bytes) {
   return true;
 }
 
-/// Returns the number of elements of a nested tensor with these sizes (int64 `[n, k]`, one row for
-/// each component): the sum of the products of the rows. Returns nullopt if a length is negative,
-/// or if a product or the sum does not fit 63 bits.
-std::optional<std::uint64_t> nested_numel(const Tensor& sizes) {
-  constexpr std::uint64_t kMax = std::numeric_limits<std::int64_t>::max();
-  const auto components = static_cast<std::uint64_t>(sizes.shape()[0]);
-  const auto dimensions = static_cast<std::size_t>(sizes.shape()[1]);
-  const std::int64_t* lengths = sizes.data<std::int64_t>();
-  std::uint64_t total = 0;
-  for (std::uint64_t i = 0; i < components; ++i) {
-    std::uint64_t product = 1;
-    for (std::size_t k = 0; k < dimensions; ++k) {
-      const std::int64_t length = *lengths++;
-      if (length < 0) return std::nullopt;
-      const auto next = base::checked_mul(product, static_cast<std::uint64_t>(length));
-      if (!next || *next > kMax) return std::nullopt;
-      product = *next;
-    }
-    const auto sum = base::checked_add(total, product);
-    if (!sum || *sum > kMax) return std::nullopt;
-    total = *sum;
-  }
-  return total;
-}
-
 }  // namespace
 
 FolderSource::FolderSource(std::shared_ptr<Store> store, std::shared_ptr<Folder> folder,

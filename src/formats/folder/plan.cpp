@@ -109,7 +109,6 @@ class Planner {
         .expected("what tensordict's own format supports")
         .remedy("save() of tenfold stores it");
   }
-  static std::string key_part(const std::string& path) { return "key " + base::quote(path); }
 
   std::size_t add_folder(std::size_t parent, const std::string& name, const std::string& path) {
     if (++depth_ > FolderHandle::kMaxDepth) {

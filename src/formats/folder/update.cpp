@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <iterator>
@@ -17,9 +18,11 @@
 
 #include <tenfold/error.hpp>
 
+#include "base/checked.hpp"
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/notes/notes.hpp"
+#include "core/tree/leaf_source.hpp"
 #include "core/tree/node.hpp"
 #include "core/value/value_json.hpp"
 #include "formats/folder/append/commit_file.hpp"
@@ -36,6 +39,7 @@
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 #include "os/fs/free_space.hpp"
+#include "os/fs/holes.hpp"
 #include "os/fs/lease.hpp"
 
 namespace tenfold::detail::formats::folder {
@@ -43,6 +47,7 @@ namespace {
 
 /// Maximum number of leaf files that are written at once.
 constexpr std::size_t kOpenFiles = 64;
+constexpr std::size_t kCopiedBytes = std::size_t{1} << 20;
 /// Attempts to lock a meta.json, and the time between them.
 constexpr int kMaxMetaAttempts = 10'000;
 constexpr std::chrono::milliseconds kMetaPause{1};
@@ -70,12 +75,12 @@ void refuse_other(const os::FileInfo& found, bool want_directory, const std::str
 /// The planned folders, created if missing, and opened on demand.
 class Folders {
  public:
-  Folders(const Plan& plan, const Path& path, bool in_place) : plan_(plan) {
+  Folders(const Plan& plan, const Path& path) : plan_(plan) {
     os::Parent parent = os::open_parent(os::resolve_link(path), true);
     root_ = enter(parent.directory, parent.name);
-    // A write in place keeps a `%commit`, whose row count would then apply to the new tensors. So
-    // refuse such a folder.
-    if (in_place) refuse_growing(root_);
+    // A process may be adding rows. Without one, a write in place would keep the `%commit`, whose
+    // row count would then apply to the new tensors.
+    refuse_growing(root_);
     for (std::size_t i = 1; i < plan.folders.size(); ++i) {
       os::Directory above = at(plan.folders[i].parent);
       enter(above, plan.folders[i].name);
@@ -105,19 +110,35 @@ class Folders {
 
 enum class Write : std::uint8_t {
   replacement,  ///< a temporary file that then replaces the old file
-  in_place,     ///< replaces a file with several hard links, because the links are other tensors
-  extension,    ///< the old file keeps its bytes
+  in_place,
+  extension,  ///< in place; the tensor keeps its bytes
 };
 
-/// A file to be written.
+/// Copies the data of `from`, but not its holes.
+void copy_data(const os::File& from, os::File& into) {
+  const std::uint64_t size_bytes = from.size_bytes();
+  into.truncate(size_bytes);
+  std::vector<std::byte> piece(
+      static_cast<std::size_t>(std::min<std::uint64_t>(size_bytes, kCopiedBytes)));
+  for (std::uint64_t at = os::next_data(from, 0); at < size_bytes; at = os::next_data(from, at)) {
+    const std::size_t count = from.read_some_at(at, piece);
+    if (count == 0) return;
+    into.write_at(at, std::span(piece).first(count));
+    at += count;
+  }
+}
+
+/// A file to be written. A file with several hard links is never written in place, because the
+/// links are other tensors.
 class Target {
  public:
   Target(const os::Directory& folder, const std::string& name, Write how) {
     const auto found = folder.entry_info(name);
     if (found) refuse_other(*found, false, folder.display_of(name));
     const bool is_alias = found && found->num_links > 1;
-    if (how == Write::replacement || (how == Write::in_place && is_alias)) {
+    if (how == Write::replacement || is_alias) {
       replacement_.emplace(Path(folder.display_of(name)), 0);
+      if (how == Write::extension) copy_data(os::File::open_read_at(folder, name), file());
     } else if (found) {
       file_ = os::File::open_read_write_at(folder, name);
     } else {
@@ -149,7 +170,7 @@ class Updater {
   Updater(const Plan& plan, const Path& path, const UpdateRequest& request)
       : plan_(plan),
         request_(request),
-        folders_(plan, path, request.in_place),
+        folders_(plan, path),
         progress_(request.monitor, plan.leaf_bytes, "memmap") {
     if (request.in_place) {
       refuse_shared_files(folders_.root());
@@ -286,8 +307,6 @@ class Updater {
 
 // --- one entry ---
 
-std::string key_part(std::string_view key) { return "key " + base::quote(key); }
-
 /// Returns the key of the entry that is stored in the sub-folder `name` of the node at note path
 /// `path`.
 std::string key_of(const Notes& notes, const std::string& path, const std::string& name) {
@@ -299,6 +318,19 @@ std::string key_of(const Notes& notes, const std::string& path, const std::strin
   return decode_key(name).value_or(name);
 }
 
+/// True if `folder` has the tensors of the tensorclass in its parent folder; false for a node with
+/// a key of that name.
+bool is_inner(const Path& folder) {
+  if (folder.filename() != kInnerName) return false;
+  const os::Directory parent = os::Directory::open(folder.parent_path());
+  const os::File file = os::File::try_open_read_at(parent, std::string(kMetaName));
+  if (!file.valid()) return false;
+  const NodeMeta meta = parse_meta(file.read_all(kMaxMetaBytes), file.display());
+  return std::ranges::none_of(meta.entries, [](const MetaEntry& entry) {
+    return entry.is_node && entry.key == kInnerName;
+  });
+}
+
 /// Returns the notes of the tree that contains the node in `folder`, and the note path of this
 /// node. The root of the tree is the first folder with notes, from `folder` upwards. Returns empty
 /// notes and an empty path if a folder without meta.json comes first.
@@ -308,14 +340,14 @@ std::pair<Notes, std::string> notes_about(const Path& folder) {
   for (; at.has_relative_path() && os::exists(at / std::string(kMetaName)); at = at.parent_path()) {
     const Path file = at / std::string(kNotesName);
     if (!os::exists(file)) {
-      names.push_back(at.filename().string());
+      if (!is_inner(at)) names.push_back(at.filename().string());
       continue;
     }
     Notes notes =
         Notes::from_json(os::File::open_read(file).read_all(kMaxMetaBytes), file.string());
     std::string path;
     for (auto name = names.rbegin(); name != names.rend(); ++name) {
-      if (*name != kInnerName) path = note_path_child(path, key_of(notes, path, *name));
+      path = note_path_child(path, key_of(notes, path, *name));
     }
     return {std::move(notes), std::move(path)};
   }
@@ -465,25 +497,35 @@ Value::Object leaf_entry(const NewLeaf& leaf) {
   return entry;
 }
 
+void check_sizes(const Path& folder, const NewLeaf& leaf) {
+  const Shape& shape = leaf.sizes->shape();
+  const auto fail = [&](const char* part) {
+    return base::invalid_argument(folder.string()).part(key_part(leaf.key)).part(part);
+  };
+  if (leaf.sizes->dtype() != DType::int64 || shape.size() != 2) {
+    throw fail("sizes")
+        .expected("an int64 tensor of 2 dimensions")
+        .found("a ", to_string(leaf.sizes->dtype()), " tensor of shape ", base::list_text(shape));
+  }
+  if (shape[1] == 0 && shape[0] > 0) {
+    throw fail("sizes").expected("components of at least 1 dimension").found("0");
+  }
+  if (leaf.shape != shape) {
+    throw fail("shape")
+        .expected("that of the sizes, ", base::list_text(shape))
+        .found(base::list_text(leaf.shape));
+  }
+}
+
 std::uint64_t data_bytes(const NewLeaf& leaf) {
   if (leaf.sizes == nullptr) return nbytes_of(leaf.dtype, leaf.shape);
-  std::uint64_t total_bytes = 0;
-  const auto lengths = leaf.sizes->span<std::int64_t>();
-  const auto width = static_cast<std::size_t>(leaf.sizes->shape().at(1));
-  for (std::size_t row = 0; width > 0 && row < lengths.size(); row += width) {
-    total_bytes +=
-        nbytes_of(leaf.dtype, Shape(lengths.begin() + static_cast<std::ptrdiff_t>(row),
-                                    lengths.begin() + static_cast<std::ptrdiff_t>(row + width)));
-    // Each summand fits 63 bits, too, so the sum fits 64.
-    if (total_bytes > std::numeric_limits<std::int64_t>::max()) {
-      throw base::invalid_argument()
-          .part(key_part(leaf.key))
-          .part("sizes")
-          .problem("nested tensor too large")
-          .expected("fewer than 2^63 bytes");
-    }
-  }
-  return total_bytes;
+  const auto numel = nested_numel(*leaf.sizes);
+  const auto bytes = numel ? base::checked_mul(*numel, itemsize(leaf.dtype)) : std::nullopt;
+  if (bytes && *bytes <= std::numeric_limits<std::int64_t>::max()) return *bytes;
+  throw base::invalid_argument()
+      .part(key_part(leaf.key))
+      .part("sizes")
+      .expected("lengths of at least 0, and fewer than 2^63 bytes in total");
 }
 
 /// Creates the file, or opens an existing one if `existing_ok`, extends it to `size_bytes`, and
@@ -567,15 +609,7 @@ std::string first_existing_leaf(const Plan& plan, const Path& path) {
 }
 
 Path add_leaf(const Path& folder, const NewLeaf& leaf) {
-  if (leaf.sizes != nullptr &&
-      (leaf.sizes->dtype() != DType::int64 || leaf.sizes->shape().size() != 2)) {
-    throw base::invalid_argument(folder.string())
-        .part("key ", base::quote(leaf.key))
-        .part("sizes")
-        .expected("an int64 tensor of 2 dimensions")
-        .found("a ", to_string(leaf.sizes->dtype()), " tensor of shape ",
-               base::list_text(leaf.sizes->shape()));
-  }
+  if (leaf.sizes != nullptr) check_sizes(folder, leaf);
   MetaEdit edit(folder);
   const std::string stem = entry_name(leaf.key, true, leaf.robust_names, "");
   const std::string name = stem + std::string(kLeafSuffix);
@@ -594,7 +628,7 @@ Path add_node(const Path& folder, std::string_view key, const Shape& batch_size,
               bool robust_names) {
   if (std::ranges::any_of(batch_size, [](std::int64_t length) { return length < 0; })) {
     throw base::invalid_argument(folder.string())
-        .part("key ", base::quote(key))
+        .part(key_part(key))
         .part("batch size")
         .expected("lengths of 0 or more")
         .found(base::list_text(batch_size));

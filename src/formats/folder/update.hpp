@@ -31,9 +31,9 @@ struct UpdateRequest {
 /// Makes the folder at `path` match the plan. Calls drop_checksums_above(), then writes tensors,
 /// and metadata last, so that readers find every tensor that new metadata names. Then removes
 /// `%checksums`, and `%notes.json` if it is not planned. Creates missing folders. Throws Error(io)
-/// rather than writing through a symlink below `path` (ELOOP). With request.in_place, also throws
-/// Error(io) for files with hard links outside of the tree (EACCES), and Error(unsupported) for a
-/// folder with a `%commit`.
+/// rather than writing through a symlink below `path` (ELOOP), and Error(unsupported) for a folder
+/// with a `%commit`. With request.in_place, also throws Error(io) for files with hard links outside
+/// of the tree (EACCES).
 void update_folder(const Plan& plan, const Path& path, const UpdateRequest& request);
 
 // Implement add_memmap_leaf(), add_memmap_node() and write_memmap_value() of memmap.hpp. Each adds

@@ -12,6 +12,7 @@
 
 #include "base/text.hpp"
 #include "core/tensor/cast.hpp"
+#include "dataset/row_bytes.hpp"
 #include "ingest/arrow/value.hpp"
 #include "ingest/table/convert_chunk.hpp"
 

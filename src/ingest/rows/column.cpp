@@ -9,6 +9,7 @@
 #include "core/tensor/cast.hpp"
 #include "core/tensor/promote.hpp"
 #include "dataset/leaf_names.hpp"
+#include "dataset/row_bytes.hpp"
 #include "ingest/table/fit_chunk.hpp"
 
 namespace tenfold {

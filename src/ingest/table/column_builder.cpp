@@ -1,11 +1,9 @@
 #include "ingest/table/column_builder.hpp"
 
 #include <algorithm>
-#include <array>
-#include <limits>
 #include <utility>
 
-#include "core/tensor/cast.hpp"
+#include "dataset/row_bytes.hpp"
 
 namespace tenfold {
 
@@ -121,26 +119,6 @@ BatchColumn batch_column(const Column& column, const ColumnChunk& rows) {
 BatchColumn batch_column(const Column& column, ColumnBuilder rows) {
   const ColumnChunk view = rows.view();
   return batch_column(column, view, rows.values.release());
-}
-
-void fill_null(DType dtype, std::byte* elements, std::int64_t count) {
-  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-  std::array<std::byte, 16> element{};
-  const std::size_t size = static_cast<std::size_t>(count) * itemsize(dtype);
-  if (size == 0) return;
-  if (is_floating_point(dtype)) {
-    cast_elements(DType::float64, reinterpret_cast<const std::byte*>(&kNaN), dtype, element.data(),
-                  1);
-  }
-  // Copy one element, then double the filled part each time: a call per element would take longer
-  // than copying the bytes.
-  std::size_t filled = itemsize(dtype);
-  std::memcpy(elements, element.data(), filled);
-  while (filled < size) {
-    const std::size_t more = std::min(filled, size - filled);
-    std::memcpy(elements + filled, elements, more);
-    filled += more;
-  }
 }
 
 std::string type_text(const Column& column) {

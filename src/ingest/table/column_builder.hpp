@@ -147,10 +147,6 @@ BatchColumn batch_column(const Column& column, const ColumnChunk& rows);
 /// The same, but moves the values instead of copying them.
 BatchColumn batch_column(const Column& column, ColumnBuilder rows);
 
-/// Fills `elements` with the missing value of fixed-size rows: NaN if is_floating_point(dtype),
-/// otherwise zeros.
-void fill_null(DType dtype, std::byte* elements, std::int64_t count);
-
 /// Type of a column for messages: "float32[3]", "string", "int64[*]".
 std::string type_text(const Column& column);
 /// The same with the unit: "int64 (us)".

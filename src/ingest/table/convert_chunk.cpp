@@ -11,6 +11,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tensor/cast.hpp"
+#include "dataset/row_bytes.hpp"
 
 namespace tenfold {
 

@@ -6,6 +6,7 @@
 
 #include "base/text.hpp"
 #include "codecs/json/json.hpp"
+#include "dataset/row_bytes.hpp"
 
 namespace tenfold {
 namespace {

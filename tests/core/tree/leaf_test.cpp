@@ -118,7 +118,7 @@ TEST(NestedLeaf, OnDiskIsCorruptIfItsSizesAreInvalid) {
     FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::corrupt);
-    EXPECT_THAT(error.what(), testing::StartsWith("fake.memmap: component 0: "));
+    EXPECT_THAT(error.what(), testing::StartsWith("fake.memmap: sizes of a nested tensor: "));
   }
   source->sizes = int64s({INT64_MAX, INT64_MAX, INT64_MAX}, {3, 1});
   EXPECT_THROW(static_cast<void>(leaf.nbytes()), Error);
