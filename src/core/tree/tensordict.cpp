@@ -95,8 +95,9 @@ Found follow(const TensorDict& root, std::span<const std::string> path) {
 /// key.
 KeyPath path_of_name(const TensorDict& node, std::string_view name) {
   if (node_of(node)->find_or_stem(name) != Node::npos) return {std::string(name)};
-  for (std::size_t dot = name.rfind('.'); dot != std::string_view::npos && dot > 0;
-       dot = name.rfind('.', dot - 1)) {
+  constexpr std::size_t kNone = std::string_view::npos;
+  for (std::size_t dot = name.rfind('.'); dot != kNone;
+       dot = dot == 0 ? kNone : name.rfind('.', dot - 1)) {
     const std::size_t position = node_of(node)->find(name.substr(0, dot));
     if (position == Node::npos) continue;
     const TensorDict::Item item = node_of(node)->item(position);

@@ -257,6 +257,22 @@ TEST(TensorDict, ANameIsAKeyOrKeysJoinedWithDots) {
   EXPECT_EQ(td.at("flat.encoder.weight").item<float>(), 8);
 }
 
+TEST(TensorDict, ANameMayBeginWithAnEmptyKey) {
+  TensorDict inner;
+  inner.set("w", scalar(1));
+  TensorDict middle;
+  middle.set("", inner);
+  TensorDict td;
+  td.set("", inner);
+  td.set("a", middle);
+  EXPECT_EQ(td.at(".w").item<float>(), 1);
+  EXPECT_EQ(td.at("a..w").item<float>(), 1);
+  td.for_each_leaf([&](const KeyPath& path, const TensorDict::Item&) {
+    EXPECT_TRUE(td.find(dotted(path))) << dotted(path);
+  });
+  EXPECT_FALSE(td.contains(".x"));
+}
+
 TEST(TensorDict, APathConsistsOfExactKeys) {
   const TensorDict td = small_tree();
   EXPECT_TRUE(td.contains({"model", "encoder", "weight"}));
