@@ -174,6 +174,17 @@ TEST(TensorDict, LoadsALazyEntryOnceForConcurrentThreads) {
   EXPECT_TRUE(td["child"].same_node(td["child"]));
 }
 
+// A data race that only ThreadSanitizer detects.
+TEST(TensorDict, LooksUpAMissingKeyWhileTheEntryOfABareRootIsLoaded) {
+  std::atomic<int> loads = 0;
+  TensorDict td(NodeInfo{.kind = NodeKind::dict, .is_bare = true});
+  node_of(td)->where = "x.npy";
+  node_of(td)->entries.push_back({"value", std::make_shared<CountingLazyItem>(&loads)});
+  std::thread loader([&] { EXPECT_EQ(at(td, {"value", "x"}), 5); });
+  while (loads == 0) EXPECT_FALSE(td.contains("missing"));
+  loader.join();
+}
+
 TEST(TensorDict, RetriesALazyEntryAfterAFailure) {
   std::atomic<int> loads = 0;
   auto item = std::make_shared<CountingLazyItem>(&loads);
