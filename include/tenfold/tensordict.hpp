@@ -280,7 +280,7 @@ class TENFOLD_API TensorDict {
   /// Adds or replaces a node.
   void set(std::string_view key, TensorDict node) { set(key, Item(std::move(node))); }
 
-  /// Calls `visit` for each entry of this node, in order.
+  /// Calls `visit` for each entry of this node, in order. `visit` must not add entries to the node.
   void for_each(const std::function<void(const std::string& key, const Item& item)>& visit) const;
 
   /// Calls `visit` for each tensor and JSON value of this node and its descendants, depth first,

@@ -15,8 +15,8 @@ class ProcessWide {
  public:
   /// Returns the singleton. Uses no lock, because a fork could leave the lock locked in the child.
   static T& get() {
-    static_cast<void>(&fork_handler_);  // naming it here makes the compiler initialise it at load
-                                        // time
+    // A static member of a template is initialised, at load time, only if it is named.
+    static_cast<void>(&fork_handler_);
     T* current = instance_.load(std::memory_order_acquire);
     if (current != nullptr) return *current;
     auto made = std::make_unique<T>();

@@ -1,6 +1,7 @@
 #include "core/tree/bare.hpp"
 
 #include <filesystem>
+#include <mutex>
 #include <utility>
 #include <variant>
 
@@ -32,6 +33,7 @@ bool is_bare(const Node& root) {
   if (!root.info.is_bare || root.info.kind != NodeKind::dict || root.entries.size() != 1) {
     return false;
   }
+  const std::lock_guard lock(root.mutex);  // another thread may replace a LazyItem
   const Node::Entry& entry = root.entries[0];
   return (entry.key == kBareKey || entry.key == kBareNpzKey) &&
          !std::holds_alternative<TensorDict>(entry.slot);

@@ -16,7 +16,7 @@ namespace {
 
 using Parts = std::array<std::string_view, 3>;
 constexpr Parts kCoo = {"indices", "values", ""};
-constexpr Parts kOfJagged = {"values", "offsets", "lengths"};
+constexpr Parts kJaggedParts = {"values", "offsets", "lengths"};
 constexpr Parts kByRow = {"crow_indices", "col_indices", "values"};
 constexpr Parts kByColumn = {"ccol_indices", "row_indices", "values"};
 
@@ -214,42 +214,42 @@ class Checker {
       }
       batches *= length;
     }
-    const std::int64_t lines = by_row ? rows : columns;
-    // Not compared with `lines + 1`, which could overflow.
-    if (compressed.shape().back() - 1 != lines) {
+    const std::int64_t num_major = by_row ? rows : columns;
+    // Not compared with `num_major + 1`, which could overflow.
+    if (compressed.shape().back() - 1 != num_major) {
       fail(parts[0],
-           "one entry more than " + number(lines) + (is_block(info_.layout) ? " block" : "") +
+           "one entry more than " + number(num_major) + (is_block(info_.layout) ? " block" : "") +
                (by_row ? " rows" : " columns"),
            number(compressed.shape().back()));
     }
     if (values.shape()[batch_dims] != count) {
       fail(parts[2], number(count) + " of them", number(values.shape()[batch_dims]));
     }
-    const Indices ends(compressed, where_);
-    const Indices places(plain, where_);
+    const Indices offsets(compressed, where_);
+    const Indices minor(plain, where_);
     for (std::int64_t b = 0; b < batches; ++b) {
-      check_lines(parts, ends, b * (lines + 1), places, b * count, lines, count,
-                  by_row ? columns : rows);
+      check_major_axis(parts, offsets, b * (num_major + 1), minor, b * count, num_major, count,
+                       by_row ? columns : rows);
     }
   }
 
-  void check_lines(const Parts& parts, const Indices& ends, std::int64_t first_end,
-                   const Indices& places, std::int64_t first_place, std::int64_t lines,
-                   std::int64_t count, std::int64_t length) const {
-    if (ends.at(first_end) != 0) fail(parts[0], "0 first", number(ends.at(first_end)));
-    if (ends.at(first_end + lines) != count) {
-      fail(parts[0], number(count) + " last", number(ends.at(first_end + lines)));
+  void check_major_axis(const Parts& parts, const Indices& offsets, std::int64_t first_offset,
+                        const Indices& minor, std::int64_t first_index, std::int64_t num_major,
+                        std::int64_t count, std::int64_t length) const {
+    if (offsets.at(first_offset) != 0) fail(parts[0], "0 first", number(offsets.at(first_offset)));
+    if (offsets.at(first_offset + num_major) != count) {
+      fail(parts[0], number(count) + " last", number(offsets.at(first_offset + num_major)));
     }
-    for (std::int64_t line = 0; line < lines; ++line) {
-      const std::int64_t begin = ends.at(first_end + line);
-      const std::int64_t end = ends.at(first_end + line + 1);
+    for (std::int64_t major = 0; major < num_major; ++major) {
+      const std::int64_t begin = offsets.at(first_offset + major);
+      const std::int64_t end = offsets.at(first_offset + major + 1);
       if (end < begin || end > count) {
         fail(parts[0], "nondecreasing numbers up to " + number(count), number(end));
       }
       for (std::int64_t i = begin; i < end; ++i) {
-        const std::int64_t index = places.at(first_place + i);
+        const std::int64_t index = minor.at(first_index + i);
         require_index(parts[1], index, length);
-        if (i > begin && index <= places.at(first_place + i - 1)) {
+        if (i > begin && index <= minor.at(first_index + i - 1)) {
           fail(parts[1], "increasing numbers within a row or column", number(index));
         }
       }
@@ -267,7 +267,7 @@ std::span<const std::string_view> sparse_parts(std::string_view layout) noexcept
   if (layout == "sparse_coo") return std::span(kCoo).first(2);
   if (layout == "sparse_csr" || layout == "sparse_bsr") return kByRow;
   if (layout == "sparse_csc" || layout == "sparse_bsc") return kByColumn;
-  if (layout == kJagged) return std::span(kOfJagged).first(2);
+  if (layout == kJagged) return std::span(kJaggedParts).first(2);
   return {};
 }
 
@@ -276,7 +276,7 @@ bool are_sparse_parts(std::span<const std::string> keys, std::string_view layout
   const auto has = [&](std::string_view part) {
     return std::find(keys.begin(), keys.end(), part) != keys.end();
   };
-  const std::size_t optional = layout == kJagged && has(kOfJagged[2]) ? 1 : 0;
+  const std::size_t optional = layout == kJagged && has(kJaggedParts[2]) ? 1 : 0;
   return keys.size() == parts.size() + optional && std::all_of(parts.begin(), parts.end(), has);
 }
 

@@ -95,8 +95,9 @@ Found follow(const TensorDict& root, std::span<const std::string> path) {
 /// key.
 KeyPath path_of_name(const TensorDict& node, std::string_view name) {
   if (node_of(node)->find_or_stem(name) != Node::npos) return {std::string(name)};
-  for (std::size_t dot = name.rfind('.'); dot != std::string_view::npos && dot > 0;
-       dot = name.rfind('.', dot - 1)) {
+  constexpr std::size_t kNone = std::string_view::npos;
+  for (std::size_t dot = name.rfind('.'); dot != kNone;
+       dot = dot == 0 ? kNone : name.rfind('.', dot - 1)) {
     const std::size_t position = node_of(node)->find(name.substr(0, dot));
     if (position == Node::npos) continue;
     const TensorDict::Item item = node_of(node)->item(position);
@@ -118,22 +119,35 @@ KeyPath path_or_name(const TensorDict& node, std::string_view name) {
   return path;
 }
 
+/// A node, and the position of an entry in it.
+struct Location {
+  TensorDict node;
+  std::size_t position;
+};
+
 /// The entry at `path`, or nullopt if the path is empty, a key is missing, or a key before the last
-/// does not name a readable node. Throws Error(unsupported) if the entry is an unreadable node
-/// (NodeInfo::is_refused()).
-std::optional<TensorDict::Item> found_at(const TensorDict& root,
-                                         std::span<const std::string> path) {
+/// does not name a readable node.
+std::optional<Location> locate(const TensorDict& root, std::span<const std::string> path) {
   TensorDict node = root;
   for (std::size_t i = 0; i < path.size(); ++i) {
     const std::size_t position = node_of(node)->find_or_stem(path[i]);
     if (position == Node::npos) return std::nullopt;
-    if (i + 1 == path.size()) return requested_item(*node_of(node), position);
+    if (i + 1 == path.size()) return Location{node, position};
     const TensorDict::Item item = node_of(node)->item(position);
     const auto* child = std::get_if<TensorDict>(&item);
     if (child == nullptr || child->info().is_refused()) return std::nullopt;
     node = TensorDict(*child);
   }
   return std::nullopt;
+}
+
+/// As locate(). Throws Error(unsupported) if the entry is an unreadable node
+/// (NodeInfo::is_refused()).
+std::optional<TensorDict::Item> found_at(const TensorDict& root,
+                                         std::span<const std::string> path) {
+  const std::optional<Location> found = locate(root, path);
+  if (!found) return std::nullopt;
+  return requested_item(*node_of(found->node), found->position);
 }
 
 void visit_leaves(const TensorDict& tree, KeyPath& path,
@@ -258,20 +272,7 @@ bool TensorDict::contains(std::string_view name) const {
   return node_->find_or_stem(name) != Node::npos || !path_of_name(*this, name).empty();
 }
 
-bool TensorDict::contains(const KeyPath& path) const {
-  if (path.size() == 1) return node_->find_or_stem(path[0]) != Node::npos;
-  TensorDict node = *this;
-  for (std::size_t i = 0; i < path.size(); ++i) {
-    const std::size_t position = node.node_->find_or_stem(path[i]);
-    if (position == Node::npos) return false;
-    if (i + 1 == path.size()) return true;
-    const Item item = node.node_->item(position);
-    const auto* child = std::get_if<TensorDict>(&item);
-    if (child == nullptr || child->info().is_refused()) return false;
-    node = TensorDict(*child);
-  }
-  return false;
-}
+bool TensorDict::contains(const KeyPath& path) const { return locate(*this, path).has_value(); }
 
 std::optional<TensorDict::Item> TensorDict::find(std::string_view name) const {
   return found_at(*this, path_of_name(*this, name));

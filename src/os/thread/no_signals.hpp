@@ -5,14 +5,17 @@
 
 namespace tenfold::os {
 
-/// Blocks all signals in this thread during the lifetime of the object. A thread that this thread
-/// starts then inherits the mask, so that the program's own threads handle signals.
+/// Blocks all signals except those of faults in this thread during the lifetime of the object. A
+/// thread that this thread starts inherits the mask, so the program's own threads handle signals.
+/// If the signal of a fault were blocked, the kernel would end the process without calling its
+/// handler, such as Python's faulthandler.
 class NoSignals {
  public:
   NoSignals() noexcept {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
+    sigset_t blocked;
+    sigfillset(&blocked);
+    for (const int fault : {SIGBUS, SIGFPE, SIGILL, SIGSEGV}) sigdelset(&blocked, fault);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before_);
   }
   ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   NoSignals(const NoSignals&) = delete;

@@ -174,6 +174,17 @@ TEST(TensorDict, LoadsALazyEntryOnceForConcurrentThreads) {
   EXPECT_TRUE(td["child"].same_node(td["child"]));
 }
 
+// A data race that only ThreadSanitizer detects.
+TEST(TensorDict, LooksUpAMissingKeyWhileTheEntryOfABareRootIsLoaded) {
+  std::atomic<int> loads = 0;
+  TensorDict td(NodeInfo{.kind = NodeKind::dict, .is_bare = true});
+  node_of(td)->where = "x.npy";
+  node_of(td)->entries.push_back({"value", std::make_shared<CountingLazyItem>(&loads)});
+  std::thread loader([&] { EXPECT_EQ(at(td, {"value", "x"}), 5); });
+  while (loads == 0) EXPECT_FALSE(td.contains("missing"));
+  loader.join();
+}
+
 TEST(TensorDict, RetriesALazyEntryAfterAFailure) {
   std::atomic<int> loads = 0;
   auto item = std::make_shared<CountingLazyItem>(&loads);
@@ -255,6 +266,22 @@ TEST(TensorDict, ANameIsAKeyOrKeysJoinedWithDots) {
   flat.set("encoder.weight", scalar(8));
   td.set("flat", flat);
   EXPECT_EQ(td.at("flat.encoder.weight").item<float>(), 8);
+}
+
+TEST(TensorDict, ANameMayBeginWithAnEmptyKey) {
+  TensorDict inner;
+  inner.set("w", scalar(1));
+  TensorDict middle;
+  middle.set("", inner);
+  TensorDict td;
+  td.set("", inner);
+  td.set("a", middle);
+  EXPECT_EQ(td.at(".w").item<float>(), 1);
+  EXPECT_EQ(td.at("a..w").item<float>(), 1);
+  td.for_each_leaf([&](const KeyPath& path, const TensorDict::Item&) {
+    EXPECT_TRUE(td.find(dotted(path))) << dotted(path);
+  });
+  EXPECT_FALSE(td.contains(".x"));
 }
 
 TEST(TensorDict, APathConsistsOfExactKeys) {

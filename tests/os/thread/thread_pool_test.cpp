@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -67,6 +68,23 @@ TEST(ParallelFor, UsesTheRequestedNumberOfThreadsAndNamesThem) {
   });
   EXPECT_EQ(names.size(), 3U);
   for (const std::string& name : names) EXPECT_TRUE(name.starts_with("tenfold-")) << name;
+}
+
+TEST(ParallelFor, ThreadsBlockAllSignalsExceptThoseOfFaults) {
+  Meeting meeting(2);
+  const auto caller = std::this_thread::get_id();
+  parallel_for(2, 2, [&](std::size_t) {
+    EXPECT_TRUE(meeting.join());
+    sigset_t blocked;
+    ASSERT_EQ(pthread_sigmask(SIG_BLOCK, nullptr, &blocked), 0);
+    const int is_pool_thread = std::this_thread::get_id() == caller ? 0 : 1;
+    for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGPROF}) {
+      EXPECT_EQ(sigismember(&blocked, number), is_pool_thread) << number;
+    }
+    for (const int number : {SIGBUS, SIGFPE, SIGILL, SIGSEGV}) {
+      EXPECT_EQ(sigismember(&blocked, number), 0) << number;
+    }
+  });
 }
 
 TEST(ParallelFor, OneThreadRunsInOrderOnTheCaller) {
