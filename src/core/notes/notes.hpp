@@ -95,6 +95,10 @@ struct Notes {
   static Notes from_json(std::string_view text, const base::Where& where);
 };
 
+/// True for the kinds that node notes record. meta.json, or the equivalent document of another
+/// format, stores the others, except opaque nodes, which cannot be saved.
+bool has_note(NodeKind kind) noexcept;
+
 /// Joins the keys as notes do: "model/encoder.weight".
 std::string note_path(const KeyPath& path);
 std::string note_path_child(std::string_view parent, std::string_view key);

@@ -150,10 +150,10 @@ class NotesReader {
       throw fail(part).problem("kind is missing").expected("a kind of node").found("no member");
     }
     const auto found = node_kind_from_name(text(*kind, part));
-    if (!found.has_value()) {
+    if (!found.has_value() || !has_note(*found)) {
       throw fail(part)
           .problem("unknown kind")
-          .expected("a kind of node, such as \"dict\" or \"list\"")
+          .expected("a kind of node that a note records, such as \"dict\" or \"list\"")
           .found(base::quote(text(*kind, part)));
     }
     note.kind = *found;
