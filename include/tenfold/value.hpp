@@ -158,7 +158,7 @@ class TENFOLD_API Value {
     } else if constexpr (std::integral<T>) {
       const auto* number = get_if<std::int64_t>();
       if (number != nullptr && std::in_range<T>(*number)) return static_cast<T>(*number);
-      if constexpr (std::same_as<T, std::uint64_t>) {
+      if constexpr (std::in_range<T>(std::numeric_limits<std::uint64_t>::max())) {
         if (const std::optional<std::uint64_t> large = unsigned_of_digits()) return *large;
       }
       fail_as(what, "an int from " + std::to_string(std::numeric_limits<T>::min()) + " to " +
