@@ -209,7 +209,7 @@ class NotesReader {
           .expected(
               "distinct keys, each under its str(), that are null, bool, int, float, or an array "
               "of these and strings")
-          .found(tenfold::to_json(value));
+          .found(short_json(value));
     }
     return keys;
   }
@@ -256,7 +256,7 @@ class NotesReader {
         throw fail(part)
             .problem("bad shape")
             .expected("lengths of at least 0, or -1")
-            .found(tenfold::to_json(item));
+            .found(short_json(item));
       }
       lengths.push_back(*length);
     }
@@ -351,7 +351,7 @@ class NotesReader {
         throw fail(part)
             .problem("bad shape")
             .expected("lengths of at least 0 that fit 63 bits")
-            .found(tenfold::to_json(item));
+            .found(short_json(item));
       }
       shape.push_back(*length);
       has_zero = has_zero || *length == 0;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/text.hpp"
+#include "core/value/value_json.hpp"
 
 namespace tenfold {
 namespace {
@@ -14,8 +15,7 @@ std::string shown_value(const Value& value) {
   if (const auto* text = value.get_if<std::string>()) return base::quote(*text, kShownBytes);
   if (value.is<Value::List>()) return "an array";
   if (value.is<Value::Object>()) return "an object";
-  const std::string text = to_json(value);  // ASCII
-  return text.size() <= kShownBytes ? text : text.substr(0, kShownBytes) + "...";
+  return short_json(value);
 }
 
 std::string member_path(const std::string& parent, std::string_view key) {

@@ -403,6 +403,18 @@ TEST_F(NotesTest, AnInvalidDocumentIsCorruptAndNamesItsPart) {
   }
 }
 
+TEST_F(NotesTest, MessagesQuoteOnlyTheStartOfAValue) {
+  const std::string large(100'000, 'x');
+  for (const std::string& member :
+       {R"("leaves": {"a": {"dtype": "int8", "shape": [")" + large + R"("]}})",
+        R"("nodes": {"a": {"kind": "sparse", "layout": "jagged", "shape": [")" + large + R"("]}})",
+        R"("nodes": {"a": {"kind": "dict", "keys": {")" + large + R"(": 1}}})"}) {
+    const std::string message = message_of(R"({"version": 1, )" + member + "}");
+    EXPECT_TRUE(message.ends_with("xxx...")) << message.substr(0, 200);
+    EXPECT_LT(message.size(), 300U);
+  }
+}
+
 TEST_F(NotesTest, ATreeThatContainsItselfIsRefused) {
   TensorDict endless;
   endless.set("self", endless);
