@@ -104,7 +104,7 @@ std::vector<std::pair<std::string_view, ValueReader>> ValueReader::members() con
 std::vector<ValueReader> ValueReader::items(std::optional<std::size_t> count) const {
   const auto& list = as<Value::List>("an array").items;
   if (count && list.size() != *count) {
-    throw error().expected("an array of ", *count).found("one of ", list.size());
+    throw error().expected("an array of ", *count, " items").found(list.size());
   }
   std::vector<ValueReader> made;
   made.reserve(list.size());
