@@ -216,8 +216,9 @@ TENFOLD_API std::optional<Value::Special::Type> special_type_from_name(
     std::string_view name) noexcept;
 
 /// Text as Python's `json.dumps(value)` writes it: `", "` and `": "`, ASCII escapes, NaN. Throws
-/// Error(invalid_argument) for a string that is not UTF-8; lone surrogates are allowed. Throws
-/// Error(unsupported) for more than 512 levels, which no reader of the library accepts.
+/// Error(invalid_argument) for a string that is not UTF-8 (lone surrogates are allowed) and for a
+/// BigInt that is not decimal digits. Throws Error(unsupported) for more than 512 levels, which no
+/// reader of the library accepts.
 TENFOLD_API std::string to_json(const Value& value);
 
 /// Writes to_json(value).
