@@ -158,7 +158,7 @@ class TENFOLD_API Value {
     } else if constexpr (std::integral<T>) {
       const auto* number = get_if<std::int64_t>();
       if (number != nullptr && std::in_range<T>(*number)) return static_cast<T>(*number);
-      if constexpr (std::same_as<T, std::uint64_t>) {
+      if constexpr (std::in_range<T>(std::numeric_limits<std::uint64_t>::max())) {
         if (const std::optional<std::uint64_t> large = unsigned_of_digits()) return *large;
       }
       fail_as(what, "an int from " + std::to_string(std::numeric_limits<T>::min()) + " to " +
@@ -216,8 +216,9 @@ TENFOLD_API std::optional<Value::Special::Type> special_type_from_name(
     std::string_view name) noexcept;
 
 /// Text as Python's `json.dumps(value)` writes it: `", "` and `": "`, ASCII escapes, NaN. Throws
-/// Error(invalid_argument) for a string that is not UTF-8; lone surrogates are allowed. Throws
-/// Error(unsupported) for more than 512 levels, which no reader of the library accepts.
+/// Error(invalid_argument) for a string that is not UTF-8 (lone surrogates are allowed) and for a
+/// BigInt that is not decimal digits. Throws Error(unsupported) for more than 512 levels, which no
+/// reader of the library accepts.
 TENFOLD_API std::string to_json(const Value& value);
 
 /// Writes to_json(value).

@@ -66,7 +66,8 @@ class Parser {
   }
 
   /// Skips spaces, line breaks and the marker "..." of the document's end. Returns false at the end
-  /// of the text. Throws if other text follows the marker.
+  /// of the text. Throws at the marker "---" of a document's start, and if other text follows
+  /// "...".
   bool next_line() {
     while (true) {
       skip_spaces();
@@ -78,6 +79,8 @@ class Parser {
         at_ += 3;
         skip_blanks();
         if (!at_end()) fail("one document", found());
+      } else if (column() == 0 && text_.substr(at_).starts_with("---") && is_blank(peek(3))) {
+        fail("\"---\" only as the first line", found());
       } else {
         return true;
       }

@@ -88,6 +88,14 @@ TEST(Yaml, ReadsTheMarkerOfTheDocumentsEnd) {
   EXPECT_THAT(refusal("a: 1\n...\nb: 2\n"), HasSubstr("expected one document, found \"b: 2\""));
 }
 
+TEST(Yaml, RefusesTheMarkerOfADocumentsStartExceptAsTheFirstLine) {
+  for (const char* text :
+       {"--- {a: 1}\n", "--- x\n", "---\n--- x\n", "x\n---\ny\n", "- 1\n---\n"}) {
+    EXPECT_THAT(refusal(text), HasSubstr("expected \"---\" only as the first line")) << text;
+  }
+  EXPECT_EQ(json_of("---x: 1\n"), R"({"---x": 1})");
+}
+
 TEST(Yaml, ReadsFlowOnOneLine) {
   EXPECT_EQ(json_of("a: [0, 24, 'x, y', {b: null, c: []}]\n"),
             R"({"a": [0, 24, "x, y", {"b": null, "c": []}]})");

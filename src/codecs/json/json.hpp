@@ -52,9 +52,10 @@ enum class JsonStyle : std::uint8_t {
 
 /// Writes a document piece by piece; the caller must balance begin/end and key/value calls. Doubles
 /// are written as by json.dumps (shortest digits that round-trip; NaN, Infinity, -Infinity).
-/// string() and key() throw Error(invalid_argument) for bytes that are not WTF-8. begin_object()
-/// and begin_array() throw Error(unsupported) if the nesting exceeds kMaxJsonDepth, because
-/// parse_json() would refuse the document.
+/// string() and key() throw Error(invalid_argument) for bytes that are not WTF-8, big_integer() for
+/// characters that are not an integer of JSON. begin_object() and begin_array() throw
+/// Error(unsupported) if the nesting exceeds kMaxJsonDepth, because parse_json() would refuse the
+/// document.
 class JsonWriter {
  public:
   explicit JsonWriter(JsonStyle style) : style_(style) {}

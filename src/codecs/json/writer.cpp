@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -143,6 +144,15 @@ void JsonWriter::integer(std::int64_t value) {
 }
 
 void JsonWriter::big_integer(std::string_view digits) {
+  const std::string_view magnitude = digits.substr(digits.starts_with('-') ? 1 : 0);
+  if (magnitude.empty() || !std::ranges::all_of(magnitude, base::is_digit) ||
+      (magnitude.front() == '0' && magnitude.size() > 1)) {
+    throw base::invalid_argument()
+        .part("json: integer ", base::quote(digits))
+        .problem("cannot be encoded")
+        .expected("decimal digits without leading zeros, after an optional \"-\"")
+        .found("others");
+  }
   separate();
   text_.append(digits);
 }

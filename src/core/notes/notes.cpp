@@ -26,13 +26,6 @@ bool is_position_key(std::string_view key, std::size_t position) {
   return key == std::to_string(position);
 }
 
-/// True for the kinds that need no node note, because meta.json, or the equivalent document of
-/// another format, stores them.
-bool is_native(NodeKind kind) noexcept {
-  return kind == NodeKind::tensordict || kind == NodeKind::tensorclass ||
-         kind == NodeKind::lazy_stack;
-}
-
 Error refuse_entry(std::string_view path) {
   return base::invalid_argument().part(
       path.empty() ? "root" : "key " + base::quote(dotted(*keys_of_note_path(path))));
@@ -79,7 +72,7 @@ class NotesCollector final : public TreeVisitor {
  private:
   void node(const std::string& path, const TensorDict& node) override {
     require_valid_info(path, node);
-    if (!is_native(node.kind())) notes_.nodes.emplace(path, note_of(node, path));
+    if (has_note(node.kind())) notes_.nodes.emplace(path, note_of(node, path));
   }
   void leaf(const std::string& path, const Leaf& leaf) override {
     if (!of_leaves_) return;
@@ -225,6 +218,11 @@ std::string_view wanted_keys(const Notes::NodeNote& note) {
 }
 
 }  // namespace
+
+bool has_note(NodeKind kind) noexcept {
+  return kind == NodeKind::dict || kind == NodeKind::ordered_dict || kind == NodeKind::list ||
+         kind == NodeKind::tuple || kind == NodeKind::sparse;
+}
 
 bool Notes::empty() const {
   return nodes.empty() && values.empty() && aliases.empty() && leaves.empty() && files.empty() &&

@@ -95,7 +95,11 @@ struct Notes {
   static Notes from_json(std::string_view text, const base::Where& where);
 };
 
-/// Joins the keys as notes do: "model/encoder.weight".
+/// True for the kinds that node notes record. meta.json, or the equivalent document of another
+/// format, stores the others, except opaque nodes, which cannot be saved.
+bool has_note(NodeKind kind) noexcept;
+
+/// Joins the keys to a path of the notes: "model/encoder.weight".
 std::string note_path(const KeyPath& path);
 std::string note_path_child(std::string_view parent, std::string_view key);
 /// Splits a path of the notes into its keys; nullopt if it is not well formed.
@@ -103,7 +107,8 @@ std::optional<KeyPath> keys_of_note_path(std::string_view path);
 
 /// Throws Error(invalid_argument), naming the entry at `path`, if a program set a field that
 /// readers refuse or lose: int_keys or typed_keys of a node that is not a dict, both in one node,
-/// typed_keys for which are_valid() is false, or a device for which is_torch_device() is false.
+/// typed_keys for which are_valid() is false, a device for which is_torch_device() is false, or
+/// names whose number is not that of the batch dimensions.
 void require_valid_info(std::string_view path, const TensorDict& node);
 /// The same for the keys of all dicts in a JSON value.
 void require_valid_keys(std::string_view path, const Value& value);

@@ -150,10 +150,10 @@ class NotesReader {
       throw fail(part).problem("kind is missing").expected("a kind of node").found("no member");
     }
     const auto found = node_kind_from_name(text(*kind, part));
-    if (!found.has_value()) {
+    if (!found.has_value() || !has_note(*found)) {
       throw fail(part)
           .problem("unknown kind")
-          .expected("a kind of node, such as \"dict\" or \"list\"")
+          .expected("a kind of node that a note records, such as \"dict\" or \"list\"")
           .found(base::quote(text(*kind, part)));
     }
     note.kind = *found;
@@ -209,7 +209,7 @@ class NotesReader {
           .expected(
               "distinct keys, each under its str(), that are null, bool, int, float, or an array "
               "of these and strings")
-          .found(tenfold::to_json(value));
+          .found(short_json(value));
     }
     return keys;
   }
@@ -256,7 +256,7 @@ class NotesReader {
         throw fail(part)
             .problem("bad shape")
             .expected("lengths of at least 0, or -1")
-            .found(tenfold::to_json(item));
+            .found(short_json(item));
       }
       lengths.push_back(*length);
     }
@@ -351,7 +351,7 @@ class NotesReader {
         throw fail(part)
             .problem("bad shape")
             .expected("lengths of at least 0 that fit 63 bits")
-            .found(tenfold::to_json(item));
+            .found(short_json(item));
       }
       shape.push_back(*length);
       has_zero = has_zero || *length == 0;

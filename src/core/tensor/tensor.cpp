@@ -188,13 +188,13 @@ Tensor Tensor::zeros(DType dtype, Shape shape) {
 }
 
 Tensor Tensor::copy_of(DType dtype, Shape shape, const void* bytes, std::size_t size_bytes) {
-  Tensor tensor = zeros(dtype, std::move(shape));
-  if (tensor.nbytes() != size_bytes) {
+  if (nbytes_of(dtype, shape) != size_bytes) {
     throw fail()
-        .problem("shape ", base::list_text(tensor.shape()), " does not fit the values")
-        .expected(size_bytes / tensor.itemsize(), " elements")
-        .found(tensor.numel());
+        .problem("shape ", base::list_text(shape), " does not fit the values")
+        .expected(size_bytes / tenfold::itemsize(dtype), " elements")
+        .found(numel_of(shape));
   }
+  Tensor tensor = zeros(dtype, std::move(shape));
   if (size_bytes != 0) std::memcpy(tensor.mutable_raw_data(), bytes, size_bytes);
   return tensor;
 }

@@ -24,6 +24,9 @@ struct Overloaded : Functions... {
   using Functions::operator()...;
 };
 
+/// Bytes of a value that messages show.
+constexpr std::size_t kShownBytes = 60;
+
 using Member = std::pair<std::string, Value>;
 
 std::vector<const Member*> sorted_by_key(const std::vector<Member>& members) {
@@ -145,14 +148,12 @@ bool Value::operator==(const Value& other) const {
 }
 
 void Value::fail_as(std::string_view what, const std::string& expected) const {
-  constexpr std::size_t kShownBytes = 60;
   std::string found(type_name());
   if (const auto* text = get_if<std::string>(); text != nullptr && !base::is_utf8(*text)) {
     found += ' ' + base::quote(*text, kShownBytes);
   } else if (!is_null()) {
     try {
-      const std::string json = to_json(*this);  // ASCII, without control characters
-      found += ' ' + (json.size() <= kShownBytes ? json : json.substr(0, kShownBytes) + "...");
+      found += ' ' + short_json(*this);
     } catch (const Error&) {
       // JSON cannot represent the value: it is nested too deep, or a string in it is not UTF-8. So
       // only its type is shown.
@@ -248,6 +249,12 @@ std::string to_json(const Value& value, codecs::JsonStyle style) {
 }
 
 std::string to_json(const Value& value) { return to_json(value, codecs::JsonStyle::python); }
+
+std::string short_json(const Value& value) {
+  std::string json = to_json(value);  // ASCII, without control characters
+  if (json.size() > kShownBytes) json.replace(kShownBytes, std::string::npos, "...");
+  return json;
+}
 
 Value parse_value(std::string_view text, const base::Where& where) {
   ValueBuilder builder(where);

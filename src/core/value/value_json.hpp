@@ -19,6 +19,9 @@ namespace tenfold {
 /// more than kMaxJsonDepth levels.
 std::string to_json(const Value& value, codecs::JsonStyle style);
 
+/// The start of to_json(value), at most 60 bytes and "...", for a message.
+std::string short_json(const Value& value);
+
 /// As from_json(); `where` may name a part of a file.
 Value parse_value(std::string_view text, const base::Where& where);
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/text.hpp"
+#include "core/value/value_json.hpp"
 
 namespace tenfold {
 namespace {
@@ -14,8 +15,7 @@ std::string shown_value(const Value& value) {
   if (const auto* text = value.get_if<std::string>()) return base::quote(*text, kShownBytes);
   if (value.is<Value::List>()) return "an array";
   if (value.is<Value::Object>()) return "an object";
-  const std::string text = to_json(value);  // ASCII
-  return text.size() <= kShownBytes ? text : text.substr(0, kShownBytes) + "...";
+  return short_json(value);
 }
 
 std::string member_path(const std::string& parent, std::string_view key) {
@@ -104,7 +104,7 @@ std::vector<std::pair<std::string_view, ValueReader>> ValueReader::members() con
 std::vector<ValueReader> ValueReader::items(std::optional<std::size_t> count) const {
   const auto& list = as<Value::List>("an array").items;
   if (count && list.size() != *count) {
-    throw error().expected("an array of ", *count).found("one of ", list.size());
+    throw error().expected("an array of ", *count, " items").found(list.size());
   }
   std::vector<ValueReader> made;
   made.reserve(list.size());

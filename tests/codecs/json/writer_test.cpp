@@ -72,6 +72,17 @@ TEST(JsonWriter, BytesThatAreNotUtf8AreRefusedByPosition) {
   }
 }
 
+TEST(JsonWriter, BigIntegersMustBeIntegersOfJson) {
+  for (const char* digits : {"", "-", "1x", "0x1F", "007", "+5", "1.5", "--1", "1, 2"}) {
+    EXPECT_THROW(JsonWriter(JsonStyle::python).big_integer(digits), Error) << digits;
+  }
+  for (const char* digits : {"0", "-7", "-18446744073709551616"}) {
+    JsonWriter writer(JsonStyle::python);
+    writer.big_integer(digits);
+    EXPECT_EQ(writer.take(), digits);
+  }
+}
+
 TEST(JsonWriter, DocumentsNestAsDeepAsTheyCanBeRead) {
   JsonWriter writer(JsonStyle::python_compact);
   for (std::size_t i = 0; i < kMaxJsonDepth / 2; ++i) {

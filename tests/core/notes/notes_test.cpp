@@ -326,8 +326,11 @@ TEST_F(NotesTest, AnInvalidDocumentIsCorruptAndNamesItsPart) {
       {R"({"version": 1, "nodes": {"a": {}}})",
        "node \"a\": kind is missing: expected a kind of node, found no member"},
       {R"({"version": 1, "nodes": {"a": {"kind": "set"}}})",
-       "node \"a\": unknown kind: expected a kind of node, such as \"dict\" or \"list\", "
-       "found \"set\""},
+       "node \"a\": unknown kind: expected a kind of node that a note records, such as \"dict\" or "
+       "\"list\", found \"set\""},
+      {R"({"version": 1, "nodes": {"a": {"kind": "lazy_stack"}}})",
+       "node \"a\": unknown kind: expected a kind of node that a note records, such as \"dict\" or "
+       "\"list\", found \"lazy_stack\""},
       {R"({"version": 1, "nodes": {"a": {"kind": "list", "int_keys": true}}})",
        "node \"a\": int_keys does not go with this kind: expected \"dict\" or \"ordered_dict\", "
        "found \"list\""},
@@ -397,6 +400,18 @@ TEST_F(NotesTest, AnInvalidDocumentIsCorruptAndNamesItsPart) {
     EXPECT_NE(message_of(R"({"version": 1, "files": {"a": ")" + name + "\"}}")
                   .find("expected one path component"),
               std::string::npos);
+  }
+}
+
+TEST_F(NotesTest, MessagesQuoteOnlyTheStartOfAValue) {
+  const std::string large(100'000, 'x');
+  for (const std::string& member :
+       {R"("leaves": {"a": {"dtype": "int8", "shape": [")" + large + R"("]}})",
+        R"("nodes": {"a": {"kind": "sparse", "layout": "jagged", "shape": [")" + large + R"("]}})",
+        R"("nodes": {"a": {"kind": "dict", "keys": {")" + large + R"(": 1}}})"}) {
+    const std::string message = message_of(R"({"version": 1, )" + member + "}");
+    EXPECT_TRUE(message.ends_with("xxx...")) << message.substr(0, 200);
+    EXPECT_LT(message.size(), 300U);
   }
 }
 

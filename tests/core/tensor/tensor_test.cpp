@@ -208,6 +208,9 @@ TEST(Tensor, ValuesMustFitTheShape) {
   const std::vector<float> values = {1, 2, 3};
   EXPECT_THAT(error_of([&] { Tensor::from(std::span<const float>(values), {2}); }),
               HasSubstr("expected 3 elements, found 2"));
+  EXPECT_THAT(error_of([&] { Tensor::from(values, {std::int64_t{1} << 50}); }),
+              HasSubstr("expected 3 elements, found 1125899906842624"))
+      << "must not allocate the shape's 4 PB first";
 }
 
 TEST(Tensor, ReadOnlyBytesCanBeRead) {

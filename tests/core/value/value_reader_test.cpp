@@ -56,7 +56,7 @@ TEST_F(ValueReaderTest, NamesThePlaceOfAnInvalidValue) {
   EXPECT_EQ(message_of([](const auto& r) { r.at("parts").at("x"); }),
             R"(d.json: member "parts": expected an object, found an array)");
   EXPECT_EQ(message_of([](const auto& r) { r.at("parts").items(3); }),
-            R"(d.json: member "parts": expected an array of 3, found one of 2)");
+            R"(d.json: member "parts": expected an array of 3 items, found 2)");
   EXPECT_EQ(message_of([](const auto& r) { r.at("parts").items()[1].at("path").text(); }),
             R"(d.json: member "parts[1].path": expected a string, found 4)");
   EXPECT_EQ(message_of([](const auto& r) { r.at("parts").items()[1].at("rows").count(); }),

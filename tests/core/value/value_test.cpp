@@ -206,6 +206,8 @@ TEST(Value, ConvertsToTheRequestedType) {
   EXPECT_EQ(Value("adam").as<std::string>(), "adam");
   EXPECT_EQ(Value(std::numeric_limits<std::uint64_t>::max()).as<std::uint64_t>(),
             std::numeric_limits<std::uint64_t>::max());
+  EXPECT_EQ(Value(std::numeric_limits<std::uint64_t>::max()).as<unsigned long long>(),
+            std::numeric_limits<unsigned long long>::max());
   EXPECT_EQ(Value(Value::List{{1, 2.5}}).as<std::vector<double>>(), (std::vector<double>{1, 2.5}));
   EXPECT_EQ(Value(Value::Tuple{{"a", "b"}}).as<std::vector<std::string>>(),
             (std::vector<std::string>{"a", "b"}));
