@@ -14,6 +14,7 @@
 
 #include "dataset/parts/parts_of.hpp"
 #include "formats/shared/parts_manifest.hpp"
+#include "support/message_of.hpp"
 
 namespace tenfold::test {
 namespace {
@@ -140,6 +141,25 @@ TEST_F(HostileFolders, SymlinksAreNotFollowed) {
   fs::create_directory_symlink(folder_ / "elsewhere", path_ / "above");
   replace(part_name(0, 2), "above/a");
   EXPECT_THAT(fault(), HasSubstr("expected a folder, found a symbolic link"));
+}
+
+TEST_F(HostileFolders, RowsAreAppendedOnlyToAPartThatReadersAccept) {
+  fs::remove_all(path_);
+  for (std::int64_t i = 0; i < 2; ++i) save(numbers(3), path_ / part_name(i, 2));
+  commit_parts(path_);
+  const std::string sound = text();
+  const Path last = path_ / part_name(1, 2);
+  const auto append = [&] { Dataset(path_, Mode::write_through).append(numbers(1)); };
+  fs::rename(last, folder_ / "outside");
+  fs::create_directory_symlink(folder_ / "outside", last);
+  expect_error(ErrorCode::corrupt, "expected a folder, found a symbolic link", append);
+  EXPECT_EQ(Dataset(folder_ / "outside").size(), 3);
+  EXPECT_EQ(text(), sound);
+  fs::remove(last);
+  save(numbers(2), last);
+  expect_error(ErrorCode::corrupt, "rows: expected 3, the number in %parts.json, found 2", append);
+  EXPECT_EQ(Dataset(last).size(), 2);
+  EXPECT_EQ(text(), sound);
 }
 
 TEST_F(HostileFolders, TheManifestMustBeARegularFile) {
