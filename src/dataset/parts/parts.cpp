@@ -183,6 +183,11 @@ void require_no_tree(const os::Directory& folder, const Path& path) {
       .remedy("write parts to another path");
 }
 
+void require_any_column(const Schema& schema, const Path& path) {
+  if (schema.size() > 0) return;
+  throw base::invalid_argument(path).part("schema").expected("at least one column").found("none");
+}
+
 void check_new_path(const Path& path) {
   if (!os::exists(path)) return;
   if (os::file_info(path).is_directory && os::Directory::open(path).list(1).empty()) return;
@@ -221,9 +226,7 @@ Path part_path(const Path& path, std::int64_t index, std::int64_t count) {
 
 Dataset create_parts(const Path& path, const Schema& schema) {
   check_new_path(path);
-  if (schema.size() == 0) {
-    throw base::invalid_argument(path).part("schema").expected("at least one column").found("none");
-  }
+  require_any_column(schema, path);
   std::vector<Column> columns = schema.columns();
   name_leaves(columns);
   os::Parent parent = os::open_parent(path, true);
@@ -269,6 +272,7 @@ Dataset commit_parts(const Path& path, const CommitPartsOptions& options) {
                : Schema::from_value(manifest.schema,
                                     folder.display_of(std::string(formats::kPartsName)));
     if (is_new) {
+      require_any_column(schema, path);
       std::vector<Column> columns = schema.columns();
       name_leaves(columns);
       manifest.schema = Schema(std::move(columns)).to_value();
