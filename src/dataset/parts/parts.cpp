@@ -55,7 +55,7 @@ std::optional<std::pair<std::int64_t, std::int64_t>> numbers_of(std::string_view
 }
 
 /// Checks that the jobs of the added parts are complete: if a part "part-<index>-of-<count>" is
-/// added, all `count` parts must be in `added` or `known`.
+/// added, all `count` parts must be in `added`, which must be sorted, or in `known`.
 void require_complete(const Path& path, const std::vector<std::string>& added,
                       const std::set<std::string>& known) {
   std::set<std::int64_t> counts;
@@ -65,7 +65,7 @@ void require_complete(const Path& path, const std::vector<std::string>& added,
   for (const std::int64_t count : counts) {
     for (std::int64_t i = 0; i < count; ++i) {
       const std::string name = part_name(i, count);
-      if (known.contains(name) || std::ranges::find(added, name) != added.end()) continue;
+      if (known.contains(name) || std::ranges::binary_search(added, name)) continue;
       throw base::file_not_found(path)
           .problem("part ", base::quote(name), " is missing")
           .expected("all ", count, " parts of the job")
