@@ -249,6 +249,14 @@ TEST_F(HostileFolders, TheElementsOfAllPartsMustBeCountable) {
                                  ": elements: expected fewer than 2^63 in all parts, found more"));
 }
 
+TEST_F(HostileFolders, AShapeThatNoPartHasCausesNoAllocation) {
+  fs::remove_all(path_);
+  save(numbers(3), path_ / "a");
+  commit_parts(path_);
+  replace(R"("shape": [3])", R"("shape": [1099511627776])");
+  expect_error(ErrorCode::corrupt, "column 0: expected that of the data set", [&] { load(path_); });
+}
+
 TEST_F(HostileFolders, InvalidEndOffsetsAreReportedByPart) {
   const Path ends = path_ / part_name(1, 2) / "name.end.memmap";
   for (const std::int64_t last : {std::int64_t{-1}, std::int64_t{1} << 62}) {
