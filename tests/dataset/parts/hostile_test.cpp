@@ -249,6 +249,21 @@ TEST_F(HostileFolders, TheElementsOfAllPartsMustBeCountable) {
                                  ": elements: expected fewer than 2^63 in all parts, found more"));
 }
 
+TEST_F(HostileFolders, TheRowsOfAllPartsMustBeCountable) {
+  // Rows without elements take no space in a file.
+  constexpr std::int64_t kRows = std::int64_t{1} << 62;
+  TensorDict rows(NodeInfo{.batch_size = {kRows}});
+  rows.set("x", Tensor::zeros(DType::uint8, {kRows, 0}));
+  fs::remove_all(path_);
+  for (std::int64_t i = 0; i < 2; ++i) save(rows, path_ / part_name(i, 2));
+  write(R"({"version": 1, "schema": {"columns": {"x": {"dtype": "uint8", "shape": [0]}}},)"
+        R"( "parts": [)" +
+        part(part_name(0, 2), std::to_string(kRows)) + ", " +
+        part(part_name(1, 2), "0", R"("checksum": null, "open": true)") + "]}");
+  EXPECT_THAT(fault(), HasSubstr(part_name(1, 2) +
+                                 ": rows: expected fewer than 2^63 in all parts, found more"));
+}
+
 TEST_F(HostileFolders, AShapeThatNoPartHasCausesNoAllocation) {
   fs::remove_all(path_);
   save(numbers(3), path_ / "a");
