@@ -264,7 +264,8 @@ Dataset commit_parts(const Path& path, const CommitPartsOptions& options) {
         throw base::invalid_argument(path)
             .part("part ", base::quote(name))
             .expected("a new part")
-            .found("one that the data set has");
+            .found(std::ranges::count(added, name) > 1 ? "one that is listed twice"
+                                                       : "one that the data set has");
       }
     }
     const Schema schema =

@@ -201,6 +201,8 @@ TEST(Parts, CommitChecksEachPart) {
   EXPECT_EQ(commit_parts(ds, {.parts = {"more"}}).size(), 11);
   expect_error(ErrorCode::invalid_argument, "found one that the data set has",
                [&] { commit_parts(ds, {.parts = {"more"}}); });
+  expect_error(ErrorCode::invalid_argument, "found one that is listed twice",
+               [&] { commit_parts(ds, {.parts = {"new", "new"}}); });
   expect_same(Dataset(ds).rows(0, 11), in_memory(11).rows(0, 11));
 }
 
