@@ -59,8 +59,8 @@ struct CommitPartsOptions {
 /// missing. Throws Error(corrupt) for a part with other columns or with files that are too short.
 /// Throws Error(invalid_argument) if there are neither parts to add nor a `%parts.json`, or if
 /// `path` is a data set in one folder. Throws it, too, for a part that is not a data set in one
-/// folder, is a circular buffer, or is already in the data set. Throws Error(io) (EBUSY) while
-/// another process changes the data set or appends to a part.
+/// folder, has no columns, is a circular buffer, or is already in the data set. Throws Error(io)
+/// (EBUSY) while another process changes the data set or appends to a part.
 TENFOLD_API Dataset commit_parts(const Path& path, const CommitPartsOptions& options = {});
 
 /// Options of compact().

@@ -51,10 +51,7 @@ BatchStream::BatchStream(Dataset dataset, const BatchLoaderOptions& options, Epo
       {options_.prefetch, num_batches_, static_cast<std::int64_t>(threads == 1 ? 0 : 1024)});
   slots_.resize(static_cast<std::size_t>(std::max<std::int64_t>(ahead, 1)) + 1);
   stats_.residency = residency_.strategy();
-  if (options_.shuffle && options_.shuffle_block > 0) {
-    stats_.shuffle_window_rows =
-        std::min(options_.shuffle_block, order_.size()) * EpochOrder::kWindowBlocks;
-  }
+  stats_.shuffle_window_rows = order_.window_rows();
   const auto count = static_cast<int>(std::min<std::int64_t>(ahead, threads - 1));
   if (count > 0) {
     workers_.emplace(count, [this] { work(); });

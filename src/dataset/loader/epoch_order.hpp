@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -25,14 +26,18 @@ class EpochOrder {
                                        std::int64_t block_rows);
 
   std::int64_t size() const noexcept { return size_; }
+  /// The number of rows of each window but the last ones; 0 unless shuffled in blocks.
+  std::int64_t window_rows() const noexcept {
+    return std::min(kWindowBlocks, num_blocks_) * block_rows_;
+  }
   /// Writes the elements begin, begin + 1, ... of the order to `positions`. The indices begin to
   /// begin + positions.size() - 1 must be in [0, size()).
   void fill(std::int64_t begin, std::span<std::int64_t> positions) const;
 
  private:
   explicit EpochOrder(std::int64_t size) : size_(size) {}
-  void fill_window(std::int64_t window, std::int64_t inside,
-                   std::span<std::int64_t> positions) const;
+  /// Replaces positions in a window, whose first block is `first_block`, by rows.
+  void map_blocks(std::int64_t first_block, std::span<std::int64_t> positions) const;
 
   std::int64_t size_;
   std::int64_t block_rows_ = 0;

@@ -97,8 +97,8 @@ void Residency::stop_prefetching() {
 
 void Residency::note_waits(std::uint64_t num_pages, std::int64_t num_rows) {
   if (sources_.empty()) return;  // nothing can be prefetched
-  const auto num_places = num_rows * static_cast<std::int64_t>(sources_.size());
-  if (static_cast<std::int64_t>(num_pages) * kPagesPerMissing > num_places) start_prefetching();
+  const auto num_pieces = num_rows * static_cast<std::int64_t>(sources_.size());
+  if (static_cast<std::int64_t>(num_pages) * kPagesPerMissing > num_pieces) start_prefetching();
 }
 
 void Residency::reconsider(std::span<const std::int64_t> rows, int stage) {

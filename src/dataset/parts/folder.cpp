@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <limits>
 #include <utility>
 
 #include <tenfold/error.hpp>
@@ -76,6 +77,9 @@ PartsFolder::PartsFolder(os::Directory folder, const Path& path)
             .part("rows")
             .expected("at least ", manifest_.parts[i].num_rows)
             .found(rows);
+      }
+      if (rows > std::numeric_limits<std::int64_t>::max() - first_rows_.back()) {
+        throw corrupt(i).part("rows").expected("fewer than 2^63 in all parts").found("more");
       }
       manifest_.parts[i].num_rows = rows;
     } else if (manifest_.parts[i].num_rows > kMaxUnseenRows) {

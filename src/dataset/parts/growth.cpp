@@ -12,6 +12,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "dataset/parts/folder.hpp"
 #include "dataset/parts/part.hpp"
 #include "os/fs/file.hpp"
 #include "os/fs/unreplaced.hpp"
@@ -159,6 +160,10 @@ bool PartsGrowth::continue_last() {
   if (manifest_.parts.empty()) return false;
   const formats::PartEntry& last = manifest_.parts.back();
   if (!last.is_open && last.num_bytes >= part_bytes) return false;
+  // Check the part like a reader. Otherwise, rows would be appended to another data set if the part
+  // is a link, and wrong numbers of rows would replace those in the manifest.
+  static_cast<void>(
+      PartsFolder::open(folder_.duplicate(), path_)->open(manifest_.parts.size() - 1));
   Dataset writer(path_ / last.path, Mode::write_through);
   try {
     writer.append(writer.rows(0, 0));

@@ -186,6 +186,10 @@ Buffer PartsSource::map(const Leaf& leaf) {
   const std::lock_guard lock(mutex_);
   Buffer& copy = copies_[position_of(leaf)];
   if (copy.size_bytes() == 0 && leaf.nbytes() > 0) {
+    // Reading a byte opens a part, and compares its columns with those in the manifest, before a
+    // shape in the manifest determines the size of an allocation.
+    std::byte first{};
+    read(leaf, 0, {&first, 1});
     Buffer made = Buffer::allocate(static_cast<std::size_t>(leaf.nbytes()));
     read(leaf, 0, made.mutable_bytes());
     copy = std::move(made);

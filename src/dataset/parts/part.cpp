@@ -57,6 +57,14 @@ TensorDict open_part(const os::Directory& folder, const Path& path, const std::s
                                     Mode::read);
 }
 
+/// Completes a part whose writer did not close it, so that meta.json counts all of its rows. Throws
+/// Error(io) (EBUSY) if another writer is appending.
+void seal_part(const Path& path) {
+  Dataset part(path, Mode::write_through);
+  part.append(part.rows(0, 0));
+  part.close();
+}
+
 }  // namespace
 
 std::optional<std::uint64_t> checksum_of_part(const os::Directory& part) {
@@ -73,12 +81,6 @@ os::Lease lease_parts(const os::Directory& folder, const Path& path) {
       .expected("one writer at a time")
       .found("another writer")
       .remedy("wait for it or close it");
-}
-
-void seal_part(const Path& path) {
-  Dataset part(path, Mode::write_through);
-  part.append(part.rows(0, 0));
-  part.close();
 }
 
 Schema schema_of_part(const os::Directory& folder, const Path& path, const std::string& part_path) {

@@ -20,10 +20,6 @@ std::optional<std::uint64_t> checksum_of_part(const os::Directory& part);
 /// Error(io) (EBUSY) that names this writer.
 os::Lease lease_parts(const os::Directory& folder, const Path& path);
 
-/// Completes a part whose writer did not close it, so that meta.json counts all of its rows. Throws
-/// Error(io) (EBUSY) if another writer is appending.
-void seal_part(const Path& path);
-
 /// Returns the manifest entry of the part at `part_path` below `path`, after checking its columns,
 /// rows and file sizes. Seals the part if its writer did not close it. Throws Error(corrupt) if a
 /// check fails, Error(file_not_found) if the part is missing, Error(invalid_argument) if the part

@@ -55,7 +55,7 @@ std::optional<std::pair<std::int64_t, std::int64_t>> numbers_of(std::string_view
 }
 
 /// Checks that the jobs of the added parts are complete: if a part "part-<index>-of-<count>" is
-/// added, all `count` parts must be in `added` or `known`.
+/// added, all `count` parts must be in `added`, which must be sorted, or in `known`.
 void require_complete(const Path& path, const std::vector<std::string>& added,
                       const std::set<std::string>& known) {
   std::set<std::int64_t> counts;
@@ -65,7 +65,7 @@ void require_complete(const Path& path, const std::vector<std::string>& added,
   for (const std::int64_t count : counts) {
     for (std::int64_t i = 0; i < count; ++i) {
       const std::string name = part_name(i, count);
-      if (known.contains(name) || std::ranges::find(added, name) != added.end()) continue;
+      if (known.contains(name) || std::ranges::binary_search(added, name)) continue;
       throw base::file_not_found(path)
           .problem("part ", base::quote(name), " is missing")
           .expected("all ", count, " parts of the job")
@@ -183,6 +183,11 @@ void require_no_tree(const os::Directory& folder, const Path& path) {
       .remedy("write parts to another path");
 }
 
+void require_any_column(const Schema& schema, const Path& path) {
+  if (schema.size() > 0) return;
+  throw base::invalid_argument(path).part("schema").expected("at least one column").found("none");
+}
+
 void check_new_path(const Path& path) {
   if (!os::exists(path)) return;
   if (os::file_info(path).is_directory && os::Directory::open(path).list(1).empty()) return;
@@ -221,9 +226,7 @@ Path part_path(const Path& path, std::int64_t index, std::int64_t count) {
 
 Dataset create_parts(const Path& path, const Schema& schema) {
   check_new_path(path);
-  if (schema.size() == 0) {
-    throw base::invalid_argument(path).part("schema").expected("at least one column").found("none");
-  }
+  require_any_column(schema, path);
   std::vector<Column> columns = schema.columns();
   name_leaves(columns);
   os::Parent parent = os::open_parent(path, true);
@@ -261,7 +264,8 @@ Dataset commit_parts(const Path& path, const CommitPartsOptions& options) {
         throw base::invalid_argument(path)
             .part("part ", base::quote(name))
             .expected("a new part")
-            .found("one that the data set has");
+            .found(std::ranges::count(added, name) > 1 ? "one that is listed twice"
+                                                       : "one that the data set has");
       }
     }
     const Schema schema =
@@ -269,6 +273,7 @@ Dataset commit_parts(const Path& path, const CommitPartsOptions& options) {
                : Schema::from_value(manifest.schema,
                                     folder.display_of(std::string(formats::kPartsName)));
     if (is_new) {
+      require_any_column(schema, path);
       std::vector<Column> columns = schema.columns();
       name_leaves(columns);
       manifest.schema = Schema(std::move(columns)).to_value();

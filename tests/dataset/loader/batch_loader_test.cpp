@@ -255,7 +255,7 @@ TEST(BatchLoader, AcceptsExtremeOptionsWithoutOverflow) {
     std::vector<std::int64_t> rows = epoch_of(blocks);
     std::sort(rows.begin(), rows.end());
     EXPECT_EQ(rows, first_numbers(10)) << block;
-    EXPECT_EQ(blocks.stats().shuffle_window_rows, 640);
+    EXPECT_EQ(blocks.stats().shuffle_window_rows, 10);
   }
   BatchLoader last(Dataset(test::numbers(10)),
                    {.batch_size = 10,

@@ -71,6 +71,19 @@ TEST(EpochOrder, StaysTheSameInEveryVersion) {
   EXPECT_THAT(positions, testing::ElementsAre(1000006, 1000022, 1000020, 1000026));
 }
 
+TEST(EpochOrder, HasNoOverflowAtTheLargestSizes) {
+  constexpr std::int64_t kMax = std::int64_t{1} << 62;
+  for (const std::int64_t block : {kMax / 64, kMax / 4, kMax / 2 + 1, kMax + 1}) {
+    const EpochOrder order = EpochOrder::shuffled_in_blocks(kMax, 1, 0, block);
+    std::vector<std::int64_t> positions(4);
+    for (const std::int64_t begin : {std::int64_t{0}, kMax / 2, kMax - 4}) {
+      order.fill(begin, positions);
+      EXPECT_THAT(positions, testing::Each(testing::Ge(0))) << block;
+      EXPECT_THAT(positions, testing::Each(testing::Lt(kMax))) << block;
+    }
+  }
+}
+
 TEST(EpochOrder, DiffersFromEpochToEpoch) {
   EXPECT_NE(all_of(EpochOrder::shuffled_in_blocks(5'000, 1, 0, 8)),
             all_of(EpochOrder::shuffled_in_blocks(5'000, 1, 1, 8)));

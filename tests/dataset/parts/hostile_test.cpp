@@ -14,6 +14,7 @@
 
 #include "dataset/parts/parts_of.hpp"
 #include "formats/shared/parts_manifest.hpp"
+#include "support/message_of.hpp"
 
 namespace tenfold::test {
 namespace {
@@ -142,6 +143,25 @@ TEST_F(HostileFolders, SymlinksAreNotFollowed) {
   EXPECT_THAT(fault(), HasSubstr("expected a folder, found a symbolic link"));
 }
 
+TEST_F(HostileFolders, RowsAreAppendedOnlyToAPartThatReadersAccept) {
+  fs::remove_all(path_);
+  for (std::int64_t i = 0; i < 2; ++i) save(numbers(3), path_ / part_name(i, 2));
+  commit_parts(path_);
+  const std::string sound = text();
+  const Path last = path_ / part_name(1, 2);
+  const auto append = [&] { Dataset(path_, Mode::write_through).append(numbers(1)); };
+  fs::rename(last, folder_ / "outside");
+  fs::create_directory_symlink(folder_ / "outside", last);
+  expect_error(ErrorCode::corrupt, "expected a folder, found a symbolic link", append);
+  EXPECT_EQ(Dataset(folder_ / "outside").size(), 3);
+  EXPECT_EQ(text(), sound);
+  fs::remove(last);
+  save(numbers(2), last);
+  expect_error(ErrorCode::corrupt, "rows: expected 3, the number in %parts.json, found 2", append);
+  EXPECT_EQ(Dataset(last).size(), 2);
+  EXPECT_EQ(text(), sound);
+}
+
 TEST_F(HostileFolders, TheManifestMustBeARegularFile) {
   fs::rename(path_ / "%parts.json", folder_ / "manifest");
   fs::create_symlink(folder_ / "manifest", path_ / "%parts.json");
@@ -227,6 +247,29 @@ TEST_F(HostileFolders, TheElementsOfAllPartsMustBeCountable) {
   claim("name", std::int64_t{1} << 62);
   EXPECT_THAT(fault(), HasSubstr(part_name(1, 2) +
                                  ": elements: expected fewer than 2^63 in all parts, found more"));
+}
+
+TEST_F(HostileFolders, TheRowsOfAllPartsMustBeCountable) {
+  // Rows without elements take no space in a file.
+  constexpr std::int64_t kRows = std::int64_t{1} << 62;
+  TensorDict rows(NodeInfo{.batch_size = {kRows}});
+  rows.set("x", Tensor::zeros(DType::uint8, {kRows, 0}));
+  fs::remove_all(path_);
+  for (std::int64_t i = 0; i < 2; ++i) save(rows, path_ / part_name(i, 2));
+  write(R"({"version": 1, "schema": {"columns": {"x": {"dtype": "uint8", "shape": [0]}}},)"
+        R"( "parts": [)" +
+        part(part_name(0, 2), std::to_string(kRows)) + ", " +
+        part(part_name(1, 2), "0", R"("checksum": null, "open": true)") + "]}");
+  EXPECT_THAT(fault(), HasSubstr(part_name(1, 2) +
+                                 ": rows: expected fewer than 2^63 in all parts, found more"));
+}
+
+TEST_F(HostileFolders, AShapeThatNoPartHasCausesNoAllocation) {
+  fs::remove_all(path_);
+  save(numbers(3), path_ / "a");
+  commit_parts(path_);
+  replace(R"("shape": [3])", R"("shape": [1099511627776])");
+  expect_error(ErrorCode::corrupt, "column 0: expected that of the data set", [&] { load(path_); });
 }
 
 TEST_F(HostileFolders, InvalidEndOffsetsAreReportedByPart) {

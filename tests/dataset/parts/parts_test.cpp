@@ -186,6 +186,10 @@ TEST(Parts, CommitChecksEachPart) {
   expect_error(ErrorCode::invalid_argument, "found a folder without meta.json",
                [&] { commit_parts(ds); });
   fs::remove(ds / "half");
+  save(TensorDict(NodeInfo{.batch_size = {4}}), folder / "empty" / "part");
+  expect_error(ErrorCode::invalid_argument, "schema: expected at least one column, found none",
+               [&] { commit_parts(folder / "empty"); });
+  EXPECT_FALSE(fs::exists(folder / "empty" / "%parts.json"));
   fs::create_directory_symlink(ds / part_name(0, 2), ds / "link");
   expect_error(ErrorCode::invalid_argument, "found a link", [&] { commit_parts(ds); });
   fs::remove(ds / "link");
@@ -197,6 +201,8 @@ TEST(Parts, CommitChecksEachPart) {
   EXPECT_EQ(commit_parts(ds, {.parts = {"more"}}).size(), 11);
   expect_error(ErrorCode::invalid_argument, "found one that the data set has",
                [&] { commit_parts(ds, {.parts = {"more"}}); });
+  expect_error(ErrorCode::invalid_argument, "found one that is listed twice",
+               [&] { commit_parts(ds, {.parts = {"new", "new"}}); });
   expect_same(Dataset(ds).rows(0, 11), in_memory(11).rows(0, 11));
 }
 
