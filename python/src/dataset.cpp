@@ -21,6 +21,7 @@
 #include "batch_out.hpp"
 #include "call.hpp"
 #include "dataset/dataset_state.hpp"
+#include "dataset/padding.hpp"
 #include "dataset/row_bytes.hpp"
 #include "ingest/arrow/abi.hpp"
 #include "os/fs/lease.hpp"
@@ -280,24 +281,35 @@ std::vector<std::int64_t> positions_from(nb::handle positions, std::int64_t size
   return values;
 }
 
+PadValue pad_value_from(nb::handle value) {
+  if (PyFloat_Check(value.ptr())) return nb::cast<double>(value);
+  return nb::cast<std::int64_t>(value);
+}
+
+/// Throws Error(invalid_argument) if elements of `dtype` cannot represent the padding value of the
+/// column `name`.
+void check_pad(const std::string& name, const std::string& dtype, nb::handle value) {
+  Column column;
+  column.path = {name};
+  column.dtype = dtype_from(dtype);
+  const Padding checked(column, pad_value_from(value));
+}
+
 BatchOptions batch_options_from(nb::handle pad) {
   BatchOptions options;
   options.num_threads = 0;
-  const auto value_of = [](nb::handle value) -> PadValue {
-    if (PyFloat_Check(value.ptr())) return nb::cast<double>(value);
-    return nb::cast<std::int64_t>(value);
-  };
   for (const auto& [name, value] : nb::cast<nb::dict>(pad)) {
     if (name.is_none()) {
-      options.pad_all = value_of(value);
+      options.pad_all = pad_value_from(value);
     } else {
-      options.pad.emplace(utf8(name), value_of(value));
+      options.pad.emplace(utf8(name), pad_value_from(value));
     }
   }
   return options;
 }
 
 void bind_dataset(nb::module_& module) {
+  module.def("check_pad", check_pad, "name"_a, "dtype"_a, "value"_a);
   module.def("checked_schema", checked_schema, "json"_a, "where"_a);
   nb::class_<LeaseHandle>(module, "Lease")
       .def_static("acquire", acquire_lease, "folder"_a, "name"_a)

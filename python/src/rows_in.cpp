@@ -17,11 +17,11 @@ namespace {
 
 /// Converts all rows of a column. An array that already has the dtype and row shape of the column,
 /// and whose column has no end offsets, is copied only if array_from() has to copy it.
-BatchColumn column_from(const Column& column, nb::handle values) {
+BatchColumn column_from(const Column& column, nb::handle values, bool keeps_kinds = true) {
   const bool is_list = PyList_Check(values.ptr()) || PyTuple_Check(values.ptr());
   if (is_list || column.has_ends()) {
     const auto num_rows = static_cast<std::int64_t>(nb::len(values));
-    RowTable table(Schema({column}), num_rows);
+    RowTable table(Schema({column}), num_rows, keeps_kinds);
     nb::dict columns;
     columns[nb::make_tuple(text(column.name()))] = values;
     RowReader(table).add_columns(columns, 0, num_rows);
@@ -49,15 +49,20 @@ BatchColumn column_from(const Column& column, nb::handle values) {
 }
 
 /// Converts an array or list of numbers to a tensor.
-Tensor tensor_from(DType dtype, const Shape& row_shape, nb::handle values) {
+Tensor tensor_from(DType dtype, const Shape& row_shape, nb::handle values,
+                   bool keeps_kinds = true) {
   Column column;
   column.path = {"values"};
   column.dtype = dtype;
   column.shape = row_shape;
-  return column_from(column, values).values;
+  return column_from(column, values, keeps_kinds).values;
 }
 
 }  // namespace
+
+Tensor numbers_from(DType dtype, nb::list values) {
+  return tensor_from(dtype, {}, values, dtype != DType::bool_);
+}
 
 Batch batch_of_rows(const Schema& schema, nb::list rows, const std::string& unit,
                     std::int64_t begin) {

@@ -13,6 +13,8 @@
 #include "base/fail.hpp"
 #include "batch_out.hpp"
 #include "call.hpp"
+#include "ingest/bad_row.hpp"
+#include "rows_in.hpp"
 
 namespace tenfold::python {
 
@@ -105,21 +107,43 @@ AnyObject part_of(const SparseMatrix& self, const std::string& part) {
 
 /// Adds coordinates from Python, chunk by chunk.
 struct Builder {
-  Builder(std::int64_t num_rows, std::int64_t num_cols, const std::string& dtype,
+  Builder(std::int64_t num_rows, std::int64_t num_cols, const std::string& dtype_name,
           const std::string& layout, const std::string& index_dtype, bool sum_duplicates,
-          std::uint64_t memory_bytes, PathArgument folder) {
+          std::uint64_t memory_bytes, PathArgument folder)
+      : dtype(dtype_from(dtype_name)) {
     SparseBuilderOptions options;
     options.layout = layout_from(layout);
     options.index_dtype = dtype_from(index_dtype);
     options.sum_duplicates = sum_duplicates;
     options.memory_bytes = memory_bytes;
     if (!folder.is_none()) options.temporary_folder = path_from(folder);
-    builder = std::make_unique<SparseBuilder>(num_rows, num_cols, dtype_from(dtype), options);
+    builder = std::make_unique<SparseBuilder>(num_rows, num_cols, dtype, options);
   }
   void add(const NodeHandle& chunk) {
     without_gil([&] {
       builder->add(chunk.node.at("rows"), chunk.node.at("cols"), chunk.node.at("values"));
     });
+  }
+  /// `rows`, `cols` (ints) and `values`: the entries. Throws Error(invalid_argument) for a value
+  /// that is not a number that the dtype can hold; the message names its row.
+  void add_entries(nb::list rows, nb::list cols, nb::list values) {
+    const Tensor row_indices = numbers_from(DType::int64, rows);
+    const Tensor col_indices = numbers_from(DType::int64, cols);
+    Tensor elements;
+    try {
+      elements = numbers_from(dtype, values);
+    } catch (BadValue& bad) {
+      const auto i = static_cast<std::size_t>(bad.row);
+      bad.column.clear();
+      // The engine's message for a null describes columns of data sets.
+      if (values[i].is_none()) {
+        bad.what = "expected " + std::string(to_string(dtype)) + ", found None";
+      }
+      const std::string row = std::to_string(nb::cast<std::int64_t>(rows[i]));
+      throw error_of_row(ErrorCode::invalid_argument, "", "sparse matrix: row " + row, bad)
+          .remedy("pass another dtype to build()");
+    }
+    without_gil([&] { builder->add(row_indices, col_indices, elements); });
   }
   void add_matrix(const SparseMatrix& matrix, ProgressArgument progress) {
     monitored(std::move(progress), [&](Monitor* monitor) { builder->add(matrix, monitor); });
@@ -133,6 +157,7 @@ struct Builder {
     return monitored(std::move(progress),
                      [&](Monitor* monitor) { return builder->finish(monitor); });
   }
+  DType dtype;
   std::unique_ptr<SparseBuilder> builder;
 };
 
@@ -172,6 +197,7 @@ void bind_sparse_matrix(nb::module_& module) {
            "num_rows"_a, "num_cols"_a, "dtype"_a, "layout"_a, "index_dtype"_a, "sum_duplicates"_a,
            "memory_bytes"_a, "folder"_a.none())
       .def("add", &Builder::add, "chunk"_a)
+      .def("add_entries", &Builder::add_entries, "rows"_a, "cols"_a, "values"_a)
       .def("add_matrix", &Builder::add_matrix, "matrix"_a, "progress"_a.none())
       .def("resize", &Builder::resize, "num_rows"_a, "num_cols"_a)
       .def("finish", &Builder::finish, "progress"_a.none());

@@ -251,15 +251,16 @@ struct SparseMapper {
   std::shared_ptr<const SavedSparse> saved;
 };
 
-std::optional<Tensor> fallback_from(const AnyObject& row) {
-  if (row.is_none()) return std::nullopt;
-  return dense_tensor(row, "default");
+/// `numbers`: an array, or None for a mapper without a default.
+std::optional<Tensor> fallback_from(const AnyObject& numbers, const SparseMatrix& matrix) {
+  if (numbers.is_none()) return std::nullopt;
+  return fallback_row(dense_tensor(numbers, "default"), matrix);
 }
 
 /// `rows`: the row of each state; None: 0, 1, 2, ...
 SparseMapper sparse_of_states(nb::list states, const std::optional<std::vector<std::int64_t>>& rows,
                               const SparseMatrix& matrix, AnyObject fallback) {
-  const std::optional<Tensor> row = fallback_from(fallback);
+  const std::optional<Tensor> row = fallback_from(fallback, matrix);
   const std::vector<Value> values = states_from(states);
   const ShownKey shown = shown_states(states);
   return without_gil([&] {
@@ -272,7 +273,7 @@ SparseMapper sparse_of_states(nb::list states, const std::optional<std::vector<s
 /// The keys of the MappedDict at `path` are the states.
 SparseMapper sparse_of_dict(PathArgument path, const SparseMatrix& matrix, AnyObject fallback) {
   const Path source = path_from(path);
-  const std::optional<Tensor> row = fallback_from(fallback);
+  const std::optional<Tensor> row = fallback_from(fallback, matrix);
   return without_gil([&] {
     const MappedDict dict(source);
     const std::string kind = to_string(dict.key_type());

@@ -18,14 +18,10 @@ Padding::Padding(const Column& column, const PadValue& value) : element_(itemsiz
       [&](auto number) {
         const DType from = dtype_of<decltype(number)>();
         if (!can_cast(from, column.dtype)) return false;
-        cast_elements(from, reinterpret_cast<const std::byte*>(&number), column.dtype,
-                      element_.data(), 1);
-        if (is_floating_point(column.dtype) || is_complex(column.dtype)) return true;
-        // A negative int64 survives the conversion to uint64 and back.
-        if (column.dtype == DType::uint64 && number < 0) return false;
-        decltype(number) back{};
-        cast_elements(column.dtype, element_.data(), from, reinterpret_cast<std::byte*>(&back), 1);
-        return back == number;
+        const auto* bytes = reinterpret_cast<const std::byte*>(&number);
+        cast_elements(from, bytes, column.dtype, element_.data(), 1);
+        const bool rounds = is_floating_point(column.dtype) || is_complex(column.dtype);
+        return rounds || first_not_fitting(from, bytes, column.dtype, 1) == 1;
       },
       value);
   if (is_held) return;

@@ -7,6 +7,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "core/tensor/cast.hpp"
 #include "core/tensor/strided_copy.hpp"
 
 namespace tenfold {
@@ -112,6 +113,27 @@ Tensor SavedSparse::with_fallback(const Tensor& values, std::span<const std::siz
 
 std::shared_ptr<const SavedSparse> saved_sparse(MapperHead head, TensorDict tensors) {
   return std::make_shared<SavedSparse>(std::move(head), std::move(tensors));
+}
+
+Tensor fallback_row(const Tensor& numbers, const SparseMatrix& matrix) {
+  const DType from = numbers.dtype();
+  const DType to = matrix.dtype();
+  const Tensor given = numbers.contiguous();
+  const std::int64_t count = given.numel();
+  if (first_not_fitting(from, given.raw_data(), to, count) < count) {
+    throw base::invalid_argument()
+        .part("default")
+        .expected("numbers that ", to_string(to), " holds")
+        .found("others");
+  }
+  const bool fills = given.shape().empty();
+  const Tensor row = Tensor::zeros(to, fills ? Shape{matrix.num_cols()} : given.shape());
+  const std::span<std::byte> bytes = row.mutable_bytes();
+  const std::size_t step = fills ? itemsize(to) : bytes.size();
+  for (std::size_t done = 0; done < bytes.size(); done += step) {
+    cast_elements(from, given.raw_data(), to, bytes.data() + done, static_cast<std::size_t>(count));
+  }
+  return row;
 }
 
 std::shared_ptr<const SavedSparse> made_sparse(std::pair<std::string_view, TensorDict> keys,

@@ -37,6 +37,11 @@ struct SavedSparse final : SavedMapper {
                        std::size_t num_states) const;
 };
 
+/// Converts numbers to a row with the dtype of `matrix`; one number (a tensor without dimensions)
+/// fills the row. Throws Error(invalid_argument) for a number that first_not_fitting() finds. Does
+/// not check the shape.
+Tensor fallback_row(const Tensor& numbers, const SparseMatrix& matrix);
+
 std::shared_ptr<const SavedSparse> saved_sparse(MapperHead head, TensorDict tensors);
 
 /// Creates a mapper from keys to rows of `matrix`. `keys`: the result of make_state_keys().

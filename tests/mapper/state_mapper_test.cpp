@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <tenfold/error.hpp>
+#include <tenfold/sparse_builder.hpp>
 #include <tenfold/sparse_matrix.hpp>
 #include <tenfold/state_mapper.hpp>
 
@@ -430,6 +431,26 @@ TEST(StateMapper, MapsStatesToAnyRowsOfASparseMatrix) {
   const StateMapper saved = StateMapper::open(folder / "x");
   EXPECT_EQ(doubles_of(made->rows(states)), doubles_of(matrix.rows(numbers).values));
   EXPECT_EQ(doubles_of(saved.rows(states)), doubles_of(matrix.rows(numbers).values));
+}
+
+TEST(StateMapper, ConvertsNumbersToAFallbackRow) {
+  const auto matrix = [&](DType dtype) {
+    SparseBuilder builder(1, 3, dtype);
+    return builder.finish();
+  };
+  const SparseMatrix floats = matrix(DType::float16);
+  const Tensor filled = fallback_row(Tensor::scalar<std::int64_t>(7), floats);
+  EXPECT_EQ(filled.dtype(), DType::float16);
+  EXPECT_EQ(doubles_of(filled), (std::vector<double>{7, 7, 7}));
+  const Tensor row = fallback_row(Tensor::from<double>({1, 2, 65519}), floats);
+  EXPECT_EQ(doubles_of(row), (std::vector<double>{1, 2, 65504}));
+  const auto refused = [&](const Tensor& numbers, DType dtype) {
+    return message_of([&] { fallback_row(numbers, matrix(dtype)); }, ErrorCode::invalid_argument);
+  };
+  EXPECT_THAT(refused(Tensor::from<double>({1, 65520, 2}), DType::float16),
+              HasSubstr("default: expected numbers that float16 holds"));
+  EXPECT_THAT(refused(Tensor::scalar(0.0), DType::float8_e8m0fnu), HasSubstr("float8_e8m0fnu"));
+  EXPECT_THAT(refused(Tensor::scalar(0.5), DType::int64), HasSubstr("int64"));
 }
 
 TEST(StateMapper, ShowsTheStatesOfAProgramInItsOwnForm) {

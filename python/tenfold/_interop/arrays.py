@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Mapping
 
@@ -227,17 +226,6 @@ def dtype_name(dtype: object) -> str:
     else:
         name = getattr(dtype, "name", None) or str(dtype)
     return name.removeprefix("torch.").rstrip("_")
-
-
-def greatest(dtype: str) -> float:
-    """The greatest number that rounds to a finite element of `dtype`, if larger ones may, too.
-
-    torch converts numbers beyond the range of a float8 dtype without infinities to its greatest
-    element or to NaN, depending on the version. Infinity for dtypes to which they become infinite.
-    """
-    return {"float8_e4m3fn": 464.0, "float8_e4m3fnuz": 248.0, "float8_e5m2fnuz": 61440.0}.get(
-        dtype, math.inf
-    )
 
 
 def numpy_dtype(name: str, where: str) -> Any:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from numbers import Rational, Real
 
-from tenfold import _pickle
+from tenfold import _core, _pickle
 from tenfold._errors import KeyNotFoundError
-from tenfold._interop.arrays import dtype_name, need_torch, numpy_module, torch_or_none
+from tenfold._interop.arrays import DTYPES, dtype_name, need_torch, numpy_module, torch_or_none
 from tenfold._options import column_name, integer
 
 TYPE_CHECKING = False
@@ -84,19 +83,13 @@ def padded(rows: Any, value: float, name: str) -> tuple[Any, Any]:
     """Ragged rows as ``[B, longest, *shape]`` padded with `value`, and their lengths ``[B]``.
 
     Raises:
-        ValueError: If the column `name` has an integer or bool dtype that cannot represent `value`.
+        ValueError: If the dtype of the column `name` cannot represent `value`.
     """
     values, offsets = parts_of(rows)
     module = numpy_module() if isinstance(rows, list) else need_torch("pad")
     dtype = dtype_name(values.dtype)
-    if dtype == "bool" or dtype.startswith(("int", "uint")):
-        info = None if dtype == "bool" else module.iinfo(values.dtype)
-        least, greatest = (info.min, info.max) if info else (0, 1)
-        if not (least <= value <= greatest and value == int(value)):
-            raise ValueError(
-                f'pad: column "{name}": expected a value that {dtype} can represent, '
-                f"found {json.dumps(value)}"
-            )
+    if dtype in DTYPES:  # a function of rows may return others, such as datetime64
+        _core.check_pad(name, dtype, value)
     lengths = offsets[1:] - offsets[:-1]
     longest = int(lengths.max()) if len(lengths) else 0
     made = module.full((len(lengths), longest, *values.shape[1:]), value, dtype=values.dtype)

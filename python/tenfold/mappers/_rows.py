@@ -127,28 +127,39 @@ def joined(parts: list[tuple[list[int], Any]], length: int) -> Any:
     return into
 
 
-def row_like(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """A copy of `value` as a row of `dtype`; for a number, a row of `shape` filled with it."""
+def numbers_of(value: Any, dtype: Any) -> Any:
+    """Numbers as an array for the engine, which converts it to `dtype`.
+
+    Raises:
+        TypeError: If `value` does not consist of numbers.
+        ValueError: If no array has ints beyond 64 bits as elements of the kind of `dtype`.
+    """
     torch, name = arrays.torch_or_none(), arrays.dtype_name(dtype)
-    exact = _dtype_of_large_ints(value, name)
-    if torch is None:
-        row = _held_by_numpy(value, name, exact)
-        return numpy_module().full(shape, row, row.dtype) if row.ndim == 0 else row
+    wide = _dtype_of_large_ints(value, name)
     if refused := arrays.without_elements(value):
         raise TypeError(f"default: expected numbers, found {refused}")
     try:
-        given = torch.as_tensor(value, dtype=getattr(torch, exact) if exact else None)
-        # torch rounds Python floats to its default dtype, usually float32.
-        if not arrays.is_array(value) and (given.is_floating_point() or given.is_complex()):
-            wide = torch.complex128 if given.is_complex() else torch.float64
-            given = torch.as_tensor(value, dtype=wide)
+        if torch is None:
+            given = numpy_module().asarray(value, wide)
+        else:
+            given = torch.as_tensor(value, dtype=getattr(torch, wide) if wide else None)
+            # torch rounds Python floats to its default dtype, usually float32.
+            if not arrays.is_array(value) and (given.is_floating_point() or given.is_complex()):
+                wide = torch.complex128 if given.is_complex() else torch.float64
+                given = torch.as_tensor(value, dtype=wide)
+            given = given.detach().cpu()
     except OverflowError:
         raise _not_held(name) from None
     except (RuntimeError, TypeError, ValueError) as error:
         raise TypeError(f"default: expected numbers: {error}") from None
-    given = given.detach().cpu()
-    row = _held_by(given, getattr(torch, name), torch)
-    return row.expand(shape).clone() if row.ndim == 0 else row.clone()
+    found = arrays.dtype_name(given.dtype)
+    if found not in arrays.DTYPES:
+        raise TypeError(f"default: expected numbers, found {given.dtype}")
+    if found.startswith("complex") and not name.startswith("complex"):
+        if (given.imag != 0).any():
+            raise _not_held(name)
+        return given.real
+    return given
 
 
 def _dtype_of_large_ints(value: Any, dtype: str) -> str | None:
@@ -174,66 +185,6 @@ def _parts_of(value: Any) -> Iterator[Any]:
             yield from _parts_of(part)
     else:
         yield value
-
-
-def _held_by(given: Any, dtype: Any, torch: Any) -> Any:
-    """Converts numbers to `dtype`. Only float and complex dtypes may round them.
-
-    Raises:
-        ValueError: If a number overflows a float or complex dtype, if an integer or bool dtype
-            would change a number, or if a nonzero imaginary part would be lost.
-    """
-    if given.is_complex() and not dtype.is_complex:
-        lost = given.imag != 0
-        given = given.real
-    else:
-        lost = torch.zeros((), dtype=torch.bool)
-    row = given.to(dtype)
-    wide = torch.complex128 if dtype.is_complex else torch.float64
-    before, after = given.to(wide), row.to(wide)
-    name = arrays.dtype_name(dtype)
-    if dtype.is_floating_point or dtype.is_complex:
-        lost = lost | (before.isfinite() & ~after.isfinite())
-        lost = lost | ((before.abs() > arrays.greatest(name)) & (before != after))
-    else:
-        lost = lost | (before != after)
-    if lost.any():
-        raise _not_held(name)
-    return row
-
-
-def _held_by_numpy(value: Any, dtype: str, exact: str | None) -> Any:
-    """A copy of `value` as an array of `dtype`. `exact`: as `_dtype_of_large_ints` returns.
-
-    Raises:
-        TypeError: If `value` does not consist of numbers.
-        ValueError: As for `_held_by`.
-        UnsupportedError: If numpy does not have the dtype.
-    """
-    np = numpy_module()
-    try:
-        given = np.asarray(value, exact)
-    except OverflowError:
-        raise _not_held(dtype) from None
-    except (RuntimeError, TypeError, ValueError) as error:
-        raise TypeError(f"default: expected numbers: {error}") from None
-    if arrays.dtype_name(given.dtype) not in arrays.DTYPES:
-        raise TypeError(f"default: expected numbers, found {given.dtype}")
-    is_complex = dtype.startswith("complex")
-    lost = False if is_complex else given.imag != 0
-    given = given if is_complex else given.real
-    wide = np.complex128 if is_complex else np.float64
-    with np.errstate(over="ignore", invalid="ignore"):
-        row = given.astype(arrays.numpy_dtype(dtype, "default"))
-        before, after = given.astype(wide), row.astype(wide)
-    if is_complex or "float" in dtype:
-        lost = lost | (np.isfinite(before) & ~np.isfinite(after))
-        lost = lost | ((np.abs(before) > arrays.greatest(dtype)) & (before != after))
-    else:
-        lost = lost | (before != after)
-    if lost.any():
-        raise _not_held(dtype)
-    return row
 
 
 def _not_held(dtype: str) -> ValueError:

@@ -68,9 +68,8 @@ class SparseStateMapper(StateMapper):
         self._keys: Keys | None = _keys_of(keys)  # for pickling
         self._matrix_path: str | None = matrix._path
         self._framework = matrix._framework
-        shape = (matrix.shape[1],)
-        row = None if default is None else _rows.row_like(default, shape, matrix.dtype)
-        self._native = _native_of(self._keys, matrix, row)
+        numbers = None if default is None else _rows.numbers_of(default, matrix.dtype)
+        self._native = _native_of(self._keys, matrix, numbers)
 
     @property
     def matrix(self) -> SparseMatrix:

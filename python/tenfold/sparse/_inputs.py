@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import cmath
 import copy
 import itertools
 import operator
@@ -213,16 +212,14 @@ class _Rows:
                 f"{_WHAT}: row {self._num_rows}: expected a dict from column to element, found "
                 f"{type(row).__name__}"
             )
-        for col in row:
-            self._check(col)
-        self._cols.extend(row)
+        self._cols.extend(map(self._column, row))
         self._values.extend(row.values())
         self._rows.extend([self._num_rows] * len(row))
         self._num_rows += 1
         if len(self._rows) >= _ROW_ENTRIES:
             self._flush()
 
-    def _check(self, col: Any) -> None:
+    def _column(self, col: Any) -> int:
         if isinstance(col, bool) or not _is_int(col):
             raise TypeError(
                 f"{_WHAT}: row {self._num_rows}: column: expected an int, found {col!r}"
@@ -235,6 +232,7 @@ class _Rows:
             raise ValueError(
                 f"{_WHAT}: row {self._num_rows}: column: expected {limit}, found {col}"
             )
+        return operator.index(col)
 
     def _flush(self) -> None:
         if self._builder is None:
@@ -245,69 +243,13 @@ class _Rows:
             self._builder = _core.SparseBuilder(
                 most, most, self._dtype, "csr", "int32", True, 256 << 20, self._folder
             )
-        values = _typed(self._values, self._dtype, self._rows)
-        rows, cols = (_typed(part, "int64", self._rows) for part in (self._rows, self._cols))
-        self._builder.add(_entries(rows, cols, values))
+        self._builder.add_entries(self._rows, self._cols, self._values)
         self._rows, self._cols, self._values = [], [], []
 
     def finish(self, progress: Any) -> Any:
         self._flush()
         self._builder.resize(self._num_rows, -1 if self._num_cols is None else self._num_cols)
         return self._builder.finish(progress)
-
-
-def _typed(values: list[Any], dtype: str, rows: list[int]) -> Any:
-    """Converts values to an array of `dtype`. `rows`: the row of each value, for messages."""
-    integral = dtype.startswith(("int", "uint"))
-    if integral:
-        _check_ints(values, dtype, rows)
-    try:
-        made = _vector(values, dtype)
-    except UnsupportedError:  # numpy does not have the dtype
-        raise
-    except _REFUSED as error:
-        raise _refused(values, dtype, rows, error) from None
-    if dtype == "bool":
-        _check_bools(values, rows)
-    elif not integral:
-        _check_range(values, made.tolist(), dtype, rows)
-    return made
-
-
-def _vector(values: list[Any], dtype: str) -> Any:
-    torch = arrays.torch_or_none()
-    if torch is not None:
-        made = torch.tensor(values, dtype=getattr(torch, dtype))
-    else:
-        np = numpy_module()
-
-        with np.errstate(over="ignore"):
-            made = np.array(values, arrays.numpy_dtype(dtype, _WHAT))
-    if made.ndim != 1:
-        raise ValueError("expected numbers, found arrays")
-    return made
-
-
-def _refused(values: list[Any], dtype: str, rows: list[int], error: Exception) -> ValueError:
-    """The error for elements that `_vector` refused with `error`; it names the first one's row."""
-    for row, value in zip(rows, values, strict=True):
-        if not _is_number(value, dtype):
-            return _not_held(row, value, dtype)
-    return ValueError(f"{_WHAT}: elements: expected {dtype}: {error}")
-
-
-def _is_number(value: Any, dtype: str) -> bool:
-    try:
-        _vector([value], dtype)
-    except _REFUSED:
-        return False
-    return True
-
-
-def _not_held(row: int, value: Any, dtype: str) -> ValueError:
-    return ValueError(
-        f"{_WHAT}: row {row}: expected an element that {dtype} holds, found {value!r}"
-    )
 
 
 def _is_int(value: Any) -> bool:
@@ -318,46 +260,6 @@ def _is_int(value: Any) -> bool:
     except TypeError:  # also from a float tensor, although it has __index__
         return False
     return True
-
-
-def _check_ints(values: list[Any], dtype: str, rows: list[int]) -> None:
-    """Raises ValueError if an element is not an int or out of range; the message names its row.
-
-    torch would convert negative elements to uint8, uint16 and uint32 without an error.
-    """
-    bits = int(dtype.lstrip("uint"))
-    low, high = (0, 2**bits) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
-    for row, value in zip(rows, values, strict=True):
-        if not _is_int(value):
-            raise ValueError(
-                f"{_WHAT}: row {row}: expected an int, as the elements are {dtype}, found "
-                f"{value!r}; pass another dtype to build()"
-            )
-        if not low <= operator.index(value) < high:
-            raise _not_held(row, value, dtype)
-
-
-def _check_bools(values: list[Any], rows: list[int]) -> None:
-    """Raises ValueError if an element is not equal to a bool; the message names its row."""
-    for row, value in zip(rows, values, strict=True):
-        if value not in (False, True):
-            raise ValueError(
-                f"{_WHAT}: row {row}: expected a bool, as the elements are bool, found {value!r}; "
-                "pass another dtype to build()"
-            )
-
-
-def _check_range(values: list[Any], made: list[Any], dtype: str, rows: list[int]) -> None:
-    """Raises ValueError if a value is beyond the range of `dtype`; the message names its row."""
-    greatest = arrays.greatest(dtype)
-    for row, value, stored in zip(rows, values, made, strict=True):
-        try:
-            became_infinite = not cmath.isfinite(stored) and cmath.isfinite(value)
-            is_held = not became_infinite and not (abs(value) > greatest and stored != value)
-        except (NotImplementedError, TypeError):  # numpy converts strings and None
-            is_held = False
-        if not is_held:
-            raise _not_held(row, value, dtype)
 
 
 def of_rows(

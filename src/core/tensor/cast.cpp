@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -11,6 +13,7 @@
 #include <tenfold/error.hpp>
 
 #include "base/fail.hpp"
+#include "core/tensor/integer_type.hpp"
 #include "core/tensor/small_float.hpp"
 
 namespace tenfold {
@@ -176,16 +179,11 @@ Real real_of(DType dtype) noexcept {
   return {-1};
 }
 
-/// The dtype of the real and imaginary parts of a complex dtype.
+/// The dtype of the real and imaginary parts of a complex dtype. Returns a real dtype unchanged.
 DType part_of(DType dtype) noexcept {
-  switch (dtype) {
-    case DType::complex32:
-      return DType::float16;
-    case DType::complex64:
-      return DType::float32;
-    default:
-      return DType::float64;
-  }
+  if (dtype == DType::complex32) return DType::float16;
+  if (dtype == DType::complex64) return DType::float32;
+  return dtype == DType::complex128 ? DType::float64 : dtype;
 }
 
 void cast_piece(DType from, const std::byte* source, DType to, std::byte* target,
@@ -235,6 +233,70 @@ void cast_real_to_complex(DType from, const std::byte* source, DType to, std::by
   }
 }
 
+/// The range of an integer type, both ends inclusive.
+struct Range {
+  std::int64_t least;
+  std::uint64_t most;
+};
+
+Range range_of(DType dtype) {
+  const auto bits = static_cast<unsigned>(itemsize(dtype) * 8);
+  if (dtype == DType::bool_) return {0, 1};
+  if (dtype < DType::int8) return {0, std::numeric_limits<std::uint64_t>::max() >> (64 - bits)};
+  const std::uint64_t most = std::numeric_limits<std::uint64_t>::max() >> (65 - bits);
+  return {-static_cast<std::int64_t>(most) - 1, most};
+}
+
+template <class T>
+std::int64_t beyond(const std::byte* elements, Range range, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const T value = load<T>(elements + static_cast<std::size_t>(i) * sizeof(T));
+    if constexpr (std::is_signed_v<T>) {
+      if (value < range.least) return i;
+      if (value > 0 && static_cast<std::uint64_t>(value) > range.most) return i;
+    } else {
+      if (value > range.most) return i;
+    }
+  }
+  return count;
+}
+
+std::int64_t integer_beyond(DType from, const std::byte* elements, Range range,
+                            std::int64_t count) {
+  return with_integer_type(from, [&]<class T>(T) { return beyond<T>(elements, range, count); });
+}
+
+/// Index of the first element for which `fits(double)` is false; `count` if there is none.
+template <class Fits>
+std::int64_t float_not_fitting(DType from, const std::byte* elements, std::int64_t count,
+                               const Fits& fits) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    double value = 0;
+    if (from == DType::float64) {
+      value = load<double>(elements + static_cast<std::size_t>(i) * sizeof(double));
+    } else {
+      cast_elements(from, elements + static_cast<std::size_t>(i) * itemsize(from), DType::float64,
+                    reinterpret_cast<std::byte*>(&value), 1);
+    }
+    if (!fits(value)) return i;
+  }
+  return count;
+}
+
+/// True if `value` is out of the range of the float dtype `to`: a conversion does not round it, but
+/// returns infinity, NaN or the maximum of the dtype. False if `value` is NaN.
+bool is_out_of_range(double value, DType to) {
+  if (std::isnan(value)) return false;
+  if (to == DType::float8_e8m0fnu && !(value > 0)) return true;  // it has neither sign nor 0
+  // The conversion saturates at the maximum, 448. Values up to 464 are rounded to 448.
+  if (to == DType::float8_e4m3fn) return std::abs(value) > 464;
+  double back = 0;
+  std::byte stored[16];
+  cast_elements(DType::float64, reinterpret_cast<const std::byte*>(&value), to, stored, 1);
+  cast_elements(to, stored, DType::float64, reinterpret_cast<std::byte*>(&back), 1);
+  return std::isinf(value) ? back != value : !std::isfinite(back);
+}
+
 }  // namespace
 
 bool can_cast(DType from, DType to) noexcept {
@@ -259,6 +321,38 @@ void cast_elements(DType from, const std::byte* source, DType to, std::byte* tar
   } else {
     cast_reals(from, source, to, target, count);
   }
+}
+
+std::int64_t first_not_fitting(DType from, const std::byte* elements, DType to,
+                               std::int64_t count) {
+  if (from == to) return count;
+  if (!can_cast(from, to)) return 0;
+  if (from == DType::bool_ && to != DType::float8_e8m0fnu) return count;
+  if (is_integer(to) || to == DType::bool_) {
+    const Range range = range_of(to);
+    if (is_integer(from)) return integer_beyond(from, elements, range, count);
+    const auto least = static_cast<double>(range.least);
+    // The first integer above the range is a power of two, which a double represents exactly.
+    const double end =
+        range.most == 1 ? 2.0 : std::ldexp(1.0, static_cast<int>(std::bit_width(range.most)));
+    return float_not_fitting(from, elements, count, [&](double value) {
+      return value >= least && value < end && value == std::trunc(value);
+    });
+  }
+  if (is_complex(to)) {
+    const std::int64_t parts = is_complex(from) ? 2 : 1;
+    return first_not_fitting(part_of(from), elements, part_of(to), parts * count) / parts;
+  }
+  if (!is_floating_point(to)) return count;
+  if (is_integer(from) && (to == DType::float32 || to == DType::bfloat16)) return count;
+  if (to == DType::float64 || (to == DType::float32 && itemsize(from) < 4)) return count;
+  if (to == DType::float32 && from == DType::float64) {
+    return float_not_fitting(from, elements, count, [](double value) {
+      return !std::isfinite(value) || std::isfinite(static_cast<float>(value));
+    });
+  }
+  return float_not_fitting(from, elements, count,
+                           [&](double value) { return !is_out_of_range(value, to); });
 }
 
 }  // namespace tenfold

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include <tenfold/dtype.hpp>
 
@@ -21,5 +22,12 @@ bool can_cast(DType from, DType to) noexcept;
 /// Error(unsupported) unless can_cast().
 void cast_elements(DType from, const std::byte* source, DType to, std::byte* target,
                    std::size_t count);
+
+/// Index of the first element that dtype `to` cannot hold; `count` if there is none. Without a
+/// conversion (can_cast()), `to` can hold no element. An integer dtype cannot hold integers out of
+/// its range, fractions, infinity and NaN. A float dtype cannot hold numbers out of its range, and
+/// infinity, negative numbers or 0 if it has no representation for them. Bool can hold 0 and 1.
+/// Rounding to a float dtype is accepted.
+std::int64_t first_not_fitting(DType from, const std::byte* elements, DType to, std::int64_t count);
 
 }  // namespace tenfold

@@ -215,7 +215,7 @@ void RowColumn::note_text(Origins::Kind kind) {
 bool RowColumn::put_huge(std::string_view digits) {
   if (!type_.has_elements) return false;
   if (!type_.is_number()) return put_digits(digits);
-  if (!is_locked_ || !is_floating_point(type_.dtype)) return false;
+  if (!is_locked_ || !(is_floating_point(type_.dtype) || is_complex(type_.dtype))) return false;
   double value = 0;
   const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   return parsed.ec == std::errc() &&

@@ -22,8 +22,9 @@ RowTable::RowTable(std::optional<Path> path, const std::optional<Schema>& schema
   if (schema) add_columns(*schema, false);
 }
 
-RowTable::RowTable(const Schema& schema, std::int64_t num_rows) : defers_nulls_(false) {
-  add_columns(schema, true);
+RowTable::RowTable(const Schema& schema, std::int64_t num_rows, bool keeps_kinds)
+    : defers_nulls_(false) {
+  add_columns(schema, keeps_kinds);
   for (const Stored& stored : columns_) stored.column->reserve(num_rows);
 }
 

@@ -35,7 +35,7 @@ class RowTable {
            bool defers_nulls = true, bool keeps_kinds = false);
   /// Collects about `num_rows` rows in memory for take_rows(). The columns of `schema` are created
   /// with `keeps_kinds`.
-  RowTable(const Schema& schema, std::int64_t num_rows);
+  RowTable(const Schema& schema, std::int64_t num_rows, bool keeps_kinds = true);
 
   std::size_t num_columns() const noexcept { return columns_.size(); }
   RowColumn& column(std::size_t index) noexcept { return *columns_[index].column; }

@@ -5,7 +5,6 @@
 
 #include "core/tensor/cast.hpp"
 #include "core/tensor/integer_type.hpp"
-#include "ingest/table/fit_chunk.hpp"
 
 namespace tenfold {
 namespace {

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cmath>
+#include <complex>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -184,6 +185,78 @@ TEST(Cast, EveryPairIsSupportedOrRefused) {
       }
     }
   }
+}
+
+template <class T>
+bool fits(T value, DType to) {
+  return first_not_fitting(dtype_of<T>(), reinterpret_cast<const std::byte*>(&value), to, 1) == 1;
+}
+
+TEST(FirstNotFitting, IntegersFitTheirRange) {
+  EXPECT_TRUE(fits<std::int64_t>(255, DType::uint8));
+  EXPECT_FALSE(fits<std::int64_t>(256, DType::uint8));
+  EXPECT_FALSE(fits<std::int64_t>(-1, DType::uint64));
+  EXPECT_TRUE(fits<std::int64_t>(-128, DType::int8));
+  EXPECT_FALSE(fits<std::int64_t>(-129, DType::int8));
+  EXPECT_FALSE(fits<std::uint64_t>(std::uint64_t{1} << 63, DType::int64));
+  EXPECT_TRUE(fits<std::uint64_t>((std::uint64_t{1} << 63) - 1, DType::int64));
+  EXPECT_TRUE(fits<std::int64_t>(1, DType::bool_));
+  EXPECT_FALSE(fits<std::int64_t>(2, DType::bool_));
+}
+
+TEST(FirstNotFitting, FloatsFitIntegersIfTheyAreIntegers) {
+  EXPECT_TRUE(fits(2.0, DType::int32));
+  EXPECT_FALSE(fits(2.5, DType::int32));
+  EXPECT_FALSE(fits(std::nan(""), DType::int64));
+  EXPECT_FALSE(fits(0x1p63, DType::int64));
+  EXPECT_TRUE(fits(-0x1p63, DType::int64));
+  EXPECT_FALSE(fits(0x1p64, DType::uint64));
+  EXPECT_FALSE(fits(-1.0, DType::uint8));
+}
+
+TEST(FirstNotFitting, FloatsFitNarrowerOnesUnlessTheyBecomeInfinite) {
+  EXPECT_TRUE(fits(0.1, DType::float32));
+  EXPECT_FALSE(fits(1e39, DType::float32));
+  EXPECT_TRUE(fits(std::numeric_limits<double>::infinity(), DType::float32));
+  EXPECT_FALSE(fits(1e6F, DType::float16));
+  EXPECT_TRUE(fits(1e6F, DType::bfloat16));
+  EXPECT_FALSE(fits(1e6F, DType::complex32));
+  EXPECT_TRUE(fits(std::nan(""), DType::float16));
+}
+
+TEST(FirstNotFitting, IntegersFitFloatsUnlessTheyBecomeInfinite) {
+  EXPECT_TRUE(fits<std::int64_t>(65'504, DType::float16));
+  EXPECT_FALSE(fits<std::int64_t>(70'000, DType::float16));
+  EXPECT_FALSE(fits<std::uint64_t>(~std::uint64_t{0}, DType::float16));
+  EXPECT_TRUE(fits<std::uint64_t>(~std::uint64_t{0}, DType::bfloat16));
+  EXPECT_TRUE(fits<std::uint64_t>(~std::uint64_t{0}, DType::float32));
+}
+
+TEST(FirstNotFitting, SmallFloatsDoNotHaveEveryNumber) {
+  EXPECT_TRUE(fits(-464.0, DType::float8_e4m3fn));
+  EXPECT_FALSE(fits(465.0F, DType::float8_e4m3fn));
+  EXPECT_FALSE(fits(std::numeric_limits<double>::infinity(), DType::float8_e4m3fnuz));
+  EXPECT_FALSE(fits<std::int64_t>(0, DType::float8_e8m0fnu));
+  EXPECT_FALSE(fits(-2.0, DType::float8_e8m0fnu));
+  EXPECT_TRUE(fits(std::nan(""), DType::float8_e8m0fnu));
+}
+
+TEST(FirstNotFitting, BoolsFitAllDtypesThatHave0And1) {
+  const std::byte bools[] = {std::byte{1}, std::byte{0}};
+  for (const DType to : {DType::int8, DType::float16, DType::float8_e4m3fn, DType::complex32}) {
+    EXPECT_EQ(first_not_fitting(DType::bool_, bools, to, 2), 2);
+  }
+  EXPECT_EQ(first_not_fitting(DType::bool_, bools, DType::float8_e8m0fnu, 2), 1);
+  EXPECT_EQ(first_not_fitting(DType::bool_, bools, DType::float4_e2m1fn_x2, 2), 0);
+}
+
+TEST(FirstNotFitting, ComplexNumbersFitNarrowerOnesUnlessAPartBecomesInfinite) {
+  const std::complex<double> numbers[] = {{1, 2}, {3, 1e39}, {1e300, 0}};
+  const auto* bytes = reinterpret_cast<const std::byte*>(numbers);
+  EXPECT_EQ(first_not_fitting(DType::complex128, bytes, DType::complex64, 3), 1);
+  EXPECT_EQ(first_not_fitting(DType::complex128, bytes, DType::complex128, 3), 3);
+  EXPECT_FALSE(fits(1e39, DType::complex64));
+  EXPECT_TRUE(fits(1e38, DType::complex64));
 }
 
 }  // namespace

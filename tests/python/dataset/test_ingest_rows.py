@@ -664,3 +664,15 @@ def test_unsupported_kinds_of_tensors_are_refused_by_column(tmp_path: Path, kind
             print(name, call())
         assert re.search(r"column ['\"]x['\"]", str(caught.value))
         assert kind in str(caught.value) or kind == "of bits"
+
+
+def test_rows_may_hold_scalars_of_ml_dtypes_and_complex_columns_ints_of_any_size(tmp_path):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    rows = [
+        {"x": ml_dtypes.bfloat16(1.5), "z": 2**70},
+        {"x": ml_dtypes.bfloat16(-2), "z": -(2**63)},
+    ]
+    schema = {"x": "bfloat16", "z": "complex128"}
+    ds = tenfold.ingest(rows, tmp_path / "ds", schema=schema)
+    assert ds[:]["x"].float().tolist() == [1.5, -2.0]
+    assert ds[:]["z"].tolist() == [2.0**70, -(2.0**63)]

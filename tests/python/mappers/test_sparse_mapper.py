@@ -510,6 +510,16 @@ def test_a_default_beyond_float8_is_refused(default):
         tenfold.SparseStateMapper([0, 1], matrix, default)
 
 
+@pytest.mark.skipif(not hasattr(torch, "float8_e8m0fnu"), reason="torch has no float8_e8m0fnu")
+@pytest.mark.parametrize("default", [0, -2.0, float("inf")])
+def test_a_default_of_float8_e8m0fnu_is_a_positive_number(default):
+    ones = torch.ones(2).to(torch.float8_e8m0fnu)
+    matrix = tenfold.SparseMatrix.from_coo([0, 1], [0, 1], ones, (2, 2))
+    assert tenfold.SparseStateMapper([0, 1], matrix, 2)(9).float().tolist() == [2.0, 2.0]
+    with pytest.raises(ValueError, match="default: expected numbers that float8_e8m0fnu holds"):
+        tenfold.SparseStateMapper([0, 1], matrix, default)
+
+
 @pytest.mark.parametrize("row", [True, np.True_, np.array(True), torch.tensor(True)])
 def test_a_bool_is_no_row_number(row):
     with pytest.raises(ValueError, match="expected a row of the matrix"):

@@ -49,7 +49,7 @@ def test_invalid_rows_are_named_by_number(tmp_path):
     with pytest.raises(TypeError, match="row 0: column: expected an int, found 'a'"):
         SparseMatrix.build([{"a": 1}], path)
     with pytest.raises(
-        ValueError, match=r"row 1: expected an int, .* found 0\.5; pass another dtype to build"
+        ValueError, match=r"row 1: expected int8, found 0\.5; pass another dtype to build"
     ):
         SparseMatrix.build([{0: 1}, {0: 0.5}], path, dtype=torch.int8)
     assert not path.exists()
@@ -136,7 +136,7 @@ def test_readers_in_other_processes_see_only_complete_rows(tmp_path, method):
 @pytest.mark.parametrize("value", [465.0, -1e6, float("inf")])
 def test_values_beyond_float8_are_refused_and_those_that_round_are_stored(tmp_path, value):
     dtype = torch.float8_e4m3fn
-    with pytest.raises(ValueError, match="row 1: expected an element that float8_e4m3fn holds"):
+    with pytest.raises(ValueError, match="row 1: expected float8_e4m3fn, found"):
         SparseMatrix.build([{0: 464.0}, {0: value}], tmp_path / "m", dtype=dtype)
     m = SparseMatrix.build([{0: 464.0, 1: float("nan")}], tmp_path / "m", dtype=dtype)
     assert m[0].float().tolist()[0] == 448
@@ -145,7 +145,7 @@ def test_values_beyond_float8_are_refused_and_those_that_round_are_stored(tmp_pa
 
 @pytest.mark.parametrize("value", [2.5, 2, -1, float("nan"), 1j])
 def test_elements_of_a_bool_matrix_are_bools(tmp_path, value):
-    with pytest.raises(ValueError, match=r"row 1: expected a bool.*, found "):
+    with pytest.raises(ValueError, match=r"row 1: expected bool, found "):
         SparseMatrix.build([{0: True}, {0: value}], tmp_path / "m", dtype=torch.bool)
     row = {0: True, 1: False, 2: 1, 3: np.True_, 4: 0.0}
     m = SparseMatrix.build([row], tmp_path / "m", dtype=torch.bool)

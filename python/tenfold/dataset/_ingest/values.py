@@ -57,7 +57,7 @@ def simple(value: Any) -> object:
                 f"expected a dtype that columns support, found {value.dtype}; convert it with "
                 f'astype("{_FLOATS_OF_LONG_DOUBLE[value.dtype.char]}")'
             )
-        return value
+        return value if value.ndim else numpy.asarray(value)  # a scalar of ml_dtypes
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         if refused := without_elements(value):
