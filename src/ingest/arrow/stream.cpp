@@ -324,7 +324,7 @@ class ArrowIngest {
       }
       targets_.push_back(std::move(target));
       sources_.push_back(*source);
-      take_shape(sources_.back(), targets_.back());
+      adapt_to(sources_.back(), targets_.back());
     }
     for (const Source& column : found) {
       const auto& wanted = options_.schema->columns();
