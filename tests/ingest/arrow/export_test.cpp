@@ -182,6 +182,27 @@ TEST(ArrowExport, ValidityDistinguishesANullFloatFromNaN) {
   }
 }
 
+TEST(ArrowExport, AColumnMayHaveTheNameOfTheGatheredValidity) {
+  NodeInfo info;
+  info.batch_size = {2};
+  info.schema = from_json(R"({"columns": {"x": {"dtype": "float64", "nullable": true},
+                                "%valid": {"columns": {"0": {"dtype": "float64"}}}}})",
+                          "test");
+  TensorDict tree(info);
+  const std::vector<double> values = {1, 0};
+  tree.set("x", Tensor::from(std::span<const double>(values)));
+  tree.set("%valid.0", Tensor::from(std::span<const double>(values)));
+  Tensor valid = Tensor::zeros(DType::bool_, {2});
+  valid.mutable_raw_data()[0] = std::byte{1};
+  tree.set("x.valid", valid);
+  Reader reader(Dataset(tree).take(test::ints({1, 0})));
+  ArrowOwned<ArrowArray> batch;
+  ASSERT_EQ(reader.next(batch), "");
+  EXPECT_THAT(bits_of(*batch->children[reader.field("x")], 0), ElementsAre(false, true));
+  const ArrowArray& record = *batch->children[reader.field("%valid")];
+  EXPECT_THAT(values_of<double>(*record.children[0], 1, 2), ElementsAre(0, 1));
+}
+
 TEST(ArrowExport, RecordsAreStructsAndUnitsAreMetadata) {
   NodeInfo info;
   info.batch_size = {1};
