@@ -273,6 +273,23 @@ TEST(ArrowExport, DtypesThatArrowDoesNotHaveAreRefusedByColumn) {
   EXPECT_THROW(export_arrow_stream(Dataset(test::numbers(1)), &stream, {.batch_rows = 0}), Error);
 }
 
+TEST(ArrowExport, NamesWithANullCharacterAreRefused) {
+  NodeInfo info;
+  info.batch_size = {1};
+  info.schema =
+      from_json(R"({"columns": {"a": {"columns": {"b\u0000c": {"dtype": "int64"}}}}})", "test");
+  TensorDict tree(info);
+  tree.set(std::string("a.b\0c", 5), test::ints({7}));
+  ArrowArrayStream stream;
+  try {
+    export_arrow_stream(Dataset(tree), &stream);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_THAT(error.what(), HasSubstr("names in Arrow's C interface end at a null character"));
+  }
+}
+
 TEST(ArrowExport, RowsThatAreTooLongForAFixedSizeListAreRefused) {
   constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
   for (const std::int64_t length : {kMax, kMax + 1}) {
