@@ -40,8 +40,8 @@ struct ArrowExportOptions {
 /// appended after this call are not part of the stream.
 ///
 /// Throws Error(unsupported), naming the column, for a dtype that Arrow does not have (bfloat16,
-/// float8, float4, complex) or a row shape with a dimension above 2^31 - 1. Throws
-/// Error(invalid_argument) for batch_rows below 1.
+/// float8, float4, complex), a row shape with a dimension above 2^31 - 1 or a name with a null
+/// character. Throws Error(invalid_argument) for batch_rows below 1.
 ///
 /// Thread safety: only one thread at a time may call functions of the stream, as Arrow requires.
 /// The stream's arrays may be used from any thread.

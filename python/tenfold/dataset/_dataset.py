@@ -715,7 +715,8 @@ class Dataset(Growing):
 
         Raises:
             UnsupportedError: If a dtype has no Arrow type (bfloat16, float8, float4, complex), a
-                dimension of a row exceeds 2**31 - 1, or the rows are mapped by functions.
+                dimension of a row exceeds 2**31 - 1, a column name contains a null character, or
+                the rows are mapped by functions.
         """
         return self._arrow_stream(copy=False)
 

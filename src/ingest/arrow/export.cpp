@@ -122,6 +122,14 @@ void element_schema(const Column& column, std::size_t dim, std::string name, std
 }
 
 void field_schema(const ArrowField& field, ArrowSchema* out) {
+  if (field.name.find('\0') != std::string::npos) {
+    throw base::unsupported()
+        .part("data set: column ", base::quote(field.name))
+        .problem("names in Arrow's C interface end at a null character")
+        .expected("a name without one")
+        .found(base::quote(field.name))
+        .remedy("rename() the column");
+  }
   if (field.column == nullptr) {
     make_schema(out, "+s", field.name, 0, "", field.fields.size(),
                 [&](std::size_t i, ArrowSchema* child) { field_schema(field.fields[i], child); });

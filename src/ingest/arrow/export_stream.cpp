@@ -54,11 +54,15 @@ Span span_of(const Tensor& ends, std::int64_t begin, std::int64_t end, std::int6
 /// because gathered batches mark missing values only by NaN.
 Schema with_validity(const Schema& schema, std::vector<std::size_t>& columns) {
   std::vector<Column> all = schema.columns();
+  std::string record = "%valid";
+  while (std::ranges::any_of(all, [&](const Column& column) { return column.path[0] == record; })) {
+    record += '%';
+  }
   for (std::size_t i = 0; i < schema.size(); ++i) {
     const Column& column = schema.columns()[i];
     if (!column.nullable || column.has_ends() || !is_floating_point(column.dtype)) continue;
     Column validity;
-    validity.path = {"%valid", std::to_string(i)};
+    validity.path = {record, std::to_string(i)};
     validity.dtype = DType::bool_;
     all.push_back(std::move(validity));
     columns.push_back(i);

@@ -160,7 +160,13 @@ std::vector<ArrowColumn> arrow_columns(const ArrowType& batch, const std::string
   return columns;
 }
 
-void take_shape(ArrowColumn& column, const Column& target) {
+void adapt_to(ArrowColumn& column, const Column& target) {
+  const Column& source = column.column;
+  const bool is_list = source.ragged || !source.shape.empty();
+  if (is_list && !source.is_text() && target.kind == ColumnKind::string && !target.ragged) {
+    set_json(column);
+    return;
+  }
   if (!column.is_nested || target.is_text()) return;
   const std::size_t outer = target.ragged ? 0 : 1;
   if (target.shape.size() != outer + column.depth) return;

@@ -43,10 +43,12 @@ struct ArrowColumn {
 /// has two fields with the same name.
 std::vector<ArrowColumn> arrow_columns(const ArrowType& batch, const std::string& where);
 
-/// Sets the inner shape of a nested column if `target` is a column of numbers with as many
-/// dimensions: to the shape of `target`, without its first dimension unless `target` is ragged.
-/// Rows with another inner shape are then bad rows.
-void take_shape(ArrowColumn& column, const Column& target);
+/// Adapts a column to `target`, the column of a requested schema. Lists of numbers become JSON if
+/// `target` is a string column: as numbers, their nulls would be NaN or bad rows. A nested column
+/// gets its inner shape if `target` is a column of numbers with as many dimensions: the shape of
+/// `target`, without its first dimension unless `target` is ragged. Rows with another inner shape
+/// are then bad rows.
+void adapt_to(ArrowColumn& column, const Column& target);
 
 /// Compares the lengths of lists, and of the lists nested in them, with the dimensions of `shape`
 /// from `depth` on. Sets dimensions that are still -1. Returns false if a length differs or is 0,

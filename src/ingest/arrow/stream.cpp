@@ -119,6 +119,34 @@ using namespace detail;
 namespace {
 
 constexpr std::int64_t kBatchRows = 65'536;
+/// Approximate limit of the bytes that are copied at a time from columns with can_share(). Only a
+/// single row may exceed it.
+constexpr std::int64_t kSharedBytes = std::int64_t{32} << 20;
+
+/// True if several rows can share values, so that a copy can be larger than the source.
+bool can_share(const ArrowType& type) {
+  return type.dictionary != nullptr || type.kind == ArrowKind::list_view ||
+         std::ranges::any_of(type.children, can_share);
+}
+
+/// Subtracts the approximate size in bytes of a copy of value `i`. Stops when `left` is negative.
+void count_bytes(const ArrowSlice& values, std::int64_t i, std::int64_t& left) {
+  left -= 8;
+  if (left < 0 || !values.is_valid(i)) return;
+  const ArrowType& type = *values.type;
+  if (type.dictionary) {
+    count_bytes(values.entry(values.index_at(i)), 0, left);
+  } else if (type.kind == ArrowKind::text || type.kind == ArrowKind::text_view ||
+             type.kind == ArrowKind::fixed_bytes) {
+    left -= static_cast<std::int64_t>(values.text_at(i).size());
+  } else if (type.is_list() || type.kind == ArrowKind::map) {
+    const auto [begin, end] = values.range_at(i);
+    const ArrowSlice items = values.items(begin, end - begin);
+    for (std::int64_t k = 0; k < items.size && left >= 0; ++k) count_bytes(items, k, left);
+  } else if (type.kind == ArrowKind::record) {
+    for (std::size_t k = 0; k < type.children.size(); ++k) count_bytes(values.field(k), i, left);
+  }
+}
 
 /// A stream whose record batches are read sequentially and checked.
 class BatchStream {
@@ -215,6 +243,7 @@ class ArrowIngest {
     std::size_t stream;             ///< index in streams_
     Origins origins{};              ///< is_nested: which of the written numbers were nulls
     std::int64_t num_elements = 0;  ///< is_nested: number of numbers that were written
+    bool can_share_values = false;  ///< can_share() of the column's type
   };
 
   void read_all() {
@@ -260,12 +289,35 @@ class ArrowIngest {
     ArrowOwned<ArrowArray> batch;
     while (stream.next(batch)) {
       const ArrowSlice rows = ArrowSlice::whole(*batch, stream.type());
-      const std::int64_t step = options_.batch_rows > 0 ? options_.batch_rows : kBatchRows;
-      for (std::int64_t begin = 0; begin < rows.size; begin += step) {
-        add(rows.part(begin, std::min(step, rows.size - begin)));
+      const std::int64_t most = options_.batch_rows > 0 ? options_.batch_rows : kBatchRows;
+      for (std::int64_t begin = 0; begin < rows.size;) {
+        const std::int64_t step = rows_to_copy(rows.part(begin, std::min(most, rows.size - begin)));
+        add(rows.part(begin, step));
+        begin += step;
         progress_->poll();
       }
     }
+  }
+
+  /// Number of rows at the start of `batch`, at least one, whose copies of values that rows can
+  /// share have about kSharedBytes at most.
+  std::int64_t rows_to_copy(const ArrowSlice& batch) const {
+    std::vector<std::size_t> shared;
+    std::ranges::copy_if(columns_, std::back_inserter(shared),
+                         [&](std::size_t i) { return sources_[i].can_share_values; });
+    std::int64_t left = kSharedBytes;
+    for (std::int64_t row = 0; row < batch.size && !shared.empty(); ++row) {
+      for (const std::size_t i : shared) {
+        ArrowSlice values = batch;
+        for (const std::size_t field : sources_[i].fields) {
+          if (!values.is_valid(row)) break;  // its values are unchecked
+          values = values.field(field);
+        }
+        count_bytes(values, row, left);
+      }
+      if (left < 0) return std::max<std::int64_t>(row, 1);
+    }
+    return batch.size;
   }
 
   [[noreturn]] void fail_unequal(std::size_t first, std::uint64_t num_rows) const {
@@ -282,7 +334,10 @@ class ArrowIngest {
       streams_[k]->read_schema();
       for (ArrowColumn& column : arrow_columns(streams_[k]->type(), options_.where)) {
         found.push_back(column.column);
+        const ArrowType* type = &streams_[k]->type();
+        for (const std::size_t field : column.fields) type = &type->children[field];
         all.push_back({std::move(column), k});
+        all.back().can_share_values = can_share(*type);
       }
     }
     const Schema unique(found);
@@ -324,7 +379,7 @@ class ArrowIngest {
       }
       targets_.push_back(std::move(target));
       sources_.push_back(*source);
-      take_shape(sources_.back(), targets_.back());
+      adapt_to(sources_.back(), targets_.back());
     }
     for (const Source& column : found) {
       const auto& wanted = options_.schema->columns();

@@ -182,6 +182,27 @@ TEST(ArrowExport, ValidityDistinguishesANullFloatFromNaN) {
   }
 }
 
+TEST(ArrowExport, AColumnMayHaveTheNameOfTheGatheredValidity) {
+  NodeInfo info;
+  info.batch_size = {2};
+  info.schema = from_json(R"({"columns": {"x": {"dtype": "float64", "nullable": true},
+                                "%valid": {"columns": {"0": {"dtype": "float64"}}}}})",
+                          "test");
+  TensorDict tree(info);
+  const std::vector<double> values = {1, 0};
+  tree.set("x", Tensor::from(std::span<const double>(values)));
+  tree.set("%valid.0", Tensor::from(std::span<const double>(values)));
+  Tensor valid = Tensor::zeros(DType::bool_, {2});
+  valid.mutable_raw_data()[0] = std::byte{1};
+  tree.set("x.valid", valid);
+  Reader reader(Dataset(tree).take(test::ints({1, 0})));
+  ArrowOwned<ArrowArray> batch;
+  ASSERT_EQ(reader.next(batch), "");
+  EXPECT_THAT(bits_of(*batch->children[reader.field("x")], 0), ElementsAre(false, true));
+  const ArrowArray& record = *batch->children[reader.field("%valid")];
+  EXPECT_THAT(values_of<double>(*record.children[0], 1, 2), ElementsAre(0, 1));
+}
+
 TEST(ArrowExport, RecordsAreStructsAndUnitsAreMetadata) {
   NodeInfo info;
   info.batch_size = {1};
@@ -250,6 +271,23 @@ TEST(ArrowExport, DtypesThatArrowDoesNotHaveAreRefusedByColumn) {
     EXPECT_THAT(error.what(), HasSubstr("found bfloat16"));
   }
   EXPECT_THROW(export_arrow_stream(Dataset(test::numbers(1)), &stream, {.batch_rows = 0}), Error);
+}
+
+TEST(ArrowExport, NamesWithANullCharacterAreRefused) {
+  NodeInfo info;
+  info.batch_size = {1};
+  info.schema =
+      from_json(R"({"columns": {"a": {"columns": {"b\u0000c": {"dtype": "int64"}}}}})", "test");
+  TensorDict tree(info);
+  tree.set(std::string("a.b\0c", 5), test::ints({7}));
+  ArrowArrayStream stream;
+  try {
+    export_arrow_stream(Dataset(tree), &stream);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_THAT(error.what(), HasSubstr("names in Arrow's C interface end at a null character"));
+  }
 }
 
 TEST(ArrowExport, RowsThatAreTooLongForAFixedSizeListAreRefused) {

@@ -516,6 +516,35 @@ TEST(ArrowStream, NestedListsDoNotFitASchemaOfOtherDimensionsOrText) {
   EXPECT_THAT(texts(ds, "x"), ElementsAre("[[1, 2]]", "[[3]]"));
 }
 
+TEST(ArrowStream, NullsInListsAreNullInAStringColumnOfTheSchema) {
+  ArrowNode floats("g", "item");
+  floats.buffer(std::vector<std::uint8_t>{0b101}).buffer(std::vector<double>{1, 0, 3});
+  floats.rows(3, 0, 1);
+  ArrowNode list("+l", "x");
+  list.pointer().buffer(std::vector<std::int32_t>{0, 2, 3}).rows(2).child(floats);
+  EXPECT_THAT(texts(IngestedArrow().rows(list, 2, with_schema(R"("x": {"dtype": "string"})")), "x"),
+              ElementsAre("[1.0, null]", "[3.0]"));
+
+  ArrowNode ints("i", "item");
+  ints.buffer(std::vector<std::uint8_t>{0b1101}).buffer(std::vector<std::int32_t>{1, 0, 3, 4});
+  ints.rows(4, 0, 1);
+  ArrowNode pairs("+w:2", "x");
+  pairs.pointer().rows(2).child(ints);
+  EXPECT_THAT(
+      texts(IngestedArrow().rows(pairs, 2, with_schema(R"("x": {"dtype": "string"})")), "x"),
+      ElementsAre("[1, null]", "[3, 4]"));
+
+  // Whichever shapes the inner lists of a batch have.
+  ArrowNode lists("+l", "item");
+  lists.pointer().buffer(std::vector<std::int32_t>{0, 2, 3}).rows(2).child(floats);
+  ArrowNode nested("+l", "x");
+  nested.pointer().buffer(std::vector<std::int32_t>{0, 1, 2}).rows(2).child(lists);
+  ArrowIngestOptions options = with_schema(R"("x": {"dtype": "string"})");
+  options.batch_rows = 1;
+  EXPECT_THAT(texts(IngestedArrow().rows(nested, 2, options), "x"),
+              ElementsAre("[[1.0, null]]", "[[3.0]]"));
+}
+
 TEST(ArrowStream, BatchesWithInvalidCountsOrPointersAreRefused) {
   const std::vector<std::pair<std::function<void(Batch&)>, std::string>> cases = {
       {[](Batch& b) { b.x.array().n_buffers = 1; }, "column \"x\": buffers: expected 2"},

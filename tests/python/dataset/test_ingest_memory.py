@@ -48,3 +48,28 @@ assert len(tenfold.Dataset(f"{folder}/all")) == 300
 @pytest.mark.parametrize("kind", ["ingest", "extend"])
 def test_peak_memory_of_large_rows_is_bounded(tmp_path, run_python, kind, value):
     assert int(run_python(PEAK_OF + PROGRAM, kind, value, tmp_path)) < 64 << 20
+
+
+SHARED = """
+import sys, pyarrow as pa, tenfold
+
+kind, file = sys.argv[1:]
+SIZE, COUNT = 1 << 20, 500
+if kind == "dictionary":
+    column = pa.DictionaryArray.from_arrays(pa.array([0] * COUNT, pa.int8()), ["x" * SIZE])
+else:
+    items = pa.array([1] * (SIZE // 4), pa.int32())
+    starts, sizes = (pa.array([n] * COUNT, pa.int32()) for n in (0, len(items)))
+    column = pa.ListViewArray.from_arrays(starts, sizes, items)
+table = pa.table({"x": column})
+with pa.OSFile(file, "wb") as out, pa.ipc.new_stream(out, table.schema) as writer:
+    writer.write_table(table)
+print(peak_of(lambda: tenfold.infer_schema(file)))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
+@pytest.mark.parametrize("kind", ["dictionary", "list_view"])
+def test_peak_memory_of_rows_that_share_a_large_value_is_bounded(tmp_path, run_python, kind):
+    pytest.importorskip("pyarrow")
+    assert int(run_python(PEAK_OF + SHARED, kind, tmp_path / "x.arrows")) < 200 << 20
