@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <array>
 #include <cerrno>
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -359,6 +361,29 @@ TEST(SparseMatrix, RefusesMoreSelectedEntriesThanItsIndicesCanCount) {
   EXPECT_EQ(message_of([&] { m.rows(often, RowsLayout::csr); }, ErrorCode::invalid_argument),
             "sparse matrix: selected entries: expected at most 2147483647, because indices are "
             "int32, found 2147483648; select fewer rows or columns");
+}
+
+TEST(SparseMatrix, RefusesMoreSelectedEntriesThan64BitsCanCount) {
+  constexpr std::int64_t kEntries = std::int64_t{1} << 43U;
+  constexpr std::size_t kBytes = static_cast<std::size_t>(kEntries) * sizeof(std::int32_t);
+  void* zeros =
+      ::mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (zeros == MAP_FAILED) GTEST_SKIP() << "no address space";
+  const Buffer bytes =
+      Buffer::read_only({static_cast<const std::byte*>(zeros), kBytes},
+                        std::shared_ptr<void>(zeros, [](void* p) { ::munmap(p, kBytes); }));
+  NodeInfo info;
+  info.kind = NodeKind::sparse;
+  info.layout = "sparse_csr";
+  info.dense_shape = {1, 1};
+  TensorDict node(info);
+  node.set("crow_indices", longs({0, kEntries}));
+  node.set("col_indices", Tensor(DType::int32, {kEntries}, bytes));
+  node.set("values", Tensor(DType::uint8, {kEntries}, bytes.slice(0, kEntries)));
+  const SparseMatrix m(node);
+  const std::vector<std::int64_t> often(std::size_t{1} << 21U);  // 2^64 entries
+  EXPECT_THAT(message_of([&] { m.rows(often, RowsLayout::csr); }, ErrorCode::invalid_argument),
+              HasSubstr("selected entries: expected at most 2147483647"));
 }
 
 TEST(SparseMatrix, WillNeedReadsTheEntriesInAdvance) {
