@@ -137,9 +137,8 @@ std::size_t first_outside(const Index* minor_indices, std::size_t count, std::in
   for (std::size_t i = 0; i < count; ++i) {
     greatest = std::max(greatest, static_cast<Unsigned>(minor_indices[i]));
   }
-  if (count == 0 || static_cast<std::uint64_t>(greatest) < static_cast<std::uint64_t>(length)) {
-    return count;
-  }
+  const bool has_negative = static_cast<Index>(greatest) < 0;
+  if (count == 0 || (!has_negative && static_cast<std::int64_t>(greatest) < length)) return count;
   const auto is_outside = [length](Index minor_index) {
     return minor_index < 0 || minor_index >= length;
   };

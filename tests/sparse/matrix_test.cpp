@@ -200,6 +200,22 @@ TEST(SparseMatrix, DamagedIndicesAreReportedOnUse) {
   EXPECT_THAT(told(csr_node({-1, 2, 2, 3}, {1, 3, 0})), HasSubstr("found [-1, 2)"));
 }
 
+TEST(SparseMatrix, ReportsANegativeInt32IndexOfAnAxisThatExceedsUint32) {
+  NodeInfo info;
+  info.kind = NodeKind::sparse;
+  info.layout = "sparse_csr";
+  info.dense_shape = {1, std::int64_t{1} << 32U};
+  TensorDict node(info);
+  node.set("crow_indices", ints({0, 2}));
+  node.set("col_indices", ints({-1, 5}));
+  node.set("values", floats({1, 2}));
+  const SparseMatrix m(node);
+  for (const RowsLayout layout : {RowsLayout::csr, RowsLayout::coo, RowsLayout::padded}) {
+    EXPECT_THAT(message_of([&] { m.rows({0}, layout); }, ErrorCode::corrupt),
+                HasSubstr("row 0: index of an entry: expected 0 to 4294967295, found -1"));
+  }
+}
+
 TEST(SparseMatrix, NamesTheColumnOfADamagedEntryInEveryLayout) {
   NodeInfo info;
   info.kind = NodeKind::sparse;
