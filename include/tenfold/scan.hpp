@@ -29,8 +29,10 @@ struct ScanFinding {
 
 /// The result of scan().
 struct TENFOLD_API ScanReport {
-  std::vector<ScanFinding> findings;  ///< in order; a global once for each pickle that names it
-  std::uint64_t num_pickles = 0;      ///< number of pickles in the file or folder
+  /// In order; a global once for each pickle that names it. If there are more than a million, the
+  /// last one stands for the rest, and has their greatest risk.
+  std::vector<ScanFinding> findings;
+  std::uint64_t num_pickles = 0;  ///< number of pickles in the file or folder
   /// True if all findings are safe, also for a file without findings.
   bool safe() const noexcept;
 };
