@@ -47,10 +47,11 @@ struct TENFOLD_API ScanReport {
 /// in common compression formats, trailing bytes after a pickle, and zip records or archives that
 /// exceed a limit of size or depth. In a `.memmap` file or a storage of torch.save, such content is
 /// mostly not reported, because numbers can start with a magic number by chance. In a folder, all
-/// files at any depth are scanned, except behind links to folders, and `where` begins with the
-/// file's path in the folder. Throws Error(file_not_found), Error(io), and Error(corrupt) or
-/// Error(unsupported) for an archive that cannot be read. In a folder, a file or sub-folder that
-/// cannot be read is a suspicious finding instead.
+/// files at any depth are scanned, and `where` begins with the file's path in the folder. Links to
+/// folders are not followed; those that lead out of the scanned folder are suspicious findings.
+/// Throws Error(file_not_found), Error(io), and Error(corrupt) or Error(unsupported) for an archive
+/// that cannot be read. In a folder, a file or sub-folder that cannot be read is a suspicious
+/// finding instead.
 TENFOLD_API ScanReport scan(const std::filesystem::path& path);
 
 }  // namespace tenfold

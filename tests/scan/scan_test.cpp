@@ -132,6 +132,22 @@ TEST_F(Scan, ReportsALinkInAFolderThatCannotBeFollowed) {
                               Field(&ScanFinding::where, "\"x\": at byte 0"))));
 }
 
+TEST_F(Scan, ReportsALinkToAFolderOutside) {
+  fs::create_directories(folder_ / "run/a/b");
+  fs::create_directories(folder_ / "run_2");
+  write_bytes(folder_ / "run_2/m.pkl", kEvil);
+  fs::create_directory_symlink("a/b", folder_ / "run/inside");
+  fs::create_directory_symlink("../..", folder_ / "run/a/root");
+  fs::create_directory_symlink("../run_2", folder_ / "run/x");
+  EXPECT_THAT(
+      findings("run"),
+      ElementsAre(
+          suspicious("link to a folder outside, which is not scanned", "\"a/root\": at byte 0"),
+          suspicious("link to a folder outside, which is not scanned", "\"x\": at byte 0")));
+  fs::create_directory_symlink("run", folder_ / "link");
+  EXPECT_EQ(findings("link").size(), 2U);
+}
+
 TEST_F(Scan, ReportsEntriesOfAFolderThatItMayNotRead) {
   fs::permissions(folder_.path(), fs::perms::all);
   fs::create_directory(folder_ / "closed");
