@@ -38,20 +38,20 @@ struct TENFOLD_API ScanReport {
 };
 
 /// Lists every global named by the pickles in a file. The file may be a file of torch.save (of any
-/// version), a pickle, a zip archive with pickles or nested archives (also .npz), a .npy file of
-/// objects, or a file of torch.distributed.checkpoint (`where` contains the key if the scanned
-/// folder contains the checkpoint's .metadata). Nothing is imported, called or executed. A global
-/// that torch.load, pickle.load or numpy.load with allow_pickle would import is reported as safe
-/// only if it is known to be safe, whatever the file's name. A pickle that cannot be read to its
-/// end is a suspicious finding. So is content that is not scanned: archives other than zip, files
-/// in common compression formats, trailing bytes after a pickle, and zip records or archives that
-/// exceed a limit of size or depth. In a `.memmap` file or a storage of torch.save, such content is
-/// mostly not reported, because numbers can start with a magic number by chance. In a folder, all
-/// files at any depth are scanned, and `where` begins with the file's path in the folder. Links to
-/// folders are not followed; those that lead out of the scanned folder are suspicious findings.
-/// Throws Error(file_not_found), Error(io), and Error(corrupt) or Error(unsupported) for an archive
-/// that cannot be read. In a folder, a file or sub-folder that cannot be read is a suspicious
-/// finding instead.
+/// version), a pickle, a zip archive with pickles or nested archives (also .npz, and after other
+/// bytes), a .npy file of objects, or a file of torch.distributed.checkpoint (`where` contains the
+/// key if the scanned folder contains the checkpoint's .metadata). Nothing is imported, called or
+/// executed. A global that torch.load, pickle.load or numpy.load with allow_pickle would import is
+/// reported as safe only if it is known to be safe, whatever the file's name. A pickle that cannot
+/// be read to its end is a suspicious finding. So is content that is not scanned: archives other
+/// than zip, files in common compression formats, trailing bytes after a pickle, and zip records or
+/// archives that exceed a limit of size or depth. In a `.memmap` file or a storage of torch.save,
+/// such content is mostly not reported, because numbers can start with a magic number by chance. In
+/// a folder, all files at any depth are scanned, and `where` begins with the file's path in the
+/// folder. Links to folders are not followed; those that lead out of the scanned folder are
+/// suspicious findings. Throws Error(file_not_found), Error(io), and Error(corrupt) or
+/// Error(unsupported) for an archive that cannot be read. In a folder, a file or sub-folder that
+/// cannot be read is a suspicious finding instead.
 TENFOLD_API ScanReport scan(const std::filesystem::path& path);
 
 }  // namespace tenfold

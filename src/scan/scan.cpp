@@ -114,6 +114,23 @@ bool scan_items(ByteScanner& scanner, std::string_view bytes, std::vector<ScanIt
   return are_archives;
 }
 
+/// True if the bytes end with the end record of a zip archive and its comment. The archive may
+/// start after other bytes, such as a script that unpacks it.
+bool ends_as_zip(std::string_view bytes) {
+  constexpr std::size_t kEndBytes = 22;
+  constexpr std::size_t kMaxCommentBytes = 0xFFFF;
+  const std::string_view last =
+      bytes.substr(bytes.size() - std::min(bytes.size(), kEndBytes + kMaxCommentBytes));
+  for (std::size_t at = 0; (at = last.find("PK\x05\x06", at)) != std::string_view::npos; ++at) {
+    const std::string_view end = last.substr(at);
+    if (end.size() < kEndBytes) return false;
+    const auto low = static_cast<unsigned char>(end[kEndBytes - 2]);
+    const auto high = static_cast<unsigned char>(end[kEndBytes - 1]);
+    if (end.size() - kEndBytes == (low | static_cast<std::size_t>(high) << 8U)) return true;
+  }
+  return false;
+}
+
 void scan_file(ByteScanner& scanner, const os::Path& path, const ScanItems& items) {
   const os::File file = os::File::open_read(path);
   if (file.size_bytes() == 0) return;
@@ -128,10 +145,13 @@ void scan_file(ByteScanner& scanner, const os::Path& path, const ScanItems& item
     if (error.code() != ErrorCode::corrupt || !scanner.archives(bytes, "")) throw;
     return;
   }
-  if (found == items.end() && path.extension() == ".distcp" && !bytes.starts_with("PK") &&
-      !scanner.archives(bytes, "")) {
-    scanner.add("checkpoint without its .metadata, which is not scanned", ScanRisk::suspicious, "",
-                0);
+  if (found != items.end() || bytes.starts_with("PK")) return;
+  const bool is_checkpoint = path.extension() == ".distcp";
+  if ((is_checkpoint || ends_as_zip(bytes)) && !scanner.archives(bytes, "")) {
+    scanner.add(std::string(is_checkpoint ? "checkpoint without its .metadata"
+                                          : "zip archive that starts after the file's beginning") +
+                    ", which is not scanned",
+                ScanRisk::suspicious, "", 0);
   }
 }
 
