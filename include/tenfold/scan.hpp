@@ -29,24 +29,27 @@ struct ScanFinding {
 
 /// The result of scan().
 struct TENFOLD_API ScanReport {
-  std::vector<ScanFinding> findings;  ///< in order; a global once for each pickle that names it
-  std::uint64_t num_pickles = 0;      ///< number of pickles in the file or folder
+  /// In order; a global once for each pickle that names it. If there are more than a million, the
+  /// last one stands for the rest, and has their greatest risk.
+  std::vector<ScanFinding> findings;
+  std::uint64_t num_pickles = 0;  ///< number of pickles in the file or folder
   /// True if all findings are safe, also for a file without findings.
   bool safe() const noexcept;
 };
 
 /// Lists every global named by the pickles in a file. The file may be a file of torch.save (of any
-/// version), a pickle, a zip archive with pickles or nested archives (also .npz), a .npy file of
-/// objects, or a file of torch.distributed.checkpoint (`where` contains the key if the scanned
-/// folder contains the checkpoint's .metadata). Nothing is imported, called or executed. A global
-/// that torch.load, pickle.load or numpy.load with allow_pickle would import is reported as safe
-/// only if it is known to be safe, whatever the file's name. A pickle that cannot be read to its
-/// end is a suspicious finding. So is content that is not scanned: archives other than zip, files
-/// in common compression formats, trailing bytes after a pickle, and zip records or archives that
-/// exceed a limit of size or depth. In a `.memmap` file or a storage of torch.save, such content is
-/// mostly not reported, because numbers can start with a magic number by chance. In a folder, all
-/// files at any depth are scanned, except behind links to folders, and `where` begins with the
-/// file's path in the folder. Throws Error(file_not_found), Error(io), and Error(corrupt) or
+/// version), a pickle, a zip archive with pickles or nested archives (also .npz, and after other
+/// bytes), a .npy file of objects, or a file of torch.distributed.checkpoint (`where` contains the
+/// key if the scanned folder contains the checkpoint's .metadata). Nothing is imported, called or
+/// executed. A global that torch.load, pickle.load or numpy.load with allow_pickle would import is
+/// reported as safe only if it is known to be safe, whatever the file's name. A pickle that cannot
+/// be read to its end is a suspicious finding. So is content that is not scanned: archives other
+/// than zip, files in common compression formats, trailing bytes after a pickle, and zip records or
+/// archives that exceed a limit of size or depth. In a `.memmap` file or a storage of torch.save,
+/// such content is mostly not reported, because numbers can start with a magic number by chance. In
+/// a folder, all files at any depth are scanned, and `where` begins with the file's path in the
+/// folder. Links to folders are not followed; those that lead out of the scanned folder are
+/// suspicious findings. Throws Error(file_not_found), Error(io), and Error(corrupt) or
 /// Error(unsupported) for an archive that cannot be read. In a folder, a file or sub-folder that
 /// cannot be read is a suspicious finding instead.
 TENFOLD_API ScanReport scan(const std::filesystem::path& path);

@@ -53,7 +53,7 @@ struct SparseRows {
   /// csr: [nnz], the columns of the entries. coo: int64 [2, nnz], rows and columns. padded: [count,
   /// longest], followed by zeros: the columns of the entries of each requested row, or the rows of
   /// the entries of each requested column. In csr and padded, the dtype is the matrix's index
-  /// dtype. Columns, and rows of a csc matrix, have int64 instead of int32 if int32 is too small.
+  /// dtype. cols(), and rows() of a csc matrix, use int64 instead of int32 if int32 is too small.
   Tensor indices;
   Tensor crow_indices;  ///< csr: [num_rows + 1], of the dtype of `indices`
   Tensor lengths;       ///< padded: int64 [count], the number of entries of each row or column

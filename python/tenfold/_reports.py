@@ -137,7 +137,8 @@ class ScanReport(_Report):
     """The result of `scan`. It has no truth value: use `safe`.
 
     Attributes:
-        findings: The globals of all pickles, each once per pickle, and content not scanned.
+        findings: The globals of all pickles, each once per pickle, and content not scanned. If
+            there are more than a million, the last one stands for the rest.
         num_pickles: Number of pickles that were read.
     """
 

@@ -34,6 +34,10 @@ constexpr std::uint64_t kMaxRecordBytes = std::uint64_t{1} << 30U;
 /// hostile bytes can look like the start of many archives.
 constexpr std::uint64_t kMaxArchiveTries = 10'000;
 
+/// Greatest number of findings that are listed: a record that deflates to 1 MB can contain 170
+/// million pickles, each with a finding.
+constexpr std::size_t kMaxFindings = 1'000'000;
+
 /// Archive formats that are recognised but not unpacked.
 struct Packed {
   std::string_view magic;
@@ -188,10 +192,16 @@ codecs::ZipInput ByteScanner::input_of(std::string_view bytes, const std::string
 }
 
 void ByteScanner::add(std::string what, ScanRisk risk, const std::string& where, std::uint64_t at) {
+  std::vector<ScanFinding>& findings = report_.findings;
+  if (findings.size() > kMaxFindings) {
+    findings.back().risk = std::max(findings.back().risk, risk);
+    return;
+  }
+  if (findings.size() == kMaxFindings) what = "more findings, which are not listed";
   std::string place = shown_.empty() ? "" : base::quote(shown_) + ": ";
   if (!where.empty()) place += where + " ";
   place += "at byte " + std::to_string(at);
-  report_.findings.push_back({std::move(what), risk, std::move(place)});
+  findings.push_back({std::move(what), risk, std::move(place)});
 }
 
 void ByteScanner::add(const Error& error, const std::string& where) {

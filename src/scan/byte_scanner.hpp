@@ -48,7 +48,8 @@ class ByteScanner {
   /// Scans bytes as a pickle of any protocol, if unpickling them could import something.
   void guess(std::string_view bytes, const std::string& where);
 
-  /// Adds a finding at the byte `at` of the bytes at `where`.
+  /// Adds a finding at the byte `at` of the bytes at `where`. After a million findings, only adds
+  /// one more, with the greatest risk of all further ones.
   void add(std::string what, ScanRisk risk, const std::string& where, std::uint64_t at);
 
   /// Adds a finding for an archive that cannot be read because of `error`. Rethrows `error` unless

@@ -114,6 +114,23 @@ bool scan_items(ByteScanner& scanner, std::string_view bytes, std::vector<ScanIt
   return are_archives;
 }
 
+/// True if the bytes end with the end record of a zip archive and its comment. The archive may
+/// start after other bytes, such as a script that unpacks it.
+bool ends_as_zip(std::string_view bytes) {
+  constexpr std::size_t kEndBytes = 22;
+  constexpr std::size_t kMaxCommentBytes = 0xFFFF;
+  const std::string_view last =
+      bytes.substr(bytes.size() - std::min(bytes.size(), kEndBytes + kMaxCommentBytes));
+  for (std::size_t at = 0; (at = last.find("PK\x05\x06", at)) != std::string_view::npos; ++at) {
+    const std::string_view end = last.substr(at);
+    if (end.size() < kEndBytes) return false;
+    const auto low = static_cast<unsigned char>(end[kEndBytes - 2]);
+    const auto high = static_cast<unsigned char>(end[kEndBytes - 1]);
+    if (end.size() - kEndBytes == (low | static_cast<std::size_t>(high) << 8U)) return true;
+  }
+  return false;
+}
+
 void scan_file(ByteScanner& scanner, const os::Path& path, const ScanItems& items) {
   const os::File file = os::File::open_read(path);
   if (file.size_bytes() == 0) return;
@@ -128,26 +145,36 @@ void scan_file(ByteScanner& scanner, const os::Path& path, const ScanItems& item
     if (error.code() != ErrorCode::corrupt || !scanner.archives(bytes, "")) throw;
     return;
   }
-  if (found == items.end() && path.extension() == ".distcp" && !bytes.starts_with("PK") &&
-      !scanner.archives(bytes, "")) {
-    scanner.add("checkpoint without its .metadata, which is not scanned", ScanRisk::suspicious, "",
-                0);
+  if (found != items.end() || bytes.starts_with("PK")) return;
+  const bool is_checkpoint = path.extension() == ".distcp";
+  if ((is_checkpoint || ends_as_zip(bytes)) && !scanner.archives(bytes, "")) {
+    scanner.add(std::string(is_checkpoint ? "checkpoint without its .metadata"
+                                          : "zip archive that starts after the file's beginning") +
+                    ", which is not scanned",
+                ScanRisk::suspicious, "", 0);
   }
 }
 
 /// The files below a folder, sorted by path.
 struct ScanFolder {
   std::vector<os::Path> files;
-  std::vector<std::pair<os::Path, std::error_code>> unlisted;  ///< folders that could not be
-                                                               ///< listed, entries of unknown
-                                                               ///< type, and why
+  std::vector<std::pair<os::Path, std::string>> skipped;  ///< entries not scanned, and why
 };
 
+/// True if `link` leads to `root` or into it, so that the scan of `root` includes its target.
+bool leads_into(const os::Path& link, const os::Path& root) {
+  std::error_code failure;
+  const os::Path target = std::filesystem::canonical(link, failure);
+  const os::Path folder = failure ? os::Path() : std::filesystem::canonical(root, failure);
+  return !failure && std::ranges::mismatch(folder, target).in1 == folder.end();
+}
+
 /// The regular files below a folder, including links to files. Links to folders are not followed,
-/// because they may form a cycle; dangling links are ignored. Records in `unlisted` each sub-folder
-/// that cannot be listed, and each other entry whose type, or whose link target's type, cannot be
-/// determined. Throws Error(io) if `root` cannot be listed.
+/// because they may form a cycle; dangling links are ignored. Records in `skipped` each link to a
+/// folder outside `root`, each sub-folder that cannot be listed, and each other entry whose type,
+/// or whose link target's type, cannot be determined. Throws Error(io) if `root` cannot be listed.
 ScanFolder files_in(const os::Path& root) {
+  constexpr std::string_view kUnlisted = "folder that cannot be listed, or entry of unknown type: ";
   ScanFolder found;
   std::vector<os::Path> folders = {root};
   while (!folders.empty()) {
@@ -164,30 +191,35 @@ ScanFolder files_in(const os::Path& root) {
       const bool is_dangling =
           unknown == std::errc::no_such_file_or_directory || unknown == std::errc::not_a_directory;
       std::error_code ignored;
-      if (entry->is_symlink(ignored) && (!unknown || is_dangling)) continue;
+      if (entry->is_symlink(ignored) && (!unknown || is_dangling)) {
+        if (entry->is_directory(ignored) && !leads_into(entry->path(), root)) {
+          found.skipped.emplace_back(entry->path(),
+                                     "link to a folder outside, which is not scanned");
+        }
+        continue;
+      }
       if (unknown) {
-        found.unlisted.emplace_back(entry->path(), unknown);
+        found.skipped.emplace_back(entry->path(), std::string(kUnlisted) + unknown.message());
       } else if (entry->is_directory(ignored)) {
         folders.push_back(entry->path());
       }
     }
     if (!failure) continue;
     if (folder == root) throw Error::io(failure.value(), root.string()).problem("cannot be listed");
-    found.unlisted.emplace_back(folder, failure);
+    found.skipped.emplace_back(folder, std::string(kUnlisted) + failure.message());
   }
   std::ranges::sort(found.files);
-  std::ranges::sort(found.unlisted);
+  std::ranges::sort(found.skipped);
   return found;
 }
 
 /// Scans all files below `folder`. A file or sub-folder that cannot be read is a finding, and does
 /// not stop the scan. Throws Error(io) if `folder` itself cannot be listed.
 void scan_folder(ByteScanner& scanner, const os::Path& folder) {
-  const auto [files, unlisted] = files_in(folder);
-  for (const auto& [path, failure] : unlisted) {
+  const auto [files, skipped] = files_in(folder);
+  for (const auto& [path, reason] : skipped) {
     scanner.enter(path.string(), path.lexically_relative(folder).string());
-    scanner.add("folder that cannot be listed, or entry of unknown type: " + failure.message(),
-                ScanRisk::suspicious, "", 0);
+    scanner.add(reason, ScanRisk::suspicious, "", 0);
   }
   ScanItems items;
   for (const os::Path& file : files) {

@@ -95,10 +95,12 @@ std::vector<EntryRange> ranges_in_coordinates(const SparseState& state,
   return ranges;
 }
 
+/// The number of entries in `ranges`, at most 2^64 - 1.
 std::uint64_t total_of(const std::vector<EntryRange>& ranges) {
   std::uint64_t total = 0;
   for (const EntryRange& range : ranges) {
-    total += static_cast<std::uint64_t>(range.end - range.begin);
+    total = base::checked_add(total, static_cast<std::uint64_t>(range.end - range.begin))
+                .value_or(std::numeric_limits<std::uint64_t>::max());
   }
   return total;
 }
@@ -135,9 +137,8 @@ std::size_t first_outside(const Index* minor_indices, std::size_t count, std::in
   for (std::size_t i = 0; i < count; ++i) {
     greatest = std::max(greatest, static_cast<Unsigned>(minor_indices[i]));
   }
-  if (count == 0 || static_cast<std::uint64_t>(greatest) < static_cast<std::uint64_t>(length)) {
-    return count;
-  }
+  const bool has_negative = static_cast<Index>(greatest) < 0;
+  if (count == 0 || (!has_negative && static_cast<std::int64_t>(greatest) < length)) return count;
   const auto is_outside = [length](Index minor_index) {
     return minor_index < 0 || minor_index >= length;
   };
@@ -193,17 +194,18 @@ void require_minor_indices(const SparseState& state, std::span<const std::int64_
 template <class Index>
 CompressedRows gather_typed(const SparseState& state, std::span<const std::int64_t> major_indices,
                             bool with_numbers) {
+  const DType dtype = state.minor_indices.dtype();
   const std::vector<EntryRange> ranges = entry_ranges(state, major_indices);
-  prefetch_ranges(state, ranges);
   const auto total = static_cast<std::size_t>(total_of(ranges));
   if (total > static_cast<std::uint64_t>(std::numeric_limits<Index>::max())) {
     throw base::invalid_argument(state.where)
         .part("selected entries")
-        .expected("at most ", std::numeric_limits<Index>::max(), ", because indices are int32")
+        .expected("at most ", std::numeric_limits<Index>::max(), ", because indices are ",
+                  to_string(dtype))
         .found(total)
         .remedy("select fewer rows or columns");
   }
-  const DType dtype = state.minor_indices.dtype();
+  prefetch_ranges(state, ranges);
   const std::uint64_t value_bytes = state.values.itemsize();
   Block block;
   const std::size_t at_ends = block.reserve((major_indices.size() + 1) * sizeof(Index));

@@ -68,6 +68,18 @@ TEST(ByteScanner, ReportsAGlobalOncePerPickle) {
                           dangerous("os.system", "x at byte " + std::to_string(two.size() + 2))));
 }
 
+TEST(ByteScanner, ListsAMillionFindingsAndTheGreatestRiskOfTheRest) {
+  constexpr std::size_t kMost = 1'000'000;
+  ByteScanner scanner;
+  for (std::size_t i = 0; i < kMost + 2; ++i) scanner.add("a.b", ScanRisk::safe, "x", i);
+  scanner.any(kEvil, "y", ScanHint::none);
+  scanner.add("a.b", ScanRisk::suspicious, "z", 0);
+  const std::vector<ScanFinding> found = scanner.take().findings;
+  ASSERT_EQ(found.size(), kMost + 1);
+  EXPECT_THAT(found[kMost - 1], finding(ScanRisk::safe, "a.b", "x at byte 999999"));
+  EXPECT_THAT(found[kMost], dangerous("more findings, which are not listed", "x at byte 1000000"));
+}
+
 TEST(ByteScanner, ReportsExtensionCodes) {
   const ScanReport report = scanned(pickled::whole("\x82\x07"));
   EXPECT_THAT(report.findings, ElementsAre(suspicious("extension code 7", "x at byte 2")));

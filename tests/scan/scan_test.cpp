@@ -132,6 +132,22 @@ TEST_F(Scan, ReportsALinkInAFolderThatCannotBeFollowed) {
                               Field(&ScanFinding::where, "\"x\": at byte 0"))));
 }
 
+TEST_F(Scan, ReportsALinkToAFolderOutside) {
+  fs::create_directories(folder_ / "run/a/b");
+  fs::create_directories(folder_ / "run_2");
+  write_bytes(folder_ / "run_2/m.pkl", kEvil);
+  fs::create_directory_symlink("a/b", folder_ / "run/inside");
+  fs::create_directory_symlink("../..", folder_ / "run/a/root");
+  fs::create_directory_symlink("../run_2", folder_ / "run/x");
+  EXPECT_THAT(
+      findings("run"),
+      ElementsAre(
+          suspicious("link to a folder outside, which is not scanned", "\"a/root\": at byte 0"),
+          suspicious("link to a folder outside, which is not scanned", "\"x\": at byte 0")));
+  fs::create_directory_symlink("run", folder_ / "link");
+  EXPECT_EQ(findings("link").size(), 2U);
+}
+
 TEST_F(Scan, ReportsEntriesOfAFolderThatItMayNotRead) {
   fs::permissions(folder_.path(), fs::perms::all);
   fs::create_directory(folder_ / "closed");
@@ -159,6 +175,35 @@ TEST_F(Scan, ReportsEntriesOfAFolderThatItMayNotRead) {
     EXPECT_THAT(thrown.message, HasSubstr("cannot be listed"));
   }
   fs::permissions(folder_ / "closed", fs::perms::owner_all);
+}
+
+TEST_F(Scan, FindsAnArchiveAfterOtherBytes) {
+  const std::string script = "#!/bin/sh\n";
+  const std::string zip = archive(kEvil);
+  write_bytes(folder_ / "a", script + zip);
+  const std::string start = std::to_string(script.size());
+  EXPECT_THAT(findings("a"),
+              ElementsAre(suspicious(start + " bytes outside of archives, which are not scanned",
+                                     "at byte 0"),
+                          evil("archive at byte " + start + ": record \"m/data.pkl\" at byte 2")));
+
+  const std::size_t end = zip.rfind("PK\x05\x06");
+  std::string commented = script + zip + "PK\x05\x06";
+  constexpr std::size_t kCommentSizeAt = 20;
+  commented[script.size() + end + kCommentSizeAt] += 4;
+  write_bytes(folder_ / "a", commented);
+  EXPECT_THAT(findings("a"),
+              Contains(evil("archive at byte " + start + ": record \"m/data.pkl\" at byte 2")));
+
+  const std::string damaged = script + zip.substr(end);
+  write_bytes(folder_ / "a", damaged);
+  EXPECT_THAT(findings("a"),
+              ElementsAre(suspicious(
+                  "zip archive that starts after the file's beginning, which is not scanned",
+                  "at byte 0")));
+
+  write_bytes(folder_ / "a", damaged + "x");
+  EXPECT_THAT(findings("a"), IsEmpty());
 }
 
 /// A folder of torch.distributed.checkpoint with one file, "w.distcp".

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <array>
 #include <cerrno>
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -198,6 +200,22 @@ TEST(SparseMatrix, DamagedIndicesAreReportedOnUse) {
   EXPECT_THAT(told(csr_node({-1, 2, 2, 3}, {1, 3, 0})), HasSubstr("found [-1, 2)"));
 }
 
+TEST(SparseMatrix, ReportsANegativeInt32IndexOfAnAxisThatExceedsUint32) {
+  NodeInfo info;
+  info.kind = NodeKind::sparse;
+  info.layout = "sparse_csr";
+  info.dense_shape = {1, std::int64_t{1} << 32U};
+  TensorDict node(info);
+  node.set("crow_indices", ints({0, 2}));
+  node.set("col_indices", ints({-1, 5}));
+  node.set("values", floats({1, 2}));
+  const SparseMatrix m(node);
+  for (const RowsLayout layout : {RowsLayout::csr, RowsLayout::coo, RowsLayout::padded}) {
+    EXPECT_THAT(message_of([&] { m.rows({0}, layout); }, ErrorCode::corrupt),
+                HasSubstr("row 0: index of an entry: expected 0 to 4294967295, found -1"));
+  }
+}
+
 TEST(SparseMatrix, NamesTheColumnOfADamagedEntryInEveryLayout) {
   NodeInfo info;
   info.kind = NodeKind::sparse;
@@ -359,6 +377,29 @@ TEST(SparseMatrix, RefusesMoreSelectedEntriesThanItsIndicesCanCount) {
   EXPECT_EQ(message_of([&] { m.rows(often, RowsLayout::csr); }, ErrorCode::invalid_argument),
             "sparse matrix: selected entries: expected at most 2147483647, because indices are "
             "int32, found 2147483648; select fewer rows or columns");
+}
+
+TEST(SparseMatrix, RefusesMoreSelectedEntriesThan64BitsCanCount) {
+  constexpr std::int64_t kEntries = std::int64_t{1} << 43U;
+  constexpr std::size_t kBytes = static_cast<std::size_t>(kEntries) * sizeof(std::int32_t);
+  void* zeros =
+      ::mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (zeros == MAP_FAILED) GTEST_SKIP() << "no address space";
+  const Buffer bytes =
+      Buffer::read_only({static_cast<const std::byte*>(zeros), kBytes},
+                        std::shared_ptr<void>(zeros, [](void* p) { ::munmap(p, kBytes); }));
+  NodeInfo info;
+  info.kind = NodeKind::sparse;
+  info.layout = "sparse_csr";
+  info.dense_shape = {1, 1};
+  TensorDict node(info);
+  node.set("crow_indices", longs({0, kEntries}));
+  node.set("col_indices", Tensor(DType::int32, {kEntries}, bytes));
+  node.set("values", Tensor(DType::uint8, {kEntries}, bytes.slice(0, kEntries)));
+  const SparseMatrix m(node);
+  const std::vector<std::int64_t> often(std::size_t{1} << 21U);  // 2^64 entries
+  EXPECT_THAT(message_of([&] { m.rows(often, RowsLayout::csr); }, ErrorCode::invalid_argument),
+              HasSubstr("selected entries: expected at most 2147483647"));
 }
 
 TEST(SparseMatrix, WillNeedReadsTheEntriesInAdvance) {

@@ -312,7 +312,7 @@ def scan(path: PathLike) -> ScanReport:
     Returns:
         ScanReport: Nothing was imported, called or executed. Content that was not scanned
             (compressed files, trailing bytes after a pickle, unreadable files and folders in a
-            folder) is listed as suspicious.
+            folder, links to folders outside it) is listed as suspicious.
 
     Raises:
         FileNotFoundError: If `path` does not exist.
