@@ -127,9 +127,12 @@ void RowTable::skip_row(std::string_view line) {
 }
 
 void RowTable::sort_columns() {
-  std::stable_sort(columns_.begin(), columns_.end(), [&](const Stored& a, const Stored& b) {
-    return position_of(a.column->path(), order_) < position_of(b.column->path(), order_);
-  });
+  std::unordered_map<const RowColumn*, std::size_t> places;
+  for (const Stored& stored : columns_) {
+    places.emplace(stored.column.get(), position_of(stored.column->path(), order_));
+  }
+  std::ranges::stable_sort(columns_, {},
+                           [&](const Stored& stored) { return places.at(stored.column.get()); });
 }
 
 void RowTable::make_writer(bool is_end) {
