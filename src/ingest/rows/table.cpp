@@ -106,7 +106,7 @@ void RowTable::end_rows(std::int64_t count) {
 
 void RowTable::undo_row() {
   for (RowColumn* column : touched_) {
-    column->truncate(block_rows_);
+    column->undo_row(block_rows_);
     value_bytes_ += static_cast<std::int64_t>(column->num_bytes());
   }
   touched_.clear();
