@@ -17,6 +17,7 @@
 #include <tenfold/state_mapper.hpp>
 
 #include "core/tensor/cast.hpp"
+#include "dict/index.hpp"
 #include "mapper/saved_mapper.hpp"
 #include "mapper/saved_sparse.hpp"
 #include "mapper/state_keys.hpp"
@@ -430,6 +431,22 @@ TEST(StateMapper, MapsStatesToAnyRowsOfASparseMatrix) {
   const StateMapper saved = StateMapper::open(folder / "x");
   EXPECT_EQ(doubles_of(made->rows(states)), doubles_of(matrix.rows(numbers).values));
   EXPECT_EQ(doubles_of(saved.rows(states)), doubles_of(matrix.rows(numbers).values));
+}
+
+TEST(StateMapper, RefusesAStateWithoutARowNumber) {
+  const SparseMatrix matrix(StateMapper::open(kData / "tuples.tdz").parameters()["matrix"]);
+  const std::vector<Value> states = {"a", "b", "c"};
+  const std::vector<std::int64_t> numbers = {2};
+  auto keys = make_state_keys(states);
+  // An index that claims superseded rows: the dictionary has one key, in three rows.
+  Tensor index = keys.second.at("key.index");
+  const std::size_t header = static_cast<std::size_t>(index.numel()) - kDictSlots;
+  index.mutable_data<std::int64_t>()[header + static_cast<std::size_t>(DictWord::dead_a)] = 2;
+  const auto made = made_sparse(std::move(keys), matrix, std::nullopt,
+                                Tensor::from(std::span<const std::int64_t>(numbers)));
+  EXPECT_EQ(doubles_of(made->rows({states.data(), 1})), doubles_of(matrix.rows(numbers).values));
+  EXPECT_THAT(message_of([&] { made->rows(states); }, ErrorCode::corrupt),
+              HasSubstr("rows: expected a row number for each key, found none for state \"b\""));
 }
 
 TEST(StateMapper, ShowsTheStatesOfAProgramInItsOwnForm) {
