@@ -109,7 +109,8 @@ class TENFOLD_API StateMapper {
   }
   /// Hierarchies: the value of a state as JSON, for example a string; tensors become numbers and
   /// lists. Throws Error(key_not_found) and Error(invalid_argument) in the same cases as at(), and
-  /// Error(unsupported) for other kinds of mappers and for tensors of complex or float4 numbers.
+  /// Error(unsupported) for other kinds of mappers, for tensors of complex or float4 numbers, and
+  /// for tensors of more than 512 dimensions.
   Value value(const Value& state) const;
 
   /// Hierarchies: the paths of values that are mappers; empty for other kinds.

@@ -333,6 +333,14 @@ TEST(StateMapper, TensorsWithoutElementsMayHaveManyRows) {
   EXPECT_EQ(text_of(folder / "again.json"), text);
 }
 
+TEST(StateMapper, RefusesATensorOfVeryManyDimensionsAsJson) {
+  const StateMapper mapper = StateMapper::hierarchical(
+      TensorDict::dict({{"x", Tensor::zeros(DType::float32, Shape(20'000, 1))}}));
+  EXPECT_THAT(message_of([&] { mapper.value("x"); }, ErrorCode::unsupported),
+              HasSubstr("a tensor has too many dimensions for nested lists: expected at most 512, "
+                        "found 20000"));
+}
+
 TEST(StateMapper, ValuesOfFewRowsWithoutElementsAreListsOfEmptyLists) {
   const auto json_of = [](Shape shape) {
     const Tensor tensor = Tensor::zeros(DType::float32, std::move(shape));
