@@ -76,10 +76,11 @@ class TENFOLD_API StateMapper {
 
   /// The tree that save() writes, unless save() writes a JSON file.
   TensorDict tree() const;
-  /// Saves the mapper as tenfold::save() saves a tree. If `path` ends in ".json" and no format is
-  /// given, saves a hierarchy as one JSON file that people can read and edit. Returns the path.
-  /// Throws what tenfold::save() throws. For a JSON file, throws Error(unsupported) if a value is a
-  /// mapper, or a tensor that is complex, float4 or larger than 65,536 elements.
+  /// Saves the mapper as tenfold::save() saves a tree. If `path` ends in ".json" (but not in
+  /// ".safetensors.index.json") and no format is given, saves a hierarchy as one JSON file that
+  /// people can read and edit. Returns the path. Throws what tenfold::save() throws. For a JSON
+  /// file, throws Error(unsupported) if a value is a mapper, or a tensor that is complex, float4 or
+  /// larger than 65,536 elements.
   Path save(const Path& path, const SaveOptions& options = {}) const;
 
   /// The kind of the mapper.

@@ -289,7 +289,7 @@ TEST(StateMapper, SavesAHierarchyOfAProgramInEveryForm) {
   attic.members.emplace_back("default", Value(7));
   levels.set("attic", Value(attic));
   const StateMapper made = StateMapper::hierarchical(levels);
-  for (const char* name : {"x.json", "x.tdz", "x"}) {
+  for (const char* name : {"x.json", "x.tdz", "x", "x.safetensors.index.json"}) {
     SCOPED_TRACE(name);
     EXPECT_EQ(made.save(folder / name), folder / name);
     const StateMapper mapper = StateMapper::open(folder / name);
