@@ -265,6 +265,8 @@ TEST(StateMapper, RefusesInconsistentParts) {
     message_without("levels.tdz", part, number, ErrorCode::corrupt);
     message_without("levels.tdz", part, tensor, ErrorCode::corrupt);
   }
+  EXPECT_THAT(message_without("levels.tdz", "paths", tensor, ErrorCode::corrupt),
+              HasSubstr("paths: expected a tree, found another entry"));
   TensorDict none;
   EXPECT_THAT(
       message_of([&] { StateMapper mapper(none); }, ErrorCode::unsupported),
