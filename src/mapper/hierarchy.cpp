@@ -256,7 +256,7 @@ Value Hierarchy::value(const StatePlace& place) const {
   if (place.table == kTextTable) return text(place.row);
   const HierarchyTable& table = tables_[static_cast<std::size_t>(place.table)];
   const Tensor row = table.values.select(place.row);
-  if (row.ndim() > kMaxDepth) {
+  if (row.shape().size() > kMaxDepth) {
     throw base::unsupported(head_.where)
         .problem("a tensor has too many dimensions for nested lists")
         .expected("at most ", kMaxDepth)
