@@ -76,10 +76,11 @@ class TENFOLD_API StateMapper {
 
   /// The tree that save() writes, unless save() writes a JSON file.
   TensorDict tree() const;
-  /// Saves the mapper as tenfold::save() saves a tree. If `path` ends in ".json" and no format is
-  /// given, saves a hierarchy as one JSON file that people can read and edit. Returns the path.
-  /// Throws what tenfold::save() throws. For a JSON file, throws Error(unsupported) if a value is a
-  /// mapper, or a tensor that is complex, float4 or larger than 65,536 elements.
+  /// Saves the mapper as tenfold::save() saves a tree. If `path` ends in ".json" (but not in
+  /// ".safetensors.index.json") and no format is given, saves a hierarchy as one JSON file that
+  /// people can read and edit. Returns the path. Throws what tenfold::save() throws. For a JSON
+  /// file, throws Error(unsupported) if a value is a mapper, or a tensor that is complex, float4 or
+  /// larger than 65,536 elements.
   Path save(const Path& path, const SaveOptions& options = {}) const;
 
   /// The kind of the mapper.
@@ -109,7 +110,8 @@ class TENFOLD_API StateMapper {
   }
   /// Hierarchies: the value of a state as JSON, for example a string; tensors become numbers and
   /// lists. Throws Error(key_not_found) and Error(invalid_argument) in the same cases as at(), and
-  /// Error(unsupported) for other kinds of mappers and for tensors of complex or float4 numbers.
+  /// Error(unsupported) for other kinds of mappers, for tensors of complex or float4 numbers, and
+  /// for tensors of more than 512 dimensions.
   Value value(const Value& state) const;
 
   /// Hierarchies: the paths of values that are mappers; empty for other kinds.

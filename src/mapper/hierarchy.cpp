@@ -13,6 +13,7 @@
 #include "base/text.hpp"
 #include "core/tensor/cast.hpp"
 #include "core/tensor/strided_copy.hpp"
+#include "core/tree/node.hpp"
 #include "core/value/value_json.hpp"
 
 namespace tenfold {
@@ -254,7 +255,14 @@ void Hierarchy::check(const StatePlace& place) const {
 Value Hierarchy::value(const StatePlace& place) const {
   if (place.table == kTextTable) return text(place.row);
   const HierarchyTable& table = tables_[static_cast<std::size_t>(place.table)];
-  return value_of_tensor(table.values.select(place.row));
+  const Tensor row = table.values.select(place.row);
+  if (row.shape().size() > kMaxDepth) {
+    throw base::unsupported(head_.where)
+        .problem("a tensor has too many dimensions for nested lists")
+        .expected("at most ", kMaxDepth)
+        .found(row.ndim());
+  }
+  return value_of_tensor(row);
 }
 
 Value Hierarchy::text(std::int64_t row) const {

@@ -95,7 +95,8 @@ class Hierarchy {
                         const StateNames& names) const;
 
   /// The value at a place that find() returned, as JSON: a number, a bool, nested lists or other
-  /// JSON. The place must not be that of a mapper.
+  /// JSON. The place must not be that of a mapper. Throws Error(unsupported) for a tensor of more
+  /// than 512 dimensions.
   Value value(const StatePlace& place) const;
   /// Calls `use` for all nodes except the root; for each level before its entries. Throws
   /// Error(corrupt) if the level above a node, or the value of a node that is not a level, is

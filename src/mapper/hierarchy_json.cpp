@@ -271,12 +271,11 @@ class JsonLevelWriter {
 
 }  // namespace
 
+bool is_shard_index(const Path& path) { return path.string().ends_with(".safetensors.index.json"); }
+
 std::optional<std::string> hierarchy_json_text(const Path& path) {
   std::error_code none;  // ignored: opening the file later reports the error
-  if (path.string().ends_with(".safetensors.index.json") ||
-      !std::filesystem::is_regular_file(path, none)) {
-    return std::nullopt;
-  }
+  if (is_shard_index(path) || !std::filesystem::is_regular_file(path, none)) return std::nullopt;
   const os::File file = os::File::open_read(path);
   std::string start(64, '\0');
   start.resize(file.read_some_at(0, std::as_writable_bytes(std::span(start))));

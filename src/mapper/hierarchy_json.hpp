@@ -19,6 +19,9 @@ namespace tenfold {
 // written with another "%" before it. Without that member, the file is plain JSON, which any
 // program may write.
 
+/// True for the path of an index of safetensors shards, by its name.
+bool is_shard_index(const Path& path);
+
 /// The content of a file that begins like a JSON object; empty for other paths, and for an index of
 /// safetensors shards.
 std::optional<std::string> hierarchy_json_text(const Path& path);

@@ -31,6 +31,11 @@ base::Where where_of(const TensorDict& tree) {
   return tree.where().empty() ? base::Where("", "state mapper") : tree.where();
 }
 
+/// An entry of another kind than expected, for messages.
+std::string_view entry_text(const TensorDict& tree, std::string_view key) {
+  return tree.contains(key) ? "another entry" : "none";
+}
+
 std::string first_keys(const TensorDict& tree) {
   constexpr std::size_t kShownKeys = 5;
   std::string text;
@@ -159,7 +164,7 @@ TensorDict node_of(const MapperHead& head, const TensorDict& tensors, std::strin
     return tensors[key];
   } catch (const Error& error) {
     if (error.code() != ErrorCode::key_not_found) throw;
-    throw head.corrupt(key).expected("a tree").found("none");
+    throw head.corrupt(key).expected("a tree").found(entry_text(tensors, key));
   }
 }
 
@@ -168,7 +173,7 @@ Tensor tensor_of(const MapperHead& head, const TensorDict& tensors, std::string_
     return tensors.at(key);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::key_not_found) throw;
-    throw head.corrupt(key).expected("a tensor").found("none");
+    throw head.corrupt(key).expected("a tensor").found(entry_text(tensors, key));
   }
 }
 

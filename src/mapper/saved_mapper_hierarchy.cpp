@@ -77,9 +77,8 @@ struct SavedHierarchy final : SavedMapper {
   }
 
   void save(const Path& path, const SaveOptions& options) const override {
-    if (!options.format.empty() || path.extension() != ".json") {
-      return SavedMapper::save(path, options);
-    }
+    const bool is_json = path.extension() == ".json" && !is_shard_index(path);
+    if (!options.format.empty() || !is_json) return SavedMapper::save(path, options);
     save_hierarchy_json(hierarchy, path, options.durable, options.overwrite);
   }
 

@@ -79,6 +79,14 @@ Tensor SavedSparse::rows_at(std::span<const std::int64_t> positions,
           .expected("one of ", keys.size(), " states, or a default row")
           .found("neither");
     }
+    // The number of keys, which is the length of `numbers`, is part of the index, like the
+    // positions. The index may be damaged.
+    if (numbers && positions[i] >= numbers->numel()) {
+      throw base::corrupt(names.mapper())
+          .part("rows")
+          .expected("a row number for each key")
+          .found("none for state ", names.state(i));
+    }
     wanted.push_back(numbers ? numbers->data<std::int64_t>()[positions[i]] : positions[i]);
     places.push_back(i);
   }

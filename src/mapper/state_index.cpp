@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <tuple>
 #include <unordered_set>
@@ -12,6 +13,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "core/tree/node.hpp"
 #include "dataset/leaf_names.hpp"
 #include "dict/builder.hpp"
 #include "dict/state.hpp"
@@ -83,6 +85,18 @@ void require_unique(std::span<const Key> keys, const ShownKey& shown) {
   }
 }
 
+/// A node with the same entries. Its info can be changed without changing `tree`, which the caller
+/// owns, and which another thread may read.
+TensorDict copy_of(const TensorDict& tree) {
+  auto node = std::make_shared<Node>();
+  node->info = tree.info();
+  node->where = node_of(tree)->where;
+  node->keep = node_of(tree)->keep;
+  TensorDict made = tensordict_of(std::move(node));
+  tree.for_each([&](const std::string& key, const TensorDict::Item& item) { made.set(key, item); });
+  return made;
+}
+
 Leaf unbatched(Tensor tensor) {
   Leaf leaf(std::move(tensor));
   leaf.mark_unbatched();
@@ -143,8 +157,9 @@ TensorDict state_index_of(const MappedDict& dict) {
   return node;
 }
 
-MappedDict open_state_index(TensorDict node, DictKeyType type,
+MappedDict open_state_index(const TensorDict& tree, DictKeyType type,
                             const std::vector<std::pair<std::string, DType>>& columns) {
+  TensorDict node = copy_of(tree);
   node.info().schema = document_of(schema_of(type, columns));
   try {
     return MappedDict(std::move(node));

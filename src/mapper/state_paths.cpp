@@ -48,8 +48,8 @@ Error not_a_path(const std::string& state) {
       "a path of components that are not empty, without \"/\"");
 }
 
-StatePaths::StatePaths(TensorDict node)
-    : dict_(open_state_index(std::move(node), DictKeyType::string, columns())),
+StatePaths::StatePaths(const TensorDict& node)
+    : dict_(open_state_index(node, DictKeyType::string, columns())),
       tables_tensor_(dict_.dataset().column("table").contiguous()),
       rows_tensor_(dict_.dataset().column("row").contiguous()),
       levels_tensor_(dict_.dataset().column("level").contiguous()),

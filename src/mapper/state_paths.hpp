@@ -36,7 +36,7 @@ Error not_a_path(const std::string& state);
 class StatePaths {
  public:
   /// Throws Error(corrupt) if the node is not such a dictionary, or lacks the root.
-  explicit StatePaths(TensorDict node);
+  explicit StatePaths(const TensorDict& node);
 
   /// Builds the node. The first path is the root, "". Throws Error(invalid_argument) for duplicate
   /// paths and for spans of different lengths.

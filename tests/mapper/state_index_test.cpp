@@ -67,6 +67,7 @@ TEST(StateIndex, ANodeWithoutTheExpectedColumnsIsAnErrorOfTheFile) {
   const TensorDict node =
       make_state_index(std::span<const std::int64_t>(numbers), DictKeyType::int64, {});
   EXPECT_EQ(open_state_index(node, DictKeyType::int64, {}).size(), 2);
+  EXPECT_FALSE(node.info().schema.has_value());
   EXPECT_THAT(
       message_of([&] { open_state_index(TensorDict::dict({{"a", 1}}), DictKeyType::int64, {}); },
                  ErrorCode::corrupt),

@@ -18,6 +18,7 @@
 #include <tenfold/state_mapper.hpp>
 
 #include "core/tensor/cast.hpp"
+#include "dict/index.hpp"
 #include "mapper/saved_mapper.hpp"
 #include "mapper/saved_sparse.hpp"
 #include "mapper/state_keys.hpp"
@@ -265,6 +266,8 @@ TEST(StateMapper, RefusesInconsistentParts) {
     message_without("levels.tdz", part, number, ErrorCode::corrupt);
     message_without("levels.tdz", part, tensor, ErrorCode::corrupt);
   }
+  EXPECT_THAT(message_without("levels.tdz", "paths", tensor, ErrorCode::corrupt),
+              HasSubstr("paths: expected a tree, found another entry"));
   TensorDict none;
   EXPECT_THAT(
       message_of([&] { StateMapper mapper(none); }, ErrorCode::unsupported),
@@ -289,7 +292,7 @@ TEST(StateMapper, SavesAHierarchyOfAProgramInEveryForm) {
   attic.members.emplace_back("default", Value(7));
   levels.set("attic", Value(attic));
   const StateMapper made = StateMapper::hierarchical(levels);
-  for (const char* name : {"x.json", "x.tdz", "x"}) {
+  for (const char* name : {"x.json", "x.tdz", "x", "x.safetensors.index.json"}) {
     SCOPED_TRACE(name);
     EXPECT_EQ(made.save(folder / name), folder / name);
     const StateMapper mapper = StateMapper::open(folder / name);
@@ -331,6 +334,14 @@ TEST(StateMapper, TensorsWithoutElementsMayHaveManyRows) {
   EXPECT_EQ(to_json(mapper.value("x")), "[]");
   mapper.save(folder / "again.json");
   EXPECT_EQ(text_of(folder / "again.json"), text);
+}
+
+TEST(StateMapper, RefusesATensorOfVeryManyDimensionsAsJson) {
+  const StateMapper mapper = StateMapper::hierarchical(
+      TensorDict::dict({{"x", Tensor::zeros(DType::float32, Shape(20'000, 1))}}));
+  EXPECT_THAT(message_of([&] { mapper.value("x"); }, ErrorCode::unsupported),
+              HasSubstr("a tensor has too many dimensions for nested lists: expected at most 512, "
+                        "found 20000"));
 }
 
 TEST(StateMapper, ValuesOfFewRowsWithoutElementsAreListsOfEmptyLists) {
@@ -451,6 +462,22 @@ TEST(StateMapper, ConvertsNumbersToAFallbackRow) {
               HasSubstr("default: expected numbers that float16 holds"));
   EXPECT_THAT(refused(Tensor::scalar(0.0), DType::float8_e8m0fnu), HasSubstr("float8_e8m0fnu"));
   EXPECT_THAT(refused(Tensor::scalar(0.5), DType::int64), HasSubstr("int64"));
+}
+
+TEST(StateMapper, RefusesAStateWithoutARowNumber) {
+  const SparseMatrix matrix(StateMapper::open(kData / "tuples.tdz").parameters()["matrix"]);
+  const std::vector<Value> states = {"a", "b", "c"};
+  const std::vector<std::int64_t> numbers = {2};
+  auto keys = make_state_keys(states);
+  // An index that claims superseded rows: the dictionary has one key, in three rows.
+  Tensor index = keys.second.at("key.index");
+  const std::size_t header = static_cast<std::size_t>(index.numel()) - kDictSlots;
+  index.mutable_data<std::int64_t>()[header + static_cast<std::size_t>(DictWord::dead_a)] = 2;
+  const auto made = made_sparse(std::move(keys), matrix, std::nullopt,
+                                Tensor::from(std::span<const std::int64_t>(numbers)));
+  EXPECT_EQ(doubles_of(made->rows({states.data(), 1})), doubles_of(matrix.rows(numbers).values));
+  EXPECT_THAT(message_of([&] { made->rows(states); }, ErrorCode::corrupt),
+              HasSubstr("rows: expected a row number for each key, found none for state \"b\""));
 }
 
 TEST(StateMapper, ShowsTheStatesOfAProgramInItsOwnForm) {

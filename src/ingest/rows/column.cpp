@@ -364,6 +364,7 @@ void RowColumn::promote(const RowType& type) {
   const Column from = block_column();
   std::int64_t position = elements_before();
   type_ = type;
+  begin_row();
   const Column to = block_column();
   if (has_same_storage(from, to)) return;
   rows_.finish();
@@ -391,6 +392,14 @@ void RowColumn::truncate(std::int64_t num_rows) {
   if (text_origins_.is_kept() && is_list()) {
     text_origins_.resize(list_elements_before_ + static_cast<std::int64_t>(rows_.item_ends.size()));
   }
+}
+
+void RowColumn::undo_row(std::int64_t num_rows) {
+  truncate(num_rows);
+  type_.kinds = before_.kinds;
+  type_.clock = before_.clock;
+  type_.has_null = before_.has_null;
+  is_nullable_ = before_.is_nullable;
 }
 
 void RowColumn::compare_lengths() {

@@ -140,8 +140,13 @@ class RowColumn {
 
   // --- blocks ---
 
-  /// Removes the rows from `num_rows` on, and an unfinished list.
+  /// Removes the rows from `num_rows` on, and an unfinished list. Keeps the type.
   void truncate(std::int64_t num_rows);
+  /// Remembers the type, for undo_row().
+  void begin_row() noexcept { before_ = {type_.kinds, type_.clock, type_.has_null, is_nullable_}; }
+  /// Like truncate(). Also removes what the values since begin_row() added to the type without a
+  /// promotion, such as the kind "negative integer".
+  void undo_row(std::int64_t num_rows);
   /// The column as stored. Unless it is fixed by a schema, lists of numbers become rows of fixed
   /// size if all lists so far have the same length, which is not 0.
   Column stored();
@@ -202,8 +207,17 @@ class RowColumn {
   ColumnBuilder& padded(const Column& column);
   void compare_lengths();
 
+  /// The parts of the column's type that values change without a promotion.
+  struct Marks {
+    ScalarKinds kinds = 0;
+    Clock clock = Clock::unknown;
+    bool has_null = false;
+    bool is_nullable = false;
+  };
+
   KeyPath path_;
   RowType type_;
+  Marks before_;  ///< at begin_row(), or after a later promotion
   std::string first_type_;
   Column wanted_;
   bool is_locked_ = false;

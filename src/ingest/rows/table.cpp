@@ -107,7 +107,7 @@ void RowTable::end_rows(std::int64_t count) {
 
 void RowTable::undo_row() {
   for (RowColumn* column : touched_) {
-    column->truncate(block_rows_);
+    column->undo_row(block_rows_);
     value_bytes_ += static_cast<std::int64_t>(column->num_bytes());
   }
   touched_.clear();
@@ -128,9 +128,12 @@ void RowTable::skip_row(std::string_view line) {
 }
 
 void RowTable::sort_columns() {
-  std::stable_sort(columns_.begin(), columns_.end(), [&](const Stored& a, const Stored& b) {
-    return position_of(a.column->path(), order_) < position_of(b.column->path(), order_);
-  });
+  std::unordered_map<const RowColumn*, std::size_t> places;
+  for (const Stored& stored : columns_) {
+    places.emplace(stored.column.get(), position_of(stored.column->path(), order_));
+  }
+  std::ranges::stable_sort(columns_, {},
+                           [&](const Stored& stored) { return places.at(stored.column.get()); });
 }
 
 void RowTable::make_writer(bool is_end) {

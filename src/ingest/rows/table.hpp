@@ -45,6 +45,7 @@ class RowTable {
     const std::int64_t absent = block_rows_ - column.num_rows();
     if (absent != 0) [[unlikely]]
       column.add_nulls(absent);
+    column.begin_row();
     value_bytes_ -= static_cast<std::int64_t>(column.num_bytes());
     touched_.push_back(&column);
     return column;

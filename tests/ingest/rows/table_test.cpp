@@ -104,6 +104,34 @@ TEST(RowTable, AnUnfinishedRowIsDiscarded) {
   EXPECT_EQ(table.finish().num_rows, 1U);
 }
 
+TEST(RowTable, AnUnfinishedRowDoesNotChangeTheTypeOfAColumn) {
+  RowTable table(std::nullopt, std::nullopt, {}, {}, false);
+  RowColumn& numbers = table.add_column({"numbers"});
+  RowColumn& lists = table.add_column({"lists"});
+  promote(table, numbers, RowType::integer(std::int64_t{1}));
+  RowType floats = RowType::scalar(DType::float64);
+  floats.form = RowForm::list;
+  promote(table, lists, floats);
+  ASSERT_TRUE(table.begin_value(numbers).add_int(1));
+  ASSERT_TRUE(table.begin_value(lists).put_float(0.5) && lists.end_list(1));
+  table.end_row();
+  ASSERT_TRUE(table.begin_value(numbers).add_int(-1));
+  ASSERT_TRUE(table.begin_value(lists).put_null() && lists.end_list(1));
+  table.undo_row();
+  ASSERT_TRUE(table.begin_value(numbers).add_null());
+  table.undo_row();
+  RowType strings = RowType::text(ColumnKind::string);
+  strings.form = RowForm::list;
+  EXPECT_TRUE(lists.with(strings).has_value());
+  promote(table, numbers, RowType::integer(std::uint64_t{1} << 63));
+  ASSERT_TRUE(table.begin_value(numbers).add_uint(std::uint64_t{1} << 63));
+  ASSERT_TRUE(table.begin_value(lists).put_float(1.5) && lists.end_list(1));
+  table.end_row();
+  const Column& column = table.finish().schema.columns()[0];
+  EXPECT_EQ(column.dtype, DType::uint64);
+  EXPECT_FALSE(column.nullable);
+}
+
 TEST(RowTable, ANullInAListOfIntegersIsRefusedAtTheEnd) {
   RowTable table(std::nullopt, std::nullopt, {}, {});
   RowColumn& x = table.add_column({"r", "x"});
