@@ -133,8 +133,8 @@ class ImportWalk {
   bool run() {
     while (!rest_.empty()) {
       const auto code = static_cast<unsigned char>(take(1)->front());
-      if (code == 0x93 && height() >= 2) return true;
-      if (code == 'c' || (code == 'i' && !marks_.empty())) {
+      if (code == 0x93 && has(2)) return true;
+      if (code == 'c' || (code == 'i' && num_marks_ > 0)) {
         return is_module(take_line()) && !take_line().empty();
       }
       if (!step(code)) return false;
@@ -148,19 +148,16 @@ class ImportWalk {
   bool step(unsigned char code) {
     switch (code) {
       case '.':  // the next pickle starts with an empty stack
-        if (height() == 0) return false;
-        stack_ = 0;
-        marks_.clear();
+        if (!has(1)) return false;
+        is_mark_.clear();
+        num_marks_ = 0;
         return true;
       case '(':
-        marks_.push_back(stack_);
+        is_mark_.push_back(true);
+        ++num_marks_;
         return true;
       case '0':  // also pops a mark on top of the stack
-        if (height() == 0 && !marks_.empty()) {
-          marks_.pop_back();
-          return true;
-        }
-        return pop(1);
+        return pop(1) || pop_to_mark();
       default:
         return step_listed(kOpcodeIndex[code]);
     }
@@ -170,21 +167,32 @@ class ImportWalk {
     if (index == kOpcodes.size()) return false;
     const Opcode& opcode = kOpcodes[index];
     if (!skip(opcode.argument)) return false;
-    if (opcode.to_mark) {
-      if (marks_.empty()) return false;
-      stack_ = marks_.back();
-      marks_.pop_back();
-    }
+    if (opcode.to_mark && !pop_to_mark()) return false;
     if (!pop(opcode.pops)) return false;
-    stack_ += opcode.pushes;
+    for (std::uint8_t i = 0; i < opcode.pushes; ++i) is_mark_.push_back(false);
     return true;
   }
 
-  std::size_t height() const { return stack_ - (marks_.empty() ? 0 : marks_.back()); }
+  /// True if there are `count` values above the topmost mark.
+  bool has(std::size_t count) const {
+    if (is_mark_.size() < count) return false;
+    for (std::size_t i = 1; i <= count; ++i) {
+      if (is_mark_[is_mark_.size() - i]) return false;
+    }
+    return true;
+  }
 
   bool pop(std::size_t count) {
-    if (height() < count) return false;
-    stack_ -= count;
+    if (!has(count)) return false;
+    for (std::size_t i = 0; i < count; ++i) is_mark_.pop_back();
+    return true;
+  }
+
+  bool pop_to_mark() {
+    if (num_marks_ == 0) return false;
+    while (!is_mark_.back()) is_mark_.pop_back();
+    is_mark_.pop_back();
+    --num_marks_;
     return true;
   }
 
@@ -243,8 +251,10 @@ class ImportWalk {
   }
 
   std::string_view rest_;
-  std::size_t stack_ = 0;
-  std::vector<std::size_t> marks_;  ///< stack heights at the marks
+  /// The stack: true for a mark, false for a value. A bit for each, because data that is not a
+  /// pickle may look like billions of marks.
+  std::vector<bool> is_mark_;
+  std::size_t num_marks_ = 0;
 };
 
 }  // namespace

@@ -6,11 +6,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -254,7 +254,8 @@ class PickleState {
   std::vector<std::uint32_t> stack_;
   std::vector<std::size_t> marks_;
   std::vector<std::uint32_t> memo_;
-  std::unordered_map<std::uint64_t, std::uint32_t> sparse_memo_;
+  /// A tree, because the file chooses the slots: in a hash table, they could all collide.
+  std::map<std::uint64_t, std::uint32_t> sparse_memo_;
 
   static constexpr std::size_t kMaxReserved = std::size_t{1} << 20U;
   static constexpr std::uint32_t kNone = 0xFFFFFFFF;

@@ -26,6 +26,7 @@ constexpr std::uint64_t kReadableFile = 0100644U << 16U;
 constexpr std::uint64_t kFirstDate = 0x0021;  // 1980-01-01; the earliest date of the format
 constexpr std::size_t kExtraHeadBytes = 4;
 constexpr std::size_t kLocalZip64Bytes = kExtraHeadBytes + 16;
+constexpr ZipLimits kLimits;                  // of the reader
 constexpr std::string_view kFillerId = "FB";  // the ID that torch uses, and its loader accepts
 
 class Record {
@@ -69,6 +70,15 @@ std::uint64_t method_of(const ZipItem& item) { return item.method == ZipMethod::
       .problem(what)
       .expected(expected)
       .found(found);
+}
+
+[[noreturn]] void refuse_size(std::string_view what, std::uint64_t most, std::string_view unit) {
+  throw base::unsupported()
+      .part("zip")
+      .problem(what, " is too large for tenfold to open the archive")
+      .expected("at most ", most, unit)
+      .found("more")
+      .remedy("save as a folder");
 }
 
 void require_valid(const ZipItem& item) {
@@ -174,6 +184,9 @@ void ZipLayout::add(ZipItem item) {
 
 void ZipLayout::place(const ZipItem& item) {
   require_valid(item);
+  if (places_.size() >= kLimits.max_entries) {
+    refuse_size("the number of entries", kLimits.max_entries, "");
+  }
   Place place;
   place.header = directory_offset_;
   place.data = place.header + bare_header_bytes(item);
@@ -224,6 +237,9 @@ std::string ZipLayout::directory(std::span<const std::uint32_t> crc32s) const {
     structure.update(std::as_bytes(std::span(local)));
     headers.push_back(bytes.size());
     bytes += central_header(items_[i], places_[i].header);
+  }
+  if (bytes.size() > kLimits.max_directory_bytes) {
+    refuse_size("the directory", kLimits.max_directory_bytes, " bytes");
   }
   bytes += end_records(items_.size(), bytes.size(), directory_offset_);
   structure.update(std::as_bytes(std::span(bytes)));

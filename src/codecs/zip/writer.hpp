@@ -38,7 +38,8 @@ inline constexpr std::uint32_t kMaxZipAlignment = 1U << 15U;
 class ZipLayout {
  public:
   /// Throws Error(invalid_argument) for a duplicate name, a name that zip_name_fault() refuses, a
-  /// name or comment of more than 65,535 bytes, and an invalid alignment.
+  /// name or comment of more than 65,535 bytes, and an invalid alignment. Throws Error(unsupported)
+  /// for more items than ZipLimits allows by default.
   explicit ZipLayout(std::vector<ZipItem> items);
   ZipLayout() = default;
 
@@ -52,7 +53,8 @@ class ZipLayout {
 
   std::string local_header(std::size_t item, std::uint32_t crc32) const;
   /// The central directory and everything after it: the end records, and the comment with the
-  /// checksum of the structure.
+  /// checksum of the structure. Throws Error(unsupported) for a directory that is larger than
+  /// ZipLimits allows by default.
   std::string directory(std::span<const std::uint32_t> crc32s) const;
 
  private:

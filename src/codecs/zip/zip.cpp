@@ -543,7 +543,9 @@ void ZipDirectoryReader::read_local(ZipEntry& entry) {
     throw corrupt(entry)
         .problem("its local header has another name")
         .expected("the directory's name")
-        .found(base::quote(local.substr(kLocalBytes, static_cast<std::size_t>(name_bytes))));
+        .found(base::quote(
+            near_headers(entry.header_offset, static_cast<std::size_t>(kLocalBytes + name_bytes))
+                .substr(kLocalBytes)));
   }
   const std::uint64_t method = entry.method == ZipMethod::stored ? 0 : 8;
   if (little(local, 8, 2) != method) {

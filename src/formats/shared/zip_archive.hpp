@@ -27,8 +27,8 @@ struct ZipArchiveEntry {
 
 /// Writes a whole archive to the empty `file`, with the CRC-32s of the entries in the local and
 /// central headers. Counts the leaves' bytes as progress. Uses num_threads and durable of the
-/// request; the caller publishes the file. Throws Error(invalid_argument) like codecs::ZipLayout,
-/// before anything is written.
+/// request; the caller publishes the file. Throws like the constructor of
+/// codecs::ZipLayout before anything is written, and like ZipLayout::directory() at the end.
 void write_zip_archive(os::File& file, const std::vector<ZipArchiveEntry>& entries,
                        const WriteRequest& request, Progress& progress);
 

@@ -1,7 +1,9 @@
 #include "codecs/pickle/imports.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -41,6 +43,19 @@ TEST(PickleImports, IgnoresPicklesThatPythonRefuses) {
   EXPECT_FALSE(may_import("N\x93"));
   EXPECT_FALSE(may_import("X\x05\0\0\0abc"sv));
   EXPECT_FALSE(may_import("\x97" + std::string(kCall)));
+}
+
+TEST(PickleImports, ManyMarksTakeLittleMemory) {
+  const auto peak_kib = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;
+  };
+  const std::string marks(std::size_t{64} << 20U, '(');
+  const auto before = peak_kib();
+  EXPECT_FALSE(may_import(marks));
+  EXPECT_LT(peak_kib() - before, 64 << 10);  // with 8 bytes for each mark: 500 MB or more
+  EXPECT_TRUE(may_import(marks + "NN\x93"));
 }
 
 TEST(PickleImports, IgnoresOrdinaryText) {

@@ -1,12 +1,15 @@
 #include "codecs/pickle/pickle.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <random>
 #include <sstream>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include <fmt/format.h>
@@ -258,6 +261,20 @@ TEST(Pickle, MemoSlotsMayHaveAnyNumber) {
   // Slot 4294967295; then slot 10, which is written twice.
   EXPECT_EQ(text_of("K\x07r\xff\xff\xff\xff"s + "0j\xff\xff\xff\xff."), "7");
   EXPECT_EQ(text_of("K\x07p10\nK\x08p10\n\x86g10\n\x86."s), "((7, 8), 8)");
+}
+
+TEST(Pickle, MemoSlotsThatCollideInAHashTableTakeNoQuadraticTime) {
+  constexpr std::size_t kSlots = 100'000;
+  std::unordered_set<std::uint64_t> table;
+  for (std::size_t i = 0; i < kSlots; ++i) table.insert(i);
+  std::string pickle = "N";
+  for (std::size_t i = 1; i <= kSlots; ++i) {
+    pickle += fmt::format("p{}\n", i * table.bucket_count());
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(text_of(pickle + "."), "None");
+  // With a hash table, this takes 7 s.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
 }
 
 TEST(Pickle, AnotherPickleMayFollow) {

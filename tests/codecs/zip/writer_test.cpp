@@ -13,6 +13,7 @@
 #include <tenfold/error.hpp>
 
 #include "codecs/zip/structure.hpp"
+#include "support/message_of.hpp"
 
 namespace tenfold::codecs {
 namespace {
@@ -148,6 +149,16 @@ TEST(ZipWriter, MoreThan65535EntriesAreCounted) {
     const ZipDirectory directory = read_zip_directory(zip_input("x.zip", bytes_of(archive)), {});
     EXPECT_EQ(directory.entries.size(), count);
   }
+}
+
+TEST(ZipWriter, MoreEntriesThanTheReaderAcceptsAreRefused) {
+  const std::uint64_t most = ZipLimits().max_entries;
+  ZipLayout layout;
+  for (std::uint64_t i = 0; i < most; ++i) layout.add(stored_item("a", 0));
+  const auto add = [&] { layout.add(stored_item("a", 0)); };
+  EXPECT_EQ(test::message_of(add, ErrorCode::unsupported),
+            "zip: the number of entries is too large for tenfold to open the archive: expected at "
+            "most 1000000, found more; save as a folder");
 }
 
 std::string complaint(const std::vector<ZipItem>& items) {
