@@ -1,7 +1,6 @@
 #include "codecs/pickle/pickle.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -264,17 +263,15 @@ TEST(Pickle, MemoSlotsMayHaveAnyNumber) {
 }
 
 TEST(Pickle, MemoSlotsThatCollideInAHashTableTakeNoQuadraticTime) {
-  constexpr std::size_t kSlots = 100'000;
+  constexpr std::size_t kSlots = 1'200'000;
   std::unordered_set<std::uint64_t> table;
   for (std::size_t i = 0; i < kSlots; ++i) table.insert(i);
   std::string pickle = "N";
   for (std::size_t i = 1; i <= kSlots; ++i) {
     pickle += fmt::format("p{}\n", i * table.bucket_count());
   }
-  const auto begin = std::chrono::steady_clock::now();
+  // With a hash table, this takes longer than the timeout of the test.
   EXPECT_EQ(text_of(pickle + "."), "None");
-  // With a hash table, this takes 7 s.
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
 }
 
 TEST(Pickle, AnotherPickleMayFollow) {
