@@ -235,6 +235,32 @@ TEST(SnapshotRanks, ReplicatedItemsOfAListMayPrecedeOnesOfEachRank) {
   EXPECT_THAT(warnings.all(), IsEmpty());
 }
 
+TEST(SnapshotRanks, RootsWithReplicatedEntriesKeepTheirKindAndOrder) {
+  const TemporaryFolder folder;
+  for (const NodeKind kind : {NodeKind::list, NodeKind::ordered_dict, NodeKind::dict}) {
+    const SnapshotOptions options{.durable = false, .replicated = {"0", "1"}};
+    std::vector<TensorDict> roots;
+    std::vector<SnapshotPart> parts;
+    for (std::int64_t i = 0; i < 2; ++i) {
+      TensorDict root = node_of(kind);
+      root.info().int_keys = kind == NodeKind::dict;
+      root.set("0", counting({3}));
+      root.set("1", counting({4}));
+      root.set("2", counting({2}, static_cast<float>(10 * i)));
+      roots.push_back(root);
+      parts.emplace_back(root, i, 2, std::vector<SnapshotShards>(), options);
+    }
+    const std::vector<std::string> outlines = {parts[0].outline(), parts[1].outline()};
+    SnapshotWriter writer(folder / "s", outlines, options);
+    writer.publish(
+        std::vector<std::string>{parts[0].write(writer.ticket()), parts[1].write(writer.ticket())});
+    for (std::int64_t rank = 0; rank < 2; ++rank) {
+      const TensorDict& root = roots[static_cast<std::size_t>(rank)];
+      EXPECT_EQ(difference(root, open_snapshot(folder / "s", rank)), "") << rank;
+    }
+  }
+}
+
 TEST(SnapshotRanks, ReplicatedTensorsAreWrittenOnceAndBalancedOverRanks) {
   const TemporaryFolder folder;
   std::vector<OfRank> ranks(3);

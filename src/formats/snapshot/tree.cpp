@@ -518,9 +518,26 @@ void apply_root(const Entry* root, NodeInfo& info, const std::vector<Node::Entry
   static_cast<void>(std::move(keys).finish(info, text_at));
 }
 
+/// Sorts the escaped keys of the elements of app_state into the order of its entry. A manifest
+/// lists replicated elements with those of rank 0, after the elements that rank 0 itself wrote.
+void sort_tops(const Entry* root, std::vector<std::string>& tops) {
+  if (root == nullptr) return;
+  std::unordered_map<std::string, std::size_t> positions;
+  if (root->type == EntryType::list) {
+    for (std::size_t i = 0; i < tops.size(); ++i) positions.emplace(std::to_string(i), i);
+  }
+  for (const Key& key : root->keys) positions.emplace(escape(key.text), positions.size());
+  std::ranges::stable_sort(tops, {}, [&](const std::string& top) {
+    const auto at = positions.find(top);
+    return at == positions.end() ? positions.size() : at->second;
+  });
+}
+
 /// Builds app_state of one rank. `tops` are the escaped keys of its elements.
 TensorDict rank_tree(const std::shared_ptr<const Context>& context, const std::string& rank,
-                     const std::vector<std::string>& tops, const std::string& where) {
+                     std::vector<std::string> tops, const std::string& where) {
+  const Entry* root = context->manifest->find(rank);
+  sort_tops(root, tops);
   auto node = std::make_shared<Node>();
   node->info.kind = NodeKind::dict;
   node->where = where;
@@ -542,7 +559,7 @@ TensorDict rank_tree(const std::shared_ptr<const Context>& context, const std::s
                           : slot_of_entry(context, rank, top, key);
     node->entries.push_back({std::move(key), std::move(slot)});
   }
-  apply_root(context->manifest->find(rank), node->info, node->entries);
+  apply_root(root, node->info, node->entries);
   return tensordict_of(std::move(node));
 }
 
@@ -595,7 +612,7 @@ TensorDict build_tree(std::shared_ptr<const Manifest> manifest, os::Directory ro
   if (const auto at = ranks.positions.find("0"); at != ranks.positions.end()) {
     first_tops = ranks.ranks[at->second].second;
   }
-  if (context->manifest->world_size == 1) return rank_tree(first, "0", first_tops, where);
+  if (context->manifest->world_size == 1) return rank_tree(first, "0", std::move(first_tops), where);
   if (for_rank) {
     // A rank other than 0 whose entries are all replicated has no path in the manifest.
     std::string rank = std::to_string(is_new ? 0 : *for_rank);
@@ -612,7 +629,8 @@ TensorDict build_tree(std::shared_ptr<const Manifest> manifest, os::Directory ro
       const bool is_known = ranks.seen.contains(rank + "/" + top);
       if (!is_known && find_entry(*context, rank, top) != nullptr) tops.push_back(top);
     }
-    TensorDict tree = rank_tree(rank == "0" ? first : context, rank, tops, where + "/" + rank);
+    TensorDict tree =
+        rank_tree(rank == "0" ? first : context, rank, std::move(tops), where + "/" + rank);
     node->entries.push_back({std::move(rank), std::move(tree)});
   }
   return tensordict_of(std::move(node));
