@@ -658,7 +658,7 @@ std::vector<std::string> unreachable(const Manifest& manifest) {
         last == std::string::npos ? nullptr : manifest.find(std::string_view(path).substr(0, last));
     if (parent != nullptr && parent->type == EntryType::list) {
       const std::string number = path.substr(last + 1);
-      const bool is_number = !number.empty() && number.size() < 10 &&
+      const bool is_number = !number.empty() && number.size() < 10 && number[0] != '0' &&
                              number.find_first_not_of("0123456789") == std::string::npos;
       const std::string before =
           path.substr(0, last + 1) + std::to_string(is_number ? std::stoll(number) - 1 : -2);

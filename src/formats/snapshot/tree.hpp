@@ -27,7 +27,8 @@ namespace tenfold::detail::formats::snapshot {
 TensorDict build_tree(std::shared_ptr<const Manifest> manifest, os::Directory root,
                       const std::string& where, std::optional<std::int64_t> for_rank = {});
 
-/// Returns the paths of entries that no container lists, so that they are not in the tree.
+/// Returns the paths of entries that are not in the tree because no container lists them. Of the
+/// elements of a list after a missing one, returns only the first.
 std::vector<std::string> unreachable(const Manifest& manifest);
 
 }  // namespace tenfold::detail::formats::snapshot

@@ -159,6 +159,15 @@ TEST_F(Hostile, ContainersMustHaveTheEntriesThatTheyName) {
   EXPECT_EQ(report.problems[0].part, "entry \"0/x/lost\"");
 }
 
+TEST_F(Hostile, ElementsOfListsAreNumberedWithoutLeadingZeros) {
+  const std::string element = R"(": {"type": "list"})";
+  write(R"("0/x": {"type": "list"}, "0/x/0)" + element + R"(, "0/x/1)" + element +
+        R"(, "0/x/02)" + element);
+  const VerifyReport report = snapshot::kFormat.verify(path(), {});
+  ASSERT_EQ(report.problems.size(), 1U);
+  EXPECT_EQ(report.problems[0].part, "entry \"0/x/02\"");
+}
+
 TEST_F(Hostile, UnknownEntriesAreReportedAndDoNotAffectOthers) {
   write(R"("0/x": {"type": "Hologram"}, "0/y": )" + tensor("data", "[8]"));
   const TensorDict tree = snapshot::kFormat.open(path(), {});
