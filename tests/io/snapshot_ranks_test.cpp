@@ -406,6 +406,16 @@ TEST(SnapshotRanks, EmptyPartsAndTensorsKeepTheirShape) {
   EXPECT_THAT(state.at("none").shape(), ElementsAre(0, 4));
 }
 
+TEST(SnapshotRanks, ShardsOfOneTensorOverTheSameMemoryHaveSeparateFiles) {
+  const TemporaryFolder folder;
+  std::vector<OfRank> ranks(1);
+  const Tensor part = counting({2, 3});
+  add_shards(ranks[0], "w", {4, 3}, {{{0, 0}, part}, {{2, 0}, part}});
+  Ranks(ranks).save(folder / "s");
+  const TensorDict state = std::get<TensorDict>(open(folder / "s").get("state"));
+  EXPECT_EQ(bytes_of(state.at("w")), bytes_of(part) + bytes_of(part));
+}
+
 TEST(SnapshotRanks, ShardsOfOtherDTypesAreTorchFiles) {
   const TemporaryFolder folder;
   std::vector<OfRank> ranks(2);
