@@ -563,6 +563,36 @@ TensorDict rank_tree(const std::shared_ptr<const Context>& context, const std::s
   return tensordict_of(std::move(node));
 }
 
+/// app_state of one rank in a snapshot of several ranks. It is built at its first access: together,
+/// the ranks can have far more elements than the manifest, because each has those of rank 0 that
+/// are replicated.
+class RankPart final : public LazyItem {
+ public:
+  /// `tops`: the escaped keys of the elements of this rank; `first_tops`: those of rank 0.
+  RankPart(std::shared_ptr<const Context> context, std::string rank, std::vector<std::string> tops,
+           std::shared_ptr<const std::vector<std::string>> first_tops, std::string where)
+      : context_(std::move(context)),
+        rank_(std::move(rank)),
+        tops_(std::move(tops)),
+        first_tops_(std::move(first_tops)),
+        where_(std::move(where)) {}
+  TensorDict::Item load() override {
+    const std::unordered_set<std::string_view> own(tops_.begin(), tops_.end());
+    std::vector<std::string> tops = tops_;
+    for (const std::string& top : *first_tops_) {
+      if (!own.contains(top) && find_entry(*context_, rank_, top) != nullptr) tops.push_back(top);
+    }
+    return rank_tree(context_, rank_, std::move(tops), where_);
+  }
+
+ private:
+  std::shared_ptr<const Context> context_;
+  std::string rank_;
+  std::vector<std::string> tops_;
+  std::shared_ptr<const std::vector<std::string>> first_tops_;
+  std::string where_;
+};
+
 /// The ranks that have entries, and for each rank the elements of its app_state, in the order of
 /// the manifest.
 struct Ranks {
@@ -612,7 +642,8 @@ TensorDict build_tree(std::shared_ptr<const Manifest> manifest, os::Directory ro
   if (const auto at = ranks.positions.find("0"); at != ranks.positions.end()) {
     first_tops = ranks.ranks[at->second].second;
   }
-  if (context->manifest->world_size == 1) return rank_tree(first, "0", std::move(first_tops), where);
+  if (context->manifest->world_size == 1)
+    return rank_tree(first, "0", std::move(first_tops), where);
   if (for_rank) {
     // A rank other than 0 whose entries are all replicated has no path in the manifest.
     std::string rank = std::to_string(is_new ? 0 : *for_rank);
@@ -623,15 +654,11 @@ TensorDict build_tree(std::shared_ptr<const Manifest> manifest, os::Directory ro
   auto node = std::make_shared<Node>();
   node->info.kind = NodeKind::dict;
   node->where = where;
+  const auto shared_tops = std::make_shared<const std::vector<std::string>>(std::move(first_tops));
   for (auto& [rank, tops] : ranks.ranks) {
-    // Replicated entries are entries of rank 0 only.
-    for (const std::string& top : first_tops) {
-      const bool is_known = ranks.seen.contains(rank + "/" + top);
-      if (!is_known && find_entry(*context, rank, top) != nullptr) tops.push_back(top);
-    }
-    TensorDict tree =
-        rank_tree(rank == "0" ? first : context, rank, std::move(tops), where + "/" + rank);
-    node->entries.push_back({std::move(rank), std::move(tree)});
+    node->entries.push_back(
+        {rank, std::make_shared<RankPart>(rank == "0" ? first : context, rank, std::move(tops),
+                                          shared_tops, where + "/" + rank)});
   }
   return tensordict_of(std::move(node));
 }
