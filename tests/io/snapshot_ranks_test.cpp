@@ -235,6 +235,32 @@ TEST(SnapshotRanks, ReplicatedItemsOfAListMayPrecedeOnesOfEachRank) {
   EXPECT_THAT(warnings.all(), IsEmpty());
 }
 
+TEST(SnapshotRanks, RootsWithReplicatedEntriesKeepTheirKindAndOrder) {
+  const TemporaryFolder folder;
+  for (const NodeKind kind : {NodeKind::list, NodeKind::ordered_dict, NodeKind::dict}) {
+    const SnapshotOptions options{.durable = false, .replicated = {"0", "1"}};
+    std::vector<TensorDict> roots;
+    std::vector<SnapshotPart> parts;
+    for (std::int64_t i = 0; i < 2; ++i) {
+      TensorDict root = node_of(kind);
+      root.info().int_keys = kind == NodeKind::dict;
+      root.set("0", counting({3}));
+      root.set("1", counting({4}));
+      root.set("2", counting({2}, static_cast<float>(10 * i)));
+      roots.push_back(root);
+      parts.emplace_back(root, i, 2, std::vector<SnapshotShards>(), options);
+    }
+    const std::vector<std::string> outlines = {parts[0].outline(), parts[1].outline()};
+    SnapshotWriter writer(folder / "s", outlines, options);
+    writer.publish(
+        std::vector<std::string>{parts[0].write(writer.ticket()), parts[1].write(writer.ticket())});
+    for (std::int64_t rank = 0; rank < 2; ++rank) {
+      const TensorDict& root = roots[static_cast<std::size_t>(rank)];
+      EXPECT_EQ(difference(root, open_snapshot(folder / "s", rank)), "") << rank;
+    }
+  }
+}
+
 TEST(SnapshotRanks, ReplicatedTensorsAreWrittenOnceAndBalancedOverRanks) {
   const TemporaryFolder folder;
   std::vector<OfRank> ranks(3);
@@ -378,6 +404,16 @@ TEST(SnapshotRanks, EmptyPartsAndTensorsKeepTheirShape) {
   const TensorDict state = open_snapshot(folder / "s", 1)["state"];
   EXPECT_EQ(bytes_of(state.at("few")), bytes_of(counting({1, 3})));
   EXPECT_THAT(state.at("none").shape(), ElementsAre(0, 4));
+}
+
+TEST(SnapshotRanks, ShardsOfOneTensorOverTheSameMemoryHaveSeparateFiles) {
+  const TemporaryFolder folder;
+  std::vector<OfRank> ranks(1);
+  const Tensor part = counting({2, 3});
+  add_shards(ranks[0], "w", {4, 3}, {{{0, 0}, part}, {{2, 0}, part}});
+  Ranks(ranks).save(folder / "s");
+  const TensorDict state = std::get<TensorDict>(open(folder / "s").get("state"));
+  EXPECT_EQ(bytes_of(state.at("w")), bytes_of(part) + bytes_of(part));
 }
 
 TEST(SnapshotRanks, ShardsOfOtherDTypesAreTorchFiles) {

@@ -182,6 +182,12 @@ void check_npy_leaf(const std::string& subject, const Leaf& leaf) {
         .expected("one that it has")
         .found(to_string(leaf.dtype()));
   }
+  if (leaf.shape().size() > kMaxDimensions) {
+    throw refuse()
+        .problem("too many dimensions")
+        .expected("at most ", kMaxDimensions)
+        .found(leaf.shape().size());
+  }
   if (leaf.is_unbatched()) {
     throw refuse()
         .problem("an unbatched tensor cannot be stored")

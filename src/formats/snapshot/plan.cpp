@@ -555,6 +555,14 @@ class Planner {
       piece.tensor.location = new_location(name, Owner::shards);  // never read
     } else if (is_raw) {
       place(name, leaf, Owner::shards, piece.tensor);
+      const auto same_file = [&](const Piece& other) {
+        return other.tensor.location == piece.tensor.location &&
+               other.tensor.byte_range == piece.tensor.byte_range;
+      };
+      // Readers refuse a tensor if two of its pieces use the same bytes of a file.
+      if (std::ranges::any_of(pieces, same_file)) {
+        into_file(name, leaf, 0, Owner::shards, piece.tensor);
+      }
     } else {
       piece.tensor.serializer = "torch_save";
       piece.tensor.location = object_file(name, leaf, Owner::shards);

@@ -518,9 +518,26 @@ void apply_root(const Entry* root, NodeInfo& info, const std::vector<Node::Entry
   static_cast<void>(std::move(keys).finish(info, text_at));
 }
 
+/// Sorts the escaped keys of the elements of app_state into the order of its entry. A manifest
+/// lists replicated elements with those of rank 0, after the elements that rank 0 itself wrote.
+void sort_tops(const Entry* root, std::vector<std::string>& tops) {
+  if (root == nullptr) return;
+  std::unordered_map<std::string, std::size_t> positions;
+  if (root->type == EntryType::list) {
+    for (std::size_t i = 0; i < tops.size(); ++i) positions.emplace(std::to_string(i), i);
+  }
+  for (const Key& key : root->keys) positions.emplace(escape(key.text), positions.size());
+  std::ranges::stable_sort(tops, {}, [&](const std::string& top) {
+    const auto at = positions.find(top);
+    return at == positions.end() ? positions.size() : at->second;
+  });
+}
+
 /// Builds app_state of one rank. `tops` are the escaped keys of its elements.
 TensorDict rank_tree(const std::shared_ptr<const Context>& context, const std::string& rank,
-                     const std::vector<std::string>& tops, const std::string& where) {
+                     std::vector<std::string> tops, const std::string& where) {
+  const Entry* root = context->manifest->find(rank);
+  sort_tops(root, tops);
   auto node = std::make_shared<Node>();
   node->info.kind = NodeKind::dict;
   node->where = where;
@@ -542,9 +559,39 @@ TensorDict rank_tree(const std::shared_ptr<const Context>& context, const std::s
                           : slot_of_entry(context, rank, top, key);
     node->entries.push_back({std::move(key), std::move(slot)});
   }
-  apply_root(context->manifest->find(rank), node->info, node->entries);
+  apply_root(root, node->info, node->entries);
   return tensordict_of(std::move(node));
 }
+
+/// app_state of one rank in a snapshot of several ranks. It is built at its first access: together,
+/// the ranks can have far more elements than the manifest, because each has those of rank 0 that
+/// are replicated.
+class RankPart final : public LazyItem {
+ public:
+  /// `tops`: the escaped keys of the elements of this rank; `first_tops`: those of rank 0.
+  RankPart(std::shared_ptr<const Context> context, std::string rank, std::vector<std::string> tops,
+           std::shared_ptr<const std::vector<std::string>> first_tops, std::string where)
+      : context_(std::move(context)),
+        rank_(std::move(rank)),
+        tops_(std::move(tops)),
+        first_tops_(std::move(first_tops)),
+        where_(std::move(where)) {}
+  TensorDict::Item load() override {
+    const std::unordered_set<std::string_view> own(tops_.begin(), tops_.end());
+    std::vector<std::string> tops = tops_;
+    for (const std::string& top : *first_tops_) {
+      if (!own.contains(top) && find_entry(*context_, rank_, top) != nullptr) tops.push_back(top);
+    }
+    return rank_tree(context_, rank_, std::move(tops), where_);
+  }
+
+ private:
+  std::shared_ptr<const Context> context_;
+  std::string rank_;
+  std::vector<std::string> tops_;
+  std::shared_ptr<const std::vector<std::string>> first_tops_;
+  std::string where_;
+};
 
 /// The ranks that have entries, and for each rank the elements of its app_state, in the order of
 /// the manifest.
@@ -595,7 +642,8 @@ TensorDict build_tree(std::shared_ptr<const Manifest> manifest, os::Directory ro
   if (const auto at = ranks.positions.find("0"); at != ranks.positions.end()) {
     first_tops = ranks.ranks[at->second].second;
   }
-  if (context->manifest->world_size == 1) return rank_tree(first, "0", first_tops, where);
+  if (context->manifest->world_size == 1)
+    return rank_tree(first, "0", std::move(first_tops), where);
   if (for_rank) {
     // A rank other than 0 whose entries are all replicated has no path in the manifest.
     std::string rank = std::to_string(is_new ? 0 : *for_rank);
@@ -606,14 +654,11 @@ TensorDict build_tree(std::shared_ptr<const Manifest> manifest, os::Directory ro
   auto node = std::make_shared<Node>();
   node->info.kind = NodeKind::dict;
   node->where = where;
+  const auto shared_tops = std::make_shared<const std::vector<std::string>>(std::move(first_tops));
   for (auto& [rank, tops] : ranks.ranks) {
-    // Replicated entries are entries of rank 0 only.
-    for (const std::string& top : first_tops) {
-      const bool is_known = ranks.seen.contains(rank + "/" + top);
-      if (!is_known && find_entry(*context, rank, top) != nullptr) tops.push_back(top);
-    }
-    TensorDict tree = rank_tree(rank == "0" ? first : context, rank, tops, where + "/" + rank);
-    node->entries.push_back({std::move(rank), std::move(tree)});
+    node->entries.push_back(
+        {rank, std::make_shared<RankPart>(rank == "0" ? first : context, rank, std::move(tops),
+                                          shared_tops, where + "/" + rank)});
   }
   return tensordict_of(std::move(node));
 }
@@ -640,7 +685,7 @@ std::vector<std::string> unreachable(const Manifest& manifest) {
         last == std::string::npos ? nullptr : manifest.find(std::string_view(path).substr(0, last));
     if (parent != nullptr && parent->type == EntryType::list) {
       const std::string number = path.substr(last + 1);
-      const bool is_number = !number.empty() && number.size() < 10 &&
+      const bool is_number = !number.empty() && number.size() < 10 && number[0] != '0' &&
                              number.find_first_not_of("0123456789") == std::string::npos;
       const std::string before =
           path.substr(0, last + 1) + std::to_string(is_number ? std::stoll(number) - 1 : -2);

@@ -218,6 +218,11 @@ TEST(Npy, RefusesDtypesThatNumpyLacksBeforeWriting) {
   EXPECT_EQ(count, kNumDTypes - 14);
 }
 
+TEST(Npy, RefusesMoreDimensionsThanNumpySupportsBeforeWriting) {
+  EXPECT_EQ(refusal_of(tree_of(Tensor::zeros(DType::uint8, Shape(65, 1)))),
+            "root: too many dimensions: expected at most 64, found 65");
+}
+
 TEST(Npy, RefusesTreesOfOtherThanOneTensor) {
   const Tensor tensor = tensor_of<float>({1}, {1});
   EXPECT_EQ(refusal_of(TensorDict()),

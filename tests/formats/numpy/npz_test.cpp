@@ -247,6 +247,7 @@ TEST(Npz, RefusesByKeyBeforeAnythingIsWritten) {
          "key \"n\": it cannot be stored: expected a tensor, found a node");
   expect(with("v", NonTensor{Value(1)}), "found a JSON value");
   expect(with("x", Leaf(Tensor::zeros(DType::bfloat16, {1}))), "NumPy has no name for the dtype");
+  expect(with("x", Leaf(Tensor::zeros(DType::uint8, Shape(65, 1)))), "too many dimensions");
   expect(with("../x", Leaf(tensor)), "key \"../x\": no member can have the name");
   expect(with("/x", Leaf(tensor)), "key \"/x\": no member can have the name");
   expect(with("x\xff", Leaf(tensor)), "no member can have the name");

@@ -159,6 +159,29 @@ TEST_F(Hostile, ContainersMustHaveTheEntriesThatTheyName) {
   EXPECT_EQ(report.problems[0].part, "entry \"0/x/lost\"");
 }
 
+TEST_F(Hostile, OpeningBuildsNoRank) {
+  // Two keys of rank 1 are equal. Each rank has the replicated elements of rank 0, so building all
+  // ranks would take time and memory that grow with the square of the manifest's size.
+  const std::string entry = R"(": {"type": "list"})";
+  write(R"("0/b)" + entry + R"(, "1/a%252fb)" + entry + R"(, "1/a%2Fb)" + entry + R"(, "1/a%2fb)" +
+            entry,
+        2);
+  const TensorDict tree = snapshot::kFormat.open(path(), {});
+  EXPECT_EQ(tree.keys(), (std::vector<std::string>{"0", "1"}));
+  EXPECT_EQ(std::get<TensorDict>(tree.get("0")).keys(), (std::vector<std::string>{"b"}));
+  EXPECT_THAT(thrown().message, HasSubstr("two keys are \"a%2fb\": expected each once"));
+  EXPECT_FALSE(snapshot::kFormat.verify(path(), {}).ok());
+}
+
+TEST_F(Hostile, ElementsOfListsAreNumberedWithoutLeadingZeros) {
+  const std::string element = R"(": {"type": "list"})";
+  write(R"("0/x": {"type": "list"}, "0/x/0)" + element + R"(, "0/x/1)" + element + R"(, "0/x/02)" +
+        element);
+  const VerifyReport report = snapshot::kFormat.verify(path(), {});
+  ASSERT_EQ(report.problems.size(), 1U);
+  EXPECT_EQ(report.problems[0].part, "entry \"0/x/02\"");
+}
+
 TEST_F(Hostile, UnknownEntriesAreReportedAndDoNotAffectOthers) {
   write(R"("0/x": {"type": "Hologram"}, "0/y": )" + tensor("data", "[8]"));
   const TensorDict tree = snapshot::kFormat.open(path(), {});
