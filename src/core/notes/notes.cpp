@@ -15,6 +15,7 @@
 #include "core/tensor/torch_names.hpp"
 #include "core/tree/aliases.hpp"
 #include "core/tree/bare.hpp"
+#include "core/tree/node.hpp"
 #include "core/tree/sparse.hpp"
 #include "core/tree/typed_keys.hpp"
 #include "core/value/value_json.hpp"
@@ -283,6 +284,17 @@ void require_valid_info(std::string_view path, const TensorDict& node) {
         .part("names")
         .expected("one for each of ", info.batch_size.size(), " batch dimensions")
         .found(info.names.size());
+  }
+  for (const std::int64_t length : info.batch_size) {
+    if (length >= 0) continue;
+    throw refuse_entry(path).part("batch_size").expected("lengths from 0").found(length);
+  }
+  const bool is_stack = info.kind == NodeKind::lazy_stack;
+  if (is_stack && (info.stack_dim < 0 || info.stack_dim > kMaxStackDim)) {
+    throw refuse_entry(path)
+        .part("stack_dim")
+        .expected("0 to ", kMaxStackDim)
+        .found(info.stack_dim);
   }
   require_valid_types(path, info);
 }

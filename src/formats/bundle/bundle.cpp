@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -19,6 +20,7 @@
 #include "formats/shared/folder_verify.hpp"
 #include "formats/shared/problem.hpp"
 #include "formats/shared/progress.hpp"
+#include "formats/shared/verify_filter.hpp"
 #include "os/fs/directory.hpp"
 #include "os/fs/file.hpp"
 
@@ -40,8 +42,7 @@ class Verifier {
     Progress progress(request_.monitor, 0, "verify");
     for (const Entry& entry : list_entries(folder_->directory())) {
       progress.poll();
-      if (level_ == 0 && request_.filter != nullptr &&
-          !has_key(request_.filter->selected(), entry.key)) {
+      if (request_.filter != nullptr && !has_key(request_.filter->selected(), entry.key)) {
         continue;
       }
       try {
@@ -66,9 +67,10 @@ class Verifier {
       return;
     }
     const Path path = folder_->path_of(entry.name);
+    const VerifyRequest request = request_for(entry);
     const VerifyReport found = reading.format == &kFormat
-                                   ? Verifier(path, request_, level_ + 1).run()
-                                   : reading.format->verify(path, request_);
+                                   ? Verifier(path, request, level_ + 1).run()
+                                   : reading.format->verify(path, request);
     add_report(report_, found);
     for (const std::string& key : found.unchecked) {
       report_.unchecked.push_back(entry.key + "." + key);
@@ -78,8 +80,22 @@ class Verifier {
     }
   }
 
+  /// Returns the request for an entry: formats compare the keys of the selected tree with those of
+  /// their own file. An entry that is one tensor or value is checked as a whole.
+  VerifyRequest request_for(const Entry& entry) {
+    VerifyRequest request = request_;
+    if (request_.filter == nullptr) return request;
+    const TensorDict::Item chosen = item_at_key(request_.filter->selected(), entry.key);
+    const auto* node = std::get_if<TensorDict>(&chosen);
+    if (node != nullptr && !filter_) filter_ = *request_.filter;
+    if (node != nullptr) filter_->set_selected(*node);
+    request.filter = node != nullptr ? &*filter_ : nullptr;
+    return request;
+  }
+
   std::shared_ptr<const Folder> folder_;
   const VerifyRequest& request_;
+  std::optional<VerifyFilter> filter_;  ///< that of the request, with the selection of one entry
   std::size_t level_;
   VerifyReport report_;
 };

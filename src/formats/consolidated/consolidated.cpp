@@ -159,6 +159,13 @@ class Placer {
             .found(node == nullptr ? "a tensor or value" : "a jagged tensor")
             .remedy("make it an entry of a node");
       }
+      if (is_stack && key != std::to_string(groups.size())) {
+        throw base::invalid_argument()
+            .part("key ", base::quote(child))
+            .part("element of a lazy stack")
+            .expected("nodes \"0\", \"1\", ...")
+            .found("another key");
+      }
       groups.push_back(add(level, key, item, child, depth));
     });
     note_order(groups, path);
@@ -488,7 +495,7 @@ void refuse_described_values(const NodeInfo& root) {
 ///                            metadata that need notes if `options.notes` is false; a document that
 ///                            is too long
 ///   Error(invalid_argument)  a tree that nests too deep or contains itself; a stack of JSON values
-///                            that is not a list; an invalid NodeInfo
+///                            that is not a list; an invalid NodeInfo or key of a lazy stack
 ///   Error(corrupt)           a jagged tensor with invalid offsets or lengths
 /// and what collect_notes() throws. Errors about an entry name the key.
 Plan make_plan(const TensorDict& tree, const PlanOptions& options) {

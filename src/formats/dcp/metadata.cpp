@@ -35,6 +35,11 @@ constexpr std::uint64_t kMaxObjectBytes = std::uint64_t{1} << 30;
 constexpr std::uint64_t kMaxOverheadBytes = std::uint64_t{1} << 20;
 /// Maximum compression ratio of Zstandard: a block of 4 bytes can repeat one byte for 128 KiB.
 constexpr std::uint64_t kMaxZstdRatio = 32'768;
+/// Limits the copies of what a pickle contains once: at most this number of bytes, and this number
+/// for each byte of the pickle. torch writes each name and chunk once, and refers to a name once
+/// for each chunk.
+constexpr std::uint64_t kMaxRepeatedBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kMaxRepeatedRatio = 64;
 
 std::string index_text(std::string_view name, const Shape& offsets) {
   return std::string(name) + '\0' + base::list_text(offsets);
@@ -43,7 +48,9 @@ std::string index_text(std::string_view name, const Shape& offsets) {
 class MetadataReader {
  public:
   MetadataReader(std::string_view pickle, const std::string& where)
-      : graph_(codecs::read_pickle(pickle, where)), where_(where) {
+      : graph_(codecs::read_pickle(pickle, where)),
+        where_(where),
+        budget_bytes_(kMaxRepeatedBytes + kMaxRepeatedRatio * pickle.size()) {
     for (const PickleChange& change : graph_.changes) {
       if (change.kind == PickleChange::Kind::state) state_of_[change.object] = change.value;
     }
@@ -82,6 +89,17 @@ class MetadataReader {
 
   std::string describe(std::uint32_t id) const { return graph_.describe(id); }
 
+  /// Counts bytes that are copied or compared. Many objects may refer to the same ones.
+  void spend(std::uint64_t size_bytes) const {
+    if (size_bytes > budget_bytes_) {
+      throw base::unsupported(where_)
+          .problem("the pickle repeats shared objects too often")
+          .expected("at most ", kMaxRepeatedRatio, " bytes for each byte of the pickle")
+          .found("more");
+    }
+    budget_bytes_ -= size_bytes;
+  }
+
   // --- parts of the pickle ---
 
   bool is_instance(std::uint32_t id, std::string_view name) const {
@@ -101,6 +119,7 @@ class MetadataReader {
     if (fields.kind != PickleKind::dict) {
       unexpected("state of " + describe(object), "a dict", state->second);
     }
+    spend(fields.items.size());
     std::optional<std::uint32_t> found;
     for (std::size_t i = 0; i + 1 < fields.items.size(); i += 2) {
       const PickleNode key = at(fields.items[i]);
@@ -135,6 +154,7 @@ class MetadataReader {
     if (!base::is_utf8(node.text)) {
       throw unsupported().part(subject).expected("UTF-8").found(base::quote(node.text));
     }
+    spend(node.text.size());
     return std::string(node.text);
   }
 
@@ -251,6 +271,8 @@ class MetadataReader {
       path.push_back(
           {is_index ? std::to_string(natural(id, "planner_data")) : text(id, "planner_data"),
            is_index});
+      // The tree has the text of a key in the key and in the location of each node below.
+      spend(sizeof(Key) + items.size() * path.back().text.size());
     }
     return path;
   }
@@ -303,6 +325,7 @@ class MetadataReader {
     Chunk chunk;
     chunk.offsets = lengths(field(id, "offsets"), "offsets of a chunk");
     chunk.sizes = lengths(field(id, "sizes"), "sizes of a chunk");
+    spend(sizeof(Chunk) + (chunk.offsets.size() + chunk.sizes.size()) * sizeof(std::int64_t));
     const std::uint64_t size_bytes = size_of(tensor.dtype, chunk.sizes, "sizes of a chunk");
     if (size_bytes == 0) return;
     const std::string subject = "chunk at " + base::list_text(chunk.offsets);
@@ -382,7 +405,8 @@ class MetadataReader {
   std::unordered_map<std::string_view, std::uint32_t> paths_;
   std::unordered_map<std::string, std::uint32_t> files_;
   Metadata metadata_;
-  std::string name_;  ///< of the current entry
+  std::string name_;                    ///< of the current entry
+  mutable std::uint64_t budget_bytes_;  ///< that spend() accepts
 };
 
 [[noreturn]] void disagree(const std::string& where, const std::string& name) {

@@ -22,7 +22,7 @@
 namespace tenfold::detail::formats::dcp {
 namespace {
 
-/// Maximum number of missing items in a list. Needed because a path can contain any index.
+/// Maximum number of missing items in all lists. Needed because a path can contain any index.
 constexpr std::uint64_t kMaxHoles = 65'536;
 
 Error corrupt(const std::string& where, const std::string& key) {
@@ -128,14 +128,18 @@ class Plan : public std::enable_shared_from_this<Plan> {
     return index;
   }
 
-  void sort(Branch& list) const {
+  void sort(Branch& list) {
     std::ranges::sort(list.children, {}, [&](std::uint32_t id) { return index_of(id); });
     const std::uint64_t length = index_of(list.children.back()) + 1;
-    if (length - list.children.size() <= kMaxHoles) return;
+    const std::uint64_t holes = length - list.children.size();
+    if (holes <= kMaxHoles - num_holes_) {
+      num_holes_ += holes;
+      return;
+    }
     throw base::corrupt(list.where)
         .problem("a list with too many holes")
-        .expected("at most ", kMaxHoles, " items to be missing")
-        .found(length - list.children.size());
+        .expected("at most ", kMaxHoles, " items to be missing in all lists")
+        .found(holes + num_holes_);
   }
 
   NodeInfo info_of(const Branch& branch) const {
@@ -177,6 +181,7 @@ class Plan : public std::enable_shared_from_this<Plan> {
   std::shared_ptr<Source> source_;
   std::vector<Branch> branches_;
   std::map<std::pair<std::uint32_t, std::string>, std::uint32_t> positions_;
+  std::uint64_t num_holes_ = 0;
 };
 
 /// A subtree without tensors, whose objects are read at the first access.

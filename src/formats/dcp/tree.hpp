@@ -15,8 +15,8 @@ namespace tenfold::detail::formats::dcp {
 /// their chunks, objects read at their first access. A subtree without tensors, except the root,
 /// becomes one JSON value if all its objects are JSON. A missing item of a list is null, as in
 /// torch. `where` names the folder. Throws like AssembledSource::assemble(), and Error(corrupt) for
-/// paths that contradict each other, naming the key, and for a list with too many missing items,
-/// naming the list.
+/// paths that contradict each other, naming the key, and for too many missing items in all lists,
+/// naming a list.
 TensorDict build_tree(Metadata metadata, const std::shared_ptr<Files>& files,
                       const std::string& where);
 

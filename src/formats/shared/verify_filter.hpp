@@ -33,6 +33,8 @@ class VerifyFilter {
   VerifyFilter(const TensorDict& whole, TensorDict selected, std::span<const LeafBox> boxes);
 
   const TensorDict& selected() const noexcept { return selected_; }
+  /// Replaces selected() by one of its nodes, for the verifier of the file that stores this node.
+  void set_selected(const TensorDict& node) { selected_ = node; }
 
   /// True if any bytes at `where`, the text of LeafSource::where(), are loaded: they belong to a
   /// selected leaf or to a box.

@@ -146,6 +146,30 @@ TEST_F(Bundle, NamesTheDamagedEntryAndReadsTheOthers) {
   EXPECT_EQ(load(path_, {.keys = {"model"}, .verify = true})["model"].size(), 3u);
 }
 
+TEST_F(Bundle, VerifiesTheRequestedMembersOfAnNpzFile) {
+  TensorDict arrays;
+  arrays.set("damaged", Tensor::from(std::vector<float>{1, 2, 3}));
+  arrays.set("other", Tensor::from(std::vector<float>{4, 5, 6}));
+  fs::create_directory(path_ / "inner");
+  test::write_bytes(path_ / "inner" / "trainer_state.json", "{}");
+  for (const Path& file : {path_ / "arrays.npz", path_ / "inner" / "arrays.npz"}) {
+    save(arrays, file);
+    std::string bytes = test::read_bytes(file);
+    const float one = 1;
+    const std::size_t at = bytes.find(std::string(reinterpret_cast<const char*>(&one), 4));
+    ASSERT_NE(at, std::string::npos);
+    bytes[at] ^= 1;
+    test::write_bytes(file, bytes);
+  }
+  for (const std::string prefix : {"arrays.", "inner.arrays."}) {
+    const auto load_key = [&](const std::string& key) {
+      return load(path_, {.keys = std::vector<std::string>{prefix + key}, .verify = true});
+    };
+    EXPECT_EQ(thrown_by([&] { load_key("damaged"); }).code, ErrorCode::corrupt) << prefix;
+    EXPECT_EQ(load_key("other").size(), 1u) << prefix;
+  }
+}
+
 TEST_F(Bundle, NamesAnInvalidJsonFile) {
   test::write_bytes(path_ / "trainer_state.json", "{\"global_step\": ");
   EXPECT_EQ(thrown_by([&] { open(path_).get("trainer_state"); }).code, ErrorCode::corrupt);

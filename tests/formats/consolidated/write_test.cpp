@@ -309,6 +309,16 @@ TEST(ConsolidatedWrite, RefusesByKeyBeforeAnythingIsWritten) {
   expect(unsupported, with("x\xff", Leaf(bytes)), "a key that is not UTF-8");
   expect(unsupported, with("x", Leaf(bytes), batch({3})), "the shape does not fit");
   expect(unsupported, with("0", Leaf(bytes), kind(NodeKind::lazy_stack)), "an entry of a stack");
+  expect(invalid_argument, with("1", TensorDict(), kind(NodeKind::lazy_stack)),
+         "key \"1\": element of a lazy stack: expected nodes \"0\", \"1\", ..., found another key");
+  for (const std::int64_t dim : {-1, 64}) {
+    NodeInfo stack = kind(NodeKind::lazy_stack);
+    stack.stack_dim = dim;
+    expect(invalid_argument, with("a", TensorDict(stack)),
+           "key \"a\": stack_dim: expected 0 to 63, found " + std::to_string(dim));
+  }
+  expect(invalid_argument, with("a", TensorDict(batch({2, -2}))),
+         "key \"a\": batch_size: expected lengths from 0, found -2");
   for (const Value& value : {Value(Value::Tuple{{Value(1)}}), Value(1)}) {
     expect(invalid_argument, with("x", NonTensor{value, true, 0}),
            "key \"x\": stack of JSON values: expected a list, found ");

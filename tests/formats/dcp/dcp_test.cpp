@@ -182,6 +182,25 @@ TEST(Dcp, ReportsErrorsInMetadata) {
   EXPECT_GT(num_cases, 40U);
 }
 
+TEST(Dcp, LimitsTheMissingItemsOfAllLists) {
+  const TemporaryFolder folder;
+  const auto write = [&](int num_lists) {
+    dcp::Metadata metadata;
+    for (int i = 0; i < num_lists; ++i) {
+      const std::string list = "list" + std::to_string(i);
+      metadata.entries.push_back(
+          {list, {{list, false}, {"65536", true}}, dcp::TensorEntry{DType::float32, {0}, {}}});
+    }
+    write_bytes(folder / ".metadata", dcp::write_metadata(metadata));
+  };
+  write(1);
+  EXPECT_EQ(std::get<TensorDict>(open(folder.path()).get("list0")).size(), 65'537U);
+  write(2);
+  EXPECT_THAT(message_of([&] { open(folder.path()); }, ErrorCode::corrupt),
+              HasSubstr("list1: a list with too many holes: expected at most 65536 items to be "
+                        "missing in all lists, found 131072"));
+}
+
 TEST(Dcp, DoesNotFollowSymlinksOutOfTheFolder) {
   const TemporaryFolder folder;
   const Path path = with_metadata(folder, bytes_of(checkpoint("sharded") / ".metadata"));
@@ -447,6 +466,27 @@ TEST(DcpMetadata, RoundTrips) {
   EXPECT_EQ(tensor.chunks[1].item.begin, 70'000U);
   EXPECT_EQ(tensor.chunks[1].item.size_bytes, 5'000'000'000U);
   EXPECT_EQ(std::get<dcp::Item>(read.entries[1].what).begin, 64U);
+}
+
+/// Returns the message of a Metadata in which several objects refer to one long string or list.
+std::string refusal_of_repeats(const std::vector<dcp::Entry>& entries) {
+  dcp::Metadata metadata;
+  metadata.files = {"__0_0.distcp"};
+  metadata.entries = entries;
+  const std::string pickle = dcp::write_metadata(metadata);
+  EXPECT_LT(pickle.size(), 500'000U);
+  return message_of([&] { dcp::parse_metadata(pickle, "x"); }, ErrorCode::unsupported);
+}
+
+TEST(DcpMetadata, RefusesSharedStringsThatAreRepeatedTooOften) {
+  const std::string text(200'000, 'k');
+  const dcp::TensorEntry empty{DType::float32, {0}, {}};
+  const std::string refusal =
+      "x: the pickle repeats shared objects too often: expected at most 64 bytes for each byte of "
+      "the pickle, found more";
+  EXPECT_EQ(refusal_of_repeats({{"t", std::vector<dcp::Key>(500, {text, false}), empty}}), refusal);
+  EXPECT_EQ(refusal_of_repeats(std::vector<dcp::Entry>(1000, {text, {{"t", false}}, empty})),
+            refusal);
 }
 
 TEST(DcpMetadata, TheLastOfSeveralEqualKeysCounts) {
