@@ -65,6 +65,8 @@ def test_extend_adds_new_keys_atomically(path):
             d.extend([("fresh", torch.zeros(3)), (3, torch.zeros(3))])
         with pytest.raises(ValueError, match="every key once"):
             d.extend([("fresh", torch.zeros(3)), ("fresh", torch.zeros(3))])
+        with pytest.raises(ValueError, match=r"item 1: key '\\ud800': .* a lone surrogate"):
+            d.extend([("fresh", torch.zeros(3)), ("\ud800", torch.zeros(3))])
         assert "fresh" not in d
         d.extend([("n1", torch.ones(3)), ("x", torch.zeros(3)), ("x", torch.ones(3))], "last")
         assert d["n1"][0] == 1
