@@ -424,7 +424,7 @@ class MappedDict(_Native):
         call may be lost.
 
         Args:
-            progress: As for `tenfold.save`.
+            progress: As for `tenfold.save`. It must not use this dictionary.
 
         Raises:
             UnsupportedError: As for assignment.
