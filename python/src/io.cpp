@@ -70,7 +70,7 @@ RenameFunction rename_function(RenameArgument rename) {
     const nb::object renamed = callable(text(dotted_path));
     if (!PyUnicode_Check(renamed.ptr())) {
       throw base::invalid_argument().part("rename").expected("a str").found(
-          nb::cast<std::string>(nb::repr(renamed)));
+          utf8(nb::repr(renamed)));
     }
     return utf8(renamed);
   };
