@@ -12,6 +12,7 @@
 #include "arguments.hpp"
 #include "batch_out.hpp"
 #include "call.hpp"
+#include "gil.hpp"
 
 namespace tenfold::python {
 
@@ -45,7 +46,7 @@ class Stream {
   ~Stream() {
     if (!batches_) return;
     // The destructor joins threads that may need the GIL to release a Python object.
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     batches_.reset();
   }
 

@@ -9,6 +9,7 @@
 #include <tenfold/warnings.hpp>
 
 #include "core/notes/notes.hpp"
+#include "gil.hpp"
 
 namespace tenfold::python {
 namespace {
@@ -56,7 +57,7 @@ void emit_warnings() {
 
 void PythonMonitor::report(std::uint64_t done_bytes, std::uint64_t total_bytes,
                            std::string_view what) {
-  const nb::gil_scoped_acquire gil;
+  const GilAcquire gil;
   if (raised_ || progress_.is_none()) return;
   try {
     progress_(done_bytes, total_bytes, text(what));
@@ -66,7 +67,7 @@ void PythonMonitor::report(std::uint64_t done_bytes, std::uint64_t total_bytes,
 }
 
 bool PythonMonitor::stop() {
-  const nb::gil_scoped_acquire gil;
+  const GilAcquire gil;
   if (!raised_ && PyErr_CheckSignals() != 0) raised_.emplace();
   return raised_.has_value();
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common.hpp"
+#include "gil.hpp"
 
 namespace tenfold::python {
 
@@ -55,13 +56,13 @@ template <class Work>
 auto without_gil(const Work& work) {
   if constexpr (std::is_void_v<decltype(work())>) {
     {
-      const nb::gil_scoped_release released;
+      const GilRelease released;
       work();
     }
     emit_warnings();
   } else {
     auto result = [&] {
-      const nb::gil_scoped_release released;
+      const GilRelease released;
       return work();
     }();
     emit_warnings();
@@ -75,7 +76,7 @@ auto without_gil(const Work& work) {
 template <class T, class Construct>
 void construct_without_gil(T* self, const Construct& construct) {
   {
-    const nb::gil_scoped_release released;
+    const GilRelease released;
     construct();
   }
   try {

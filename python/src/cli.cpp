@@ -2,6 +2,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "common.hpp"
+#include "gil.hpp"
 #include "run.hpp"
 
 namespace tenfold::python {
@@ -17,7 +18,7 @@ void bind_cli(nb::module_& module) {
         std::vector<char*> argv;
         for (std::string& argument : texts) argv.push_back(argument.data());
         argv.push_back(nullptr);
-        const nb::gil_scoped_release released;
+        const GilRelease released;
         return cli::run(static_cast<int>(texts.size()), argv.data());
       },
       "argv"_a, nb::sig("def run_cli(argv: list[str]) -> int"),

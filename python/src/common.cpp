@@ -6,6 +6,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tree/typed_keys.hpp"
+#include "gil.hpp"
 #include "python_objects.hpp"
 
 namespace tenfold::python {
@@ -169,7 +170,7 @@ std::shared_ptr<const void> keep_alive(nb::object object) {
   return {kept, [](const void* dropped) noexcept {
             // At exit, tensors may outlive the interpreter.
             if (!nb::is_alive()) return;
-            const nb::gil_scoped_acquire gil;
+            const GilAcquire gil;
             Py_DECREF(static_cast<PyObject*>(const_cast<void*>(dropped)));
           }};
 }

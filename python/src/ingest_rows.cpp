@@ -15,6 +15,7 @@
 #include "base/fail.hpp"
 #include "call.hpp"
 #include "common.hpp"
+#include "gil.hpp"
 #include "ingest/arrow/stream.hpp"
 #include "ingest/bad_row.hpp"
 #include "ingest/table/dict_table.hpp"
@@ -73,7 +74,7 @@ class RowFiles {
   std::function<SourceRow(std::int64_t)> finder() const {
     if (nb::len(files_) == 0) return {};
     return [this](std::int64_t row) {
-      const nb::gil_scoped_acquire gil;
+      const GilAcquire gil;
       return find(row);
     };
   }

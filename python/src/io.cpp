@@ -16,6 +16,7 @@
 #include "core/tensor/cast.hpp"
 #include "core/tree/outline_leaf.hpp"
 #include "formats/consolidated/write.hpp"
+#include "gil.hpp"
 #include "io/registry.hpp"
 #include "tree_in.hpp"
 
@@ -64,12 +65,12 @@ RenameFunction rename_function(RenameArgument rename) {
   // A shared pointer: std::function copies its target without the GIL, but changing a reference
   // count of Python requires the GIL.
   return [kept = keep_alive(std::move(rename))](const std::string& dotted_path) {
-    const nb::gil_scoped_acquire gil;
+    const GilAcquire gil;
     const nb::handle callable(static_cast<PyObject*>(const_cast<void*>(kept.get())));
     const nb::object renamed = callable(text(dotted_path));
     if (!PyUnicode_Check(renamed.ptr())) {
       throw base::invalid_argument().part("rename").expected("a str").found(
-          nb::cast<std::string>(nb::repr(renamed)));
+          utf8(nb::repr(renamed)));
     }
     return utf8(renamed);
   };

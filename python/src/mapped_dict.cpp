@@ -167,9 +167,12 @@ class Dict {
   /// Acquires the writer lock and returns spill files. spill_items() adds items to them, which may
   /// be larger than memory in total. write_spill() then writes all items in one step.
   DictSpill spill() {
-    const std::string& path = handle_of(dict_)->state()->keys.where.path;
-    without_gil([&] { handle_of(dict_)->begin_writing(); });
-    return {type_, dict_.schema(), Path(path).parent_path()};
+    const auto state = without_gil([&] {
+      auto current = handle_of(dict_)->state();
+      handle_of(dict_)->begin_writing();
+      return current;
+    });
+    return {type_, dict_.schema(), Path(state->keys.where.path).parent_path()};
   }
   void spill_items(DictSpill& spill, std::int64_t begin, nb::handle keys, nb::list rows) {
     const KeysIn wanted(keys, type_);
@@ -178,6 +181,18 @@ class Dict {
   }
   void write_spill(DictSpill& spill, const std::string& kind) {
     without_gil([&] { put(spill.keys(), spill.values(), kind); });
+  }
+
+  void compact(ProgressArgument progress) {
+    struct Compacting {
+      int& count;
+      explicit Compacting(int& counted) : count(counted) { ++count; }
+      Compacting(const Compacting&) = delete;
+      Compacting& operator=(const Compacting&) = delete;
+      ~Compacting() { --count; }
+    };
+    const Compacting compacting(num_compacting_);
+    monitored(std::move(progress), [&](Monitor* monitor) { dict_.compact(monitor); });
   }
 
   AnyObject check() {
@@ -197,12 +212,15 @@ class Dict {
   }
 
   /// Holds the GIL, because looking up one key takes less time than releasing and acquiring the
-  /// GIL.
+  /// GIL. Releases it during compact(), which acquires the GIL while it locks the dictionary.
   FoundRow find(nb::handle object) {
     const KeyIn key = key_from(object.ptr(), type_);
     DictHandle& handle = *handle_of(dict_);
     if (!key.fits) return {};
-    return type_ == DictKeyType::int64 ? handle.find(key.number) : handle.find(key.text);
+    const auto look_up = [&] {
+      return type_ == DictKeyType::int64 ? handle.find(key.number) : handle.find(key.text);
+    };
+    return num_compacting_ == 0 ? look_up() : without_gil(look_up);
   }
 
   FoundRows find_some(const KeysIn& keys) { return handle_of(dict_)->find_many(keys.some()); }
@@ -275,6 +293,7 @@ class Dict {
   DictKeyType type_;
   DictValueForm form_;
   BatchMaker maker_;
+  int num_compacting_ = 0;     ///< running calls of compact(); guarded by the GIL
   bool is_plain_row_ = false;  ///< a value is one contiguous run of bytes
   Shape contiguous_;
 };
@@ -314,7 +333,7 @@ void bind_mapped_dict(nb::module_& module) {
   nb::class_<Dict>(module, "MappedDict")
       .def(nb::init<PathArgument, const std::string&, AnyObject, int>(), "path"_a, "mode"_a,
            "ragged"_a, "framework"_a)
-      .def("__len__", [](Dict& self) { return self.dict().size(); })
+      .def("__len__", [](Dict& self) { return without_gil([&] { return self.dict().size(); }); })
       .def("__contains__", &Dict::contains, "key"_a.none())
       .def("__getitem__", &Dict::item, "key"_a.none(),
            nb::sig("def __getitem__(self, key: typing.Any) -> typing.Any"))
@@ -327,19 +346,18 @@ void bind_mapped_dict(nb::module_& module) {
       .def("_rows", &Dict::rows, "keys"_a.none())
       .def("_walk", &Dict::walk)
       .def("_walk_on", &Dict::walk_on, "walk"_a, "with_values"_a)
-      .def("_is_dense", [](Dict& self) { return self.dict().is_dense(); })
+      .def("_is_dense",
+           [](Dict& self) { return without_gil([&] { return self.dict().is_dense(); }); })
       .def("_ordered_rows", &Dict::ordered_rows)
-      .def("_dataset", [](Dict& self) { return DatasetHandle{self.dict().dataset()}; })
+      .def("_dataset",
+           [](Dict& self) {
+             return DatasetHandle{without_gil([&] { return self.dict().dataset(); })};
+           })
       .def("_spill", &Dict::spill)
       .def("_spill_items", &Dict::spill_items, "spill"_a, "begin"_a, "keys"_a, "rows"_a)
       .def("_write_spill", &Dict::write_spill, "spill"_a, "kind"_a)
       .def("_write", &Dict::write, "begin"_a, "keys"_a, "rows"_a, "kind"_a)
-      .def(
-          "_compact",
-          [](Dict& self, ProgressArgument progress) {
-            monitored(std::move(progress), [&](Monitor* monitor) { self.dict().compact(monitor); });
-          },
-          "progress"_a.none())
+      .def("_compact", &Dict::compact, "progress"_a.none())
       .def("_flush", [](Dict& self) { without_gil([&] { self.dict().flush(); }); })
       .def("_close", [](Dict& self) { without_gil([&] { self.dict().close(); }); })
       .def("_check", &Dict::check)

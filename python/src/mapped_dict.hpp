@@ -26,9 +26,9 @@ class KeysIn {
  public:
   /// Raises TypeError for a single str or bytes, for an object that is not iterable and, as a dict
   /// does, for a key that is not hashable. Also raises it for an array with several dimensions or
-  /// without an integer dtype that fits int64, and for packed keys with several dimensions or
-  /// another dtype. Throws Error(invalid_argument) for packed keys with offsets that decrease or
-  /// are outside of the values.
+  /// without an integer dtype that fits int64, for a tensor that is not dense, and for packed keys
+  /// with several dimensions or another dtype. Throws Error(invalid_argument) for packed keys with
+  /// offsets that decrease or are outside of the values.
   KeysIn(nb::handle keys, DictKeyType type);
 
   std::size_t size() const noexcept { return size_; }

@@ -217,6 +217,9 @@ void KeysIn::take_objects(nb::handle keys) {
 bool KeysIn::take_array(nb::handle keys) {
   std::optional<Tensor> array = tensor_of_torch(keys);
   if (!array) array = array_from(keys);
+  if (!array && is_torch_tensor(keys)) {
+    raise_type("keys: expected a dense tensor of integers, found a tensor without dense elements");
+  }
   if (!array) return false;
   const bool is_empty = array->numel() == 0;  // NumPy creates float64 if there are no keys
   if (array->ndim() != 1 || (!is_empty && !holds_keys(array->dtype()))) {

@@ -9,6 +9,7 @@
 
 #include "array_in.hpp"
 #include "base/text.hpp"
+#include "gil.hpp"
 #include "python_objects.hpp"
 #include "tree_in.hpp"
 
@@ -58,7 +59,7 @@ std::optional<Tensor> tensor_of_buffer(nb::handle object) {
     Py_buffer view{};
     ~Held() {
       if (!nb::is_alive()) return;
-      const nb::gil_scoped_acquire gil;
+      const GilAcquire gil;
       PyBuffer_Release(&view);
     }
   };

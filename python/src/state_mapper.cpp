@@ -28,6 +28,7 @@
 #include "call.hpp"
 #include "core/tree/node.hpp"
 #include "formats/shared/commit.hpp"
+#include "gil.hpp"
 #include "mapper/saved_sparse.hpp"
 #include "mapper/state_index.hpp"
 #include "mapper/state_keys.hpp"
@@ -50,14 +51,14 @@ nb::object state_at(nb::handle states, std::size_t i) {
 
 ShownKey shown_states(const nb::list& states) {
   return [list = states.ptr()](std::size_t i) {
-    const nb::gil_scoped_acquire acquired;
+    const GilAcquire acquired;
     return shown_object(state_at(list, i));
   };
 }
 
 std::function<base::Where()> place_in_messages(nb::handle path, const char* what) {
   return [path, what] {
-    const nb::gil_scoped_acquire acquired;
+    const GilAcquire acquired;
     return path.is_none() ? base::Where("", what) : base::Where(path_from(path));
   };
 }

@@ -100,6 +100,13 @@ def test_rename_must_return_a_str(target):
     with pytest.raises(ValueError, match="rename: expected a str, found 5"):
         tenfold.load_into({"w": torch.zeros(2)}, target, rename=lambda name: 5)
 
+    class Surrogate:
+        def __repr__(self):
+            return "\ud800"
+
+    with pytest.raises(ValueError, match="rename: expected a str, found \ud800"):
+        tenfold.load_into({"w": torch.zeros(2)}, target, rename=lambda name: Surrogate())
+
 
 def test_keys_select_from_the_source(target):
     tenfold.save({"a": {"x": torch.ones(2)}, "b": {"x": torch.ones(2)}}, target)

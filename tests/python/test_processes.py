@@ -1,6 +1,8 @@
 import multiprocessing
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -123,3 +125,22 @@ def test_a_child_that_is_forked_during_a_refresh_reads_the_rows(make, tmp_path):
     finally:
         is_done.set()
         thread.join()
+
+
+def test_a_daemon_thread_does_not_crash_the_exit(saved):
+    code = """
+import sys, threading, time
+import tenfold
+
+def work():
+    while True:
+        tenfold.verify(sys.argv[1])
+        began.set()
+
+began = threading.Event()
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+began.wait()
+time.sleep(0.1)
+"""
+    subprocess.run([sys.executable, "-c", code, saved], check=True, timeout=60)

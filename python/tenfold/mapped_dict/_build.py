@@ -196,8 +196,8 @@ def checked_keys(keys: list[Any], expected: type, begin: int) -> list[Any]:
 
     Raises:
         TypeError: For a key that is not hashable.
-        ValueError: For a key of another type, which the message names, or an int that int64 cannot
-            hold.
+        ValueError: For a key of another type, a str with a lone surrogate, which the message names,
+            or an int that int64 cannot hold.
     """
     if set(map(type, keys)) != {expected}:
         for i, key in enumerate(keys):
@@ -208,10 +208,23 @@ def checked_keys(keys: list[Any], expected: type, begin: int) -> list[Any]:
                     f"the dictionary's keys, found {_KEY_TYPES[found]}"
                 )
         keys = list(map(_PLAIN_KEYS[expected], keys))
+    if expected is str:
+        for i, key in enumerate(keys, begin):
+            _check_text(key, i)
     if expected is int and keys and not (min(keys) in _INT64 and max(keys) in _INT64):
         key = next(key for key in keys if key not in _INT64)
         raise ValueError(f"key: expected an int that fits int64, found {key}")
     return keys
+
+
+def _check_text(key: str, number: int) -> None:
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"item {number}: key {key!r}: expected text, found a str with a lone surrogate, which "
+            "UTF-8 cannot encode"
+        ) from None
 
 
 def form_of(value: Any) -> str:

@@ -169,8 +169,8 @@ class MappedDict(_Native):
 
         Raises:
             KeyError: With ``missing="raise"``, for missing keys; the message names the first ones.
-            TypeError: For keys that are not hashable, a single key, and tensors or arrays of other
-                numeric dtypes (also uint64 and bool) or dimensions.
+            TypeError: For keys that are not hashable, a single key, tensors that are not dense, and
+                tensors or arrays of other numeric dtypes (also uint64 and bool) or dimensions.
             ValueError: For another `missing`, and for packed keys with invalid offsets.
         """
         _check_several(keys)
@@ -424,7 +424,7 @@ class MappedDict(_Native):
         call may be lost.
 
         Args:
-            progress: As for `tenfold.save`.
+            progress: As for `tenfold.save`. It must not use this dictionary.
 
         Raises:
             UnsupportedError: As for assignment.

@@ -11,8 +11,8 @@ namespace tenfold {
 namespace {
 
 std::string shown_value(const Value& value) {
-  constexpr std::size_t kShownBytes = 60;
-  if (const auto* text = value.get_if<std::string>()) return base::quote(*text, kShownBytes);
+  constexpr std::size_t kMaxShown = 60;
+  if (const auto* text = value.get_if<std::string>()) return base::quote(*text, kMaxShown);
   if (value.is<Value::List>()) return "an array";
   if (value.is<Value::Object>()) return "an object";
   return short_json(value);

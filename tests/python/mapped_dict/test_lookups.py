@@ -173,6 +173,11 @@ def test_an_invalid_key_is_not_found_or_raises(words):
         for call in (words.get_many, words.rows):
             with pytest.raises(TypeError, match=f"keys: expected several keys, found {found}"):
                 call(bad)
+    integers = torch.tensor([1, 2])
+    for bad in (integers.to("meta"), integers.to_sparse()):
+        for call in (words.get_many, words.rows):
+            with pytest.raises(TypeError, match="keys: expected a dense tensor"):
+                call(bad)
     assert "\ud800" not in words
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import subprocess
+import sys
 import threading
 import warnings
 from enum import IntEnum
@@ -65,6 +67,8 @@ def test_extend_adds_new_keys_atomically(path):
             d.extend([("fresh", torch.zeros(3)), (3, torch.zeros(3))])
         with pytest.raises(ValueError, match="every key once"):
             d.extend([("fresh", torch.zeros(3)), ("fresh", torch.zeros(3))])
+        with pytest.raises(ValueError, match=r"item 1: key '\\ud800': .* a lone surrogate"):
+            d.extend([("fresh", torch.zeros(3)), ("\ud800", torch.zeros(3))])
         assert "fresh" not in d
         d.extend([("n1", torch.ones(3)), ("x", torch.zeros(3)), ("x", torch.ones(3))], "last")
         assert d["n1"][0] == 1
@@ -408,3 +412,26 @@ def test_a_forked_child_neither_writes_nor_completes_what_the_parent_wrote(path)
     d.close()
     assert sorted(MappedDict(path)) == sorted(["new", *(f"k{i}" for i in range(100))])
     assert tenfold.verify(path).ok
+
+
+def test_threads_look_up_keys_while_one_compacts(tmp_path):
+    code = """
+import sys, threading
+import tenfold
+
+def look():
+    while not done.is_set():
+        words.get("k5"), len(words)
+
+tenfold.MappedDict.build({f"k{i}": i for i in range(10_000)}, sys.argv[1])
+words = tenfold.MappedDict(sys.argv[1], "r+")
+done = threading.Event()
+thread = threading.Thread(target=look)
+thread.start()
+for _ in range(5):
+    words.compact()
+done.set()
+thread.join()
+"""
+    # In a process of its own: a thread that waits with the GIL would stop the tests, too.
+    subprocess.run([sys.executable, "-c", code, tmp_path / "d"], check=True, timeout=60)

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <unistd.h>
+
+namespace tenfold::python {
+
+/// Calls `acquire`, which acquires the GIL. If the interpreter is exiting, Python before 3.14 ends
+/// a thread that waits for the GIL (a daemon thread) by pthread_exit(), which unwinds the stack
+/// like an exception, and C++ would terminate the process. The thread then stops here until the
+/// process ends, as with Python 3.14.
+template <class Acquire>
+void acquire_gil(const Acquire& acquire) noexcept {
+  try {
+    acquire();
+  } catch (...) {
+    for (;;) ::pause();
+  }
+}
+
+/// Like nb::gil_scoped_release, but also when the interpreter exits.
+class GilRelease {
+ public:
+  GilRelease() noexcept : state_(PyEval_SaveThread()) {}
+  GilRelease(const GilRelease&) = delete;
+  GilRelease& operator=(const GilRelease&) = delete;
+  ~GilRelease() {
+    acquire_gil([this] { PyEval_RestoreThread(state_); });
+  }
+
+ private:
+  PyThreadState* state_;
+};
+
+/// Like nb::gil_scoped_acquire, but also when the interpreter exits.
+class GilAcquire {
+ public:
+  GilAcquire() noexcept {
+    acquire_gil([this] { state_ = PyGILState_Ensure(); });
+  }
+  GilAcquire(const GilAcquire&) = delete;
+  GilAcquire& operator=(const GilAcquire&) = delete;
+  ~GilAcquire() { PyGILState_Release(state_); }
+
+ private:
+  PyGILState_STATE state_{};
+};
+
+}  // namespace tenfold::python
