@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
