@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -306,8 +305,10 @@ Parent open_parent(const Path& path, bool create_missing) {
   if (parent.name.empty() || parent.name == "." || parent.name == "..") {
     throw base::invalid_argument(path.string()).expected("a path that ends with a name");
   }
-  const Path above = plain.has_parent_path() ? plain.parent_path() : Path(".");
-  if (create_missing && !os::exists(above)) {
+  Path above = plain.has_parent_path() ? plain.parent_path() : Path(".");
+  while (above.filename() == "." && above.has_parent_path()) above = above.parent_path();
+  // A missing folder before ".." is not created: the folder is then not found below.
+  if (create_missing && above.filename() != ".." && !os::exists(above)) {
     Parent next = open_parent(above, true);
     try {
       next.directory.create_directory(next.name);

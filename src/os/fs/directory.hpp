@@ -105,8 +105,8 @@ struct Parent {
   std::string name;
 };
 /// Opens the parent of `path`, whose trailing slashes are ignored. If `create_missing`, creates
-/// missing folders, and syncs the folder above each of them. Throws Error(invalid_argument) if
-/// `path` does not end with a name.
+/// missing folders, except those before "..", and syncs the folder above each of them. Throws
+/// Error(invalid_argument) if `path` does not end with a name.
 Parent open_parent(const Path& path, bool create_missing);
 
 }  // namespace tenfold::os

@@ -2,10 +2,8 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -281,8 +279,9 @@ bool is_dead(Directory& folder, const std::string& name, const std::string& text
   if (!info) return false;
   const std::int64_t timeout_ns =
       std::chrono::nanoseconds(lease_timeout.load(std::memory_order_relaxed)).count();
-  if (local_now_ns() - info->modified_ns < timeout_ns) return false;
-  return file_system_now_ns(folder, name) - info->modified_ns >= timeout_ns;
+  // Not as a difference of the times, which could overflow: an entry may have a time before 1700.
+  if (info->modified_ns > local_now_ns() - timeout_ns) return false;
+  return info->modified_ns <= file_system_now_ns(folder, name) - timeout_ns;
 }
 
 std::string aside_name(const std::string& name) { return name + "~"; }

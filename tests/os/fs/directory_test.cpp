@@ -233,6 +233,19 @@ TEST(Parent, SplitsAPathAndCreatesMissingParents) {
         << path;
   }
   EXPECT_EQ(open_parent("plain", false).name, "plain");
+  EXPECT_EQ(open_parent("./plain", true).name, "plain");
+}
+
+TEST(Parent, OfAPathWithDotsIsCreatedButNotWhatPrecedesTwoDots) {
+  const TemporaryFolder folder;
+  const Parent parent = open_parent(folder / "a/.//./b/./x", true);
+  EXPECT_EQ(parent.name, "x");
+  EXPECT_TRUE(parent.directory.info().same_file(file_info(folder / "a/b")));
+  EXPECT_TRUE(
+      open_parent(folder / "a/../x", true).directory.info().same_file(file_info(folder.path())));
+  EXPECT_EQ(error_of([&] { open_parent(folder / "new/../x", true); }).code(),
+            ErrorCode::file_not_found);
+  EXPECT_FALSE(os::exists(folder / "new"));
 }
 
 TEST(Parent, AnotherProcessMayCreateAMissingParentFirst) {

@@ -225,6 +225,18 @@ TEST_P(EveryLease, OnAnotherHostIsTakenOverOnlyAfterTheTimeout) {
   EXPECT_FALSE(lost->is_held());
 }
 
+TEST_P(EveryLease, OfAnotherHostIsDeadEvenWithATimeOf1684) {
+  // Only some file systems, such as tmpfs, have times before 1901.
+  const std::filesystem::path memory = "/dev/shm";
+  const TemporaryFolder folder(fs::is_directory(memory) ? memory : std::filesystem::path());
+  const Directory directory = Directory::open(folder.path());
+  const auto lease = Lease::try_acquire(directory, "x");
+  ASSERT_TRUE(lease);
+  set_boot_id(BootId{std::byte{7}});
+  set_modified(directory, "x", -9'000'000'000);
+  EXPECT_FALSE(is_leased(directory, "x"));
+}
+
 TEST_P(EveryLease, AProcessThatLostItNeitherHoldsNorRemovesIt) {
   auto lost = Lease::try_acquire(directory_, "x");
   ASSERT_TRUE(lost);
