@@ -466,12 +466,12 @@ struct TableWriter::State {
   /// Gives all leaves unique names.
   void rename() {
     if (has_names) return;
-    has_names = true;
     std::vector<Column> columns;
     for (const ColumnWriter& writer : writers) columns.push_back(writer.column());
     name_leaves(columns);
     for (std::size_t i = 0; i < writers.size(); ++i) writers[i].rename_leaves(columns[i]);
     schema = Schema(std::move(columns));
+    has_names = true;
   }
 
   std::int64_t num_rows() const noexcept {

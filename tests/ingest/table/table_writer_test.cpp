@@ -490,6 +490,17 @@ TEST(TableWriter, KeepsATextFileNextToTheColumns) {
   EXPECT_TRUE(verify(folder / "rows").ok());
 }
 
+TEST(TableWriter, RefusesACommitWithAColumnAndARecordOfOneName) {
+  const test::TemporaryFolder folder;
+  TableWriter writer(folder / "rows", Schema({column("a", DType::int64)}));
+  Column added = column("a", DType::int64);
+  added.path = {"a", "b"};
+  writer.add_columns({added});
+  EXPECT_THROW(writer.schema(), Error);
+  EXPECT_THROW(writer.commit(), Error);
+  EXPECT_FALSE(fs::exists(folder / "rows"));
+}
+
 TEST(TableWriter, RefusesASecondCommit) {
   const test::TemporaryFolder folder;
   TableWriter writer(folder / "rows", Schema());
