@@ -211,7 +211,8 @@ struct MappedDictOptions {
 };
 
 /// Writes a dictionary in bounded memory; commit() publishes it at `path` atomically. A builder
-/// that is destroyed before that leaves no files.
+/// that is destroyed before that leaves no files. After a call that failed while it wrote, such as
+/// on a full disk, append() and commit() throw Error(invalid_argument).
 ///
 ///     tenfold::MappedDictBuilder builder("embeddings", tenfold::DictKeyType::string, schema);
 ///     builder.append(keys, batch);

@@ -1,6 +1,7 @@
 #include <tenfold/mapped_dict.hpp>
 
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -524,6 +525,23 @@ TEST(MappedDictBuilder, RefusesRowsAfterTheCommit) {
   test::expect_error(ErrorCode::invalid_argument, "found a call after commit()",
                      [&] { builder.append(test::Words(1, 2).keys(), test::pairs(2, 1)); });
   EXPECT_EQ(MappedDict(folder / "d").size(), 2);
+}
+
+TEST(MappedDictBuilder, StoresNaNInFloatRowsDeclaredAsMissing) {
+  const TemporaryFolder folder;
+  const Schema schema = Schema::from_json(
+      R"({"columns": {"value": {"dtype": "float32", "nullable": true}}})", "test");
+  BatchColumn column;
+  column.column = schema.columns()[0];
+  column.values = Tensor::from(std::vector<float>{1, 2});
+  column.valid = Tensor::zeros(DType::bool_, {2});
+  column.valid.mutable_raw_data()[0] = std::byte{1};
+  MappedDictBuilder builder(folder / "d", DictKeyType::int64, schema);
+  builder.append({5, 6}, Batch(2, {column}));
+  builder.commit();
+  const MappedDict dict(folder / "d");
+  EXPECT_EQ(dict.at(5).at("value").data<float>()[0], 1.0F);
+  EXPECT_TRUE(std::isnan(dict.at(6).at("value").data<float>()[0]));
 }
 
 TEST(MappedDictBuilder, RefusesScalarsOfAnotherShape) {

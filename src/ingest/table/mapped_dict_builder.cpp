@@ -89,11 +89,12 @@ ColumnChunk chunk_of(const Column& column, const BatchColumn& rows, std::int64_t
                      ChunkMemory& memory) {
   ColumnChunk chunk;
   chunk.num_rows = num_rows;
-  memory.values = rows.values.contiguous();
-  if (column.has_ends()) {
+  if (!column.has_ends()) {
+    memory.values = values_of(column, rows, num_rows);
+  } else {
     const Tensor& offsets = column.ragged && column.is_text() ? rows.item_offsets : rows.offsets;
     const auto numbers = offsets.span<std::int64_t>();
-    memory.values = memory.values.narrow(numbers.front(), numbers.back());
+    memory.values = rows.values.narrow(numbers.front(), numbers.back()).contiguous();
     memory.ends = ends_of(rows.offsets);
     if (column.ragged && column.is_text()) memory.item_ends = ends_of(rows.item_offsets);
   }

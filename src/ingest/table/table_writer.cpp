@@ -466,12 +466,12 @@ struct TableWriter::State {
   /// Gives all leaves unique names.
   void rename() {
     if (has_names) return;
-    has_names = true;
     std::vector<Column> columns;
     for (const ColumnWriter& writer : writers) columns.push_back(writer.column());
     name_leaves(columns);
     for (std::size_t i = 0; i < writers.size(); ++i) writers[i].rename_leaves(columns[i]);
     schema = Schema(std::move(columns));
+    has_names = true;
   }
 
   std::int64_t num_rows() const noexcept {
@@ -518,17 +518,34 @@ struct TableWriter::State {
                : values;
   }
 
-  void require_uncommitted() const {
-    if (!committed) return;
-    throw base::invalid_argument()
-        .part("data set")
-        .expected("one call of commit(), after the last rows")
-        .found("a call after commit()");
+  void require_writable() const {
+    if (committed) {
+      throw base::invalid_argument()
+          .part("data set")
+          .expected("one call of commit(), after the last rows")
+          .found("a call after commit()");
+    }
+    if (incomplete) {
+      throw base::invalid_argument()
+          .part("data set")
+          .expected("no call after one that failed while it wrote")
+          .found("one")
+          .remedy("start a new data set");
+    }
+  }
+  /// Calls `write`. If it throws, the files may be incomplete, and nothing can be committed.
+  template <class Write>
+  void change(const Write& write) {
+    require_writable();
+    incomplete = true;
+    write();
+    incomplete = false;
   }
   void require_equal_rows() const;
   void finish_files();
   void write_texts(const Plan& plan, std::vector<formats::ChecksumLine>& lines);
   void sync_files(const Plan& plan);
+  void publish();
 
   TableWriterOptions options;
   formats::FolderReplacement replacement;
@@ -545,6 +562,7 @@ struct TableWriter::State {
   Schema schema;
   bool has_names = false;  ///< `schema` and the columns of `writers` have their final names
   bool committed = false;
+  bool incomplete = false;  ///< a call failed while it wrote
 };
 
 TableWriter::TableWriter(const Path& path, Schema schema, const TableWriterOptions& options)
@@ -559,7 +577,6 @@ const Schema& TableWriter::schema() const {
 }
 
 void TableWriter::append(std::span<const ColumnChunk> chunks) {
-  state_->require_uncommitted();
   std::vector<ColumnWriter>& writers = state_->writers;
   if (chunks.size() != writers.size()) {
     throw base::invalid_argument()
@@ -575,14 +592,15 @@ void TableWriter::append(std::span<const ColumnChunk> chunks) {
         .expected(chunks[0].num_rows)
         .found(chunks[i].num_rows);
   }
-  for (std::size_t i = 0; i < chunks.size(); ++i) writers[i].append(chunks[i]);
+  state_->change([&] {
+    for (std::size_t i = 0; i < chunks.size(); ++i) writers[i].append(chunks[i]);
+  });
 }
 
 void TableWriter::append(std::size_t index, const ColumnChunk& chunk) {
-  state_->require_uncommitted();
   ColumnWriter& writer = state_->writers.at(index);
   writer.check(chunk);
-  writer.append(chunk);
+  state_->change([&] { writer.append(chunk); });
 }
 
 void TableWriter::add_columns(std::vector<Column> columns) {
@@ -607,12 +625,14 @@ void TableWriter::add_columns(std::vector<Column> columns) {
   }
   std::size_t num_parts = 0;
   for (const Column& column : columns) num_parts += parts_of(column);
-  state.expect_parts(num_parts);
-  for (Column& column : columns) {
-    name_leaves(column);
-    state.writers.emplace_back(std::move(column), state.make_part());
-    state.writers.back().append_nulls(num_rows);
-  }
+  state.change([&] {
+    state.expect_parts(num_parts);
+    for (Column& column : columns) {
+      name_leaves(column);
+      state.writers.emplace_back(std::move(column), state.make_part());
+      state.writers.back().append_nulls(num_rows);
+    }
+  });
   state.check_names(state.writers.size() - columns.size(), columns.size());
 }
 
@@ -627,8 +647,10 @@ void TableWriter::reorder(std::span<const std::size_t> order) {
 void TableWriter::make_nullable(std::size_t index) {
   ColumnWriter& writer = state_->writers.at(index);
   if (writer.column().nullable) return;
-  state_->expect_parts(1);
-  writer.make_nullable(state_->make_part());
+  state_->change([&] {
+    state_->expect_parts(1);
+    writer.make_nullable(state_->make_part());
+  });
   state_->check_names(index, 1);
 }
 
@@ -637,32 +659,37 @@ void TableWriter::change_column(std::size_t index, Column column,
   State& state = *state_;
   ColumnWriter& old = state.writers.at(index);
   name_leaves(column);
-  state.expect_parts(parts_of(column));
-  ColumnWriter made(std::move(column), state.make_part());
-  old.for_each_block([&](const ColumnChunk& block) {
-    const ColumnBuilder chunk = convert(block);
-    made.check(chunk.view());
-    made.append(chunk.view());
+  state.change([&] {
+    state.expect_parts(parts_of(column));
+    ColumnWriter made(std::move(column), state.make_part());
+    old.for_each_block([&](const ColumnChunk& block) {
+      const ColumnBuilder chunk = convert(block);
+      made.check(chunk.view());
+      made.append(chunk.view());
+    });
+    if (made.num_rows() != old.num_rows()) {
+      throw base::invalid_argument()
+          .part("column ", base::quote(made.column().name()), ": conversion")
+          .expected(old.num_rows(), " rows")
+          .found(made.num_rows());
+    }
+    for (const ColumnWriter::Stored& part : old.stored(old.num_rows())) part.file->remove();
+    state.num_parts -= parts_of(old.column());
+    old = std::move(made);
   });
-  if (made.num_rows() != old.num_rows()) {
-    throw base::invalid_argument()
-        .part("column ", base::quote(made.column().name()), ": conversion")
-        .expected(old.num_rows(), " rows")
-        .found(made.num_rows());
-  }
-  for (const ColumnWriter::Stored& part : old.stored(old.num_rows())) part.file->remove();
-  state.num_parts -= parts_of(old.column());
-  old = std::move(made);
   state.check_names(index, 1);
 }
 
 void TableWriter::append_text(std::string_view file_name, std::string_view text) {
-  auto found = state_->texts.find(file_name);
-  if (found == state_->texts.end()) {
-    const std::string name(file_name);
-    found = state_->texts.emplace(name, state_->create(state_->replacement.folder(), name)).first;
-  }
-  found->second->append(std::as_bytes(std::span(text)));
+  State& state = *state_;
+  state.change([&] {
+    auto found = state.texts.find(file_name);
+    if (found == state.texts.end()) {
+      const std::string name(file_name);
+      found = state.texts.emplace(name, state.create(state.replacement.folder(), name)).first;
+    }
+    found->second->append(std::as_bytes(std::span(text)));
+  });
 }
 
 StoredColumn TableWriter::map_column(std::size_t index) {
@@ -792,25 +819,31 @@ void TableWriter::State::sync_files(const Plan& plan) {
   if (values.valid()) values.sync();
 }
 
-void TableWriter::commit() {
-  State& state = *state_;
-  state.require_uncommitted();
-  state.require_equal_rows();
-  if (state.options.before_commit) state.options.before_commit(*this);
-  state.finish_files();
-  const Plan plan = state.plan();
+void TableWriter::State::publish() {
+  finish_files();
+  const Plan tree_plan = plan();
   // `%values/` may exist without content: a ragged column may have been changed to another type.
-  const bool has_values = std::ranges::any_of(plan.folders, [](const Plan::Folder& folder) {
+  const bool has_values = std::ranges::any_of(tree_plan.folders, [](const Plan::Folder& folder) {
     return folder.name == detail::formats::folder::kValuesName;
   });
-  if (state.values.valid() && !has_values) {
-    state.values.close();
-    state.replacement.folder().remove_tree(std::string(formats::folder::kValuesName));
+  if (values.valid() && !has_values) {
+    values.close();
+    replacement.folder().remove_tree(std::string(formats::folder::kValuesName));
   }
   std::vector<formats::ChecksumLine> lines;
-  state.write_texts(plan, lines);
-  if (state.options.durable) state.sync_files(plan);
-  formats::folder::publish_folder(state.replacement, state.options.durable);
+  write_texts(tree_plan, lines);
+  if (options.durable) sync_files(tree_plan);
+  formats::folder::publish_folder(replacement, options.durable);
+}
+
+void TableWriter::commit() {
+  State& state = *state_;
+  state.require_writable();
+  state.require_equal_rows();
+  state.change([&] {
+    if (state.options.before_commit) state.options.before_commit(*this);
+    state.publish();
+  });
   state.committed = true;
 }
 

@@ -37,7 +37,9 @@ struct TableWriterOptions {
 /// the number of rows, except for the checksums: 8 bytes for each 16 MiB of a file. If the writer
 /// is destroyed before commit(), nothing remains. The constructor removes the leftovers of a
 /// process that crashed while it replaced `path`. The data set has the schema in its notes, and
-/// `%checksums`; docs/datasets.md describes the layout of columns.
+/// `%checksums`; docs/datasets.md describes the layout of columns. After a call that failed while
+/// it wrote, such as on a full disk, files may be incomplete: later calls that write, and commit(),
+/// throw Error(invalid_argument).
 ///
 /// Thread safety: one thread at a time.
 class TableWriter {

@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cerrno>
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <fstream>
 #include <numeric>
@@ -488,6 +490,42 @@ TEST(TableWriter, KeepsATextFileNextToTheColumns) {
   std::getline(text, second);
   EXPECT_EQ(first + second, "{\"line\": 1}{\"line\": 2}");
   EXPECT_TRUE(verify(folder / "rows").ok());
+}
+
+TEST(TableWriter, RefusesToCommitAfterAnAppendThatFailed) {
+  const test::TemporaryFolder folder;
+  TableWriter writer(folder / "rows", Schema({column("n", DType::int64)}));
+  const ColumnBuilder rows = fixed(std::vector<std::int64_t>(1 << 19), 1 << 19);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  rlimit small = before;
+  small.rlim_cur = 4096;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_THROW(append(writer, {rows}), Error);
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, handler);
+  EXPECT_THROW(append(writer, {rows}), Error);
+  try {
+    writer.commit();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "data set: expected no call after one that failed while it wrote, found one; "
+                 "start a new data set");
+  }
+  EXPECT_FALSE(fs::exists(folder / "rows"));
+}
+
+TEST(TableWriter, RefusesACommitWithAColumnAndARecordOfOneName) {
+  const test::TemporaryFolder folder;
+  TableWriter writer(folder / "rows", Schema({column("a", DType::int64)}));
+  Column added = column("a", DType::int64);
+  added.path = {"a", "b"};
+  writer.add_columns({added});
+  EXPECT_THROW(writer.schema(), Error);
+  EXPECT_THROW(writer.commit(), Error);
+  EXPECT_FALSE(fs::exists(folder / "rows"));
 }
 
 TEST(TableWriter, RefusesASecondCommit) {
