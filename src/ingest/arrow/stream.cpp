@@ -369,8 +369,9 @@ class ArrowIngest {
             .expected("a column of the source");
       }
       Column target = wanted;
-      if (target.unit.empty()) target.unit = source->column.unit;
-      if (!source->column.unit.empty() && source->column.unit != target.unit) {
+      const std::string& unit = source->column.unit;
+      if (!target.is_text() && target.unit.empty()) target.unit = unit;
+      if (!target.is_text() && !unit.empty() && unit != target.unit) {
         throw base::invalid_argument(options_.where)
             .part("column ", base::quote(wanted.name()))
             .expected(described(target))

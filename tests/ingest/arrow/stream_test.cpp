@@ -218,6 +218,15 @@ TEST(ArrowStream, CountsWithoutAUnitFitTimesOfTheSchema) {
   EXPECT_EQ(ds.schema().columns()[0].unit, "s");
 }
 
+TEST(ArrowStream, TimesInAStringColumnOfTheSchemaHaveNoUnit) {
+  ArrowNode when("tsu:", "when");
+  when.pointer().buffer(std::vector<std::int64_t>{5}).rows(1);
+  IngestedArrow of;
+  const Dataset ds = of.rows(when, 1, with_schema(R"("when": {"dtype": "string"})"));
+  EXPECT_EQ(type_of(ds, "when"), "string");
+  EXPECT_EQ(ds.schema().columns()[0].unit, "");
+}
+
 TEST(ArrowStream, AColumnOfTheSchemaThatTheStreamLacksIsRefused) {
   Batch batch;
   ArrowStreamOf stream(batch.root);
