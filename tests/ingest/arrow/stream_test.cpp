@@ -108,6 +108,24 @@ TEST(ArrowStream, ANullRowOfABatchIsABadRow) {
   }
 }
 
+TEST(ArrowStream, RowsWithoutColumnsAreRefused) {
+  ArrowNode record("+s", "a");
+  record.pointer().rows(2);
+  ArrowNode root("+s");
+  root.pointer().rows(2).child(record);
+  try {
+    ingest(root);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(error.what(),
+                HasSubstr("columns: expected at least one, found rows without columns"));
+  }
+  record.rows(0);
+  root.rows(0);
+  EXPECT_EQ(ingest(root).num_rows, 0U);
+}
+
 TEST(ArrowStream, AnErrorOfTheProducerKeepsItsMessage) {
   Batch batch;
   ArrowStreamOf stream(batch.root);
