@@ -64,18 +64,25 @@ bool same_integers(const JsonNumbers& numbers, DType dtype, const std::byte* sto
   return back == numbers.integers;
 }
 
+/// The items of a list or tuple; null for other values.
+const std::vector<Value>* items_of(const Value& value) {
+  if (const auto* list = value.get_if<Value::List>()) return &list->items;
+  const auto* tuple = value.get_if<Value::Tuple>();
+  return tuple == nullptr ? nullptr : &tuple->items;
+}
+
 }  // namespace
 
 std::optional<JsonNumbers> json_numbers(const Value& value) {
   JsonNumbers numbers;
   std::vector<const Value*> flat = {&value};
-  while (!flat.empty() && flat[0]->is<Value::List>()) {
-    const std::size_t length = flat[0]->get_if<Value::List>()->items.size();
+  while (!flat.empty() && items_of(*flat[0]) != nullptr) {
+    const std::size_t length = items_of(*flat[0])->size();
     std::vector<const Value*> next;
     for (const Value* item : flat) {
-      const auto* list = item->get_if<Value::List>();
-      if (list == nullptr || list->items.size() != length) return std::nullopt;
-      for (const Value& inner : list->items) next.push_back(&inner);
+      const auto* items = items_of(*item);
+      if (items == nullptr || items->size() != length) return std::nullopt;
+      for (const Value& inner : *items) next.push_back(&inner);
     }
     numbers.shape.push_back(static_cast<std::int64_t>(length));
     flat = std::move(next);

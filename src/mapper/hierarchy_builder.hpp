@@ -31,9 +31,9 @@ struct JsonNumbers {
   std::vector<double> floats;
 };
 
-/// Converts a number, a bool, or nested lists of only numbers or only bools, in which all lists of
-/// one level have equal lengths. Empty for other JSON, and for integers that neither int64 nor
-/// uint64 can represent.
+/// Converts a number, a bool, or nested lists or tuples of only numbers or only bools, in which all
+/// lists of one level have equal lengths. Empty for other JSON, and for integers that neither int64
+/// nor uint64 can represent.
 std::optional<JsonNumbers> json_numbers(const Value& value);
 
 /// The name of the class of hierarchies in files.

@@ -11,6 +11,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "core/value/value_json.hpp"
 #include "formats/shared/commit.hpp"
 #include "mapper/hierarchy_builder.hpp"
 #include "os/fs/file.hpp"
@@ -69,7 +70,7 @@ class JsonLevels {
       throw builder_.fail_at(key)
           .part("dtype")
           .expected("one of real numbers")
-          .found(to_json(type));
+          .found(short_json(type));
     }
     const Value* values = object.find("values");
     const Shape shape = shape_of(key, object.find("shape"), *dtype);
@@ -121,7 +122,7 @@ class JsonLevels {
     throw builder_.fail_at(key)
         .part("shape")
         .expected("a list of lengths")
-        .found((lengths == nullptr ? std::string("none") : to_json(*lengths)));
+        .found((lengths == nullptr ? std::string("none") : short_json(*lengths)));
   }
 
   HierarchyBuilder& builder_;
@@ -139,7 +140,7 @@ std::optional<std::string> default_key_of(const Value::Object& root, const std::
     throw base::corrupt(where)
         .part(kJsonHead, ": version")
         .expected("an int")
-        .found((version == nullptr ? std::string("none") : to_json(*version)));
+        .found((version == nullptr ? std::string("none") : short_json(*version)));
   }
   if (*number != 1) {
     throw base::unsupported(where)
@@ -154,7 +155,7 @@ std::optional<std::string> default_key_of(const Value::Object& root, const std::
   throw base::corrupt(where)
       .part(kJsonHead, ": default_key")
       .expected("a string")
-      .found((key == nullptr ? std::string("none") : to_json(*key)));
+      .found((key == nullptr ? std::string("none") : short_json(*key)));
 }
 
 // --- writing ---

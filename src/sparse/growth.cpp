@@ -108,11 +108,15 @@ void require_fitting(const Path& path, const SparseState& state, const SparseSta
   }
 }
 
-SparseMatrix by_row(const SparseMatrix& rows) {
-  if (rows.layout() == SparseLayout::csr) return rows;
-  SparseBuilder builder(rows.num_rows(), rows.num_cols(), rows.dtype());
-  builder.add(rows);
-  return builder.finish();
+/// Returns the checked rows of a matrix in layout csr. Reads the state of the matrix once, because
+/// another thread may refresh it.
+std::shared_ptr<const SparseState> checked_rows(const SparseMatrix& matrix) {
+  const auto state = state_of(matrix);
+  check_indices(*state);
+  if (state->layout == SparseLayout::csr) return state;
+  SparseBuilder builder(state->num_rows, state->num_cols, state->values.dtype());
+  builder.add(SparseMatrix(state->tree));
+  return state_of(builder.finish());
 }
 
 }  // namespace
@@ -186,9 +190,7 @@ void SparseGrowth::append(const SparseMatrix& added) {
   }
   // The mutex is not locked here, because `added` may be this matrix, and reading it locks the
   // mutex.
-  added.check();
-  const SparseMatrix sorted = by_row(added);
-  const auto rows = state_of(sorted);
+  const auto rows = checked_rows(added);
   const Lock lock(mutex_);
   folder_.require_writable("append_rows");
   const std::shared_ptr<const SparseState> state = current();

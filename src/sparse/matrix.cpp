@@ -230,12 +230,7 @@ SparseRows SparseMatrix::cols(std::span<const std::int64_t> columns, RowsLayout 
   return gather_minor(*state, columns, layout, false);
 }
 
-void SparseMatrix::check() const {
-  const auto state = this->state();
-  if (state->is_valid.load(std::memory_order_acquire)) return;
-  check_sparse_indices(state->tree, state->where);
-  state->is_valid.store(true, std::memory_order_release);
-}
+void SparseMatrix::check() const { check_indices(*state()); }
 
 Path SparseMatrix::save(const Path& path, const SaveOptions& options) const {
   return tenfold::save(tree(), path, options);

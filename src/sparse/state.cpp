@@ -183,6 +183,12 @@ std::shared_ptr<const SparseState> sparse_state_of(TensorDict node) {
   return state;
 }
 
+void check_indices(const SparseState& state) {
+  if (state.is_valid.load(std::memory_order_acquire)) return;
+  check_sparse_indices(state.tree, state.where);
+  state.is_valid.store(true, std::memory_order_release);
+}
+
 void require_sorted(const SparseState& state) {
   if (state.is_sorted) return;
   throw base::unsupported(state.where)

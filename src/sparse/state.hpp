@@ -76,6 +76,9 @@ std::vector<EntryRange> entry_ranges(const SparseState& state,
 /// request to the device at a time.
 void prefetch_ranges(const SparseState& state, const std::vector<EntryRange>& ranges);
 
+/// Throws Error(corrupt) for invalid indices, unless they have been checked.
+void check_indices(const SparseState& state);
+
 /// Throws Error(unsupported) unless the entries are sorted.
 void require_sorted(const SparseState& state);
 

@@ -62,6 +62,15 @@ TEST(StatePath, JoinsTheComponentsThatCanBeKeys) {
   EXPECT_EQ(StatePath("a/b/c").num_parts, 3U);
 }
 
+TEST(JsonNumbers, TakesTuplesAsLists) {
+  const Value inner(Value::Tuple{{1.0, 2.0}});
+  const auto numbers = json_numbers(Value(Value::List{{inner, Value(Value::List{{3, 4}})}}));
+  ASSERT_TRUE(numbers.has_value());
+  EXPECT_EQ(numbers->shape, (Shape{2, 2}));
+  EXPECT_THAT(numbers->floats, ElementsAre(1.0, 2.0, 3.0, 4.0));
+  EXPECT_FALSE(json_numbers(Value(Value::Tuple{{inner, 1}})).has_value());
+}
+
 TEST(Hierarchy, PassesAMapperTheComponentsBelowItOrBelowTheLevelOfADefault) {
   const Hierarchy hierarchy = with_mappers();
   const auto num_above = [&](const StatePath& path) {

@@ -55,7 +55,7 @@ std::int64_t member(const Value::Object& object, const char* key,
     throw fail_loader()
         .part("state: member \"", key, "\"")
         .expected("an int from 0 to ", largest)
-        .found((value == nullptr ? "none" : to_json(*value)));
+        .found((value == nullptr ? "none" : short_json(*value)));
   }
   return *number;
 }
@@ -100,7 +100,8 @@ LoaderState parse_loader_state(std::string_view json, std::int64_t num_rows) {
     throw Error(error).code(ErrorCode::invalid_argument).within("batch loader");
   }
   const auto* object = value.get_if<Value::Object>();
-  if (object == nullptr) throw fail_loader().part("state").expected("a dict").found(to_json(value));
+  if (object == nullptr)
+    throw fail_loader().part("state").expected("a dict").found(short_json(value));
   LoaderState state;
   state.seed = seed_of(*object);
   state.epoch = member(*object, "epoch");

@@ -2,11 +2,12 @@
 
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include <tenfold/buffer.hpp>
+
+#include "os/thread/fork_safe_lock.hpp"
 
 namespace tenfold {
 
@@ -26,7 +27,11 @@ class SuppliedMemory {
   std::vector<std::size_t> requested();
 
  private:
-  std::mutex mutex_;
+  /// In a child that was forked while a thread held the mutex, the first lock empties the lists.
+  os::RenewingMutex mutex_{[this] {
+    std::construct_at(&blocks_);
+    std::construct_at(&requested_);
+  }};
   std::vector<Buffer> blocks_;  ///< in the order in which they were supplied
   std::vector<std::size_t> requested_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -75,7 +76,8 @@ bool Residency::sample_more() {
 }
 
 void Residency::start_prefetching() {
-  const std::lock_guard lock(mutex_);
+  if (!lock_.lock()) return;  // a thread of the parent held it at the fork
+  const std::lock_guard unlock(lock_, std::adopt_lock);
   if (is_needed()) return;
   if (!was_needed_) choose_strategy();
   if (random_ && strategy_ != Strategy::none) {
@@ -87,7 +89,8 @@ void Residency::start_prefetching() {
 }
 
 void Residency::stop_prefetching() {
-  const std::lock_guard lock(mutex_);
+  if (!lock_.lock()) return;  // a thread of the parent held it at the fork
+  const std::lock_guard unlock(lock_, std::adopt_lock);
   if (!is_needed()) return;
   needed_.store(false, std::memory_order_release);
   if (!random_ || strategy_ == Strategy::none) return;

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -13,6 +12,7 @@
 #include "dataset/dataset_state.hpp"
 #include "os/memory/mapping.hpp"
 #include "os/memory/page_reader.hpp"
+#include "os/thread/fork_safe_lock.hpp"
 
 namespace tenfold {
 
@@ -122,7 +122,7 @@ class Residency {
   /// Once this is true, the members above do not change, except num_sampled_.
   std::atomic<bool> was_needed_{false};
   std::atomic<bool> needed_{false};
-  std::mutex mutex_;                          ///< locked while prefetching is started or stopped
+  os::ForkSafeLock lock_;                     ///< held while prefetching is started or stopped
   std::atomic<std::int64_t> num_calls_{0};    ///< calls of reconsider()
   std::atomic<std::int64_t> num_samples_{0};  ///< samples of reconsider() since its last decision
   std::atomic<std::int64_t> num_missing_{0};  ///< those of them with missing pages

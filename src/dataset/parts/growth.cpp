@@ -203,13 +203,14 @@ void PartsGrowth::begin_part() {
   writer_bytes_ = 0;
 }
 
-/// Closes the writer of the last part, and updates the entry of the part in `manifest_`. The caller
-/// publishes the manifest.
+/// Closes the writer of the last part, and publishes the part as closed.
 void PartsGrowth::seal_writer() {
   Dataset writer = *std::exchange(writer_, std::nullopt);
   writer.close();
-  formats::PartEntry& last = manifest_.parts.back();
+  formats::PartsManifest sealed = manifest_;
+  formats::PartEntry& last = sealed.parts.back();
   last = entry_of_part(folder_, path_, last.path, *schema_);
+  publish(std::move(sealed));
 }
 
 std::int64_t PartsGrowth::append(const Batch& rows) {
@@ -246,10 +247,7 @@ void PartsGrowth::close() {
   closed_ = true;
   state_ = nullptr;
   try {
-    if (writer_ && process_.is_here()) {
-      seal_writer();
-      publish(manifest_);
-    }
+    if (writer_ && process_.is_here()) seal_writer();
   } catch (...) {
     release();
     throw;

@@ -87,13 +87,23 @@ bool is_unfinished(std::string_view name) {
                       base::is_digit));
 }
 
-/// Before a writer commits several parts, it moves their folders out of a staging folder. Returns
-/// the prefix of the new names: "job-" for ".job.tenfold-staging". nullopt for the hidden folder of
-/// a single part.
-std::optional<std::string> prefix_of_staging(std::string_view name) {
+/// The name of the writer of several parts that has the staging folder `name`: "job" for
+/// ".job.tenfold-staging". nullopt for the hidden folder of a single part.
+std::optional<std::string> job_of_staging(std::string_view name) {
   if (!name.ends_with(kStagingSuffix) || name.size() < kStagingSuffix.size() + 2) return {};
   name.remove_suffix(kStagingSuffix.size());
-  return std::string(name.substr(1)) + "-";
+  return std::string(name.substr(1));
+}
+
+/// Before a writer commits several parts, it moves their folders out of its staging folder. Returns
+/// the name of the writer from the new name: "job" for "job-000012". nullopt for other names.
+std::optional<std::string> job_of_moved(std::string_view name) {
+  constexpr std::size_t kMinDigits = 6;
+  const std::size_t dash = name.rfind('-');
+  if (dash == std::string_view::npos) return {};
+  const std::string_view number = name.substr(dash + 1);
+  if (number.size() < kMinDigits || !std::ranges::all_of(number, base::is_digit)) return {};
+  return std::string(name.substr(0, dash));
 }
 
 /// The first component of the path of each part: "a" for the part "a/b".
@@ -103,58 +113,46 @@ std::set<std::string> folders_of(const std::set<std::string>& parts) {
   return names;
 }
 
-bool starts_with_any(std::string_view name, const std::vector<std::string>& prefixes) {
-  return std::ranges::any_of(prefixes,
-                             [&](const std::string& prefix) { return name.starts_with(prefix); });
-}
-
 /// Removes the hidden folders of crashed writers, and the folders that these writers moved out of
-/// staging folders but did not commit. Keeps a moved folder, and the staging folder from which it
-/// may come, if it may also belong to a writer that is still running. `known`: the parts in the
-/// manifest. Returns the prefixes of the names of the parts that running writers are about to
-/// commit.
-std::vector<std::string> remove_leftovers(os::Directory& folder,
-                                          const std::set<std::string>& known) {
+/// staging folders but did not commit. `known`: the parts in the manifest. Returns the names of the
+/// writers of several parts that are still running.
+std::set<std::string> remove_leftovers(os::Directory& folder, const std::set<std::string>& known) {
   const std::set<std::string> named = folders_of(known);
-  std::vector<std::string> others;
+  const auto is_directory = [&](const std::string& name) {
+    const auto info = folder.entry_info(name);
+    return info && info->is_directory;
+  };
+  std::set<std::string> running;
+  std::set<std::string> crashed;
   std::map<std::string, os::Lease> leftovers;
   const std::vector<std::string> names = folder.list();
   for (const std::string& name : names) {
-    const auto info = is_unfinished(name) ? folder.entry_info(name) : std::nullopt;
-    if (!info || !info->is_directory) continue;
-    if (auto lease = os::Lease::try_acquire(folder, name + ".lease")) {
-      leftovers.emplace(name, *std::move(lease));
-    } else if (auto prefix = prefix_of_staging(name)) {
-      others.push_back(*std::move(prefix));
-    }
+    if (!is_unfinished(name) || !is_directory(name)) continue;
+    auto lease = os::Lease::try_acquire(folder, name + ".lease");
+    if (auto job = job_of_staging(name)) (lease ? crashed : running).insert(*std::move(job));
+    if (lease) leftovers.emplace(name, *std::move(lease));
   }
-  for (const auto& [name, lease] : leftovers) {
-    const auto prefix = prefix_of_staging(name);
-    bool may_be_of_another = false;  // "a-b-0" of the jobs "a" and "a-b"
-    for (const std::string& moved : names) {
-      if (!prefix || !moved.starts_with(*prefix) || named.contains(moved)) continue;
-      if (starts_with_any(moved, others)) {
-        may_be_of_another = true;
-      } else {
-        folder.remove_tree(moved);
-      }
-    }
-    // Remove the staging folder last, because its name identifies the moved folders.
-    if (!may_be_of_another) folder.remove_tree(name);
+  for (const std::string& name : names) {
+    const auto job = job_of_moved(name);
+    if (!job || !crashed.contains(*job) || named.contains(name)) continue;
+    if (is_directory(name)) folder.remove_tree(name);
   }
-  return others;
+  // Remove the staging folders last, because their names identify the moved folders.
+  for (const auto& leftover : leftovers) folder.remove_tree(leftover.first);
+  return running;
 }
 
 /// The subfolders that contain no part of the manifest, sorted by name. Omits names that begin with
-/// '.', '%' or a prefix in `others`. Throws Error(invalid_argument) for a link or special file.
+/// '.' or '%', and folders that the writers in `running` are about to commit. Throws
+/// Error(invalid_argument) for a link or special file.
 std::vector<std::string> unnamed_folders(const os::Directory& folder,
                                          const std::set<std::string>& known,
-                                         const std::vector<std::string>& others) {
+                                         const std::set<std::string>& running) {
   const std::set<std::string> named = folders_of(known);
   std::vector<std::string> names;
   for (const std::string& name : folder.list()) {
     if (name.starts_with('.') || name.starts_with('%') || named.contains(name)) continue;
-    if (starts_with_any(name, others)) continue;
+    if (const auto job = job_of_moved(name); job && running.contains(*job)) continue;
     const auto info = folder.entry_info(name);
     if (!info || info->is_regular) continue;
     if (!info->is_directory) {

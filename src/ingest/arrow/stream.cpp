@@ -261,6 +261,7 @@ class ArrowIngest {
           .expected("the streams twice, or a single stream")
           .found(streams_.size(), " streams once");
     }
+    if (sources_.empty()) require_no_rows();
     std::optional<std::size_t> first;
     for (std::size_t k = 0; k < streams_.size(); ++k) {
       columns_ = std::move(columns[k]);
@@ -270,6 +271,20 @@ class ArrowIngest {
       read(*streams_[k]);
       if (first && report_.num_rows != num_rows) fail_unequal(*first, num_rows);
       if (!first) first = columns_[0];
+    }
+  }
+
+  /// Throws if there are rows, which cannot be stored without a column.
+  void require_no_rows() {
+    ArrowOwned<ArrowArray> batch;
+    for (const auto& stream : streams_) {
+      while (stream->next(batch)) {
+        if (batch->length == 0) continue;
+        throw base::invalid_argument(options_.where)
+            .part("columns")
+            .expected("at least one")
+            .found("rows without columns");
+      }
     }
   }
 
@@ -369,8 +384,9 @@ class ArrowIngest {
             .expected("a column of the source");
       }
       Column target = wanted;
-      if (target.unit.empty()) target.unit = source->column.unit;
-      if (!source->column.unit.empty() && source->column.unit != target.unit) {
+      const std::string& unit = source->column.unit;
+      if (!target.is_text() && target.unit.empty()) target.unit = unit;
+      if (!target.is_text() && !unit.empty() && unit != target.unit) {
         throw base::invalid_argument(options_.where)
             .part("column ", base::quote(wanted.name()))
             .expected(described(target))

@@ -128,6 +128,9 @@ bool RowColumn::end_list(std::int64_t length) {
   const std::int64_t found = numel_of(type_.inner) == 0 ? length : rows_.end_of_values() - before;
   const bool fits = !is_locked_ || wanted_.ragged || found == wanted_.shape[0];
   if (fits) rows_.end_row();
+  if (fits && type_.is_number()) {
+    last_list_bytes_ = found * numel_of(type_.inner) * std::int64_t{itemsize(stored_dtype())};
+  }
   return fits;
 }
 

@@ -46,6 +46,13 @@ class RowColumn {
   /// Rows in the current block.
   std::int64_t num_rows() const noexcept { return rows_.num_rows; }
   std::size_t num_bytes() const noexcept { return rows_.size_bytes(); }
+  /// The size of a null row in the result of block(), if lists of one length are stored as rows of
+  /// fixed size, else 0.
+  std::int64_t padded_null_bytes() const noexcept {
+    const bool is_padded =
+        is_list() && type_.is_number() && !(is_locked_ ? wanted_.has_ends() : has_lengths_);
+    return is_padded ? last_list_bytes_ : 0;
+  }
   /// If fixed by a schema: the last real number since truncate() that the dtype cannot hold
   /// according to first_not_fitting(); empty if there was none.
   const std::string& out_of_range() const noexcept { return out_of_range_; }
@@ -230,6 +237,7 @@ class RowColumn {
 
   std::int64_t length_ = -1;               ///< length of the last compared list; -1: none yet
   bool has_lengths_ = false;               ///< lists have different lengths
+  std::int64_t last_list_bytes_ = 0;       ///< size of the elements of the last list of numbers
   std::int64_t rows_before_ = 0;           ///< rows in earlier blocks
   std::int64_t list_elements_before_ = 0;  ///< numbers or strings in lists of earlier blocks
   bool defers_nulls_ = true;

@@ -52,9 +52,12 @@ std::optional<RowType> RowTable::joined(const RowColumn* column, const RowType& 
 
 void RowTable::promote(RowColumn& column, const RowType& type) {
   const std::size_t before = column.num_bytes();
+  const std::int64_t null_before = column.padded_null_bytes();
   column.promote(type);
   // The size of the value is added by end_row().
-  if (touched_.empty()) value_bytes_ += static_cast<std::int64_t>(column.num_bytes() - before);
+  if (!touched_.empty()) return;
+  value_bytes_ += static_cast<std::int64_t>(column.num_bytes() - before);
+  padded_row_bytes_ += column.padded_null_bytes() - null_before;
 }
 
 void RowTable::settle() {
@@ -99,6 +102,7 @@ RowColumn* RowTable::missing_column() const {
 void RowTable::end_rows(std::int64_t count) {
   for (const RowColumn* column : touched_) {
     value_bytes_ += static_cast<std::int64_t>(column->num_bytes());
+    padded_row_bytes_ += column->padded_null_bytes();
   }
   num_values_ += static_cast<std::int64_t>(touched_.size()) * count;
   touched_.clear();
@@ -109,6 +113,7 @@ void RowTable::undo_row() {
   for (RowColumn* column : touched_) {
     column->undo_row(block_rows_);
     value_bytes_ += static_cast<std::int64_t>(column->num_bytes());
+    padded_row_bytes_ += column->padded_null_bytes();
   }
   touched_.clear();
 }
@@ -117,7 +122,8 @@ std::size_t RowTable::block_bytes() const noexcept {
   constexpr std::int64_t kNullBytes = 8;  // a number, or an end offset
   const auto cells = static_cast<std::int64_t>(columns_.size()) * block_rows_;
   const std::int64_t nulls = std::max<std::int64_t>(cells - num_values_, 0);
-  return static_cast<std::size_t>(std::max<std::int64_t>(value_bytes_, 0) + nulls * kNullBytes);
+  const std::int64_t bytes = std::max<std::int64_t>(value_bytes_, 0) + nulls * kNullBytes;
+  return static_cast<std::size_t>(std::max(bytes, padded_row_bytes_ * block_rows_));
 }
 
 void RowTable::skip_row(std::string_view line) {
@@ -235,7 +241,11 @@ void RowTable::flush() {
     if (!writer_) make_writer(false);
     if (writer_) write_block();
   }
-  for (Stored& stored : columns_) stored.column->clear_block();
+  padded_row_bytes_ = 0;
+  for (Stored& stored : columns_) {
+    stored.column->clear_block();
+    padded_row_bytes_ += stored.column->padded_null_bytes();
+  }
   rows_before_ += std::exchange(block_rows_, 0);
   value_bytes_ = num_values_ = 0;
   report_.num_rows = static_cast<std::uint64_t>(rows_before_);

@@ -47,6 +47,7 @@ class RowTable {
       column.add_nulls(absent);
     column.begin_row();
     value_bytes_ -= static_cast<std::int64_t>(column.num_bytes());
+    padded_row_bytes_ -= column.padded_null_bytes();
     touched_.push_back(&column);
     return column;
   }
@@ -116,10 +117,11 @@ class RowTable {
   std::optional<TableWriter> writer_;
   std::int64_t rows_before_ = 0;  ///< rows in earlier blocks
   std::int64_t block_rows_ = 0;
-  std::vector<RowColumn*> touched_;   ///< columns with a value in the current row
-  std::vector<RowColumn*> required_;  ///< columns that require a value in every row
-  std::int64_t value_bytes_ = 0;      ///< size of the block's values
-  std::int64_t num_values_ = 0;       ///< number of values in the block
+  std::vector<RowColumn*> touched_;    ///< columns with a value in the current row
+  std::vector<RowColumn*> required_;   ///< columns that require a value in every row
+  std::int64_t value_bytes_ = 0;       ///< size of the block's values
+  std::int64_t padded_row_bytes_ = 0;  ///< sum of padded_null_bytes() of all columns
+  std::int64_t num_values_ = 0;        ///< number of values in the block
   std::uint64_t written_bytes_ = 0;
   std::string bad_rows_;  ///< lines of bad rows that occurred before there is a writer
   SourceReport report_;

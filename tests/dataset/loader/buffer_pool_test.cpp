@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -125,6 +128,34 @@ TEST(BufferPool, LimitsTheNumberOfSuppliedBlocks) {
   for (int i = 0; i < 1000; ++i) supplied.supply(Buffer(std::span(memory), owner));
   EXPECT_LE(owner.use_count(), 65);
 }
+
+#if !TENFOLD_TSAN
+TEST(BufferPool, SuppliedMemoryDoesNotHangInAChildThatWasForkedWhileItWasUsed) {
+  SuppliedMemory supplied;
+  std::atomic<bool> is_done{false};
+  std::thread user([&] {
+    const Buffer block = Buffer::allocate(10);
+    while (!is_done) {
+      supplied.supply(block);
+      static_cast<void>(supplied.take(100));
+    }
+  });
+  for (int i = 0; i < 100; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);
+      supplied.supply(Buffer::allocate(10));
+      ::_exit(supplied.take(10).has_value() && !supplied.requested().empty() ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    if (status != 0) break;
+  }
+  is_done = true;
+  user.join();
+}
+#endif
 
 TEST(BufferPool, IsSharedByThreads) {
   const BufferPool pool;

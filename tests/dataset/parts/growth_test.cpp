@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <fstream>
 #include <set>
@@ -125,6 +126,23 @@ TEST_F(PartsGrowthTest, RowsGoToTheLastPartUntilItIsLargeEnough) {
   expect_rows(ds, 9);
   EXPECT_TRUE(verify(path_).ok());
   expect_error(ErrorCode::unsupported, "it was closed", [&] { ds.append(rows(9, 10)); });
+}
+
+TEST_F(PartsGrowthTest, AFullPartIsClosedOnDiskIfTheNextOneCannotBeCreated) {
+  Dataset ds = make();
+  ds.append(rows(0, 3));
+  set_part_bytes(1);
+  {
+    const WatchChanges full([](const os::Change& change) {
+      if (change.kind == os::Change::Kind::create_directory) throw Error::io(ENOSPC, "");
+    });
+    EXPECT_THROW(ds.append(rows(3, 4)), Error);
+  }
+  ds.close();
+  ASSERT_EQ(parts().size(), 1U);
+  EXPECT_FALSE(parts()[0].is_open);
+  EXPECT_TRUE(parts()[0].checksum.has_value());
+  expect_rows(Dataset(path_), 3);
 }
 
 TEST_F(PartsGrowthTest, AClosedPartIsReopenedForAppends) {

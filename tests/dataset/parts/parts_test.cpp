@@ -302,27 +302,29 @@ TEST(Parts, PartsOfACrashedJobAreRemovedUnlessTheManifestNamesThem) {
   make_parts(ds, {2, 3});
   const auto stage = [&](const std::string& job) {
     save(rows_of_all_kinds(0, 1), ds / ("." + job + ".tenfold-staging") / "2");
-    for (const char* number : {"0", "1"}) save(rows_of_all_kinds(0, 1), ds / (job + "-" + number));
+    for (const char* number : {"-000000", "-000001"}) {
+      save(rows_of_all_kinds(0, 1), ds / (job + number));
+    }
   };
   const auto exists = [&](const char* name) { return fs::exists(ds / name); };
   stage("job");
-  commit_parts(ds, {.parts = {"job-1"}});
-  EXPECT_TRUE(exists("job-1"));
-  EXPECT_FALSE(exists("job-0"));
+  commit_parts(ds, {.parts = {"job-000001"}});
+  EXPECT_TRUE(exists("job-000001"));
+  EXPECT_FALSE(exists("job-000000"));
   EXPECT_FALSE(exists(".job.tenfold-staging"));
   stage("next");
   EXPECT_EQ(commit_parts(ds).size(), 6);
-  EXPECT_FALSE(exists("next-0"));
+  EXPECT_FALSE(exists("next-000000"));
   // The parts of the crashed job are removed, except those that the manifest contains.
   stage("deep");
-  fs::create_directory(ds / "deep-2");
-  fs::rename(ds / "deep-0", ds / "deep-2" / "0");
-  commit_parts(ds, {.parts = {"deep-2/0"}});
-  EXPECT_TRUE(exists("deep-2/0"));
-  EXPECT_FALSE(exists("deep-1"));
+  fs::create_directory(ds / "deep-000002");
+  fs::rename(ds / "deep-000000", ds / "deep-000002" / "0");
+  commit_parts(ds, {.parts = {"deep-000002/0"}});
+  EXPECT_TRUE(exists("deep-000002/0"));
+  EXPECT_FALSE(exists("deep-000001"));
   stage("last");
   EXPECT_EQ(compact(ds).size(), 7);
-  EXPECT_FALSE(exists("last-0"));
+  EXPECT_FALSE(exists("last-000000"));
 }
 
 TEST(Parts, PartsOfARunningJobAreAddedByNoOtherCall) {
@@ -330,13 +332,13 @@ TEST(Parts, PartsOfARunningJobAreAddedByNoOtherCall) {
   const Path ds = folder / "ds";
   make_parts(ds, {2, 3});
   fs::create_directory(ds / ".job.tenfold-staging");
-  save(rows_of_all_kinds(0, 1), ds / "job-0");
+  save(rows_of_all_kinds(0, 1), ds / "job-000000");
   save(rows_of_all_kinds(0, 1), ds / "other");
   const os::Directory opened = os::Directory::open(ds);
   const auto lease = os::Lease::try_acquire(opened, ".job.tenfold-staging.lease");
-  EXPECT_EQ(commit_parts(ds).size(), 6);  // with "other", without "job-0"
-  EXPECT_TRUE(fs::exists(ds / "job-0"));
-  EXPECT_EQ(commit_parts(ds, {.parts = {"job-0"}}).size(), 7);
+  EXPECT_EQ(commit_parts(ds).size(), 6);  // with "other", without "job-000000"
+  EXPECT_TRUE(fs::exists(ds / "job-000000"));
+  EXPECT_EQ(commit_parts(ds, {.parts = {"job-000000"}}).size(), 7);
   EXPECT_TRUE(fs::exists(ds / ".job.tenfold-staging"));
 }
 
@@ -347,18 +349,31 @@ TEST(Parts, PartsOfARunningJobAreKeptIfACrashedOneHasABeginningOfItsName) {
   for (const char* name : {".a.tenfold-staging", ".a-b.tenfold-staging"}) {
     fs::create_directory(ds / name);
   }
-  for (const char* name : {"a-0", "a-b-0"}) save(rows_of_all_kinds(0, 1), ds / name);
+  for (const char* name : {"a-000000", "a-b-000000"}) save(rows_of_all_kinds(0, 1), ds / name);
   const os::Directory opened = os::Directory::open(ds);
   {
     const auto lease = os::Lease::try_acquire(opened, ".a-b.tenfold-staging.lease");
     ASSERT_TRUE(lease.has_value());
     commit_parts(ds);
-    EXPECT_FALSE(fs::exists(ds / "a-0"));
-    EXPECT_EQ(commit_parts(ds, {.parts = {"a-b-0"}}).size(), 6);
+    EXPECT_FALSE(fs::exists(ds / "a-000000"));
+    EXPECT_EQ(commit_parts(ds, {.parts = {"a-b-000000"}}).size(), 6);
   }
   EXPECT_EQ(commit_parts(ds).size(), 6);
   EXPECT_FALSE(fs::exists(ds / ".a.tenfold-staging"));
   EXPECT_FALSE(fs::exists(ds / ".a-b.tenfold-staging"));
+}
+
+TEST(Parts, OtherEntriesAreKeptIfACrashedJobHasABeginningOfTheirNames) {
+  const TemporaryFolder folder;
+  const Path ds = folder / "ds";
+  make_parts(ds, {2, 3});
+  fs::create_directory(ds / ".job.tenfold-staging");
+  save(rows_of_all_kinds(0, 1), ds / "job-mine");
+  save(rows_of_all_kinds(0, 1), ds / "job-00001");
+  for (const char* file : {"job-notes.txt", "job-000000"}) write_bytes(ds / file, "mine");
+  EXPECT_EQ(commit_parts(ds).size(), 7);
+  EXPECT_FALSE(fs::exists(ds / ".job.tenfold-staging"));
+  for (const char* file : {"job-notes.txt", "job-000000"}) EXPECT_TRUE(fs::exists(ds / file));
 }
 
 TEST(Parts, VerifyNamesThePartAndTheProblem) {

@@ -108,6 +108,24 @@ TEST(ArrowStream, ANullRowOfABatchIsABadRow) {
   }
 }
 
+TEST(ArrowStream, RowsWithoutColumnsAreRefused) {
+  ArrowNode record("+s", "a");
+  record.pointer().rows(2);
+  ArrowNode root("+s");
+  root.pointer().rows(2).child(record);
+  try {
+    ingest(root);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(error.what(),
+                HasSubstr("columns: expected at least one, found rows without columns"));
+  }
+  record.rows(0);
+  root.rows(0);
+  EXPECT_EQ(ingest(root).num_rows, 0U);
+}
+
 TEST(ArrowStream, AnErrorOfTheProducerKeepsItsMessage) {
   Batch batch;
   ArrowStreamOf stream(batch.root);
@@ -216,6 +234,15 @@ TEST(ArrowStream, CountsWithoutAUnitFitTimesOfTheSchema) {
   IngestedArrow of;
   const Dataset ds = of.rows(when, 1, with_schema(R"("when": {"dtype": "int64", "unit": "s"})"));
   EXPECT_EQ(ds.schema().columns()[0].unit, "s");
+}
+
+TEST(ArrowStream, TimesInAStringColumnOfTheSchemaHaveNoUnit) {
+  ArrowNode when("tsu:", "when");
+  when.pointer().buffer(std::vector<std::int64_t>{5}).rows(1);
+  IngestedArrow of;
+  const Dataset ds = of.rows(when, 1, with_schema(R"("when": {"dtype": "string"})"));
+  EXPECT_EQ(type_of(ds, "when"), "string");
+  EXPECT_EQ(ds.schema().columns()[0].unit, "");
 }
 
 TEST(ArrowStream, AColumnOfTheSchemaThatTheStreamLacksIsRefused) {

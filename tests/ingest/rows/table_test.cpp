@@ -249,5 +249,38 @@ TEST(RowTable, ColumnsHaveTheRequestedOrder) {
   EXPECT_THAT(names, ElementsAre("b", "r.y", "a"));
 }
 
+TEST(RowTable, NullsCountAsRowsOfFixedSizeIfListsHaveOneLength) {
+  RowTable table(std::nullopt, std::nullopt, {}, {});
+  RowColumn& x = table.add_column({"x"});
+  RowColumn& y = table.add_column({"y"});
+  RowType list = RowType::scalar(DType::float64);
+  list.form = RowForm::list;
+  promote(table, x, list);
+  promote(table, y, RowType::integer(std::int64_t{1}));
+  const auto add_list = [&](std::int64_t length) {
+    RowColumn& column = table.begin_value(x);
+    for (std::int64_t i = 0; i < length; ++i) ASSERT_TRUE(column.put_float(0.5));
+    ASSERT_TRUE(column.end_list(length));
+    table.end_row();
+  };
+  const auto add_nulls = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      ASSERT_TRUE(table.begin_value(y).add_int(i));
+      table.end_row();
+    }
+  };
+  add_list(2000);
+  add_nulls(99);
+  EXPECT_GE(table.block_bytes(), 100U * 2000 * 8);
+  table.flush();
+  add_nulls(100);
+  EXPECT_GE(table.block_bytes(), 100U * 2000 * 8);
+  // With lists of two lengths, a null is only an end offset.
+  add_list(1999);
+  table.flush();
+  add_nulls(100);
+  EXPECT_LE(table.block_bytes(), 100U * 32);
+}
+
 }  // namespace
 }  // namespace tenfold

@@ -360,7 +360,7 @@ def test_the_next_commit_removes_what_a_killed_job_staged(tmp_path) -> None:
         lease = tenfold._core.Lease.acquire(path, f"{staging.name}.lease")
         for name in ("0", "1"):
             tenfold.ingest(rows(0, 4), staging / name, schema=SCHEMA, durable=False)
-        os.rename(staging / "0", path / "ray-1-0")
+        os.rename(staging / "0", path / "ray-1-000000")
         os.write(write, b"moved")
         time.sleep(60)
         lease.release()
@@ -370,7 +370,7 @@ def test_the_next_commit_removes_what_a_killed_job_staged(tmp_path) -> None:
     with os.fdopen(read, "rb") as reported:
         assert reported.read(5) == b"moved"
     assert len(tenfold.commit_parts(path)) == len(ds)  # the driver is alive: its parts stay
-    assert (path / "ray-1-0").exists()
+    assert (path / "ray-1-000000").exists()
     kill_and_wait(pid)
     tenfold.ingest(rows(5, 6), path / "next", schema=SCHEMA, durable=False)
     assert tenfold.commit_parts(path)["i"].tolist() == list(range(6))
