@@ -205,12 +205,20 @@ bool can_be_stacked(const std::vector<TensorDict>& parts, std::int64_t dim) {
   });
 }
 
-/// Counts the entries of a node and of all nodes below it.
-std::uint64_t num_entries(const TensorDict& node) {
-  std::uint64_t count = 0;
-  node.for_each([&](const std::string&, const TensorDict::Item& item) {
-    const auto* child = std::get_if<TensorDict>(&item);
-    count += 1 + (child != nullptr ? num_entries(*child) : 0);
+/// Counts a node of a lazy stack that is stored as stacked tensors, and all below it, as a reader
+/// does (kMaxStackItems). `names`: of its level.
+std::uint64_t count_items(const TensorDict& node, const DimNames& names, std::uint64_t path_bytes) {
+  const NodeInfo& info = node.info();
+  std::uint64_t count = extra_stack_items(path_bytes, info.batch_size.size() + 1, names,
+                                          info.class_name, info.device);
+  node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+    const auto* leaf = std::get_if<Leaf>(&item);
+    const auto* value = std::get_if<NonTensor>(&item);
+    count += stack_items(key, leaf == nullptr ? 0 : leaf->shape().size() + 1,
+                         value == nullptr ? nullptr : &value->value);
+    if (const auto* child = std::get_if<TensorDict>(&item)) {
+      count += count_items(*child, child->info().names, child_path_bytes(path_bytes, key));
+    }
   });
   return count;
 }
@@ -260,7 +268,7 @@ class StructurePlanner {
       all_nodes = all_nodes && part != nullptr;
       if (part != nullptr) parts.push_back(*part);
     });
-    if (all_nodes && can_be_stacked(parts, info.stack_dim) && count_stack(parts)) {
+    if (all_nodes && can_be_stacked(parts, info.stack_dim) && count_stack(parts, info, prefix)) {
       stacked_level(parts, info.stack_dim, &info, prefix);
       return;
     }
@@ -283,8 +291,11 @@ class StructurePlanner {
 
   /// Counts the entries of a lazy stack and theirs as a reader does. Returns false, and counts
   /// nothing, if a reader would refuse them.
-  bool count_stack(const std::vector<TensorDict>& parts) {
-    const std::uint64_t per_part = 1 + num_entries(parts.front());
+  bool count_stack(const std::vector<TensorDict>& parts, const NodeInfo& stack,
+                   const std::string& prefix) {
+    DimNames names = parts.front().info().names;
+    names.push_back(stack.stack_dim_name);
+    const std::uint64_t per_part = 1 + count_items(parts.front(), names, prefix.size());
     if (parts.size() > (kMaxStackItems - num_stack_items_) / per_part) return false;
     num_stack_items_ += parts.size() * per_part;
     return true;
