@@ -14,6 +14,7 @@
 #include "codecs/json/json.hpp"
 #include "core/notes/notes.hpp"
 #include "core/tensor/leaf_bytes.hpp"
+#include "core/tree/batch.hpp"
 #include "core/value/value_json.hpp"
 #include "formats/safetensors/stack.hpp"
 #include "formats/safetensors/tree.hpp"
@@ -50,6 +51,15 @@ void check_leaf(const std::string& path, const Leaf& leaf) {
         .expected("a last dimension of at most ", kMaxPairs)
         .found(leaf.shape().back());
   }
+}
+
+/// Throws if readers would refuse the tensor, because its node has another batch size.
+void check_batch(const std::string& path, const Leaf& leaf, const NodeInfo& node) {
+  if (leaf.is_unbatched() || starts_with(leaf.shape(), node.batch_size)) return;
+  throw refuse_key(path)
+      .problem("the shape does not fit")
+      .expected("it to start with the batch_size ", base::list_text(node.batch_size))
+      .found(base::list_text(leaf.shape()));
 }
 
 /// Finds leaves that are the same stored tensor: the same bytes with the same dtype and shape.
@@ -253,7 +263,10 @@ class StructurePlanner {
     write_class(info);
     begin_keys();
     tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
-      entry(key, item, child_name(prefix, key));
+      const std::string name = child_name(prefix, key);
+      const auto* leaf = std::get_if<Leaf>(&item);
+      if (batched && leaf != nullptr) check_batch(name, *leaf, info);
+      entry(key, item, name);
     });
     json_.end_object();
     json_.end_object();
@@ -329,6 +342,7 @@ class StructurePlanner {
       json_.key(key);
       json_.begin_object();
       if (const auto* leaf = std::get_if<Leaf>(&items.front())) {
+        check_batch(name, *leaf, info);
         tensor(leaf->is_unbatched() ? *leaf : stacked_leaf(items, dim), name);
       } else if (const auto* value = std::get_if<NonTensor>(&items.front())) {
         json_.key("non_tensor");

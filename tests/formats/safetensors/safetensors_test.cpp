@@ -248,6 +248,23 @@ TEST(Safetensors, TheMetadataOfALazyStackCountsForItsSize) {
   EXPECT_EQ(reopened(tree, folder).size(), tree.size());
 }
 
+TEST(Safetensors, TensorsThatDoNotBeginWithTheBatchSizeAreRefused) {
+  TensorDict tree(batch({4}));
+  tree.set("x", numbered(DType::int8, {4, 2}));
+  Leaf unbatched(numbered(DType::int8, {}));
+  unbatched.mark_unbatched();
+  tree.set("u", TensorDict::Item(unbatched));
+  EXPECT_NO_THROW(safetensors::kFormat.check(tree));
+  tree.set("y", numbered(DType::int8, {}));
+  const std::string message =
+      ": the shape does not fit: expected it to start with the batch_size [4], found []";
+  EXPECT_EQ(message_of([&] { safetensors::kFormat.check(tree); }, ErrorCode::unsupported),
+            "key \"y\"" + message);
+  EXPECT_EQ(message_of([&] { safetensors::kFormat.check(lazy({tree, tree}, 0)); },
+                       ErrorCode::unsupported),
+            "key \"y\"" + message);
+}
+
 TEST(Safetensors, LongRunsOfAStackAreRead) {
   const TemporaryFolder folder;
   std::vector<TensorDict> entries;
