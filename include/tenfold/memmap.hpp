@@ -72,8 +72,8 @@ struct NewLeaf {
 /// not created if the tensor has no elements. Throws Error(invalid_argument) if `folder` is not the
 /// folder of a TensorDict, if the key exists or is reserved, or if its file name is in use or not
 /// allowed. Throws Error(unsupported) if the folder is a data set that grows. Throws Error(io):
-/// EEXIST if the file exists and NewLeaf::existing_ok is not set, EBUSY if other callers change the
-/// folder for 10 seconds.
+/// EEXIST if the file exists and NewLeaf::existing_ok is not set, EBUSY while a save replaces the
+/// folder or if other callers change it for 10 seconds.
 TENFOLD_API Path add_memmap_leaf(const Path& folder, const NewLeaf& leaf);
 
 /// Adds an empty node to the node in `folder` and returns its folder, which may already exist.

@@ -130,7 +130,7 @@ class CheckedCopy {
         Tensor(leaf.dtype(), leaf.is_nested() ? shaped.shape() : leaf.shape(), allocate_copy(size));
     const base::Where where = source_of(leaf) ? source_of(leaf)->where(leaf) : base::Where();
     const auto found = checksums.find(where.text());
-    const std::uint64_t count = (size + base::kChecksumBlockBytes - 1) / base::kChecksumBlockBytes;
+    const std::uint64_t count = base::num_checksum_blocks(size);
     const bool is_known = found != checksums.end() && found->second.size() == count;
     if (needs_all && count != 0 && !is_known) {
       throw base::corrupt(where)

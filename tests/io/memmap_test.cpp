@@ -692,6 +692,28 @@ TEST_F(Memmap, NothingIsAppendedToAFolderThatIsBeingReplaced) {
   EXPECT_EQ(test::difference(two_rows({"x"}, ""), open(path_)), "");
 }
 
+TEST_F(Memmap, NothingIsAddedToAFolderThatIsBeingReplaced) {
+  write_memmap(sample(), path_);
+  std::vector<int> errors;
+  {
+    test::AtChange at(5, [&](const os::Change&) {
+      NewLeaf leaf;
+      leaf.key = "new";
+      leaf.dtype = DType::int16;
+      leaf.shape = {4};
+      for (const std::function<void()>& add : std::vector<std::function<void()>>{
+               [&] { add_memmap_leaf(path_, leaf); },
+               [&] { add_memmap_node(path_ / "b", "n", {4}); },
+               [&] { write_memmap_value(path_, "s", {Value("other")}); }}) {
+        errors.push_back(thrown_by(add).system_errno);
+      }
+    });
+    save(two_rows({"x"}, ""), path_, {.overwrite = true});
+  }
+  EXPECT_THAT(errors, ElementsAre(EBUSY, EBUSY, EBUSY));
+  EXPECT_EQ(test::difference(two_rows({"x"}, ""), open(path_)), "");
+}
+
 TEST_F(Memmap, RowsMayHaveUnbatchedTensors) {
   TensorDict rows = two_rows({"x"}, "");
   Leaf shared(counting({7}));

@@ -45,6 +45,11 @@ std::string hex16(std::uint64_t value);
 /// each box (of at most this size) instead.
 inline constexpr std::uint64_t kChecksumBlockBytes = std::uint64_t{16} << 20;
 
+/// The number of blocks of a file or tensor of this size.
+constexpr std::uint64_t num_checksum_blocks(std::uint64_t size_bytes) noexcept {
+  return size_bytes / kChecksumBlockBytes + (size_bytes % kChecksumBlockBytes != 0 ? 1 : 0);
+}
+
 /// The XXH3 of each block of a sequence of bytes that is added piece by piece.
 class BlockSums {
  public:

@@ -514,7 +514,7 @@ Plan make_plan(const TensorDict& tree, const PlanOptions& options) {
   }
   if (options.checksums) {
     std::uint64_t blocks = 0;
-    for (const auto& tensor : plan.tensors) blocks += num_checksum_blocks(tensor.size_bytes);
+    for (const auto& tensor : plan.tensors) blocks += base::num_checksum_blocks(tensor.size_bytes);
     extra.checksums = blank_checksum_text(blocks);
   }
   plan.document = DocumentWriter(plan, options).run(root, extra);

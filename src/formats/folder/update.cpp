@@ -30,6 +30,7 @@
 #include "formats/folder/inventory.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/links.hpp"
+#include "formats/folder/lock.hpp"
 #include "formats/folder/meta/meta.hpp"
 #include "formats/shared/commit.hpp"
 #include "formats/shared/folder_checksums.hpp"
@@ -359,7 +360,9 @@ std::pair<Notes, std::string> notes_about(const Path& folder) {
 class MetaEdit {
  public:
   explicit MetaEdit(const Path& folder)
-      : path_(folder / std::string(kMetaName)), directory_(os::Directory::open(folder)) {
+      : path_(folder / std::string(kMetaName)),
+        held_{lock_for_writing_through(folder)},
+        directory_(held_.lock.folder.duplicate()) {
     for (int attempt = 0; attempt < kMaxMetaAttempts; ++attempt) {
       file_ = os::File::open_read_at(directory_, std::string(kMetaName));
       lock_ = os::WriterLock::try_acquire_current(directory_, std::string(kMetaName), file_);
@@ -478,7 +481,13 @@ class MetaEdit {
     return taken;
   }
 
+  struct HeldFolder {
+    WriteThroughLock lock;
+    ~HeldFolder() { lock.release(); }
+  };
+
   Path path_;
+  HeldFolder held_;  ///< or a save could replace the folder, and get the meta.json of the old one
   os::Directory directory_;
   os::File file_;
   std::optional<os::WriterLock> lock_;

@@ -19,8 +19,8 @@ VerifyReport verify_folder(const Path& path, const VerifyRequest& request);
 
 /// Checks the structure, the CRC-32 of every entry, and the blocks in `%checksums`, except what the
 /// request's filter skips. Skips boxes, because the CRC-32 covers their bytes. Problems are
-/// reported, not thrown. Throws Error(file_not_found) or Error(io) if the file cannot be opened or
-/// its zip directory cannot be read. Also throws errors for which is_problem_of_files() is false.
+/// reported, not thrown. Throws Error(file_not_found) if there is no file. Also throws errors for
+/// which is_problem_of_files() is false.
 VerifyReport verify_archive(const Path& path, const VerifyRequest& request);
 
 }  // namespace tenfold::detail::formats::folder

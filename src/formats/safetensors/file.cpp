@@ -58,7 +58,7 @@ void pad_header(std::string& header, std::uint64_t size_bytes) {
 std::string blank_checksums(const std::vector<const Plan::Tensor*>& tensors) {
   std::uint64_t blocks = 0;
   for (const Plan::Tensor* tensor : tensors) {
-    blocks += num_checksum_blocks(tensor->leaf.nbytes());
+    blocks += base::num_checksum_blocks(tensor->leaf.nbytes());
   }
   return blank_checksum_text(blocks);
 }
@@ -107,7 +107,7 @@ bool is_saved_as(const os::File& saved, const FilePlan& file, int num_threads, P
   std::size_t digits_at = blank_checksum_text(0).size() + 1;  // those of the header come first
   for (const Plan::Tensor* tensor : file.tensors) {
     LeafComparison comparison{&tensor->leaf, {}};
-    for (std::uint64_t b = num_checksum_blocks(tensor->leaf.nbytes()); b > 0; --b) {
+    for (std::uint64_t b = base::num_checksum_blocks(tensor->leaf.nbytes()); b > 0; --b) {
       const auto checksum = parse_hex16(std::string_view(text).substr(digits_at, 16));
       if (!checksum) return false;
       comparison.stored.push_back(*checksum);
@@ -212,7 +212,7 @@ std::optional<std::vector<std::uint64_t>> checksums_of(const OpenedFile& opened,
   if (text == nullptr) return std::nullopt;
   ChecksummedDocument document = document_of(opened, kChecksumsMember, *text);
   for (const auto& entry : header.entries) {
-    document.num_blocks += num_checksum_blocks(entry.end - entry.begin);
+    document.num_blocks += base::num_checksum_blocks(entry.end - entry.begin);
   }
   return check_document(document, report);
 }
@@ -263,7 +263,7 @@ ChecksumsByLeaf tensor_checksums(const OpenedFile& opened, VerifyReport& report)
   for (const std::uint32_t i : opened.header->file_order()) {
     const Header::Entry& entry = opened.header->entries[i];
     const auto end =
-        checksum + static_cast<std::ptrdiff_t>(num_checksum_blocks(entry.end - entry.begin));
+        checksum + static_cast<std::ptrdiff_t>(base::num_checksum_blocks(entry.end - entry.begin));
     all[place_of(opened, i).text()].assign(checksum, end);
     checksum = end;
   }

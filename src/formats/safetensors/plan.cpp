@@ -14,6 +14,7 @@
 #include "codecs/json/json.hpp"
 #include "core/notes/notes.hpp"
 #include "core/tensor/leaf_bytes.hpp"
+#include "core/tree/batch.hpp"
 #include "core/value/value_json.hpp"
 #include "formats/safetensors/stack.hpp"
 #include "formats/safetensors/tree.hpp"
@@ -50,6 +51,15 @@ void check_leaf(const std::string& path, const Leaf& leaf) {
         .expected("a last dimension of at most ", kMaxPairs)
         .found(leaf.shape().back());
   }
+}
+
+/// Throws if readers would refuse the tensor, because its node has another batch size.
+void check_batch(const std::string& path, const Leaf& leaf, const NodeInfo& node) {
+  if (leaf.is_unbatched() || starts_with(leaf.shape(), node.batch_size)) return;
+  throw refuse_key(path)
+      .problem("the shape does not fit")
+      .expected("it to start with the batch_size ", base::list_text(node.batch_size))
+      .found(base::list_text(leaf.shape()));
 }
 
 /// Finds leaves that are the same stored tensor: the same bytes with the same dtype and shape.
@@ -205,12 +215,20 @@ bool can_be_stacked(const std::vector<TensorDict>& parts, std::int64_t dim) {
   });
 }
 
-/// Counts the entries of a node and of all nodes below it.
-std::uint64_t num_entries(const TensorDict& node) {
-  std::uint64_t count = 0;
-  node.for_each([&](const std::string&, const TensorDict::Item& item) {
-    const auto* child = std::get_if<TensorDict>(&item);
-    count += 1 + (child != nullptr ? num_entries(*child) : 0);
+/// Counts a node of a lazy stack that is stored as stacked tensors, and all below it, as a reader
+/// does (kMaxStackItems). `names`: of its level.
+std::uint64_t count_items(const TensorDict& node, const DimNames& names, std::uint64_t path_bytes) {
+  const NodeInfo& info = node.info();
+  std::uint64_t count = extra_stack_items(path_bytes, info.batch_size.size() + 1, names,
+                                          info.class_name, info.device);
+  node.for_each([&](const std::string& key, const TensorDict::Item& item) {
+    const auto* leaf = std::get_if<Leaf>(&item);
+    const auto* value = std::get_if<NonTensor>(&item);
+    count += stack_items(key, leaf == nullptr ? 0 : leaf->shape().size() + 1,
+                         value == nullptr ? nullptr : &value->value);
+    if (const auto* child = std::get_if<TensorDict>(&item)) {
+      count += count_items(*child, child->info().names, child_path_bytes(path_bytes, key));
+    }
   });
   return count;
 }
@@ -245,7 +263,10 @@ class StructurePlanner {
     write_class(info);
     begin_keys();
     tree.for_each([&](const std::string& key, const TensorDict::Item& item) {
-      entry(key, item, child_name(prefix, key));
+      const std::string name = child_name(prefix, key);
+      const auto* leaf = std::get_if<Leaf>(&item);
+      if (batched && leaf != nullptr) check_batch(name, *leaf, info);
+      entry(key, item, name);
     });
     json_.end_object();
     json_.end_object();
@@ -260,7 +281,7 @@ class StructurePlanner {
       all_nodes = all_nodes && part != nullptr;
       if (part != nullptr) parts.push_back(*part);
     });
-    if (all_nodes && can_be_stacked(parts, info.stack_dim) && count_stack(parts)) {
+    if (all_nodes && can_be_stacked(parts, info.stack_dim) && count_stack(parts, info, prefix)) {
       stacked_level(parts, info.stack_dim, &info, prefix);
       return;
     }
@@ -283,8 +304,11 @@ class StructurePlanner {
 
   /// Counts the entries of a lazy stack and theirs as a reader does. Returns false, and counts
   /// nothing, if a reader would refuse them.
-  bool count_stack(const std::vector<TensorDict>& parts) {
-    const std::uint64_t per_part = 1 + num_entries(parts.front());
+  bool count_stack(const std::vector<TensorDict>& parts, const NodeInfo& stack,
+                   const std::string& prefix) {
+    DimNames names = parts.front().info().names;
+    names.push_back(stack.stack_dim_name);
+    const std::uint64_t per_part = 1 + count_items(parts.front(), names, prefix.size());
     if (parts.size() > (kMaxStackItems - num_stack_items_) / per_part) return false;
     num_stack_items_ += parts.size() * per_part;
     return true;
@@ -318,6 +342,7 @@ class StructurePlanner {
       json_.key(key);
       json_.begin_object();
       if (const auto* leaf = std::get_if<Leaf>(&items.front())) {
+        check_batch(name, *leaf, info);
         tensor(leaf->is_unbatched() ? *leaf : stacked_leaf(items, dim), name);
       } else if (const auto* value = std::get_if<NonTensor>(&items.front())) {
         json_.key("non_tensor");

@@ -487,6 +487,25 @@ Leaf TensorEntries::leaf(std::size_t row) const {
 
 namespace {
 
+constexpr std::uint64_t kBytesPerStackItem = 1024;
+/// The memory for one dimension in the shapes, names and strides of a node or tensor.
+constexpr std::uint64_t kBytesPerDim = 64;
+
+std::uint64_t memory_of(const Value& value) noexcept {
+  std::uint64_t bytes = sizeof(Value);
+  if (const auto* text = value.get_if<std::string>()) bytes += text->size();
+  if (const auto* number = value.get_if<Value::BigInt>()) bytes += number->digits.size();
+  if (const auto* list = value.get_if<Value::List>()) {
+    for (const Value& item : list->items) bytes += memory_of(item);
+  }
+  if (const auto* object = value.get_if<Value::Object>()) {
+    for (const auto& [key, item] : object->members) {
+      bytes += sizeof(std::string) + key.size() + memory_of(item);
+    }
+  }
+  return bytes;
+}
+
 std::vector<std::string> keys_of(const Node& node) {
   std::vector<std::string> keys;
   keys.reserve(node.entries.size());
@@ -603,10 +622,9 @@ class TreeBuilder {
       if (item.first < *level.stack_dim) --result->info.stack_dim;
     }
     if (!level.names.empty()) result->info.stack_dim_name = level.names[dim];
-    const auto count = static_cast<std::uint64_t>(level.batch_size[dim]);
-    if (count > kMaxStackItems - num_stack_items_) too_many(path);
-    num_stack_items_ += count;
-    for (std::uint64_t i = 0; i < count; ++i) {
+    const auto num_parts = static_cast<std::uint64_t>(level.batch_size[dim]);
+    count(path, num_parts);
+    for (std::uint64_t i = 0; i < num_parts; ++i) {
       FixedDims inner = fixed;
       auto at = inner.begin();
       while (at != inner.end() && at->first < *level.stack_dim) ++at;
@@ -618,22 +636,44 @@ class TreeBuilder {
   }
 
   TensorDict dense(StructureLevel& level, const std::string& path, const FixedDims& fixed) {
+    if (!fixed.empty()) {
+      count(path, extra_stack_items(path_bytes_, level.batch_size.size(), level.names,
+                                    level.class_name, level.device));
+    }
     auto result = new_node(path);
     set_info(level, path, fixed, result->info);
     result->entries.reserve(level.entries.size());
+    const std::uint64_t path_bytes = path_bytes_;
     for (StructureLevel::Entry& entry : level.entries) {
-      if (!fixed.empty()) {
-        if (num_stack_items_ == kMaxStackItems) too_many(path);
-        ++num_stack_items_;
-      }
+      if (!fixed.empty()) count(path, items_of(entry));
+      path_bytes_ = child_path_bytes(path_bytes, entry.key);
       const std::string child = note_path_child(path, entry.key);
       if (!append(*result, entry.key, slot(level, entry, child, fixed))) {
         throw fail(child).problem("the key is duplicated").expected("it once").found("two");
       }
     }
+    path_bytes_ = path_bytes;
     if (level.is_lazy_stack) check_entries(*result, path);
     apply_notes_to(notes_, path, *result, notes_where_);
     return tensordict_of(std::move(result));
+  }
+
+  /// Counts items of stacks before they are made.
+  void count(const std::string& path, std::uint64_t num_items) {
+    if (num_items > kMaxStackItems - num_stack_items_) too_many(path);
+    num_stack_items_ += num_items;
+  }
+
+  std::uint64_t items_of(const StructureLevel::Entry& entry) const {
+    std::size_t rank = 0;
+    if (const auto* name = std::get_if<std::string>(&entry.what)) {
+      const std::uint32_t row = tensors_.find(*name);
+      if (row != KeyIndex::kNone) {
+        rank = tensors_.header(row).shape(tensors_.rows[row].entry).size();
+      }
+    }
+    const auto* value = std::get_if<NonTensor>(&entry.what);
+    return stack_items(entry.key, rank, value == nullptr ? nullptr : &value->value);
   }
 
   void check_entries(Node& stack, const std::string& path) const {
@@ -814,9 +854,23 @@ class TreeBuilder {
   const base::Where& where_;
   std::vector<bool> used_;
   std::uint64_t num_stack_items_ = 0;
+  std::uint64_t path_bytes_ = 0;  ///< of the node that is being built
 };
 
 }  // namespace
+
+std::uint64_t extra_stack_items(std::uint64_t path_bytes, std::size_t rank, const DimNames& names,
+                                std::string_view class_name, std::string_view device) noexcept {
+  std::uint64_t bytes = path_bytes + rank * kBytesPerDim + class_name.size() + device.size();
+  for (const auto& name : names) bytes += name ? name->size() : 0;
+  return bytes / kBytesPerStackItem;
+}
+
+std::uint64_t stack_items(std::string_view key, std::size_t rank, const Value* value) noexcept {
+  const std::uint64_t bytes =
+      key.size() + rank * kBytesPerDim + (value == nullptr ? 0 : memory_of(*value));
+  return 1 + bytes / kBytesPerStackItem;
+}
 
 TensorDict build_tree(TensorEntries tensors, const Metadata& metadata, const std::string& where) {
   Notes notes;

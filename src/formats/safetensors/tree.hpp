@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include <tenfold/tensordict.hpp>
+#include <tenfold/value.hpp>
 
 #include "core/tree/key_index.hpp"
 #include "core/tree/leaf_source.hpp"
@@ -57,8 +59,20 @@ struct TensorEntries {
 
 /// The greatest number of entries that the lazy stacks stored as stacked tensors have in all, and
 /// their nodes. Limits the expansion of a small file to a large tree: a stack of n entries becomes
-/// n nodes.
+/// n nodes. Each KiB of their metadata, which is copied for each, counts as one more.
 inline constexpr std::uint64_t kMaxStackItems = std::uint64_t{1} << 20;
+
+/// What a node of such a stack adds to the number of its entries, for its metadata. `path_bytes`:
+/// see child_path_bytes(). `rank`: of the batch size, including the dimension of the stack.
+std::uint64_t extra_stack_items(std::uint64_t path_bytes, std::size_t rank, const DimNames& names,
+                                std::string_view class_name, std::string_view device) noexcept;
+/// What an entry counts as: a tensor of `rank` dimensions, including that of the stack, a value or
+/// (with neither) a node.
+std::uint64_t stack_items(std::string_view key, std::size_t rank, const Value* value) noexcept;
+/// The size of the dotted path of an entry of the node whose dotted path has `path_bytes` bytes.
+constexpr std::uint64_t child_path_bytes(std::uint64_t path_bytes, std::string_view key) noexcept {
+  return path_bytes + (path_bytes == 0 ? 0 : 1) + key.size();
+}
 
 /// Builds the tree that the structure document in `metadata` describes, or a flat dict if there is
 /// none. `where` names the file. Throws Error(corrupt) if the document or the notes are invalid, or

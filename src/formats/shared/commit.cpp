@@ -132,6 +132,19 @@ std::optional<os::Directory> lock_folder(const os::Directory& parent, const std:
   throw_in_use(parent.display_of(name), "folder");
 }
 
+/// Exchanges the names `sibling` and `name`. Returns false if the file system cannot. Returns
+/// nullopt if another process has removed `name` since the caller found it, at most kMaxAttempts
+/// times.
+std::optional<bool> exchange_or_absent(os::Directory& parent, const std::string& sibling,
+                                       const std::string& name, int attempt) {
+  try {
+    return parent.exchange(sibling, name);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::file_not_found || attempt >= kMaxAttempts) throw;
+    return std::nullopt;
+  }
+}
+
 /// Removes the folder `aside`, if it exists. If it cannot be removed (for example on FUSE or NFS,
 /// which keep the names of open files), renames it to the name of a free slot, so that a later save
 /// removes it.
@@ -281,23 +294,24 @@ void FileReplacement::publish(bool durable, const UseOld& use_old) {
   if (!now || !now->same_file(made) || !sibling_->is_ours()) {
     throw_lost_sibling(parent_.display_of(name_), sibling_->name());
   }
-  bool exchanged = false;
-  if (parent_.entry_info(name_) || !parent_.rename_if_absent(sibling_->name(), name_)) {
+  std::optional<bool> exchanged;
+  for (int attempt = 1; !exchanged; ++attempt) {
+    if (!parent_.entry_info(name_) && parent_.rename_if_absent(sibling_->name(), name_)) break;
     // Another writer may have created or replaced the file since the save began.
     require_regular();
     if (!old_.valid() || !is_still_named(parent_, name_, old_)) lock_old();
-    exchanged = parent_.exchange(sibling_->name(), name_);
-    if (!exchanged) {
-      call_use_old(use_old, open_old(name_));
-      parent_.rename(sibling_->name(), name_);
-    }
+    exchanged = exchange_or_absent(parent_, sibling_->name(), name_, attempt);
+  }
+  if (exchanged == false) {
+    call_use_old(use_old, open_old(name_));
+    parent_.rename(sibling_->name(), name_);
   }
   // After an exchange, the sibling's name belongs to the old file, which is kept until the exchange
   // is durable.
   sibling_->keep();
   if (durable) parent_.sync();
   std::string problem;
-  if (exchanged) problem = remove_old(use_old);
+  if (exchanged == true) problem = remove_old(use_old);
   old_.close();
   if (!problem.empty()) warn(problem);
 }
@@ -454,17 +468,18 @@ bool FolderReplacement::publish_if_absent(bool durable) {
 
 void FolderReplacement::publish(bool durable) {
   finish_folder(durable);
+  std::optional<bool> exchanged;
+  for (int attempt = 1; !exchanged && !rename_or_lock(durable); ++attempt) {
+    exchanged = exchange_or_absent(parent_, sibling_->name(), name_, attempt);
+  }
   std::string problem;
-  if (!rename_or_lock(durable)) {
-    if (parent_.exchange(sibling_->name(), name_)) {
-      // The sibling's name now belongs to the old tree, which is kept until the exchange is
-      // durable.
-      sibling_->keep();
-      if (durable) parent_.sync();
-      problem = remove_old(sibling_->name());
-    } else {
-      problem = replace_by_renames(durable);
-    }
+  if (exchanged == true) {
+    // The sibling's name now belongs to the old tree, which is kept until the exchange is durable.
+    sibling_->keep();
+    if (durable) parent_.sync();
+    problem = remove_old(sibling_->name());
+  } else if (exchanged == false) {
+    problem = replace_by_renames(durable);
   }
   sibling_->release();
   old_.close();

@@ -104,7 +104,8 @@ class TreeReader {
       : manifest_(manifest),
         where_(where),
         notes_where_(where, kManifestNotes),
-        leaf_of_(leaf_of) {}
+        leaf_of_(leaf_of),
+        used_(manifest.tensors.size()) {}
 
   TensorDict node(const Value& value, const std::string& path, const std::string& where) {
     const auto* entries = value.get_if<Value::Object>();
@@ -135,7 +136,11 @@ class TreeReader {
         fail(path,
              "the position of one of " + std::to_string(manifest_.tensors.size()) + " tensors");
       }
-      return leaf_of_(static_cast<std::size_t>(*position));
+      const auto number = static_cast<std::size_t>(*position);
+      // Each leaf has all chunks of its tensor, so a small tree could become a large one.
+      if (used_[number]) fail(path, "a tensor that no other key has");
+      used_[number] = true;
+      return leaf_of_(number);
     }
     const auto* fields = value.get_if<Value::Object>();
     if (fields == nullptr || fields->members.size() != 1) fail(path, "a tensor, value or node");
@@ -151,6 +156,7 @@ class TreeReader {
   const std::string& where_;
   const base::Where notes_where_;
   const std::function<Leaf(std::size_t)>& leaf_of_;
+  std::vector<bool> used_;  ///< by position in the manifest's tensors
   std::size_t depth_ = 0;
 };
 

@@ -45,11 +45,6 @@ std::optional<std::uint64_t> parse_hex16(std::string_view digits) noexcept {
   return value;
 }
 
-std::uint64_t num_checksum_blocks(std::uint64_t size_bytes) noexcept {
-  return size_bytes / base::kChecksumBlockBytes +
-         (size_bytes % base::kChecksumBlockBytes != 0 ? 1 : 0);
-}
-
 std::string blank_checksum_text(std::uint64_t blocks) {
   std::string text(kDigits, '0');
   if (blocks > 0) text += ' ' + std::string(static_cast<std::size_t>(blocks) * kDigits, '0');

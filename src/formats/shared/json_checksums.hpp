@@ -17,9 +17,6 @@ namespace tenfold::detail::formats {
 
 // The member with this string is called "tenfold_xxh3".
 
-/// Returns the number of checksums of a tensor of that size.
-std::uint64_t num_checksum_blocks(std::uint64_t size_bytes) noexcept;
-
 /// Returns the string for that many blocks, with zeros as digits.
 std::string blank_checksum_text(std::uint64_t blocks);
 

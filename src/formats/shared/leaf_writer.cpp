@@ -304,8 +304,8 @@ std::vector<Run> runs_of(std::vector<LeafWrite>& writes, bool checksums) {
     for (std::uint64_t begin = 0; begin < size; begin += kLeafBlockBytes) {
       runs.push_back({i, begin, std::min(begin + kLeafBlockBytes, size)});
     }
-    const std::uint64_t num_blocks = size / kLeafBlockBytes + (size % kLeafBlockBytes != 0 ? 1 : 0);
-    writes[i].block_checksums.assign(checksums ? static_cast<std::size_t>(num_blocks) : 0, 0);
+    const auto num_blocks = static_cast<std::size_t>(base::num_checksum_blocks(size));
+    writes[i].block_checksums.assign(checksums ? num_blocks : 0, 0);
   }
   return runs;
 }

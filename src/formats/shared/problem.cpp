@@ -9,7 +9,9 @@ namespace tenfold::detail::formats {
 bool is_problem_of_files(const Error& error) noexcept {
   if (error.code() != ErrorCode::io) return true;
   switch (error.system_errno()) {
-    case EIO:  // a block of the disk that cannot be read
+    case EIO:      // a block of the disk that cannot be read
+    case EBADMSG:  // metadata of the file system with a wrong checksum
+    case EUCLEAN:  // other damage of the file system
     case EACCES:
     case EPERM:
     case ELOOP:
@@ -32,7 +34,10 @@ Problem problem_of(const Error& error, const base::Where& where) {
 }
 
 void add_problem(VerifyReport& report, const Error& error, const base::Where& where) {
-  if (error.code() != ErrorCode::corrupt && error.code() != ErrorCode::unsupported) throw error;
+  const bool is_damage = error.code() == ErrorCode::corrupt ||
+                         error.code() == ErrorCode::unsupported ||
+                         (error.code() == ErrorCode::io && is_problem_of_files(error));
+  if (!is_damage) throw error;
   report.problems.push_back(problem_of(error, where));
 }
 

@@ -17,7 +17,8 @@ bool is_problem_of_files(const Error& error) noexcept;
 /// has none.
 Problem problem_of(const Error& error, const base::Where& where = {});
 
-/// Adds an Error(corrupt) or Error(unsupported) to a report; throws any other.
+/// Adds an Error(corrupt) or Error(unsupported) to a report, and an Error(io) if
+/// is_problem_of_files() is true; throws any other.
 void add_problem(VerifyReport& report, const Error& error, const base::Where& where);
 
 /// Adds the problems and counts of `part`, the report of a part of the checked data, to `report`.

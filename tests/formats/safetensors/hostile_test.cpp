@@ -361,6 +361,24 @@ TEST_P(EveryBadStructure, IsRefusedWithItsMessage) {
 INSTANTIATE_TEST_SUITE_P(Safetensors, EveryBadStructure, testing::ValuesIn(kBadStructures),
                          [](const auto& bad) { return std::string(bad.param.name); });
 
+TEST(SafetensorsHostile, RefusesALazyStackWhoseMetadataWouldBeCopiedTooOften) {
+  const std::string text(std::size_t{1} << 20, 'x');
+  std::string dims = "524288";
+  for (int i = 0; i < 500; ++i) dims += ",1";
+  for (const std::string& level :
+       {R"("batch_size":[2000],"stack_dim":0,"keys":{"v":{"non_tensor":")" + text + R"("}})",
+        R"("batch_size":[2000],"stack_dim":0,"class":")" + text + R"(","keys":{})",
+        R"("batch_size":[2000],"stack_dim":0,"keys":{")" + text +
+            R"(":{"td":{"batch_size":[2000],"stack_dim":0,"keys":{}}}})",
+        R"("batch_size":[)" + dims + R"(],"stack_dim":0,"keys":{})"}) {
+    const TemporaryFolder folder;
+    write_bytes(folder / "m.safetensors",
+                file_with_structure(R"({"version":1,"root":{)" + level + R"(}})"));
+    expect_error(ErrorCode::unsupported, "the lazy stacks are too large",
+                 [&] { safetensors::kFormat.open(folder / "m.safetensors", {}); });
+  }
+}
+
 TEST(SafetensorsHostile, ReadsALazyStackFromAStructureDocument) {
   const TemporaryFolder folder;
   const Path path = folder / "m.safetensors";

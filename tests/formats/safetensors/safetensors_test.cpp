@@ -233,6 +233,38 @@ TEST(Safetensors, LazyStacksTooLargeToBeReadAsStackedTensorsAreStoredEntryByEntr
   EXPECT_NE(plan.metadata.at("tensordict").find("lazy_stack"), std::string::npos);
 }
 
+TEST(Safetensors, TheMetadataOfALazyStackCountsForItsSize) {
+  const TemporaryFolder folder;
+  const Shape many_dims(501, 1);  // 32 KiB for an entry: it counts as 32
+  const auto is_split = [&](std::size_t count) {
+    const TensorDict tree = lazy(std::vector<TensorDict>(count, TensorDict(batch(many_dims))), 0);
+    const auto plan = safetensors::make_plan(tree, false);
+    return plan.metadata.at("tensordict").find("lazy_stack") != std::string::npos;
+  };
+  EXPECT_FALSE(is_split(safetensors::kMaxStackItems / 32));
+  EXPECT_TRUE(is_split(safetensors::kMaxStackItems / 32 + 1));
+  const TensorDict tree = lazy(
+      std::vector<TensorDict>(safetensors::kMaxStackItems / 32, TensorDict(batch(many_dims))), 0);
+  EXPECT_EQ(reopened(tree, folder).size(), tree.size());
+}
+
+TEST(Safetensors, TensorsThatDoNotBeginWithTheBatchSizeAreRefused) {
+  TensorDict tree(batch({4}));
+  tree.set("x", numbered(DType::int8, {4, 2}));
+  Leaf unbatched(numbered(DType::int8, {}));
+  unbatched.mark_unbatched();
+  tree.set("u", TensorDict::Item(unbatched));
+  EXPECT_NO_THROW(safetensors::kFormat.check(tree));
+  tree.set("y", numbered(DType::int8, {}));
+  const std::string message =
+      ": the shape does not fit: expected it to start with the batch_size [4], found []";
+  EXPECT_EQ(message_of([&] { safetensors::kFormat.check(tree); }, ErrorCode::unsupported),
+            "key \"y\"" + message);
+  EXPECT_EQ(message_of([&] { safetensors::kFormat.check(lazy({tree, tree}, 0)); },
+                       ErrorCode::unsupported),
+            "key \"y\"" + message);
+}
+
 TEST(Safetensors, LongRunsOfAStackAreRead) {
   const TemporaryFolder folder;
   std::vector<TensorDict> entries;

@@ -401,6 +401,24 @@ TEST(Replacement, AnOldVersionThatCannotBeRemovedIsAWarning) {
   EXPECT_EQ(entries_of(folder.path()), (Names{"f", "x"}));
 }
 
+TEST(Replacement, AnOldVersionMayBeRemovedJustBeforeTheNamesAreExchanged) {
+  const TemporaryFolder folder;
+  save_file(folder / "f", "old");
+  save_folder(folder / "x", "old");
+  {
+    const test::WatchChanges remove_target([&](const os::Change& change) {
+      if (change.kind == os::Change::Kind::exchange) {
+        fs::remove_all(folder / (fs::is_directory(folder / "x") ? "x" : "f"));
+      }
+    });
+    save_folder(folder / "x", "new");
+    fs::remove_all(folder / "x");
+    save_file(folder / "f", "new");
+  }
+  EXPECT_EQ(read_text(folder / "f"), "new");
+  EXPECT_EQ(entries_of(folder.path()), Names{"f"});
+}
+
 TEST(Replacement, AForkedChildNeitherPublishesNorRemovesASibling) {
   const TemporaryFolder folder;
   save_file(folder / "f", "old");

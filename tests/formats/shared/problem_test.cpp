@@ -27,5 +27,17 @@ TEST(Problem, AnErrorOfAReportHasTheTextOfItsFirstProblem) {
             "x: file: cannot read: input/output error; and 1 more");
 }
 
+TEST(Problem, ABlockOrAFileThatCannotBeReadIsAProblemInEveryFormat) {
+  VerifyReport report;
+  for (const int code : {EIO, EBADMSG, EUCLEAN, EACCES}) {
+    add_problem(report, Error::io(code, "x"), {"x", "file"});
+  }
+  add_problem(report, base::corrupt("x").expected("1").found("2"), {"x", "file"});
+  EXPECT_EQ(report.problems.size(), 5U);
+  for (const int code : {EMFILE, ENOMEM, ENOENT, ECANCELED}) {
+    EXPECT_THROW(add_problem(report, Error::io(code, "x"), {"x", "file"}), Error) << code;
+  }
+}
+
 }  // namespace
 }  // namespace tenfold::test

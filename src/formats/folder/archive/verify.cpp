@@ -86,7 +86,7 @@ class ArchiveVerifier {
       codecs::check_zip_structure(archive_->input(), archive_->directory(),
                                   "refresh_archive_checksums makes its comment right");
     } catch (const Error& error) {
-      if (error.code() == ErrorCode::io) throw;
+      if (!is_problem_of_files(error)) throw;
       add(error, {archive_->file().display(), "file"});
     }
   }
@@ -104,7 +104,7 @@ class ArchiveVerifier {
         lines_[line.path].push_back(std::move(line));
       }
     } catch (const Error& error) {
-      if (error.code() == ErrorCode::io) throw;
+      if (!is_problem_of_files(error)) throw;
       add(error, {display_of(kChecksumsName), "file"});
     }
   }
@@ -278,7 +278,7 @@ VerifyReport verify_archive(const Path& path, const VerifyRequest& request) {
     check_tree(root_of(archive), request, report);
     ArchiveVerifier(archive, request, report).run();
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::io || error.code() == ErrorCode::file_not_found) throw;
+    if (error.code() == ErrorCode::file_not_found || !is_problem_of_files(error)) throw;
     report.problems.push_back(problem_of(error, {path.string(), "file"}));
   }
   return report;
