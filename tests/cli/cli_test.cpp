@@ -627,10 +627,21 @@ TEST_F(Cli, PrintsOddValuesOfADataSet) {
             "  0  [\"\\x9b2J\\u202eabc\"]  nan\n");
 }
 
+TEST_F(Cli, PrintsADataSetWithoutColumns) {
+  const std::string source = folder_ / "none.jsonl";
+  std::ofstream(source).close();
+  const std::string path = folder_ / "none";
+  ingest({Path(source)}, path);
+  EXPECT_EQ(tenfold_run({"head", path}).out, "no columns\n");
+  EXPECT_EQ(tenfold_run({"head", path, "--json"}).out,
+            "{\"num_rows\": 0, \"columns\": [], \"rows\": []}\n");
+}
+
 TEST_F(Cli, HeadRequiresAKeyOfOneTensor) {
   const Result result = tenfold_run({"head", ckpt_, "model"});
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.err, HasSubstr("\"model.embed.weight\""));
+  EXPECT_TRUE(result.err.ends_with("\"?\n")) << result.err;
   TensorDict tree;
   tree.set("none", TensorDict());
   const std::string path = save(tree, folder_ / "empty").string();
