@@ -177,7 +177,8 @@ TEST_F(Cli, IngestsFilesWithAnyNameInTheGivenFormat) {
   EXPECT_THAT(done.out, HasSubstr("2 rows"));
   const Result unknown = tenfold_run({"ingest", source, target, "--format", "xml"});
   EXPECT_EQ(unknown.status, 2);
-  EXPECT_THAT(unknown.err, HasSubstr("format: expected jsonl, ndjson, json, csv or tsv, found \"xml\""));
+  EXPECT_THAT(unknown.err,
+              HasSubstr("format: expected jsonl, ndjson, json, csv or tsv, found \"xml\""));
 }
 
 TEST_F(Cli, PrintsItsUsageAndExits2WithoutArguments) {
@@ -623,8 +624,8 @@ TEST_F(Cli, PrintsOddValuesOfADataSet) {
   const std::string path = folder_ / "odd";
   ingest({Path(source)}, path);
   EXPECT_EQ(tenfold_run({"head", path}).out,
-            "row  tags                   x\n"
-            "  0  [\"\\x9b2J\\u202eabc\"]  nan\n");
+            "row  tags                     x\n"
+            "  0  [\"\\u009b2J\\u202eabc\"]  nan\n");
 }
 
 TEST_F(Cli, PrintsADataSetWithoutColumns) {
@@ -767,6 +768,7 @@ TEST_F(Cli, EscapesTerminalControlCharactersInKeys) {
   EXPECT_THAT(tenfold_run({"ls", path}).out, HasSubstr("a\\x1b[31m\\x0ab"));
   EXPECT_THAT(tenfold_run({"ls", path, "--json"}).out, HasSubstr("a\\u001b[31m\\u000ab"));
   EXPECT_THAT(tenfold_run({"ls", path, "x\x1b[31m"}).err, Not(HasSubstr("\x1b")));
+  EXPECT_EQ(cli::strict_json(Value(std::string("\u009b2J\u00a0"))), "\"\\u009b2J\u00a0\"");
 }
 
 TEST(Printable, EscapesCharactersThatReverseOrHideText) {
