@@ -51,6 +51,7 @@ Entry only_entry(const TensorDict& tree, const HeadArguments& options) {
   for (std::size_t i = 0; i < std::min<std::size_t>(3, entries.size()); ++i) {
     remedy += (i == 0 ? "did you mean \"" : ", \"") + entries[i].key + "\"";
   }
+  if (!remedy.empty()) remedy += "?";
   throw Error(ErrorCode::invalid_argument)
       .path(options.path)
       .part("key \"", options.key, "\"")
@@ -182,7 +183,8 @@ void print_rows_json(const Dataset& data, const std::vector<Column>& columns,
                                       {"shape", shape_json(data, column)},
                                       {"nullable", column.nullable}}));
   }
-  for (std::size_t row = 0; row < values.front().size(); ++row) {
+  const std::size_t num_shown = values.empty() ? 0 : values.front().size();
+  for (std::size_t row = 0; row < num_shown; ++row) {
     std::vector<std::pair<std::string, Value>> members;
     for (std::size_t i = 0; i < columns.size(); ++i) {
       members.emplace_back(columns[i].name(), values[i][row]);
@@ -228,10 +230,8 @@ int head_of_dataset(const Dataset& data, const HeadArguments& options, Output& o
   for (const Column& column : columns) {
     values.push_back(first_values(data, column, options.num_rows));
   }
-  if (columns.empty()) {
-    out.line("no columns");
-  } else if (!options.json) {
-    print_rows(data, columns, values, out);
+  if (!options.json) {
+    columns.empty() ? out.line("no columns") : print_rows(data, columns, values, out);
   } else if (options.key.empty() || columns.size() > 1) {
     print_rows_json(data, columns, values, out);
   } else {

@@ -94,7 +94,6 @@ int run_ingest(const IngestArguments& options, Output& out) {
   if (options.paths.size() < 2) {
     throw Error(ErrorCode::invalid_argument).expected("SRC... DST").found("one path");
   }
-  ProgressBar bar;
   IngestOptions request;
   if (!options.schema.empty()) request.schema = schema_of(options.schema);
   request.columns = options.columns;
@@ -102,9 +101,12 @@ int run_ingest(const IngestArguments& options, Output& out) {
   request.separator = separator_from(options.separator);
   request.on_error = on_error_of(options.on_error);
   request.num_threads = options.num_threads;
-  request.monitor = &bar;
   const std::vector<Path> sources(options.paths.begin(), options.paths.end() - 1);
-  const IngestReport report = ingest(sources, options.paths.back(), request);
+  const IngestReport report = [&] {
+    ProgressBar bar;  // erased before the message below is written
+    request.monitor = &bar;
+    return ingest(sources, options.paths.back(), request);
+  }();
   if (report.num_bad_rows > 0) {
     const bool collects = request.on_error == OnError::collect;
     write_error(fmt::format(

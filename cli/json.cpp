@@ -38,7 +38,7 @@ void append_string(std::string_view text, std::string& out) {
     } else if (next.value == '"' || next.value == '\\') {
       out += '\\';
       out += static_cast<char>(next.value);
-    } else if (next.value < 0x20 || next.value == 0x7f) {
+    } else if (is_control(next.value)) {
       out += fmt::format("\\u{:04x}", static_cast<unsigned>(next.value));
     } else {
       out += text.substr(0, next.size_bytes);

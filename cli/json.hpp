@@ -9,8 +9,9 @@
 namespace tenfold::cli {
 
 /// Formats one strict JSON document (RFC 8259). NaN becomes null, infinities become "inf" and
-/// "-inf". A byte that is not UTF-8 becomes the escape of a lone surrogate, such as "\udcff" for
-/// 0xff. In Python, os.fsencode() recovers the byte from the parsed string.
+/// "-inf". Control characters are escaped, C1 as well, because a terminal may obey them. A byte
+/// that is not UTF-8 becomes the escape of a lone surrogate, such as "\udcff" for 0xff. In Python,
+/// os.fsencode() recovers the byte from the parsed string.
 std::string strict_json(const Value& value);
 
 /// Adds ".0" to the text of a finite float if readers would otherwise parse it as an integer: "1"

@@ -67,12 +67,13 @@ CodePoint first_code_point(std::string_view text) noexcept {
   return {value, size, true};
 }
 
+bool is_control(std::uint32_t c) noexcept { return c < 0x20 || (c >= 0x7f && c < 0xa0); }
+
 std::string printable(std::string_view text) {
   std::string out;
   while (!text.empty()) {
     const CodePoint next = first_code_point(text);
-    const bool control = next.value < 0x20 || (next.value >= 0x7f && next.value < 0xa0);
-    if (!next.valid || control) {
+    if (!next.valid || is_control(next.value)) {
       out += fmt::format("\\x{:02x}", static_cast<unsigned>(next.value));
     } else if (is_invisible(next.value)) {
       out += next.value > 0xffff ? fmt::format("\\U{:08x}", static_cast<unsigned>(next.value))

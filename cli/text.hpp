@@ -16,6 +16,9 @@ struct CodePoint {
 };
 CodePoint first_code_point(std::string_view text) noexcept;
 
+/// True for C0 and C1 control characters and DEL.
+bool is_control(std::uint32_t c) noexcept;
+
 /// Formats `text` for a terminal. Control characters and invalid UTF-8 become \xNN, so that no key
 /// or value can move the cursor or end the line. Invisible characters and characters that reverse
 /// text become \uNNNN or \UNNNNNNNN.

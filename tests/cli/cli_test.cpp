@@ -177,7 +177,8 @@ TEST_F(Cli, IngestsFilesWithAnyNameInTheGivenFormat) {
   EXPECT_THAT(done.out, HasSubstr("2 rows"));
   const Result unknown = tenfold_run({"ingest", source, target, "--format", "xml"});
   EXPECT_EQ(unknown.status, 2);
-  EXPECT_THAT(unknown.err, HasSubstr("format: expected jsonl, ndjson, json, csv or tsv, found \"xml\""));
+  EXPECT_THAT(unknown.err,
+              HasSubstr("format: expected jsonl, ndjson, json, csv or tsv, found \"xml\""));
 }
 
 TEST_F(Cli, PrintsItsUsageAndExits2WithoutArguments) {
@@ -623,14 +624,25 @@ TEST_F(Cli, PrintsOddValuesOfADataSet) {
   const std::string path = folder_ / "odd";
   ingest({Path(source)}, path);
   EXPECT_EQ(tenfold_run({"head", path}).out,
-            "row  tags                   x\n"
-            "  0  [\"\\x9b2J\\u202eabc\"]  nan\n");
+            "row  tags                     x\n"
+            "  0  [\"\\u009b2J\\u202eabc\"]  nan\n");
+}
+
+TEST_F(Cli, PrintsADataSetWithoutColumns) {
+  const std::string source = folder_ / "none.jsonl";
+  std::ofstream(source).close();
+  const std::string path = folder_ / "none";
+  ingest({Path(source)}, path);
+  EXPECT_EQ(tenfold_run({"head", path}).out, "no columns\n");
+  EXPECT_EQ(tenfold_run({"head", path, "--json"}).out,
+            "{\"num_rows\": 0, \"columns\": [], \"rows\": []}\n");
 }
 
 TEST_F(Cli, HeadRequiresAKeyOfOneTensor) {
   const Result result = tenfold_run({"head", ckpt_, "model"});
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.err, HasSubstr("\"model.embed.weight\""));
+  EXPECT_TRUE(result.err.ends_with("\"?\n")) << result.err;
   TensorDict tree;
   tree.set("none", TensorDict());
   const std::string path = save(tree, folder_ / "empty").string();
@@ -756,6 +768,7 @@ TEST_F(Cli, EscapesTerminalControlCharactersInKeys) {
   EXPECT_THAT(tenfold_run({"ls", path}).out, HasSubstr("a\\x1b[31m\\x0ab"));
   EXPECT_THAT(tenfold_run({"ls", path, "--json"}).out, HasSubstr("a\\u001b[31m\\u000ab"));
   EXPECT_THAT(tenfold_run({"ls", path, "x\x1b[31m"}).err, Not(HasSubstr("\x1b")));
+  EXPECT_EQ(cli::strict_json(Value(std::string("\u009b2J\u00a0"))), "\"\\u009b2J\u00a0\"");
 }
 
 TEST(Printable, EscapesCharactersThatReverseOrHideText) {
