@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cctype>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -7,14 +6,13 @@
 #include <tenfold/error.hpp>
 
 #include "base/fail.hpp"
+#include "base/text.hpp"
 
 namespace tenfold {
 namespace {
 
-char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
-
 bool contains_ignoring_case(std::string_view text, std::string_view part) {
-  const auto same = [](char a, char b) { return lower(a) == lower(b); };
+  const auto same = [](char a, char b) { return base::to_lower(a) == base::to_lower(b); };
   return std::ranges::search(text, part, same).begin() != text.end();
 }
 
@@ -22,9 +20,8 @@ bool contains_ignoring_case(std::string_view text, std::string_view part) {
 /// unless it begins with an acronym.
 std::string reason_of(int system_errno) {
   std::string reason = std::generic_category().message(system_errno);
-  const bool is_word =
-      reason.size() > 1 && std::islower(static_cast<unsigned char>(reason[1])) != 0;
-  if (is_word) reason[0] = lower(reason[0]);
+  const bool is_word = reason.size() > 1 && reason[1] >= 'a' && reason[1] <= 'z';
+  if (is_word) reason[0] = base::to_lower(reason[0]);
   return reason;
 }
 

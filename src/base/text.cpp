@@ -46,8 +46,6 @@ bool needs_escape(std::string_view text, std::size_t at, std::size_t size) noexc
   return lead == 0xC2 && static_cast<unsigned char>(text[at + 1]) < 0xA0;
 }
 
-char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
-
 /// Edit distance (insert, delete, replace, swap of neighbours), or any number greater than `limit`
 /// if the distance exceeds `limit`. Each edit counts 2, but a difference in case alone counts 1.
 /// Subtracts the number of compared pairs of characters from `budget`; if `budget` is too small for
@@ -79,7 +77,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t li
     for (std::size_t j = 1; j <= b.size(); ++j) {
       const char x = a[i - 1];
       const char y = b[j - 1];
-      const std::size_t replace = x == y ? 0U : lower(x) == lower(y) ? 1U : 2U;
+      const std::size_t replace = x == y ? 0U : to_lower(x) == to_lower(y) ? 1U : 2U;
       row[j] = std::min({last[j - 1] + replace, last[j] + 2, row[j - 1] + 2});
       if (i > 1 && j > 1 && x == b[j - 2] && a[i - 2] == y) {
         row[j] = std::min(row[j], before_last[j - 2] + 2);

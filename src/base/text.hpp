@@ -15,6 +15,11 @@ std::string quote(std::string_view text, std::size_t max_bytes = 200);
 
 constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
+/// Lower case of an ASCII letter; other bytes are unchanged, in every locale.
+constexpr char to_lower(char c) noexcept {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+}
+
 /// Formats as "[3, 4]".
 std::string list_text(std::span<const std::int64_t> values);
 

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <clocale>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
@@ -109,6 +110,15 @@ TEST(Error, IoNamesThePathAndTheSystemMessage) {
   EXPECT_STREQ(error.what(), "run/a.memmap: cannot write: no space left on device");
   EXPECT_EQ(Error(error).path("b").system_errno(), ENOSPC);
   EXPECT_STREQ(Error(error).path("b").what(), "b: cannot write: no space left on device");
+}
+
+TEST(Error, IoBeginsTheSystemMessageWithAnAsciiLetterInEveryLocale) {
+  const std::string before = std::setlocale(LC_CTYPE, nullptr);
+  // tolower('I') is a dotless i there, a byte that is no UTF-8.
+  if (std::setlocale(LC_CTYPE, "tr_TR") == nullptr) GTEST_SKIP() << "the locale is not installed";
+  const Error error = Error::io(EIO, "x", "cannot be read");
+  std::setlocale(LC_CTYPE, before.c_str());
+  EXPECT_STREQ(error.what(), "x: cannot be read: input/output error");
 }
 
 TEST(Error, IoDoesNotRepeatTheSystemMessage) {
