@@ -98,11 +98,6 @@ Error fail(const Column& column) {
   return base::invalid_argument().part("column ", base::quote(column.name())).part("chunk");
 }
 
-template <class T>
-std::span<const std::byte> bytes_of(std::span<const T> values) {
-  return std::as_bytes(values);
-}
-
 /// True if `ends` is nonnegative and nondecreasing, and its last element (or 0) is `total`.
 bool ends_fit(std::span<const std::int64_t> ends, std::int64_t total) {
   if (ends.empty()) return total == 0;
@@ -171,16 +166,16 @@ void ColumnWriter::append(const ColumnChunk& chunk) {
     num_elements_ += chunk.ends.empty() ? 0 : chunk.ends.back();
   }
   if (!valid_) return;
-  if (!chunk.valid.empty()) return valid_->append(bytes_of(chunk.valid));
+  if (!chunk.valid.empty()) return valid_->append(std::as_bytes(chunk.valid));
   const std::vector<std::uint8_t> ones(static_cast<std::size_t>(chunk.num_rows), 1);
-  valid_->append(bytes_of(std::span<const std::uint8_t>(ones)));
+  valid_->append(std::as_bytes(std::span(ones)));
 }
 
 void ColumnWriter::append_ends(PartFile& file, std::span<const std::int64_t> ends,
                                std::int64_t base) {
   scratch_.resize(ends.size());
   std::ranges::transform(ends, scratch_.begin(), [base](std::int64_t end) { return base + end; });
-  file.append(bytes_of(std::span<const std::int64_t>(scratch_)));
+  file.append(std::as_bytes(std::span(scratch_)));
 }
 
 void ColumnWriter::append_nulls(std::int64_t num_rows) {
@@ -204,7 +199,7 @@ void ColumnWriter::make_nullable(const MakePart& make_part) {
   const std::vector<std::uint8_t> ones(kBlockRows, 1);
   for (std::int64_t left = num_rows_; left > 0; left -= kBlockRows) {
     const auto count = static_cast<std::size_t>(std::min(left, kBlockRows));
-    valid_->append(bytes_of(std::span<const std::uint8_t>(ones).first(count)));
+    valid_->append(std::as_bytes(std::span(ones).first(count)));
   }
 }
 
