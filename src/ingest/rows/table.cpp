@@ -134,9 +134,8 @@ void RowTable::skip_row(std::string_view line) {
 }
 
 void RowTable::sort_columns() {
-  std::stable_sort(columns_.begin(), columns_.end(), [&](const Stored& a, const Stored& b) {
-    return position_of(a.column->path(), order_) < position_of(b.column->path(), order_);
-  });
+  for (Stored& stored : columns_) stored.position = position_of(stored.column->path(), order_);
+  std::ranges::stable_sort(columns_, {}, &Stored::position);
 }
 
 void RowTable::make_writer(bool is_end) {
