@@ -71,9 +71,9 @@ RowReader::Entry* RowReader::find(Record& record, PyObject* key) {
 bool RowReader::is_ignored(const KeyPath& path) const {
   if (has_schema_ || columns_.empty()) return has_schema_;
   const std::string record = dotted(path) + ".";
-  return std::ranges::none_of(columns_, [&](const std::string& wanted) {
-    return is_below(path, wanted) || wanted.starts_with(record);
-  });
+  return position_of(path, columns_) == columns_.size() &&
+         std::ranges::none_of(
+             columns_, [&](const std::string& wanted) { return wanted.starts_with(record); });
 }
 
 // --- fast path ---

@@ -103,10 +103,9 @@ class Ingestion {
   }
 
   bool has_all_columns() const {
-    const std::vector<Column> columns = plan_.columns();
-    return std::ranges::none_of(options_.columns, [&](const std::string& name) {
-      return known_columns(columns, {name}).empty();
-    });
+    const ColumnsByName columns(plan_.columns());
+    return std::ranges::none_of(options_.columns,
+                                [&](const std::string& name) { return columns.at(name).empty(); });
   }
 
   /// The requested columns, in the requested order.
@@ -132,8 +131,9 @@ class Ingestion {
 
   [[noreturn]] void fail_unknown(const RowPlan& all) const {
     const std::vector<Column> columns = all.columns();
+    const ColumnsByName by_name(columns);
     for (const std::string& name : options_.columns) {
-      if (!known_columns(columns, {name}).empty()) continue;
+      if (!by_name.at(name).empty()) continue;
       std::vector<std::string> names;
       for (const Column& column : columns) names.push_back(column.name());
       throw base::key_not_found(subject())

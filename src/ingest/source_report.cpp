@@ -20,29 +20,39 @@ OnError on_error_from(std::string_view name) {
       .found(base::quote(name));
 }
 
-bool is_below(KeyPath column, const std::string& name) {
-  while (!column.empty() && dotted(column) != name) column.pop_back();
-  return !column.empty();
+std::size_t position_of(const KeyPath& column, const std::vector<std::string>& names) {
+  std::vector<std::string> enclosing;
+  for (KeyPath path = column; !path.empty(); path.pop_back()) enclosing.push_back(dotted(path));
+  const auto found = std::ranges::find_first_of(names, enclosing);
+  return static_cast<std::size_t>(found - names.begin());
 }
 
-std::size_t position_of(const KeyPath& column, const std::vector<std::string>& names) {
-  const auto found =
-      std::ranges::find_if(names, [&](const std::string& name) { return is_below(column, name); });
-  return static_cast<std::size_t>(found - names.begin());
+ColumnsByName::ColumnsByName(const std::vector<Column>& columns) {
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    KeyPath path = columns[i].path;
+    if (path.size() == 1) flat_[path[0]].push_back(i);
+    for (; !path.empty(); path.pop_back()) all_[dotted(path)].push_back(i);
+  }
+}
+
+const std::vector<std::size_t>& ColumnsByName::at(const std::string& name) const {
+  static const std::vector<std::size_t> none;
+  if (const auto found = flat_.find(name); found != flat_.end()) return found->second;
+  const auto found = all_.find(name);
+  return found == all_.end() ? none : found->second;
 }
 
 std::vector<std::size_t> known_columns(const std::vector<Column>& columns,
                                        const std::vector<std::string>& names) {
   std::vector<std::size_t> known;
   for (std::size_t i = 0; names.empty() && i < columns.size(); ++i) known.push_back(i);
+  if (names.empty()) return known;
+  const ColumnsByName by_name(columns);
+  std::vector<bool> is_known(columns.size());
   for (const std::string& name : names) {
-    // A flat column with the name "a.b" takes precedence over column b of record a.
-    const bool is_flat = std::ranges::any_of(
-        columns, [&](const Column& column) { return column.path == KeyPath{name}; });
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-      const KeyPath& path = columns[i].path;
-      const bool is_meant = is_flat ? path == KeyPath{name} : is_below(path, name);
-      if (is_meant && std::ranges::find(known, i) == known.end()) known.push_back(i);
+    for (const std::size_t i : by_name.at(name)) {
+      if (!is_known[i]) known.push_back(i);
+      is_known[i] = true;
     }
   }
   return known;
@@ -51,8 +61,9 @@ std::vector<std::size_t> known_columns(const std::vector<Column>& columns,
 std::vector<std::size_t> selected_columns(const std::vector<Column>& columns,
                                           const std::vector<std::string>& names,
                                           const std::string& where) {
+  const ColumnsByName by_name(columns);
   for (const std::string& name : names) {
-    if (!known_columns(columns, {name}).empty()) continue;
+    if (!by_name.at(name).empty()) continue;
     std::vector<std::string> candidates;
     for (const Column& column : columns) candidates.push_back(column.name());
     throw base::key_not_found(where)

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include <tenfold/ingest.hpp>
@@ -19,12 +20,22 @@ struct SourceReport : IngestReport {
   Schema schema;
 };
 
-/// True if `name` ("a", "a.b") is the name of the column or of a record that contains it.
-bool is_below(KeyPath column, const std::string& name);
+/// The columns that names select. A name ("a", "a.b") selects a column, or all columns in a record.
+/// A flat column "a.b" takes precedence over column b of record a.
+class ColumnsByName {
+ public:
+  explicit ColumnsByName(const std::vector<Column>& columns);
+  /// Indices of the columns that `name` selects; empty for an unknown name.
+  const std::vector<std::size_t>& at(const std::string& name) const;
+
+ private:
+  using Indices = std::unordered_map<std::string, std::vector<std::size_t>>;
+  Indices flat_;  ///< columns outside of records
+  Indices all_;   ///< by the dotted names of all columns, and of the records around them
+};
 
 /// Indices of the columns that `names` selects, in the order of `names`; of all columns if `names`
-/// is empty. A name ("a", "a.b") selects a column, or all columns in a record. Ignores unknown
-/// names. A flat column "a.b" takes precedence over column b of record a.
+/// is empty. Ignores unknown names.
 std::vector<std::size_t> known_columns(const std::vector<Column>& columns,
                                        const std::vector<std::string>& names);
 

@@ -38,6 +38,10 @@ constexpr std::uint64_t kMaxArchiveTries = 10'000;
 /// million pickles, each with a finding.
 constexpr std::size_t kMaxFindings = 1'000'000;
 
+/// Greatest number of pickles in a file that are scanned although they follow another pickle
+/// directly: a record that deflates to 1 MB can contain 500 million, whose scan takes minutes.
+constexpr std::uint64_t kMaxFollowing = 10'000'000;
+
 /// Archive formats that are recognised but not unpacked.
 struct Packed {
   std::string_view magic;
@@ -63,7 +67,7 @@ bool begins_as_pickle(std::string_view bytes) {
 /// The magic number in the first pickle of torch.save's legacy format (the default before torch
 /// 1.6). Four more pickles follow, then the bytes of storages.
 constexpr std::string_view kOldTorchNumber = "119547037146038801333356";
-constexpr int kOldTorchPickles = 5;
+constexpr std::size_t kOldTorchPickles = 5;
 
 bool is_old_torch_number(const codecs::PickleGraph& graph) {
   const codecs::PickleNode root = graph.at(graph.root);
@@ -181,6 +185,7 @@ void ByteScanner::enter(std::string path, std::string shown) {
   shown_ = std::move(shown);
   depth_ = 0;
   inflated_bytes_ = 0;
+  num_following_ = 0;
 }
 
 codecs::ZipDirectory ByteScanner::directory_of(const codecs::ZipInput& input) {
@@ -232,8 +237,14 @@ void ByteScanner::globals(const codecs::PickleGraph& graph, const std::string& w
 void ByteScanner::pickles(std::string_view bytes, const std::string& where, bool is_pickle) {
   bool is_old_torch = false;
   std::uint64_t at = 0;
-  for (int i = 0; at < bytes.size() && !(is_old_torch && i == kOldTorchPickles); ++i) {
+  for (std::size_t i = 0; at < bytes.size() && !(is_old_torch && i == kOldTorchPickles); ++i) {
     const std::string_view rest = bytes.substr(static_cast<std::size_t>(at));
+    if (i > 0 && ++num_following_ > kMaxFollowing) {
+      add("more than " + std::to_string(kMaxFollowing) +
+              " pickles that follow others, which are not scanned",
+          ScanRisk::suspicious, where, at);
+      return;
+    }
     std::string problem;
     const codecs::PickleGraph graph = codecs::read_pickle_prefix(rest, where, problem);
     const bool counts = problem.empty() || (i == 0 && is_pickle) || has_global(graph);

@@ -31,6 +31,34 @@ void require_inside(const SparseState& state, const char* what,
   for (const std::int64_t index : indices) require_inside(state, what, index, length);
 }
 
+/// Returns the entries of a row of a coo matrix on both sides of the place of `column`, at most
+/// two.
+template <class Index>
+EntryRange entries_near(const SparseState& state, std::int64_t row, std::int64_t column) {
+  const Index* rows = state.major_indices.data<Index>();
+  const Index* columns = state.minor_indices.data<Index>();
+  std::int64_t place = 0;
+  for (std::int64_t count = state.nnz; count > 0;) {
+    const std::int64_t middle = place + count / 2;
+    if (rows[middle] < row || (rows[middle] == row && columns[middle] < column)) {
+      count -= count / 2 + 1;
+      place = middle + 1;
+    } else {
+      count /= 2;
+    }
+  }
+  const bool has_left = place > 0 && rows[place - 1] == row;
+  const bool has_right = place < state.nnz && rows[place] == row;
+  return {has_left ? place - 1 : place, has_right ? place + 1 : place};
+}
+
+EntryRange entries_near(const SparseState& state, std::int64_t row, std::int64_t column) {
+  require_sorted(state);
+  return state.minor_indices.dtype() == DType::int32
+             ? entries_near<std::int32_t>(state, row, column)
+             : entries_near<std::int64_t>(state, row, column);
+}
+
 /// Returns the selected rows (csc: columns) as rows of a batch.
 SparseRows major_as_rows(const SparseState& state, std::span<const std::int64_t> major_indices,
                          RowsLayout layout) {
@@ -187,7 +215,9 @@ Tensor SparseMatrix::at(std::int64_t row, std::int64_t column) const {
   const bool by_column = state.layout == SparseLayout::csc;
   const std::int64_t major_index = by_column ? column : row;
   const std::int64_t minor_index = by_column ? row : column;
-  const EntryRange range = entry_ranges(state, std::span(&major_index, 1)).front();
+  const EntryRange range = state.layout == SparseLayout::coo
+                               ? entries_near(state, row, column)
+                               : entry_ranges(state, std::span(&major_index, 1)).front();
   Tensor element = Tensor::zeros(state.values.dtype(), {});
   const auto find = [&](const auto* minor_indices) {
     const auto* end = minor_indices + range.end;

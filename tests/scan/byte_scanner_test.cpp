@@ -49,6 +49,16 @@ auto dangerous(const std::string& what, const std::string& where) {
 const std::string kEvil =
     pickled::whole(pickled::call("os", "system", {pickled::text("true")}));  // imports at byte 2
 
+TEST(ByteScanner, LimitsTheNumberOfPicklesThatFollowOthers) {
+  std::string bytes;
+  for (int i = 0; i < 10'000'001; ++i) bytes += "N.";
+  EXPECT_THAT(scanned(bytes, ScanHint::pickle).findings, IsEmpty());
+  EXPECT_THAT(scanned(bytes + kEvil, ScanHint::pickle).findings,
+              ElementsAre(suspicious("more than 10000000 pickles that follow others, which are not "
+                                     "scanned",
+                                     "x at byte 20000002")));
+}
+
 TEST(ByteScanner, NamesDecideWhatIsAPickle) {
   for (const char* name : {"a.pkl", "a.pickle", "a.joblib", "a.p", "a.z"}) {
     EXPECT_EQ(hint_of_name(name), ScanHint::pickle) << name;

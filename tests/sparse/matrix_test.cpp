@@ -55,6 +55,23 @@ SparseMatrix example(SparseLayout layout) {
   return builder.finish();
 }
 
+TEST(SparseMatrix, AnElementIsTheSameInEveryLayout) {
+  const auto made = [](SparseLayout layout, DType dtype) {
+    SparseBuilder builder(5, 6, DType::float32, {.layout = layout, .index_dtype = dtype});
+    builder.add(ints({0, 0, 1, 3, 3, 3}), ints({1, 5, 0, 0, 2, 5}), floats({1, 2, 3, 4, 5, 6}));
+    return builder.finish();
+  };
+  for (const DType dtype : {DType::int32, DType::int64}) {
+    const SparseMatrix coo = made(SparseLayout::coo, dtype);
+    const SparseMatrix csr = made(SparseLayout::csr, dtype);
+    for (std::int64_t row = 0; row < 5; ++row) {
+      for (std::int64_t col = 0; col < 6; ++col) {
+        EXPECT_EQ(values_of<float>(coo.at(row, col)), values_of<float>(csr.at(row, col)));
+      }
+    }
+  }
+}
+
 TEST(SparseTransposed, RowsBecomeColumnsOverTheSameMemory) {
   for (const SparseLayout layout : {SparseLayout::csr, SparseLayout::csc, SparseLayout::coo}) {
     const SparseMatrix matrix = example(layout);

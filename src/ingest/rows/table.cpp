@@ -134,12 +134,8 @@ void RowTable::skip_row(std::string_view line) {
 }
 
 void RowTable::sort_columns() {
-  std::unordered_map<const RowColumn*, std::size_t> places;
-  for (const Stored& stored : columns_) {
-    places.emplace(stored.column.get(), position_of(stored.column->path(), order_));
-  }
-  std::ranges::stable_sort(columns_, {},
-                           [&](const Stored& stored) { return places.at(stored.column.get()); });
+  for (Stored& stored : columns_) stored.position = position_of(stored.column->path(), order_);
+  std::ranges::stable_sort(columns_, {}, &Stored::position);
 }
 
 void RowTable::make_writer(bool is_end) {

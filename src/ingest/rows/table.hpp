@@ -94,6 +94,7 @@ class RowTable {
   struct Stored {
     std::unique_ptr<RowColumn> column;
     std::optional<std::size_t> index{};  ///< index of the writer's column
+    std::size_t position = 0;            ///< for sort_columns()
     Column as{};                         ///< the column as stored
   };
 
