@@ -21,6 +21,16 @@ Buffer MappedZip::map(std::uint64_t offset_bytes, std::uint64_t size_bytes) {
                         static_cast<std::size_t>(size_bytes));
 }
 
+MappedZip::Reader::Reader(MappedZip& zip) : zip_(zip) {
+  const std::lock_guard lock(zip_.mutex_);
+  zip_.most_readers_ = std::max(zip_.most_readers_, ++zip_.num_readers_);
+}
+
+MappedZip::Reader::~Reader() {
+  const std::lock_guard lock(zip_.mutex_);
+  --zip_.num_readers_;
+}
+
 std::shared_ptr<MappedZip::Copy> MappedZip::copy_of(std::size_t entry, bool keep) {
   const std::lock_guard lock(mutex_);
   if (const auto kept = kept_.find(entry); kept != kept_.end()) return kept->second;
@@ -37,7 +47,8 @@ std::shared_ptr<MappedZip::Copy> MappedZip::copy_of(std::size_t entry, bool keep
     kept_.emplace(entry, copy);
   } else {
     // Keep more copies than there are threads, so that threads do not free each other's copies.
-    const auto most = static_cast<std::size_t>(os::num_threads_for(0)) + 3;
+    const auto usual = static_cast<std::size_t>(os::num_threads_for(0));
+    const std::size_t most = std::max(usual, most_readers_) + 3;
     if (partly_read_.size() >= most) partly_read_.erase(partly_read_.begin());
     partly_read_.push_back(copy);
   }
@@ -54,6 +65,7 @@ Buffer MappedZip::copy(std::size_t entry, const MakeCopy& make) {
 void MappedZip::read_copy(std::size_t entry, std::uint64_t offset_bytes, std::span<std::byte> into,
                           const MakeCopy& make) {
   if (into.empty()) return;
+  const Reader reader(*this);
   const std::shared_ptr<Copy> copy = copy_of(entry, false);
   Buffer bytes;
   {

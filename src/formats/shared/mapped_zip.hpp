@@ -47,7 +47,7 @@ class MappedZip {
   /// Reads from a copy of an entry, which `make` creates if there is none. Most callers read all
   /// bytes of an entry once, on several threads in any order. So a copy serves several reads, and
   /// is freed when the number of bytes read reaches its size, unless copy() has returned it. Only
-  /// a few partly read copies are kept, those that were read last.
+  /// a few more partly read copies are kept than there are threads, those that were read last.
   void read_copy(std::size_t entry, std::uint64_t offset_bytes, std::span<std::byte> into,
                  const MakeCopy& make);
 
@@ -59,6 +59,17 @@ class MappedZip {
     Buffer bytes;      ///< empty until it is made
     std::uint64_t num_read = 0;
   };
+  /// Counts a call of read_copy() during its lifetime.
+  class Reader {
+   public:
+    explicit Reader(MappedZip& zip);
+    Reader(const Reader&) = delete;
+    Reader& operator=(const Reader&) = delete;
+    ~Reader();
+
+   private:
+    MappedZip& zip_;
+  };
   std::shared_ptr<Copy> copy_of(std::size_t entry, bool keep);
 
   FilePart part_;
@@ -68,6 +79,8 @@ class MappedZip {
   std::mutex mutex_;  ///< guards the members below
   std::unordered_map<std::size_t, std::shared_ptr<Copy>> kept_;
   std::vector<std::shared_ptr<Copy>> partly_read_;  ///< the most recently read one is last
+  std::size_t num_readers_ = 0;
+  std::size_t most_readers_ = 0;  ///< at a time: the threads of the caller, which may be many
 };
 
 }  // namespace tenfold::detail::formats

@@ -3,9 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <barrier>
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <vector>
 
 #include "os/thread/thread_pool.hpp"
 #include "support/zip.hpp"
@@ -107,6 +111,27 @@ TEST(MappedZip, KeepsOnlyTheLastCopiesThatWerePartlyRead) {
   EXPECT_EQ(num_calls, most + 1);
   read(made.zip(), 0, 0, 1, make);
   EXPECT_EQ(num_calls, most + 2);
+}
+
+TEST(MappedZip, KeepsTheCopiesOfAsManyThreadsAsReadAtATime) {
+  Fixture made;
+  const int num_threads = os::num_threads_for(0) + 8;
+  std::barrier all_make(num_threads);
+  std::atomic<int> num_calls = 0;
+  const auto make = [&] {
+    if (num_calls++ < num_threads) all_make.arrive_and_wait();
+    return Buffer::allocate(4);
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < num_threads; ++i) {
+    threads.emplace_back([&, i] {
+      for (std::size_t at = 0; at < 4; ++at) {
+        read(made.zip(), static_cast<std::size_t>(i), at, at + 1, make);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(num_calls, num_threads);
 }
 
 }  // namespace

@@ -93,6 +93,13 @@ void Archive::index_folders() {
       slash = slash == 0 ? std::string_view::npos : name.rfind('/', slash - 1);
     }
   }
+  for (const codecs::ZipEntry& entry : entries()) {
+    if (!folders_.contains(entry.name)) continue;
+    throw base::corrupt(file().display() + "/" + entry.name)
+        .problem("a file and a folder have this name")
+        .expected("one of them")
+        .found("both");
+  }
 }
 
 std::optional<std::size_t> Archive::find(std::string_view path) const {

@@ -27,6 +27,7 @@
 #include "support/message_of.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/warnings.hpp"
+#include "support/zip.hpp"
 
 namespace tenfold {
 
@@ -431,6 +432,23 @@ TEST(MemmapArchiveHostile, RefusesEveryZipThatIsNotAnArchiveOfAFolder) {
     ++refused;
   }
   EXPECT_GT(refused, 50);
+}
+
+TEST(MemmapArchiveHostile, RefusesAFileAndAFolderOfOneName) {
+  const TemporaryFolder folder;
+  const Path path = folder / "x.tdz";
+  const std::string meta =
+      R"({"_type": "<class 'tensordict._td.TensorDict'>", "shape": [], "device": "cpu"})";
+  for (const std::string inside : {"d/", "d/meta.json", "d/e/meta.json"}) {
+    write_bytes(path, test::zip_of(
+                          {{"meta.json", meta}, {inside, inside == "d/" ? "" : meta}, {"d", "x"}}));
+    EXPECT_EQ(test::message_of([&] { open(path); }, ErrorCode::corrupt),
+              path.string() +
+                  "/d: a file and a folder have this name: expected one of them, found "
+                  "both")
+        << inside;
+    EXPECT_FALSE(verify(path).ok());
+  }
 }
 
 TEST(MemmapArchiveHostile, ReportsMissingTooShortAndTooLargeEntries) {
