@@ -46,7 +46,7 @@ def main() -> int:
             reason = convert(file, target)
         if reason is None:
             sources[target] = file
-        print(f"{file}: left: {reason}" if reason else f"{file} -> {target}")
+        print(f"{file}: not converted: {reason}" if reason else f"{file} -> {target}")
     print(f"{len(sources)} of {len(files)} files converted")
     return int(len(sources) < len(files))
 

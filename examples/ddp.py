@@ -65,9 +65,10 @@ def train(folder: Path, steps: int, die_at: int | None) -> None:
     if rank == 0:
         print(f"{size} processes begin at step {step}", flush=True)
     is_first = step == 0 and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
+    is_last = step >= steps
     loss = torch.zeros(())
     with manager.preemption() as stop:  # a signal to one rank stops all of them
-        while step < steps and not stop:
+        while not is_last:
             for batch in loader:
                 loss = nn.functional.mse_loss(ddp(batch["x"])[:, 0], batch["y"])
                 optimizer.zero_grad()
@@ -76,11 +77,14 @@ def train(folder: Path, steps: int, die_at: int | None) -> None:
                 step += 1
                 if rank == 1 and is_first and step == die_at:
                     os._exit(1)
-                if manager.should_save(step) or step == steps or stop:
+                # A signal may arrive at any time, so evaluate the flag only once per step: the
+                # training must not stop at a step that was not saved.
+                is_last = step == steps or bool(stop)
+                if is_last or manager.should_save(step):
                     mean = loss.detach().clone()
                     dist.all_reduce(mean)
                     manager.save(step, state, metrics={"loss": mean.item() / size})
-                if step == steps or stop:
+                if is_last:
                     break
     manager.close()
     if rank == 0:

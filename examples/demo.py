@@ -161,11 +161,19 @@ def survives(how: str, path: Path, kills: int) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, default=Path("build/demo"))
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path("build/demo"),
+        help="new, empty, or of an earlier run, which is deleted (default: build/demo)",
+    )
     parser.add_argument("--no-model", action="store_true", help="leave out the 90 MB model")
     parser.add_argument("--kills", type=int, default=12, help="number of kills, for each library")
     options = parser.parse_args()
     work: Path = options.folder
+    names = [p.name for p in work.iterdir()] if work.exists() else []
+    if "flights" not in names and not all(".tenfold-" in name for name in names):
+        parser.error(f"{work} has files of another program, and the demo would delete them")
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     started = time.perf_counter()

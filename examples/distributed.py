@@ -70,6 +70,8 @@ def run_rank(rank: int, size: int, folder: Path, path: Path, start: Path) -> Non
 
 
 def run_ranks(size: int, folder: Path, path: Path, start: Path) -> None:
+    # The store of an earlier group has the addresses of processes that have ended.
+    (folder / f"group-{size}").unlink(missing_ok=True)
     context = multiprocessing.get_context("spawn")
     ranks = [
         context.Process(target=run_rank, args=(rank, size, folder, path, start))

@@ -42,6 +42,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
+        torch.manual_seed(0)  # a resumed training has the same rows
         x = torch.rand(2048, 2)
         rows = tenfold.ingest({"x": x, "y": x.sum(1, keepdim=True)}, folder / "rows")
         trainer = lightning.Trainer(
@@ -60,8 +61,9 @@ def main() -> None:
             ckpt_path=last if last.exists() else None,
         )
         best = trainer.checkpoint_callback.best_model_path
+        score = trainer.checkpoint_callback.best_model_score
         assert tenfold.verify(best).ok
-        print(f"loss {trainer.callback_metrics['loss']:.4f}, best in {Path(best).name}")
+        print(f"loss {score:.4f} in {Path(best).name}")
         # The checkpoints are torch files, so Lightning also reads them without the plugin.
         again = Regression.load_from_checkpoint(best)
         print("learning rate of the checkpoint:", again.hparams["lr"])

@@ -117,7 +117,7 @@ def on_ranks(folder: Path, run: str, ranks: int, stop_after: int | None) -> list
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, help="where to write (default: a temporary folder)")
+    parser.add_argument("--folder", type=Path, help="a new folder (default: a temporary one)")
     parser.add_argument("--without-ray", action="store_true", help="two processes write the parts")
     parser.add_argument("--train", help="used by the program itself: the name of a run")
     parser.add_argument("--stop-after", type=int)

@@ -1,5 +1,5 @@
-// All errors of the library have the class tenfold::Error. Its members give the error code, the
-// file, and the parts of the message.
+// All exceptions that the library throws itself, except std::bad_alloc, have the class
+// tenfold::Error. Its members give the error code, the file, and the parts of the message.
 #include <tenfold/error.hpp>
 #include <tenfold/io.hpp>
 

@@ -85,6 +85,15 @@ def flight(generator: random.Random) -> dict[str, object]:
     return row
 
 
+def test_demo_deletes_no_files_of_others(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").touch()
+    command = [sys.executable, EXAMPLES / "demo.py", "--folder", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "would delete them" in done.stderr
+    assert (tmp_path / "thesis.txt").exists()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_demo_runs_on_synthetic_flights(tmp_path: Path) -> None:

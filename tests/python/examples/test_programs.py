@@ -118,10 +118,10 @@ def test_pt_files_are_converted_and_no_pickle_is_executed(
 
     output = run("convert_pt", "old", "new", status=1)
     assert "2 of 6 files converted" in output
-    assert "old/a.pth: left: new/a.safetensors was written from old/a.pt\n" in output
-    assert "old/text.bin: left: old/text.bin: " in output
-    assert "old/dangerous.pt: left: unpickling it would call posix.system" in output
-    assert 'old/own.pt: left: old/own.pt: key "own"' in output
+    assert "old/a.pth: not converted: new/a.safetensors was written from old/a.pt\n" in output
+    assert "old/text.bin: not converted: old/text.bin: " in output
+    assert "old/dangerous.pt: not converted: unpickling it would call posix.system" in output
+    assert 'old/own.pt: not converted: old/own.pt: key "own"' in output
     assert not (tmp_path / "executed").exists()
     converted = sorted(str(p.relative_to("new")) for p in Path("new").rglob("*.safetensors"))
     assert converted == ["a.safetensors", "deep/b.safetensors"]
