@@ -191,11 +191,20 @@ bool RowReader::add_scalar(RowColumn& column, PyObject* value) {
   return add_scalar(column, plain.ptr());
 }
 
-/// Like simple_value(), but throws for a Decimal if the reader does not store Decimals as strings.
+/// Calls simple_value() until the result is an array or of a built-in type. Throws for a Decimal if
+/// the reader does not store Decimals as strings.
 nb::object RowReader::simple(const RowColumn& column, nb::handle value) const {
-  if (takes_decimals_ || !is_decimal(value)) return simple_value(value);
-  const std::string expected = column.is_fixed_by_schema() ? column.text() : "a number or str";
-  throw BadValue{"", "expected " + expected + ", found " + found_text(value) + kDecimalRemedy};
+  nb::object plain = nb::borrow(value);
+  // Two arrays of objects may contain each other.
+  for (std::size_t i = 0; i < kMaxListDepth; ++i) {
+    if (!takes_decimals_ && is_decimal(plain)) {
+      const std::string expected = column.is_fixed_by_schema() ? column.text() : "a number or str";
+      throw BadValue{"", "expected " + expected + ", found " + found_text(plain) + kDecimalRemedy};
+    }
+    plain = simple_value(plain);
+    if (!is_convertible(plain) || array_from(plain)) return plain;
+  }
+  throw BadValue{"", "expected at most 64 nested arrays, found more"};
 }
 
 bool RowReader::add_list(RowColumn& column, PyObject* list) {

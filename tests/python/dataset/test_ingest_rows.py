@@ -313,6 +313,7 @@ def test_an_array_after_lists_of_several_shapes_is_refused(tmp_path):
         ([{"x": 1}, {3: 1}], r"row 1: expected keys of str, found 3"),
         ([{"x": "\ud800"}], r'row 0, column "x": .*lone surrogate'),
         ([{"x": object()}], r'row 0, column "x": .*found object'),
+        ([{"x": np.float32}], r'row 0, column "x": expected a number, .*found type'),
         ([{"x": {"y": [1, b"a"]}}], r'row 0, column "x.y": expected values of one type in a list'),
     ],
 )
@@ -676,3 +677,12 @@ def test_rows_may_hold_scalars_of_ml_dtypes_and_complex_columns_ints_of_any_size
     ds = tenfold.ingest(rows, tmp_path / "ds", schema=schema)
     assert ds[:]["x"].float().tolist() == [1.5, -2.0]
     assert ds[:]["z"].tolist() == [2.0**70, -(2.0**63)]
+
+
+@pytest.mark.parametrize("first", [1.5, [1.5], [[1.5]]])
+def test_values_that_numpy_puts_into_arrays_of_objects_are_bad_rows(tmp_path, first):
+    inner, outer = np.empty((), object), np.empty((), object)
+    inner[()], outer[()] = outer, inner
+    rows = [{"x": first}, {"x": np.float32}, {"x": [torch.Tensor]}, {"x": inner}, {"x": [inner]}]
+    with pytest.warns(UserWarning, match="4 rows"):
+        assert len(ingest(tmp_path, rows, on_error="skip")) == 1
