@@ -124,6 +124,9 @@ bool RowReader::add_record(Record& record, PyObject* dict) {
   std::size_t next = 0;
   const std::size_t count = record.entries.size();
   while (PyDict_Next(dict, &position, &key, &value) != 0) {
+    // Keep references: adding a value may run Python code that changes the dict.
+    const nb::object kept_key = nb::borrow(key);
+    const nb::object kept_value = nb::borrow(value);
     Entry* entry = next < count ? record.entries[next].get() : nullptr;
     ++next;
     if (entry == nullptr || entry->key.ptr() != key) {
@@ -158,6 +161,7 @@ bool RowReader::add_value(Entry& entry, PyObject* value) {
   }
 }
 
+/// The caller keeps a reference to `value`, because Python code may run.
 bool RowReader::add_scalar(RowColumn& column, PyObject* value) {
   if (PyFloat_Check(value)) return column.add_float(float_value(value));
   if (PyUnicode_Check(value)) {
@@ -179,8 +183,6 @@ bool RowReader::add_scalar(RowColumn& column, PyObject* value) {
     return column.add_text(ColumnKind::bytes, bytearray_text(value));
   }
   if (PyDict_Check(value)) return false;
-  // Keep a reference: Python code runs from here on, and might drop the last one.
-  const nb::object kept = nb::borrow(value);
   if (const auto time = time_from(value)) {
     return time->count ? column.add_time(*time->count, time->unit, time->clock) : column.add_null();
   }

@@ -686,3 +686,30 @@ def test_values_that_numpy_puts_into_arrays_of_objects_are_bad_rows(tmp_path, fi
     rows = [{"x": first}, {"x": np.float32}, {"x": [torch.Tensor]}, {"x": inner}, {"x": [inner]}]
     with pytest.warns(UserWarning, match="4 rows"):
         assert len(ingest(tmp_path, rows, on_error="skip")) == 1
+
+
+class ClearsRow:
+    """A number whose conversion to an array removes all values of the row."""
+
+    def __init__(self, row):
+        self.row = row
+
+    def __array__(self, *args, **kwargs):
+        self.row.clear()
+        return np.array(2.0)
+
+
+def rows_that_are_cleared():
+    for _ in range(50):
+        row = {}
+        row["x"] = [1.0, ClearsRow(row), *map(float, range(100))]
+        row["y"] = {"z": 1.0}
+        yield row
+
+
+def test_a_row_may_change_while_it_is_read(tmp_path):
+    rows = [{"x": [1.0], "y": {"z": 1.0}}] * 50
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ds = ingest(tmp_path, [*rows, *rows_that_are_cleared()], on_error="skip")
+    assert len(ds) >= 50
