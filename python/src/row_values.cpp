@@ -178,12 +178,12 @@ Integer integer_of(PyObject* number) {
 }
 
 std::string digits_of(nb::handle integer) {
-  try {
-    return utf8(nb::str(integer));
-  } catch (nb::python_error& error) {
-    if (!error.matches(PyExc_ValueError)) throw;
-    throw BadValue{"", long_integer(std::nullopt)};
-  }
+  // Not str(), which a subclass of int may override.
+  const nb::object digits = nb::steal(PyNumber_ToBase(integer.ptr(), 10));
+  if (digits.is_valid()) return utf8(digits);
+  if (PyErr_ExceptionMatches(PyExc_ValueError) == 0) throw nb::python_error();
+  PyErr_Clear();
+  throw BadValue{"", long_integer(std::nullopt)};
 }
 
 std::optional<Time> time_from(nb::handle object) {

@@ -713,3 +713,11 @@ def test_a_row_may_change_while_it_is_read(tmp_path):
         warnings.simplefilter("ignore")
         ds = ingest(tmp_path, [*rows, *rows_that_are_cleared()], on_error="skip")
     assert len(ds) >= 50
+
+
+def test_huge_integers_of_a_subclass_are_stored_as_digits(tmp_path):
+    class Named(int):
+        def __str__(self):
+            return "name"
+
+    assert ingest(tmp_path, [{"x": "a"}, {"x": Named(2**70)}])["x"] == ["a", str(2**70)]
