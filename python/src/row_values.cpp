@@ -291,7 +291,10 @@ std::string found_text(nb::handle object) {
     }
     const RowType type = row_type_of(object);
     if (type.form != RowForm::list) return type.text();
-    return type.text() + " of length " + std::to_string(nb::len(object));
+    const Py_ssize_t length = PyObject_Size(object.ptr());
+    if (length >= 0) return type.text() + " of length " + std::to_string(length);
+    PyErr_Clear();  // an object with __dlpack__, but without __len__
+    return type.text();
   } catch (const BadValue&) {
     return class_of(object);
   }

@@ -721,3 +721,15 @@ def test_huge_integers_of_a_subclass_are_stored_as_digits(tmp_path):
             return "name"
 
     assert ingest(tmp_path, [{"x": "a"}, {"x": Named(2**70)}])["x"] == ["a", str(2**70)]
+
+
+def test_an_array_without_len_is_a_bad_row(tmp_path):
+    class Exported:
+        def __dlpack__(self, **options):
+            return torch.zeros(3).__dlpack__()
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+    with pytest.raises(ValueError, match="row 1, column \"x\": expected string, found a list of"):
+        ingest(tmp_path, [{"x": "a"}, {"x": Exported()}])
