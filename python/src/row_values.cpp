@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "array_in.hpp"
@@ -224,9 +225,12 @@ std::optional<Tensor> array_from(nb::handle object) {
   nb::dict holder;
   holder["value"] = object;
   try {
-    return TreeBuilder("").root(holder, false).at("value").contiguous();
+    const TensorDict::Item item = TreeBuilder("").root(holder, false).get("value");
+    const auto* leaf = std::get_if<Leaf>(&item);
+    if (leaf == nullptr || leaf->is_nested()) return std::nullopt;
+    return leaf->tensor().contiguous();
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::unsupported && error.code() != ErrorCode::key_not_found) throw;
+    if (error.code() != ErrorCode::unsupported) throw;
     return std::nullopt;
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_Exception)) throw;
