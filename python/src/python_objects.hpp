@@ -34,7 +34,8 @@ inline constexpr bool kLimitedApi = false;
 
 // --- strings and numbers: the caller has checked the type ---
 
-/// The characters of an ASCII str; empty for any other str. With the limited API, requires the GIL.
+/// The characters of an ASCII str; empty for any other str and, without the limited API, for a
+/// subclass of str. With the limited API, requires the GIL.
 /// For a str that is not ASCII, Python then caches the UTF-8 in the str object.
 inline std::optional<std::string_view> ascii_text(PyObject* text) {
 #ifdef TENFOLD_LIMITED_API

@@ -124,6 +124,9 @@ bool RowReader::add_record(Record& record, PyObject* dict) {
   std::size_t next = 0;
   const std::size_t count = record.entries.size();
   while (PyDict_Next(dict, &position, &key, &value) != 0) {
+    // Keep references: adding a value may run Python code that changes the dict.
+    const nb::object kept_key = nb::borrow(key);
+    const nb::object kept_value = nb::borrow(value);
     Entry* entry = next < count ? record.entries[next].get() : nullptr;
     ++next;
     if (entry == nullptr || entry->key.ptr() != key) {
@@ -158,6 +161,7 @@ bool RowReader::add_value(Entry& entry, PyObject* value) {
   }
 }
 
+/// The caller keeps a reference to `value`, because Python code may run.
 bool RowReader::add_scalar(RowColumn& column, PyObject* value) {
   if (PyFloat_Check(value)) return column.add_float(float_value(value));
   if (PyUnicode_Check(value)) {
@@ -179,8 +183,6 @@ bool RowReader::add_scalar(RowColumn& column, PyObject* value) {
     return column.add_text(ColumnKind::bytes, bytearray_text(value));
   }
   if (PyDict_Check(value)) return false;
-  // Keep a reference: Python code runs from here on, and might drop the last one.
-  const nb::object kept = nb::borrow(value);
   if (const auto time = time_from(value)) {
     return time->count ? column.add_time(*time->count, time->unit, time->clock) : column.add_null();
   }
@@ -191,11 +193,20 @@ bool RowReader::add_scalar(RowColumn& column, PyObject* value) {
   return add_scalar(column, plain.ptr());
 }
 
-/// Like simple_value(), but throws for a Decimal if the reader does not store Decimals as strings.
+/// Calls simple_value() until the result is an array or of a built-in type. Throws for a Decimal if
+/// the reader does not store Decimals as strings.
 nb::object RowReader::simple(const RowColumn& column, nb::handle value) const {
-  if (takes_decimals_ || !is_decimal(value)) return simple_value(value);
-  const std::string expected = column.is_fixed_by_schema() ? column.text() : "a number or str";
-  throw BadValue{"", "expected " + expected + ", found " + found_text(value) + kDecimalRemedy};
+  nb::object plain = nb::borrow(value);
+  // Two arrays of objects may contain each other.
+  for (std::size_t i = 0; i < kMaxListDepth; ++i) {
+    if (!takes_decimals_ && is_decimal(plain)) {
+      const std::string expected = column.is_fixed_by_schema() ? column.text() : "a number or str";
+      throw BadValue{"", "expected " + expected + ", found " + found_text(plain) + kDecimalRemedy};
+    }
+    plain = simple_value(plain);
+    if (!is_convertible(plain) || array_from(plain)) return plain;
+  }
+  throw BadValue{"", "expected at most 64 nested arrays, found more"};
 }
 
 bool RowReader::add_list(RowColumn& column, PyObject* list) {

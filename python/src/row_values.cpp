@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "array_in.hpp"
@@ -179,12 +180,12 @@ Integer integer_of(PyObject* number) {
 }
 
 std::string digits_of(nb::handle integer) {
-  try {
-    return utf8(nb::str(integer));
-  } catch (nb::python_error& error) {
-    if (!error.matches(PyExc_ValueError)) throw;
-    throw BadValue{"", long_integer(std::nullopt)};
-  }
+  // Not str(), which a subclass of int may override.
+  const nb::object digits = nb::steal(PyNumber_ToBase(integer.ptr(), 10));
+  if (digits.is_valid()) return utf8(digits);
+  if (PyErr_ExceptionMatches(PyExc_ValueError) == 0) throw nb::python_error();
+  PyErr_Clear();
+  throw BadValue{"", long_integer(std::nullopt)};
 }
 
 std::optional<Time> time_from(nb::handle object) {
@@ -225,9 +226,12 @@ std::optional<Tensor> array_from(nb::handle object) {
   nb::dict holder;
   holder["value"] = object;
   try {
-    return TreeBuilder("").root(holder, false).at("value").contiguous();
+    const TensorDict::Item item = TreeBuilder("").root(holder, false).get("value");
+    const auto* leaf = std::get_if<Leaf>(&item);
+    if (leaf == nullptr || leaf->is_nested()) return std::nullopt;
+    return leaf->tensor().contiguous();
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::unsupported && error.code() != ErrorCode::key_not_found) throw;
+    if (error.code() != ErrorCode::unsupported) throw;
     return std::nullopt;
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_Exception)) throw;
@@ -292,7 +296,10 @@ std::string found_text(nb::handle object) {
     }
     const RowType type = row_type_of(object);
     if (type.form != RowForm::list) return type.text();
-    return type.text() + " of length " + std::to_string(nb::len(object));
+    const Py_ssize_t length = PyObject_Size(object.ptr());
+    if (length >= 0) return type.text() + " of length " + std::to_string(length);
+    PyErr_Clear();  // an object with __dlpack__, but without __len__
+    return type.text();
   } catch (const BadValue&) {
     return class_of(object);
   }

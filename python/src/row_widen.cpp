@@ -170,7 +170,8 @@ void RowReader::mismatch(const RowColumn& column, nb::handle value, std::int64_t
 /// Throws for the value of the row that does not fit its column of the schema.
 void RowReader::mismatch_in(Record& record, PyObject* dict) {
   table_.undo_row();
-  for (const auto& [key, value] : nb::borrow<nb::dict>(dict)) {
+  for (const auto& [key, member] : nb::borrow<nb::dict>(dict)) {
+    const nb::object value = nb::borrow(member);  // as in add_record()
     Entry* entry = find(record, key.ptr());
     if (entry == nullptr || entry->is_ignored) continue;
     if (entry->record && PyDict_Check(value.ptr())) {

@@ -313,6 +313,7 @@ def test_an_array_after_lists_of_several_shapes_is_refused(tmp_path):
         ([{"x": 1}, {3: 1}], r"row 1: expected keys of str, found 3"),
         ([{"x": "\ud800"}], r'row 0, column "x": .*lone surrogate'),
         ([{"x": object()}], r'row 0, column "x": .*found object'),
+        ([{"x": np.float32}], r'row 0, column "x": expected a number, .*found type'),
         ([{"x": {"y": [1, b"a"]}}], r'row 0, column "x.y": expected values of one type in a list'),
     ],
 )
@@ -676,3 +677,67 @@ def test_rows_may_hold_scalars_of_ml_dtypes_and_complex_columns_ints_of_any_size
     ds = tenfold.ingest(rows, tmp_path / "ds", schema=schema)
     assert ds[:]["x"].float().tolist() == [1.5, -2.0]
     assert ds[:]["z"].tolist() == [2.0**70, -(2.0**63)]
+
+
+@pytest.mark.parametrize("first", [1.5, [1.5], [[1.5]]])
+def test_values_that_numpy_puts_into_arrays_of_objects_are_bad_rows(tmp_path, first):
+    inner, outer = np.empty((), object), np.empty((), object)
+    inner[()], outer[()] = outer, inner
+    rows = [{"x": first}, {"x": np.float32}, {"x": [torch.Tensor]}, {"x": inner}, {"x": [inner]}]
+    with pytest.warns(UserWarning, match="4 rows"):
+        assert len(ingest(tmp_path, rows, on_error="skip")) == 1
+
+
+class ClearsRow:
+    """A number whose conversion to an array removes all values of the row."""
+
+    def __init__(self, row):
+        self.row = row
+
+    def __array__(self, *args, **kwargs):
+        self.row.clear()
+        return np.array(2.0)
+
+
+def rows_that_are_cleared():
+    for _ in range(50):
+        row = {}
+        row["x"] = [1.0, ClearsRow(row), *map(float, range(100))]
+        row["y"] = {"z": 1.0}
+        yield row
+
+
+def test_a_row_may_change_while_it_is_read(tmp_path):
+    rows = [{"x": [1.0], "y": {"z": 1.0}}] * 50
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ds = ingest(tmp_path, [*rows, *rows_that_are_cleared()], on_error="skip")
+    assert len(ds) >= 50
+
+
+def test_huge_integers_of_a_subclass_are_stored_as_digits(tmp_path):
+    class Named(int):
+        def __str__(self):
+            return "name"
+
+    assert ingest(tmp_path, [{"x": "a"}, {"x": Named(2**70)}])["x"] == ["a", str(2**70)]
+
+
+def test_an_array_without_len_is_a_bad_row(tmp_path):
+    class Exported:
+        def __dlpack__(self, **options):
+            return torch.zeros(3).__dlpack__()
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+    with pytest.raises(ValueError, match="row 1, column \"x\": expected string, found a list of"):
+        ingest(tmp_path, [{"x": "a"}, {"x": Exported()}])
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_nested_tensor_is_a_bad_row(tmp_path):
+    nested = torch.nested.nested_tensor([torch.ones(1), torch.ones(2)])
+    for rows in ([{"x": nested}], [{"x": [1.0]}, {"x": nested}], [{"x": [nested]}]):
+        with pytest.raises(ValueError, match='column "x": .*found.* Tensor'):
+            ingest(tmp_path, rows)

@@ -75,7 +75,9 @@ def simple(value: Any) -> object:
     if isinstance(value, memoryview):
         return value.tolist()
     if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):  # pandas, images
-        return numpy_module().asarray(value)
+        made = numpy_module().asarray(value)
+        # NumPy puts a class, such as numpy.float32, into an array of objects.
+        return value if made.ndim == 0 and made.item() is value else made
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray, list, tuple)):
         return list(value)
     return row_of(value)
