@@ -33,7 +33,7 @@ std::string shortened(std::string text) {
 }
 
 /// At most 200 characters of a value's JSON.
-std::string short_json(const Value& value) { return shortened(to_json(value)); }
+std::string truncated_json(const Value& value) { return shortened(to_json(value)); }
 
 /// Replaces OrderedDicts by dicts.
 Value unordered(Value value) {
@@ -104,19 +104,19 @@ class Descent {
         continue;
       }
       const Step step(*this, key);
-      if (!exists) return placed({short_json(value), "nothing"});
+      if (!exists) return placed({truncated_json(value), "nothing"});
       return compare(value, *other->second);
     }
     for (const auto& [key, value] : right.members) {
       if (!of_right.contains(key)) continue;
       const Step step(*this, key);
-      return placed({"nothing", short_json(value)});
+      return placed({"nothing", truncated_json(value)});
     }
     return difference_of(a, b);
   }
 
   JsonDifference difference_of(const Value& a, const Value& b) const {
-    JsonDifference found = {short_json(a), short_json(b)};
+    JsonDifference found = {truncated_json(a), truncated_json(b)};
     if (found.a == found.b) {
       found.a.insert(0, typed(a) + " ");
       found.b.insert(0, typed(b) + " ");
@@ -164,7 +164,7 @@ class Descent {
 
 /// Describes the first difference between two unequal values. The values must not contain
 /// OrderedDicts. Returns one description for each value: the dotted name of the first nested value
-/// that differs, and whichever shows the difference: its short_json(), its type, its number of
+/// that differs, and whichever shows the difference: its truncated_json(), its type, its number of
 /// items or its JSON from the first byte that differs. Examples: "layers.900: 7" and "layers.900:
 /// 8", "tuple [1]" and "list [1]", "b: 2" and "b: nothing".
 JsonDifference json_difference(const Value& a, const Value& b) { return Descent().compare(a, b); }
@@ -232,7 +232,7 @@ std::string text_of(const Leaf& leaf) {
 }
 
 std::string text_of(const NonTensor& json) {
-  return (json.is_stack ? "stack of " : "") + short_json(json.value);
+  return (json.is_stack ? "stack of " : "") + truncated_json(json.value);
 }
 
 /// " along 1 on cpu"
