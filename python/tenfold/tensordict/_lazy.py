@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenfold import _pickle
-from tenfold._errors import KeyNotFoundError
+from tenfold._errors import CorruptFileError, KeyNotFoundError
 from tenfold._interop.arrays import is_array, need_torch, tensor
 from tenfold._public import set_module
 from tenfold.tensordict import _lazy_rows
@@ -143,6 +143,13 @@ class LazyStackedTensorDict(TensorDictBase):
             if self._locked:
                 lock(node_of(member), self)
             members.append(member)
+        found = [node_of(member) for member in members]
+        ndims = {len(node._batch_size) for node in found if not isinstance(node, type(self))}
+        if len(ndims) > 1:
+            raise CorruptFileError(
+                "lazy stack: expected entries with the same number of batch dimensions, "
+                f"found {sorted(ndims)}"
+            )
         return members
 
     def _nodes(self) -> list[Any]:

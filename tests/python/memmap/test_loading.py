@@ -1,5 +1,6 @@
 """load_memmap and similar: shared or private mappings, parts of trees, loading into other trees."""
 
+import json
 import pickle
 import shutil
 
@@ -299,3 +300,12 @@ def test_values_do_not_count_as_mapped_tensors(saved):
 def test_numpy_arrays_are_not_loaded_on_a_device(saved):
     with pytest.raises(ValueError, match='expected "torch" for a device'):
         TensorDict.load_memmap(saved, device="meta", framework="numpy")
+
+
+def test_entries_of_a_lazy_stack_have_the_same_number_of_batch_dimensions(tmp_path):
+    entry = TensorDict({"x": torch.zeros(2, 3)}, [2])
+    tenfold.lazy_stack([entry, entry.clone()]).memmap(tmp_path / "stack")
+    meta = tmp_path / "stack/1/meta.json"
+    meta.write_text(json.dumps({**json.loads(meta.read_text()), "shape": []}))
+    with pytest.raises(tenfold.CorruptFileError, match=r"number of batch dimensions, found \[0, 1"):
+        TensorDict.load_memmap(tmp_path / "stack")
