@@ -88,7 +88,8 @@ TENFOLD_API Path add_memmap_node(const Path& folder, std::string_view key, const
 /// the notes record dict keys that are not strings, tuples or OrderedDicts of the old value, it
 /// also throws for a new value that differs in these. If they record none, it throws for dict keys
 /// that are not strings, and stores tuples as lists and OrderedDicts as dicts.
-TENFOLD_API void write_memmap_value(const Path& folder, std::string_view key, const NonTensor& value);
+TENFOLD_API void write_memmap_value(const Path& folder, std::string_view key,
+                                    const NonTensor& value);
 
 /// Appends rows along dimension 0 of every tensor; keys, dtypes and other dimensions must be those
 /// of the saved tree. JSON values and unbatched tensors, which all rows share, stay as they are;

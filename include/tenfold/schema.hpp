@@ -30,7 +30,7 @@ enum class ColumnKind : std::uint8_t {
 struct TENFOLD_API Column {
   KeyPath path{};                        ///< {"x"}; in a nested record {"a", "b"}
   ColumnKind kind = ColumnKind::number;  ///< the kind of its values
-  DType dtype = DType::float32;          ///< of the stored elements; Schema() sets uint8 for strings
+  DType dtype = DType::float32;          ///< of the stored elements: uint8 for strings
   Shape shape{};                         ///< of a row's value; of each element of a ragged column
   bool ragged = false;                   ///< strings: a list of strings in every row
   bool nullable = false;                 ///< rows may have no value

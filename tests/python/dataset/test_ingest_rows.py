@@ -731,7 +731,7 @@ def test_an_array_without_len_is_a_bad_row(tmp_path):
         def __dlpack_device__(self):
             return 1, 0
 
-    with pytest.raises(ValueError, match="row 1, column \"x\": expected string, found a list of"):
+    with pytest.raises(ValueError, match='row 1, column "x": expected string, found a list of'):
         ingest(tmp_path, [{"x": "a"}, {"x": Exported()}])
 
 
@@ -739,5 +739,5 @@ def test_an_array_without_len_is_a_bad_row(tmp_path):
 def test_a_nested_tensor_is_a_bad_row(tmp_path):
     nested = torch.nested.nested_tensor([torch.ones(1), torch.ones(2)])
     for rows in ([{"x": nested}], [{"x": [1.0]}, {"x": nested}], [{"x": [nested]}]):
-        with pytest.raises(ValueError, match='column "x": .*found.* Tensor'):
+        with pytest.raises(ValueError, match=r'column "x": .*found.* Tensor'):
             ingest(tmp_path, rows)
