@@ -2,7 +2,8 @@
 
 #include <nanobind/nanobind.h>
 
-#include <unistd.h>
+#include <chrono>
+#include <thread>
 
 namespace tenfold::python {
 
@@ -15,7 +16,7 @@ void acquire_gil(const Acquire& acquire) noexcept {
   try {
     acquire();
   } catch (...) {
-    for (;;) ::pause();
+    for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
   }
 }
 

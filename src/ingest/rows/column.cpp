@@ -129,7 +129,8 @@ bool RowColumn::end_list(std::int64_t length) {
   const bool fits = !is_locked_ || wanted_.ragged || found == wanted_.shape[0];
   if (fits) rows_.end_row();
   if (fits && type_.is_number()) {
-    last_list_bytes_ = found * numel_of(type_.inner) * std::int64_t{itemsize(stored_dtype())};
+    last_list_bytes_ =
+        found * numel_of(type_.inner) * static_cast<std::int64_t>(itemsize(stored_dtype()));
   }
   return fits;
 }

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/sanitizers.hpp"
+
 using namespace std::string_view_literals;
 using tenfold::codecs::may_import;
 
@@ -46,6 +48,9 @@ TEST(PickleImports, IgnoresPicklesThatPythonRefuses) {
 }
 
 TEST(PickleImports, ManyMarksTakeLittleMemory) {
+#if TENFOLD_ASAN || TENFOLD_TSAN
+  GTEST_SKIP() << "the sanitizer needs memory itself";
+#endif
   const auto peak_kib = [] {
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
