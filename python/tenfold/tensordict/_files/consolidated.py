@@ -260,8 +260,8 @@ def planned(tree: Any) -> tuple[list[tuple[Any, Place]], list[Any], int]:
             places.append(place(tensor))
             return tensor
         parts = [tensor._values, tensor._lengths, tensor._offsets]
-        found = [None if one is None else place(one) for one in parts]
-        places.append(JaggedPlace(*found, tensor._ragged_idx))
+        values, lengths, offsets = (None if one is None else place(one) for one in parts)
+        places.append(JaggedPlace(values, lengths, offsets, tensor._ragged_idx))
         return tensor
 
     tree._valued(visit)
