@@ -130,7 +130,6 @@ TENFOLD_API TensorDict::Item load_value(const Path& path, const LoadOptions& opt
 /// one. Where the file system cannot exchange names, a folder is replaced by two renames: `path` is
 /// absent between them, and after a crash there, the next open(), load() or save() restores the old
 /// version. Returns the path. Throws before writing anything if the format cannot hold the tree.
-/// Omits the schema of a data set whose columns were removed or changed.
 TENFOLD_API Path save(const TensorDict& tree, const Path& path, const SaveOptions& options = {});
 
 /// Saves a single tensor or JSON value, which load_value() returns; saves a node like save().

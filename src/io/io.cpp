@@ -7,7 +7,6 @@
 #include "formats/shared/commit.hpp"
 #include "io/check_supported.hpp"
 #include "io/registry.hpp"
-#include "io/tree.hpp"
 #include "os/fs/file.hpp"
 #include "os/fs/unreplaced.hpp"
 #include "os/memory/allocation.hpp"
@@ -29,7 +28,7 @@ TensorDict open(const Path& path, const OpenOptions& options) {
 
 Path save(const TensorDict& saved, const Path& path, const SaveOptions& options) {
   os::keep_freed_memory();
-  const TensorDict tree = without_stale_schema(with_bare_key(saved));
+  const TensorDict tree = with_bare_key(saved);
   const formats::Format& format = format_for_saving(path, options.format);
   formats::refuse_existing(path, options.overwrite);
   check_supported(tree, format, path.string());

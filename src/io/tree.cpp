@@ -56,29 +56,15 @@ void fix_kind(TensorDict& node) {
   }
 }
 
-namespace {
-
-bool has_stale_schema(const TensorDict& root) {
-  if (!root.info().schema) return false;
+void drop_stale_schema(TensorDict& root) {
+  if (!root.info().schema) return;
   try {
     static_cast<void>(Schema::of(root));
   } catch (const Error& error) {
-    return error.code() == ErrorCode::corrupt || error.code() == ErrorCode::invalid_argument;
+    const bool is_stale =
+        error.code() == ErrorCode::corrupt || error.code() == ErrorCode::invalid_argument;
+    if (is_stale) root.info().schema.reset();
   }
-  return false;
-}
-
-}  // namespace
-
-void drop_stale_schema(TensorDict& root) {
-  if (has_stale_schema(root)) root.info().schema.reset();
-}
-
-TensorDict without_stale_schema(const TensorDict& root) {
-  if (!has_stale_schema(root)) return root;
-  TensorDict copy = map_leaves(root, [](const Leaf& leaf) { return leaf; });
-  copy.info().schema.reset();
-  return copy;
 }
 
 TensorDict map_leaves(const TensorDict& tree, const std::function<Leaf(const Leaf&)>& change) {

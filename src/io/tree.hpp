@@ -25,8 +25,6 @@ void fix_kind(TensorDict& node);
 /// Removes the schema of a data set from the root of a tree whose entries were changed, if the
 /// tensors contradict it.
 void drop_stale_schema(TensorDict& root);
-/// Returns `root` if the tensors agree with its schema, or else a copy without the schema.
-TensorDict without_stale_schema(const TensorDict& root);
 
 /// The same tree with each tensor replaced by `change(tensor)`.
 TensorDict map_leaves(const TensorDict& tree, const std::function<Leaf(const Leaf&)>& change);

@@ -84,26 +84,6 @@ TEST(Convert, RemovesASchemaThatTheConvertedTensorsContradict) {
   EXPECT_EQ(load(source, {.keys = {"x"}}).info().schema, std::nullopt);
 }
 
-TEST(Save, OmitsASchemaThatTheTensorsContradict) {
-  TensorDict table = node_of(NodeKind::tensordict);
-  table.info().batch_size = {2};
-  table.set("x", counting({2, 3}));
-  table.set("y", counting({2}));
-  table.info().schema = Schema::of(table).to_value();
-  const test::TemporaryFolder folder;
-  for (const std::string name : {"a", "a.pt", "a.safetensors"}) {
-    const TensorDict loaded = load(save(table, folder / name));
-    ASSERT_EQ(loaded.info().schema, table.info().schema);
-    TensorDict part(loaded.info());
-    part.set("y", loaded.get("y"));
-    const Path saved = save(part, folder / ("part-" + name));
-    EXPECT_TRUE(part.info().schema) << "the tree itself stays as it is";
-    EXPECT_TRUE(verify(saved).ok()) << name;
-    EXPECT_EQ(open(saved).info().schema, std::nullopt) << name;
-    EXPECT_EQ(open(saved).keys(), std::vector<std::string>{"y"});
-  }
-}
-
 TEST(Convert, KeepsSharedStorageThroughACast) {
   const test::TemporaryFolder folder;
   save(sample_checkpoint(), folder / "a");
