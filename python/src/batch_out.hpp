@@ -26,8 +26,8 @@ class BatchMaker {
 
   /// For each column, the keys of its records and its own key.
   std::vector<std::vector<nb::object>> keys_;
-  // For each column, the keys under which batches have its validity and its lengths. Null if
-  // another column has that key.
+  /// For each column, the keys under which batches have its validity and its lengths. Null if
+  /// another column has that key.
   std::vector<nb::object> valid_keys_;
   std::vector<nb::object> length_keys_;
   nb::object ragged_;

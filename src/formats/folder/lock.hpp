@@ -25,4 +25,18 @@ struct WriteThroughLock {
 /// one of these folders is being replaced.
 WriteThroughLock lock_for_writing_through(const Path& path);
 
+/// The locks of lock_for_writing_through() for the lifetime of the object.
+class ScopedWriteThroughLock {
+ public:
+  explicit ScopedWriteThroughLock(const Path& path) : lock_(lock_for_writing_through(path)) {}
+  ScopedWriteThroughLock(const ScopedWriteThroughLock&) = delete;
+  ScopedWriteThroughLock& operator=(const ScopedWriteThroughLock&) = delete;
+  ~ScopedWriteThroughLock() { lock_.release(); }
+
+  const os::Directory& folder() const noexcept { return lock_.folder; }
+
+ private:
+  WriteThroughLock lock_;
+};
+
 }  // namespace tenfold::detail::formats::folder

@@ -361,8 +361,8 @@ class MetaEdit {
  public:
   explicit MetaEdit(const Path& folder)
       : path_(folder / std::string(kMetaName)),
-        held_{lock_for_writing_through(folder)},
-        directory_(held_.lock.folder.duplicate()) {
+        held_(folder),
+        directory_(held_.folder().duplicate()) {
     for (int attempt = 0; attempt < kMaxMetaAttempts; ++attempt) {
       file_ = os::File::open_read_at(directory_, std::string(kMetaName));
       lock_ = os::WriterLock::try_acquire_current(directory_, std::string(kMetaName), file_);
@@ -481,13 +481,9 @@ class MetaEdit {
     return taken;
   }
 
-  struct HeldFolder {
-    WriteThroughLock lock;
-    ~HeldFolder() { lock.release(); }
-  };
-
   Path path_;
-  HeldFolder held_;  ///< or a save could replace the folder, and get the meta.json of the old one
+  /// Or a save could replace the folder, and get the meta.json of the old one.
+  ScopedWriteThroughLock held_;
   os::Directory directory_;
   os::File file_;
   std::optional<os::WriterLock> lock_;

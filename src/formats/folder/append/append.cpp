@@ -485,14 +485,8 @@ void append_to(const os::Directory& directory, const Path& path, const TensorDic
 
 void append_rows(const Path& path, const TensorDict& rows) {
   // Without this lock, a save could replace the folder, and rows would be written to the new one.
-  WriteThroughLock lock = lock_for_writing_through(path);
-  try {
-    append_to(lock.folder, path, rows);
-  } catch (...) {
-    lock.release();
-    throw;
-  }
-  lock.release();
+  const ScopedWriteThroughLock lock(path);
+  append_to(lock.folder(), path, rows);
 }
 
 }  // namespace tenfold::detail::formats::folder

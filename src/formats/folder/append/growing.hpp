@@ -55,7 +55,6 @@ class GrowingFolder {
   ~GrowingFolder();
 
   /// Opens the files. Call this once, before any other function. If it throws, this object still
-  /// Opens the files. Call this once, before any other function. If it throws, this object still
   /// holds the lock.
   void start();
   /// Makes close() call `edit` with the text of the notes, and replace that text by the result.
