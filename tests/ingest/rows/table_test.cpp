@@ -127,7 +127,8 @@ TEST(RowTable, AnUnfinishedRowDoesNotChangeTheTypeOfAColumn) {
   ASSERT_TRUE(table.begin_value(numbers).add_uint(std::uint64_t{1} << 63));
   ASSERT_TRUE(table.begin_value(lists).put_float(1.5) && lists.end_list(1));
   table.end_row();
-  const Column& column = table.finish().schema.columns()[0];
+  const SourceReport report = table.finish();
+  const Column& column = report.schema.columns()[0];
   EXPECT_EQ(column.dtype, DType::uint64);
   EXPECT_FALSE(column.nullable);
 }
