@@ -52,8 +52,8 @@ const std::string kEvil =
 TEST(ByteScanner, LimitsTheNumberOfPicklesThatFollowOthers) {
   std::string bytes;
   for (int i = 0; i < 10'000'001; ++i) bytes += "N.";
-  EXPECT_THAT(scanned(bytes, ScanHint::pickle).findings, IsEmpty());
-  EXPECT_THAT(scanned(bytes + kEvil, ScanHint::pickle).findings,
+  bytes += kEvil;
+  EXPECT_THAT(scanned(bytes, ScanHint::pickle).findings,
               ElementsAre(suspicious("more than 10000000 pickles that follow others, which are not "
                                      "scanned",
                                      "x at byte 20000002")));

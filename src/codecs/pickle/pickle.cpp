@@ -29,6 +29,7 @@ using enum PickleKind;
 class PickleMachine : private PickleState {
  public:
   using PickleState::PickleState;
+  using PickleState::reserve_nodes;
 
   /// Returns the nodes created so far.
   PickleGraph take_prefix() {
@@ -509,7 +510,9 @@ void PickleMachine::build() {
 
 PickleGraph read_pickle(std::string_view bytes, const base::Where& where,
                         const PickleLimits& limits) {
-  return PickleMachine(bytes, where, limits).run();
+  PickleMachine machine(bytes, where, limits);
+  machine.reserve_nodes();
+  return machine.run();
 }
 
 PickleGraph read_pickle_prefix(std::string_view bytes, const base::Where& where,

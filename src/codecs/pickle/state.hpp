@@ -34,12 +34,16 @@ class PickleState {
  public:
   PickleState(std::string_view bytes, const base::Where& where, const PickleLimits& limits)
       : bytes_(bytes), where_(where), limits_(limits) {
-    // torch.save writes about one node per 6 to 13 bytes.
-    graph_.nodes.reserve(std::min({bytes.size() / 12 + 16, limits.max_nodes, kMaxReserved}));
     small_integers_.fill(kNone);
   }
 
  protected:
+  /// Reserves space for the nodes of a pickle that fills all input bytes. torch.save writes about
+  /// one node per 6 to 13 bytes.
+  void reserve_nodes() {
+    graph_.nodes.reserve(std::min({bytes_.size() / 12 + 16, limits_.max_nodes, kMaxReserved}));
+  }
+
   // Errors.
   [[noreturn]] void fail(ErrorCode code, std::string_view what, std::string_view expected,
                          std::string_view found) const {
