@@ -20,7 +20,7 @@ void acquire_gil(const Acquire& acquire) noexcept {
   }
 }
 
-/// Like nb::gil_scoped_release, but also when the interpreter exits.
+/// Like nb::gil_scoped_release, but safe while the interpreter exits; see acquire_gil().
 class GilRelease {
  public:
   GilRelease() noexcept : state_(PyEval_SaveThread()) {}
@@ -34,7 +34,7 @@ class GilRelease {
   PyThreadState* state_;
 };
 
-/// Like nb::gil_scoped_acquire, but also when the interpreter exits.
+/// Like nb::gil_scoped_acquire, but safe while the interpreter exits; see acquire_gil().
 class GilAcquire {
  public:
   GilAcquire() noexcept {

@@ -206,9 +206,10 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         """Does nothing: some writers set the length, but this storage counts its rows itself."""
 
     def set(self, cursor: Any, data: Any, *, set_cursor: bool = True) -> None:
-        """Writes rows. Writers of replay buffers then continue at `cursor` of this object.
+        """Writes rows to slots.
 
-        Invalid arguments change nothing.
+        If `set_cursor` is true, the writers of replay buffers over this storage then continue at
+        the storage's `cursor` property. Invalid arguments change nothing.
 
         Args:
             cursor: A slot, as an int or a 0-d tensor; or a slot for each row, as a slice, a
@@ -424,7 +425,10 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         return self._ring
 
     def _found(self) -> Dataset | None:
-        """The circular buffer; opens it if another object has created it since."""
+        """Returns the circular buffer, or None if it does not exist.
+
+        Opens it if another object created it after this storage was constructed.
+        """
         if self._ring is None and exists(self.path):
             self._open(self.max_size)
             self._continue()

@@ -144,14 +144,15 @@ inline bool scan_number(const char* text, NumberStyle style, NumberText& number)
 /// overflow.
 double to_double(const NumberText& number) noexcept;
 
-/// Which integer type can hold a number.
+/// The integer type that can hold a number.
 enum class IntegerSize : std::uint8_t {
   int64,
   uint64,  ///< above int64
   huge,
 };
 
-/// Converts to a 64-bit integer in two's complement, if the number fits.
+/// Converts an integer. Returns the type that can hold it, and sets `value` to its bits (of a
+/// negative number, in two's complement). If the result is `huge`, `value` is unspecified.
 IntegerSize to_integer(const NumberText& number, std::uint64_t& value) noexcept;
 
 /// True if the magnitude of an integer fits 64 bits and a double represents it exactly.

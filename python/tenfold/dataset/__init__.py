@@ -1,4 +1,4 @@
-"""Data sets: the rows of trees of tensors, which may be larger than memory; and batches.
+"""Data sets on disk, which may be larger than memory, and loaders of their rows in batches.
 
 >>> ds = tenfold.Dataset("flights")
 >>> for batch in tenfold.BatchLoader(ds, batch_size=256, shuffle=True):

@@ -37,8 +37,9 @@ class LeafSums {
 };
 
 /// Returns the number of bytes that the lines of a file cover from its start, block by block.
-/// Returns nullopt if the lines leave a gap, if a line is for a box (formats/shared/boxes.hpp), or
-/// if a block before the last is short.
+/// Returns nullopt if the lines leave a gap or overlap, if a line is for a box
+/// (formats/shared/boxes.hpp), if a block is longer than kChecksumBlockBytes, or if a block before
+/// the last is shorter.
 std::optional<std::uint64_t> covered_bytes(const std::vector<ChecksumLine>& lines);
 
 /// Reads the file, and adds the checksums of its current content to `lines`.
