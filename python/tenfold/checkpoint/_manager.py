@@ -345,7 +345,8 @@ class CheckpointManager:
 
         Raises:
             KeyError: If there is no such step.
-            TypeError: If a metric is not a number.
+            TypeError: If `step` is not an int, or a metric is not a number.
+            ValueError: If `step` is negative, or a metric does not fit a float.
             CorruptFileError: If ``checkpoint.json`` of the step is damaged; the file is not
                 changed.
             UnsupportedError: If ``checkpoint.json`` of the step has a newer format version.
@@ -608,6 +609,7 @@ class CheckpointManager:
             dict: The members of the document; ``"extra"`` is the argument of `save`.
 
         Raises:
+            TypeError, ValueError: If `step` is not an int of 0 or more.
             KeyError: If there is no such step.
             FileNotFoundError, CorruptFileError, UnsupportedError: If the folder of the step has no
                 ``checkpoint.json``, or one that cannot be parsed, that is of another step or that
@@ -629,6 +631,7 @@ class CheckpointManager:
             Path: The folder.
 
         Raises:
+            TypeError, ValueError: If `step` is not an int of 0 or more.
             KeyError, FileNotFoundError, CorruptFileError, UnsupportedError: As for `metadata`.
 
         Example:
@@ -648,6 +651,7 @@ class CheckpointManager:
             VerifyReport: Lists the damage, also that of `checkpoint.json`; damage raises no error.
 
         Raises:
+            TypeError, ValueError: If `step` is not an int of 0 or more.
             KeyError: If there is no such step.
             UnsupportedError: If `checkpoint.json` of the step has a newer format version.
 
@@ -717,6 +721,7 @@ class CheckpointManager:
             Path: Its folder.
 
         Raises:
+            TypeError, ValueError: If `step` is not an int of 0 or more.
             KeyError, FileNotFoundError, CorruptFileError, UnsupportedError: As for `metadata`.
             OSError: If a system call failed, or the step has 1,024 holds.
 
@@ -738,6 +743,7 @@ class CheckpointManager:
             step: An existing step.
 
         Raises:
+            TypeError, ValueError: If `step` is not an int of 0 or more.
             KeyError, FileNotFoundError, CorruptFileError, UnsupportedError: As for `metadata`.
             OSError: If a system call failed, a process holds the step, or another process or
                 manager writes into the directory.
@@ -785,7 +791,9 @@ class CheckpointManager:
             KeyError: If there is no such step, or one of `keys` matches nothing.
             FileNotFoundError, CorruptFileError: As for `metadata`.
             UnsupportedError: As for `metadata`; if the format cannot store an entry.
-            ValueError: If `path` is in the folder of the step, or as for `convert`.
+            TypeError: If `step` is not an int.
+            ValueError: If `step` is negative, if `path` is in the folder of the step, or as for
+                `convert`.
             OSError: If a system call failed.
 
         Example:
@@ -814,6 +822,7 @@ class CheckpointManager:
             Path: The folder of the step.
 
         Raises:
+            TypeError, ValueError: If `step` is not an int of 0 or more.
             FileNotFoundError, CorruptFileError, UnsupportedError: As for `tenfold.load` of `path`.
             OSError: If a system call failed, or another process or manager writes into the
                 directory.
