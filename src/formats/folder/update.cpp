@@ -423,7 +423,7 @@ class MetaEdit {
           .problem("its file has a name that tenfold uses itself")
           .expected("another name")
           .remedy(is_temporary ? "save the whole tree again, which can store this key"
-                               : "the option robust_key encodes it");
+                               : "the option robust_key (in C++: robust_names) encodes it");
     }
     require_utf8(key, [&] { return base::invalid_argument(where); });
     if (is_reserved_key(key)) {
@@ -544,7 +544,7 @@ void make_file(const os::Directory& folder, const std::string& name, std::uint64
       throw Error::io(EEXIST, display)
           .problem("the file already exists")
           .expected("none")
-          .remedy("the option existsok accepts it");
+          .remedy("the option existsok (in C++: existing_ok) allows existing files");
     }
     file = os::File::open_read_write_at(folder, name);
   } else {
