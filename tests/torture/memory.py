@@ -183,7 +183,7 @@ def _works(folder: Path, source: Path, size: int) -> dict[str, tuple[Callable[[]
         "verify": (lambda: tenfold.verify(source), False),
         "convert to a folder": (lambda: tenfold.convert(source, at(""), durable=False), False),
         "convert to .pt": (lambda: tenfold.convert(source, at(".pt"), durable=False), False),
-        "convert to .tdz, half": (
+        "convert to .tdz as float16": (
             lambda: tenfold.convert(source, at(".tdz"), dtype="float16", durable=False),
             False,
         ),
