@@ -621,8 +621,8 @@ def _where(td: Like, torch: Any, condition: Any, other: Any, pad: Any) -> Like:
         shape = tuple(entry.shape) if class_kind(type(entry)) == LEAF else batch_size
         if shape[: len(batch_size)] != batch_size:
             raise RuntimeError(
-                f'where: key "{key}": expected a condition and an other that expand to the shape '
-                f"of the tensor, found a result of shape {list(shape)} for batch_size "
+                f'where: key "{key}": expected `condition` and `other` that expand to the shape of '
+                f"the tensor, found a result of shape {list(shape)} for batch_size "
                 f"{list(batch_size)}"
             )
     return td._with_entries(items)
