@@ -354,7 +354,7 @@ class TreeBuilder {
     } catch (const Error&) {
       throw fail(path)
           .problem("shape is too large")
-          .expected("a size of at most 63 bits")
+          .expected("at most 2^63 - 1 bytes")
           .found(base::list_text(lengths));
     }
     check_range(range, padding, path);

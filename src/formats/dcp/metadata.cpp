@@ -356,7 +356,7 @@ class MetadataReader {
       throw corrupt()
           .part(subject)
           .problem("too large")
-          .expected("a size of at most 63 bits")
+          .expected("at most 2^63 - 1 bytes")
           .found(base::list_text(shape));
     }
   }

@@ -111,7 +111,7 @@ NpyArray parse_npy_array(std::string_view head, std::uint64_t total_bytes,
     throw base::corrupt(where)
         .part("shape")
         .problem("too large")
-        .expected("a size of at most 63 bits")
+        .expected("at most 2^63 - 1 bytes")
         .found(base::list_text(header.shape));
   }
   array.data_offset_bytes = header.data_offset_bytes;

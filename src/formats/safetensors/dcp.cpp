@@ -178,7 +178,7 @@ class Tensors {
         throw base::corrupt(where)
             .part("tensor ", base::quote(name))
             .problem("the end of its box is too large")
-            .expected("at most 63 bits")
+            .expected("at most 2^63 - 1")
             .found(base::list_text(offsets), " + ", base::list_text(sizes));
       }
       tensor.shape[d] = std::max(tensor.shape[d], static_cast<std::int64_t>(*end));

@@ -540,7 +540,7 @@ void validate(const Header& header, std::string_view where) {
     if (!size_bytes) {
       throw fail_tensor(where, header.name(i))
           .problem("shape is too large")
-          .expected("a size of at most 63 bits")
+          .expected("at most 2^63 - 1 bytes")
           .found(base::list_text(header.shape(i)));
     }
     if (*size_bytes != e.end - e.begin) {

@@ -408,7 +408,7 @@ Leaf Tensors::view(DType dtype, std::size_t storage, std::uint64_t offset, Shape
     throw pickle_.corrupt()
         .part("shape")
         .problem("too large")
-        .expected("a size of at most 63 bits")
+        .expected("at most 2^63 - 1 bytes")
         .found(base::list_text(shape));
   }
   if (size_bytes == 0) {
@@ -803,7 +803,7 @@ Leaf leaf_of(const Pickle& pickle, DType dtype, const Shape& shape, const Shape&
     throw pickle.corrupt()
         .part("shape")
         .problem("too large")
-        .expected("a size of at most 63 bits")
+        .expected("at most 2^63 - 1 bytes")
         .found(base::list_text(shape));
   }
   if (bytes->size() != expected) {

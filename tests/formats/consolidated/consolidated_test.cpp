@@ -299,7 +299,7 @@ TEST(Consolidated, ReportsErrorsWithTheirLocation) {
       {leaf(R"(["torch.uint8", [0], 0, 8, 9])"), corrupt,
        R"(node "x": start, stop and padding do not fit the shape: expected 0 bytes and the padding, found 8 with 9 of padding)"},
       {leaf(R"(["torch.uint8", [4294967296, 4294967296], 0, 0, 0])"), corrupt,
-       R"(node "x": shape is too large: expected a size of at most 63 bits, found [4294967296, 4294967296])"},
+       R"(node "x": shape is too large: expected at most 2^63 - 1 bytes, found [4294967296, 4294967296])"},
       {leaf(R"(["torch.uint8", [1.5], 0, 8, 0])"), corrupt,
        R"(node "x": shape has the wrong type: expected an integer from 0, found float)"},
       {node(R"("<NJT_VALUES>x": ["torch.uint8", [8], 0, 8, 0])"), corrupt,

@@ -352,7 +352,7 @@ const std::vector<BadFile> kBadFiles = {
      "header: not a valid literal: expected \",\", which makes it a tuple, found \")\" at byte "
      "62"},
     {"shape-overflow", ErrorCode::corrupt,
-     "shape: too large: expected a size of at most 63 bits, found [4294967296, 4294967296]"},
+     "shape: too large: expected at most 2^63 - 1 bytes, found [4294967296, 4294967296]"},
     {"version-4", ErrorCode::unsupported,
      "header: unknown version: expected 1.0, 2.0 or 3.0, found 4.0"},
     {"version-cut", ErrorCode::corrupt,

@@ -132,7 +132,7 @@ const std::vector<BadFile> kBadFiles = {
      "tensor \"w\": shape does not fill whole bytes: expected an even last dimension for F4, found "
      "[2, 3]"},
     {"shape-overflow", ErrorCode::corrupt,
-     "tensor \"w\": shape is too large: expected a size of at most 63 bits, found [4294967296, "
+     "tensor \"w\": shape is too large: expected at most 2^63 - 1 bytes, found [4294967296, "
      "4294967296]"},
     {"shape-scalar-f4", ErrorCode::corrupt,
      "tensor \"w\": shape does not fill whole bytes: expected an even last dimension for F4, found "
@@ -140,7 +140,7 @@ const std::vector<BadFile> kBadFiles = {
     {"shape-string", ErrorCode::corrupt,
      "tensor \"w\": shape has an item of the wrong type: expected an integer, found a string"},
     {"shape-wraps-to-fit", ErrorCode::corrupt,
-     "tensor \"w\": shape is too large: expected a size of at most 63 bits, found "
+     "tensor \"w\": shape is too large: expected at most 2^63 - 1 bytes, found "
      "[4611686018427387904, 4, 2]"},
     {"size-mismatch", ErrorCode::corrupt,
      "tensor \"w\": data_offsets do not fit F32 [3]: expected 12 bytes, found 8"},
