@@ -243,7 +243,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 return
             values = _values(rows)
             if self._ring is None:
-                is_created = self._create(_first(values))
+                is_created = self._create(slots, _first(values))
                 is_other = not is_created and int(slots[0]) != self.cursor
                 if self._attached_entities and is_other:
                     raise FileExistsError(
@@ -334,7 +334,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         entry of the old row would remain.
         """
         ring = self._opened()
-        runs = self._runs(slots)
+        runs = self._runs(slots, ring.cursor, len(ring))
         absent = set(_names(ring[:0])) - set(_names(values)) if is_new else set()
         if absent and not all(is_next for _, is_next in runs):
             raise ValueError(
@@ -358,13 +358,12 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
             if self._limit >= len(ring):
                 self._limit = None
 
-    def _runs(self, slots: torch.Tensor) -> list[tuple[int, bool]]:
+    def _runs(self, slots: torch.Tensor, next_slot: int, length: int) -> list[tuple[int, bool]]:
         """Splits the slots into runs: their numbers of slots, and whether these are next in turn.
 
-        Raises IndexError if a slot has no row and is not the next one.
+        The buffer has `length` rows, and appends at `next_slot`. Raises IndexError if a slot has no
+        row and is not the next one.
         """
-        ring = self._opened()
-        next_slot, length = ring.cursor, len(ring)
         runs = []
         begin = 0
         while begin < len(slots):
@@ -446,10 +445,14 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self._ring = ring
         return capacity
 
-    def _create(self, example: dict[str, Any]) -> bool:
-        """Opens the circular buffer. Returns True if it had to be created."""
+    def _create(self, slots: torch.Tensor, example: dict[str, Any]) -> bool:
+        """Opens the circular buffer for rows to `slots`. Returns True if it had to be created.
+
+        Raises IndexError, and creates nothing, if the first rows cannot have these slots.
+        """
         if self._found() is not None:
             return False
+        self._runs(slots, 0, 0)
         create(self.path, example=example, capacity=self.max_size).close()
         self._open(self.max_size)
         return True

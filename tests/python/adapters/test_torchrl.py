@@ -161,6 +161,15 @@ def test_entries_that_only_some_rows_have_are_refused(tmp_path) -> None:
     assert numbers(storage[:]) == [0, 1]
 
 
+def test_refused_first_rows_leave_no_folder(tmp_path) -> None:
+    storage = RingStorage(tmp_path / "ring", 10)
+    with pytest.raises(IndexError, match="slot 5: expected a slot that has a row, or the next one"):
+        storage.set(5, rows(0, 1)[0])
+    assert not (tmp_path / "ring").exists()
+    storage.set(0, rows(0, 1)[0].select("action"))
+    assert len(storage) == 1
+
+
 def test_a_slot_out_of_turn_is_refused_before_rows_are_written(tmp_path) -> None:
     storage = RingStorage(tmp_path / "ring", 10)
     storage.set(range(4), rows(0, 4))
