@@ -44,16 +44,11 @@ constexpr std::size_t kOpenFiles = 64;
 struct AppendedLeaf {
   Path file;
   Leaf rows;
+  os::FileInfo found;            ///< of the file; of size 0 and without links if there is none
+  base::Where where;             ///< for messages
   std::uint64_t old_bytes = 0;   ///< where the rows are written
   std::uint64_t kept_bytes = 0;  ///< that meta.json counts: more than `old_bytes` if an append
                                  ///< crashed before it replaced the root's meta.json
-};
-
-/// A tensor whose file has several hard links, so that other tensors may share it.
-struct LinkedLeaf {
-  os::FileInfo file;
-  std::size_t leaf = 0;  ///< index of the first of these tensors
-  base::Where where;
 };
 
 bool same_rows(const Leaf& a, const Leaf& b) {
@@ -110,8 +105,7 @@ class Appender {
                   const base::Where& where);
   void write_rows();
   void truncate_uncommitted() const noexcept;
-  bool is_linked_to_another(const os::FileInfo& file, const AppendedLeaf& leaf,
-                            const base::Where& where);
+  bool is_linked_to_another(const AppendedLeaf& leaf);
   void check_keys(const NodeMeta& meta, const TensorDict& rows, const std::string& notes_path,
                   const base::Where& where) const;
   void refuse_hidden_keys(const NodeMeta& meta, const std::string& notes_path,
@@ -120,7 +114,6 @@ class Appender {
   std::int64_t num_rows_;
   Notes notes_;
   std::vector<AppendedLeaf> leaves_;
-  std::vector<LinkedLeaf> linked_;
   std::vector<GrowingMeta> metas_;  ///< parents before children
   /// The number of rows of the root, whose meta.json is replaced last. An append that crashed may
   /// have counted its rows in nodes below the root: the next append overwrites these rows.
@@ -207,12 +200,9 @@ void Appender::visit_leaf(const os::Directory& directory, const std::string& fil
         .expected(meta.batch_size.front(), " rows, the batch size")
         .found(base::list_text(saved));
   }
-  const bool fits =
-      !rows.shape().empty() && rows.shape().front() == num_rows_ &&
-      std::equal(saved.begin() + 1, saved.end(), rows.shape().begin() + 1, rows.shape().end());
-  if (!fits || rows.dtype() != entry.dtype) {
-    Shape expected = saved;
-    expected.front() = num_rows_;
+  Shape expected = saved;
+  expected.front() = num_rows_;
+  if (rows.shape() != expected || rows.dtype() != entry.dtype) {
     throw base::invalid_argument(where)
         .part("rows to append")
         .expected(to_string(entry.dtype), " ", base::list_text(expected))
@@ -221,44 +211,41 @@ void Appender::visit_leaf(const os::Directory& directory, const std::string& fil
   if (rows.nbytes() == 0) return;
   const std::uint64_t saved_bytes = rows.nbytes() / static_cast<std::uint64_t>(num_rows_) *
                                     static_cast<std::uint64_t>(saved_rows_);
-  const auto found = directory.entry_info(file);
-  if (found && !found->is_regular) {
+  const auto info = directory.entry_info(file);
+  if (info && !info->is_regular) {
     throw base::corrupt(directory.display_of(file))
         .part("tensor ", base::quote(entry.key))
         .expected("a file")
         .found("a link, a folder or a special file");
   }
-  const std::uint64_t found_bytes = found ? found->size_bytes : 0;
-  if (found_bytes < saved_bytes) {
+  const os::FileInfo found = info.value_or(os::FileInfo());
+  if (found.size_bytes < saved_bytes) {
     throw base::corrupt(directory.display_of(file))
         .part("tensor ", base::quote(entry.key))
         .problem("the file is too short")
         .expected(saved_bytes, " bytes")
-        .found(found_bytes)
+        .found(found.size_bytes)
         .remedy("it may be truncated");
   }
-  AppendedLeaf leaf{folder / file, rows, saved_bytes, entry.size_bytes};
-  if (found && found->num_links > 1 && is_linked_to_another(*found, leaf, where)) return;
-  leaves_.push_back(std::move(leaf));
+  AppendedLeaf leaf{folder / file, rows, found, where, saved_bytes, entry.size_bytes};
+  if (!is_linked_to_another(leaf)) leaves_.push_back(std::move(leaf));
 }
 
 /// Returns true if an earlier leaf has the same file, and the same rows to append. Tensors whose
 /// files are hard links share their bytes, so appending to one appends to all. Throws if the file
 /// is the same but the rows differ.
-bool Appender::is_linked_to_another(const os::FileInfo& file, const AppendedLeaf& leaf,
-                                    const base::Where& where) {
-  for (const LinkedLeaf& other : linked_) {
-    if (!file.same_file(other.file)) continue;
-    AppendedLeaf& first = leaves_[other.leaf];
+bool Appender::is_linked_to_another(const AppendedLeaf& leaf) {
+  if (leaf.found.num_links <= 1) return false;
+  for (AppendedLeaf& first : leaves_) {
+    if (!first.found.same_file(leaf.found)) continue;
     first.kept_bytes = std::max(first.kept_bytes, leaf.kept_bytes);
     if (same_rows(first.rows, leaf.rows)) return true;
-    throw base::invalid_argument(where)
-        .problem("shares its file with another tensor, ", other.where.text())
+    throw base::invalid_argument(leaf.where)
+        .problem("shares its file with another tensor, ", first.where.text())
         .expected("the same rows for both")
         .found("others")
         .remedy("save the whole tree again without shared storage");
   }
-  linked_.push_back({file, leaves_.size(), where});
   return false;
 }
 
@@ -299,12 +286,9 @@ void Appender::visit(const os::Directory& directory, const Path& folder, const T
         .expected("at least one dimension")
         .found("[]");
   }
-  const bool fits =
-      batch.front() == num_rows_ && std::equal(meta.batch_size.begin() + 1, meta.batch_size.end(),
-                                               batch.begin() + 1, batch.end());
-  if (!fits) {
-    Shape expected = meta.batch_size;
-    expected.front() = num_rows_;
+  Shape expected = meta.batch_size;
+  expected.front() = num_rows_;
+  if (batch != expected) {
     throw base::invalid_argument(where)
         .part("batch size of the rows")
         .expected(base::list_text(expected))
@@ -376,10 +360,8 @@ void Appender::require_free_space() const {
   for (const AppendedLeaf& leaf : leaves_) new_bytes += leaf.rows.nbytes();
   if (new_bytes <= os::kUncheckedBytes) return;
   for (const AppendedLeaf& leaf : leaves_) {
-    if (!os::exists(leaf.file)) continue;
     // Leftovers of a crashed append after the committed end are overwritten: subtract their size.
-    const std::uint64_t there = os::file_info(leaf.file).size_bytes;
-    new_bytes -= std::min(leaf.rows.nbytes(), std::max(there, leaf.old_bytes) - leaf.old_bytes);
+    new_bytes -= std::min(leaf.rows.nbytes(), leaf.found.size_bytes - leaf.old_bytes);
   }
   const os::Parent parent = os::open_parent(leaves_.front().file, false);
   os::require_free_space(parent.directory.fd(), parent.directory.display(), new_bytes);
@@ -393,12 +375,12 @@ void Appender::write_rows() {
     std::vector<LeafWrite> writes;
     for (const AppendedLeaf& leaf : some) {
       os::Parent parent = os::open_parent(leaf.file, false);
-      files.push_back(parent.directory.entry_info(parent.name)
-                          ? os::File::open_read_write_at(parent.directory, parent.name)
-                          : os::File::create_at(parent.directory, parent.name));
+      os::File& file =
+          files.emplace_back(os::File::try_open_read_write_at(parent.directory, parent.name));
+      if (!file.valid()) file = os::File::create_at(parent.directory, parent.name);
       LeafWrite write;
       write.leaf = &leaf.rows;
-      write.file = &files.back();
+      write.file = &file;
       write.file_offset_bytes = leaf.old_bytes;
       write.size_bytes = leaf.rows.nbytes();
       writes.push_back(std::move(write));
@@ -428,16 +410,20 @@ void Appender::truncate_uncommitted() const noexcept {
   for (const AppendedLeaf& leaf : leaves_) {
     try {
       const os::Parent parent = os::open_parent(leaf.file, false);
-      if (!parent.directory.entry_info(parent.name)) continue;
-      os::File file = os::File::open_read_write_at(parent.directory, parent.name);
-      if (file.size_bytes() > leaf.kept_bytes) file.truncate(leaf.kept_bytes);
+      os::File file = os::File::try_open_read_write_at(parent.directory, parent.name);
+      if (file.valid() && file.size_bytes() > leaf.kept_bytes) file.truncate(leaf.kept_bytes);
     } catch (const Error&) {
       continue;  // bytes after the committed end are ignored by readers
     }
   }
 }
 
-void append_to(const os::Directory& directory, const Path& path, const TensorDict& rows) {
+}  // namespace
+
+void append_rows(const Path& path, const TensorDict& rows) {
+  // Without this lock, a save could replace the folder, and rows would be written to the new one.
+  const ScopedWriteThroughLock unreplaced(path);
+  const os::Directory& directory = unreplaced.folder();
   const std::string meta_name(kMetaName);
   os::File lock = os::File::try_open_read_at(directory, meta_name);
   if (!lock.valid()) {
@@ -479,14 +465,6 @@ void append_to(const os::Directory& directory, const Path& path, const TensorDic
     root.sync();
   }
   appender.run();
-}
-
-}  // namespace
-
-void append_rows(const Path& path, const TensorDict& rows) {
-  // Without this lock, a save could replace the folder, and rows would be written to the new one.
-  const ScopedWriteThroughLock lock(path);
-  append_to(lock.folder(), path, rows);
 }
 
 }  // namespace tenfold::detail::formats::folder
