@@ -82,8 +82,8 @@ def test_keyboard_interrupt_aborts_a_save_and_leaves_no_file(target):
     # An expanded source: 4 MiB in memory, but the save writes 4 GiB.
     big = {"x": torch.zeros(1 << 20).expand(1 << 10, 1 << 20)}
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
     with pytest.raises(KeyboardInterrupt):
+        timer.start()
         tenfold.save(big, target)
     assert not os.listdir(target.parent)
 
