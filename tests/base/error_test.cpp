@@ -29,7 +29,7 @@ TEST(Error, WithOnlyAProblemHasNoOtherFields) {
   }
 }
 
-TEST(Error, TextIsMadeOfTheFields) {
+TEST(Error, MessageJoinsTheFields) {
   const Error error = Error(ErrorCode::unsupported)
                           .path("a.pt")
                           .part("key \"w\"")
@@ -50,7 +50,7 @@ TEST(Error, TextIsMadeOfTheFields) {
   EXPECT_EQ(error.remedy(), "save a view");
 }
 
-TEST(Error, TextOmitsEmptyFields) {
+TEST(Error, MessageOmitsEmptyFields) {
   const auto error = [] { return Error(ErrorCode::corrupt); };
   EXPECT_STREQ(error().what(), "");
   EXPECT_STREQ(error().path("a").what(), "a");

@@ -125,7 +125,7 @@ TEST(CheckpointManager, StepsOfThePythonPackageAreRead) {
   EXPECT_EQ(manager.latest_step(), 4);
 }
 
-TEST(CheckpointManager, TuplesAndTensorsAtTheTopRoundTrip) {
+TEST(CheckpointManager, EntriesThatAreTuplesOrTensorsRoundTrip) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   TensorDict state = state_at(1);
@@ -151,7 +151,7 @@ TEST(CheckpointManager, EntriesGetTheFormatOfTheirRule) {
             ErrorCode::invalid_argument);
 }
 
-TEST(CheckpointManager, NamesThatFilesCannotHaveAreStored) {
+TEST(CheckpointManager, EntriesMayHaveNamesThatFilesCannotHave) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   TensorDict state;
@@ -597,7 +597,7 @@ TEST(CheckpointManager, SettingMetricsDoesNotHideDamageOfTheDocument) {
   EXPECT_FALSE(manager.verify(1).ok());
 }
 
-TEST(CheckpointManager, ADamagedStepDoesNotCountUntilItsFilesAreRepaired) {
+TEST(CheckpointManager, RetentionCountsADamagedStepOnlyOnceItsFilesAreRepaired) {
   for (const bool is_repaired : {false, true}) {
     const TemporaryFolder folder;
     CheckpointManager manager(folder.path(), {.max_to_keep = 2});
@@ -755,7 +755,7 @@ TEST(CheckpointManager, SaveInAForkedChildIsRefused) {
   EXPECT_THAT(manager.all_steps(), ElementsAre(1, 3));
 }
 
-TEST(CheckpointManager, OtherEntriesAreNamedAndKept) {
+TEST(CheckpointManager, FoldersThatAreNoReadableStepsAreNamedOnceAndKept) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(), {.max_to_keep = 1});
   manager.save(1, state_at(1));
@@ -867,7 +867,7 @@ TEST(CheckpointManager, OtherRunsAreRestoredByPath) {
   EXPECT_EQ(manager.metadata(1).lineage.size(), 1U);
 }
 
-TEST(CheckpointManager, ARunThatContinuesNoStepWarnsOnce) {
+TEST(CheckpointManager, ARunThatDoesNotContinueTheLatestStepWarnsOnce) {
   const TemporaryFolder folder;
   CheckpointManager(folder.path()).save(1, state_at(1));
   CheckpointManager manager(folder.path());
@@ -954,7 +954,7 @@ TEST(CheckpointManager, UnchangedFilesAreLinked) {
   EXPECT_TRUE(manager.verify(2).ok());
 }
 
-TEST(CheckpointManager, AFileIsLinkedNextToAnyOtherEntry) {
+TEST(CheckpointManager, AnEntryMayHaveTheNameOfATemporaryLink) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(),
                             {.formats = {{"x", "pt"}, {"*", "memmap"}}, .share_unchanged = true});

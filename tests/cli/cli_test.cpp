@@ -618,7 +618,7 @@ TEST_F(Cli, PrintsLongRowsWithoutElements) {
   EXPECT_THAT(tenfold_run({"head", path, "x", "--json"}).out, HasSubstr("\"rows\": [[]]"));
 }
 
-TEST_F(Cli, PrintsOddValuesOfADataSet) {
+TEST_F(Cli, EscapesControlCharactersInRowsOfADataSet) {
   const std::string source = folder_ / "odd.jsonl";
   std::ofstream(source) << R"({"tags": ["\u009b2J\u202eabc"], "x": NaN})" << "\n";
   const std::string path = folder_ / "odd";

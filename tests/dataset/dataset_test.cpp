@@ -114,7 +114,7 @@ TEST(Dataset, ReadsRaggedRows) {
   EXPECT_EQ(batch.column("age").valid.raw_data()[2], std::byte{1});
 }
 
-TEST(Dataset, SaysWhyARowHasNoText) {
+TEST(Dataset, RefusesTextOfOtherColumnsAndOfMissingRows) {
   const Batch batch = Dataset(test::ragged()).rows(0, 4);
   const auto message = [&](const char* column, std::int64_t row) -> std::string {
     try {

@@ -528,7 +528,7 @@ TEST(Growth, DropsTheChecksumsOfWritesInPlaceIfAWriterBeginsConcurrently) {
   }
 }
 
-TEST(Growth, DropsTheChecksumsThatTheEnclosingTreeHasOfTheRows) {
+TEST(Growth, AppendsDropTheChecksumsOfTheRowsInTheEnclosingTree) {
   const test::TemporaryFolder folder;
   const Path path = folder / "tree";
   TensorDict tree;
@@ -875,7 +875,7 @@ TEST(Growth, IsRefusedForViewsAndReadOnlyHandles) {
   EXPECT_THAT(ids_of(Dataset(folder / "rows.tdz")), ElementsAre(0, 9, 2));
 }
 
-TEST(Growth, RefusesStringsInPlaceUnderAnyDescription) {
+TEST(Growth, RefusesStringsInPlaceWhateverKindTheBatchStates) {
   const test::TemporaryFolder folder;
   const Schema schema({{.path = {"name"}, .kind = ColumnKind::string}});
   Dataset ds = create(folder / "rows", schema);
@@ -975,7 +975,7 @@ TEST(Growth, AFailedStartRemovesTheCommitFileUnderItsLock) {
   EXPECT_FALSE(std::filesystem::exists(path / "%commit"));
 }
 
-TEST(Growth, TextsCannotBeAppendedAsATreeOfTensors) {
+TEST(Growth, RowsOfADataSetWithStringsCannotBeAppendedAsATree) {
   const test::TemporaryFolder folder;
   const Path path = folder / "rows";
   create(path, Schema({{.path = {"name"}, .kind = ColumnKind::string, .dtype = DType::uint8}}))

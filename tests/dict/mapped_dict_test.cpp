@@ -291,7 +291,7 @@ TEST(MappedDict, RefusesColumnsThatDoNotFitTheFormOfTheValues) {
                [&] { MappedDict dict(tree); });
 }
 
-TEST(MappedDict, RemembersTheFormOfItsValues) {
+TEST(MappedDict, StoresTheFormOfItsValues) {
   const TemporaryFolder folder;
   const Schema numbers = Schema::from_json(R"({"columns": {"value": {"dtype": "int64"}}})", "test");
   for (const auto& [form, text] : {std::pair(DictValueForm::scalar, "scalar"),

@@ -22,7 +22,7 @@ RowType type_of_list(const std::vector<RowType>& items) {
   return types.type();
 }
 
-TEST(RowType, KindsHaveTheTypeThatHoldsThemWhileMoreMayFollow) {
+TEST(RowType, KindsHaveAProvisionalTypeUntilTheyAreSettled) {
   EXPECT_EQ(RowType::of(kNull).form, RowForm::none);
   EXPECT_EQ(RowType::of(kNull | kBool).text(), "bool");
   EXPECT_EQ(RowType::of(kBool | kInteger).text(), "int64");
@@ -108,7 +108,7 @@ TEST(ListTypes, OtherListsAreJson) {
     types.add_items(1, kInteger);
     types.add_items(2, kInteger);
   }));
-  EXPECT_TRUE(is_json([](ListTypes& types) {  // an empty list beside null
+  EXPECT_TRUE(is_json([](ListTypes& types) {  // an empty list and null
     types.add_items(1, kNull);
     types.add_list(1, 0);
   }));

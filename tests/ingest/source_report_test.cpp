@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <string>
 #include <vector>
 
@@ -45,17 +44,15 @@ TEST(SelectedColumns, HaveTheOrderOfTheNames) {
   EXPECT_THAT(selected_columns(columns, {"r.b", "y"}, "list"), ElementsAre(3, 2));
 }
 
-TEST(SelectedColumns, ManyNamesTakeLinearTime) {
+TEST(SelectedColumns, ManyNamesTakeNoQuadraticTime) {
   std::vector<KeyPath> paths;
   std::vector<std::string> names;
-  for (int i = 0; i < 30'000; ++i) {
+  for (int i = 0; i < 150'000; ++i) {
     paths.push_back({"r", std::to_string(i)});
     names.push_back("r." + std::to_string(i));
   }
-  const auto begin = std::chrono::steady_clock::now();
+  // If each name were compared with each column, this would exceed the timeout of the test.
   EXPECT_EQ(selected_columns(columns_at(paths), names, "list").size(), names.size());
-  // Comparing each name with each column takes minutes.
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 
 TEST(SelectedColumns, AFlatColumnTakesPrecedence) {

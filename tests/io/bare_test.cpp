@@ -164,7 +164,7 @@ TEST(Bare, OneTensorOfATreeBecomesANumpyFile) {
               HasSubstr("a NumPy file holds one array, which has no name"));
 }
 
-TEST(Bare, AnEmptyNodeBesideATensorIsNotDropped) {
+TEST(Bare, AnEmptyNodeNextToATensorIsNotDropped) {
   const test::TemporaryFolder folder;
   TensorDict tree = test::node_of(NodeKind::dict);
   tree.set("a", counting({2}));

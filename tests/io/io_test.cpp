@@ -168,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Form{"Sharded", "tree.safetensors.index.json", "safetensors"}),
     [](const auto& form) { return form.param.label; });
 
-TEST(Folders, AWriteToATiedTensorIsReadAndSavedOfItsAliases) {
+TEST(Folders, AWriteToASharedTensorIsReadAndSavedThroughItsAlias) {
   const test::TemporaryFolder folder;
   for (const char* name : {"tree", "tree.tdz"}) {
     save(sample_checkpoint(), folder / name);

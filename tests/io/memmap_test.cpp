@@ -106,7 +106,7 @@ TEST_F(Memmap, WritesInPlaceToExistingFiles) {
   EXPECT_TRUE(fs::exists(path_ / "mine"));
 }
 
-TEST_F(Memmap, WritesInPlaceSeparatesTensorsThatSharedAFile) {
+TEST_F(Memmap, WritingInPlaceSeparatesTensorsThatSharedAFile) {
   const Tensor shared = counting({4});
   TensorDict tree;
   tree.set("a", shared);

@@ -269,7 +269,7 @@ TEST(Registry, WarnsAboutTheSuffixOfAnotherProgram) {
                   HasSubstr("suffix \".tsv\""), HasSubstr("suffix \".ndjson\"")));
 }
 
-TEST(Registry, NamesIngestForFilesOfRows) {
+TEST(Registry, SuggestsIngestForFilesOfRows) {
   const test::TemporaryFolder folder;
   write_file(folder / "a.csv", "a,b\n1,2\n");
   EXPECT_THAT(thrown_by([&] { open(folder / "a.csv"); }).message,

@@ -480,7 +480,7 @@ TEST(StateMapper, RefusesAStateWithoutARowNumber) {
               HasSubstr("rows: expected a row number for each key, found none for state \"b\""));
 }
 
-TEST(StateMapper, ShowsTheStatesOfAProgramInItsOwnForm) {
+TEST(StateMapper, ErrorsShowStatesAsTheCallerFormatsThem) {
   const SparseMatrix matrix(StateMapper::open(kData / "tuples.tdz").parameters()["matrix"]);
   const ShownKey shown = [](std::size_t i) { return "number " + std::to_string(i); };
   const std::vector<Value> twice = {1, 2, 1.0};
@@ -575,7 +575,7 @@ TEST(StateMapper, NamesTheDamagedPartOfAHierarchy) {
               HasSubstr(R"(paths: expected a level with the path "", found none)"));
 }
 
-TEST(StateMapper, ReportsATextThatDoesNotEndWithinTheBytes) {
+TEST(StateMapper, ReportsInvalidEndOffsetsOfStrings) {
   const TensorDict tree = load(kData / "levels.tdz");
   const auto message = [&](std::int64_t first, std::int64_t second) {
     TensorDict tensors;

@@ -26,7 +26,7 @@ std::string refusal(const auto& call) {
   return test::message_of(call, ErrorCode::invalid_argument);
 }
 
-TEST(StatePaths, AMissingPathHasThePlaceOfTheLevelOrMapperAboveIt) {
+TEST(StatePaths, AMissingPathGivesTheDefaultOrMapperAboveIt) {
   const StatePaths paths(StatePaths::make(kPaths, kTables, kRows, kLevels));
   const std::vector<std::string_view> wanted = {"a/b", "a/x/y", "a/b/c", "m/x", "x/y"};
   const std::vector<std::pair<std::int64_t, std::int64_t>> expected = {

@@ -560,7 +560,7 @@ def test_an_unavailable_device_is_refused_by_the_name_of_its_argument(
         tenfold.load("ckpt", **{name: "cuda"})
 
 
-def test_the_option_cast_is_not_advised_where_there_is_none(made: Path) -> None:
+def test_errors_of_calls_without_the_option_cast_do_not_advise_it(made: Path) -> None:
     manager = CheckpointManager("run")
     with pytest.raises(ValueError, match=r"expected float32 \[2, 4\]") as caught:
         manager.restore({"model": torch.nn.Linear(4, 2)})

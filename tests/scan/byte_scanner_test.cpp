@@ -59,7 +59,7 @@ TEST(ByteScanner, LimitsTheNumberOfPicklesThatFollowOthers) {
                                      "x at byte 20000002")));
 }
 
-TEST(ByteScanner, NamesDecideWhatIsAPickle) {
+TEST(ByteScanner, HintsFollowTheSuffixesOfNames) {
   for (const char* name : {"a.pkl", "a.pickle", "a.joblib", "a.p", "a.z"}) {
     EXPECT_EQ(hint_of_name(name), ScanHint::pickle) << name;
   }

@@ -224,7 +224,7 @@ TEST(LoadIntoOptimizer, RefusesGroupsOfOtherSizes) {
                                                      "parameters, found 2 groups of 2, 1"));
 }
 
-TEST(LoadIntoOptimizer, TwoParametersNeverShareTheStateOfOne) {
+TEST(LoadIntoOptimizer, TheStateOfOneParameterIsNotLoadedIntoTwo) {
   const Params same = {at::ones({4}).requires_grad_(), at::ones({4}).requires_grad_()};
   Untouched target(same);
   TensorDict source = python_state(python_group("params", Value::List{{Value(1), Value(1)}}));

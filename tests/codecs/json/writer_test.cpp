@@ -72,7 +72,7 @@ TEST(JsonWriter, BytesThatAreNotUtf8AreRefusedByPosition) {
   }
 }
 
-TEST(JsonWriter, BigIntegersMustBeIntegersOfJson) {
+TEST(JsonWriter, BigIntegersMustHaveTheSyntaxOfJson) {
   for (const char* digits : {"", "-", "1x", "0x1F", "007", "+5", "1.5", "--1", "1, 2"}) {
     EXPECT_THROW(JsonWriter(JsonStyle::python).big_integer(digits), Error) << digits;
   }

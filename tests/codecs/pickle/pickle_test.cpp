@@ -300,7 +300,7 @@ TEST(Pickle, NaturalNamesAnIntegerOutOfRange) {
       "expected an integer from 0 to 9223372036854775807, found " + std::string(40, '1') + "...");
 }
 
-TEST(Pickle, LengthsAreOfATupleAListOrASize) {
+TEST(Pickle, LengthsMayBeATupleAListOrASize) {
   const auto found = [](const std::string& pickle) -> std::string {
     const PickleGraph graph = read_pickle(pickle, "x.pkl");
     try {

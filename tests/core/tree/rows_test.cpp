@@ -41,7 +41,7 @@ std::string refused(const auto& call) {
   return test::message_of(call, ErrorCode::invalid_argument);
 }
 
-TEST(Rows, AreViewsOfEveryTensorNestedNodesIncluded) {
+TEST(Rows, AreViewsOfEveryTensorIncludingNestedNodes) {
   TensorDict inner = batch({3, 2});
   inner.set("y", counting({3, 2}, 10));
   TensorDict td = batch({3});

@@ -28,7 +28,7 @@ TEST(BufferPool, ReusesABlockAfterItsLastBufferIsDestroyed) {
   EXPECT_TRUE(held[0].data() == address || held[1].data() == address);
 }
 
-TEST(BufferPool, NeverUsesTheSameMemoryTwiceAtATime) {
+TEST(BufferPool, BuffersInUseDoNotOverlap) {
   const BufferPool pool;
   std::vector<Buffer> held;
   for (std::size_t i = 0; i < 40; ++i) held.push_back(pool.take(4096 * (1 + i % 3)));

@@ -218,7 +218,7 @@ TEST(Dcp, ReportsATruncatedFile) {
   EXPECT_FALSE(verify(path).ok());
 }
 
-TEST(Dcp, NeedsEveryRankThatHasAPart) {
+TEST(Dcp, RequiresTheMetadataOfEveryRank) {
   const TemporaryFolder folder;
   const Path path = folder / "ckpt";
   std::filesystem::copy(checkpoint("ranks"), path);
@@ -289,7 +289,7 @@ TEST(Dcp, ReportsThatShardsInSafetensorsDisagreeOnTheDtypeOfOneBox) {
                                "expected int32, as in another file, found float32"));
 }
 
-TEST(Dcp, NeedsAllShardsInSafetensors) {
+TEST(Dcp, RequiresAllShardsInSafetensors) {
   const TemporaryFolder folder;
   std::filesystem::copy(checkpoint("hf"), folder / "hf");
   std::filesystem::remove(folder / "hf" / "shard-00001-model-00001-of-00001.safetensors");

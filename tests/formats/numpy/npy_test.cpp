@@ -138,7 +138,7 @@ TEST(Npy, ReadersKeepTheOldFile) {
   EXPECT_EQ(values_of<float>(leaf_in(folder / "x.npy").tensor()), std::vector<float>{3});
 }
 
-TEST(Npy, NeverChangesTheFileByWritingToTheTensor) {
+TEST(Npy, WritesToTheTensorDoNotChangeTheFile) {
   const TemporaryFolder folder;
   const Path path = folder / "x.npy";
   std::filesystem::copy_file(npy("ok-fortran"), path);

@@ -127,7 +127,7 @@ TEST(Npz, FortranOrderIsAViewIfMappedAndTransposedIfCopied) {
   }
 }
 
-TEST(Npz, KeepsACopyUntilAsManyBytesAreRead) {
+TEST(Npz, KeepsACopyUntilItsNumberOfBytesWasRead) {
   const TemporaryFolder folder;
   write_archive(folder, {{"x.npy", npy("<i2", {2, 3}, "aabbccddeeff", true), 1}});
   const Leaf leaf = leaf_in(opened(folder), "x");

@@ -73,7 +73,7 @@ TEST(JsonChecksums, ReturnsTheChecksumsOfTheBlocks) {
   EXPECT_EQ(blank_checksum_text(0), kZeros) << "without blocks, there is no blank";
 }
 
-TEST(JsonChecksums, ReportsATextOfAnotherLengthThanTheBlocksNeed) {
+TEST(JsonChecksums, ReportsAStringThatIsTooShortForTheBlocks) {
   const std::string document = document_with({1});
   const std::string text = document.substr(18, blank_checksum_text(1).size());
   VerifyReport report;

@@ -206,12 +206,9 @@ TEST(ProgressTest, ReportsAtMostEvery50MillisecondsAndTheEnd) {
   CountingMonitor monitor(1000);
   Progress progress(&monitor, 1000, "saving");
   const auto begin = std::chrono::steady_clock::now();
-  while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(120)) {
-    progress.poll();
-  }
+  while (monitor.num_reports < 3) progress.poll();
   progress.add(1000);
   const auto took = std::chrono::steady_clock::now() - begin;
-  EXPECT_GE(monitor.num_reports, 2);
   EXPECT_LE(monitor.num_reports, 1 + took / std::chrono::milliseconds(50));
   const int before = monitor.num_reports;
   progress.finish();

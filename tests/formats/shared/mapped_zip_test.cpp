@@ -88,7 +88,7 @@ TEST(MappedZip, KeepsTheCopiesThatItReturns) {
   EXPECT_EQ(num_calls, 1);
 }
 
-TEST(MappedZip, FreesACopyAfterAsManyBytesAreRead) {
+TEST(MappedZip, FreesACopyAfterItsNumberOfBytesWasRead) {
   Fixture made;
   int num_calls = 0;
   const auto make = maker_of("abcd", num_calls);
@@ -113,7 +113,7 @@ TEST(MappedZip, KeepsOnlyTheLastCopiesThatWerePartlyRead) {
   EXPECT_EQ(num_calls, most + 2);
 }
 
-TEST(MappedZip, KeepsTheCopiesOfAsManyThreadsAsReadAtATime) {
+TEST(MappedZip, KeepsACopyForEachConcurrentReader) {
   Fixture made;
   const int num_threads = os::num_threads_for(0) + 8;
   std::barrier all_make(num_threads);

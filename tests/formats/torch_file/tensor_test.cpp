@@ -376,7 +376,7 @@ class TorchSparse : public SavedByTorch {
   }
 };
 
-TEST_F(TorchSparse, TensorKnowsWhetherItIsCoalesced) {
+TEST_F(TorchSparse, TensorKeepsWhetherItIsCoalesced) {
   const std::string indices = longs({0, 1}, {1, 2});
   const std::string numbers = floats({5, 6}, {2});
   for (const bool is_coalesced : {false, true}) {
@@ -453,7 +453,7 @@ class TorchMeta : public SavedByTorch {
   }
 };
 
-TEST_F(TorchMeta, ParameterIsOpaqueAndKnowsWhetherItIsTrained) {
+TEST_F(TorchMeta, ParameterIsOpaqueAndKeepsRequiresGrad) {
   for (const bool is_trained : {false, true}) {
     const TensorDict found = node(parameter(pickled::boolean(is_trained)));
     EXPECT_EQ(found.kind(), NodeKind::opaque);
@@ -521,7 +521,7 @@ TEST_F(NumpyInPickle, ArrayOfProtocol5MayBeATranspositionOfItsBuffer) {
   EXPECT_THAT(corrupt(frombuffer({2, 3}, "K", "abcdef")), HasSubstr("array: order"));
 }
 
-TEST_F(NumpyInPickle, ArrayNeedsAsManyBytesAsItsShapeSays) {
+TEST_F(NumpyInPickle, ArrayMustHaveTheNumberOfBytesOfItsShape) {
   EXPECT_THAT(corrupt(frombuffer({2, 3}, "C", "abcde")),
               HasSubstr("array: its bytes do not fit the shape: expected 6, found 5"));
   constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();

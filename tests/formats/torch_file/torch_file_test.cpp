@@ -193,7 +193,7 @@ TEST(TorchFile, KeepsKindsOfValues) {
   EXPECT_EQ(special("device"), "torch.device cuda:1");
 }
 
-TEST(TorchFile, NeverChangesTheFileByWritingToTheTensor) {
+TEST(TorchFile, WritesToATensorDoNotChangeTheFile) {
   const TemporaryFolder folder;
   const Path path = folder / "x.pt";
   std::filesystem::copy_file(torch_file("ok-views"), path);
@@ -516,7 +516,7 @@ struct Legacy {
   }
 };
 
-TEST(TorchFile, LegacyTensorsHaveAPlaceInTheFile) {
+TEST(TorchFile, LegacyTensorsHaveTheByteRangeOfTheirStorage) {
   const TemporaryFolder folder;
   const Path path = folder / "x.pt";
   write_bytes(path, Legacy().bytes());

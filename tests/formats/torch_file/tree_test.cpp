@@ -281,7 +281,7 @@ TEST_F(TorchTree, SeveralKeysOfOneUnreadableTypeAreNumbered) {
   EXPECT_EQ(found["<list 2>"].value("value"), Value(2));
 }
 
-TEST_F(TorchTree, IntKeysBesideAnUnreadableKeyAreTypedKeys) {
+TEST_F(TorchTree, IntKeysNextToAnUnreadableKeyAreTypedKeys) {
   for (const std::string& other : {pickled::list({}), pickled::text("1")}) {
     const TensorDict found = node(pickled::dict({kOne, kTwo, other, kOne}));
     EXPECT_FALSE(found.info().int_keys);
@@ -328,7 +328,7 @@ TEST_F(TorchTree, ContainersInsideThemselvesAreOpaque) {
   }
 }
 
-TEST_F(TorchTree, OpaqueObjectsKeepWhatThePickleDoesToThem) {
+TEST_F(TorchTree, OpaqueObjectsKeepTheItemsEntriesAndStateOfThePickle) {
   const std::string object = pickled::object("my_net", "Net");
   const TensorDict found = node(pickled::with_state(
       object + "(" + kOne + floats({3}, {1}) + "e" + "(" + pickled::text("k") + kTwo + "u",

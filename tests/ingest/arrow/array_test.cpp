@@ -166,7 +166,7 @@ TEST(ArrowArrays, IndicesOfEveryIntegerTypeAreChecked) {
                [&] { slice_of(large, type); });
 }
 
-TEST(ArrowArrays, ViewsHaveInlineOrExternalText) {
+TEST(ArrowArrays, ViewsHaveInlineOrExternalStrings) {
   ArrowNode node("vu");
   const ArrowView external{.size = 13, .inlined = {'t', 'h', 'i', 'r'}, .buffer = 1, .offset = 2};
   const ArrowView null{.size = 99, .inlined = {}, .buffer = 7, .offset = -1};
@@ -263,7 +263,7 @@ std::vector<std::string> decimals(const char* format, const std::vector<std::uin
   return made;
 }
 
-TEST(ArrowArrays, DecimalsAreTextWithTheirSignAndScale) {
+TEST(ArrowArrays, DecimalsAreStringsWithTheirSignAndScale) {
   using testing::ElementsAre;
   constexpr std::uint32_t kOnes = 0xFFFFFFFF;
   EXPECT_THAT(decimals("d:9,2,32", {0, 5, 12345, kOnes, 0x80000000}),

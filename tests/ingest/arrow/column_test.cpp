@@ -303,7 +303,7 @@ TEST(ArrowColumns, ANullInNestedListsIsABadRow) {
   EXPECT_THAT(values<std::int32_t>(ds, "x"), ElementsAre(1, 2));
 }
 
-TEST(ArrowColumns, ListsOfTextHaveAnEndForEachItem) {
+TEST(ArrowColumns, ListsOfStringsHaveAnEndOffsetForEachRow) {
   ArrowNode words("vu", "item");
   words.pointer().buffer(
       std::vector<ArrowView>{ArrowView::of("a"), ArrowView::of(""), ArrowView::of("ccc")});
@@ -317,7 +317,7 @@ TEST(ArrowColumns, ListsOfTextHaveAnEndForEachItem) {
   EXPECT_THAT(ends(ds, "x"), ElementsAre(2, 2, 2, 3));
 }
 
-TEST(ArrowColumns, ANullOrOtherBytesInAListOfTextIsABadRow) {
+TEST(ArrowColumns, ANullOrInvalidUtf8InAListOfStringsIsABadRow) {
   ArrowNode words("u", "item");
   words.buffer(Bits{0b101}).buffer(Ints{0, 1, 1, 2}).text("ab").rows(3, 0, 1);
   ArrowNode x("+l", "x");
@@ -340,7 +340,7 @@ TEST(ArrowColumns, ANullOrOtherBytesInAListOfTextIsABadRow) {
               ElementsAre("a"));
 }
 
-TEST(ArrowColumns, TextThatIsNotUtf8IsABadRow) {
+TEST(ArrowColumns, AStringThatIsNotUtf8IsABadRow) {
   ArrowNode x("u", "x");
   x.pointer()
       .buffer(Ints{0, 1, 2, 3})
@@ -364,7 +364,7 @@ TEST(ArrowColumns, ARowThatEndsInsideACharacterIsABadRow) {
   EXPECT_THAT(texts(ds, "x"), ElementsAre("z"));
 }
 
-TEST(ArrowColumns, DictionariesOfTextAndDecimalsBecomeStrings) {
+TEST(ArrowColumns, DictionariesOfStringsAndDecimalsBecomeStrings) {
   ArrowNode decimals("d:9,2,32");
   decimals.buffer(Bits{0b01}).buffer(Ints{-150, 0}).rows(2, 0, 1);
   ArrowNode x("C", "x");
@@ -413,7 +413,7 @@ TEST(ArrowColumns, ANullOfADictionaryOfListsIsANullRow) {
   EXPECT_THAT(valid(ds, "x"), ElementsAre(0, 1));
 }
 
-TEST(ArrowColumns, OtherBytesInJsonAreABadRow) {
+TEST(ArrowColumns, InvalidUtf8InJsonIsABadRow) {
   ArrowNode text("u", "s");
   text.pointer()
       .buffer(Ints{0, 1, 2})

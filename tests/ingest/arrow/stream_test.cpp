@@ -521,7 +521,7 @@ TEST(ArrowStream, NestedListsFillFixedRowsOfTheSchema) {
   EXPECT_EQ(of.report.num_bad_rows, 1U);
 }
 
-TEST(ArrowStream, NestedListsDoNotFitASchemaOfOtherDimensionsOrText) {
+TEST(ArrowStream, NestedListsDoNotFitASchemaOfOtherDimensionsOrStrings) {
   for (const auto& [column, text] :
        {std::pair(R"("dtype": "int32", "ragged": true)", "expected int32[*], found int32[1, 2]"),
         {R"("dtype": "int32", "shape": [2])", "expected int32[2], found int32[1, 2]"}}) {

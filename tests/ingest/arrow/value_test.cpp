@@ -52,7 +52,7 @@ TEST(ArrowValue, FloatsAndBooleansKeepTheirType) {
   EXPECT_EQ(json_of(flags), "true\nfalse\ntrue");
 }
 
-TEST(ArrowValue, BytesAreBase64AndDecimalsAreText) {
+TEST(ArrowValue, BytesAreBase64AndDecimalsAreStrings) {
   ArrowNode bytes("z");
   bytes.pointer().buffer(std::vector<std::int32_t>{0, 2, 2}).text("\xff\x01").rows(2);
   EXPECT_EQ(json_of(bytes), "\"/wE=\"\n\"\"");
@@ -103,7 +103,7 @@ TEST(ArrowValue, ListsAndStructsNest) {
 }
 
 /// Three maps: with the keys "a" and "b", with "c" twice, and without keys.
-TEST(ArrowValue, AMapOfDistinctTextKeysIsAnObject) {
+TEST(ArrowValue, AMapOfDistinctStringKeysIsAnObject) {
   ArrowNode key("u", "key");
   key.pointer().buffer(std::vector<std::int32_t>{0, 1, 2, 3, 4}).text("abcc").rows(4);
   ArrowNode value("i", "value");
@@ -129,7 +129,7 @@ TEST(ArrowValue, ANullEntryOfAMapHasANullKeyAndValue) {
   EXPECT_EQ(json_of(map), "{\"a\": \"a\"}\n[[null, null]]");
 }
 
-TEST(ArrowValue, AMapOfManyTextKeysIsAnObject) {
+TEST(ArrowValue, AMapOfManyStringKeysTakesNoQuadraticTime) {
   constexpr std::int32_t kKeys = 300'000;  // comparing all pairs would take minutes
   std::vector<std::int32_t> ends = {0};
   std::string texts;

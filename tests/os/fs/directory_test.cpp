@@ -236,7 +236,7 @@ TEST(Parent, SplitsAPathAndCreatesMissingParents) {
   EXPECT_EQ(open_parent("./plain", true).name, "plain");
 }
 
-TEST(Parent, OfAPathWithDotsIsCreatedButNotWhatPrecedesTwoDots) {
+TEST(Parent, IsCreatedExceptForAMissingFolderBeforeTwoDots) {
   const TemporaryFolder folder;
   const Parent parent = open_parent(folder / "a/.//./b/./x", true);
   EXPECT_EQ(parent.name, "x");

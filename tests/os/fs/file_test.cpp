@@ -423,7 +423,7 @@ TEST(Path, ResolveLinkRemovesTrailingSlashes) {
   EXPECT_EQ(resolve_link("/"), Path("/"));
 }
 
-TEST(Path, PathWithinFollowsLinksAndAcceptsPathsToNothing) {
+TEST(Path, PathWithinFollowsLinksAndAcceptsMissingPaths) {
   const TemporaryFolder folder;
   std::filesystem::create_directories(folder / "a" / "b");
   std::filesystem::create_symlink("a", folder / "link");

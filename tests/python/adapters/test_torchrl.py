@@ -170,7 +170,7 @@ def test_refused_first_rows_leave_no_folder(tmp_path) -> None:
     assert len(storage) == 1
 
 
-def test_a_slot_out_of_turn_is_refused_before_rows_are_written(tmp_path) -> None:
+def test_a_slot_after_the_next_one_is_refused_before_rows_are_written(tmp_path) -> None:
     storage = RingStorage(tmp_path / "ring", 10)
     storage.set(range(4), rows(0, 4))
     with pytest.raises(IndexError, match="slot 6: expected a slot that has a row, or the next one"):
@@ -248,7 +248,7 @@ def test_max_value_writer_keeps_the_rows_of_highest_rank(tmp_path) -> None:
 
 
 @pytest.mark.skipif(bool(trees), reason="TorchRL's samplers do not load with this torch")
-def test_prioritized_buffer_samples_and_updates_priorities(tmp_path) -> None:
+def test_prioritized_buffer_samples_whole_rows_after_an_update_of_priorities(tmp_path) -> None:
     buffer = make(tmp_path / "ring", kind=TensorDictPrioritizedReplayBuffer, alpha=0.7, beta=0.5)
     buffer.extend(rows(0, 15))
     sample = buffer.sample()

@@ -368,8 +368,8 @@ def test_keyboard_interrupt_leaves_no_partial_step(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path)
     timer = threading.Timer(0.01, lambda: os.kill(os.getpid(), signal.SIGINT))
     state = {"w": torch.ones(1 << 24)}
-    timer.start()
     try:
+        timer.start()
         for step in range(1, 200):
             manager.save(step, state, force=True)
             if step > 2:
@@ -468,6 +468,6 @@ def test_follow_yields_the_newest_step_and_then_each_new_one(tmp_path, monkeypat
 def test_follow_of_an_empty_directory_waits_for_the_first_step(tmp_path, monkeypatch):
     monkeypatch.setattr(_manager, "_POLL_SECONDS", 0.01)
     reader = tenfold.CheckpointManager(tmp_path / "run").follow(timeout=60)
-    threading.Timer(0.05, lambda: writer.save(1, {"epoch": 1})).start()
     writer = tenfold.CheckpointManager(tmp_path / "run")
+    threading.Timer(0.05, lambda: writer.save(1, {"epoch": 1})).start()
     assert next(reader) == 1

@@ -156,7 +156,9 @@ def test_null_in_a_list_is_nan_among_floats_and_otherwise_a_bad_row(tmp_path):
 
 
 @pytest.mark.parametrize("on_error", ["skip", "collect"])
-def test_null_in_a_list_is_judged_by_preceding_rows_if_bad_rows_are_collected(tmp_path, on_error):
+def test_null_in_a_list_is_checked_against_preceding_rows_if_bad_rows_are_omitted(
+    tmp_path, on_error
+):
     rows = [{"v": [0.5]}, {"v": [3, None]}, {"w": [1]}, {"w": [None]}]
     skips = on_error == "skip"
     with pytest.warns(UserWarning, match="1 row omitted") if skips else nullcontext():

@@ -246,7 +246,7 @@ def test_a_single_tensor_replaces_a_value_that_is_no_tensor(name: str, tmp_path:
     assert found["value"].tolist() == [0, 1, 2]
 
 
-def test_floats_replace_no_value_and_bytes_no_tensor_of_another_size(tmp_path: Path) -> None:
+def test_a_saved_tensor_replaces_no_int_and_no_tensor_of_another_size(tmp_path: Path) -> None:
     tenfold.save({"bytes": torch.ones(3, dtype=torch.uint8), "w": torch.ones(3)}, tmp_path / "m")
     error = failure(distributed.load, {"w": 1}, tmp_path / "m", no_dist=True)
     assert isinstance(error, ValueError)

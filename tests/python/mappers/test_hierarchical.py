@@ -228,7 +228,7 @@ def test_nested_mapper_receives_the_rest_of_the_path():
 
 
 @pytest.mark.parametrize("batch", [[1, 2], torch.tensor([1, 2])])
-def test_last_component_that_would_be_a_batch_is_one_state(batch):
+def test_last_component_is_one_state_even_if_it_is_a_list_or_tensor(batch):
     arm = tenfold.SparseStateMapper([1, 2], torch.eye(2).to_sparse_csr())
     mapper = tenfold.HierarchicalStateMapper({"arm": arm, "row": [0.0, 0.0]})
     for states in (("arm", batch), [("arm", batch)], ["row", ("arm", batch)]):

@@ -25,7 +25,7 @@ def test_plain_hierarchy_is_saved_as_plain_json(tmp_path):
     assert text == json.dumps(SEED, indent=4) + "\n"
 
 
-def test_save_keeps_the_umask_and_leaves_no_temporary_files(tmp_path, monkeypatch):
+def test_save_does_not_change_the_umask_and_leaves_no_temporary_files(tmp_path, monkeypatch):
     def refuse(mask):
         raise AssertionError("the umask, which all threads share, was changed")
 

@@ -94,7 +94,7 @@ def test_batches_refuse_a_first_end_offset_that_is_not_0(tmp_path):
         SparseMatrix(tmp_path / "m").batches(10)
 
 
-def test_batch_with_an_index_of_no_columns_names_the_length(tmp_path):
+def test_batch_with_an_entry_in_a_matrix_without_columns_raises(tmp_path):
     SparseMatrix.from_coo([0], [0], [1.0], (1, 1), path=tmp_path / "m")
     file = tmp_path / "m" / "%notes.json"
     file.write_text(file.read_text().replace("[1, 1]", "[1, 0]"))

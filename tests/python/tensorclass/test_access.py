@@ -418,7 +418,7 @@ def test_get_with_options_of_a_field_that_is_none():
     assert made.get("other", 7, as_list=True) == 7
 
 
-def test_get_at_says_whether_a_field_or_an_entry_is_missing():
+def test_get_at_names_a_missing_field_or_entry():
     with pytest.raises(KeyError, match="no field 'other'"):
         sample().get_at("other", 0)
     with pytest.raises(KeyError, match=r"no entry \('inner', 'other'\)"):

@@ -58,7 +58,7 @@ VALUES = TensorDict({"s": "x", "n": {"t": "y"}}, [2])
         lambda td, other: td.addcmul(other, torch.tensor(1)),
     ],
 )
-def test_values_of_one_operand_do_not_count(make, change):
+def test_results_have_the_values_of_the_first_operand_only(make, change):
     tensors = TensorDict({"a": torch.ones(2)}, [2])
     both = make(tensors.clone().update(VALUES))
     made = change(both, make(tensors))
@@ -68,7 +68,7 @@ def test_values_of_one_operand_do_not_count(make, change):
     assert change(make(tensors), both).keys() == ["a"]
 
 
-def test_values_of_one_operand_count_in_comparisons():
+def test_comparisons_refuse_values_that_one_operand_lacks():
     tensors = TensorDict({"a": torch.ones(2)}, [2])
     for call in (lambda: tensors == tensors.clone().update(VALUES), lambda: tensors > VALUES):
         with pytest.raises(KeyError, match="keys in tensordicts mismatch"):
@@ -105,7 +105,7 @@ def test_arrays_are_operands_on_both_sides(make, array):
         assert (made == torch.from_numpy(mask)).all()
 
 
-def test_arrays_of_text_are_not_equal():
+def test_a_tree_is_not_equal_to_an_array_of_strings():
     td, text = tree(), np.array(["x", "y"])
     assert [operator.eq(td, text), operator.ne(td, text)] == [False, True]
     with pytest.raises(TypeError, match="not supported between"):
@@ -200,7 +200,7 @@ def test_apply_keeps_tensors_that_are_no_leaves():
 
 
 @pytest.mark.parametrize("inplace", [False, True])
-def test_is_leaf_decides_about_unbatched_tensors_as_about_others(inplace):
+def test_is_leaf_applies_to_unbatched_tensors(inplace):
     td = TensorDict({"u": UnbatchedTensor(torch.arange(5))}, [3])
     kept = td.apply(lambda tensor: tensor + 1, is_leaf=lambda cls: False, inplace=inplace)
     assert kept.get("u") is td.get("u")

@@ -187,7 +187,7 @@ def test_an_opened_tree_is_pickled_without_a_device_that_was_removed(tmp_path):
     ],
     ids=repr,
 )
-def test_a_bool_beside_index_arrays_adds_no_name(index, names):
+def test_a_bool_next_to_index_arrays_adds_no_name(index, names):
     td = TensorDict({"a": torch.zeros(3, 4)}, [3, 4], names=["x", "y"])
     found = td[index]
     assert found.names == names

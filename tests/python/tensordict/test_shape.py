@@ -93,7 +93,7 @@ def test_invalid_shape_arguments_raise():
 
 @pytest.mark.parametrize("build", [lambda td: td, lambda td: tenfold.lazy_stack(list(td))])
 @pytest.mark.parametrize("sizes", [[4, -1], [1, 1], []])
-def test_errors_of_split_say_which_sizes_are_accepted(build, sizes):
+def test_errors_of_split_name_the_accepted_sizes(build, sizes):
     td = build(TensorDict({"a": torch.zeros(3)}, [3]))
     match = f"split: expected sizes of at least 0 that add up to 3, found {sizes}"
     with pytest.raises(RuntimeError, match=re.escape(match)):
@@ -189,7 +189,7 @@ def test_stacks_of_members_of_different_lengths_are_split():
 
 
 @pytest.mark.parametrize("build", [lambda td: td, lambda td: tenfold.lazy_stack([td], 1)])
-def test_no_rows_have_as_many_chunks_as_requested(build):
+def test_a_tree_without_rows_is_split_as_a_tensor_without_rows(build):
     td = build(TensorDict({"a": torch.zeros(0, 2)}, [0]))
     assert [len(part) for part in td.chunk(3)] == [len(part) for part in td["a"].chunk(3)]
     assert len(td.split(2)) == len(td["a"].split(2))

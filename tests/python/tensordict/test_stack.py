@@ -74,7 +74,7 @@ def test_entries_of_different_kinds_are_not_stacked(other):
     assert len(stack.get("x", as_list=True)) == 2
 
 
-def test_no_rows_of_members_of_different_shapes_have_those_of_the_first():
+def test_an_empty_selection_has_the_shapes_and_keys_of_the_first_member():
     stack = tenfold.lazy_stack(
         [
             TensorDict({"x": torch.ones(1, n), "n": {"y": torch.ones(n), str(n): n}, "s": "t"})
@@ -250,7 +250,7 @@ BOOLS = {
 
 @pytest.mark.parametrize("stack_dim", [0, 1, 2])
 @pytest.mark.parametrize("index", BOOLS.values(), ids=BOOLS)
-def test_a_bool_beside_index_arrays_counts_as_one(index, stack_dim):
+def test_a_bool_next_to_index_arrays_counts_as_one(index, stack_dim):
     rows = [TensorDict({"a": torch.arange(6).reshape(2, 3) + 6 * i}, [2, 3]) for i in range(2)]
     stack = tenfold.lazy_stack(rows, stack_dim)
     found, expected = stack[index], stack.contiguous()[index]
@@ -484,7 +484,7 @@ def test_a_reshape_of_no_rows_has_the_requested_shape():
 
 
 @pytest.mark.parametrize("change", [lambda td: td.unbind(1), lambda td: td.split(1, 1)])
-def test_a_dimension_of_several_lengths_is_not_divided(change):
+def test_dividing_a_dimension_of_several_lengths_raises(change):
     stack = tenfold.lazy_stack([TensorDict({"a": torch.ones(n)}, [n]) for n in (1, 2)])
     with pytest.raises(RuntimeError, match=r"found dimension 1 of batch_size \[2, -1\]"):
         change(stack)

@@ -23,7 +23,7 @@ def test_exclude_ignores_missing_keys():
     assert tree().exclude(("b", "d"), "z").keys(True, True) == ["a", ("b", "c")]
 
 
-def test_the_largest_tensor_at_an_address_counts():
+def test_bytes_without_duplicates_count_the_largest_tensor_at_an_address():
     w = torch.zeros(5)
     for entries in ({"w": w, "head": w[:1]}, {"head": w[:1], "w": w, "same": w}):
         td = TensorDict(entries)
@@ -129,7 +129,7 @@ def test_replace_does_not_change_the_original():
 
 
 @pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "sparse_csc"])
-def test_the_components_of_a_sparse_tensor_count(layout):
+def test_bytes_count_the_components_of_a_sparse_tensor(layout):
     tensor = torch.eye(3).to_sparse(layout=getattr(torch, layout))
     bytes_of_indices = 48 if layout == "sparse_coo" else 32 + 24
     td = TensorDict({"a": tensor, "b": tensor})

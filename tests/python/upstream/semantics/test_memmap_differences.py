@@ -221,6 +221,7 @@ def test_shorter_stack_leaves_no_members_of_a_longer_one(tmp_path):
     for length in (4, 2):
         stack(length).memmap(tmp_path / "p")
     assert TensorDict.load_memmap(tmp_path / "p").batch_size == torch.Size([2])
+    assert sorted(path.name for path in (tmp_path / "p").iterdir() if path.is_dir()) == ["0", "1"]
 
 
 def test_slice_of_a_mapped_tensordict_does_not_overwrite_its_folder(tmp_path):
