@@ -39,7 +39,7 @@ ROWS = (
         "saving",
         "Save 8 x 64 MiB, new, into the page cache",
         "tenfold folder",
-        ("safetensors", "tensordict folder", "tensordict folder, 2 threads"),
+        ("safetensors", "torch.save", "tensordict folder", "tensordict folder, 2 threads"),
     ),
     Row(
         "Save 1.5 GB, 592 tensors, as a .pt file",
