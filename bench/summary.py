@@ -112,7 +112,7 @@ ROWS = (
         ("pyarrow, streamed -> memmap", "DuckDB -> Parquet, 2 threads"),
     ),
     Row(
-        "102,400 dictionary lookups",
+        "102,400 dictionary lookups, 2 threads",
         "dictionaries",
         "Look up 400 batches of 256 keys, and 10,240 keys one by one: 1,000,000 strings to "
         "float32[32], in the page cache",
