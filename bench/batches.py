@@ -23,6 +23,7 @@ from harness import (
     drop_caches,
     hold_in_memory,
     load_raw,
+    torch_threads,
 )
 
 import tenfold
@@ -44,22 +45,21 @@ def _field(dtype: str, rng: np.random.Generator) -> np.ndarray:
 def transitions(work: Path) -> Path:
     """Writes 2 M rows as in a replay buffer: 2 x float32[84] and 6 scalars, 698 bytes a row."""
     path = work / "transitions"
-    if not path.exists():
-        rng = np.random.default_rng(0)
-        columns = {
-            "observation": rng.random((ROWS, 84), dtype=np.float32),
-            "next_observation": rng.random((ROWS, 84), dtype=np.float32),
-            "action": _field("int64", rng),
-            "step": _field("int64", rng),
-            "reward": _field("float32", rng),
-            "value": _field("float32", rng),
-            "done": _field("bool", rng),
-            "truncated": _field("bool", rng),
-        }
-        tree = tenfold.TensorDict(
-            {k: torch.from_numpy(v) for k, v in columns.items()}, batch_size=[ROWS]
-        )
-        tenfold.save(tree, path, durable=False, progress=False)
+    rng = np.random.default_rng(0)
+    columns = {
+        "observation": rng.random((ROWS, 84), dtype=np.float32),
+        "next_observation": rng.random((ROWS, 84), dtype=np.float32),
+        "action": _field("int64", rng),
+        "step": _field("int64", rng),
+        "reward": _field("float32", rng),
+        "value": _field("float32", rng),
+        "done": _field("bool", rng),
+        "truncated": _field("bool", rng),
+    }
+    tree = tenfold.TensorDict(
+        {k: torch.from_numpy(v) for k, v in columns.items()}, batch_size=[ROWS]
+    )
+    tenfold.save(tree, path, durable=False, progress=False)
     return path
 
 
@@ -108,10 +108,10 @@ def batches_cached(work: Path, repetitions: int) -> Result:
     for column in columns.values():
         column.sum()
     upstream = tensordict.TensorDict.load_memmap(path)
-    threads = torch.get_num_threads()
 
-    def one_thread() -> None:
-        torch.set_num_threads(1)
+    def by_hand() -> None:
+        with torch_threads(1):
+            _take(_by_hand(columns, ROWS, count), count)
 
     def loader(num_threads: int):
         return _endless(tenfold.BatchLoader(dataset, BATCH, shuffle=True, num_threads=num_threads))
@@ -121,19 +121,16 @@ def batches_cached(work: Path, repetitions: int) -> Result:
     single, several = loader(1), loader(2)
     ours_stock = _shuffled_loader(dataset, ROWS, collate_fn=tenfold.collate)
     rows_stock = _shuffled_loader(_Rows(columns), ROWS)
-    result = compare(
+    return compare(
         "batches_cached",
         f"{count} batches of 256 shuffled rows of 8 fields, 2 M rows in the page cache",
         {
             "BatchLoader, 1 thread": Contender(lambda: _take(single, count)),
             "BatchLoader, 2 threads": Contender(lambda: _take(several, count)),
-            "index_select per field, 1 thread": Contender(
-                lambda: _take(_by_hand(columns, ROWS, count), count), one_thread
-            ),
+            "index_select per field, 1 thread": Contender(by_hand),
             "bare row copies in C++, 1 thread": Contender(bare),
             "tensordict td[index]": Contender(
-                lambda: [upstream[torch.randint(0, ROWS, (BATCH,))] for _ in range(count)],
-                lambda: torch.set_num_threads(threads),
+                lambda: [upstream[torch.randint(0, ROWS, (BATCH,))] for _ in range(count)]
             ),
             "DataLoader over a tenfold Dataset": Contender(lambda: _take(ours_stock, count)),
             "DataLoader over rows": Contender(lambda: _take(rows_stock, count)),
@@ -152,8 +149,6 @@ def batches_cached(work: Path, repetitions: int) -> Result:
         ],
         repetitions,
     )
-    torch.set_num_threads(threads)
-    return result
 
 
 def first_batch(work: Path, repetitions: int) -> Result:
@@ -188,10 +183,9 @@ def first_batch(work: Path, repetitions: int) -> Result:
 def frames(work: Path) -> Path:
     """Writes a data set with an image per row: uint8 [84, 84, 4], 28 KB."""
     path = work / "frames"
-    if not path.exists():
-        pixels = torch.randint(0, 256, (FRAMES, 84, 84, 4), dtype=torch.uint8)
-        tree = tenfold.TensorDict({"pixels": pixels}, batch_size=[FRAMES])
-        tenfold.save(tree, path, durable=True, progress=False)
+    pixels = torch.randint(0, 256, (FRAMES, 84, 84, 4), dtype=torch.uint8)
+    tree = tenfold.TensorDict({"pixels": pixels}, batch_size=[FRAMES])
+    tenfold.save(tree, path, durable=True, progress=False)
     return path
 
 
@@ -222,31 +216,30 @@ def frames_cached(work: Path, repetitions: int) -> Result:
             use(batch["pixels"])
             del batch
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    result = compare(
-        "frames_cached",
-        f"{count} batches of 256 shuffled frames of 28 KB, in the page cache",
-        {
-            "BatchLoader, 1 thread": Contender(lambda: _take(batches, count // slices)),
-            "np.take(out=)": Contender(lambda: take(lambda: None)),
-            "BatchLoader, 1 thread, a batch freed before the next": Contender(
-                lambda: ours(lambda batch: None)
-            ),
-            "BatchLoader, 1 thread, each batch read": Contender(
-                lambda: ours(lambda batch: batch.flatten().view(torch.int64).max())
-            ),
-            "np.take(out=), each batch read": Contender(lambda: take(words.max)),
-        },
-        [
-            Goal("BatchLoader, 1 thread", "np.take(out=)", 1.1),
-            Goal("BatchLoader, 1 thread, each batch read", "np.take(out=), each batch read", 1.1),
-        ],
-        2 * repetitions,
-        slices,
-    )
-    torch.set_num_threads(threads)
-    return result
+    with torch_threads(1):
+        return compare(
+            "frames_cached",
+            f"{count} batches of 256 shuffled frames of 28 KB, in the page cache",
+            {
+                "BatchLoader, 1 thread": Contender(lambda: _take(batches, count // slices)),
+                "np.take(out=)": Contender(lambda: take(lambda: None)),
+                "BatchLoader, 1 thread, a batch freed before the next": Contender(
+                    lambda: ours(lambda batch: None)
+                ),
+                "BatchLoader, 1 thread, each batch read": Contender(
+                    lambda: ours(lambda batch: batch.flatten().view(torch.int64).max())
+                ),
+                "np.take(out=), each batch read": Contender(lambda: take(words.max)),
+            },
+            [
+                Goal("BatchLoader, 1 thread", "np.take(out=)", 1.1),
+                Goal(
+                    "BatchLoader, 1 thread, each batch read", "np.take(out=), each batch read", 1.1
+                ),
+            ],
+            2 * repetitions,
+            slices,
+        )
 
 
 def frames_cold(work: Path, repetitions: int) -> Result | None:
@@ -275,13 +268,14 @@ def frames_cold(work: Path, repetitions: int) -> Result | None:
 
     def bare() -> None:
         rows = torch.randperm(FRAMES)
-        raw.raw_read_blocks(
+        num_read = raw.raw_read_blocks(
             pixels,
             ctypes.c_size_t(count * BATCH),
             ctypes.c_void_p(rows.data_ptr()),
             ctypes.c_size_t(frame_bytes),
             64,
         )
+        assert num_read == count * BATCH
 
     return compare(
         "frames_cold",
@@ -344,29 +338,26 @@ def ragged(work: Path, repetitions: int) -> Result:
             )
 
     tokens = count * size * len(values) / DOCUMENTS
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    result = compare(
-        "ragged",
-        f"{count} padded batches of 64 shuffled rows of 1 to 599 tokens",
-        {
-            "BatchLoader, 1 thread": Contender(lambda: _take(batches, count)),
-            "a numpy loop by hand": Contender(by_hand),
-            "pad_sequence": Contender(pad_sequence),
-            "open": Contender(lambda: tenfold.Dataset(path)),
-            "open, once more": Contender(lambda: tenfold.Dataset(path), twice=True),
-        },
-        [
-            Goal("BatchLoader, 1 thread", "a numpy loop by hand", 3.5),
-            Goal("BatchLoader, 1 thread", "pad_sequence", 8),
-            Goal("BatchLoader, 1 thread", at_most_seconds=tokens / 7e8, text="700 M tokens/s"),
-            Goal("open", at_most_seconds=0.0003),
-            Goal("open, once more", at_most_seconds=0.0003),
-        ],
-        repetitions,
-    )
-    torch.set_num_threads(threads)
-    return result
+    with torch_threads(1):
+        return compare(
+            "ragged",
+            f"{count} padded batches of 64 shuffled rows of 1 to 599 tokens",
+            {
+                "BatchLoader, 1 thread": Contender(lambda: _take(batches, count)),
+                "a numpy loop by hand": Contender(by_hand),
+                "pad_sequence": Contender(pad_sequence),
+                "open": Contender(lambda: tenfold.Dataset(path)),
+                "open, once more": Contender(lambda: tenfold.Dataset(path), twice=True),
+            },
+            [
+                Goal("BatchLoader, 1 thread", "a numpy loop by hand", 3.5),
+                Goal("BatchLoader, 1 thread", "pad_sequence", 8),
+                Goal("BatchLoader, 1 thread", at_most_seconds=tokens / 7e8, text="700 M tokens/s"),
+                Goal("open", at_most_seconds=0.0003),
+                Goal("open, once more", at_most_seconds=0.0003),
+            ],
+            repetitions,
+        )
 
 
 def order(work: Path, repetitions: int) -> Result:

@@ -11,9 +11,9 @@ from pathlib import Path
 import tensordict
 import torch
 import trees
-from harness import Contender, Goal, Result, Timing, compare
+from harness import Contender, Goal, Result, Timing, compare, fresh
 from reading import warmed
-from saving import fresh, ours, upstream_folder
+from saving import ours, upstream_folder
 
 import tenfold
 
@@ -89,11 +89,14 @@ def calls_memmap(work: Path, repetitions: int) -> Result:
     )
 
 
+# The fields of a row, as in a replay buffer.
+WIDTHS = {"obs": 17, "act": 6, "rew": 1, "done": 1, "next_obs": 17, "logp": 1, "adv": 1, "i": 1}
+
+
 def rows(cls, work: Path, name: str):
-    """Returns 100,000 memory-mapped rows of 8 fields, as in a replay buffer."""
-    widths = {"obs": 17, "act": 6, "rew": 1, "done": 1, "next_obs": 17, "logp": 1, "adv": 1, "i": 1}
+    """Returns 100,000 memory-mapped rows of 8 fields."""
     n = 100_000
-    return cls({k: torch.rand(n, w) for k, w in widths.items()}, [n]).memmap(work / name)
+    return cls({k: torch.rand(n, w) for k, w in WIDTHS.items()}, [n]).memmap(work / name)
 
 
 def calls_index(work: Path, repetitions: int) -> Result:

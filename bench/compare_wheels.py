@@ -1,7 +1,7 @@
 """Compares the times of two wheels of tenfold in bench/run.py, interleaved on one machine.
 
     python bench/compare_wheels.py build/wheel/tenfold-*.whl dist/tenfold-*.whl
-    python bench/compare_wheels.py A.whl B.whl open_many save_many --rounds 4
+    python bench/compare_wheels.py A.whl B.whl open_folder save_many --rounds 4
 
 In each round, each benchmark runs once with A and once with B, and the order alternates between
 rounds. A row is one contender of one benchmark; its smallest time counts. For each row of tenfold,

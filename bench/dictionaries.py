@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import os
 import random
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from harness import (
     bytes_of,
     compare,
     drop_caches,
+    fresh,
     hold_in_memory,
     remove,
 )
@@ -66,8 +66,7 @@ def _pairs(keys: list[str], values: np.ndarray) -> Iterator[tuple[str, torch.Ten
 
 
 def _build_lmdb(path: Path, keys: list[str], values: np.ndarray) -> None:
-    """Writes keys and values to lmdb in the given order, which is random."""
-    shutil.rmtree(path, ignore_errors=True)
+    """Writes keys and values to a new lmdb in the given order, which is random."""
     env = lmdb.open(str(path), map_size=1 << 34, sync=False)
     for begin in range(0, len(keys), KEYS_A_COMMIT):
         end = begin + KEYS_A_COMMIT
@@ -117,12 +116,16 @@ def dict_build(work: Path, repetitions: int) -> Result:
         f"Build a dictionary from {KEYS:,} strings of 20 to 22 bytes to float32[{DIMENSIONS}]",
         {
             "MappedDict, of a Dataset": Contender(
-                lambda: tenfold.MappedDict.build((table, "key"), work / "a", progress=False)
+                lambda: tenfold.MappedDict.build((table, "key"), work / "a", progress=False),
+                lambda: fresh(work / "a"),
             ),
             "MappedDict, of pairs with tensors": Contender(
-                lambda: tenfold.MappedDict.build(_pairs(keys, values), work / "b", progress=False)
+                lambda: tenfold.MappedDict.build(_pairs(keys, values), work / "b", progress=False),
+                lambda: fresh(work / "b"),
             ),
-            "lmdb": Contender(lambda: _build_lmdb(work / "lmdb", keys, values)),
+            "lmdb": Contender(
+                lambda: _build_lmdb(work / "lmdb", keys, values), lambda: fresh(work / "lmdb")
+            ),
         },
         [
             Goal(

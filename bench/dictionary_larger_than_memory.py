@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 from harness import Goal, Result, Timing, bytes_of, drop_caches, load_raw
-from larger_than_memory import MemoryLimit
+from larger_than_memory import MemoryLimit, bare_seconds
 
 import tenfold
 
@@ -106,10 +105,8 @@ def _measured(work: Path, repetitions: int, group: MemoryLimit) -> Result:
             read[name].append(run[1] / count)
         waited.append(runs[2][2] / KEYS_READ)
         for name, count in ((bare, KEYS_READ), (bare_cold, FIRST_KEYS)):
-            begin = time.perf_counter()
-            if raw.raw_read_pages(str(path / "value.memmap").encode(), 2 * count, 64) != 2 * count:
-                raise OSError(f"{path}: pages could not be read with O_DIRECT")
-            timings[name].seconds.append(time.perf_counter() - begin)
+            seconds = bare_seconds(raw.raw_read_pages, path / "value.memmap", 2 * count)
+            timings[name].seconds.append(seconds)
     result = Result(
         "dict_larger_than_memory",
         f"Look up {KEYS_READ:,} random keys, {BATCH} at a time, and before them the first "

@@ -1,18 +1,16 @@
-"""Data sets that grow: appends against plain writes, small appends against tensordict's files."""
+"""Data sets that grow: appends against plain writes, small appends against tensordict's memmap."""
 
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import tensordict
 import torch
+from calls import WIDTHS, repeated
 from harness import Contender, Goal, Result, compare, fresh
 
 import tenfold
-
-WIDTHS = {"obs": 17, "act": 6, "rew": 1, "done": 1, "next_obs": 17, "logp": 1, "adv": 1, "i": 1}
 
 
 def batch_of(rows: int) -> dict[str, torch.Tensor]:
@@ -26,7 +24,7 @@ def append_large(work: Path, repetitions: int) -> Result:
     path, plain = work / "append-large", work / "append-plain"
 
     def prepare() -> None:
-        shutil.rmtree(path, ignore_errors=True)
+        fresh(path)
         tenfold.create(path, {"x": ("float32", (1000,)), "y": ("float32", (24,))}).close()
 
     def append() -> None:
@@ -72,21 +70,16 @@ def append_small(work: Path, repetitions: int) -> Result:
     for _ in range(400):
         ring.append(batch)  # full: from here on rows are overwritten
 
-    def repeated(call):
-        def run() -> None:
-            for _ in range(times):
-                call()
-
-        return run
-
     result = compare(
         "append_small",
         f"Append 256 rows of 8 fields, {times} times, not durable",
         {
-            "tenfold, ds.append": Contender(repeated(lambda: ds.append(batch))),
-            "tenfold, a full circular buffer": Contender(repeated(lambda: ring.append(batch))),
-            "tensordict, a memory-mapped folder each": Contender(
-                repeated(lambda: upstream.memmap(theirs)), lambda: fresh(theirs)
+            "tenfold, ds.append": Contender(repeated(lambda: ds.append(batch), times)),
+            "tenfold, a full circular buffer": Contender(
+                repeated(lambda: ring.append(batch), times)
+            ),
+            "tensordict, td.memmap over one folder": Contender(
+                repeated(lambda: upstream.memmap(theirs), times), lambda: fresh(theirs)
             ),
         },
         [
@@ -96,7 +89,7 @@ def append_small(work: Path, repetitions: int) -> Result:
                 at_most_seconds=0.2e-3 * times,
                 text="100 writes to a circular buffer",
             ),
-            Goal("tenfold, ds.append", "tensordict, a memory-mapped folder each", 10),
+            Goal("tenfold, ds.append", "tensordict, td.memmap over one folder", 10),
         ],
         repetitions,
     )

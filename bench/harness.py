@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import json
@@ -12,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -138,12 +139,14 @@ def run_once(contender: Contender, collects: bool = True) -> tuple[float, int]:
     if collects:
         gc.collect()
     gc.disable()
-    if contender.twice:
-        contender.run()
-    begin = time.perf_counter()
-    result = contender.run()
-    seconds = time.perf_counter() - begin
-    gc.enable()
+    try:
+        if contender.twice:
+            contender.run()
+        begin = time.perf_counter()
+        result = contender.run()
+        seconds = time.perf_counter() - begin
+    finally:
+        gc.enable()
     given_back = given_back_mib() - before
     contender.after(result)
     return seconds, given_back
@@ -181,8 +184,18 @@ def compare(
         if repetition:
             for key in keys:
                 timings[key].seconds.append(sums[key])
-    present = [g for g in goals if g.ours in timings and (g.other is None or g.other in timings)]
-    return Result(name, title, timings, present)
+    return Result(name, title, timings, goals)
+
+
+@contextlib.contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Sets the number of threads of torch's operators, and restores it afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 # --- bare system calls -------------------------------------------------------------------------
@@ -200,6 +213,7 @@ def load_raw() -> ctypes.CDLL:
     raw.raw_read_file.restype = ctypes.c_uint64
     raw.raw_map_files.restype = ctypes.c_uint64
     raw.raw_read_pages.restype = ctypes.c_uint64
+    raw.raw_read_blocks.restype = ctypes.c_uint64
     raw.raw_read_pages_uring.restype = ctypes.c_uint64
     return raw
 
@@ -292,10 +306,6 @@ def fresh_folder(path: Path) -> None:
     path.mkdir(parents=True)
 
 
-def settle() -> None:
-    os.sync()
-
-
 def drop_caches() -> bool:
     """Drops the page cache, which needs root. Returns False if the system does not allow it."""
     os.sync()
@@ -310,7 +320,7 @@ _held: list[mmap.mmap] = []
 
 
 def hold_in_memory(*folders: Path) -> None:
-    """Keeps the files of these folders in the page cache until the process ends.
+    """Keeps the files of these folders in the page cache until release_memory() is called.
 
     Otherwise a system that reclaims idle memory (DAMON, on the machine of the published results)
     may evict some pages between two contenders. When they are read again, they become small pages
@@ -326,6 +336,13 @@ def hold_in_memory(*folders: Path) -> None:
         if libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(len(mapped))) != 0:
             print(f"{file}: it cannot be held in memory: {os.strerror(ctypes.get_errno())}")
         _held.append(mapped)
+
+
+def release_memory() -> None:
+    """Unlocks the files of hold_in_memory(). Deleted files would take memory until then."""
+    for mapped in _held:
+        mapped.close()
+    _held.clear()
 
 
 MARKED = """

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from harness import Contender, Goal, Result, compare, fresh
+from harness import Contender, Goal, Result, compare, fresh, fresh_folder
 
 import tenfold
 
@@ -262,11 +262,11 @@ def list_of_dicts(work: Path, num_rows: int, repetitions: int) -> Result:
             ),
             "pyarrow from_pylist -> memmap": Contender(
                 cpu.of("pyarrow", lambda: pyarrow_dicts(rows, paths[1])),
-                before=lambda: _fresh_folder(paths[1]),
+                before=lambda: fresh_folder(paths[1]),
             ),
             "numpy, a list a column -> memmap": Contender(
                 cpu.of("numpy", lambda: numpy_dicts(rows, paths[2])),
-                before=lambda: _fresh_folder(paths[2]),
+                before=lambda: fresh_folder(paths[2]),
             ),
         },
         # Without fsync, because the contenders with numpy and pyarrow do not call it either.
@@ -275,11 +275,6 @@ def list_of_dicts(work: Path, num_rows: int, repetitions: int) -> Result:
     )
     result.notes += cpu.notes(num_rows, "rows")
     return result
-
-
-def _fresh_folder(path: Path) -> None:
-    fresh(path)
-    path.mkdir(parents=True)
 
 
 def results(work: Path, share: float, repetitions: int) -> Iterator[Result]:

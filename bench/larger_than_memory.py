@@ -21,7 +21,10 @@ ROW_BYTES = 256
 DATA_BYTES = 8 << 30
 MEMORY_BYTES = 3 << 29  # 1.5 GiB
 ROWS_READ = 200_000
-PEER_ROWS_READ = 512  # few: with readahead, a row takes milliseconds
+# Few: with readahead, a row takes milliseconds. Each worker of the DataLoader reads one batch.
+UPSTREAM_ROWS_READ = 512
+WORKERS = 8
+DATALOADER_ROWS_READ = WORKERS * 256
 
 # Each program prints the seconds for its rows, and its anonymous memory (RssAnon) in MiB.
 PREAMBLE = """
@@ -50,7 +53,7 @@ for i in range(0, rows, 256):
     td[torch.randint(0, len(td), (256,))]
 report(begin)
 """
-DATALOADER = """
+DATALOADER = f"""
 import numpy, torch
 rows_of = numpy.memmap(path + "/x.memmap", dtype=numpy.float32, mode="r").reshape(-1, 64)
 class Rows(torch.utils.data.Dataset):
@@ -59,7 +62,7 @@ class Rows(torch.utils.data.Dataset):
     def __getitem__(self, row):
         return torch.from_numpy(rows_of[row])
 sampler = torch.utils.data.RandomSampler(range(len(rows_of)), replacement=True, num_samples=rows)
-loader = torch.utils.data.DataLoader(Rows(), 256, sampler=sampler, num_workers=8)
+loader = torch.utils.data.DataLoader(Rows(), 256, sampler=sampler, num_workers={WORKERS})
 begin = time.perf_counter()
 for batch in loader:
     pass
@@ -112,8 +115,8 @@ def _measured(work: Path, repetitions: int, group: MemoryLimit) -> Result:
     contenders = {
         "BatchLoader": (OURS, ROWS_READ),
         "BatchLoader, TENFOLD_RESIDENCY=pread": (OURS, ROWS_READ),
-        "tensordict td[index]": (UPSTREAM, PEER_ROWS_READ),
-        "DataLoader over rows, 8 workers": (DATALOADER, PEER_ROWS_READ),
+        "tensordict td[index]": (UPSTREAM, UPSTREAM_ROWS_READ),
+        f"DataLoader over rows, {WORKERS} workers": (DATALOADER, DATALOADER_ROWS_READ),
     }
     raw = load_raw()
     bare = {"pages of 4 KiB by pread, 64 under way": raw.raw_read_pages}
@@ -139,7 +142,8 @@ def _measured(work: Path, repetitions: int, group: MemoryLimit) -> Result:
             if name == "BatchLoader":
                 memory = max(memory, own)
         for name, read_pages in bare.items():
-            timings[name].seconds.append(_bare_seconds(read_pages, path / "x.memmap"))
+            seconds = bare_seconds(read_pages, path / "x.memmap", ROWS_READ)
+            timings[name].seconds.append(seconds)
     result = Result(
         "larger_than_memory",
         f"{ROWS_READ:,} shuffled rows of 256 bytes of 8 GiB, with 1.5 GiB of memory",
@@ -147,23 +151,24 @@ def _measured(work: Path, repetitions: int, group: MemoryLimit) -> Result:
         [
             *[Goal("BatchLoader", name, 0.85) for name in bare],
             Goal("BatchLoader", "tensordict td[index]", 10),
-            Goal("BatchLoader", "DataLoader over rows, 8 workers", 5),
+            Goal("BatchLoader", f"DataLoader over rows, {WORKERS} workers", 5),
         ],
     )
     result.notes.append(
-        f"The peers read {PEER_ROWS_READ:,} rows; their times are scaled to the "
-        f"{ROWS_READ:,} rows that BatchLoader read. "
+        f"tensordict read {UPSTREAM_ROWS_READ:,} rows, the DataLoader {DATALOADER_ROWS_READ:,}; "
+        f"their times are scaled to the {ROWS_READ:,} rows that BatchLoader read. "
         f"Private memory of the BatchLoader's process, torch included: {memory:.0f} MiB."
     )
     return result
 
 
-def _bare_seconds(read_pages, file: Path) -> float:
+def bare_seconds(read_pages, file: Path, count: int) -> float:
     begin = time.perf_counter()
-    num_read = read_pages(str(file).encode(), ROWS_READ, 64)
-    if num_read != ROWS_READ:
-        raise OSError(f"{file}: expected {ROWS_READ} pages read with O_DIRECT, found {num_read}")
-    return time.perf_counter() - begin
+    num_read = read_pages(str(file).encode(), count, 64)
+    seconds = time.perf_counter() - begin
+    if num_read != count:
+        raise OSError(f"{file}: expected {count} pages read with O_DIRECT, found {num_read}")
+    return seconds
 
 
 ALL = [larger_than_memory]

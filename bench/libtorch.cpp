@@ -30,7 +30,7 @@ using Tensors = std::vector<at::Tensor>;
 struct Contender {
   std::string name;
   std::function<void()> run;
-  const Tensors* filled;  ///< compared with the source after the first round; null: not compared
+  const Tensors* filled;  ///< compared with the source in the first round; null: not compared
   std::vector<double> seconds{};
 };
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import warnings
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from harness import (
     drop_caches,
     load_raw,
     memory_note,
+    torch_threads,
 )
 from saving import upstream_folder
 
@@ -77,6 +79,9 @@ def open_folder(work: Path, repetitions: int) -> Result:
     blocks = Blocks(list(tree.values()))
     raw.raw_write_files(str(floor).encode(), blocks.count, blocks.pointers, blocks.sizes, 0, 1)
 
+    def bare() -> None:
+        assert raw.raw_map_files(str(floor).encode(), blocks.count)
+
     def all_tensors():
         td = tenfold.open(ours)
         return list(td.values())
@@ -90,9 +95,7 @@ def open_folder(work: Path, repetitions: int) -> Result:
                 "tenfold, every torch tensor made": Contender(all_tensors),
                 "tenfold.load": Contender(lambda: tenfold.load(ours, progress=False)),
                 "tensordict": Contender(lambda: load_upstream(theirs)),
-                "open + map + close of the same files": Contender(
-                    lambda: raw.raw_map_files(str(floor).encode(), blocks.count)
-                ),
+                "open + map + close of the same files": Contender(bare),
             }
         ),
         [
@@ -301,17 +304,13 @@ def load_into(work: Path, repetitions: int) -> Result:
 
     def tenfold_into(threads: int):
         def run() -> None:
-            import os
-
             os.environ["TENFOLD_NUM_THREADS"] = str(threads)
             tenfold.load_into(target, one)
             del os.environ["TENFOLD_NUM_THREADS"]
 
         return run
 
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
+    with torch_threads(2):
         return compare(
             "load_into",
             "Copy 592 parameters, 1.5 GB, from a cached file into existing tensors",
@@ -333,8 +332,6 @@ def load_into(work: Path, repetitions: int) -> Result:
             ],
             repetitions,
         )
-    finally:
-        torch.set_num_threads(num_threads)
 
 
 def hundred_thousand(work: Path, repetitions: int) -> Result:

@@ -8,6 +8,8 @@ python bench/run.py --write              also updates the tables in docs/perform
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib.metadata
 import os
 import platform
 import sys
@@ -29,16 +31,14 @@ import ingest_text
 import larger_than_memory
 import libtorch
 import reading
-import safetensors
 import saving
 import snapshots
 import sparse_matrices
 import state_mappers
 import summary
-import tensordict
 import torch
 import torch_files
-from harness import ROOT, Result, remove, save_json, settle
+from harness import ROOT, Result, release_memory, save_json
 
 import tenfold
 
@@ -52,6 +52,21 @@ TOPICS = {
     "dictionaries": (dictionaries, dictionary_larger_than_memory),
     "matrices": (state_mappers, sparse_matrices),
 }
+
+# The packages whose versions the pages name, if they are installed.
+PACKAGES = (
+    "torch",
+    "numpy",
+    "safetensors",
+    "tensordict",
+    "torchsnapshot",
+    "pyarrow",
+    "duckdb",
+    "pandas",
+    "datasets",
+    "lmdb",
+    "scipy",
+)
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
@@ -67,10 +82,16 @@ def machine() -> str:
     )
     return (
         f"{name}, {os.cpu_count()} cores, Linux {platform.release()}, "
-        f"Python {platform.python_version()}, tenfold {tenfold.__version__}, "
-        f"torch {torch.__version__}, safetensors {safetensors.__version__}, "
-        f"tensordict {tensordict.__version__}"
+        f"Python {platform.python_version()}, tenfold {tenfold.__version__}, {versions()}"
     )
+
+
+def versions() -> str:
+    found = []
+    for package in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found.append(f"{package} {importlib.metadata.version(package)}")
+    return ", ".join(found)
 
 
 def write_pages(results: dict[str, list[Result]]) -> None:
@@ -134,15 +155,15 @@ def main() -> None:
     for name in options.names or every:
         topic, work = every[name]
         with tempfile.TemporaryDirectory(dir=base) as folder:
-            settle()
+            os.sync()
             try:
                 result = work(Path(folder), options.repetitions)
             except Exception:
                 traceback.print_exc()
                 failed.append(name)
                 continue
-            remove(Path(folder))
-            Path(folder).mkdir()
+            finally:
+                release_memory()
         if result is not None:
             results.setdefault(topic, []).append(result)
             print("\n" + result.markdown(), flush=True)

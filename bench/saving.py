@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import warnings
 from pathlib import Path
 
@@ -342,7 +343,8 @@ def checksums(work: Path, repetitions: int) -> Result:
     raw = load_raw()
 
     def read_memory(threads: int):
-        return lambda: raw.raw_sum(_pointer(memory), _words(memory), threads)
+        pointer, words = ctypes.c_void_p(memory.data_ptr()), ctypes.c_size_t(memory.nbytes // 8)
+        return lambda: raw.raw_sum(pointer, words, threads)
 
     verified = work / "sums-verified"
     ours(tree, verified)()
@@ -371,18 +373,6 @@ def checksums(work: Path, repetitions: int) -> Result:
         ],
         repetitions,
     )
-
-
-def _pointer(tensor: torch.Tensor):
-    import ctypes
-
-    return ctypes.c_void_p(tensor.data_ptr())
-
-
-def _words(tensor: torch.Tensor):
-    import ctypes
-
-    return ctypes.c_size_t(tensor.nbytes // 8)
 
 
 ALL = [

@@ -111,13 +111,14 @@ def snapshot_restore(work: Path, repetitions: int) -> Result | None:
     result = restore("snapshot_restore", title, trees.large(), work, repetitions)
     if result is None:
         return None
-    for whose in ("ours", "theirs"):
+    for folder, writer in (("ours", OURS), ("theirs", THEIRS)):
         note = memory_note(
-            f"Memory of reading 64 MiB of {whose} into a tensor, with a budget of {BUDGET_MIB} MiB",
+            f"Memory in which {OURS} reads 64 MiB of a snapshot of {writer} into a tensor, with a "
+            f"budget of {BUDGET_MIB} MiB",
             BUDGET_MIB,
             PREPARE_READING,
             f"snapshot.read_object(paths[0], target, memory_budget_bytes={BUDGET_MIB << 20})",
-            work / whose,
+            work / folder,
         )
         result.notes.append(note)
     return result

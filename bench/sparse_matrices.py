@@ -34,12 +34,11 @@ def _matrix(rows: int, cols: int, entries: int) -> scipy.sparse.csr_matrix:
 
 def matrix(work: Path) -> Path:
     path = work / "matrix"
-    if not path.exists():
-        x = _matrix(ROWS, COLS, ROW_ENTRIES)
-        tenfold.SparseMatrix.from_scipy(x).save(path, durable=False, progress=False)
-        scipy.sparse.save_npz(work / "matrix.npz", x, compressed=False)
-        for part in ("data", "indices", "indptr"):
-            np.save(work / f"{part}.npy", getattr(x, part))
+    x = _matrix(ROWS, COLS, ROW_ENTRIES)
+    tenfold.SparseMatrix.from_scipy(x).save(path, durable=False, progress=False)
+    scipy.sparse.save_npz(work / "matrix.npz", x, compressed=False)
+    for part in ("data", "indices", "indptr"):
+        np.save(work / f"{part}.npy", getattr(x, part))
     return path
 
 

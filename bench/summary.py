@@ -39,7 +39,7 @@ ROWS = (
         "saving",
         "Save 8 x 64 MiB, new, into the page cache",
         "tenfold folder",
-        ("safetensors", "tensordict folder", "tensordict folder, 2 threads"),
+        ("safetensors", "torch.save", "tensordict folder", "tensordict folder, 2 threads"),
     ),
     Row(
         "Save 1.5 GB, 592 tensors, as a .pt file",
@@ -112,7 +112,7 @@ ROWS = (
         ("pyarrow, streamed -> memmap", "DuckDB -> Parquet, 2 threads"),
     ),
     Row(
-        "102,400 dictionary lookups",
+        "102,400 dictionary lookups, 2 threads",
         "dictionaries",
         "Look up 400 batches of 256 keys, and 10,240 keys one by one: 1,000,000 strings to "
         "float32[32], in the page cache",
