@@ -1,6 +1,7 @@
 import io
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -190,3 +191,26 @@ def test_progress_bar_fits_the_current_terminal_width(monkeypatch, columns):
         assert line.startswith("checksums")
         assert len(line) < width
         assert "12%" in line or width < 16
+
+
+def test_a_daemon_thread_in_a_progress_callable_does_not_abort_at_exit(tmp_path):
+    program = """
+import sys, threading, time
+import numpy
+import tenfold
+inside = threading.Event()
+
+def progress(done, total, what):
+    inside.set()
+    while True:
+        time.sleep(0)  # acquires the GIL
+
+def save():
+    tenfold.save({"x": numpy.zeros(1 << 20)}, sys.argv[1], progress=progress)
+
+threading.Thread(target=save, daemon=True).start()
+inside.wait()
+"""
+    command = [sys.executable, "-c", program, str(tmp_path / "x")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
