@@ -204,6 +204,12 @@ def test_value_unsupported_by_the_format_is_named_with_path_and_key(tmp_path, na
     assert not path.exists()
 
 
+def test_sizes_that_do_not_fit_int64_are_refused(target):
+    tree = tenfold.TensorDict({}, batch_size=[2**63])
+    with pytest.raises(ValueError, match="shape: expected lengths that fit int64, found 92233"):
+        tenfold.save(tree, target)
+
+
 def test_load_into_a_tensor_that_exceeds_its_storage_is_refused():
     tensor = _resized(torch.zeros(1000), 40)
     with pytest.raises(tenfold.UnsupportedError, match="found a storage of only 40 bytes"):
