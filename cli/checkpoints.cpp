@@ -38,9 +38,9 @@ struct CheckpointsArguments {
 
 /// A step, as a row of the table.
 struct StepRow {
-  CheckpointStatus status;  ///< only the number, if `checkpoint.json` is missing or damaged
+  CheckpointStatus status;               ///< only the number, if `is_readable` is false
   std::optional<VerifyReport> report{};  ///< if it was verified
-  bool is_readable = true;               ///< false: `checkpoint.json` is missing or damaged
+  bool is_readable = true;  ///< false: removed, or `checkpoint.json` is missing or damaged
 };
 
 using Reports = std::map<std::int64_t, VerifyReport>;
@@ -125,6 +125,8 @@ void print_text(const std::vector<StepRow>& rows, bool has_rules, bool has_repor
     if (row.is_readable) {
       cells = {cells[0], printable(info.time.substr(0, 19)), human_bytes(step_bytes(info)),
                metrics_text(info), status_text(row.status, has_rules)};
+    } else if (row.status.kept_by.front() == "removed") {
+      cells[4] = "removed";
     }
     if (has_reports) cells.emplace_back(verified_text(row));
     table.add_row(std::move(cells));
@@ -188,20 +190,29 @@ Reports verify_all(const CheckpointManager& manager, const std::vector<std::int6
   return reports;
 }
 
-std::vector<StepRow> step_rows(const CheckpointManager& manager, const Reports& reports,
+/// A row without a status.
+StepRow unreadable_row(std::int64_t step, const VerifyReport& report, const char* kept_by) {
+  StepRow row{.status = {}, .report = report, .is_readable = false};
+  row.status.info.step = step;
+  row.status.kept_by.emplace_back(kept_by);
+  return row;
+}
+
+/// The steps in the folder, and the steps that were damaged and have been removed since.
+std::vector<StepRow> step_rows(const CheckpointManager& manager, Reports reports,
                                const Reports& unreadable) {
   std::vector<StepRow> rows;
   for (CheckpointStatus& status : manager.status()) {
     StepRow row{std::move(status)};
-    const auto found = reports.find(row.status.info.step);
-    if (found != reports.end()) row.report = found->second;
+    const auto found = reports.extract(row.status.info.step);
+    if (!found.empty()) row.report = std::move(found.mapped());
     rows.push_back(std::move(row));
   }
+  for (const auto& [step, report] : reports) {
+    if (!report.ok()) rows.push_back(unreadable_row(step, report, "removed"));
+  }
   for (const auto& [step, report] : unreadable) {
-    StepRow row{.status = {}, .report = report, .is_readable = false};
-    row.status.info.step = step;
-    row.status.kept_by.emplace_back("unreadable");
-    rows.push_back(std::move(row));
+    rows.push_back(unreadable_row(step, report, "unreadable"));
   }
   std::ranges::stable_sort(rows, {}, [](const StepRow& row) { return row.status.info.step; });
   return rows;
@@ -241,7 +252,7 @@ int show_steps(const CheckpointsArguments& options, Output& out) {
     const auto removed = manager.prune();
     if (!options.json) out.line("removed " + counted(removed.size(), "step"));
   }
-  const std::vector<StepRow> rows = step_rows(manager, reports, unreadable);
+  const std::vector<StepRow> rows = step_rows(manager, std::move(reports), unreadable);
   manager.close();
   options.json ? print_json(rows, out)
                : print_text(rows, options.keep.has_value(), options.verify, out);

@@ -82,8 +82,9 @@ void ProgressBar::report(std::uint64_t done_bytes, std::uint64_t total_bytes,
   const Clock::time_point now = Clock::now();
   if (what != what_) {  // a new part of the work, with its own count of bytes
     what_ = what;
-    part_start_ = now;
+    part_start_ = last_report_;
   }
+  last_report_ = now;
   if (!on_terminal_ || now - start_ < kDelay || now - last_draw_ < kInterval) return;
   last_draw_ = now;
   drawn_ = true;

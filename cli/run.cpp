@@ -108,6 +108,29 @@ std::string problem_of_command(CLI::App& app, const std::string& name) {
          (near.empty() ? "" : "; did you mean \"" + near + "\"?") + "; see `tenfold --help`";
 }
 
+/// CLI11 splits the argument "[a,b]" of an option that takes several values. A final NUL, which no
+/// argument has, prevents that.
+void mark_brackets(std::vector<std::string>& arguments) {
+  for (std::string& argument : arguments) {
+    if (argument.ends_with(']')) argument += '\0';
+  }
+}
+
+/// Makes all options remove the NUL of mark_brackets() before they use the argument.
+void remove_marks(CLI::App& app) {
+  const auto remove = [](std::string& argument) -> std::string {
+    if (argument.ends_with('\0')) argument.pop_back();
+    return {};
+  };
+  for (CLI::App* command : app.get_subcommands(std::function<bool(CLI::App*)>())) {
+    for (CLI::Option* option : command->get_options()) {
+      if (option->get_items_expected_max() != 0) {
+        option->transform(CLI::Validator(remove, "", "brackets"));
+      }
+    }
+  }
+}
+
 int parse_and_run(int argc, char** argv) {
   CLI::App app(kDescription, "tenfold");
   Chosen chosen;
@@ -126,6 +149,7 @@ int parse_and_run(int argc, char** argv) {
   add_bench(app, chosen);
   app.footer(kFooter);  // set it only now, so that commands do not inherit it
   set_widths(app);
+  remove_marks(app);
   std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
   if (arguments.empty()) {
     write_error(app.help());
@@ -139,6 +163,7 @@ int parse_and_run(int argc, char** argv) {
     print_error(problem);
     return kExitFailure;
   }
+  mark_brackets(arguments);
   std::reverse(arguments.begin(), arguments.end());  // in the order that the parser expects
   try {
     app.require_subcommand(1);

@@ -60,7 +60,11 @@ void PythonMonitor::report(std::uint64_t done_bytes, std::uint64_t total_bytes,
   const GilAcquire gil;
   if (raised_ || progress_.is_none()) return;
   try {
-    progress_(done_bytes, total_bytes, text(what));
+    const nb::tuple arguments = nb::make_tuple(done_bytes, total_bytes, text(what));
+    PyObject* answer = nullptr;
+    stop_at_exit([&] { answer = PyObject_Call(progress_.ptr(), arguments.ptr(), nullptr); });
+    if (answer == nullptr) throw nb::python_error();
+    Py_DECREF(answer);
   } catch (nb::python_error& error) {
     raised_.emplace(std::move(error));
   }

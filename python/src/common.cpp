@@ -88,7 +88,16 @@ nb::tuple tuple_of(const Shape& lengths) {
 
 Shape shape_from(nb::handle sequence_of_int) {
   Shape shape;
-  for (const nb::handle length : sequence_of_int) shape.push_back(nb::cast<std::int64_t>(length));
+  for (const nb::handle length : sequence_of_int) {
+    std::int64_t number = 0;
+    if (!nb::try_cast(length, number)) {
+      throw base::invalid_argument()
+          .part("shape")
+          .expected("lengths that fit int64")
+          .found(utf8(nb::repr(length)));
+    }
+    shape.push_back(number);
+  }
   return shape;
 }
 

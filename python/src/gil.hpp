@@ -7,14 +7,14 @@
 
 namespace tenfold::python {
 
-/// Calls `acquire`, which acquires the GIL. If the interpreter is exiting, Python before 3.14 ends
-/// a thread that waits for the GIL (a daemon thread) by pthread_exit(), which unwinds the stack
-/// like an exception, and C++ would terminate the process. The thread then stops here until the
-/// process ends, as with Python 3.14.
-template <class Acquire>
-void acquire_gil(const Acquire& acquire) noexcept {
+/// Calls `work`, which acquires the GIL or runs Python code, and throws no exceptions. If the
+/// interpreter is exiting, Python before 3.14 ends a thread that waits for the GIL (a daemon
+/// thread) by pthread_exit(), which unwinds the stack like an exception, and C++ would terminate
+/// the process. The thread then stops here until the process ends, as with Python 3.14.
+template <class Work>
+void stop_at_exit(const Work& work) noexcept {
   try {
-    acquire();
+    work();
   } catch (...) {
     for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
   }
@@ -27,7 +27,7 @@ class GilRelease {
   GilRelease(const GilRelease&) = delete;
   GilRelease& operator=(const GilRelease&) = delete;
   ~GilRelease() {
-    acquire_gil([this] { PyEval_RestoreThread(state_); });
+    stop_at_exit([this] { PyEval_RestoreThread(state_); });
   }
 
  private:
@@ -38,7 +38,7 @@ class GilRelease {
 class GilAcquire {
  public:
   GilAcquire() noexcept {
-    acquire_gil([this] { state_ = PyGILState_Ensure(); });
+    stop_at_exit([this] { state_ = PyGILState_Ensure(); });
   }
   GilAcquire(const GilAcquire&) = delete;
   GilAcquire& operator=(const GilAcquire&) = delete;

@@ -56,21 +56,22 @@ class _Bar:
     def __init__(self) -> None:
         self._start = time.monotonic()
         self._what = ""
-        self._part_start = self._start
+        self._part_start = self._last = self._start
         self._tqdm: Any = None
         self._drawn = False
 
     def update(self, done_bytes: int, total_bytes: int, what: str) -> None:
+        last, self._last = self._last, time.monotonic()
         if what != self._what:  # the next part of the work, which counts its bytes from 0
-            self._what, self._part_start = what, time.monotonic()
+            self._what, self._part_start = what, last
             if self._tqdm is not None:
                 self._tqdm.close()
-                self._tqdm = _make_tqdm(total_bytes, what)
+                self._tqdm = _make_tqdm(total_bytes, what, done_bytes)
         if not self._drawn:
             if time.monotonic() - self._start < _DELAY_SECONDS:
                 return
             self._drawn = True
-            self._tqdm = _make_tqdm(total_bytes, what)
+            self._tqdm = _make_tqdm(total_bytes, what, done_bytes)
         if self._tqdm is not None:
             self._tqdm.total = total_bytes
             self._tqdm.update(done_bytes - self._tqdm.n)
@@ -119,11 +120,17 @@ def _fitting(what: str, part: float, figures: str, columns: int | None) -> str:
     return f"{what} {bar}{figures}"[:columns]
 
 
-def _make_tqdm(total_bytes: int, what: str) -> Any:
+def _make_tqdm(total_bytes: int, what: str, done_bytes: int) -> Any:
     try:
         from tqdm import tqdm
     except ImportError:
         return None
     return tqdm(
-        total=total_bytes, desc=what, unit="B", unit_scale=True, leave=False, dynamic_ncols=True
+        total=total_bytes,
+        initial=done_bytes,  # their time is not in that of the bar
+        desc=what,
+        unit="B",
+        unit_scale=True,
+        leave=False,
+        dynamic_ncols=True,
     )

@@ -3,6 +3,7 @@
 #include <tenfold/error.hpp>
 #include <tenfold/inspect.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <complex>
 #include <cstdint>
@@ -15,6 +16,28 @@
 #include "io/check_supported.hpp"
 
 namespace tenfold {
+
+std::uint64_t drop_repeats(std::initializer_list<Leaf*> leaves) {
+  for (const Leaf* leaf : leaves) {
+    if (!leaf->in_memory() || leaf->is_nested()) return 1;
+  }
+  Shape shape = (*leaves.begin())->shape();
+  std::uint64_t repeats = 1;
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+    const bool is_expanded = std::ranges::all_of(
+        leaves, [&](const Leaf* leaf) { return leaf->tensor().strides()[dim] == 0; });
+    if (shape[dim] <= 1 || !is_expanded) continue;
+    repeats *= static_cast<std::uint64_t>(shape[dim]);
+    shape[dim] = 1;
+  }
+  if (repeats == 1) return 1;
+  for (Leaf* leaf : leaves) {
+    const Tensor tensor = leaf->tensor();
+    *leaf = Tensor(tensor.dtype(), shape, tensor.strides(), tensor.buffer(), tensor.offset_bytes());
+  }
+  return repeats;
+}
+
 std::size_t doubles_per_element(DType dtype) noexcept {
   return dtype == DType::float4_e2m1fn_x2 ? 2 : 1;
 }

@@ -1,11 +1,18 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <initializer_list>
 #include <span>
 
 #include <tenfold/dtype.hpp>
+#include <tenfold/leaf.hpp>
 
 namespace tenfold {
+
+/// Shortens each dimension to 1 along which all leaves, which have one shape, are expanded tensors
+/// in memory. Returns how often the remaining elements are repeated.
+std::uint64_t drop_repeats(std::initializer_list<Leaf*> leaves);
 
 /// Numbers per element: 2 for float4_e2m1fn_x2, else 1.
 std::size_t doubles_per_element(DType dtype) noexcept;

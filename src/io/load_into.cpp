@@ -195,17 +195,17 @@ struct LeafCopy {
 /// Indices in a list of copies.
 using Wave = std::vector<std::size_t>;
 
-/// The bytes from the first element of a target to its last, which may include bytes of other
-/// targets.
+/// The bytes from the first element of a tensor to its last, which may include bytes of other
+/// tensors.
 struct Extent {
   std::uintptr_t begin;
   std::uintptr_t end;
   std::size_t copy;
 };
 
-Extent extent_of(const Tensor& to, std::size_t copy) {
-  const auto begin = reinterpret_cast<std::uintptr_t>(to.raw_data());
-  return {begin, begin + spanned_bytes(to), copy};
+Extent extent_of(const Tensor& tensor, std::size_t copy) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(tensor.raw_data());
+  return {begin, begin + spanned_bytes(tensor), copy};
 }
 
 std::vector<Extent> sorted_extents(const std::vector<LeafCopy>& copies) {
@@ -217,6 +217,29 @@ std::vector<Extent> sorted_extents(const std::vector<LeafCopy>& copies) {
   std::ranges::sort(extents, {},
                     [](const Extent& extent) { return std::pair(extent.begin, extent.copy); });
   return extents;
+}
+
+/// Replaces the sources in memory that may share bytes with a target by copies, so that no source
+/// is read after it was overwritten.
+void copy_shared_sources(std::vector<LeafCopy>& copies) {
+  std::vector<Extent> targets;  // disjoint
+  for (const Extent& extent : sorted_extents(copies)) {
+    if (targets.empty() || extent.begin >= targets.back().end) {
+      targets.push_back(extent);
+    } else {
+      targets.back().end = std::max(targets.back().end, extent.end);
+    }
+  }
+  for (LeafCopy& copy : copies) {
+    const Tensor* from = copy.from.tensor_in_memory();
+    if (from == nullptr || from->numel() == 0) continue;
+    const Extent source = extent_of(*from, 0);
+    const auto next = std::ranges::upper_bound(targets, source.begin, {}, &Extent::end);
+    if (next == targets.end() || next->begin >= source.end) continue;
+    const Tensor copied = Tensor::zeros(from->dtype(), from->shape());
+    copy_to_contiguous(*from, 0, from->numel(), copied.mutable_raw_data());
+    copy.from = copy.from.is_nested() ? Leaf::nested(copied, copy.from.sizes()) : Leaf(copied);
+  }
 }
 
 /// Returns the copies of a group in order. Omits each copy for which a later one writes to exactly
@@ -361,6 +384,7 @@ std::vector<LeafCopy> copies_of(std::vector<Match> matches, const NamedTensors& 
     const auto& [name, leaf] = into.leaves[match.position];
     copies.push_back({*match.from, destination(name, leaf)});
   }
+  copy_shared_sources(copies);
   return copies;
 }
 

@@ -116,7 +116,9 @@ Partial partial_of(const Leaf& leaf, std::uint64_t begin, std::uint64_t end) {
 
 Statistics statistics(const Leaf& leaf, int num_threads, Monitor* monitor) {
   require_whole(leaf);
-  const std::uint64_t size_bytes = leaf.nbytes();
+  Leaf distinct = leaf;
+  const std::uint64_t repeats = drop_repeats({&distinct});
+  const std::uint64_t size_bytes = distinct.nbytes();
   const std::uint64_t num_elements = size_bytes / itemsize(leaf.dtype());
   const std::uint64_t num_tasks = (num_elements + kStatElementsPerTask - 1) / kStatElementsPerTask;
   std::vector<Partial> parts(static_cast<std::size_t>(num_tasks));
@@ -126,13 +128,16 @@ Statistics statistics(const Leaf& leaf, int num_threads, Monitor* monitor) {
       [&](std::size_t task) {
         const std::uint64_t begin = task * kStatElementsPerTask;
         const std::uint64_t end = std::min(num_elements, begin + kStatElementsPerTask);
-        parts[task] = partial_of(leaf, begin, end);
+        parts[task] = partial_of(distinct, begin, end);
         progress.add((end - begin) * itemsize(leaf.dtype()));
       },
       [&] { progress.poll(); });
   progress.finish();
   Partial all;
   for (const Partial& part : parts) all.merge(part);
+  all.zeros *= repeats;
+  all.nan *= repeats;
+  all.inf *= repeats;
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   if (all.count == 0) {
     return {0, kNone, kNone, kNone, kNone, all.zeros, all.nan, all.inf};
@@ -140,7 +145,7 @@ Statistics statistics(const Leaf& leaf, int num_threads, Monitor* monitor) {
   const auto mean = static_cast<double>(all.mean);
   const auto deviation =
       static_cast<double>(std::sqrt(all.squares / static_cast<long double>(all.count)));
-  return {all.count, all.min, all.max, mean, deviation, all.zeros, all.nan, all.inf};
+  return {all.count * repeats, all.min, all.max, mean, deviation, all.zeros, all.nan, all.inf};
 }
 
 }  // namespace tenfold

@@ -266,6 +266,30 @@ TEST(LoadIntoTree, RefusesReadOnlyTargets) {
   EXPECT_THAT(thrown.message, HasSubstr("read-only"));
 }
 
+TEST(LoadIntoTree, ReadsSourcesBeforeItWritesTargetsInTheSameMemory) {
+  const std::int64_t n = 1000;
+  const Tensor matrix = counting({n, n});
+  TensorDict target = node_of(NodeKind::dict);
+  target.set("x", matrix);
+  TensorDict source = node_of(NodeKind::dict);
+  source.set("x", Tensor(DType::float32, {n, n}, {1, n}, matrix.buffer(), 0));
+  const float before = matrix.at<float>(n - 1, 1);
+  load_into(target, source);
+  EXPECT_EQ(matrix.at<float>(1, n - 1), before);
+
+  const Tensor a = Tensor::from(std::vector<float>{1});
+  const Tensor b = Tensor::from(std::vector<float>{2});
+  TensorDict pair = node_of(NodeKind::dict);
+  pair.set("a", a);
+  pair.set("b", b);
+  TensorDict swapped = node_of(NodeKind::dict);
+  swapped.set("a", b);
+  swapped.set("b", a);
+  load_into(pair, swapped);
+  EXPECT_EQ(a.item<float>(), 2);
+  EXPECT_EQ(b.item<float>(), 1);
+}
+
 TEST(LoadIntoTree, WritesThroughToAMappedFolder) {
   const test::TemporaryFolder folder;
   const Path path = save(blank_like(sample_state_dict()), folder / "target");

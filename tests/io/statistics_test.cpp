@@ -132,6 +132,19 @@ TEST(Statistics, ReportCompletion) {
   EXPECT_EQ(last.total_bytes, 12U);
 }
 
+TEST(Statistics, CountTheElementsOfExpandedTensors) {
+  const Tensor tensor = Tensor::from(std::vector<float>{0, 3, kNan});
+  constexpr std::int64_t kRows = std::int64_t{1} << 58;
+  const Statistics figures =
+      statistics(Tensor(DType::float32, {kRows, 3}, {0, 1}, tensor.buffer(), 0));
+  EXPECT_EQ(figures.count, 2U * kRows);
+  EXPECT_EQ(figures.zeros, std::uint64_t{kRows});
+  EXPECT_EQ(figures.nan, std::uint64_t{kRows});
+  EXPECT_EQ(figures.mean, 1.5);
+  EXPECT_EQ(figures.std, 1.5);
+  EXPECT_EQ(figures.max, 3);
+}
+
 TEST(ElementTexts, AreTheShortestThatParseToTheSameValue) {
   EXPECT_THAT(element_texts(leaf_of<float>({0.1F, -2, kNan, -kInf, 1e20F}), 0, 5),
               ElementsAre("0.1", "-2", "nan", "-inf", "1e+20"));

@@ -35,6 +35,16 @@ def test_help_exits_2_if_stdout_cannot_be_written(arguments, output):
     assert done.stderr.startswith("tenfold: standard output: cannot write: ")
 
 
+def test_brackets_in_arguments_are_literal(tmp_path):
+    path = tmp_path / "[x,y]"
+    tenfold.save({"[ab]": torch.zeros(1), "[a,b]": torch.zeros(1), "ab": torch.zeros(1)}, path)
+    for key in ("[ab]", "[a,b]"):
+        listed = shell(f"{PROGRAM} ls '{path}' '{key}' --json")
+        assert [entry["key"] for entry in json.loads(listed.stdout)] == [key]
+    shell(f"{PROGRAM} convert '{path}' {tmp_path}/copy '--keys=[ab]'")
+    assert list(tenfold.load(tmp_path / "copy").keys()) == ["[ab]"]
+
+
 def test_misspelled_suffix_warns(tmp_path):
     with pytest.warns(UserWarning, match=r'a folder is written; did you mean ".safetensors"'):
         tenfold.save({"x": torch.zeros(1)}, tmp_path / "m.safetensor")

@@ -1,6 +1,7 @@
 import io
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -60,7 +61,7 @@ def test_progress_must_be_a_callable_or_bool(target):
 
 
 def test_progress_false_shows_nothing_and_true_a_bar(big, target, capsys, monkeypatch):
-    monkeypatch.setattr(_progress, "_make_tqdm", lambda total, what: None)
+    monkeypatch.setattr(_progress, "_make_tqdm", lambda *_: None)
     monkeypatch.setattr(_progress, "_DELAY_SECONDS", 0.0)
     tenfold.save(big, target, progress=False)
     assert capsys.readouterr() == ("", "")
@@ -69,7 +70,7 @@ def test_progress_false_shows_nothing_and_true_a_bar(big, target, capsys, monkey
 
 
 def test_progress_true_without_standard_error_is_ignored(big, target, monkeypatch):
-    monkeypatch.setattr(_progress, "_make_tqdm", lambda total, what: None)
+    monkeypatch.setattr(_progress, "_make_tqdm", lambda *_: None)
     monkeypatch.setattr(_progress, "_DELAY_SECONDS", 0.0)
     monkeypatch.setattr(sys, "stderr", None)
     tenfold.save(big, target, progress=True)
@@ -91,7 +92,7 @@ def test_keyboard_interrupt_aborts_a_save_and_leaves_no_file(target):
 def test_progress_bar_appears_after_the_delay(capsys, monkeypatch):
     now = 100.0
     monkeypatch.setattr(_progress, "time", SimpleNamespace(monotonic=lambda: now))
-    monkeypatch.setattr(_progress, "_make_tqdm", lambda total, what: None)
+    monkeypatch.setattr(_progress, "_make_tqdm", lambda *_: None)
     with _progress.Shown(True) as update:
         now += 0.99
         update(0, 4_000_000_000, "save")
@@ -104,12 +105,35 @@ def test_progress_bar_appears_after_the_delay(capsys, monkeypatch):
 def test_progress_bar_without_a_total_shows_size_and_speed(capsys, monkeypatch):
     now = 100.0
     monkeypatch.setattr(_progress, "time", SimpleNamespace(monotonic=lambda: now))
-    monkeypatch.setattr(_progress, "_make_tqdm", lambda total, what: None)
+    monkeypatch.setattr(_progress, "_make_tqdm", lambda *_: None)
     with _progress.Shown(True) as update:
         update(0, 0, "ingest")
         now += 2
         update(1_000_000_000, 0, "ingest")
     assert "ingest 1.00 GB 0.50 GB/s\x1b" in capsys.readouterr().err
+
+
+def test_the_speed_of_a_part_counts_from_the_last_report_of_the_part_before(capsys, monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(_progress, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(_progress, "_make_tqdm", lambda *_: None)
+    with _progress.Shown(True) as update:
+        now += 2
+        update(3_000_000_000, 0, "ingest")
+        now += 2
+        update(1_000_000_000, 0, "save")
+    shown = capsys.readouterr().err
+    assert "ingest 3.00 GB 1.50 GB/s\x1b" in shown
+    assert "save 1.00 GB 0.50 GB/s\x1b" in shown
+
+
+def test_the_speed_of_tqdm_excludes_the_bytes_before_the_bar(monkeypatch):
+    pytest.importorskip("tqdm")
+    monkeypatch.setattr(_progress, "_DELAY_SECONDS", 0.0)
+    bar = _progress._Bar()
+    bar.update(500_000_000, 1_000_000_000, "save")
+    assert bar._tqdm.initial == bar._tqdm.n == 500_000_000
+    bar.close()
 
 
 def test_progress_without_a_total_never_decreases(tmp_path):
@@ -162,7 +186,7 @@ def test_progress_bar_fits_the_current_terminal_width(monkeypatch, columns):
     written = io.StringIO()
     monkeypatch.setattr(written, "fileno", lambda: 2, raising=False)
     monkeypatch.setattr(sys, "stderr", written)
-    monkeypatch.setattr(_progress, "_make_tqdm", lambda total, what: None)
+    monkeypatch.setattr(_progress, "_make_tqdm", lambda *_: None)
     monkeypatch.setattr(_progress, "_DELAY_SECONDS", 0.0)
     bar = _progress._Bar()
     for width in (columns, columns - 5):  # the window became narrower
@@ -172,3 +196,26 @@ def test_progress_bar_fits_the_current_terminal_width(monkeypatch, columns):
         assert line.startswith("checksums")
         assert len(line) < width
         assert "12%" in line or width < 16
+
+
+def test_a_daemon_thread_in_a_progress_callable_does_not_abort_at_exit(tmp_path):
+    program = """
+import sys, threading, time
+import numpy
+import tenfold
+inside = threading.Event()
+
+def progress(done, total, what):
+    inside.set()
+    while True:
+        time.sleep(0)  # acquires the GIL
+
+def save():
+    tenfold.save({"x": numpy.zeros(1 << 20)}, sys.argv[1], progress=progress)
+
+threading.Thread(target=save, daemon=True).start()
+inside.wait()
+"""
+    command = [sys.executable, "-c", program, str(tmp_path / "x")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -8,6 +8,11 @@ import torch
 import tenfold
 
 
+def _resized(tensor, size_bytes):
+    tensor.untyped_storage().resize_(size_bytes)
+    return tensor
+
+
 class Color(enum.Enum):
     RED = 1
 
@@ -23,6 +28,18 @@ REFUSED = {
     "enum": (lambda: Color.RED, "Color; store its value"),
     "dataclass": (Point, "Point"),
     "function": (lambda: len, "found builtin_function_or_method"),
+    "smaller storage": (
+        lambda: _resized(torch.zeros(1000), 40),
+        "found a storage of only 40 bytes; it was resized",
+    ),
+    "smaller storage of a view": (
+        lambda: _resized(torch.zeros(10)[5:], 39),
+        "found a storage of only 39 bytes; it was resized",
+    ),
+    "smaller storage of a parameter": (
+        lambda: torch.nn.Parameter(_resized(torch.zeros(1000), 40)),
+        "found a storage of only 40 bytes; it was resized",
+    ),
     "meta": (lambda: torch.zeros(1, device="meta"), "found a tensor on the meta device"),
     "quantized": (
         lambda: torch.quantize_per_tensor(torch.zeros(2), 1.0, 0, torch.quint8),
@@ -185,3 +202,15 @@ def test_value_unsupported_by_the_format_is_named_with_path_and_key(tmp_path, na
             write()
         assert str(caught.value).startswith(f'{path}: key "k')
     assert not path.exists()
+
+
+def test_sizes_that_do_not_fit_int64_are_refused(target):
+    tree = tenfold.TensorDict({}, batch_size=[2**63])
+    with pytest.raises(ValueError, match="shape: expected lengths that fit int64, found 92233"):
+        tenfold.save(tree, target)
+
+
+def test_load_into_a_tensor_that_exceeds_its_storage_is_refused():
+    tensor = _resized(torch.zeros(1000), 40)
+    with pytest.raises(tenfold.UnsupportedError, match="found a storage of only 40 bytes"):
+        tenfold.load_into({"x": tensor}, {"x": torch.ones(1000)})

@@ -54,6 +54,8 @@ def load_into(
             optimizers.
         cast: Convert dtypes.
 
+    Tensors of `source` in memory that share storage with tensors of `target` are copied first.
+
     If two names of `target` share storage (tied parameters), both are loaded; the value of the last
     name remains.
 

@@ -344,13 +344,15 @@ bool has_figures(const LeafPair& pair) {
 
 }  // namespace
 
-std::vector<PairDifference> compare_values(const std::vector<LeafPair>& pairs,
+std::vector<PairDifference> compare_values(std::vector<LeafPair> pairs,
                                            const DiffOptions& options) {
   std::vector<std::size_t> alike;  // with the same dtype
   std::vector<std::size_t> differing;
+  std::vector<std::uint64_t> repeats(pairs.size());
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     require_whole(pairs[i].a);
     require_whole(pairs[i].b);
+    repeats[i] = drop_repeats({&pairs[i].a, &pairs[i].b});
     if (pairs[i].a.dtype() == pairs[i].b.dtype()) {
       alike.push_back(i);
     } else if (has_figures(pairs[i])) {
@@ -376,7 +378,10 @@ std::vector<PairDifference> compare_values(const std::vector<LeafPair>& pairs,
   std::vector<Sums> merged(pairs.size());
   for (std::size_t i = 0; i < tasks.size(); ++i) merged[tasks[i].pair].merge(sums[i]);
   std::vector<PairDifference> differences(pairs.size());
-  for (const std::size_t i : differing) differences[i] = difference_of(merged[i]);
+  for (const std::size_t i : differing) {
+    differences[i] = difference_of(merged[i]);
+    differences[i].num_different *= repeats[i];
+  }
   return differences;
 }
 

@@ -24,7 +24,6 @@ struct PairDifference {
 
 /// Compares all pairs in parallel. Pairs of the same dtype are first compared bytewise, and pairs
 /// with equal bytes are not read again.
-std::vector<PairDifference> compare_values(const std::vector<LeafPair>& pairs,
-                                           const DiffOptions& options);
+std::vector<PairDifference> compare_values(std::vector<LeafPair> pairs, const DiffOptions& options);
 
 }  // namespace tenfold

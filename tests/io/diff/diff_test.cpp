@@ -80,6 +80,29 @@ TEST(Diff, ReportsStatisticsOfDifferences) {
   EXPECT_EQ(change.num_different, 1U);
 }
 
+TEST(Diff, ComparesTheElementsOfExpandedTensorsOnce) {
+  constexpr std::int64_t kRows = std::int64_t{1} << 58;
+  const auto expanded = [](const std::vector<float>& values) {
+    TensorDict tree = node_of(NodeKind::dict);
+    tree.set("w", Tensor(DType::float32, {kRows, 2}, {0, 1}, Tensor::from(values).buffer(), 0));
+    return tree;
+  };
+  EXPECT_TRUE(diff(expanded({3, 4}), expanded({3, 4})).same());
+  const DiffReport report = diff(expanded({3, 4}), expanded({3, 9}));
+  ASSERT_EQ(report.changed.size(), 1U);
+  EXPECT_EQ(report.changed[0].num_different, std::uint64_t{kRows});
+  EXPECT_EQ(report.changed[0].max_abs, 5);
+  EXPECT_DOUBLE_EQ(report.changed[0].rel_l2, 1);
+}
+
+TEST(Diff, ComparesAnExpandedTensorWithADenseOne) {
+  TensorDict expanded = node_of(NodeKind::dict);
+  expanded.set("w",
+               Tensor(DType::float32, {3}, {0}, Tensor::from(std::vector<float>{1}).buffer(), 0));
+  EXPECT_TRUE(diff(expanded, tree_of<float>({1, 1, 1})).same());
+  EXPECT_EQ(diff(expanded, tree_of<float>({1, 2, 2})).changed.at(0).num_different, 2U);
+}
+
 TEST(Diff, ValuesWithinTheToleranceAreEqual) {
   EXPECT_FALSE(diff_of<float>({1, 100}, {1.0625F, 101}, {.atol = 0.5}).same());
   EXPECT_TRUE(diff_of<float>({1, 100}, {1.0625F, 101}, {.rtol = 0.125}).same());

@@ -73,9 +73,23 @@ def test_verify_names_damage(directory):
     assert "step_00000004/w.safetensors: " in found.stdout
     steps = json.loads(run(directory, "--verify", "--json").stdout)
     assert [step["ok"] for step in steps] == [True, True, True, False]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_verify_reports_damaged_steps_that_prune_removes(directory, as_json):
+    damage(directory, 4)
+    found = run(directory, "--verify", "--keep", 1, "--prune", *(["--json"] if as_json else []))
     # A damaged step does not count as one of the steps to keep.
-    run(directory, "--verify", "--keep", 1, "--prune")
     assert tenfold.CheckpointManager(directory).all_steps() == [3]
+    assert found.returncode == 1
+    if as_json:
+        steps = json.loads(found.stdout)
+        assert [(step["step"], step["ok"]) for step in steps] == [(3, True), (4, False)]
+        assert (steps[1]["path"], steps[1]["kept_by"]) == (None, ["removed"])
+    else:
+        lines = [line.split() for line in found.stdout.splitlines()]
+        assert ["4", "-", "-", "-", "removed", "damaged"] in lines
+        assert "step_00000004/w.safetensors: " in found.stdout
 
 
 def test_a_step_with_a_damaged_document_is_listed_as_damaged(directory):
