@@ -103,8 +103,9 @@ TEST(HelperThread, AnExceptionOfEitherThreadReachesTheCallerAndEndsTheWork) {
   const auto caller = std::this_thread::get_id();
   for (const bool of_caller : {true, false}) {
     if (!of_caller && num_threads_for(0) < 2) continue;
-    bool thrown = false;
-    for (const auto end = Clock::now() + kPatience; !thrown && Clock::now() < end;) {
+    // The other thread may do the rest of the work while the thread that throws does not run.
+    bool is_ended = false;
+    for (const auto end = Clock::now() + kPatience; !is_ended && Clock::now() < end;) {
       std::atomic<int> calls = 0;
       start_helper();
       try {
@@ -114,11 +115,10 @@ TEST(HelperThread, AnExceptionOfEitherThreadReachesTheCallerAndEndsTheWork) {
           if ((std::this_thread::get_id() == caller) == of_caller) throw std::range_error("here");
         });
       } catch (const std::range_error&) {
-        thrown = true;
-        EXPECT_LT(calls, 1000);
+        is_ended = calls < 1000;
       }
     }
-    EXPECT_TRUE(thrown) << of_caller;
+    EXPECT_TRUE(is_ended) << of_caller;
     EXPECT_TRUE(num_threads_for(0) < 2 || wakes_helper()) << "the helper thread is lost";
   }
 }

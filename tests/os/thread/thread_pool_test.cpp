@@ -176,7 +176,7 @@ TEST(ParallelFor, AnExceptionOfTheCallbackBetweenItemsStopsTheRest) {
                      10'000, threads,
                      [&](std::size_t) {
                        ++calls;
-                       std::this_thread::sleep_for(50us);
+                       std::this_thread::sleep_for(1ms);
                      },
                      [] { throw std::runtime_error("stop"); }),
                  std::runtime_error);
