@@ -83,9 +83,13 @@ def test_keyboard_interrupt_aborts_a_save_and_leaves_no_file(target):
     # An expanded source: 4 MiB in memory, but the save writes 4 GiB.
     big = {"x": torch.zeros(1 << 20).expand(1 << 10, 1 << 20)}
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    with pytest.raises(KeyboardInterrupt):
+
+    def interrupted_save() -> None:
         timer.start()
         tenfold.save(big, target)
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_save()
     assert not os.listdir(target.parent)
 
 
