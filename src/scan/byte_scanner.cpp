@@ -38,10 +38,6 @@ constexpr std::uint64_t kMaxArchiveTries = 10'000;
 /// million pickles, each with a finding.
 constexpr std::size_t kMaxFindings = 1'000'000;
 
-/// Greatest number of pickles in a file that are scanned although they follow another pickle
-/// directly: a record that deflates to 1 MB can contain 500 million, whose scan takes minutes.
-constexpr std::uint64_t kMaxFollowing = 10'000'000;
-
 /// Archive formats that are recognised but not unpacked.
 struct Packed {
   std::string_view magic;
@@ -239,8 +235,8 @@ void ByteScanner::pickles(std::string_view bytes, const std::string& where, bool
   std::uint64_t at = 0;
   for (std::size_t i = 0; at < bytes.size() && !(is_old_torch && i == kOldTorchPickles); ++i) {
     const std::string_view rest = bytes.substr(static_cast<std::size_t>(at));
-    if (i > 0 && ++num_following_ > kMaxFollowing) {
-      add("more than " + std::to_string(kMaxFollowing) +
+    if (i > 0 && ++num_following_ > max_following_) {
+      add("more than " + std::to_string(max_following_) +
               " pickles that follow others, which are not scanned",
           ScanRisk::suspicious, where, at);
       return;

@@ -32,6 +32,11 @@ ScanHint hint_of_name(std::string_view name);
 /// `where` names the place of the bytes in the file; the locations of findings contain it.
 class ByteScanner {
  public:
+  /// `max_following`: greatest number of pickles in a file that are scanned although they directly
+  /// follow another pickle. A record that deflates to 1 MB can contain 500 million, whose scan
+  /// takes minutes.
+  explicit ByteScanner(std::uint64_t max_following = 10'000'000) : max_following_(max_following) {}
+
   /// Starts the scan of the file at `path`. Locations of findings begin with `shown`, which is ""
   /// if there is only one file.
   void enter(std::string path, std::string shown);
@@ -71,6 +76,7 @@ class ByteScanner {
   static codecs::ZipDirectory directory_of(const codecs::ZipInput& input);
   codecs::ZipInput input_of(std::string_view bytes, const std::string& where) const;
 
+  std::uint64_t max_following_;
   ScanReport report_;
   std::string path_;
   std::string shown_;
