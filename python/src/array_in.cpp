@@ -68,22 +68,6 @@ bool is_lazy_view(nb::handle object, const dlpack::Array& array) {
   return (is_complex && is_method_true(object, "is_conj")) || is_method_true(object, "is_neg");
 }
 
-/// Whether a torch tensor ends after its storage, which was made smaller by resize_().
-bool exceeds_storage(nb::handle object, const Tensor& tensor) {
-  static PyObject* const storage_name = interned("untyped_storage");
-  static PyObject* const size_name = interned("nbytes");
-  static PyObject* const offset_name = interned("storage_offset");
-  if (tensor.numel() == 0) return false;
-  const auto call = [](nb::handle of, PyObject* name) {
-    nb::object result = nb::steal(PyObject_CallMethodNoArgs(of.ptr(), name));
-    if (!result.is_valid()) throw nb::python_error();
-    return result;
-  };
-  const auto size_bytes = nb::cast<std::uint64_t>(call(call(object, storage_name), size_name));
-  const auto offset = nb::cast<std::uint64_t>(call(object, offset_name));
-  return offset * tensor.itemsize() + spanned_bytes(tensor) > size_bytes;
-}
-
 }  // namespace
 
 std::optional<Tensor> tensor_of_torch(nb::handle object) {
@@ -103,9 +87,23 @@ std::optional<Tensor> tensor_of_torch(nb::handle object) {
                                                     CallDeleter<dlpack::ManagedVersioned>{});
   if (is_lazy_view(object, managed->array)) return std::nullopt;
   std::optional<Tensor> tensor = tensor_of_managed(std::move(managed), true);
-  if (tensor && exceeds_storage(object, *tensor)) return std::nullopt;
   if (is_mapped && tensor) check_not_truncated(object, *tensor);
   return tensor;
+}
+
+bool exceeds_storage(nb::handle object, const Tensor& tensor) {
+  static PyObject* const storage_name = interned("untyped_storage");
+  static PyObject* const size_name = interned("nbytes");
+  static PyObject* const offset_name = interned("storage_offset");
+  if (tensor.numel() == 0) return false;
+  const auto call = [](nb::handle of, PyObject* name) {
+    nb::object result = nb::steal(PyObject_CallMethodNoArgs(of.ptr(), name));
+    if (!result.is_valid()) throw nb::python_error();
+    return result;
+  };
+  const auto size_bytes = nb::cast<std::uint64_t>(call(call(object, storage_name), size_name));
+  const auto offset = nb::cast<std::uint64_t>(call(object, offset_name));
+  return offset * tensor.itemsize() + spanned_bytes(tensor) > size_bytes;
 }
 
 bool is_torch_tensor(nb::handle object) {

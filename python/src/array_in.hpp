@@ -15,6 +15,9 @@ namespace tenfold::python {
 /// lazy conjugate or negative view). tenfold._interop.objects then converts the object or reports
 /// the reason. Throws Error(corrupt) if the file of a MemoryMappedTensor was truncated.
 std::optional<Tensor> tensor_of_torch(nb::handle object);
+/// True if a torch tensor ends after its storage, which resize_() made smaller. Slow for many small
+/// tensors: torch keeps the Python object of each storage that was asked for.
+bool exceeds_storage(nb::handle object, const Tensor& tensor);
 /// True for a torch tensor of any class, device and layout.
 bool is_torch_tensor(nb::handle object);
 /// The autograd properties of a torch tensor.

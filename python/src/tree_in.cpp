@@ -115,7 +115,7 @@ TensorDict TreeBuilder::root(nb::handle object, bool bare) {
 
 TreeBuilder::Converted TreeBuilder::convert(nb::handle object) {
   PyObject* const raw = object.ptr();
-  if (std::optional<Tensor> tensor = tensor_of_torch(object)) {
+  if (auto tensor = tensor_of_torch(object); tensor && !exceeds_storage(object, *tensor)) {
     Leaf leaf(std::move(*tensor));
     leaf.mark_grad(grad_of_torch(object));
     return TensorDict::Item(std::move(leaf));
@@ -196,7 +196,8 @@ TreeBuilder::Converted TreeBuilder::convert_other(nb::handle object) {
 }
 
 std::optional<Tensor> tensor_of_any_torch(nb::handle object) {
-  if (auto tensor = tensor_of_torch(object)) return tensor;
+  auto shared = tensor_of_torch(object);
+  if (shared && !exceeds_storage(object, *shared)) return shared;
   if (!is_torch_tensor(object)) return std::nullopt;
   nb::list holder;
   holder.append(object);
