@@ -208,7 +208,16 @@ Extent extent_of(const Tensor& tensor, std::size_t copy) {
   return {begin, begin + spanned_bytes(tensor), copy};
 }
 
-std::vector<Extent> sorted_extents(const std::vector<LeafCopy>& copies) {
+/// Copies whose targets overlap, directly or through others, in the order of their addresses, and
+/// all bytes between the first and the last of these targets.
+struct Group {
+  std::uintptr_t begin;
+  std::uintptr_t end;
+  Wave copies;
+};
+
+/// Splits the copies that have elements into groups, whose bytes are disjoint and in order.
+std::vector<Group> groups_of(const std::vector<LeafCopy>& copies) {
   std::vector<Extent> extents;
   extents.reserve(copies.size());
   for (std::size_t i = 0; i < copies.size(); ++i) {
@@ -216,26 +225,26 @@ std::vector<Extent> sorted_extents(const std::vector<LeafCopy>& copies) {
   }
   std::ranges::sort(extents, {},
                     [](const Extent& extent) { return std::pair(extent.begin, extent.copy); });
-  return extents;
+  std::vector<Group> groups;
+  for (const Extent& extent : extents) {
+    if (groups.empty() || extent.begin >= groups.back().end) {
+      groups.push_back({extent.begin, extent.end, {}});
+    }
+    groups.back().end = std::max(groups.back().end, extent.end);
+    groups.back().copies.push_back(extent.copy);
+  }
+  return groups;
 }
 
 /// Replaces the sources in memory that may share bytes with a target by copies, so that no source
 /// is read after it was overwritten.
-void copy_shared_sources(std::vector<LeafCopy>& copies) {
-  std::vector<Extent> targets;  // disjoint
-  for (const Extent& extent : sorted_extents(copies)) {
-    if (targets.empty() || extent.begin >= targets.back().end) {
-      targets.push_back(extent);
-    } else {
-      targets.back().end = std::max(targets.back().end, extent.end);
-    }
-  }
+void copy_shared_sources(std::vector<LeafCopy>& copies, const std::vector<Group>& groups) {
   for (LeafCopy& copy : copies) {
     const Tensor* from = copy.from.tensor_in_memory();
     if (from == nullptr || from->numel() == 0) continue;
     const Extent source = extent_of(*from, 0);
-    const auto next = std::ranges::upper_bound(targets, source.begin, {}, &Extent::end);
-    if (next == targets.end() || next->begin >= source.end) continue;
+    const auto next = std::ranges::upper_bound(groups, source.begin, {}, &Group::end);
+    if (next == groups.end() || next->begin >= source.end) continue;
     const Tensor copied = Tensor::zeros(from->dtype(), from->shape());
     copy_to_contiguous(*from, 0, from->numel(), copied.mutable_raw_data());
     copy.from = copy.from.is_nested() ? Leaf::nested(copied, copy.from.sizes()) : Leaf(copied);
@@ -259,19 +268,13 @@ Wave without_overwritten(const std::vector<LeafCopy>& copies, Wave group) {
 /// one wave write to disjoint bytes, and each wave starts after the previous one has ended. If
 /// several copies write to exactly the same elements (tied parameters), only the last one is kept.
 /// Copies without elements are in no wave. Usually there is a single wave.
-std::vector<Wave> write_order(const std::vector<LeafCopy>& copies) {
-  const std::vector<Extent> extents = sorted_extents(copies);
+std::vector<Wave> write_order(const std::vector<LeafCopy>& copies, std::vector<Group> groups) {
   std::vector<Wave> waves;
-  for (std::size_t first = 0; first < extents.size();) {
-    Wave group;
-    std::uintptr_t end = extents[first].end;
-    while (first < extents.size() && (group.empty() || extents[first].begin < end)) {
-      end = std::max(end, extents[first].end);
-      group.push_back(extents[first++].copy);
-    }
-    if (group.size() > 1) group = without_overwritten(copies, std::move(group));
-    if (waves.size() < group.size()) waves.resize(group.size());
-    for (std::size_t i = 0; i < group.size(); ++i) waves[i].push_back(group[i]);
+  for (Group& group : groups) {
+    Wave order = std::move(group.copies);
+    if (order.size() > 1) order = without_overwritten(copies, std::move(order));
+    if (waves.size() < order.size()) waves.resize(order.size());
+    for (std::size_t i = 0; i < order.size(); ++i) waves[i].push_back(order[i]);
   }
   for (Wave& wave : waves) std::ranges::sort(wave);
   return waves;
@@ -346,10 +349,12 @@ void copy_range(const Range& range) {
 
 /// Copies in parallel. Reads leaves on disk directly into their targets, except if the target is
 /// strided or has another dtype. If targets share bytes, the result is the same as copying
-/// sequentially. Extra memory for casts and strided targets: at most two buffers of 1 MiB per
-/// thread.
-void copy_leaves(const std::vector<LeafCopy>& copies, int num_threads, Monitor* monitor) {
-  const std::vector<Wave> waves = write_order(copies);
+/// sequentially. Extra memory: the sources that share bytes with targets and, for casts and strided
+/// targets, at most two buffers of 1 MiB per thread.
+void copy_leaves(std::vector<LeafCopy> copies, int num_threads, Monitor* monitor) {
+  std::vector<Group> groups = groups_of(copies);
+  copy_shared_sources(copies, groups);
+  const std::vector<Wave> waves = write_order(copies, std::move(groups));
   std::uint64_t total_bytes = 0;
   for (const Wave& wave : waves) {
     for (const std::size_t position : wave) total_bytes += copies[position].to.nbytes();
@@ -384,7 +389,6 @@ std::vector<LeafCopy> copies_of(std::vector<Match> matches, const NamedTensors& 
     const auto& [name, leaf] = into.leaves[match.position];
     copies.push_back({*match.from, destination(name, leaf)});
   }
-  copy_shared_sources(copies);
   return copies;
 }
 
