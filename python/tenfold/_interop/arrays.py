@@ -317,7 +317,7 @@ def tied_to(
         if is_first and begin == 0:
             return first
         offset, rest = divmod(first.storage_offset() * first.itemsize + begin, wanted.itemsize)
-        end = (offset + _extent(shape, strides)) * wanted.itemsize
+        end = (offset + extent(shape, strides)) * wanted.itemsize
         if rest or first.untyped_storage().nbytes() < end:
             return None
         with torch.no_grad():
@@ -394,7 +394,7 @@ def batch_shape(lengths: tuple[int, ...]) -> Any:
     return lengths if torch is None else torch.Size(lengths)
 
 
-def _extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+def extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
     """Length of the memory from the first to the last element, both included, in elements."""
     if 0 in shape:
         return 0

@@ -142,7 +142,8 @@ def _torch_tensor(torch: Any, tensor: Any, memo: dict[Any, Any]) -> tuple[Any, .
     if plain.numel() and plain.data_ptr() == 0:
         return _refused_tensor("a storage without bytes", "it was released")
     size = plain.untyped_storage().nbytes()
-    if size < _needed_bytes(plain):
+    end = plain.storage_offset() + arrays.extent(plain.shape, plain.stride())
+    if plain.numel() and size < end * plain.element_size():
         return _refused_tensor(f"a storage of only {size} bytes", "it was resized")
     return (
         "memory",
@@ -153,16 +154,6 @@ def _torch_tensor(torch: Any, tensor: Any, memo: dict[Any, Any]) -> tuple[Any, .
         True,
         plain,
     )
-
-
-def _needed_bytes(tensor: Any) -> int:
-    """The bytes from the start of the storage to the end of the tensor."""
-    if not tensor.numel():
-        return 0
-    last = sum(
-        (length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride(), strict=True)
-    )
-    return int((tensor.storage_offset() + last + 1) * tensor.element_size())
 
 
 def _plain(torch: Any, tensor: Any, memo: dict[Any, Any]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenfold._interop.arrays import torch_of
+from tenfold._interop.arrays import extent, torch_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,8 +21,9 @@ def overlapping(tensors: Mapping[str, Any]) -> list[set[str]]:
         storage = tensor.untyped_storage() if _has_storage(tensor) else None
         if storage is not None and storage.data_ptr() and storage.nbytes():
             begin = tensor.data_ptr()
+            size = extent(tensor.shape, tensor.stride()) * tensor.element_size()
             place = (tensor.device, storage.data_ptr(), storage.nbytes())
-            spans.setdefault(place, []).append((begin, begin + _extent_bytes(tensor), name))
+            spans.setdefault(place, []).append((begin, begin + size, name))
     groups = []
     for spans_of_storage in spans.values():
         group: set[str] = set()
@@ -78,11 +79,3 @@ def _has_storage(value: Any) -> bool:
     torch = torch_of(value)
     is_dense = torch is not None and value.layout is torch.strided and not value.is_nested
     return is_dense and not value.is_meta
-
-
-def _extent_bytes(tensor: Any) -> int:
-    """Bytes from the first element to the end of the last one."""
-    if tensor.nelement() == 0:
-        return 0
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    return int((1 + sum((n - 1) * step for n, step in steps)) * tensor.element_size())
