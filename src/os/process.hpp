@@ -31,7 +31,7 @@ std::uint64_t process_id() noexcept;
 class OwnProcess {
  public:
   bool is_here() const noexcept { return id_ == process_id(); }
-  /// Throws Error(unsupported) in a forked child. `path`: of the file or folder that is open.
+  /// Throws Error(unsupported) in a forked child. `path`: the open file or folder, for the message.
   void require_here(const std::string& path) const;
 
  private:

@@ -133,8 +133,9 @@ class Holder {
     held_.erase(text);
   }
 
-  /// Whether the process that `text` identifies is alive and, if it is this process, holds the
-  /// lease `text`; empty if unknown.
+  /// True if the process that `text` identifies is alive and, if it is this process, holds the
+  /// lease `text`. Returns nullopt if unknown: `text` is from another host, boot or PID namespace,
+  /// or is incomplete.
   std::optional<bool> lives(const std::string& text) {
     std::istringstream fields(text);
     std::string magic;
@@ -266,10 +267,10 @@ std::int64_t file_system_now_ns(Directory& folder, const std::string& name) {
   return local_now_ns();
 }
 
-/// True if the lease `text`, which was read under the name, is dead. It is dead if lives() returns
-/// false or, if lives() cannot tell, if the modification time of the entry is older than the
-/// time-out by the clocks of this host and of the file system. False if the text is not a lease, or
-/// if the modification time is needed and there is no entry any more.
+/// True if the lease `text`, which was read from the entry `name`, is dead: lives() returns false
+/// or, if lives() returns nullopt, the modification time of the entry is older than the time-out,
+/// both by the clock of this host and by that of the file system. False if `text` is not a lease,
+/// or if the modification time is needed and the entry no longer exists.
 bool is_dead(Directory& folder, const std::string& name, const std::string& text) {
   // A lease begins with kMagic, or is the beginning of kMagic if a writer crashed while it wrote
   // the file. Any other content is not a lease.
@@ -353,7 +354,7 @@ std::optional<Lease> Lease::try_acquire(const Directory& folder, const std::stri
     const auto found = read_lease(*same, name);
     if (!found) continue;
     if (!is_dead(*same, name, *found)) {
-      if (!same->entry_info(name)) continue;  // released since
+      if (!same->entry_info(name)) continue;  // released after read_lease() had read it
       return std::nullopt;
     }
     try {

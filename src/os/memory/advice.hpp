@@ -31,7 +31,7 @@ void expect_random_access(std::span<const std::byte> bytes, bool random) noexcep
 /// Asks the kernel to use huge pages for the memory (MADV_HUGEPAGE). A hint.
 void expect_huge_pages(std::span<const std::byte> bytes) noexcept;
 
-/// Number of major page faults of this thread so far.
+/// Number of major page faults of this thread so far; 0 if it is unknown.
 std::uint64_t num_pages_waited_for() noexcept;
 
 /// Drops the file from the page cache, so that the next reader has to wait for the device. Returns

@@ -23,8 +23,8 @@ struct CgroupFiles {
   const char* folder;  ///< of the memory controller, below the root
   const char* limit;
   const char* usage;
-  const char* active;    ///< in memory.stat: bytes of cached files
-  const char* inactive;  ///< the same
+  const char* active;    ///< name in memory.stat: bytes of cached files, recently used
+  const char* inactive;  ///< name in memory.stat: bytes of other cached files
 };
 constexpr CgroupFiles kFirstVersion = {"/memory", "/memory.limit_in_bytes",
                                        "/memory.usage_in_bytes", "total_active_file",

@@ -17,8 +17,8 @@ void start_helper() noexcept;
 
 /// If `count` exceeds `step` and the helper thread is awake and idle, calls work(begin, end) on
 /// both threads, for ranges of at most `step` items that cover [0, count). Otherwise this thread
-/// calls work(0, count). After an exception, neither thread starts another range, and the
-/// exception is rethrown here.
+/// calls work(0, count). After an exception, neither thread starts another range, and this call
+/// rethrows the exception.
 void run_with_helper(std::size_t count, std::size_t step,
                      const std::function<void(std::size_t, std::size_t)>& work);
 
