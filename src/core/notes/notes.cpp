@@ -44,7 +44,7 @@ void require_valid_types(std::string_view path, const Dict& dict) {
   if (!are_valid(dict.typed_keys)) {
     throw refuse_entry(path)
         .part("typed_keys")
-        .expected("distinct keys of types other than str, each under its str(), sorted by it")
+        .expected("distinct keys of types other than str, each under its str(), sorted by str()")
         .found("others");
   }
 }

@@ -50,8 +50,9 @@ struct Notes {
     bool is_bare = false;  ///< for the root only, as in NodeInfo
     bool operator==(const NodeNote&) const = default;
   };
-  /// JSON pointers (RFC 6901) into a JSON value: the arrays that are tuples, the objects with int
-  /// or other non-string keys, the OrderedDicts, and the extended scalars (Value::Special).
+  /// The types in a JSON value that JSON cannot express, by JSON pointer (RFC 6901): arrays that
+  /// are tuples, objects whose keys are ints, OrderedDicts, extended scalars (Value::Special), and
+  /// objects with other keys that are not strings.
   struct ValueNote {
     std::vector<std::string> tuples;
     std::vector<std::string> int_keys;
@@ -77,7 +78,7 @@ struct Notes {
   std::map<std::string, LeafNote, std::less<>> leaves;      ///< entries that the format cannot
                                                             ///< represent
   std::map<std::string, std::string, std::less<>> files;    ///< path -> file or folder name
-  std::vector<std::string> unbatched;
+  std::vector<std::string> unbatched;  ///< paths of leaves
   std::optional<Value> schema;
   std::map<std::string, std::string> metadata;  ///< for the root only, as NodeInfo::metadata
 
@@ -111,7 +112,8 @@ std::optional<KeyPath> keys_of_note_path(std::string_view path);
 /// whose number is not that of the batch dimensions, a negative length in batch_size, or a lazy
 /// stack whose stack_dim is not from 0 to kMaxStackDim.
 void require_valid_info(std::string_view path, const TensorDict& node);
-/// The same for the keys of all dicts in a JSON value.
+/// Throws Error(invalid_argument), naming the entry at `path`, if a dict in the JSON value has both
+/// int_keys and typed_keys, or typed_keys for which are_valid() is false.
 void require_valid_keys(std::string_view path, const Value& value);
 
 /// Fills the members `nodes`, `values`, `aliases` and `unbatched` for a whole tree; the other
@@ -136,13 +138,14 @@ void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info,
 void apply_node_note(const Notes& notes, std::string_view path, std::span<const std::string> keys,
                      NodeInfo& info, const base::Where& where);
 
-/// Restores tuples, types of keys, ordered objects and extended scalars in a JSON value. If the
-/// note does not fit the value, leaves the value unchanged, warns with a message that starts with
-/// `where`, and returns false.
+/// Restores tuples, types of keys, ordered objects and extended scalars in the JSON value at
+/// `path`. Returns true, also if there is no note for `path`. If the note does not fit the value,
+/// leaves the value unchanged, warns with a message that starts with `where`, and returns false.
 bool apply_value_note(const Notes& notes, std::string_view path, Value& value,
                       const base::Where& where);
 
-/// Passes a warning to the handler. Thread safety: may be called from any thread.
+/// Passes a warning to the handler of set_warning_handler(); does nothing if that is null. Thread
+/// safety: may be called from any thread.
 void warn(const std::string& message);
 
 }  // namespace tenfold

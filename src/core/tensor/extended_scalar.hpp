@@ -11,7 +11,7 @@ namespace tenfold {
 /// dtype and a shape.
 inline constexpr std::string_view kMetaTensor = "torch._utils._rebuild_meta_tensor_no_storage";
 
-/// The extended scalar of type `type` that is written to JSON as `plain`; empty if there is none.
+/// The extended scalar of type `type` that is written to JSON as `plain`; nullopt if there is none.
 /// The items of the result are not checked: call is_valid().
 std::optional<Value::Special> special_from_json(Value::Special::Type type, const Value& plain);
 
