@@ -70,8 +70,8 @@ class JsonWriter {
   void end_object();
   void begin_array();
   void end_array();
-  /// Writes a bool, an integer or a string; for an optional, its value or null; for a range, an
-  /// array.
+  /// Writes a bool, an integer that int64 can hold, or a string; for an optional, its value or
+  /// null; for a range, an array.
   template <class T>
   void value(const T& item) {
     if constexpr (std::same_as<T, bool>) {
