@@ -127,7 +127,7 @@ bool may_hold_objects(std::string_view header) {
   return false;
 }
 
-/// Offset of the pickle in a .npy file that may contain objects; empty otherwise.
+/// Offset of the pickle in a .npy file that may contain objects; nullopt for other bytes.
 std::optional<std::size_t> npy_objects(std::string_view bytes) {
   if (!bytes.starts_with(kNpyMagic) || bytes.size() < 12) return std::nullopt;
   const auto at = [&](std::size_t i) {
