@@ -166,7 +166,7 @@ void SparseGrowth::start() {
     throw base::unsupported(folder_.path())
         .problem("rows cannot be added in layout ", to_string(current()->layout))
         .expected("csr")
-        .remedy("to_layout(\"csr\") first");
+        .remedy("to_layout(\"csr\") (in C++: a SparseBuilder) converts it");
   }
   folder_.start([this](bool) {
     state_ = nullptr;

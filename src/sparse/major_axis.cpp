@@ -29,8 +29,8 @@ constexpr std::uint64_t kMinDenseBytesAThread = std::uint64_t{4} << 20U;
 /// If the dense rows of a thread have at least this total size, they are zeroed with non-temporal
 /// stores, because the caches would evict the zeros before entries are written over them.
 constexpr std::uint64_t kMinPastCacheBytes = std::uint64_t{4} << 20U;
-/// How many rows (csc: columns) before their use entries are prefetched, and how many before their
-/// use offsets are prefetched.
+/// The entries and the offsets of a row (csc: column) are prefetched when so many rows are still to
+/// be processed before it.
 constexpr std::size_t kPrefetchDistance = 8;
 constexpr std::size_t kOffsetPrefetchDistance = 32;
 /// The pages of a matrix with fewer bytes of values are not prefetched, because page faults read
