@@ -322,8 +322,8 @@ namespace {
 /// Maximum number of keys named in a message.
 constexpr std::size_t kMaxNamed = 5;
 
-/// Formats the first kMaxNamed keys for which is_wrong(index) is true, and the number of such keys
-/// if there are more; empty if there are none.
+/// Formats the keys for which is_wrong(index) is true; "" if there are none. If there are more than
+/// kMaxNamed, formats the first of them and their number.
 template <class IsWrong>
 std::string named_keys(const DictKeys& keys, const IsWrong& is_wrong) {
   std::string text;
@@ -613,7 +613,7 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
           .part("key ", there)
           .expected("new keys")
           .found("existing ones")
-          .remedy("the option duplicates \"last\" assigns them");
+          .remedy("duplicates=\"last\" (in C++: DuplicateKeys::last) assigns them");
     }
     const std::vector<bool> again = repeated(keys);
     const std::string twice = named_keys(keys, [&](std::size_t i) { return bool{again[i]}; });
@@ -622,7 +622,7 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
           .part("key ", twice)
           .expected("every key once")
           .found("it more than once")
-          .remedy("the option duplicates \"last\" keeps the last value");
+          .remedy("duplicates=\"last\" (in C++: DuplicateKeys::last) keeps the last value");
     }
   }
   to.write(keys, rows, values);

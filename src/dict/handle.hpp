@@ -34,9 +34,9 @@ namespace tenfold {
 /// Thread safety: one thread at a time.
 class DictWriter {
  public:
-  /// Locks the dictionary against other writers. Rebuilds the index if the last writer was not
-  /// closed, or if rows were added to the data set without updating the index. `dataset` must be
-  /// opened with Mode::write_through.
+  /// Locks the dictionary against other writers, as Dataset::append() does. Rebuilds the index if
+  /// the last writer was not closed, or if rows were added to the data set without updating the
+  /// index. `dataset` must be opened with Mode::write_through.
   DictWriter(Path path, Dataset dataset);
   DictWriter(const DictWriter&) = delete;
   DictWriter& operator=(const DictWriter&) = delete;
@@ -45,7 +45,10 @@ class DictWriter {
   std::vector<std::int64_t> find(const DictKeys& keys);
   /// Adds a row for each key; `old_rows` is the result of find(keys).
   void write(const DictKeys& keys, std::span<const std::int64_t> old_rows, const Batch& values);
+  /// Makes the index and the rows durable.
   void flush();
+  /// Calls flush(), clears the dirty flag, stores the checksums of the index, and releases the
+  /// lock.
   void close();
   /// The process that created this object. Its forked children must not write, because they share
   /// the mapping of the index with it.
@@ -133,6 +136,8 @@ class DictHandle {
   /// Looks up many keys. Pages that are not cached are read concurrently.
   FoundRows find_many(const DictKeys& keys);
   FoundValues get_many(const DictKeys& keys);
+  /// Implements MappedDict::refresh(), as flush() and close() below implement the functions of
+  /// MappedDict with their names.
   void refresh();
 
   /// The keys that write() accepts.
@@ -141,6 +146,7 @@ class DictHandle {
     extend,  ///< only new keys, without duplicates
     put,     ///< any keys, also duplicates
   };
+  /// Implements MappedDict::assign() and extend(), and throws their errors.
   void write(const DictKeys& keys, const Batch& values, Write kind);
   /// Acquires the writer lock, as write() does, before there is anything to write.
   void begin_writing();
@@ -148,8 +154,8 @@ class DictHandle {
   void close();
   /// Calls `replace`, which writes a new dictionary, made from `source`, to the path. Before the
   /// call, repairs the index if necessary, releases the writer lock and opens the folder read-only.
-  /// After the call, opens the folder again with the original mode; if this fails, the handle is as
-  /// after close(). `replace` must throw if rows were added after `source` was read.
+  /// After the call, opens the folder again with the original mode; if that fails, the handle stays
+  /// closed. `replace` must throw if rows were added after `source` was read.
   void replace(const std::function<void(const std::shared_ptr<const DictState>& source)>& replace);
 
  private:

@@ -191,7 +191,7 @@ class DictIndex {
     const std::uint64_t fingerprint = hash & ((std::uint64_t{1} << kDictFingerprintBits) - 1);
     return {fingerprint, home, home + kDictTailBuckets, matches_in(home, fingerprint)};
   }
-  /// The next candidate row, or nothing.
+  /// The next candidate row; nullopt if there is none.
   std::optional<std::uint64_t> next(Cursor& cursor) const noexcept {
     while (true) {
       while (cursor.matches == 0) {
@@ -225,10 +225,10 @@ class DictIndex {
   void set_word(DictWord which, std::uint64_t value) noexcept {
     store(buckets() * kDictSlots + static_cast<std::size_t>(which), value);
   }
-  /// The position of a free slot for a key with this hash; empty if the kDictTailBuckets buckets
+  /// The position of a free slot for a key with this hash; nullopt if the kDictTailBuckets buckets
   /// from the home bucket on are full.
   std::optional<std::uint64_t> free_position(std::uint64_t hash) const noexcept;
-  /// The position of the slot with this hash and row; empty if there is none.
+  /// The position of the slot with this hash and row; nullopt if there is none.
   std::optional<std::uint64_t> position_of(std::uint64_t hash, std::uint64_t row) const noexcept;
 
  private:

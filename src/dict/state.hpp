@@ -30,15 +30,15 @@ struct DictNote {
   DictValueForm form = DictValueForm::columns;
 
   Value to_value() const;
-  /// Empty if the tree is not a dictionary. Throws Error(corrupt) for an invalid member,
-  /// Error(unsupported) for an unknown, higher "version".
+  /// Reads the member of the schema of `tree`; nullopt if `tree` is not a dictionary. Throws
+  /// Error(corrupt) for an invalid member, and Error(unsupported) for a "version" above 1.
   static std::optional<DictNote> of(const TensorDict& tree);
 };
 
 /// Location of the index. In formats other than a folder, only `leaf` is set.
 struct DictIndexPlace {
   std::shared_ptr<detail::formats::folder::Folder> root;  ///< the folder with `%commit`
-  std::string leaf;
+  std::string leaf;  ///< name of the unbatched leaf
   std::string file;  ///< file name in `%values`
 };
 
@@ -53,7 +53,7 @@ struct DictState {
   std::shared_ptr<DictIndex> index;
   DictIndexPlace place;
   DictValueForm form = DictValueForm::columns;
-  std::int64_t num_dead = 0;
+  std::int64_t num_dead = 0;   ///< number of superseded rows
   bool has_own_index = false;  ///< `index` was built in memory: no writer changes it
 
   std::int64_t num_keys() const noexcept { return keys.num_rows - num_dead; }
@@ -63,8 +63,8 @@ struct DictState {
 /// have the same dotted name.
 std::shared_ptr<const DatasetState> without_column(const DatasetState& state, std::size_t index);
 
-/// True if values of this form can have these columns: the one column "value", of shape [] if the
-/// form is scalar, or any columns.
+/// True if values of this form can have these columns. The form `columns` allows any columns. The
+/// other forms allow only the one column "value", which must be of scalars if the form is `scalar`.
 bool fits_form(const Schema& values, DictValueForm form);
 
 /// Formats the columns of values for messages: "x", or 3 columns.
@@ -92,8 +92,8 @@ struct DictCounts {
   std::int64_t num_dead = 0;
 };
 /// Reads the current counts: of rows from the folder, of superseded rows from the index of `state`.
-/// Empty if no writer has begun to change the index, if a writer before the last reboot did not
-/// close it, if it was replaced, or if it changes too often to be read consistently.
+/// Returns nullopt if no writer has begun to change the index, if a writer before the last reboot
+/// did not close it, if the index was replaced, or if it changes too often to be read consistently.
 std::optional<DictCounts> counts_now(const DictState& state);
 
 /// A row that is newer than the state. A slot, possibly that of the key, points to it. The row may
@@ -108,16 +108,17 @@ struct DictLookup {
   std::vector<NewerRow> newer;  ///< candidates for keys that were not found in the state
 };
 
-/// Finds the row of each key in the state, and writes it to `rows`, or -1 if the key is missing.
-/// Each step runs for a group of keys, so that their cache misses overlap.
+/// Finds the row of each key in the state, and writes it to `rows`, or -1 if the key is missing or
+/// not of the type of the dictionary's keys. Returns the newer rows to which slots point. Each step
+/// runs for a group of keys, so that their cache misses overlap.
 DictLookup find_rows(const DictState& state, std::span<const std::int64_t> keys,
                      std::span<std::int64_t> rows);
 DictLookup find_rows(const DictState& state, std::span<const std::string_view> keys,
                      std::span<std::int64_t> rows);
 DictLookup find_rows(const DictState& state, const DictKeys& keys, std::span<std::int64_t> rows);
 
-/// Like find_rows(), and also returns the values of the keys; missing keys get zeros or empty
-/// values. Short values are copied as soon as their rows are found.
+/// Like find_rows(), and also sets `values` to the values of the keys; missing keys get zeros or
+/// empty values. Short values are copied as soon as their rows are found.
 DictLookup find_values(const DictState& state, const DictKeys& keys, std::span<std::int64_t> rows,
                        std::optional<Batch>& values);
 
