@@ -19,7 +19,7 @@ struct Where {
   Where(const std::filesystem::path& file) : path(file.string()) {}
   Where(std::string file, std::string place) : path(std::move(file)), part(std::move(place)) {}
 
-  /// The beginning of what(): "<path>: <part>".
+  /// The beginning of Error::what(): "<path>: <part>".
   std::string text() const { return path + (path.empty() || part.empty() ? "" : ": ") + part; }
   /// A Where of the same file, whose part is this part, ": " and `place`.
   Where at(std::string_view place) const {

@@ -9,8 +9,8 @@ namespace tenfold::base {
 /// that is never closed is a literal. Takes at most time proportional to the product of the sizes.
 ///
 /// Characters are UTF-8, decoded without a check for overlong forms, surrogates and code points
-/// above U+10FFFF. A byte that begins no UTF-8 sequence counts as one character, which is greater
-/// than all others in the range of a class.
+/// above U+10FFFF. A byte that begins no UTF-8 sequence counts as one character. In the range of a
+/// class, such a byte is greater than every valid character.
 bool glob_match(std::string_view pattern, std::string_view text) noexcept;
 
 /// False only if no string that starts with `prefix` matches. May also be true if none matches.

@@ -27,16 +27,16 @@ std::string list_text(std::span<const std::int64_t> values);
 /// True if `text` is well-formed UTF-8 (no surrogates, no overlong forms).
 bool is_utf8(std::string_view text) noexcept;
 
-/// Up to `count` of `candidates` that are similar to `wanted` but not equal, nearest first, for
-/// "did you mean". Similar are strings of a small edit distance, and pairs such as "weight" and
-/// "encoder.weight". Returns none if `wanted` is empty or longer than 256 bytes. The time is
-/// bounded: if there are very many long candidates, the edit distances of the last of them are not
-/// computed.
+/// Up to `count` of `candidates` that are similar to `wanted` but not equal to it, nearest first,
+/// for "did you mean". Two strings are similar if their edit distance is small, or if one consists
+/// of the last dotted components of the other, as "weight" and "encoder.weight". Returns none if
+/// `wanted` is empty or longer than 256 bytes. The time is bounded: if there are very many long
+/// candidates, the edit distances of the last of them are not computed.
 std::vector<std::string> near_matches(std::string_view wanted,
                                       std::span<const std::string> candidates,
                                       std::size_t count = 3);
 
-/// Names the near_matches() as Error::remedy(): `did you mean "a" or "b"?`. Empty if there are
+/// Formats the near_matches() for Error::remedy(): `did you mean "a" or "b"?`. Empty if there are
 /// none.
 std::string did_you_mean(std::string_view wanted, std::span<const std::string> candidates,
                          std::size_t count = 3);

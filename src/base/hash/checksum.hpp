@@ -41,8 +41,9 @@ class Xxh3Stream {
 std::string hex16(std::uint64_t value);
 
 /// Size of a block. Formats with XXH3 checksums of files or tensors store one checksum for each
-/// block; the last block may be shorter. For a tensor that several processes write, they store one
-/// checksum for each box (a rectangular part of the tensor, of at most this size) instead.
+/// block; the last block may be shorter. For a tensor that several processes write, the formats
+/// store one checksum for each box (a rectangular part of the tensor, of at most this size)
+/// instead.
 inline constexpr std::uint64_t kChecksumBlockBytes = std::uint64_t{16} << 20;
 
 /// The number of blocks of a file or tensor of this size.
