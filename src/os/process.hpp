@@ -16,8 +16,8 @@ using BootId = std::array<std::byte, 16>;
 /// The boot ID; zeros if the system does not report it.
 BootId boot_id();
 
-/// Overrides boot_id() with `id` (empty: the real one again), to test recovery after a power
-/// failure. Returns the previous override.
+/// Makes boot_id() return `id`, to test recovery after a power failure; nullopt restores the real
+/// boot ID. Returns the previous setting.
 std::optional<BootId> set_boot_id(std::optional<BootId> id);
 
 /// Number of files that one operation may keep open: a quarter of the process's limit of open files

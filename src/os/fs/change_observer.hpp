@@ -19,10 +19,10 @@ struct Change {
     insert,  ///< a hole of `size_bytes` at `offset_bytes`; later bytes move
     sync_file,
     sync_directory,
-    rename,    ///< `name` to `other`, replaces `other`
+    rename,    ///< `name` to `other`, which is replaced if it exists
     exchange,  ///< `name` with `other`
-    link,      ///< `other` (existing) to `name`
-    symlink,   ///< `name`, with target `other`
+    link,      ///< creates `name`, a hard link to `other`
+    symlink,   ///< creates `name`, with target `other`
     remove_file,
     remove_directory,
     permissions,

@@ -60,8 +60,8 @@ class Directory {
   LockResult try_lock_exclusive() noexcept;
   LockResult try_lock_shared() noexcept;
   void unlock() noexcept;
-  /// False if permissions forbid this process to add and remove entries. True for every other
-  /// reason, such as a read-only file system.
+  /// False only if permissions forbid this process to add and remove entries. True on a read-only
+  /// file system.
   bool is_writable() const noexcept;
 
   // The functions below change the folder, and report each change to the observer in
@@ -91,10 +91,10 @@ class Directory {
   bool create_symlink(const std::string& text, const std::string& name);
   /// Creates the hard link `name` to the entry `existing` of `from`. Returns false if that is
   /// impossible: `from` is on another file system, the file system has no hard links, the file has
-  /// too many links, or EPERM (the file is immutable, or fs.protected_hardlinks forbids the link).
+  /// too many links or is immutable, or fs.protected_hardlinks forbids the link.
   bool link_from(const Directory& from, const std::string& existing, const std::string& name);
-  /// Makes the entries of the folder durable (fsync). Ignores EINVAL, which file systems return
-  /// that do not support, or do not need, fsync of a folder.
+  /// Makes the entries of the folder durable (fsync). Ignores EINVAL: the file system does not
+  /// support, or does not need, fsync of a folder.
   void sync();
   /// Does for the folder what File::copy_permissions() does for a file.
   void copy_permissions(const FileInfo& like);

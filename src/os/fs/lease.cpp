@@ -64,7 +64,7 @@ struct ProcessState {
   std::uint64_t start_ticks = 0;
 };
 
-/// Parses /proc/<process>/stat; empty if it cannot be read.
+/// Parses /proc/<process>/stat; nullopt if it cannot be read.
 std::optional<ProcessState> process_state(std::uint64_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string text;
@@ -96,8 +96,8 @@ bool is_process_alive(std::uint64_t process, std::uint64_t start_ticks) {
   return is_same && !(state && state->has_ended);
 }
 
-/// The text of the link or small file `name`, which need not be a lease; "?" if the entry is a
-/// larger file or of another kind, empty if there is no entry.
+/// The text of the link or small file `name`, which need not be a lease. Returns "?" for a larger
+/// file and for an entry of another kind, and nullopt if there is no entry.
 std::optional<std::string> read_lease(const Directory& folder, const std::string& name) {
   if (auto text = folder.read_link(name)) return text;
   const auto info = folder.entry_info(name);
@@ -280,7 +280,7 @@ bool is_dead(Directory& folder, const std::string& name, const std::string& text
   if (!info) return false;
   const std::int64_t timeout_ns =
       std::chrono::nanoseconds(lease_timeout.load(std::memory_order_relaxed)).count();
-  // Not as a difference of the times, which could overflow: an entry may have a time before 1700.
+  // Do not subtract the times: an entry may have a time before 1700, so the result could overflow.
   if (info->modified_ns > local_now_ns() - timeout_ns) return false;
   return info->modified_ns <= file_system_now_ns(folder, name) - timeout_ns;
 }

@@ -22,8 +22,8 @@ struct FileIdentity {
   bool operator==(const FileIdentity&) const = default;
 };
 
-/// Identity of the entry at `path`; links are followed. Empty if there is no entry, or if the
-/// system does not report its identity.
+/// Identity of the entry at `path`; links are followed. Returns nullopt if there is no entry, or if
+/// the system does not report its identity.
 std::optional<FileIdentity> identity_of(const Path& path);
 
 /// The file or folder at a path, if there is one. It is held open, so a local file system gives its

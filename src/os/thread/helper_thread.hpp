@@ -11,8 +11,9 @@ namespace tenfold::os {
 // thread is parked or not started, and callers work alone. One caller at a time can use the helper
 // thread. A forked child gets a new one.
 
-/// Announces short work: wakes the helper thread, or starts it, if the last work was recent. The
-/// helper thread may still be parked when run_with_helper() is called.
+/// Announces a call of run_with_helper(). If the last call of run_with_helper() was recent, wakes
+/// the helper thread, or starts it if it does not exist yet. Does not wait until the helper thread
+/// is awake.
 void start_helper() noexcept;
 
 /// If `count` exceeds `step` and the helper thread is awake and idle, calls work(begin, end) on
