@@ -106,11 +106,14 @@ std::string note_path_child(std::string_view parent, std::string_view key);
 /// Splits a path of the notes into its keys; nullopt if it is not well formed.
 std::optional<KeyPath> keys_of_note_path(std::string_view path);
 
-/// Throws Error(invalid_argument), naming the entry at `path`, if a program set a field that
-/// readers refuse or lose: int_keys or typed_keys of a node that is not a dict, both in one node,
-/// typed_keys for which are_valid() is false, a device for which is_torch_device() is false, names
-/// whose number is not that of the batch dimensions, a negative length in batch_size, or a lazy
-/// stack whose stack_dim is not from 0 to kMaxStackDim.
+/// Throws Error(invalid_argument), naming the entry at `path`, if a program set a field of the node
+/// that readers refuse or lose:
+/// - int_keys or typed_keys, if the node is not a dict; both of them, if it is one
+/// - typed_keys for which are_valid() is false
+/// - a device for which is_torch_device() is false
+/// - names whose number is not the number of batch dimensions
+/// - a negative length in batch_size
+/// - a stack_dim of a lazy stack that is not from 0 to kMaxStackDim
 void require_valid_info(std::string_view path, const TensorDict& node);
 /// Throws Error(invalid_argument), naming the entry at `path`, if a dict in the JSON value has both
 /// int_keys and typed_keys, or typed_keys for which are_valid() is false.

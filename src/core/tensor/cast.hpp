@@ -25,7 +25,7 @@ void cast_elements(DType from, const std::byte* source, DType to, std::byte* tar
 
 /// Index of the first element that dtype `to` cannot hold; `count` if there is none, and 0 if
 /// can_cast() is false. An integer dtype cannot hold integers out of its range, fractions, infinity
-/// and NaN. A float dtype cannot hold numbers out of its range, and infinity, negative numbers or 0
+/// and NaN. A float dtype cannot hold numbers out of its range, nor infinity, negative numbers or 0
 /// if it has no representation for them. Bool can hold 0 and 1. Rounding to a float dtype is
 /// accepted.
 std::int64_t first_not_fitting(DType from, const std::byte* elements, DType to, std::int64_t count);

@@ -60,9 +60,9 @@ class LeafSource {
   virtual Buffer map(const Leaf& leaf) = 0;
 
   /// Reads [offset_bytes, offset_bytes + into.size()) of the contiguous tensor without mapping it.
-  /// If map() was called before in mode copy_on_write, the program may have written to its bytes.
-  /// Leaves of folders and .npy files, and zip entries that are compressed or in Fortran order,
-  /// then return the bytes of map(). Other leaves return what their file stores.
+  /// If map() was called before in mode copy_on_write, the program may have changed the mapped
+  /// bytes. Leaves of folders and .npy files, and zip entries that are compressed or in Fortran
+  /// order, then return the bytes of map(). Other leaves return what their file stores.
   virtual void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) = 0;
 
   /// Implements Leaf::sizes() for a nested leaf that is not in memory: the shapes of its
