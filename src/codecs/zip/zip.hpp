@@ -89,7 +89,8 @@ ZipDirectory read_zip_directory(const ZipInput& input, const ZipLimits& limits);
 ZipDirectory read_zip_central_headers(const ZipInput& input, const ZipLimits& limits);
 void read_zip_local_headers(const ZipInput& input, const ZipLimits& limits,
                             ZipDirectory& directory);
-/// Returns `entry`, which is from read_zip_central_headers(), completed from its local header.
+/// Returns `entry`, which is from read_zip_central_headers(), with data_offset and local_crc32 from
+/// its local header. Throws Error(corrupt) if the two headers of the entry contradict each other.
 /// Checks neither its data descriptor nor whether it overlaps other entries.
 ZipEntry with_local_header(const ZipInput& input, const ZipDirectory& directory, ZipEntry entry);
 
