@@ -24,9 +24,9 @@ constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr std::string_view kZipMagic = "PK\x03\x04";
 constexpr std::string_view kZipEnd = "PK\x05\x06";
 constexpr std::string_view kNotScanned = ", which is not scanned";
-/// Limits for archives in one file: number of levels, of which the outermost archive is the first,
-/// and total inflated size of the deflated records in nested archives.
+/// Maximum nesting of archives in one file. The outermost archive is level 1.
 constexpr int kMaxArchiveDepth = 8;
+/// Maximum total inflated size of the deflated records in the nested archives of one file.
 constexpr std::uint64_t kMaxInflatedBytes = std::uint64_t{4} << 30U;
 /// Deflated records that are larger than this are not inflated.
 constexpr std::uint64_t kMaxRecordBytes = std::uint64_t{1} << 30U;
@@ -100,7 +100,7 @@ bool begins_as_tar(std::string_view bytes) {
 
 /// True if a .npy header may declare values that numpy would unpickle: the type "O", "object",
 /// "Object0" (numpy 1.19) or "T" appears anywhere in the header, or may be hidden. The header is a
-/// Python literal, which can hide it by escapes, comments and concatenated strings.
+/// Python literal, which can hide the type by escapes, comments and concatenated strings.
 bool may_hold_objects(std::string_view header) {
   if (header.find_first_of("\\#") != std::string_view::npos) return true;
   if (header.find("bject") != std::string_view::npos) return true;

@@ -17,7 +17,7 @@ namespace tenfold {
 /// The expected content of bytes, from their context.
 enum class ScanHint : std::uint8_t {
   none,
-  pickle,   ///< named as a pickle
+  pickle,   ///< a file or record with the name of a pickle, such as "data.pkl"
   tensor,   ///< a file of numbers, which may start with a magic number by chance: zip archives are
             ///< scanned, tar archives with a correct checksum are reported, and other archives are
             ///< ignored; other bytes count as a pickle only if unpickling them imports something
