@@ -147,7 +147,7 @@ std::optional<std::string> default_key_of(const Value::Object& root, const std::
         .part(kJsonHead, ": version")
         .expected("1")
         .found(*number)
-        .remedy("a newer tenfold reads it");
+        .remedy("use a newer version of tenfold");
   }
   const Value* key = object->find("default_key");
   const auto* text = key == nullptr ? nullptr : key->get_if<std::string>();

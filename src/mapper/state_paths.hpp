@@ -60,7 +60,7 @@ class StatePaths {
     StatePlace place;
     bool is_level;
 
-    /// The path of the level that has this node; "" for the root.
+    /// The path of the level that contains this node; "" for the root.
     std::string_view parent() const {
       return path.substr(0, key_begin() == 0 ? 0 : key_begin() - 1);
     }
