@@ -62,10 +62,11 @@ std::int64_t count_slots(const DictState& state) {
   return count;
 }
 
-/// Values of which a writer changes at least one both before and after it changes slots of
-/// committed rows. So no writer changed such slots during a check under two conditions: the values
-/// before and after the check are equal, and, when the check began, the index was settled and no
-/// rows newer than the state were committed.
+/// Values that show whether a writer changed slots of committed rows. A writer changes at least one
+/// of the values before it changes such slots, and again afterwards. So no writer changed such
+/// slots during a check if two conditions hold:
+/// - The values are the same before and after the check.
+/// - When the check began, the index was settled, and no rows newer than the state were committed.
 struct Moment {
   std::int64_t num_rows;
   std::array<std::uint64_t, 3> words;

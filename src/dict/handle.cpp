@@ -41,8 +41,8 @@ struct DictWriter::Change {
   const DictKeys& keys;
   std::span<const std::int64_t> old_rows;  ///< -1 for a new key
   std::uint64_t first_row;
-  std::vector<bool> again;     ///< true for a key that occurs again later in the batch: that
-                               ///< row supersedes this one
+  std::vector<bool> again;     ///< true for a row that a later row of the batch with the same key
+                               ///< supersedes
   std::uint64_t num_new = 0;   ///< keys that are not in the dictionary yet
   std::uint64_t num_dead = 0;  ///< rows that this change makes superseded
 

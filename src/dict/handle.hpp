@@ -110,6 +110,7 @@ struct FoundRow {
 namespace detail {
 
 /// The object that all copies of a MappedDict share: the opened dictionary and its current rows.
+/// refresh(), flush() and close() implement the functions of MappedDict with the same names.
 ///
 /// Thread safety: all members may be called from any thread. If the process forks while another
 /// thread calls a member, the child opens the path, if there is one, again and read-only.
@@ -136,8 +137,6 @@ class DictHandle {
   /// Looks up many keys. Pages that are not cached are read concurrently.
   FoundRows find_many(const DictKeys& keys);
   FoundValues get_many(const DictKeys& keys);
-  /// Implements MappedDict::refresh(), as flush() and close() below implement the functions of
-  /// MappedDict with their names.
   void refresh();
 
   /// The keys that write() accepts.

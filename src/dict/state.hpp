@@ -24,7 +24,7 @@ inline constexpr std::string_view kDictValueColumn = "value";
 ///   {"version": 1, "index": "key.index", "values": "tensor" | "scalar" | "columns"}
 inline constexpr std::string_view kDictMember = "mapped_dict";
 
-/// The content of that member.
+/// The content of the member kDictMember.
 struct DictNote {
   std::string index;  ///< name of the unbatched leaf
   DictValueForm form = DictValueForm::columns;
@@ -80,7 +80,7 @@ std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> row
 /// replaced the index, a writer had not closed the index when the system restarted, or rows were
 /// added to the data set without updating the index.
 bool is_trusted(const DictState& state);
-/// Rebuilds the index in memory, with a warning.
+/// Replaces the index of `state` by one that is built in memory from its rows, with a warning.
 void make_index_in_memory(DictState& state);
 
 /// The number of rows that are committed now: as many as in `state`, or more.
