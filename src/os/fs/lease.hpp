@@ -18,18 +18,19 @@ namespace tenfold::os {
 /// symbolic links, a small file holds the same text.
 ///
 /// The holder refreshes the modification time every 30 s, unless another process has taken the
-/// lease over. A lease with the boot ID and process ID namespace of this process is dead if the
-/// process that held it has ended or, if that is this process, has released it. Any other lease is
-/// dead if its modification time is older than the time-out of 10 minutes, both by the clock of
-/// this host and by that of the file system.
+/// lease over. A dead lease may be removed by any process. If the boot ID and process ID namespace
+/// of a lease are those of this process, the lease is dead if its holder has ended or, if the
+/// holder is this process, has released it. Any other lease is dead if its modification time is
+/// older than 10 minutes (the time-out), both by the clock of this host and by that of the file
+/// system.
 ///
 /// A forked child neither holds nor releases the leases of its parent.
 class Lease {
  public:
-  /// Acquires the lease `name`; removes a dead lease first. Returns nullopt if the entry `name` is
-  /// not a dead lease, if this process may not remove the dead lease, or after five attempts during
-  /// which other processes changed the entry. Throws Error(io) if no entry can be created in the
-  /// folder.
+  /// Acquires the lease `name`; removes a dead lease first. Returns nullopt if an entry `name`
+  /// exists that is not a dead lease, or that this process has no permission to remove. Also
+  /// returns nullopt after five attempts during which other processes changed the entry. Throws
+  /// Error(io) if no entry can be created in the folder.
   static std::optional<Lease> try_acquire(const Directory& folder, const std::string& name);
 
   Lease() = default;
@@ -41,9 +42,9 @@ class Lease {
   /// this process was stopped for longer than the time-out, a process on another host or in another
   /// process ID namespace may have taken the lease over.
   bool is_held() const;
-  /// Removes the link if is_held(). If the removal fails, this process considers the lease dead at
-  /// once, other processes of this host and process ID namespace do so when this process ends, and
-  /// all others after the time-out.
+  /// Removes the link if is_held(). If the removal fails, the lease is dead for this process at
+  /// once. It is dead for other processes of this host and process ID namespace when this process
+  /// ends, and for all others after the time-out.
   void release() noexcept;
 
  private:

@@ -39,8 +39,8 @@ constexpr std::size_t kRangesACall = 1024;
 constexpr std::size_t kFewRanges = 8;
 
 /// Prefetches ranges by process_madvise, which takes half the time of one madvise call for each
-/// range. Returns false if no descriptor is free or the kernel refuses: before 6.13 it allows the
-/// call for privileged processes only, before 5.10 it does not have the call.
+/// range. Returns false if no descriptor is free or the kernel refuses. Linux before 6.13 allows
+/// the call for privileged processes only, Linux before 5.10 does not have it.
 bool will_need_batched(std::span<const std::span<const std::byte>> ranges) noexcept {
   static std::atomic<bool> is_refused = false;
   if (is_refused.load(std::memory_order_relaxed)) return false;

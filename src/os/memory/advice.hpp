@@ -35,9 +35,9 @@ void expect_huge_pages(std::span<const std::byte> bytes) noexcept;
 std::uint64_t num_pages_waited_for() noexcept;
 
 /// Drops the file from the page cache, so that the next reader has to wait for the device. Returns
-/// false if the file system rejects the request, or if is_resident() is true for one of three
-/// sampled pages: for example, because the page is mapped or dirty, the file system is in memory,
-/// or the user neither owns nor may write the file.
+/// false if the file system rejects the request, or if is_resident() is still true for one of three
+/// sampled pages. Possible reasons: the page is mapped or dirty, the file system is in memory, or
+/// the user neither owns nor may write the file.
 bool drop_from_page_cache(const File& file);
 
 }  // namespace tenfold::os
