@@ -12,8 +12,8 @@
 
 namespace tenfold {
 
-/// Finds leaves of a tree that are over exactly the same bytes (tied weights): the first of them
-/// that is added owns the bytes, and the later ones are its aliases. Reads no tensor.
+/// Finds leaves of a tree that are over exactly the same bytes, such as tied weights. The first of
+/// them that is added owns the bytes, and the later ones are its aliases. Reads no tensor.
 class AliasFinder {
  public:
   /// Adds the next leaf; leaves are numbered 0, 1, ... in this order. Returns the number of the

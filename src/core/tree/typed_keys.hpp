@@ -41,8 +41,8 @@ std::optional<Value> int_key(double number);
 /// The typed key whose key_text() is `text`; null if there is none. `keys` must be sorted.
 const Value* find_typed_key(const TypedKeys& keys, std::string_view text) noexcept;
 
-/// True if each string is the key_text() of its key, the strings are sorted and distinct, each key
-/// is a typed key, and no two keys are equal in Python, where 1 == 1.0 == True. NaN counts as equal
+/// True if each key is a typed key, its string is key_text(), and the strings are sorted and
+/// distinct. Also, no two keys may be equal in Python, where 1 == 1.0 == True. NaN counts as equal
 /// to NaN.
 bool are_valid(const TypedKeys& keys);
 
@@ -62,9 +62,9 @@ class KeyTypes {
   void add(std::string text, Value key);
 
   bool empty() const noexcept { return kinds_.empty(); }
-  /// True if the key of entry `position` is a string. Entries may have equal strings: if one key is
-  /// a string and the other a typed key, the keys differ; two typed keys are the same key, unless
-  /// they contain NaN.
+  /// True if the key of entry `position` is a string. Two entries with equal strings have different
+  /// keys if only one of the keys is a string. If both are typed keys, they are the same key,
+  /// unless they contain NaN.
   bool is_text(std::size_t position) const noexcept { return kinds_[position] == Kind::text; }
 
   /// Sets `int_keys` or `typed_keys` of a NodeInfo or a Value::Object, or neither if all keys are
