@@ -271,8 +271,8 @@ void ByteScanner::guess(std::string_view bytes, const std::string& where) {
 
 /// Adds a finding for an archive other than zip, or for a compressed file, except where `hint`
 /// makes a match of the magic number unreliable. Returns true if it added a finding, but false for
-/// a tar archive: a pickle can contain the magic number of tar in a string, so the caller tries
-/// other kinds of content.
+/// a tar archive. Then the caller tries other kinds of content, because a pickle can contain the
+/// magic number of tar in a string.
 bool ByteScanner::packed(std::string_view bytes, const std::string& where, ScanHint hint) {
   if (hint == ScanHint::storage) return false;
   constexpr std::size_t kTarMagicAt = 257;
@@ -359,8 +359,8 @@ void ByteScanner::zip(std::string_view bytes, const std::string& where) {
   --depth_;
 }
 
-/// Finds the end records of zip archives from left to right, and searches the bytes only once:
-/// hostile bytes can look like the start of many archives, and a search from each start to the end
+/// Finds the end records of zip archives from left to right, and searches the bytes only once.
+/// Hostile bytes can look like the start of many archives, and a search from each start to the end
 /// of the file would take too long.
 class ByteScanner::ZipEnds {
  public:
