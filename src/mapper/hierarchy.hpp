@@ -87,10 +87,10 @@ class Hierarchy {
   std::vector<StatePlace> find(std::span<const std::string_view> paths,
                                const StateNames& names) const;
   std::vector<StatePlace> find(std::span<const StatePath> states, const StateNames& names) const;
-  /// The number of leading components of `state` that are not passed to the mapper `number`: the
-  /// components of the mapper's path or, if the mapper is the default of a level above `state`,
-  /// those of the level. Throws Error(key_not_found) if no component is left for the mapper.
-  /// `position`: index of the state in the call.
+  /// The number of leading components of `state` that are not passed to the mapper `number`. These
+  /// are the components of the mapper's path or, if the mapper is the default of a level above
+  /// `state`, the components of the level. Throws Error(key_not_found) if no component is left for
+  /// the mapper. `position`: index of the state in the call.
   std::size_t num_above(const StatePath& state, std::int64_t number, std::size_t position,
                         const StateNames& names) const;
 
