@@ -71,9 +71,9 @@ std::vector<EntryRange> entry_ranges(const SparseState& state,
                                      std::span<const std::int64_t> major_indices);
 
 /// Prefetches the pages of these entries. Does nothing if the values of the matrix take less than 1
-/// MiB, or if the values of two samples are cached: the first nonempty range, and the first
-/// nonempty range in the second half of the list. Without prefetching, a reader has one outstanding
-/// request to the device at a time.
+/// MiB, or if the values of two sampled ranges are cached. The samples are the first nonempty range
+/// of the list, and of its second half. Without prefetching, a reader has one outstanding request
+/// to the device at a time.
 void prefetch_ranges(const SparseState& state, const std::vector<EntryRange>& ranges);
 
 /// Checks all offsets and indices, once for each state. Throws Error(corrupt) if one is invalid.
@@ -107,7 +107,8 @@ struct CompressedRows {
   Tensor minor_indices;  ///< minor indices [n] of the n selected entries, unless `with_numbers`
   Tensor values;         ///< [n]
 };
-/// Throws Error(invalid_argument) if there are more entries than the dtype of the indices can count.
+/// Throws Error(invalid_argument) if there are more entries than the dtype of the indices can
+/// count.
 CompressedRows gather_major(const SparseState& state, std::span<const std::int64_t> major_indices,
                             bool with_numbers);
 
