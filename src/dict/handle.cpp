@@ -485,9 +485,9 @@ std::shared_ptr<const DictState> DictHandle::newer_with(std::shared_ptr<const Di
 // --- paging ---
 
 /// The object that prefetches pages; null if all sampled pages are cached, or during the pause
-/// after futile prefetches. Sampling the pages takes longer than the lookup of a batch. So the
-/// pages are sampled only for a new state, and again, at most once per second, if a lookup is slow
-/// although all samples were cached, or fast although a sample was not cached.
+/// after futile prefetches. Sampling the pages takes longer than the lookup of a batch, so they are
+/// sampled only for a new state and, at most once per second, after a lookup that contradicts the
+/// samples: a slow one although all were cached, or a fast one although one was not.
 std::shared_ptr<DictPaging> DictHandle::paging() {
   const Lock lock(mutex_);
   if (!paging_ || paging_->state() != state_) {

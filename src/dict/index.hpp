@@ -43,11 +43,11 @@ inline constexpr std::uint64_t kDictTailBuckets = 64;
 inline constexpr unsigned kDictRowBits = 40;
 inline constexpr unsigned kDictFingerprintBits = 64 - kDictRowBits;
 inline constexpr std::uint64_t kDictMaxRows = (std::uint64_t{1} << kDictRowBits) - 2;
-/// Load factors: of an index that is built from existing rows (to be small), of an index that is
-/// enlarged for new keys (to have room for more), and the maximum, above which the index is
-/// enlarged.
+/// Load factor of an index that is built from existing rows, so that the index is small.
 inline constexpr double kDictBuiltLoad = 0.85;
+/// Load factor of an index that is enlarged for new keys, so that it has room for more keys.
 inline constexpr double kDictGrownLoad = 0.6;
+/// The load factor above which the index is enlarged.
 inline constexpr double kDictMaxLoad = 0.92;
 
 /// Words of the header.
@@ -61,10 +61,9 @@ enum class DictWord : std::uint8_t {
   /// superseded.
   num_rows_a,
   dead_a,
-  /// A second pair with the same meaning. One pair describes the committed rows. The other pair has
-  /// one of three meanings: it describes the rows after the next commit; it describes the rows
-  /// before the last commit, because some slots do not point to rows of that commit yet; or it is
-  /// not set (kDictNever).
+  /// A second pair with the same meaning. One pair describes the committed rows. The other pair is
+  /// not set (kDictNever), or describes the rows after the next commit or before the last commit.
+  /// In the last case, some slots do not point to rows of the last commit yet.
   num_rows_b,
   dead_b,
   num_home,

@@ -71,13 +71,13 @@ bool fits_form(const Schema& values, DictValueForm form);
 std::string shown_columns(const Schema& values);
 
 /// Returns the state of a dictionary with these rows. Throws Error(invalid_argument) if the tree is
-/// not a dictionary or the type of its column "key" is not supported, Error(corrupt) if its index
-/// or schema is invalid, Error(unsupported) for a higher version. Does not check that the index
-/// covers the rows; see is_trusted().
+/// not a dictionary or the type of its column "key" is not supported. Throws Error(corrupt) if the
+/// index or the schema is invalid, and Error(unsupported) for a higher version. Does not check that
+/// the index covers the rows; see is_trusted().
 std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> rows);
 
-/// False if the index does not cover exactly the rows of `state`: a writer has added rows or
-/// replaced the index, a writer had not closed the index when the system restarted, or rows were
+/// True if the index covers exactly the rows of `state`. Reasons for false: a writer has added rows
+/// or replaced the index, a writer had not closed the index when the system restarted, or rows were
 /// added to the data set without updating the index.
 bool is_trusted(const DictState& state);
 /// Replaces the index of `state` by one that is built in memory from its rows, with a warning.
