@@ -267,8 +267,8 @@ std::int64_t file_system_now_ns(Directory& folder, const std::string& name) {
   return local_now_ns();
 }
 
-/// True if the lease `text`, which was read from the entry `name`, is dead: lives() returns false
-/// or, if lives() returns nullopt, the modification time of the entry is older than the time-out,
+/// True if the lease `text`, which was read from the entry `name`, is dead. If lives() cannot tell
+/// (nullopt), a lease is dead if the modification time of the entry is older than the time-out,
 /// both by the clock of this host and by that of the file system. False if `text` is not a lease,
 /// or if the modification time is needed and the entry no longer exists.
 bool is_dead(Directory& folder, const std::string& name, const std::string& text) {
