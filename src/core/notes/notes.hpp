@@ -132,10 +132,13 @@ void collect_value_note(std::string_view path, const Value& value, Notes& notes)
 
 /// Applies the note of the node at `path`, if there is one, to `info`. If the note does not fit the
 /// node, only warns, with a message that starts with `where`. The note fits if the kind of `info`
-/// is tensordict or the kind in the note. If `keys`, the keys of the node, is given, they must fit,
-/// too: "0", "1", ... for a list or tuple, the component names for a sparse tensor, only "value"
-/// for a bare root. If the note has int_keys, each key must be an integer as str(int) writes it; if
-/// it has typed_keys, `keys` must include the strings of all of them.
+/// is tensordict or the kind in the note. If `keys` (the keys of the node) is given, it must fit,
+/// too:
+/// - list or tuple: "0", "1", ...
+/// - sparse tensor: the component names
+/// - bare root: only "value"
+/// - note with int_keys: each key is an integer as str(int) writes it
+/// - note with typed_keys: `keys` includes the strings of all typed keys
 void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info,
                      const base::Where& where);
 void apply_node_note(const Notes& notes, std::string_view path, std::span<const std::string> keys,

@@ -55,8 +55,8 @@ class LeafSource {
 
   /// The bytes of the contiguous tensor of `leaf`: mapped in the mode of the open call, or copied
   /// into memory if they are small, unaligned, compressed or computed. The source of an opened file
-  /// checks the file's size first and caches the bytes: two calls return the same memory, and so do
-  /// calls for leaves over the same range of one file.
+  /// checks the file's size first and caches the bytes, so two calls return the same memory, also
+  /// for two leaves over the same range of one file.
   virtual Buffer map(const Leaf& leaf) = 0;
 
   /// Reads [offset_bytes, offset_bytes + into.size()) of the contiguous tensor without mapping it.
