@@ -487,7 +487,7 @@ std::shared_ptr<const DictState> DictHandle::newer_with(std::shared_ptr<const Di
 /// The object that prefetches pages; null if all sampled pages are cached, or during the pause
 /// after futile prefetches. Sampling the pages takes longer than the lookup of a batch, so they are
 /// sampled only for a new state and, at most once per second, after a lookup that contradicts the
-/// samples: a slow one although all were cached, or a fast one although one was not.
+/// samples. Such a lookup is slow although all samples were cached, or fast although one was not.
 std::shared_ptr<DictPaging> DictHandle::paging() {
   const Lock lock(mutex_);
   if (!paging_ || paging_->state() != state_) {

@@ -206,9 +206,9 @@ class DictHandle {
   unsigned pause_ = 0;                   ///< lookups to skip before the next prefetch
   std::atomic<bool> is_cold_{false};     ///< a page was not cached
   std::atomic<unsigned> num_single_{0};  ///< number of lookups of a single key
-  bool is_behind_ = false;               ///< state_ may lack rows: since it was opened, this handle
-                                         ///< has added rows, acquired the writer lock or was
-                                         ///< closed
+  bool is_behind_ = false;               ///< state_ may lack rows, because this handle has added
+                                         ///< rows, acquired the writer lock or was closed after it
+                                         ///< opened state_
   bool is_closed_ = false;
 };
 
