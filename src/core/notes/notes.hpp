@@ -78,7 +78,7 @@ struct Notes {
   std::map<std::string, LeafNote, std::less<>> leaves;      ///< entries that the format cannot
                                                             ///< represent
   std::map<std::string, std::string, std::less<>> files;    ///< path -> file or folder name
-  std::vector<std::string> unbatched;  ///< paths of leaves
+  std::vector<std::string> unbatched;                       ///< paths of leaves
   std::optional<Value> schema;
   std::map<std::string, std::string> metadata;  ///< for the root only, as NodeInfo::metadata
 
