@@ -38,8 +38,8 @@ struct DictNote {
 /// Location of the index. In formats other than a folder, only `leaf` is set.
 struct DictIndexPlace {
   std::shared_ptr<detail::formats::folder::Folder> root;  ///< the folder with `%commit`
-  std::string leaf;  ///< name of the unbatched leaf
-  std::string file;  ///< file name in `%values`
+  std::string leaf;                                       ///< name of the unbatched leaf
+  std::string file;                                       ///< file name in `%values`
 };
 
 /// A snapshot of a dictionary: its rows at one moment, and the index, whose slots may point to
