@@ -52,8 +52,8 @@ struct SavedMapper {
   MapperHead head;
   MapperKind kind;
   TensorDict tensors;
-  std::string factory;  ///< module mappers only
-  Value arguments;      ///< module mappers only
+  std::string factory;                    ///< module mappers only
+  Value arguments;                        ///< module mappers only
   std::vector<std::string> mapper_paths;  ///< hierarchies only: paths of the mappers
   std::vector<StateMapper> mappers;       ///< one for each of `mapper_paths`
 };
