@@ -211,7 +211,8 @@ class IterableDataset(_Base):
         self._loads = 0
         self._workers = Workers()
         # After unpickling in a spawned process: the ID of this process, and the `Workers` of the
-        # process that pickled the stream. If this process is a worker, that is the loader's process.
+        # process that pickled the stream. If this process is a worker, the loader's process has
+        # pickled the stream.
         self._parent_workers: tuple[int, Workers] | None = None
         # `_in_worker_at`, in a worker: the epoch, and the number of rows of that epoch that this
         # worker has returned. `_skipped`, after `load_state_dict` or `set_epoch` in a worker: the
