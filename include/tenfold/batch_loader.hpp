@@ -101,7 +101,7 @@ class TENFOLD_API BatchLoader {
   /// state. The loader that returned the state may have had another batch_size or world_size.
   /// Throws Error(invalid_argument) for an invalid state, or a position beyond the rows.
   void load_state_dict(std::string_view json);
-  /// Throws as load_state_dict() does, and changes nothing.
+  /// Checks a state without loading it. Throws what load_state_dict() throws.
   void check_state_dict(std::string_view json) const;
 
   /// Returns counters and times of the stream that was started last; zeros before the first

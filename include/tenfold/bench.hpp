@@ -13,8 +13,8 @@ struct BenchSpeed {
   double warm = std::numeric_limits<double>::quiet_NaN();  ///< from the page cache
 };
 
-/// The speed of one kind of access, and the speed of pread on the same files, of which it reads at
-/// most 512. pread reads the same number of bytes, or fewer if these files are smaller.
+/// The speed of one kind of access and, for comparison, the speed of pread. pread reads at most 512
+/// of the same files, and at most the same number of bytes.
 struct BenchPart {
   std::uint64_t num_bytes = 0;  ///< bytes read
   BenchSpeed speed;             ///< speed of this library

@@ -123,9 +123,9 @@ class TENFOLD_API Dataset {
   /// for each source, with a positive sum.
   static Dataset mix(std::span<const Dataset> sources, std::span<const double> weights);
 
-  // append(), update() and flush() need a handle that was opened from a path with
-  // Mode::write_through and not closed, append() that of a folder; other handles throw
-  // Error(unsupported).
+  // append(), update() and flush() throw Error(unsupported) unless the handle was opened from a
+  // path with Mode::write_through and is not closed. append() also throws it unless the path is a
+  // folder.
 
   /// Appends rows; in a circular buffer, overwrites the oldest ones. Readers that open or refresh
   /// the data set at any time see all of the new rows or none. The rows survive a crash of this
@@ -146,7 +146,7 @@ class TENFOLD_API Dataset {
   void flush();
   /// Calls flush(), and allows another process to append. This handle can still read; its append()
   /// throws. Throws Error(io) (ESTALE) if this handle has appended and the folder was moved; even
-  /// then, another process may append.
+  /// then, another process may append. Has no effect unless the mode is Mode::write_through.
   void close();
   /// Includes the rows that other handles have added since this handle was opened. Throws
   /// Error(unsupported) for a view, or a data set made from a tree, and Error(io) (ESTALE) if a

@@ -30,11 +30,11 @@ struct Change {
 
   std::string key;                       ///< dotted name; empty for the root
   ChangeKind kind = ChangeKind::values;  ///< what differs
-  /// The entry of the first tree: "float32 [3, 4]", "dict", "no node", or at most 200 bytes of a
-  /// JSON value. If these texts are equal for both JSON values: the place of the first difference,
-  /// and what is there.
+  /// A description of the entry in the first tree: "float32 [3, 4]", "dict", "no node", or at most
+  /// 200 bytes of a JSON value. If these bytes are equal in both trees, `a` and `b` instead contain
+  /// the path of the first difference and the value there.
   std::string a;
-  std::string b;  ///< the entry of the second tree
+  std::string b;  ///< the description of the entry in the second tree
 
   // Measures of the difference, computed only for tensors of the same shape. They exclude pairs in
   // which both values are NaN or the same infinity. In any other pair with NaN or infinity, the
@@ -42,7 +42,7 @@ struct Change {
   // element, and is not compared with another dtype.
   double max_abs = kNone;  ///< greatest |a - b|
   double rel_l2 = kNone;   ///< |a - b| / |a|, Euclidean norms of all values
-  double cosine = kNone;   ///< of the angle between all values of a and all of b; kNone if one is 0
+  double cosine = kNone;   ///< cosine of the angle between a and b as vectors; kNone if one is 0
   std::uint64_t num_different = 0;  ///< values beyond the tolerance
 };
 
@@ -58,9 +58,9 @@ struct DiffReport {
   bool same() const noexcept { return added.empty() && removed.empty() && changed.empty(); }
 };
 
-/// Values are the same if |a - b| <= atol + rtol * |b|, as in torch.allclose with equal_nan. If
-/// both tolerances are 0, the default, the comparison is exact, also for 64-bit integers of one
-/// dtype.
+/// Options of diff(). Values are equal if |a - b| <= atol + rtol * |b|, as in torch.allclose with
+/// equal_nan. If both tolerances are 0 (the default), the comparison is exact, also for 64-bit
+/// integers of one dtype.
 struct DiffOptions {
   double rtol = 0;             ///< relative tolerance
   double atol = 0;             ///< absolute tolerance

@@ -101,7 +101,7 @@ class SmallFloat {
 
   /// The element whose bits are all 0.
   constexpr SmallFloat() noexcept = default;
-  /// Rounds `value` as stated above.
+  /// The element nearest to `value`, rounded as described at the class.
   explicit SmallFloat(float value) noexcept
       : bits_(static_cast<Bits>(detail::bits_of_float(kDType, value))) {}
   /// The element of these bits.

@@ -21,9 +21,9 @@ using Path = std::filesystem::path;
 /// How mapped tensors behave. The names are those of numpy.memmap, whose "r" is read-only.
 enum class Mode : std::uint8_t {
   read,  ///< "r": a private mapping; tensors can be written, files never change
-  /// "c": like read, for programs that write into their private copy. For leaves of load(), save()
-  /// and Leaf::read() use this copy. For leaves of open(), they may use the stored bytes, depending
-  /// on the format: to save what was written, set the tensors in a tree.
+  /// "c": a private mapping, as for `read`, for programs that write to the tensors. For leaves of
+  /// load(), save() and Leaf::read() use the written bytes. For leaves of open(), they may use the
+  /// stored bytes, depending on the format: to save written tensors, set them in a tree.
   copy_on_write,
   write_through,  ///< "r+": a shared mapping; writes reach the file
 };
@@ -80,17 +80,18 @@ class Keys {
 /// Options of open().
 struct OpenOptions {
   Mode mode = Mode::read;  ///< how mapped tensors behave
-  std::string format{};    ///< empty: by content
+  std::string format{};    ///< a name as probe() returns it; empty: detected from the content
 };
 
 /// Options of load().
 struct LoadOptions {
   Mode mode = Mode::read;  ///< how mapped tensors behave
-  std::string format{};    ///< empty: by content
+  std::string format{};    ///< a name as probe() returns it; empty: detected from the content
   Keys keys{};             ///< entries to load; default: all
   Keys exclude{};          ///< entries of `keys` to omit
   bool verify = false;     ///< compare the checksums of the loaded entries
-  /// Restores shared storage; false: copies tensors that share it. Mode::write_through needs true.
+  /// true: tensors that were saved with shared storage share it again; false: each is a copy.
+  /// Mode::write_through needs true.
   bool aliases = true;
   /// Returns objects of unsupported classes as nodes of kind opaque; false: throws
   /// Error(unsupported). Nothing is imported or called either way.
@@ -100,7 +101,8 @@ struct LoadOptions {
 
 /// Options of save().
 struct SaveOptions {
-  /// Empty: by suffix. No suffix or an unknown one is a folder; ".pkl" is Error(unsupported).
+  /// The name of a format; empty: determined by the suffix of the path. No suffix or an unknown one
+  /// means a memory-mapped folder; ".pkl" throws Error(unsupported).
   std::string format{};
   bool durable = true;         ///< fsynced when the call returns
   bool checksums = true;       ///< store them with the data
@@ -122,14 +124,17 @@ TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
 /// Mode::write_through if LoadOptions::aliases is false.
 TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
 
-/// Like load(), but returns the value if the tree is a bare root: the tensor of "x.npy", or the
-/// tensor or JSON value that save_value() or torch.save saved without a container.
+/// Like load(), but if the tree is a bare root, returns its value instead of the tree: the tensor
+/// of "x.npy", or the tensor or JSON value that save_value() or torch.save saved without a
+/// container.
 TENFOLD_API TensorDict::Item load_value(const Path& path, const LoadOptions& options = {});
 
 /// Saves a tree and replaces `path`: a crash leaves the old version or the new one, never a part of
 /// one. Where the file system cannot exchange names, a folder is replaced by two renames: `path` is
 /// absent between them, and after a crash there, the next open(), load() or save() restores the old
-/// version. Returns the path. Throws before writing anything if the format cannot hold the tree.
+/// version. Returns the path. Before anything is written, throws Error(unsupported) for an entry
+/// and Error(invalid_argument) for a key that the format cannot hold. Throws Error(io) if a system
+/// call fails.
 TENFOLD_API Path save(const TensorDict& tree, const Path& path, const SaveOptions& options = {});
 
 /// Saves a single tensor or JSON value, which load_value() returns; saves a node like save().
@@ -145,7 +150,7 @@ TENFOLD_API std::string probe(const Path& path);
 /// A fault that verify() has found.
 struct Problem {
   std::string path;  ///< the file
-  std::string part;  ///< the part of it, as in error messages
+  std::string part;  ///< the part of the file, as Error::part()
   std::string what;  ///< the fault: expected, found, remedy; as Error::message()
   // The parts of `what`; empty if it lacks them.
   std::string problem{};   ///< as Error::problem()
@@ -170,7 +175,7 @@ struct VerifyReport {
 
 /// Options of verify().
 struct VerifyOptions {
-  std::string format{};        ///< empty: by content
+  std::string format{};        ///< a name as probe() returns it; empty: detected from the content
   int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   Monitor* monitor = nullptr;  ///< observes the call
 };
@@ -186,8 +191,8 @@ using RenameFunction = std::function<std::string(const std::string& dotted_path)
 
 /// Options of convert().
 struct ConvertOptions {
-  std::string from{};    ///< format of the source; empty: by content
-  std::string format{};  ///< format of the target; empty: by suffix
+  std::string from{};    ///< format of the source; empty: detected from the content
+  std::string format{};  ///< format of the target; empty: by suffix, as for save()
   Keys keys{};           ///< entries to convert; default: all
   Keys exclude{};        ///< entries of `keys` to omit
   /// Returns the new dotted name of an entry. If only one key of the path changes, its new name is
@@ -198,8 +203,8 @@ struct ConvertOptions {
   /// Dotted names that the source must have: Error(key_not_found) if one is missing. Used only for
   /// this check.
   std::vector<std::string> renamed{};
-  /// Floating-point leaves are cast to this dtype. Error(invalid_argument) if it is not a
-  /// floating-point dtype (see is_floating_point()).
+  /// Floating-point leaves are cast to this dtype; nullopt: no leaf is cast. A dtype for which
+  /// is_floating_point() is false is Error(invalid_argument).
   std::optional<DType> dtype{};
   bool durable = true;    ///< fsynced when the call returns
   bool checksums = true;  ///< store them with the data
@@ -267,7 +272,7 @@ struct LoadIntoOptions {
 /// tensor of the target counts as missing only if the keys name it. If tensors of the target share
 /// storage (tied parameters), all get the values of the last of these tensors. Throws
 /// Error(invalid_argument) for differences if `strict` is set, for a read-only or expanded tensor
-/// of the target, and for two tensors with the same name.
+/// of the target, and for two tensors with the same name. Also throws what Leaf::read() throws.
 TENFOLD_API LoadReport load_into(const TensorDict& target, const TensorDict& source,
                                  const LoadIntoOptions& options = {});
 /// load_into() of open(source).

@@ -42,7 +42,7 @@ class TENFOLD_API Leaf {
   const Shape& shape() const& noexcept {
     return tensor_.has_value() && !nested_ ? tensor_->shape() : shape_;
   }
-  /// For temporaries.
+  /// Overload for temporaries: returns the shape by value.
   Shape shape() && { return tensor_.has_value() && !nested_ ? tensor_->shape() : shape_; }
   /// The size in bytes of a contiguous copy. For a nested leaf on disk, this call reads sizes().
   std::uint64_t nbytes() const;

@@ -23,14 +23,14 @@ TENFOLD_API std::string to_string(ScanRisk risk);
 /// A global that a pickle names, or content that cannot be read or is not scanned.
 struct ScanFinding {
   std::string global;  ///< "os.system"; or a description: "tar archive, which is not scanned"
-  ScanRisk risk = ScanRisk::suspicious;  ///< of unpickling it
-  std::string where;                     ///< "record \"m/data.pkl\" at byte 17": the first place
+  ScanRisk risk = ScanRisk::suspicious;  ///< the risk of unpickling the global
+  std::string where;  ///< its first occurrence: "record \"m/data.pkl\" at byte 17"
 };
 
 /// The result of scan().
 struct TENFOLD_API ScanReport {
-  /// In order; a global once for each pickle that names it. If there are more than a million, the
-  /// last one stands for the rest, and has their greatest risk.
+  /// The findings in order; a global has one for each pickle that names it. If there are more than
+  /// a million findings, the last one represents the rest, and has their greatest risk.
   std::vector<ScanFinding> findings;
   std::uint64_t num_pickles = 0;  ///< number of pickles in the file or folder
   /// True if all findings are safe, also for a file without findings.

@@ -31,8 +31,8 @@ struct TENFOLD_API Column {
   KeyPath path{};                        ///< {"x"}; in a nested record {"a", "b"}
   ColumnKind kind = ColumnKind::number;  ///< the kind of its values
   DType dtype = DType::float32;          ///< of the stored elements: uint8 for strings
-  Shape shape{};                         ///< of a row's value; of each element of a ragged column
-  bool ragged = false;                   ///< strings: a list of strings in every row
+  Shape shape{};        ///< shape of a row's value; in a ragged column, of each element
+  bool ragged = false;  ///< rows vary in length; with strings, each row is a list of strings
   bool nullable = false;                 ///< rows may have no value
   std::string unit{};                    ///< "ns", "days", ...; empty for none
 

@@ -16,7 +16,7 @@ namespace tenfold {
 /// A box of one tensor that one process (rank) writes.
 struct ShardBox {
   std::size_t tensor = 0;  ///< index of the tensor among all tensors, in for_each_leaf order
-  Shape offsets{};         ///< index of its first element in the tensor
+  Shape offsets{};         ///< index of the box's first element in the tensor
   Shape sizes{};           ///< shape of the box; with a 0, nothing is written
   int rank = 0;            ///< the process that writes it
 };
@@ -70,7 +70,7 @@ struct ShardedWriteOptions {
 ///
 ///     ShardedWriter writer(path, tree, boxes);          // on the coordinator
 ///     ShardWriter part(ticket);                         // on each rank, with writer.ticket(rank)
-///     part.write(0, tensors);                           // of its boxes, in order
+///     part.write(0, tensors);                           // the rank's boxes, in order
 ///     receipt = part.finish();
 ///     writer.publish(receipts);                         // on the coordinator, with all of them
 ///

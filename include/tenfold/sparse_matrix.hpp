@@ -154,7 +154,7 @@ class TENFOLD_API SparseMatrix {
   /// if there is no path.
   std::string where() const;
 
-  /// tenfold::save() of tree(): atomic.
+  /// Saves tree() by tenfold::save(), which is atomic. Returns the path.
   Path save(const Path& path, const SaveOptions& options = {}) const;
 
   // append_rows(), flush(), close() and refresh() throw Error(unsupported) unless the matrix was

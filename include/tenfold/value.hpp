@@ -205,8 +205,9 @@ class TENFOLD_API Value {
   Variant data_;
 };
 
-/// Keys of a Python dict that were not str, by their text, and sorted by it: "1", "0.5", "True",
-/// "None", "(1, 'a')". Empty if all keys were int, which the flag `int_keys` records.
+/// The keys of a Python dict that were not str: pairs of a text ("1", "0.5", "True", "None",
+/// "(1, 'a')") and the key, sorted by text. Empty if all keys were int, which the flag `int_keys`
+/// records.
 using TypedKeys = std::vector<std::pair<std::string, Value>>;
 
 /// "bytes", "bytearray", "complex", "set", "frozenset", "Counter", "torch.Size", "torch.dtype", ...
@@ -215,10 +216,10 @@ TENFOLD_API std::string to_string(Value::Special::Type type);
 TENFOLD_API std::optional<Value::Special::Type> special_type_from_name(
     std::string_view name) noexcept;
 
-/// Text as Python's `json.dumps(value)` writes it: `", "` and `": "`, ASCII escapes, NaN. Throws
-/// Error(invalid_argument) for a string that is not UTF-8 (lone surrogates are allowed) and for a
-/// BigInt that is not decimal digits. Throws Error(unsupported) for more than 512 levels, which no
-/// reader of the library accepts.
+/// The text that Python's `json.dumps(value)` returns, with its separators (`", "` and `": "`),
+/// ASCII escapes and NaN. Throws Error(invalid_argument) for a string that is not UTF-8 (lone
+/// surrogates are allowed) and for a BigInt that is not decimal digits. Throws Error(unsupported)
+/// for more than 512 levels, which no reader of the library accepts.
 TENFOLD_API std::string to_json(const Value& value);
 
 /// Writes to_json(value).

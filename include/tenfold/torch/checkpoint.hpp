@@ -216,7 +216,7 @@ class TrainingState {
     } catch (const c10::Error& error) {
       throw Error(ErrorCode::invalid_argument)
           .part("training state: ", kTorchPart)
-          .problem("no state of a generator: ", error.what_without_backtrace());
+          .problem("not a valid generator state: ", error.what_without_backtrace());
     }
   }
 
@@ -257,7 +257,7 @@ class TrainingState {
     for (const std::string& name : report.missing) text += " \"" + name + "\" is missing;";
     for (const std::string& name : report.unexpected) text += " \"" + name + "\" is unexpected;";
     throw Error(ErrorCode::key_not_found)
-        .problem(text, " strict = false loads those that both have");
+        .problem(text, " strict = false loads only the entries that both states have");
   }
 
   std::vector<Entry> entries_;
