@@ -253,8 +253,8 @@ class Bench {
     return static_cast<double>(total_of(ranges)) / std::max(seconds.count(), 1e-9);
   }
 
-  /// Measures files and leaves alternately, because caches below the page cache (of a host or a
-  /// controller) would otherwise favour what is measured later. Keeps the best result of each.
+  /// Measures reads of files and of leaves alternately. Otherwise, caches below the page cache (of
+  /// a host or a controller) would favour the later measurement. Keeps the best round of each.
   void measure(BenchPart& part, const std::vector<BenchRange>& ranges,
                const std::vector<BenchRange>& places) {
     if (ranges.empty()) return;

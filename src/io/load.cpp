@@ -35,7 +35,8 @@ namespace {
 /// The number of leaves that one task maps. With fewer, scheduling the task would not pay off.
 constexpr std::size_t kLeavesPerTask = 128;
 
-/// Verifies a tree or, if only a part is loaded, the metadata and that part.
+/// Verifies a tree or, if only a part is loaded, the metadata and that part. Throws Error(corrupt)
+/// for damage.
 void require_intact(const formats::Format& format, const Path& path, const LoadOptions& options) {
   formats::VerifyRequest request;
   request.monitor = options.monitor;
