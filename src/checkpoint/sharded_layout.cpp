@@ -38,7 +38,7 @@ namespace safetensors = detail::formats::safetensors;
 
 constexpr std::size_t kCopiedPieceBytes = std::size_t{4} << 20;
 constexpr std::uint64_t kHeaderAlignment = 64;
-constexpr std::uint64_t kHeaderLengthBytes = 8;  ///< of the header's length, which precedes it
+constexpr std::uint64_t kHeaderLengthBytes = 8;  ///< size of the length field before the header
 
 TensorDict outline_of(const TensorDict& tree, const std::string& prefix, std::size_t depth) {
   const NodeInfo& info = tree.info();
