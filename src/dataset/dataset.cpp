@@ -46,7 +46,7 @@ std::vector<std::size_t> matching_columns(const Schema& schema, const Schema& fr
       throw fail_dataset()
           .part(call, ": column ", base::quote(column.name()))
           .expected("the column in every data set")
-          .found("it in some of them only")
+          .found("the column in some of them only")
           .remedy("select() the columns that all of them have");
     }
   }
@@ -454,7 +454,7 @@ Growth& Dataset::growth(const char* what) const {
   throw base::unsupported()
       .part("data set: ", what)
       .expected("a data set that was opened from a path")
-      .found("a view or one in memory")
+      .found("a view, or a data set in memory")
       .remedy("use the data set that the view was made from");
 }
 
