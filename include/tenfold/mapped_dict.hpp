@@ -205,7 +205,7 @@ struct MappedDictOptions {
   DuplicateKeys duplicates = DuplicateKeys::error;  ///< handling of duplicate keys
   bool overwrite = true;           ///< false: Error(io) with errno EEXIST if the path exists
   bool durable = true;             ///< fsynced when commit() returns
-  Monitor* monitor = nullptr;      ///< observes the call
+  Monitor* monitor = nullptr;      ///< observes commit()
   std::int64_t expected_keys = 0;  ///< lower bound of the number of keys: the constructor throws
                                    ///< Error(io) (ENOSPC) if so many cannot fit on the disk
 };

@@ -38,7 +38,7 @@ std::string shown_text(std::string_view text);
 /// The error that is thrown for a bad row if on_error is `raise`. `place`: the position of the row
 /// for the message, such as "row 7", or empty.
 Error error_of_row(ErrorCode code, std::string_view where, std::string place, const BadValue& bad);
-/// The same for a row of a text file.
+/// The error for a rejected row of a text file. `line`: the first line of the row, from 1.
 Error error_of_row(ErrorCode code, std::string_view file, std::uint64_t line, std::int64_t row,
                    const RowFault& fault);
 

@@ -151,8 +151,8 @@ enum class IntegerSize : std::uint8_t {
   huge,
 };
 
-/// Converts an integer. Returns the type that can hold it, and sets `value` to its bits (of a
-/// negative number, in two's complement). If the result is `huge`, `value` is unspecified.
+/// Converts an integer. Returns the type that can hold it, and sets `value` to its bits (two's
+/// complement for a negative number). If the result is `huge`, `value` is unspecified.
 IntegerSize to_integer(const NumberText& number, std::uint64_t& value) noexcept;
 
 /// True if the magnitude of an integer fits 64 bits and a double represents it exactly.

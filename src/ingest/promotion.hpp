@@ -19,7 +19,7 @@ inline constexpr ScalarKinds kInteger = 4;
 inline constexpr ScalarKinds kNegative = 8;  ///< an integer below 0
 inline constexpr ScalarKinds kBig = 16;      ///< an integer above int64 that fits uint64, or any
                                              ///< integer of a uint64 column
-inline constexpr ScalarKinds kHuge = 32;     ///< an integer that fits neither
+inline constexpr ScalarKinds kHuge = 32;     ///< an integer that fits neither int64 nor uint64
 inline constexpr ScalarKinds kInexact = 64;  ///< an integer that a double does not represent
                                              ///< exactly, or whose magnitude exceeds 64 bits
 inline constexpr ScalarKinds kFloat = 128;

@@ -91,7 +91,7 @@ class ListTypes {
  public:
   /// Adds a list inside `depth` lists.
   void add_list(std::size_t depth, std::int64_t length);
-  /// Adds an item, or several, inside `depth` lists.
+  /// Adds one or more items of these kinds, inside `depth` lists.
   void add_items(std::size_t depth, ScalarKinds kinds) {
     kinds_ |= kinds;
     if (depth_of_items_ == 0) depth_of_items_ = depth;

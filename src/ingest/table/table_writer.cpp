@@ -308,7 +308,7 @@ constexpr std::size_t kLeastGatheredBytes = std::size_t{16} << 10;
 /// write.
 constexpr std::size_t kOpenFiles = 256;
 
-/// Size of each of so many write buffers.
+/// The size of each write buffer if there are `num_files` files.
 std::size_t gathered_bytes_of(std::size_t num_files) {
   return std::bit_floor(
       std::clamp(kGatheredBytes / num_files, kLeastGatheredBytes, kMaxGatheredBytes));

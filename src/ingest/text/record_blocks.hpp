@@ -49,8 +49,8 @@ struct TextFile {
 struct Block {
   std::shared_ptr<const TextFile> file;
   std::uint64_t number = 0;      ///< index among the blocks of all files
-  std::uint64_t first_line = 1;  ///< line at which the first record of the file begins, in all of
-                                 ///< its blocks
+  std::uint64_t first_line = 1;  ///< line at which the first record of the file begins; the same
+                                 ///< number in all blocks of the file
   bool begins_file = false;
   const char* begin = nullptr;
   const char* end = nullptr;
@@ -155,7 +155,7 @@ struct CsvField {
 };
 
 /// Parses the field at `at`. Advances `at` past the delimiter or, after the last field, sets `at`
-/// to null. Returns null, or, if the field is malformed, what was expected, for the error message.
+/// to null. Returns null if the field is well-formed; otherwise a description of what was expected.
 const char* take_csv_field(const char*& at, const char* end, char delimiter, CsvField& field);
 
 /// One past the record that starts at `begin`, including its line end; null if it does not end

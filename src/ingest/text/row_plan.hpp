@@ -49,7 +49,7 @@ struct Field {
   std::string name;
   std::string quoted;                 ///< the key as JSON usually writes it, in quotes
   std::uint64_t head = 0;             ///< the first eight bytes of `quoted`, in memory order
-  std::uint64_t head_mask = 0;        ///< mask of the bytes of `head` that exist
+  std::uint64_t head_mask = 0;        ///< mask of the bytes of `head` that `quoted` has
   std::size_t target = kRecord;       ///< index in RowPlan::targets
   std::size_t number = 0;             ///< index among all fields of the plan
   std::vector<Field> fields;          ///< the fields of a record

@@ -486,7 +486,7 @@ TEST(IngestJson, RefusesAColumnOfTheSchemaThatNoRowHas) {
   IngestOptions options;
   options.schema = schema("\"price\": {\"dtype\": \"float32\", \"nullable\": true}");
   EXPECT_THAT(of.error("a.jsonl", "{\"prise\": 1}\n", ErrorCode::invalid_argument, options),
-              HasSubstr("column \"price\" of the schema: expected it in some row, found no "
+              HasSubstr("column \"price\" of the schema: expected the column in some row, found no "
                         "row with it; did you mean \"prise\""));
   EXPECT_EQ(of.rows("b.jsonl", "", options).schema().size(), 1U);
 }
