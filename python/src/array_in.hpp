@@ -32,7 +32,7 @@ std::optional<Tensor> tensor_of_capsule(nb::handle capsule);
 Tensor tensor_of_memory(std::uintptr_t address, DType dtype, Shape shape, Shape strides,
                         bool writable, nb::object owner);
 
-/// Converts a list of tuples (number of the tensor, offsets, sizes, rank).
+/// Converts a list of tuples (index of the tensor, offsets, sizes, rank).
 std::vector<ShardBox> shard_boxes_from(nb::list boxes);
 
 }  // namespace tenfold::python

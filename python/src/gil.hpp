@@ -20,7 +20,7 @@ void stop_at_exit(const Work& work) noexcept {
   }
 }
 
-/// Like nb::gil_scoped_release, but safe while the interpreter exits; see acquire_gil().
+/// Like nb::gil_scoped_release, but safe while the interpreter exits; see stop_at_exit().
 class GilRelease {
  public:
   GilRelease() noexcept : state_(PyEval_SaveThread()) {}
@@ -34,7 +34,7 @@ class GilRelease {
   PyThreadState* state_;
 };
 
-/// Like nb::gil_scoped_acquire, but safe while the interpreter exits; see acquire_gil().
+/// Like nb::gil_scoped_acquire, but safe while the interpreter exits; see stop_at_exit().
 class GilAcquire {
  public:
   GilAcquire() noexcept {

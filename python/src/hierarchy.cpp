@@ -271,8 +271,9 @@ nb::list groups_of_states(const HierarchyHandle& self, nb::list states, PathArgu
   return made;
 }
 
-/// Finds one state. Returns (table, row, list with the result of found_at()), where a table < 0
-/// means that the value is in another place; for a mapper, the row is then the mapper's index.
+/// Finds one state. Returns (table, row, list with the result of found_at()). A negative table
+/// means that the value is not in a table. If a mapper has to look up the value, row is the
+/// mapper's index.
 nb::tuple find_state(const HierarchyHandle& self, AnyObject state, PathArgument path) {
   const StateNames names = {place_in_messages(path, "hierarchy"),
                             [&](std::size_t) { return shown_object(state); }};

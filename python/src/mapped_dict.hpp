@@ -54,13 +54,13 @@ class KeysIn {
   std::size_t size_ = 0;
   std::vector<std::string_view> texts_;
   std::vector<std::int64_t> ints_;
-  std::vector<std::size_t> places_;  ///< positions of the keys of the dictionary's type; empty if
-                                     ///< all or none are
+  std::vector<std::size_t> places_;  ///< positions of the keys that have the dictionary's type;
+                                     ///< empty if all keys have it or none has it
   bool all_fit_ = true;
   nb::object objects_;                  ///< a tuple of the keys of an iterable, unless copied
   std::vector<std::string> copies_;     ///< concatenated short strings
-  Tensor values_;                       ///< of an array; bytes of packed strings
-  std::span<const std::int64_t> span_;  ///< of an array
+  Tensor values_;                       ///< the array of integers, or the bytes of packed strings
+  std::span<const std::int64_t> span_;  ///< the elements of the array of integers
 };
 
 /// One key, if it has the dictionary's type.
@@ -69,7 +69,7 @@ struct KeyIn {
   std::string_view text{};
   std::int64_t number = 0;
 };
-/// Raises TypeError if the key is not hashable.
+/// Converts a key. Raises TypeError if the key is not hashable.
 KeyIn key_from(PyObject* key, DictKeyType type);
 
 void bind_mapped_dict(nb::module_& module);
