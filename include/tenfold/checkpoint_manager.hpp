@@ -190,8 +190,8 @@ class TENFOLD_API CheckpointHold {
 /// those of rank 0.
 ///
 /// If a step's folder exists but its `checkpoint.json` cannot be read, functions that need the step
-/// throw the reason, such as Error(corrupt), instead of Error(key_not_found). verify() reports the
-/// damage instead.
+/// throw the error of reading it, such as Error(corrupt), instead of Error(key_not_found). verify()
+/// reports the damage and does not throw.
 ///
 /// Thread safety: all members may be called from any thread.
 class TENFOLD_API CheckpointManager {
@@ -218,12 +218,14 @@ class TENFOLD_API CheckpointManager {
   /// one. A step whose `checkpoint.json` is damaged or cannot be read is replaced, too. Returns the
   /// step's folder.
   ///
-  /// Before writing any entry, throws Error(invalid_argument) for a negative step, for the name of
-  /// an entry or metric that is not UTF-8, or, naming the key, for a key that cannot be stored,
-  /// such as one that is too long for the name of a file. Throws Error(unsupported) naming the key
-  /// of an entry that its format cannot hold, or for `extra` or `versions` that JSON cannot
-  /// represent, such as NaN, that are nested too deeply, or that make `checkpoint.json` larger than
-  /// 64 MiB. Throws an Error, and does not replace the step's folder, if the folder has no
+  /// Before writing any entry, throws Error(invalid_argument) for a negative step, and for the name
+  /// of an entry or metric that is not UTF-8. Also throws it, naming the key, for a key that cannot
+  /// be stored, such as one that is too long for the name of a file. Throws Error(unsupported),
+  /// naming the key, for an entry that its format cannot hold. Also throws it for `extra` or
+  /// `versions` that JSON cannot represent (such as NaN), that are nested too deeply, or that make
+  /// `checkpoint.json` larger than 64 MiB.
+  ///
+  /// Throws an Error, and does not replace the step's folder, if the folder has no
   /// `checkpoint.json`, or one of a newer version or of another step. Throws Error(io) with ENOSPC,
   /// with EBUSY if another process or manager is the writer of the directory, or with ESTALE if the
   /// directory was moved. If save() throws and the directory did not exist before, a directory
@@ -231,8 +233,8 @@ class TENFOLD_API CheckpointManager {
   Path save(std::int64_t step, const TensorDict& state, const CheckpointSaveOptions& options = {});
 
   /// Adds or replaces metrics of a step. Any process may call it. Throws Error(invalid_argument)
-  /// for a name that is not UTF-8, Error(key_not_found) if the step does not exist, Error(corrupt)
-  /// if the step's `checkpoint.json` is damaged, and Error(io) (EBUSY) if other calls of
+  /// for a name that is not UTF-8, Error(key_not_found) if the step does not exist, and
+  /// Error(corrupt) if its `checkpoint.json` is damaged. Throws Error(io) (EBUSY) if other calls of
   /// set_metrics() hold the step's lock for 10 s.
   void set_metrics(std::int64_t step, const std::map<std::string, double>& metrics);
 
@@ -289,7 +291,7 @@ class TENFOLD_API CheckpointManager {
 
   /// Converts the state of a step, or the part of it that `options` select, to `target`. If the
   /// keys select parts of only one entry and this entry is a node, that node becomes the root of
-  /// `target`: {"model"} gives a file in which the names of weights do not begin with "model.".
+  /// `target`. So {"model"} gives a file in which the names of weights do not begin with "model.".
   /// Throws Error(key_not_found) if the step does not exist, and what convert() throws.
   ConvertReport export_step(std::int64_t step, const Path& target,
                             const ConvertOptions& options = {}) const;

@@ -5,8 +5,9 @@
 namespace tenfold {
 
 // tensordict's consolidated files: all tensors concatenated, and one document with their offsets.
-// save(tree, path, {.format = "consolidated"}) writes them, too, and adds what tensordict would
-// lose: the order and kinds of entries, shared storage, checksums. tensordict skips these members.
+// save(tree, path, {.format = "consolidated"}) writes them, too. It adds members to the document
+// for what tensordict would lose: the order and kinds of entries, shared storage, checksums.
+// tensordict skips these members.
 
 /// Options of consolidate().
 struct ConsolidateOptions {

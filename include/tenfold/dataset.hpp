@@ -80,8 +80,8 @@ class TENFOLD_API Dataset {
   /// The rows [begin, end). Throws Error(invalid_argument) unless 0 <= begin <= end <= size().
   Batch rows(std::int64_t begin, std::int64_t end, const BatchOptions& options = {}) const;
 
-  /// The whole column of that (dotted) name: a view of the stored tensor if the data set has
-  /// contiguous rows of only one tree, which is neither a circular buffer nor a data set of parts;
+  /// The whole column of that (dotted) name. Returns a view of the stored tensor if the rows are
+  /// contiguous rows of one tree that is neither a circular buffer nor a data set of parts;
   /// otherwise a copy. With Mode::write_through, the caller may write to a view, so checksums no
   /// longer cover the tensors. Throws Error(key_not_found), and Error(invalid_argument) for a
   /// record of several columns and for ragged, string and bytes columns: read those by rows().
@@ -95,8 +95,8 @@ class TENFOLD_API Dataset {
   Dataset select(const std::vector<std::string>& names) const;
   /// The columns under other names, in the same order. Each pair is a name and the new path. The
   /// name of a record renames all of its columns. Throws Error(key_not_found) for a name without a
-  /// column and for an empty new path, and Error(invalid_argument) if the new paths are not valid
-  /// in a Schema, for example if two columns would have the same path.
+  /// column and for an empty new path. Throws Error(invalid_argument) if the new paths are not
+  /// valid in a Schema, for example if two columns would have the same path.
   Dataset rename(const std::vector<std::pair<std::string, KeyPath>>& names) const;
   /// The rows at `positions`, int64 [n]. Copies the positions, in four bytes each if possible.
   /// Throws Error(invalid_argument) for another dtype or shape, or a position outside [0, size()).

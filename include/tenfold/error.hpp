@@ -59,8 +59,8 @@ class TENFOLD_API Error : public std::runtime_error {
 
   /// The file or folder. An entry of an archive follows the archive: "run.tdz/meta.json".
   const std::string& path() const noexcept { return field(Field::path); }
-  /// The location in that file or folder, from the outermost part to the innermost: `header`,
-  /// `key "a.b": shape`. If the path is empty, the argument of the call: `schema: column "x"`.
+  /// The location in that file or folder, outermost part first: `header`, `key "a.b": shape`. If
+  /// the path is empty, the argument of the call: `schema: column "x"`.
   const std::string& part() const noexcept { return field(Field::part); }
   /// The fault.
   const std::string& problem() const noexcept { return field(Field::problem); }

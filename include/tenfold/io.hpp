@@ -124,9 +124,9 @@ TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
 /// Mode::write_through if LoadOptions::aliases is false.
 TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
 
-/// Like load(), but if the tree is a bare root, returns its value instead of the tree: the tensor
-/// of "x.npy", or the tensor or JSON value that save_value() or torch.save saved without a
-/// container.
+/// Like load(), but if the tree is a bare root, returns its value instead of the tree. The value is
+/// the tensor of a file "x.npy", or a tensor or JSON value that save_value() or torch.save saved
+/// without a container.
 TENFOLD_API TensorDict::Item load_value(const Path& path, const LoadOptions& options = {});
 
 /// Saves a tree and replaces `path`: a crash leaves the old version or the new one, never a part of
@@ -166,8 +166,8 @@ struct VerifyReport {
   std::uint64_t num_leaves = 0;     ///< number of tensors
   std::uint64_t num_bytes = 0;      ///< bytes of the tensors
   std::uint64_t num_checksums = 0;  ///< number of checksums compared
-  /// For a bundle (a folder of a trainer, opened as one tree of its files): the keys of entries
-  /// whose bytes were not compared with checksums, because they have none or were not read.
+  /// Bundles only (a bundle is a folder of a trainer, opened as one tree of its files): the keys of
+  /// entries that have no checksums or whose bytes were not read.
   std::vector<std::string> unchecked{};
   /// True if there are no problems.
   bool ok() const noexcept { return problems.empty(); }
@@ -243,8 +243,8 @@ struct LoadReport {
   std::vector<std::string> missing;     ///< in the target, not in the source
   std::vector<std::string> unexpected;  ///< in the source, not in the target
   std::vector<Mismatch> mismatched;     ///< in both, but of another dtype or shape
-  /// Entries of the source that the target does not use, and that do not count as differences, such
-  /// as options of Python's optimizers that LibTorch lacks and that have no effect. Also
+  /// Entries of the source that the target does not use, and that do not count as differences.
+  /// Examples are options of Python's optimizers that LibTorch lacks and that have no effect. Also
   /// "param_groups.<i>" for a group of an optimizer that keeps its options, because no saved group
   /// has the same parameters.
   std::vector<std::string> ignored{};
@@ -279,9 +279,9 @@ TENFOLD_API LoadReport load_into(const TensorDict& target, const TensorDict& sou
 TENFOLD_API LoadReport load_into(const TensorDict& target, const Path& source,
                                  const LoadIntoOptions& options = {});
 
-/// Throws the error of a strict load_into() unless report.ok(): an Error(invalid_argument) that
-/// lists up to 20 differences of each kind, and a prefix of names that explains them, if there is
-/// one. `source`: the name of the source in the message.
+/// Throws the error of a strict load_into() unless report.ok(). This Error(invalid_argument) lists
+/// up to 20 differences of each kind and, if there is one, a prefix of names that explains them.
+/// `source`: the name of the source in the message.
 TENFOLD_API void require_ok(const LoadReport& report, const std::string& source);
 
 }  // namespace tenfold

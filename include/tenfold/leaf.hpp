@@ -91,8 +91,8 @@ class TENFOLD_API Leaf {
   /// Sets grad().
   void mark_grad(Grad grad) noexcept { grad_ = grad; }
 
-  /// True if the leaf is a view of a part of a storage in a file of torch.save: buffer() of
-  /// tensor() is the whole storage, so that torch tensors become views of one storage again.
+  /// True if the leaf is a view of a part of a storage in a file of torch.save. buffer() of
+  /// tensor() is then the whole storage, so that torch tensors become views of one storage again.
   bool in_storage() const noexcept { return in_storage_; }
   /// Sets in_storage().
   void mark_in_storage(bool in_storage = true) noexcept { in_storage_ = in_storage; }

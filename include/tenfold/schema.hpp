@@ -62,26 +62,30 @@ struct TENFOLD_API Column {
 ///                  "tokens": {"dtype": "int32", "ragged": true},
 ///                  "camera": {"columns": {"gain": {"dtype": "float64"}}}}}
 ///
-/// By default, the leaves of a column "x" are keys of the root: "x" (elements), "x.end" (end
-/// offsets of rows), "x.item_end" (end offsets of items) and "x.valid" (validity). "x" is
-/// Column::name(), "camera.gain" for a column in a record. If a leaf has another path, the column
-/// has the member `"leaf"`, `"end_leaf"`, `"item_end_leaf"` or `"valid_leaf"`: the key of the leaf
-/// as a string, or its keys from the root as a list of strings.
+/// By default, the leaves of a column are entries of the root. If Column::name() is "x"
+/// ("camera.gain" for a column in a record), their keys are "x" (elements), "x.end" (end offsets of
+/// rows), "x.item_end" (end offsets of items) and "x.valid" (validity). If a leaf has another path,
+/// the column has the member `"leaf"`, `"end_leaf"`, `"item_end_leaf"` or `"valid_leaf"`. Its value
+/// is the key of the leaf as a string, or the keys from the root to the leaf as a list of strings.
 class TENFOLD_API Schema {
  public:
   /// No columns.
   Schema() = default;
   /// Sets the dtype of columns of strings and bytes to uint8. Throws Error(invalid_argument) for an
-  /// empty path, for a shape of strings or bytes, for two columns with the same path, for a column
-  /// whose path is also the path of a record, and for a column in more than 64 nested records.
-  /// {"a.b"} and {"a", "b"} are different paths, although their name() is the same.
+  /// empty path, for strings or bytes with a shape, and for a column in more than 64 nested
+  /// records. Also throws it for two columns with the same path, and for a column whose path is
+  /// also the path of a record. {"a.b"} and {"a", "b"} are different paths, although their name()
+  /// is the same.
   explicit Schema(std::vector<Column> columns);
 
   /// The schema of a tree: the schema in its notes; without one, a column of numbers for each
-  /// tensor that is not unbatched. Throws Error(invalid_argument) if the tree is not a table: it is
-  /// neither a TensorDict, a tensorclass nor a dict, its batch_size is [], a dict has no tensors or
-  /// its tensors have no common first dimension, or a tensor is nested, jagged or sparse. Throws
-  /// Error(corrupt) if the notes and the tensors contradict each other.
+  /// tensor that is not unbatched. Throws Error(corrupt) if the notes and the tensors contradict
+  /// each other. Throws Error(invalid_argument) if the tree is not a table, because
+  ///
+  /// - it is neither a TensorDict, a tensorclass nor a dict,
+  /// - its batch_size is [],
+  /// - it is a dict without tensors, or whose tensors have no common first dimension, or
+  /// - a tensor is nested, jagged or sparse.
   static Schema of(const TensorDict& tree);
 
   /// The columns in order.

@@ -82,8 +82,8 @@ class TENFOLD_API SnapshotPart {
   std::string outline() const;
 
   /// Writes the files of this rank and returns the receipt. Throws Error(invalid_argument) if
-  /// `ticket` is not a ticket or is for another number of ranks, and Error(io) naming host and path
-  /// if this process does not see the folder that the SnapshotWriter has created.
+  /// `ticket` is not a ticket or is for another number of ranks. Throws Error(io) naming host and
+  /// path if this process does not see the folder that the SnapshotWriter has created.
   std::string write(std::string_view ticket, Monitor* monitor = nullptr);
 
  private:
@@ -115,9 +115,9 @@ class TENFOLD_API SnapshotWriter {
   std::string ticket() const;
 
   /// Publishes the snapshot. `receipts`: from all ranks, in order. Throws Error(invalid_argument)
-  /// if a receipt is missing or belongs to another save, if no receipt contains an entry or a part
-  /// of an entry, if the snapshot is already published, or if an earlier call failed while it wrote
-  /// the metadata.
+  /// if a receipt is missing or belongs to another save, or if an entry or a part of an entry is in
+  /// no receipt. Also throws it if the snapshot is already published, or if an earlier call failed
+  /// while it wrote the metadata.
   void publish(std::span<const std::string> receipts);
 
  private:

@@ -158,9 +158,9 @@ class TENFOLD_API SparseMatrix {
   Path save(const Path& path, const SaveOptions& options = {}) const;
 
   // append_rows(), flush(), close() and refresh() throw Error(unsupported) unless the matrix was
-  // opened by the constructor that takes a path. append_rows() and flush() also throw
-  // Error(unsupported) unless the mode is Mode::write_through, and after close(). append_rows()
-  // also throws Error(unsupported) unless the path is a folder with layout csr.
+  // opened by the constructor that takes a path. append_rows() and flush() also throw it unless the
+  // mode is Mode::write_through, and after close(). In addition, append_rows() throws it unless the
+  // path is a folder with layout csr.
 
   /// Appends the rows of `rows`, a matrix of any layout with the same number of columns and the
   /// same dtype. Readers that open or refresh this matrix at any time see all of the new rows or

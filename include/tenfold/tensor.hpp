@@ -176,9 +176,9 @@ class TENFOLD_API Tensor {
   }
 
   /// The only element, converted to T as torch's `.to(dtype)` does. Throws Error(invalid_argument)
-  /// if numel() is not 1, if T is an integer type and the truncated value is out of its range, or
-  /// if T is a real float type in which a finite value becomes infinite or NaN. Throws
-  /// Error(unsupported) for a complex number if T is real, and for float4_e2m1fn_x2.
+  /// if numel() is not 1. Also throws it if T is an integer type and the truncated value is out of
+  /// its range, or if T is a real float type in which a finite value becomes infinite or NaN.
+  /// Throws Error(unsupported) for a complex number if T is real, and for float4_e2m1fn_x2.
   template <Element T>
   T item() const {
     alignas(T) std::array<std::byte, sizeof(T)> bytes{};

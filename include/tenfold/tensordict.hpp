@@ -118,9 +118,9 @@ struct NodeInfo {
 ///     state.set("loss", 0.25);
 ///
 /// **Names.** A single string names an entry by its key. If there is no such key, the string is
-/// read as a path of keys joined with dots, as on the command line: "model.encoder.weight" is found
-/// whether "encoder.weight" is one key or two nested ones. If several strings or a KeyPath are
-/// given, each string is one exact key.
+/// read as a path of keys joined with dots, as on the command line. So "model.encoder.weight" is
+/// found whether "encoder.weight" is one key or two nested ones. If several strings or a KeyPath
+/// are given, each string is one exact key.
 ///
 /// Thread safety: concurrent readers are safe, also on a node whose entries are read on demand. No
 /// other call may run concurrently with set() or with a change of info().
@@ -297,7 +297,7 @@ class TENFOLD_API TensorDict {
   /// in nested nodes, and takes a view of its row. Unbatched leaves and JSON values are kept; a
   /// NonTensorStack is replaced by its item of that row. For a lazy stack along dimension 0,
   /// returns the stacked node at that index. Throws Error(invalid_argument) if the node has no
-  /// batch dimension, the index is out of range, or an entry has another number of rows, and
+  /// batch dimension, the index is out of range, or an entry has another number of rows. Throws
   /// Error(unsupported) for a sparse or jagged tensor or an opaque node.
   TensorDict select_row(std::int64_t index) const;
   /// Returns rows [begin, end) of the first batch dimension as a new node of the same kind. Treats

@@ -60,8 +60,8 @@ class TENFOLD_API Value {
     const Value* find(std::string_view key) const noexcept;
   };
   /// An extended scalar: a value of Python or torch that JSON lacks. to_json() writes a Counter as
-  /// an object, a complex, set, frozenset or torch.Size as the array `items`, and all others as the
-  /// string `text` (base64 for bytes and bytearray).
+  /// an object, and a complex, set, frozenset or torch.Size as the array `items`. It writes all
+  /// other types as the string `text` (base64 for bytes and bytearray).
   struct Special {
     /// The type of the value.
     enum class Type : std::uint8_t {
@@ -145,11 +145,10 @@ class TENFOLD_API Value {
   /// True for null.
   bool is_null() const noexcept { return is<Null>(); }
 
-  /// The value as T: bool, an integer, a floating-point type (also from a std::int64_t),
-  /// std::string, a std::vector of these (from a list or a tuple), or an alternative of Variant.
-  /// Nothing else is converted.
-  /// Throws Error(invalid_argument), with `what` as its subject, if the value is of another type or
-  /// the integer does not fit T.
+  /// The value as T: bool, an integer type, a floating-point type, std::string, a std::vector of
+  /// these, or an alternative of Variant. A std::int64_t is converted to floating-point types, and
+  /// a list or tuple to a std::vector; no other type is converted. Throws Error(invalid_argument),
+  /// with `what` as its subject, if the value is of another type or the integer does not fit T.
   template <class T>
   T as(std::string_view what = "value") const {
     if constexpr (std::same_as<T, bool>) {
@@ -205,9 +204,8 @@ class TENFOLD_API Value {
   Variant data_;
 };
 
-/// The keys of a Python dict that were not str: pairs of a text ("1", "0.5", "True", "None",
-/// "(1, 'a')") and the key, sorted by text. Empty if all keys were int, which the flag `int_keys`
-/// records.
+/// The keys of a Python dict that were not str, each with its text: "1", "0.5", "True", "None",
+/// "(1, 'a')". Sorted by text. Empty if all keys were int, which the flag `int_keys` records.
 using TypedKeys = std::vector<std::pair<std::string, Value>>;
 
 /// "bytes", "bytearray", "complex", "set", "frozenset", "Counter", "torch.Size", "torch.dtype", ...

@@ -103,11 +103,11 @@ class TrainingState {
   /// Loads every entry of a restored state. All names, dtypes and shapes, and the states of loaders
   /// and of the generator, are checked first.
   /// Unless `strict` is false, throws Error(key_not_found) if entries are missing or unexpected,
-  /// and Error(invalid_argument) if the tensors of an entry differ in name, dtype or shape. Throws
-  /// one of these two, whatever `strict` is, if an entry is of the wrong kind, such as tensors
-  /// where a value was added or a number where a module was added. One exception: a JSON object or
-  /// array where a module was added counts as a node without tensors; if `strict` is false,
-  /// LoadReport::missing lists the module's names.
+  /// and Error(invalid_argument) if the tensors of an entry differ in name, dtype or shape.
+  /// Whatever `strict` is, throws one of these two errors if an entry is of the wrong kind: for
+  /// example tensors where a value was added, or a number where a module was added. One exception:
+  /// a JSON object or array where a module was added counts as a node without tensors; if `strict`
+  /// is false, LoadReport::missing lists the module's names.
   LoadReport load(const TensorDict& saved, bool strict = true) {
     LoadReport report;
     std::vector<const Entry*> found;
