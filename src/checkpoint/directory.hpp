@@ -24,7 +24,7 @@ struct Step {
   os::FileInfo document;  ///< identifies checkpoint.json: saving the step again changes it
 };
 
-/// A folder that has the name of a step but is not a valid step: its document is missing, damaged,
+/// A folder that has the name of a step but is not a valid step. Its document is missing, damaged,
 /// not readable, of another step, or of a newer version.
 struct UnreadableStep {
   std::int64_t step = 0;  ///< the number in the name of the folder

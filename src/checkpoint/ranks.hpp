@@ -32,11 +32,10 @@ class RankedSave {
   /// Writes the replicated entries.
   void write(Monitor* monitor);
   /// Publishes the step and returns its folder. `of_ranks`: the entries that write_rank_entries()
-  /// returned on all ranks.
-  /// `receipts`: the results of write_shards() on all ranks. Throws Error(file_not_found) if rank 0
-  /// does not see the files of an entry, Error(io) if rank 0 sees another size of the files than
-  /// the rank that wrote them or is no longer the writer of the directory, Error(invalid_argument)
-  /// if a part of a sharded entry was not written.
+  /// returned on all ranks. `receipts`: the results of write_shards() on all ranks. Throws
+  /// Error(file_not_found) if rank 0 does not see the files of an entry. Throws Error(io) if rank 0
+  /// sees another size of the files than the rank that wrote them, or is no longer the writer of
+  /// the directory. Throws Error(invalid_argument) if a part of a sharded entry was not written.
   Path publish(const std::vector<CheckpointEntry>& of_ranks,
                const std::vector<std::vector<std::string>>& receipts = {});
 

@@ -37,9 +37,9 @@ using detail::formats::BoxRuns;
 using detail::formats::ByteBox;
 using detail::formats::LeafWrite;
 
-/// A part that is not contiguous in its file, and whose contiguous runs have fewer bytes, is copied
-/// into a mapping of the file, because a system call for each run would be slower. This requires
-/// that the file's disk blocks are reserved.
+/// A part that is not contiguous in its file is copied into a mapping of the file if its contiguous
+/// runs have fewer bytes than this, because a system call for each run would be slower. This
+/// requires that the file's disk blocks are reserved.
 constexpr std::uint64_t kCalledRunBytes = std::uint64_t{64} << 10;
 /// Size of the pieces that are hashed and then written, so that a piece stays in the CPU cache.
 constexpr std::size_t kShardPieceBytes = std::size_t{2} << 20;

@@ -41,7 +41,7 @@ constexpr std::string_view kLeaseSuffix = ".tenfold-lease";
 constexpr int kMaxHolds = 1024;
 /// The number of seq values that a save skips if the document of a step cannot be read, because the
 /// seq of this step is then unknown. If the document becomes readable later, the save must still
-/// have the highest seq: otherwise, the current line would be that of the other step, and the save
+/// have the highest seq. Otherwise, the current line would be that of the other step, and the save
 /// could be pruned.
 constexpr std::int64_t kSkippedSeqs = 1'000'000;
 constexpr std::chrono::seconds kMetricsPatience{10};
@@ -548,8 +548,8 @@ checkpoint::KnownSteps CheckpointManager::State::known_steps(const Listing& list
     const auto found = checked.find(step->info.seq);
     if (found == checked.end()) continue;
     const bool is_whole = found->second.is_whole;
-    // Of the complete steps, only the newest unchanged one of the line is needed, so stats_of() is
-    // not called for complete steps of other lines, or after that step has been found.
+    // Only the newest complete step of the line that is unchanged is needed. So stats_of() is not
+    // called for complete steps of other lines, nor after this step has been found.
     if (is_whole && (known.newest_verified || !listing.is_on_line(*step))) continue;
     try {
       if (stats_of(*step) != found->second.stats) continue;

@@ -89,9 +89,9 @@ struct CheckpointManager::State {
   State& operator=(const State&) = delete;
 
   /// Returns the directory. If this manager is not yet the writer, first creates the directory if
-  /// it is missing, and acquires the writer's lease. Throws Error(io): EBUSY if there is another
-  /// writer or the lease was lost (also in a forked child), ESTALE if the path no longer names the
-  /// directory in which the lease was acquired.
+  /// it is missing, and acquires the writer's lease. Throws Error(io) (EBUSY) if there is another
+  /// writer or the lease was lost, for example by a fork. Throws Error(io) (ESTALE) if the path no
+  /// longer names the directory in which the lease was acquired.
   os::Directory& require_writer();
   /// Returns true if the directory does not exist and this manager is not the writer. Then there is
   /// nothing to remove, and a call of require_writer() would only create the directory.

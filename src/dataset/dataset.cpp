@@ -111,8 +111,8 @@ Joined join(std::span<const Dataset> sources, std::string_view call) {
       joined.orders.push_back(row_range(0, 0));
       continue;
     }
-    // If `all` already has these columns of these tables, add no parts: joining views of one data
-    // set, or a data set with itself, then neither adds parts nor makes gathering slower.
+    // If `all` already has these columns of these tables, add no parts. So joining views of one
+    // data set, or a data set with itself, does not make gathering slower.
     std::vector<DatasetPart>& all = joined.state->parts;
     const auto known =
         std::search(all.begin(), all.end(), parts.begin(), parts.end(), is_same_part);

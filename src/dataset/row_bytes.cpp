@@ -269,9 +269,9 @@ std::vector<Tensor> leaf_tensors(const std::vector<LeafRole>& roles, const Schem
                                  const Batch& rows, const std::vector<std::int64_t>& lengths) {
   std::vector<Tensor> made;
   made.reserve(roles.size());
-  // The first leaves of a ragged string column are the values, the end offsets of rows, which count
-  // items, and the end offsets of items, which count bytes of the values. The first leaves of any
-  // other column with end offsets are the values and the end offsets of rows, which count elements.
+  // The first leaves of a ragged string column are the values, the end offsets of rows (in items)
+  // and the end offsets of items (in bytes). The first leaves of any other column with end offsets
+  // are the values and the end offsets of rows (in elements).
   for (std::size_t i = 0; i < roles.size(); ++i) {
     const Column& column = schema.columns()[roles[i].column];
     const BatchColumn& found = *find_column(rows, column);

@@ -62,9 +62,9 @@ std::optional<ScalarType> type_of(ScalarKinds kinds) noexcept;
 
 /// The type in which values are stored while more values may follow: adding kinds never requires a
 /// conversion to a narrower type. Differs from type_of() only for columns with both negative and
-/// kBig integers. For these, type_of() returns string unless there is a float, and a later float
-/// would require float64, to which strings cannot be converted back.
-/// growing_type_of() returns float64 if it represents all of the integers exactly, else string.
+/// kBig integers. For these, type_of() returns string unless there is a float. But a later float
+/// would require float64, to which strings cannot be converted back. So growing_type_of() returns
+/// float64 if it represents all of the integers exactly, else string.
 std::optional<ScalarType> growing_type_of(ScalarKinds kinds) noexcept;
 
 }  // namespace tenfold

@@ -123,7 +123,7 @@ void map_all(const std::vector<Leaf*>& leaves, const LoadOptions& options) {
   std::move(ahead).start();
 }
 
-/// Copies each mapped leaf that overlaps another one, except for one leaf of each group.
+/// Copies leaves to the heap until no two leaves share bytes.
 void untie(const std::vector<Leaf*>& leaves) {
   // By address; of two leaves with the same address, the longer one first, then the earlier one.
   std::vector<std::tuple<std::uintptr_t, std::uint64_t, std::size_t>> extents;

@@ -264,7 +264,7 @@ Wave without_overwritten(const std::vector<LeafCopy>& copies, Wave group) {
   return group;
 }
 
-/// Groups copies into waves, so that the result is the same as copying sequentially: the copies of
+/// Groups copies into waves, so that the result is the same as copying sequentially. The copies of
 /// one wave write to disjoint bytes, and each wave starts after the previous one has ended. If
 /// several copies write to exactly the same elements (tied parameters), only the last one is kept.
 /// Copies without elements are in no wave. Usually there is a single wave.

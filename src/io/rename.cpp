@@ -82,8 +82,8 @@ struct Renamer {
   }
 
   /// Returns the NodeInfo of a new node: that of the source's node at `path`. If the source has no
-  /// node there, the new node is an ordered dict if the root is one, a TensorDict with the root's
-  /// batch size if the root is one, and otherwise a dict.
+  /// node there, the new node is of the root's kind if the root is an ordered dict or a TensorDict
+  /// (with the root's batch size). Otherwise it is a dict.
   NodeInfo info_for(const KeyPath& path) const {
     if (const auto known = infos.find(path); known != infos.end()) {
       NodeInfo info = known->second;

@@ -18,8 +18,8 @@
 namespace tenfold {
 namespace {
 
-/// The number of rows that are sampled in each tensor at a time: once before the first batch, which
-/// waits for the samples, and again before later batches, until kSamplesInAll rows are sampled.
+/// The number of rows that are sampled in each tensor at a time. Samples are taken before the first
+/// batch, which waits for them, and before later batches, until kSamplesInAll rows are sampled.
 constexpr std::int64_t kSampledRows = 4;
 constexpr std::size_t kMaxRanges = 1024;
 /// Prefetching pays off if more than one page in 256 is missing.

@@ -56,9 +56,8 @@ void adapt_to(ArrowColumn& column, const Column& target);
 bool have_shape(const ArrowSlice& lists, std::size_t depth, Shape& shape);
 
 /// Determines the inner shape of a nested column from its lists, unless a requested schema gave the
-/// shape. The column becomes JSON if the inner lists of this batch and of earlier batches do not
-/// all have the same shape, or if an inner list is null or empty. Returns true if the column
-/// changed.
+/// shape. The column becomes JSON if an inner list is null or empty, or if the inner lists of all
+/// batches so far do not have the same shape. Returns true if the column changed.
 bool settle_shape(ArrowColumn& column, const ArrowSlice& batch);
 
 }  // namespace tenfold

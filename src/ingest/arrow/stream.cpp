@@ -51,8 +51,8 @@ class BadRowPieces {
   void begin_stream();
   void add(const Piece& piece);
 
-  /// Calls `tell` for each of the `num_rows` bad rows, with the error of the first stream that
-  /// found one in the row, and with the members of the JSON objects of all streams.
+  /// Calls `tell` for each of the `num_rows` bad rows. Passes the error of the first stream that
+  /// found one in the row, and the members of the JSON objects of all streams.
   void report_all(std::size_t num_rows, const std::function<void(const Piece&)>& tell) const;
 
  private:

@@ -45,8 +45,8 @@ struct TableWriterOptions {
 class TableWriter {
  public:
   /// The leaves of `schema` get new names, derived from the names of the columns. Throws Error(io)
-  /// with errno EEXIST if `path` exists and `overwrite` is false, or if `path` is not a tree that
-  /// tenfold may replace; with ENOSPC if the expected rows cannot fit on the disk. Throws
+  /// (EEXIST) if `path` exists and `overwrite` is false, or if `path` is not a tree that tenfold
+  /// may replace. Throws Error(io) (ENOSPC) if the expected rows cannot fit on the disk. Throws
   /// Error(invalid_argument) for a column name that is not UTF-8, or whose file name would be too
   /// long.
   TableWriter(const Path& path, Schema schema, const TableWriterOptions& options = {});

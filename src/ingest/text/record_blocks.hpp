@@ -100,14 +100,21 @@ class BlockReader {
 
   /// Reads the next block. Reuses the memory of `block`. Returns false after the last one.
   ///
-  /// Throws Error(corrupt) for damaged or truncated compressed data; for a .json array that does
-  /// not end, or that is followed by anything but blanks; for a malformed header; for CSV records
-  /// that end with line feeds after a header that ends with a carriage return only; and for a
-  /// record that is too long (see kMaxRecordBytes).
+  /// Throws Error(corrupt):
   ///
-  /// Throws Error(invalid_argument) for duplicate names in a header; if the file and the caller
-  /// name different separators; and, if neither names one, for a header that contains another
-  /// separator more often than the default one.
+  /// - for damaged or truncated compressed data,
+  /// - for a .json array that does not end, or that is followed by anything but blanks,
+  /// - for a malformed header,
+  /// - for CSV records that end with line feeds after a header that ends with a carriage return
+  ///   only, and
+  /// - for a record that is too long (see kMaxRecordBytes).
+  ///
+  /// Throws Error(invalid_argument):
+  ///
+  /// - for duplicate names in a header,
+  /// - if the file and the caller name different separators, and
+  /// - if neither names one, for a header that contains another separator more often than the
+  ///   default one.
   bool next(Block& block);
 
   /// Number of bytes read from files.

@@ -75,7 +75,7 @@ struct RowPlan {
   /// True if no other plan will be tried: a value that does not fit is an error of the row.
   bool is_final = false;
   /// True if the user gave the schema. Then a null in a column that is not nullable is an error of
-  /// the row, and numbers are converted as put_number() describes: for example, integers may be
+  /// the row, and numbers are converted as put_number() describes. For example, integers may be
   /// rounded to a float dtype.
   bool is_given = false;
 
