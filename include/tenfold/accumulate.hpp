@@ -116,7 +116,7 @@ class TENFOLD_API Windows {
 ///
 /// Throws Error(invalid_argument) if `steps` is below 1.
 TENFOLD_API Windows accumulate(BatchLoader& loader TENFOLD_LIFETIMEBOUND, std::int64_t steps);
-/// As above, but takes ownership of the loader.
+/// Like accumulate(BatchLoader&, steps), but takes ownership of the loader.
 TENFOLD_API Windows accumulate(BatchLoader&& loader, std::int64_t steps);
 
 }  // namespace tenfold

@@ -48,7 +48,7 @@ struct CheckpointInfo {
   std::string time;                       ///< UTC, ISO 8601
   std::map<std::string, double> metrics;  ///< by name
   Value extra;                            ///< the caller's data; null if there is none
-  Value versions;                         ///< an object: "tenfold", and those of the saving program
+  Value versions;                         ///< an object with "tenfold" and the caller's versions
   std::int64_t world_size = 1;            ///< number of processes that saved the step together
   std::vector<CheckpointEntry> entries;   ///< the entries of the saved state
   /// The time of the save, in nanoseconds since 1970 by the clock of the file system. Set only if

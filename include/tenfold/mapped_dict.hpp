@@ -117,8 +117,8 @@ class TENFOLD_API MappedDict {
   /// while the dictionary was open for writing, or because Dataset::append() added rows), warns and
   /// rebuilds the index in memory.
   explicit MappedDict(const Path& path, Mode mode = Mode::read);
-  /// The dictionary whose root is `tree`, opened or in memory. Throws and warns as the other
-  /// constructor.
+  /// The dictionary whose root is `tree`, opened or in memory. Throws and warns as the constructor
+  /// that opens a path.
   explicit MappedDict(TensorDict tree);
 
   /// The number of keys.

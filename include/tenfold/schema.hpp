@@ -92,8 +92,8 @@ class TENFOLD_API Schema {
   const std::vector<Column>& columns() const noexcept { return columns_; }
   /// The number of columns.
   std::size_t size() const noexcept { return columns_.size(); }
-  /// The column at `path`, or null. A path of a single key may also be a dotted name. If one column
-  /// has this single key as its path and another has it as its dotted name, returns the former.
+  /// The column at `path`, or null. A path of a single key may also be a dotted name. If this key
+  /// is the path of one column and the dotted name of another, returns the column with this path.
   const Column* find(const KeyPath& path) const;
   /// The column of that dotted name, or null.
   const Column* find(std::string_view name) const { return find(KeyPath{std::string(name)}); }
@@ -105,7 +105,7 @@ class TENFOLD_API Schema {
   /// Parses the JSON of to_json(). Throws Error(corrupt) for an invalid schema; `where` names the
   /// source in the message.
   static Schema from_json(std::string_view text, std::string_view where);
-  /// As from_json(), from a Value.
+  /// Converts the result of to_value(). Throws what from_json() throws.
   static Schema from_value(const Value& value, std::string_view where);
 
   /// Compares the columns.

@@ -225,8 +225,8 @@ class TENFOLD_API Tensor {
   static Tensor copy_of(DType dtype, Shape shape, const void* bytes, std::size_t size_bytes);
 
   DType dtype_ = DType::float32;
-  Shape shape_;  ///< empty in a default tensor, although shape() is [0]; strides_ likewise
-  Shape strides_;
+  Shape shape_;    ///< empty in a default tensor, although shape() is [0]
+  Shape strides_;  ///< empty in a default tensor, although strides() is [1]
   Buffer buffer_;
   std::uint64_t offset_bytes_ = 0;
   std::int64_t numel_ = 0;

@@ -365,7 +365,7 @@ void add_all(const List& list, const std::string& prefix, NamedTensors& tensors)
   }
 }
 
-/// A module whose own tensors can be distinguished from those of its children.
+/// A module that can list its own tensors without those of its children.
 template <class Module>
 concept HasChildren = requires(Module& module) {
   module.named_parameters(false);

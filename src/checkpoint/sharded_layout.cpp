@@ -339,7 +339,7 @@ class FolderLayout final : public ShardedLayout {
     return found;
   }
 
-  /// Creates those of the `wanted` folders of `plan` that are missing.
+  /// Creates the missing folders of `plan` for which `wanted` is true.
   void make_folders(const folder::Plan& plan, const std::vector<bool>& wanted) {
     open_.close();
     for (std::size_t i = 1; i < plan.folders.size(); ++i) {

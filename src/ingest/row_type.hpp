@@ -57,7 +57,7 @@ struct RowType {
   static RowType json();
 
   bool is_number() const noexcept { return kind == ColumnKind::number; }
-  /// For lists: at least one is not empty.
+  /// For lists: true if at least one of them is not empty.
   bool has_items() const noexcept { return has_elements || has_null; }
   /// True if a list may contain nulls, as NaN or in JSON.
   bool takes_nulls() const noexcept;

@@ -62,7 +62,7 @@ void collect(const TensorDict& tree, std::vector<Leaf*>& leaves) {
   }
 }
 
-/// The same leaf over a tensor that is already mapped.
+/// A copy of `leaf` that holds `tensor`, its mapped bytes.
 Leaf over(const Leaf& leaf, Tensor tensor) {
   Leaf mapped = with_tensor(leaf, std::move(tensor));
   mapped.mark_in_storage(leaf.in_storage());

@@ -125,7 +125,7 @@ class Residency {
   os::ForkSafeLock lock_;                     ///< held while prefetching is started or stopped
   std::atomic<std::int64_t> num_calls_{0};    ///< calls of reconsider()
   std::atomic<std::int64_t> num_samples_{0};  ///< samples of reconsider() since its last decision
-  std::atomic<std::int64_t> num_missing_{0};  ///< those of them with missing pages
+  std::atomic<std::int64_t> num_missing_{0};  ///< number of these samples with missing pages
 };
 
 }  // namespace tenfold

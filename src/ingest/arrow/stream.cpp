@@ -78,7 +78,7 @@ std::string read_member(const SpillFile& spill, std::uint64_t& at) {
   return text;
 }
 
-/// Appends the members of `object`, or none if it is null, to those of `all`.
+/// Appends the members of the JSON object `object` to the JSON object `all`. `object` may be null.
 void join_members(std::string& all, std::string_view object) {
   if (!object.starts_with('{')) return;
   const std::string_view members = object.substr(1, object.size() - 2);
@@ -215,7 +215,7 @@ class ArrowIngest {
         path_(path),
         streams_(taken(streams, options.where)),
         again_(taken(again, options.where)) {
-    // Only now, so that an error releases all of them.
+    // Check after all streams are owned, so that an error releases all of them.
     for (const auto& stream : streams_) stream->require_unreleased();
     for (const auto& stream : again_) stream->require_unreleased();
   }

@@ -369,8 +369,8 @@ Path checked_target(const Path& path, bool overwrite) {
   return path;
 }
 
-/// Lower bound of the size of these rows: elements of ragged rows and bytes of strings are not
-/// counted.
+/// Lower bound of the size of `num_rows` rows in bytes. Elements of ragged rows and bytes of
+/// strings are not counted.
 std::uint64_t expected_bytes(const Schema& schema, std::int64_t num_rows) {
   std::uint64_t row_bytes = 0;
   for (const Column& column : schema.columns()) {
