@@ -39,7 +39,7 @@ struct CheckpointsArguments {
 /// A step, as a row of the table.
 struct StepRow {
   CheckpointStatus status;               ///< only the number, if `is_readable` is false
-  std::optional<VerifyReport> report{};  ///< if it was verified
+  std::optional<VerifyReport> report{};  ///< nullopt if the step was not verified
   bool is_readable = true;  ///< false: removed, or `checkpoint.json` is missing or damaged
 };
 

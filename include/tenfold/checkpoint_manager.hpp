@@ -21,13 +21,13 @@ struct CheckpointInternals;
 /// One entry of a step: a file or folder in the step's folder.
 struct CheckpointEntry {
   std::string name;  ///< key in the saved state: "model"
-  std::string path;  ///< within the step's folder: "model.safetensors"
+  std::string path;  ///< path within the step's folder: "model.safetensors"
   /// The rank of the process whose entry this is, with files below `ranks/<rank>/`; nullopt: the
   /// entry belongs to all processes.
   std::optional<std::int64_t> rank{};
-  std::string format;           ///< as probe() returns it; "json" for a plain value
+  std::string format;  ///< the format as probe() returns it; "json" for a JSON value
   bool is_bare = false;         ///< the entry is one tensor or value: the file's only key "value"
-  std::uint64_t num_bytes = 0;  ///< size of its files
+  std::uint64_t num_bytes = 0;  ///< total size of the entry's files
   std::string checksum;         ///< 16 hexadecimal digits: hash of the entry's checksums or bytes
 };
 
@@ -45,8 +45,8 @@ struct CheckpointInfo {
   std::int64_t step = 0;                  ///< the step's number
   std::int64_t seq = 0;                   ///< a counter of the saves in the directory, not a time
   std::vector<CheckpointRun> lineage;     ///< oldest run first; the last run saved this step
-  std::string time;                       ///< UTC, ISO 8601
-  std::map<std::string, double> metrics;  ///< by name
+  std::string time;  ///< the time of the save: UTC, ISO 8601
+  std::map<std::string, double> metrics;  ///< the metrics of the step, by name
   Value extra;                            ///< the caller's data; null if there is none
   Value versions;                         ///< an object with "tenfold" and the caller's versions
   std::int64_t world_size = 1;            ///< number of processes that saved the step together
@@ -96,7 +96,7 @@ struct CheckpointManagerOptions {
 
 /// Options of CheckpointManager::save().
 struct CheckpointSaveOptions {
-  std::map<std::string, double> metrics{};  ///< by name
+  std::map<std::string, double> metrics{};  ///< the metrics of the step, by name
   Value extra{};                            ///< CheckpointInfo::extra
   Value versions{};                         ///< an object, merged into CheckpointInfo::versions
   bool force = false;                       ///< no warning if the step exists
@@ -139,9 +139,10 @@ struct RestoredCheckpoint {
 struct CheckpointStatus {
   CheckpointInfo info;               ///< the content of `checkpoint.json`
   Path path;                         ///< the step's folder
-  bool is_on_line = false;           ///< it belongs to the current line: see CheckpointManager
-  bool is_held = false;              ///< a process protects it by hold()
-  std::vector<std::string> kept_by;  ///< names of the rules; empty: pruning removes the step
+  bool is_on_line = false;  ///< the step belongs to the current line: see CheckpointManager
+  bool is_held = false;  ///< a process protects the step by hold()
+  /// Names of the rules that keep the step; empty: pruning removes the step.
+  std::vector<std::string> kept_by;
 };
 
 /// The disk space that save() would need.

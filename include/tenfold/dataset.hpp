@@ -171,7 +171,7 @@ class TENFOLD_API Dataset {
   std::shared_ptr<const detail::DatasetState> state() const;
   detail::Growth& growth(const char* what) const;
 
-  std::shared_ptr<const detail::DatasetState> state_;  ///< when it was opened
+  std::shared_ptr<const detail::DatasetState> state_;  ///< the rows when the data set was opened
   std::shared_ptr<detail::Growth> growth_;             ///< null unless opened from a path
 };
 

@@ -13,11 +13,13 @@ namespace tenfold {
 
 /// The kind of difference of an entry that is in both trees.
 enum class ChangeKind : std::uint8_t {
-  values,  ///< tensors of the same dtype and shape
-  dtype,   ///< tensors of the same shape; the figures compare their values
-  shape,   ///< tensors of different shapes
-  json,    ///< JSON values
-  node,    ///< kind, batch size, class, ... of nodes, or a node on one side with entries on both
+  values,  ///< the values of two tensors of the same dtype and shape
+  dtype,  ///< the dtypes of two tensors of the same shape; their values are compared, too
+  shape,  ///< the shapes of two tensors
+  json,  ///< two JSON values
+  /// The kind, batch size, class, ... of two nodes. Or a node that only one tree has, although both
+  /// trees have some of its entries.
+  node,
   type,    ///< a tensor on one side, a JSON value on the other
 };
 /// "values", "dtype", "shape", "json", "node", "type".
@@ -43,7 +45,7 @@ struct Change {
   double max_abs = kNone;  ///< greatest |a - b|
   double rel_l2 = kNone;   ///< |a - b| / |a|, Euclidean norms of all values
   double cosine = kNone;   ///< cosine of the angle between a and b as vectors; kNone if one is 0
-  std::uint64_t num_different = 0;  ///< values beyond the tolerance
+  std::uint64_t num_different = 0;  ///< number of values that differ by more than the tolerance
 };
 
 /// The differences between two trees. In each list, nodes come first. Tensors and JSON values
@@ -51,7 +53,7 @@ struct Change {
 struct DiffReport {
   std::vector<std::string> added;    ///< dotted names of tensors, values, empty nodes in `b` only
   std::vector<std::string> removed;  ///< dotted names of tensors, values, empty nodes in `a` only
-  std::vector<Change> changed;       ///< entries in both that differ, and nodes
+  std::vector<Change> changed;  ///< entries that are in both and differ, and changed nodes
   std::uint64_t num_leaves = 0;      ///< number of tensors and JSON values in both
   std::uint64_t num_bytes = 0;       ///< bytes of these tensors in the first tree
   /// True if there are no differences.

@@ -29,7 +29,7 @@ struct Statistics {
   double min = 0;           ///< the least finite value
   double max = 0;           ///< the greatest finite value
   double mean = 0;          ///< the mean of the finite values
-  double std = 0;           ///< their standard deviation, of the population (divided by count)
+  double std = 0;  ///< the standard deviation of the finite values (population: divided by count)
   std::uint64_t zeros = 0;  ///< number of values that are 0
   std::uint64_t nan = 0;    ///< number of values that are NaN
   std::uint64_t inf = 0;    ///< number of values that are infinite

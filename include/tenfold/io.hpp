@@ -105,7 +105,7 @@ struct SaveOptions {
   /// means a memory-mapped folder; ".pkl" throws Error(unsupported).
   std::string format{};
   bool durable = true;         ///< fsynced when the call returns
-  bool checksums = true;       ///< store them with the data
+  bool checksums = true;       ///< store checksums with the data
   int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   bool overwrite = true;       ///< false: Error(io) with errno EEXIST if `path` exists
   Monitor* monitor = nullptr;  ///< observes the call
@@ -207,7 +207,7 @@ struct ConvertOptions {
   /// is_floating_point() is false is Error(invalid_argument).
   std::optional<DType> dtype{};
   bool durable = true;    ///< fsynced when the call returns
-  bool checksums = true;  ///< store them with the data
+  bool checksums = true;  ///< store checksums with the data
   int num_threads = 0;    ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   /// Greatest total size of the tensors of a shard, unless a single tensor is larger; 0: 5 GB.
   std::uint64_t shard_size_bytes = 0;
@@ -237,11 +237,12 @@ struct LoadReport {
     std::string name;         ///< dotted name
     std::string expected;     ///< the target's dtype and shape: "float32 [3, 4]"
     std::string found;        ///< the source's dtype and shape
-    bool cast_helps = false;  ///< LoadIntoOptions::cast would load it
+    bool cast_helps = false;  ///< true if LoadIntoOptions::cast would load the tensor
   };
-  std::vector<std::string> loaded;      ///< in both, and loaded (with `dry_run`: would be loaded)
-  std::vector<std::string> missing;     ///< in the target, not in the source
-  std::vector<std::string> unexpected;  ///< in the source, not in the target
+  /// Names in both trees that were loaded (with `dry_run`: would be loaded).
+  std::vector<std::string> loaded;
+  std::vector<std::string> missing;  ///< names in the target, but not in the source
+  std::vector<std::string> unexpected;  ///< names in the source, but not in the target
   std::vector<Mismatch> mismatched;     ///< in both, but of another dtype or shape
   /// Entries of the source that the target does not use, and that do not count as differences.
   /// Examples are options of Python's optimizers that LibTorch lacks and that have no effect. Also
@@ -255,7 +256,7 @@ struct LoadReport {
 /// Options of load_into().
 struct LoadIntoOptions {
   bool strict = true;       ///< if anything differs, change nothing and throw an Error with a list
-  bool cast = false;        ///< convert dtypes
+  bool cast = false;  ///< convert the values to the dtypes of the target
   bool dry_run = false;     ///< compare and report (or throw) only; no tensor is read or written
   RenameFunction rename{};  ///< maps the source's names to the target's
   /// Dotted names that the source must have: Error(key_not_found) if one is missing. Used only for

@@ -14,14 +14,15 @@ namespace tenfold {
 /// Options of save_snapshot().
 struct SnapshotOptions {
   bool durable = true;    ///< fsynced when the call returns
-  bool checksums = true;  ///< store them with the data
+  bool checksums = true;  ///< store checksums with the data
   int num_threads = 0;    ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   bool overwrite = true;  ///< false: Error(io) with errno EEXIST if `path` exists
   /// Globs over paths such as "model/encoder/weight". torchsnapshot can restore the matching
   /// entries on every rank.
   std::vector<std::string> replicated{};
-  std::uint64_t slab_bytes = std::uint64_t{128} << 20;   ///< tensors below this share files
-  std::uint64_t chunk_bytes = std::uint64_t{512} << 20;  ///< tensors above this are split
+  std::uint64_t slab_bytes = std::uint64_t{128} << 20;  ///< tensors of fewer bytes share files
+  /// Tensors of more bytes are split into chunks.
+  std::uint64_t chunk_bytes = std::uint64_t{512} << 20;
   Monitor* monitor = nullptr;                            ///< observes the call
 };
 

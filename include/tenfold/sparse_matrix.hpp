@@ -187,7 +187,7 @@ class TENFOLD_API SparseMatrix {
   std::shared_ptr<const detail::SparseState> state() const;
   detail::SparseGrowth& growth(const char* what) const;
 
-  std::shared_ptr<const detail::SparseState> state_;  ///< of a matrix without a path
+  std::shared_ptr<const detail::SparseState> state_;  ///< the rows of a matrix without a path
   std::shared_ptr<detail::SparseGrowth> growth_;
 };
 

@@ -94,7 +94,7 @@ class DirectoryReader {
 
   Path directory_;
   std::mutex mutex_;
-  std::map<std::string, Step> known_;  ///< by folder name
+  std::map<std::string, Step> known_;  ///< the steps that were read, by folder name
   std::set<std::string> warned_;
 };
 

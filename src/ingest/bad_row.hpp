@@ -14,16 +14,16 @@ namespace tenfold {
 
 /// A row of a source, for messages.
 struct SourceRow {
-  std::string where;     ///< its file, or the source
-  std::int64_t row = 0;  ///< index there, from 0
+  std::string where;  ///< the file of the row, or the source
+  std::int64_t row = 0;  ///< index of the row in `where`, from 0
 };
 
 /// Description of a row that was omitted.
 struct BadRow {
   std::optional<std::uint64_t> line{};  ///< text files: first line of the row, from 1
   std::int64_t row = 0;                 ///< index in its file or source, from 0
-  std::string column{};                 ///< empty: the whole row
-  std::string error{};                  ///< why it was rejected; files: with file and place
+  std::string column{};  ///< the bad column; empty: the whole row is bad
+  std::string error{};  ///< why the row was rejected; for files, with file and line
   std::string text{};                   ///< the row, as returned by shown_text()
 };
 

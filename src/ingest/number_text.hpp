@@ -147,7 +147,7 @@ double to_double(const NumberText& number) noexcept;
 /// The integer type that can hold a number.
 enum class IntegerSize : std::uint8_t {
   int64,
-  uint64,  ///< above int64
+  uint64,  ///< an integer above int64
   huge,
 };
 

@@ -41,7 +41,7 @@ struct RowType {
   std::string unit{};  ///< dates, times and durations, which are int64: "us", "days", ...
   Clock clock = Clock::unknown;
   Shape inner{};          ///< lists: shape of each element
-  bool has_null = false;  ///< lists: contain null
+  bool has_null = false;  ///< lists: at least one contains a null
 
   /// The type of scalars of these kinds; of form `none` if there are only nulls.
   static RowType of(ScalarKinds kinds);
@@ -125,7 +125,7 @@ class ListTypes {
 
   std::vector<Lengths> levels_;     ///< lengths of lists, of lists in lists, ...
   ScalarKinds kinds_ = 0;           ///< kinds of the items, if they can be promoted
-  RowType others_{};                ///< type of the items, if they cannot
+  RowType others_{};  ///< type of the items, if they cannot be promoted
   std::size_t depth_of_items_ = 0;  ///< nesting depth of items, from 1; 0: no item was seen
   bool is_uneven_ = false;
 };

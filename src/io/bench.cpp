@@ -111,7 +111,8 @@ class Files {
   }
 
  private:
-  static constexpr std::size_t kMaxFiles = 512;  ///< kept open; further files are ignored
+  /// Maximum number of open files; further files are ignored.
+  static constexpr std::size_t kMaxFiles = 512;
 
   void add_file(os::File file) {
     if (files_.size() < kMaxFiles) files_.push_back(std::move(file));

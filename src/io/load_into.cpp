@@ -208,8 +208,8 @@ Extent extent_of(const Tensor& tensor, std::size_t copy) {
   return {begin, begin + spanned_bytes(tensor), copy};
 }
 
-/// Copies whose targets overlap, directly or through others, in the order of their addresses, and
-/// all bytes between the first and the last of these targets.
+/// Copies whose targets overlap, directly or through other targets, in the order of their
+/// addresses. `begin` and `end` are the bounds of all bytes of these targets.
 struct Group {
   std::uintptr_t begin;
   std::uintptr_t end;

@@ -54,8 +54,8 @@ class TorchBatch {
  public:
   /// A tensor and its name.
   struct Item {
-    std::string name;   ///< dotted
-    at::Tensor tensor;  ///< over the batch's memory
+    std::string name;  ///< the dotted name
+    at::Tensor tensor;  ///< a tensor over the batch's memory
   };
   using value_type = Item;  ///< type of *iterator
 

@@ -28,7 +28,7 @@ namespace tenfold {
 ///   struct                                   a nested record
 struct ArrowColumn {
   Column column;
-  std::vector<std::size_t> fields;  ///< indices from the batch down to the field
+  std::vector<std::size_t> fields;  ///< the index of the field in each struct, from the batch down
   bool is_json = false;
   /// A list of lists of numbers; settle_shape() determines the inner shape.
   bool is_nested = false;

@@ -314,8 +314,8 @@ class ArrowIngest {
     }
   }
 
-  /// Number of rows at the start of `batch`, at least one, whose copies of values that rows can
-  /// share have about kSharedBytes at most.
+  /// Returns how many rows at the start of `batch` to copy at a time: at least one, and so few that
+  /// the copies of values that rows can share have about kSharedBytes at most.
   std::int64_t rows_to_copy(const ArrowSlice& batch) const {
     std::vector<std::size_t> shared;
     std::ranges::copy_if(columns_, std::back_inserter(shared),
@@ -615,7 +615,7 @@ class ArrowIngest {
   std::vector<std::int64_t> dropped_;        ///< rows of the current batch to omit, ascending
   std::vector<std::int64_t> bad_rows_seen_;  ///< if defers_bad_rows_: row indices in the source;
                                              ///< in the second pass ascending and unique
-  std::optional<BadRowPieces> pieces_;       ///< descriptions of these rows
+  std::optional<BadRowPieces> pieces_;       ///< descriptions of the bad rows
 };
 
 }  // namespace

@@ -36,13 +36,13 @@ enum class TextKind : std::uint8_t { json_lines, json_array, csv };
 
 /// Data shared by all blocks of one file.
 struct TextFile {
-  std::string display;  ///< for messages
+  std::string display;  ///< name of the file in messages
   TextKind kind = TextKind::json_lines;
-  char delimiter = ',';              ///< CSV
+  char delimiter = ',';  ///< CSV: the field separator
   bool has_known_delimiter = false;  ///< CSV: the caller or the file names the delimiter
   char line_end = '\n';              ///< CSV: '\r' if the header ends with it, without a line feed
   std::vector<std::string> header;   ///< CSV: column names
-  NaValues na_values;                ///< CSV
+  NaValues na_values;  ///< CSV: fields that mean null
 };
 
 /// Consecutive whole records of one file, followed by JsonText::kSlackBytes NULs.
@@ -62,7 +62,7 @@ struct Block {
 struct Record {
   const char* begin = nullptr;
   const char* end = nullptr;
-  std::uint64_t line = 0;  ///< relative to the start of the block
+  std::uint64_t line = 0;  ///< line of the record, relative to the start of the block
 };
 
 /// Iterates over the records of a block.

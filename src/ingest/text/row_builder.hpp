@@ -80,7 +80,7 @@ class TextColumn {
  private:
   const Target* target_;
   std::size_t item_bytes_;
-  DType plain_ = DType::bool_;  ///< dtype of a typed scalar column
+  DType plain_ = DType::bool_;  ///< dtype if each row is one number of a known dtype; else bool_
   const std::int64_t* num_rows_;
   ColumnBuilder rows_;
 };

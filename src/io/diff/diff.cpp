@@ -144,7 +144,7 @@ class Descent {
     return {place_ + ": " + found.a, place_ + ": " + found.b};
   }
 
-  /// Enters a nested value during its lifetime.
+  /// While it exists, `place_` includes the key of a nested value.
   class Step {
    public:
     Step(Descent& of, const std::string& key) : of_(of), size_before_(of.place_.size()) {
