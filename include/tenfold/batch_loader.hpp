@@ -124,7 +124,7 @@ class TENFOLD_API BatchLoader {
   /// Starts an epoch; the first call after load_state_dict() starts at the position of that state.
   /// Throws Error(invalid_argument) for an unknown value of TENFOLD_RESIDENCY.
   std::shared_ptr<BatchStream> start();
-  /// The next batch of `stream`, or nothing at the end of its epoch. epoch(), state_dict() and
+  /// The next batch of `stream`; nullopt at the end of its epoch. epoch(), state_dict() and
   /// stats() follow only the stream that was started last. Throws what Dataset::rows() throws; the
   /// next call then returns the batch after the failed one. In a forked child, throws
   /// Error(unsupported) if the threads of the stream exist only in the parent.

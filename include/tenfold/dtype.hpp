@@ -57,7 +57,7 @@ TENFOLD_API std::string to_string(DType dtype);
 /// Writes to_string().
 TENFOLD_API std::ostream& operator<<(std::ostream& out, DType dtype);
 
-/// The dtype of that name, or nothing.
+/// The dtype of that name; nullopt if there is none.
 TENFOLD_API std::optional<DType> dtype_from_name(std::string_view name) noexcept;
 
 /// True for uint8 to int64; false for bool.

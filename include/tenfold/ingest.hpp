@@ -108,7 +108,7 @@ inline IngestReport ingest(std::initializer_list<Path> sources, const Path& path
                            const IngestOptions& options = {}) {
   return ingest(std::vector<Path>(sources), path, options);
 }
-/// ingest() of one source, or a glob.
+/// Overload for one source: a file or a glob.
 TENFOLD_API IngestReport ingest(const Path& source, const Path& path,
                                 const IngestOptions& options = {});
 

@@ -276,7 +276,7 @@ struct LoadIntoOptions {
 /// of the target, and for two tensors with the same name. Also throws what Leaf::read() throws.
 TENFOLD_API LoadReport load_into(const TensorDict& target, const TensorDict& source,
                                  const LoadIntoOptions& options = {});
-/// load_into() of open(source).
+/// Calls load_into() with the tree open(source).
 TENFOLD_API LoadReport load_into(const TensorDict& target, const Path& source,
                                  const LoadIntoOptions& options = {});
 

@@ -29,8 +29,9 @@ struct ScanFinding {
 
 /// The result of scan().
 struct TENFOLD_API ScanReport {
-  /// The findings in order; a global has one for each pickle that names it. If there are more than
-  /// a million findings, the last one represents the rest, and has their greatest risk.
+  /// The findings in the order of the scan; a global has one for each pickle that names it. If
+  /// there are more than a million findings, the last one represents the rest, and has their
+  /// greatest risk.
   std::vector<ScanFinding> findings;
   std::uint64_t num_pickles = 0;  ///< number of pickles in the file or folder
   /// True if all findings are safe, also for a file without findings.

@@ -28,7 +28,7 @@ enum class SparseLayout : std::uint8_t {
 
 /// "csr", "csc", "coo".
 TENFOLD_API std::string to_string(SparseLayout layout);
-/// The layout of that name, or nothing.
+/// The layout of that name; nullopt if there is none.
 TENFOLD_API std::optional<SparseLayout> sparse_layout_from_name(std::string_view name) noexcept;
 
 /// The layout of returned rows or columns.
@@ -38,7 +38,7 @@ enum class RowsLayout : std::uint8_t {
   coo,     ///< by coordinates
   padded,  ///< the entries of each row or column, padded to the longest
 };
-/// The layout of that name, or nothing.
+/// The layout of that name; nullopt if there is none.
 TENFOLD_API std::optional<RowsLayout> rows_layout_from_name(std::string_view name) noexcept;
 
 /// A copy of rows or columns of a matrix. The copy is itself a matrix of num_rows rows and num_cols

@@ -51,7 +51,7 @@ enum class NodeKind : std::uint8_t {
 TENFOLD_API std::string to_string(NodeKind kind);
 /// Writes to_string().
 TENFOLD_API std::ostream& operator<<(std::ostream& out, NodeKind kind);
-/// The kind of that name, or nothing.
+/// The kind of that name; nullopt if there is none.
 TENFOLD_API std::optional<NodeKind> node_kind_from_name(std::string_view name) noexcept;
 
 /// A JSON value in the tree (tensordict's NonTensorData), or a NonTensorStack of JSON values.
@@ -206,10 +206,11 @@ class TENFOLD_API TensorDict {
   /// contains({"model", "encoder.weight"}).
   bool contains(std::initializer_list<std::string> path) const { return contains(KeyPath(path)); }
 
-  /// The entry of that name, or nothing. Throws Error(unsupported) for an entry that cannot be read
-  /// (NodeInfo::is_refused).
+  /// The entry of that name; nullopt if there is none. Throws Error(unsupported) for an entry that
+  /// cannot be read (NodeInfo::is_refused).
   std::optional<Item> find(std::string_view name) const;
-  /// The entry at that path, or nothing, also for an empty path. Throws what find(name) throws.
+  /// The entry at that path; nullopt if there is none or the path is empty. Throws what find(name)
+  /// throws.
   std::optional<Item> find(const KeyPath& path) const;
   /// find({"model", "encoder.weight"}).
   std::optional<Item> find(std::initializer_list<std::string> path) const {

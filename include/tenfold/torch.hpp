@@ -134,7 +134,7 @@ TensorDict state_dict(Module& module);
 /// expanded tensor of the module or an empty module holder.
 template <TorchModule Module>
 LoadReport load_into(Module& module, const TensorDict& source, const LoadIntoOptions& options = {});
-/// load_into() of open(source).
+/// Calls load_into() with the tree open(source).
 template <TorchModule Module>
 LoadReport load_into(Module& module, const Path& source, const LoadIntoOptions& options = {});
 
@@ -174,7 +174,7 @@ TensorDict state_dict(Optimizer& optimizer);
 template <TorchOptimizer Optimizer>
 LoadReport load_into(Optimizer& optimizer, const TensorDict& source,
                      const LoadIntoOptions& options = {});
-/// load_into() of open(source).
+/// Calls load_into() with the tree open(source).
 template <TorchOptimizer Optimizer>
 LoadReport load_into(Optimizer& optimizer, const Path& source, const LoadIntoOptions& options = {});
 

@@ -210,7 +210,7 @@ using TypedKeys = std::vector<std::pair<std::string, Value>>;
 
 /// "bytes", "bytearray", "complex", "set", "frozenset", "Counter", "torch.Size", "torch.dtype", ...
 TENFOLD_API std::string to_string(Value::Special::Type type);
-/// The type of that name, or nothing.
+/// The type of that name; nullopt if there is none.
 TENFOLD_API std::optional<Value::Special::Type> special_type_from_name(
     std::string_view name) noexcept;
 
