@@ -16,9 +16,9 @@ struct ArchiveOptions {
   bool robust_names = true;  ///< false: keys are file names without encoding
   /// Write zeros (holes) instead of the tensors' bytes; JSON values are copied.
   bool zeros = false;
-  bool all_notes = false;  ///< also write notes of shared storage and of types such as tuples
-  int deflate_level = 0;   ///< 0: stored; 1 to 12: deflated where that makes a tensor smaller
-  int num_threads = 0;     ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
+  bool all_notes = false;      ///< also write notes of shared storage and of types such as tuples
+  int deflate_level = 0;       ///< 0: stored; 1 to 12: deflated where that makes a tensor smaller
+  int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   Monitor* monitor = nullptr;  ///< observes the call
 };
 

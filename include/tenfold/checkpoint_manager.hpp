@@ -25,7 +25,7 @@ struct CheckpointEntry {
   /// The rank of the process whose entry this is, with files below `ranks/<rank>/`; nullopt: the
   /// entry belongs to all processes.
   std::optional<std::int64_t> rank{};
-  std::string format;  ///< the format as probe() returns it; "json" for a JSON value
+  std::string format;           ///< the format as probe() returns it; "json" for a JSON value
   bool is_bare = false;         ///< the entry is one tensor or value: the file's only key "value"
   std::uint64_t num_bytes = 0;  ///< total size of the entry's files
   std::string checksum;         ///< 16 hexadecimal digits: hash of the entry's checksums or bytes
@@ -45,7 +45,7 @@ struct CheckpointInfo {
   std::int64_t step = 0;                  ///< the step's number
   std::int64_t seq = 0;                   ///< a counter of the saves in the directory, not a time
   std::vector<CheckpointRun> lineage;     ///< oldest run first; the last run saved this step
-  std::string time;  ///< the time of the save: UTC, ISO 8601
+  std::string time;                       ///< the time of the save: UTC, ISO 8601
   std::map<std::string, double> metrics;  ///< the metrics of the step, by name
   Value extra;                            ///< the caller's data; null if there is none
   Value versions;                         ///< an object with "tenfold" and the caller's versions
@@ -137,10 +137,10 @@ struct RestoredCheckpoint {
 
 /// A step, and the rules that keep it.
 struct CheckpointStatus {
-  CheckpointInfo info;               ///< the content of `checkpoint.json`
-  Path path;                         ///< the step's folder
+  CheckpointInfo info;      ///< the content of `checkpoint.json`
+  Path path;                ///< the step's folder
   bool is_on_line = false;  ///< the step belongs to the current line: see CheckpointManager
-  bool is_held = false;  ///< a process protects the step by hold()
+  bool is_held = false;     ///< a process protects the step by hold()
   /// Names of the rules that keep the step; empty: pruning removes the step.
   std::vector<std::string> kept_by;
 };

@@ -13,7 +13,7 @@ namespace tenfold {
 struct ConsolidateOptions {
   int num_threads = 0;   ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   bool durable = false;  ///< fsynced when the call returns
-  bool locked = false;  ///< record the tree as locked, so that tensordict locks it after reading
+  bool locked = false;   ///< record the tree as locked, so that tensordict locks it after reading
   Monitor* monitor = nullptr;  ///< observes the call
 };
 
@@ -28,7 +28,7 @@ TENFOLD_API void consolidate(const TensorDict& tree, const Path& path,
 
 /// The result of open_consolidated().
 struct ConsolidatedTree {
-  TensorDict tree;  ///< the tree, as open() returns it
+  TensorDict tree;      ///< the tree, as open() returns it
   bool locked = false;  ///< the file records that the tree is locked
 };
 

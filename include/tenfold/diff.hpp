@@ -14,13 +14,13 @@ namespace tenfold {
 /// The kind of difference of an entry that is in both trees.
 enum class ChangeKind : std::uint8_t {
   values,  ///< the values of two tensors of the same dtype and shape
-  dtype,  ///< the dtypes of two tensors of the same shape; their values are compared, too
-  shape,  ///< the shapes of two tensors
-  json,  ///< two JSON values
+  dtype,   ///< the dtypes of two tensors of the same shape; their values are compared, too
+  shape,   ///< the shapes of two tensors
+  json,    ///< two JSON values
   /// The kind, batch size, class, ... of two nodes. Or a node that only one tree has, although both
   /// trees have some of its entries.
   node,
-  type,    ///< a tensor on one side, a JSON value on the other
+  type,  ///< a tensor on one side, a JSON value on the other
 };
 /// "values", "dtype", "shape", "json", "node", "type".
 TENFOLD_API std::string to_string(ChangeKind kind);
@@ -53,7 +53,7 @@ struct Change {
 struct DiffReport {
   std::vector<std::string> added;    ///< dotted names of tensors, values, empty nodes in `b` only
   std::vector<std::string> removed;  ///< dotted names of tensors, values, empty nodes in `a` only
-  std::vector<Change> changed;  ///< entries that are in both and differ, and changed nodes
+  std::vector<Change> changed;       ///< entries that are in both and differ, and changed nodes
   std::uint64_t num_leaves = 0;      ///< number of tensors and JSON values in both
   std::uint64_t num_bytes = 0;       ///< bytes of these tensors in the first tree
   /// True if there are no differences.

@@ -21,7 +21,7 @@ enum class OnError : std::uint8_t {
 
 /// The format of source files.
 enum class SourceFormat : std::uint8_t {
-  by_name,  ///< determined by the suffix of each file's name
+  by_name,     ///< determined by the suffix of each file's name
   json_lines,  ///< one object per line
   json,        ///< one object per line, or one array of objects
   csv,         ///< commas between fields by default: see IngestOptions::separator

@@ -241,7 +241,7 @@ struct LoadReport {
   };
   /// Names in both trees that were loaded (with `dry_run`: would be loaded).
   std::vector<std::string> loaded;
-  std::vector<std::string> missing;  ///< names in the target, but not in the source
+  std::vector<std::string> missing;     ///< names in the target, but not in the source
   std::vector<std::string> unexpected;  ///< names in the source, but not in the target
   std::vector<Mismatch> mismatched;     ///< in both, but of another dtype or shape
   /// Entries of the source that the target does not use, and that do not count as differences.
@@ -256,7 +256,7 @@ struct LoadReport {
 /// Options of load_into().
 struct LoadIntoOptions {
   bool strict = true;       ///< if anything differs, change nothing and throw an Error with a list
-  bool cast = false;  ///< convert the values to the dtypes of the target
+  bool cast = false;        ///< convert the values to the dtypes of the target
   bool dry_run = false;     ///< compare and report (or throw) only; no tensor is read or written
   RenameFunction rename{};  ///< maps the source's names to the target's
   /// Dotted names that the source must have: Error(key_not_found) if one is missing. Used only for

@@ -13,7 +13,7 @@ namespace tenfold {
 /// How torch's autograd treats a tensor: no gradient, requires_grad, or a Parameter.
 enum class Grad : std::uint8_t {
   none,              ///< a plain tensor
-  required,  ///< a tensor with requires_grad
+  required,          ///< a tensor with requires_grad
   parameter,         ///< a Parameter
   frozen_parameter,  ///< a Parameter without requires_grad
 };

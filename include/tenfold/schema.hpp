@@ -31,10 +31,10 @@ struct TENFOLD_API Column {
   KeyPath path{};                        ///< {"x"}; in a nested record {"a", "b"}
   ColumnKind kind = ColumnKind::number;  ///< the kind of its values
   DType dtype = DType::float32;  ///< dtype of the stored elements: uint8 for strings and bytes
-  Shape shape{};        ///< shape of a row's value; in a ragged column, of each element
-  bool ragged = false;  ///< rows vary in length; with strings, each row is a list of strings
-  bool nullable = false;                 ///< rows may have no value
-  std::string unit{};                    ///< "ns", "days", ...; empty for none
+  Shape shape{};                 ///< shape of a row's value; in a ragged column, of each element
+  bool ragged = false;    ///< rows vary in length; with strings, each row is a list of strings
+  bool nullable = false;  ///< rows may have no value
+  std::string unit{};     ///< "ns", "days", ...; empty for none
 
   // Functions that write data sets choose these paths, and ignore the caller's.
   KeyPath leaf{};           ///< path of the elements

@@ -17,8 +17,8 @@ namespace tenfold {
 struct ShardBox {
   std::size_t tensor = 0;  ///< index of the tensor among all tensors, in for_each_leaf order
   Shape offsets{};         ///< index of the box's first element in the tensor
-  Shape sizes{};  ///< shape of the box; if it contains a 0, nothing is written
-  int rank = 0;  ///< the process that writes the box
+  Shape sizes{};           ///< shape of the box; if it contains a 0, nothing is written
+  int rank = 0;            ///< the process that writes the box
 };
 
 /// The files of a tree that several processes write.

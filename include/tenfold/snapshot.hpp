@@ -23,7 +23,7 @@ struct SnapshotOptions {
   std::uint64_t slab_bytes = std::uint64_t{128} << 20;  ///< tensors of fewer bytes share files
   /// Tensors of more bytes are split into chunks.
   std::uint64_t chunk_bytes = std::uint64_t{512} << 20;
-  Monitor* monitor = nullptr;                            ///< observes the call
+  Monitor* monitor = nullptr;  ///< observes the call
 };
 
 /// Saves a tree as a snapshot of world size 1, which torchsnapshot 0.1.0 can restore. The keys of

@@ -34,7 +34,7 @@ using KeyPath = std::vector<std::string>;
 
 /// The type of a node in the program that saved it.
 enum class NodeKind : std::uint8_t {
-  tensordict,  ///< a TensorDict: keys, batch_size, dim names
+  tensordict,    ///< a TensorDict: keys, batch_size, dim names
   dict,          ///< a Python dict; int_keys and typed_keys record keys that were not str
   ordered_dict,  ///< collections.OrderedDict
   list,          ///< keys "0", "1", ...
@@ -76,14 +76,14 @@ struct NodeInfo {
   NodeKind kind = NodeKind::tensordict;  ///< the type of the node
   bool int_keys = false;                 ///< dict, ordered_dict: all keys were Python int
   TypedKeys typed_keys{};                ///< dict, ordered_dict: keys that were not str
-  Shape batch_size{};  ///< tensordict, tensorclass: see TensorDict::batch_size()
-  DimNames names{};  ///< names of the batch dimensions; empty, or one for each
+  Shape batch_size{};                    ///< tensordict, tensorclass: see TensorDict::batch_size()
+  DimNames names{};                      ///< names of the batch dimensions; empty, or one for each
   std::string class_name{};    ///< tensorclass: as str(cls) in Python; opaque: "module.Class"
   std::int64_t stack_dim = 0;  ///< lazy_stack: the dimension along which its nodes are stacked
   std::optional<std::string> stack_dim_name{};  ///< lazy_stack: the name of stack_dim, if any
-  std::string device{};  ///< the device as saved ("cpu"); empty for none
+  std::string device{};                         ///< the device as saved ("cpu"); empty for none
   std::string layout{};                         ///< sparse: "sparse_coo", ..., "jagged"
-  Shape dense_shape{};  ///< sparse: the shape of the tensor; -1 for a ragged dimension
+  Shape dense_shape{};        ///< sparse: the shape of the tensor; -1 for a ragged dimension
   bool is_coalesced = false;  ///< layout "sparse_coo": the tensor is coalesced
   std::string problem{};  ///< opaque: why it cannot be read; empty if only its class is unsupported
   /// ordered_dict: `_metadata` of a module's state_dict(): the versions of the module's layers.

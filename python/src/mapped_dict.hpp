@@ -35,7 +35,7 @@ class KeysIn {
   std::size_t size() const noexcept { return size_; }
   /// True if all keys have the dictionary's type.
   bool all_fit() const noexcept { return all_fit_; }
-  /// The keys of the dictionary's type.
+  /// Only those keys that have the dictionary's type.
   DictKeys some() const;
   /// Expands `rows`, which has one row for each key of some(), to one row for each key. Keys that
   /// do not have the dictionary's type get -1.

@@ -62,7 +62,7 @@ class Restoration {
   std::vector<SkippedCheckpoint> skipped_;
   /// Steps whose line is unknown, because they have no document.
   std::vector<SkippedCheckpoint> without_document_;
-  std::map<std::int64_t, std::uint64_t> stats_;      ///< stats_of() opened candidates, by seq
+  std::map<std::int64_t, std::uint64_t> stats_;  ///< stats_of() opened candidates, by seq
 };
 
 /// Returns true if `error` means that the step is damaged, or was removed or replaced after it was

@@ -388,7 +388,7 @@ class ShardedWriter::State {
   std::vector<PlannedShard> shards_;
   std::map<int, std::vector<std::size_t>> shards_of_;  ///< indices in shards_, by rank
   std::set<int> writers_;                              ///< the ranks that write a shard
-  std::vector<TensorPlace> tensors_;  ///< keys, dtypes and shapes of the tensors
+  std::vector<TensorPlace> tensors_;                   ///< keys, dtypes and shapes of the tensors
   std::unique_ptr<checkpoint::ShardedLayout> layout_;
   std::optional<ValuesFolder> values_;
 };

@@ -42,7 +42,7 @@ namespace checkpoint {
 /// ranks write together.
 struct RanksPlan {
   std::int64_t world_size = 1;
-  bool have_entries = false;  ///< true: each rank writes entries of its own
+  bool have_entries = false;    ///< true: each rank writes entries of its own
   std::uint64_t num_bytes = 0;  ///< bytes of the ranks' own entries
   /// Entries that the ranks write together. The bytes of their tensors are not read.
   TensorDict sharded{};

@@ -14,7 +14,7 @@ namespace tenfold {
 
 /// A row of a source, for messages.
 struct SourceRow {
-  std::string where;  ///< the file of the row, or the source
+  std::string where;     ///< the file of the row, or the source
   std::int64_t row = 0;  ///< index of the row in `where`, from 0
 };
 
@@ -22,8 +22,8 @@ struct SourceRow {
 struct BadRow {
   std::optional<std::uint64_t> line{};  ///< text files: first line of the row, from 1
   std::int64_t row = 0;                 ///< index in its file or source, from 0
-  std::string column{};  ///< the bad column; empty: the whole row is bad
-  std::string error{};  ///< why the row was rejected; for files, with file and line
+  std::string column{};                 ///< the bad column; empty: the whole row is bad
+  std::string error{};                  ///< why the row was rejected; for files, with file and line
   std::string text{};                   ///< the row, as returned by shown_text()
 };
 

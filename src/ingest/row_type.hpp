@@ -125,7 +125,7 @@ class ListTypes {
 
   std::vector<Lengths> levels_;     ///< lengths of lists, of lists in lists, ...
   ScalarKinds kinds_ = 0;           ///< kinds of the items, if they can be promoted
-  RowType others_{};  ///< type of the items, if they cannot be promoted
+  RowType others_{};                ///< type of the items, if they cannot be promoted
   std::size_t depth_of_items_ = 0;  ///< nesting depth of items, from 1; 0: no item was seen
   bool is_uneven_ = false;
 };

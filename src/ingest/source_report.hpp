@@ -31,7 +31,7 @@ class ColumnsByName {
  private:
   using Indices = std::unordered_map<std::string, std::vector<std::size_t>>;
   Indices flat_;  ///< columns outside of records
-  Indices all_;  ///< columns by their dotted names, and by those of the records around them
+  Indices all_;   ///< columns by their dotted names, and by those of the records around them
 };
 
 /// Indices of the columns that `names` selects, in the order of `names`; of all columns if `names`

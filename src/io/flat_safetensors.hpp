@@ -19,7 +19,7 @@ struct FlatSafetensors {
   struct Entry {
     std::string name;
     std::string dtype;  ///< the name in the header: "F32"
-    Shape shape;  ///< the shape in the header, which counts 4-bit numbers for F4
+    Shape shape;        ///< the shape in the header, which counts 4-bit numbers for F4
   };
   TensorDict tree;             ///< a dict with the tensors' names as keys
   std::vector<Entry> entries;  ///< in the order of their bytes

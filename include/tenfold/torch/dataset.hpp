@@ -54,7 +54,7 @@ class TorchBatch {
  public:
   /// A tensor and its name.
   struct Item {
-    std::string name;  ///< the dotted name
+    std::string name;   ///< the dotted name
     at::Tensor tensor;  ///< a tensor over the batch's memory
   };
   using value_type = Item;  ///< type of *iterator

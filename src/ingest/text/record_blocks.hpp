@@ -38,11 +38,11 @@ enum class TextKind : std::uint8_t { json_lines, json_array, csv };
 struct TextFile {
   std::string display;  ///< name of the file in messages
   TextKind kind = TextKind::json_lines;
-  char delimiter = ',';  ///< CSV: the field separator
+  char delimiter = ',';              ///< CSV: the field separator
   bool has_known_delimiter = false;  ///< CSV: the caller or the file names the delimiter
   char line_end = '\n';              ///< CSV: '\r' if the header ends with it, without a line feed
   std::vector<std::string> header;   ///< CSV: column names
-  NaValues na_values;  ///< CSV: fields that mean null
+  NaValues na_values;                ///< CSV: fields that mean null
 };
 
 /// Consecutive whole records of one file, followed by JsonText::kSlackBytes NULs.

@@ -34,7 +34,7 @@ struct SourceFile {
   SourceKind kind = SourceKind::unknown;
   std::function<std::unique_ptr<ByteStream>()> open;
   char separator = '\0';  ///< CSV: '\0' if the caller named none
-  NaValues na_values{};  ///< CSV: fields that mean null
+  NaValues na_values{};   ///< CSV: fields that mean null
 };
 
 /// The kind of a file by the suffix of its name, compared case-insensitively. A compression suffix
