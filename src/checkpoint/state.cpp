@@ -325,8 +325,8 @@ void CheckpointManager::State::warn_of_unchanged(const Step& previous, const Che
       continue;
     }
     warn(directory.string() + ": entry " + base::quote(entry.name) + " of step " +
-         std::to_string(info.step) + " has the same bytes as that of step " +
-         std::to_string(previous.info.step) + ": expected a training to change it");
+         std::to_string(info.step) + " has the same bytes as in step " +
+         std::to_string(previous.info.step) + ": expected the training to change it");
   }
 }
 

@@ -267,7 +267,7 @@ TEST(IngestJson, ReadsArraysLargerThanABlock) {
   EXPECT_THAT(cut.error("a.json", text + ",]", ErrorCode::corrupt), HasSubstr("line 300000"));
   for (const char* const rows : {"[{\"x\": 1},]", "[,{\"x\": 1}]"}) {
     EXPECT_THAT(cut.error("a.json", rows, ErrorCode::corrupt),
-                HasSubstr("expected an object next to ',', found the end of the record"));
+                HasSubstr("expected an object before and after ',', found the end of the record"));
   }
 }
 
