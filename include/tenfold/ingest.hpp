@@ -70,11 +70,11 @@ struct IngestOptions {
   /// character that a first line such as `sep=;` names. Without such a line, it means a comma, or a
   /// tab in TSV files. If neither this option nor the file names a separator, throws
   /// Error(invalid_argument) for a header in which another separator (comma, semicolon, tab or |)
-  /// is more frequent outside of quotes. A value other than '\0' without any CSV or TSV file is
-  /// Error(invalid_argument).
+  /// is more frequent outside of quotes. Also throws it for a value other than '\0' if there is no
+  /// CSV or TSV file.
   char separator = '\0';
   /// CSV and TSV: unquoted fields equal to one of these are missing values, like empty ones.
-  /// If there is no CSV or TSV file, any element of this list is Error(invalid_argument).
+  /// If the list is not empty and there is no CSV or TSV file, throws Error(invalid_argument).
   std::vector<std::string> na_values{};
   OnError on_error = OnError::raise;  ///< the effect of a bad row
   std::int64_t batch_rows = 0;        ///< greatest number of rows in memory per thread; 0: some MiB

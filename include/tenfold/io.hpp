@@ -197,14 +197,14 @@ struct ConvertOptions {
   Keys exclude{};        ///< entries of `keys` to omit
   /// Returns the new dotted name of an entry. If only one key of the path changes, its new name is
   /// one key, even if it contains dots. Otherwise, each dot of the changed part separates two keys.
-  /// If the root has no child nodes, the whole new name is one key. Two entries with the same new
-  /// name are Error(invalid_argument).
+  /// If the root has no child nodes, the whole new name is one key. convert() throws
+  /// Error(invalid_argument) if two entries get the same new name.
   RenameFunction rename{};
   /// Dotted names that the source must have: Error(key_not_found) if one is missing. Used only for
   /// this check.
   std::vector<std::string> renamed{};
-  /// Floating-point leaves are cast to this dtype; nullopt: no leaf is cast. A dtype for which
-  /// is_floating_point() is false is Error(invalid_argument).
+  /// Floating-point leaves are cast to this dtype; nullopt: no leaf is cast. For a dtype that is
+  /// not floating-point, convert() throws Error(invalid_argument).
   std::optional<DType> dtype{};
   bool durable = true;    ///< fsynced when the call returns
   bool checksums = true;  ///< store checksums with the data

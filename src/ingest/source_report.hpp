@@ -12,7 +12,7 @@
 
 namespace tenfold {
 
-/// Parses "raise", "skip" or "collect"; anything else is Error(invalid_argument).
+/// Parses "raise", "skip" or "collect". Throws Error(invalid_argument) for any other name.
 OnError on_error_from(std::string_view name);
 
 /// The result of ingesting a source.
