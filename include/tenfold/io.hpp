@@ -48,7 +48,7 @@ class TENFOLD_API Monitor {
 /// ({{"model", "encoder.weight"}}), or no selection, which is the default.
 class Keys {
  public:
-  /// No selection: everything for `keys`, nothing for `exclude`.
+  /// No selection: the option `keys` then selects everything, and `exclude` excludes nothing.
   Keys() = default;
   /// These paths, possibly none. A path of one key is a name or a glob.
   Keys(std::vector<KeyPath> paths) : paths_(std::move(paths)) {}

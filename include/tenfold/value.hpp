@@ -137,7 +137,7 @@ class TENFOLD_API Value {
   bool is() const noexcept {
     return std::holds_alternative<T>(data_);
   }
-  /// The value as T, one of Variant, or null if it is something else.
+  /// A pointer to the value if it is of type T, one of the types of Variant; otherwise null.
   template <class T>
   const T* get_if() const noexcept {
     return std::get_if<T>(&data_);
