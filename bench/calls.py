@@ -11,7 +11,7 @@ from pathlib import Path
 import tensordict
 import torch
 import trees
-from harness import Contender, Goal, Result, Timing, compare, fresh
+from harness import Blocks, Contender, Goal, Result, Timing, compare, fresh, load_raw
 from reading import warmed
 from saving import ours, upstream_folder
 
@@ -43,8 +43,16 @@ def touch(td) -> float:
 
 
 def calls_load_memmap(work: Path, repetitions: int) -> Result:
-    path = work / "calls-load"
-    nested(tensordict.TensorDict).memmap(path)
+    path, floor = work / "calls-load", work / "calls-load-raw"
+    tree = nested(tensordict.TensorDict)
+    tree.memmap(path)
+    raw = load_raw()
+    floor.mkdir()
+    blocks = Blocks(list(tree.values(True, True)))
+    raw.raw_write_files(str(floor).encode(), blocks.count, blocks.pointers, blocks.sizes, 0, 1)
+
+    def bare() -> None:
+        assert raw.raw_map_files(str(floor).encode(), blocks.count, 1)
 
     def load(cls):
         def run() -> None:
@@ -61,9 +69,13 @@ def calls_load_memmap(work: Path, repetitions: int) -> Result:
             {
                 "tenfold": Contender(load(tenfold.TensorDict)),
                 "tensordict": Contender(load(tensordict.TensorDict)),
+                "open, map, touch and unmap the same files": Contender(bare),
             }
         ),
-        [Goal("tenfold", "tensordict", 3.0)],
+        [
+            Goal("tenfold", "tensordict", 3.0),
+            Goal("tenfold", "open, map, touch and unmap the same files", 0.8),
+        ],
         repetitions,
     )
 

@@ -18,6 +18,7 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -160,22 +161,30 @@ std::uint64_t raw_read_file(const char* path, int num_threads) {
   return total;
 }
 
-// Calls open, fstat, mmap, close and munmap for `count` files `folder`/<i>: the lower bound for a
-// format with one file per leaf. Returns the total size of the files, or 0 on failure.
-std::uint64_t raw_map_files(const char* folder, std::size_t count) {
+// Maps `count` files `folder`/<i> with open, fstat, mmap and close, reads the first byte of each if
+// `touch` is not 0, and unmaps them: the lower bound for a format with one file per leaf. Returns
+// the total size of the files, or 0 on failure.
+std::uint64_t raw_map_files(const char* folder, std::size_t count, int touch) {
   const std::string prefix = std::string(folder) + "/";
+  std::vector<std::pair<void*, std::size_t>> maps;
   std::uint64_t total = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const int fd = open((prefix + std::to_string(i)).c_str(), O_RDONLY | O_CLOEXEC);
+  bool good = true;
+  for (std::size_t i = 0; i < count && good; ++i) {
+    const int fd = open((prefix + std::to_string(i)).c_str(), O_RDWR | O_CLOEXEC);
     struct stat status{};
     if (fd < 0 || fstat(fd, &status) != 0) return 0;
     const auto size = static_cast<std::size_t>(status.st_size);
-    void* map = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    void* map = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
+    good = map != MAP_FAILED;
+    if (good) maps.emplace_back(map, size);
     total += size;
-    munmap(map, size);
   }
-  return total;
+  for (const auto& [map, size] : maps) {
+    if (touch != 0) static_cast<void>(*static_cast<volatile char*>(map));
+  }
+  for (const auto& [map, size] : maps) munmap(map, size);
+  return good ? total : 0;
 }
 
 // Reads `count` random pages of 4 KiB with O_DIRECT. The number of threads is the number of

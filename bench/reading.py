@@ -80,7 +80,7 @@ def open_folder(work: Path, repetitions: int) -> Result:
     raw.raw_write_files(str(floor).encode(), blocks.count, blocks.pointers, blocks.sizes, 0, 1)
 
     def bare() -> None:
-        assert raw.raw_map_files(str(floor).encode(), blocks.count)
+        assert raw.raw_map_files(str(floor).encode(), blocks.count, 0)
 
     def all_tensors():
         td = tenfold.open(ours)
@@ -100,11 +100,7 @@ def open_folder(work: Path, repetitions: int) -> Result:
         ),
         [
             Goal("tenfold.open, every leaf addressable", "tensordict", 5.0),
-            Goal(
-                "tenfold, every torch tensor made",
-                at_most_seconds=0.020,
-                text="<= 10 us a leaf: open, map, tensor",
-            ),
+            Goal("tenfold, every torch tensor made", "open + map + close of the same files", 0.6),
         ],
         repetitions,
     )
@@ -175,10 +171,9 @@ def open_safetensors(work: Path, repetitions: int) -> Result:
         ),
         [
             Goal("tenfold.open, lazily", at_most_seconds=0.003),
-            Goal("tenfold.load, all torch tensors", at_most_seconds=0.010),
             Goal("tenfold.load, all torch tensors", "safetensors, all torch tensors", 8.0),
             Goal("tenfold.load, all torch tensors", "torch.load(weights_only, mmap)", 35.0),
-            Goal("tenfold, one leaf", at_most_seconds=0.003),
+            Goal("tenfold, one leaf", "safetensors, one leaf", 2.0),
             Goal("tenfold, one leaf of a folder node of 100", at_most_seconds=0.0004),
         ],
         repetitions,
@@ -191,14 +186,14 @@ def tensors_of_a_tree(work: Path, repetitions: int) -> Result:
     opened: list[tenfold.TensorDict] = []
     return compare(
         "tensors_of_a_tree",
-        "10,000 torch tensors of an opened file (0.5 us each is 5 ms)",
+        "10,000 torch tensors of an opened file",
         {
             "tenfold": Contender(
                 lambda: opened[-1].to_dict(), lambda: opened.append(tenfold.open(path))
             ),
             "torch.empty(16)": Contender(lambda: [torch.empty(16) for _ in range(10_000)]),
         },
-        [Goal("tenfold", at_most_seconds=0.005, text="<= 0.5 us a tensor")],
+        [Goal("tenfold", "torch.empty(16)", 0.5)],
         repetitions,
     )
 

@@ -44,7 +44,6 @@ def open_torch_file(work: Path, repetitions: int) -> Result:
             "safetensors, the same tensors": Contender(lambda: safetensors.torch.load_file(theirs)),
         },
         [
-            Goal("tenfold", at_most_seconds=0.015, text="tenfold"),
             Goal("tenfold", "torch.load(mmap)", 25),
             Goal("tenfold", "safetensors, the same tensors", 5),
         ],
