@@ -21,7 +21,6 @@
 #include "ingest/text/record_blocks.hpp"
 #include "ingest/text/row_builder.hpp"
 #include "ingest/text/text_stream.hpp"
-#include "ingest/text/type_work.hpp"
 #include "ingest/text/value_types.hpp"
 
 namespace {
@@ -103,12 +102,7 @@ RowPlan plan_for(const std::vector<SourceFile>& files) {
   ValueTypes types;
   BlockReader reader(files, 64);
   Block block;
-  TypeWork work(types);
-  while (reader.next(block)) {
-    work.begin(block);
-    work.work();
-    work.deliver();
-  }
+  while (reader.next(block)) types.merge(types_in(block));
   std::vector<Promotion> promotions;
   RowPlan plan = plan_of(types, promotions);
   plan.is_final = true;

@@ -87,7 +87,6 @@ NOT_PARSERS = frozenset(
         "src/formats/snapshot/plan",
         "src/formats/torch_file/write",
         "src/ingest/arrow/export",
-        "src/ingest/arrow/export_stream",
         "src/ingest/bad_row",
         "src/ingest/ingest",
         "src/ingest/promotion",

@@ -27,8 +27,8 @@ struct PartColumn {
 /// Tables on disk that are opened when their rows are needed. Thread-safe.
 class ClosedTables {
  public:
-  /// Maximum number of tables that an object of this class keeps open, and that gather_closed() has
-  /// open at a time.
+  /// Maximum number of tables that an object of this class keeps open, and that gather() has open
+  /// at a time.
   static constexpr std::size_t kMaxOpen = 1024;
 
   virtual ~ClosedTables() = default;

@@ -1,24 +1,30 @@
 #include <tenfold/ingest.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include <tenfold/error.hpp>
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "formats/folder/keys.hpp"
 #include "formats/shared/progress.hpp"
+#include "ingest/bad_row.hpp"
 #include "ingest/source_report.hpp"
 #include "ingest/table/table_writer.hpp"
 #include "ingest/text/block_pipeline.hpp"
+#include "ingest/text/csv_rows.hpp"
+#include "ingest/text/json_rows.hpp"
 #include "ingest/text/record_blocks.hpp"
+#include "ingest/text/row_builder.hpp"
 #include "ingest/text/row_plan.hpp"
-#include "ingest/text/row_work.hpp"
 #include "ingest/text/source_files.hpp"
-#include "ingest/text/type_work.hpp"
 #include "ingest/text/value_types.hpp"
 
 namespace tenfold {
@@ -28,6 +34,181 @@ namespace {
 
 /// Bytes of text in a block, chosen so that the rows of a block fit in the CPU caches.
 constexpr std::size_t kFileBlockBytes = std::size_t{1} << 20;
+
+/// A thread delivers its rows before the end of a block if they have more than this many bytes.
+constexpr std::size_t kChunkBytes = std::size_t{4} << 20;
+/// A thread also delivers before the end of a block if it has this many rejected records.
+constexpr std::size_t kMaxRejected = 4096;
+/// Number of rows between checks of the size.
+constexpr std::int64_t kSizeCheckRows = 64;
+
+/// Infers types from blocks, and merges them in the order of the blocks.
+class TypeWork final : public BlockWork {
+ public:
+  /// `all` is changed only by the thread that delivers.
+  explicit TypeWork(ValueTypes& all) : all_(all) {}
+
+  void begin(const Block& block) override { block_ = &block; }
+  bool work() override {
+    types_ = types_in(*block_);
+    return false;
+  }
+  bool deliver() override {
+    all_.merge(types_);
+    return true;
+  }
+
+ private:
+  ValueTypes& all_;
+  ValueTypes types_;
+  const Block* block_ = nullptr;
+};
+
+/// State shared by all threads that write one table. Changed only by the thread that delivers.
+struct RowSink {
+  TableWriter& writer;
+  OnError on_error = OnError::raise;
+  std::int64_t most_rows = 0;  ///< maximum number of rows in a chunk; 0: no limit
+
+  std::uint64_t num_bad_rows = 0;
+  std::uint64_t num_kept = 0;     ///< number of records that became rows
+  bool needs_promotion = false;   ///< the plan is too narrow: everything written is discarded
+  std::uint64_t num_records = 0;  ///< records of the file that were delivered
+  std::uint64_t first_line = 1;   ///< line of the file at which the block to deliver starts
+  std::vector<bool> seen{};       ///< for each target: its name occurred in a record
+  /// Names that are not in the plan.
+  std::set<std::string> ignored{};
+};
+
+/// Converts blocks to rows of a table.
+class RowWork final : public BlockWork {
+ public:
+  RowWork(const RowPlan& plan, RowSink& sink)
+      : plan_(plan),
+        sink_(sink),
+        rows_(plan),
+        json_(plan, rows_),
+        csv_(plan, rows_),
+        cursor_(Block()) {}
+
+  void begin(const Block& block) override {
+    block_ = &block;
+    cursor_ = RecordCursor(block);
+    at_end_ = false;
+    num_records_ = 0;
+    delivered_ = 0;
+    if (block.file->kind == TextKind::csv && block.file != csv_file_) {
+      csv_file_ = block.file;
+      csv_.begin_file(*block.file);
+    }
+  }
+
+  bool work() override {
+    rows_.clear();
+    rejected_.clear();
+    const TextKind kind = block_->file->kind;
+    Record record;
+    while (cursor_.next(record)) {
+      const Outcome outcome =
+          kind == TextKind::csv ? csv_.add(record.begin, record.end)
+                                : json_.add(record.begin, record.end, kind == TextKind::json_lines);
+      const std::uint64_t number = num_records_++;
+      if (outcome == Outcome::promote) {
+        promote_ = true;
+        return false;
+      }
+      if (outcome != Outcome::kept) {
+        rejected_.push_back({.line = record.line,
+                             .record = number,
+                             .fault = kind == TextKind::csv ? csv_.fault() : json_.fault(),
+                             .text = {record.begin, record.end}});
+        if (sink_.on_error == OnError::raise) return false;
+        if (rejected_.size() == kMaxRejected) return true;
+      }
+      const std::int64_t count = rows_.num_rows();
+      if (sink_.most_rows > 0 && count >= sink_.most_rows) return true;
+      if (count % kSizeCheckRows == 0 && rows_.size_bytes() > kChunkBytes) return true;
+    }
+    at_end_ = true;
+    return false;
+  }
+
+  bool deliver() override {
+    if (block_->begins_file && delivered_ == 0) {
+      sink_.num_records = 0;
+      sink_.first_line = block_->first_line;
+    }
+    if (promote_) {
+      sink_.needs_promotion = true;
+      return false;
+    }
+    for (const Rejected& rejected : rejected_) refuse(rejected);
+    write_rows();
+    note_names();
+    sink_.num_records += num_records_ - delivered_;
+    delivered_ = num_records_;
+    if (at_end_) sink_.first_line += cursor_.num_lines();
+    return true;
+  }
+
+ private:
+  /// A rejected record.
+  struct Rejected {
+    std::uint64_t line = 0;    ///< line, relative to the block
+    std::uint64_t record = 0;  ///< index of the record in the block
+    RowFault fault;
+    std::string_view text;  ///< points into the block's memory
+  };
+
+  /// Throws if on_error is raise. Otherwise counts the bad row and, if on_error is collect, also
+  /// lists it in `bad_rows.jsonl`.
+  void refuse(const Rejected& rejected) {
+    const auto row = static_cast<std::int64_t>(sink_.num_records - delivered_ + rejected.record);
+    const std::string& file = block_->file->display;
+    const std::uint64_t line = sink_.first_line + rejected.line;
+    if (sink_.on_error == OnError::raise) {
+      const bool is_malformed = rejected.fault.outcome == Outcome::malformed;
+      throw error_of_row(is_malformed ? ErrorCode::corrupt : ErrorCode::invalid_argument, file,
+                         line, row, rejected.fault);
+    }
+    ++sink_.num_bad_rows;
+    if (sink_.on_error == OnError::collect) {
+      const BadRow bad = bad_row_of(file, line, row, rejected.fault, rejected.text);
+      sink_.writer.append_text(formats::folder::kBadRowsName, to_json_line(bad));
+    }
+  }
+
+  void write_rows() {
+    const std::vector<ColumnChunk> chunks = rows_.finish();
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+      // Make a column nullable only when it gets its first null. This takes no more time than a
+      // column that is nullable from the start.
+      if (!chunks[i].valid.empty()) sink_.writer.make_nullable(i);
+    }
+    sink_.writer.append(chunks);
+    sink_.num_kept += static_cast<std::uint64_t>(rows_.num_rows());
+  }
+
+  void note_names() {
+    sink_.seen.resize(plan_.targets.size(), false);
+    json_.note_names(sink_.seen, sink_.ignored);
+    csv_.note_names(sink_.seen, sink_.ignored);
+  }
+
+  const RowPlan& plan_;
+  RowSink& sink_;
+  RowBuilder rows_;
+  JsonRows json_;
+  CsvRows csv_;
+  const Block* block_ = nullptr;
+  RecordCursor cursor_;
+  std::shared_ptr<const TextFile> csv_file_;
+  std::uint64_t num_records_ = 0;  ///< records of the block that were processed so far
+  std::uint64_t delivered_ = 0;    ///< number of processed records that were delivered
+  std::vector<Rejected> rejected_;
+  bool at_end_ = false;  ///< all records of the block were processed
+  bool promote_ = false;
+};
 
 class Ingestion {
  public:
@@ -76,15 +257,9 @@ class Ingestion {
 
   /// The types in the first block of the source.
   ValueTypes first_types() {
-    ValueTypes types;
     BlockReader reader(files_, kFileBlockBytes);
     Block block;
-    if (!reader.next(block)) return types;
-    TypeWork work(types);
-    work.begin(block);
-    work.work();
-    work.deliver();
-    return types;
+    return reader.next(block) ? types_in(block) : ValueTypes();
   }
 
   void infer() {

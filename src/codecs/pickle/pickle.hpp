@@ -11,7 +11,6 @@
 #include <tenfold/error.hpp>
 
 #include "base/fail.hpp"
-#include "codecs/pickle/id_arena.hpp"
 #include "codecs/pickle/nodes.hpp"
 
 namespace tenfold::codecs {

@@ -1,11 +1,16 @@
 #include "ingest/text/value_types.hpp"
 
+#include <string>
 #include <utility>
 
 #include "dataset/leaf_names.hpp"
+#include "ingest/text/csv_rows.hpp"
+#include "ingest/text/json_text.hpp"
 
 namespace tenfold {
 namespace {
+
+using namespace scalar_kind;
 
 /// The target for values of this type. Target::is_typed is false if there are only nulls, empty
 /// lists and lists of nulls.
@@ -64,6 +69,128 @@ class Planner {
   KeyPath path_;
 };
 
+/// Infers types from JSON records. Ignores records that are not valid JSON objects.
+class JsonTypes {
+ public:
+  /// `types` must outlive this object.
+  explicit JsonTypes(ValueTypes& types) : types_(types) {}
+
+  /// The bytes after the text must be as JsonText requires.
+  void add(const char* begin, const char* end, bool lines);
+
+ private:
+  void object(ValueTypes& types);
+  void value(ValueTypes& types);
+  void list(ListTypes& types, std::size_t depth);
+  ScalarKinds scalar();
+
+  ValueTypes& types_;
+  JsonText text_{nullptr, nullptr, true};
+  std::string scratch_;
+};
+
+void JsonTypes::add(const char* begin, const char* end, bool lines) {
+  text_.restart(begin, end, lines);
+  text_.skip_blanks();
+  const char* const start = text_.at();
+  if (*start != '{' || !text_.skip_value()) return;
+  text_.skip_blanks();
+  if (!text_.at_end()) return;
+  // The record is valid JSON, so the code below needs no checks.
+  text_.move_to(start);
+  object(types_);
+}
+
+void JsonTypes::object(ValueTypes& types) {
+  ++types.num_objects;
+  text_.move_to(text_.at() + 1);
+  if (text_.take('}')) return;
+  // Names usually come in the same order as in the previous record.
+  std::size_t next = 0;
+  do {
+    text_.skip_blanks();
+    std::string_view key;
+    text_.take_string(key, scratch_);
+    const bool expected = next < types.members.size() && types.members[next].name == key;
+    ValueTypes& member = expected ? types.members[next].types : types.member(key);
+    next = expected ? next + 1 : types.by_name.find(key)->second + 1;
+    text_.take(':');
+    text_.skip_blanks();
+    value(member);
+  } while (text_.take(','));
+  text_.take('}');
+}
+
+void JsonTypes::value(ValueTypes& types) {
+  using Kind = ValueTypes::Kind;
+  const char first = text_.peek();
+  if (first == '{') {
+    ++types.num_present;
+    if (types.kind == Kind::none) types.kind = Kind::object;
+    object(types);  // add the members even if the first value was of another kind, because earlier
+                    // blocks may have had objects
+  } else if (first == '[') {
+    ++types.num_present;
+    if (types.kind == Kind::none) types.kind = Kind::list;
+    if (types.kind == Kind::list && !types.first_list) {
+      types.first_list.emplace();
+      list(*types.first_list, 1);
+      types.lists.merge(*types.first_list);
+    } else {
+      list(types.lists, 1);
+    }
+  } else {
+    const ScalarKinds kinds = scalar();
+    if (kinds == kNull) {
+      types.add_null();
+    } else {
+      types.add_scalar(kinds);
+    }
+  }
+}
+
+void JsonTypes::list(ListTypes& types, std::size_t depth) {
+  text_.move_to(text_.at() + 1);
+  std::int64_t length = 0;
+  if (!text_.take(']')) {
+    do {
+      text_.skip_blanks();
+      ++length;
+      if (text_.peek() == '[') {
+        list(types, depth + 1);
+      } else if (text_.peek() == '{') {
+        types.add_object();
+        text_.skip_value();
+      } else {
+        types.add_items(depth, scalar());
+      }
+    } while (text_.take(','));
+    text_.take(']');
+  }
+  types.add_list(depth - 1, length);
+}
+
+ScalarKinds JsonTypes::scalar() {
+  NumberText number;
+  if (scan_number(text_.at(), NumberStyle::json, number)) {
+    text_.move_to(number.end);
+    return kinds_of(number);
+  }
+  const char first = text_.peek();
+  text_.skip_value();
+  switch (first) {
+    case '"':
+      return kString;
+    case 't':
+    case 'f':
+      return kBool;
+    case 'n':
+      return kNull;
+    default:
+      return kFloat;  // NaN, Infinity
+  }
+}
+
 }  // namespace
 
 ValueTypes& ValueTypes::member(std::string_view name) {
@@ -94,6 +221,22 @@ void ValueTypes::merge(const ValueTypes& later) {
   if (!first_list) first_list = later.first_list;
   lists.merge(later.lists);
   for (const auto& [name, types] : later.members) member(name).merge(types);
+}
+
+ValueTypes types_in(const Block& block) {
+  ValueTypes types;
+  RecordCursor cursor(block);
+  Record record;
+  if (block.file->kind == TextKind::csv) {
+    CsvTypes csv(types);
+    csv.begin_file(*block.file);
+    while (cursor.next(record)) csv.add(record.begin, record.end);
+  } else {
+    JsonTypes json(types);
+    const bool lines = block.file->kind == TextKind::json_lines;
+    while (cursor.next(record)) json.add(record.begin, record.end, lines);
+  }
+  return types;
 }
 
 RowPlan plan_of(const ValueTypes& rows, std::vector<Promotion>& promotions) {

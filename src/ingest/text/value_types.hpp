@@ -12,6 +12,7 @@
 
 #include "ingest/promotion.hpp"
 #include "ingest/row_type.hpp"
+#include "ingest/text/record_blocks.hpp"
 #include "ingest/text/row_plan.hpp"
 
 namespace tenfold {
@@ -46,6 +47,10 @@ struct ValueTypes::Member {
   std::string name;
   ValueTypes types;
 };
+
+/// Infers the types of the records of `block`. Ignores records that are not valid JSON objects, and
+/// malformed records of CSV.
+ValueTypes types_in(const Block& block);
 
 /// Returns the plan for all rows. Sets `promotions` to the columns whose type is wider than that of
 /// their first value, and to all columns of lists that are stored as JSON.
