@@ -65,6 +65,9 @@ std::optional<os::Lease> try_lease_slot(const os::Directory& parent, const std::
 /// Returns `.<name>.tenfold-<suffix>`. A hash replaces `<name>` if the result could exceed
 /// os::kMaxNameBytes.
 std::string hidden_name(const std::string& name, const std::string& suffix);
+/// True for the names that hidden_name() returns, and for those of their leases. Files and folders
+/// of these names may remain after a crash.
+bool is_hidden_name(std::string_view name);
 
 /// Creates a file. If `old` is given, the new file gets the owner, group and permissions of `old`.
 /// If this process may not set owner or group, the permissions are reduced: at no time can another
