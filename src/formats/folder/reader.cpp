@@ -78,16 +78,6 @@ class FolderItem final : public LazyItem {
   std::int64_t stack_dim_;  ///< of the enclosing lazy stack; 0 without one
 };
 
-/// An entry that cannot be read: accessing it throws, without affecting other entries.
-class BadItem final : public LazyItem {
- public:
-  explicit BadItem(Error error) : error_(std::move(error)) {}
-  TensorDict::Item load() override { throw error_; }
-
- private:
-  Error error_;
-};
-
 /// Builds the entries of one node.
 class NodeBuilder {
  public:
@@ -121,7 +111,8 @@ class NodeBuilder {
 
   void add(const MetaEntry& entry, FolderSource& source) {
     if (entry.problem) {
-      push(entry.key, std::make_shared<BadItem>(Error(*entry.problem).path(meta_where(place_))));
+      push(entry.key,
+           std::make_shared<RefusedItem>(Error(*entry.problem).path(meta_where(place_))));
     } else if (entry.is_node) {
       add_folder(entry.key);
     } else {
