@@ -353,13 +353,6 @@ void apply_container(const NodePlace& place, Node& node) {
   if (node.info.kind != NodeKind::tensordict) node.info.device.clear();
 }
 
-bool fits_batch(const MetaEntry& entry, const Shape& batch) {
-  if (!entry.is_nested) return starts_with(entry.shape, batch);
-  // For a nested tensor, the shape in meta.json is [number of components, number of dimensions of a
-  // component]. Only the number of components can be compared with the batch size.
-  return batch.empty() || starts_with(entry.shape, {batch.front()});
-}
-
 /// Throws Error(corrupt) if the node has tensors and none of their shapes begins with the batch
 /// size. A single shape that does is sufficient, because tensordict up to 0.14 saves an
 /// UnbatchedTensor like any other tensor.
@@ -367,7 +360,7 @@ void require_batch_of_tensors(const NodePlace& place, const NodeMeta& meta) {
   const MetaEntry* other = nullptr;
   for (const MetaEntry& entry : meta.entries) {
     if (entry.is_node || entry.problem) continue;
-    if (fits_batch(entry, meta.batch_size)) return;
+    if (fits_batch(entry.shape, entry.is_nested, meta.batch_size)) return;
     if (other == nullptr) other = &entry;
   }
   if (other == nullptr) return;

@@ -84,6 +84,11 @@ struct MetaMember {
   bool is_nested = false;
 };
 
+/// True if a tensor of this shape may be in a node of batch size `batch`. For a nested tensor,
+/// `shape` is [number of components, number of dimensions of a component], and only the number of
+/// components is compared.
+bool fits_batch(const Shape& shape, bool is_nested, const Shape& batch);
+
 /// True for keys that a TensorDict's meta.json cannot store.
 bool is_reserved_key(std::string_view key) noexcept;
 
