@@ -72,9 +72,12 @@ class GrowingFolder {
   void check_here() const;
   /// False in a forked child.
   bool is_here() const noexcept { return process_.is_here(); }
+  /// Throws Error(invalid_argument) if there would be too many rows for a commit record after the
+  /// addition of `num_rows` rows.
+  void require_countable(std::uint64_t num_rows) const;
   /// Appends `num_rows` rows: one run of bytes for each leaf, in the order of the leaves. Appends
-  /// nothing on failure: throws Error(io), or like check_here(). If rows of more than
-  /// os::kUncheckedBytes bytes cannot fit on the disk, none of them is written.
+  /// nothing on failure: throws Error(io), or like check_here() and require_countable(). If rows of
+  /// more than os::kUncheckedBytes bytes cannot fit on the disk, none of them is written.
   void append(std::uint64_t num_rows, std::span<const std::span<const std::byte>> bytes);
   /// Writes to the next slots of a circular buffer: all rows, or the last capacity() if there are
   /// more. If a write fails, the rows in the slots to overwrite are lost.
