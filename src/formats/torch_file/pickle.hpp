@@ -66,7 +66,7 @@ class Pickle {
     return graph_.is_global(id, module, name);
   }
   // Like the functions of PickleGraph with the same names. Throw Error(corrupt), which names
-  // `subject`; lengths() throws Error(unsupported) for more than 64 lengths.
+  // `subject`; lengths() throws Error(unsupported) for too many.
   Shape lengths(std::uint32_t id, std::string_view subject) const;
   std::uint64_t natural(std::uint32_t id, std::string_view subject) const;
 

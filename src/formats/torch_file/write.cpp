@@ -21,6 +21,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "codecs/pickle/pickle.hpp"
 #include "codecs/pickle/text.hpp"
 #include "codecs/pickle/writer.hpp"
 #include "core/tensor/leaf_bytes.hpp"
@@ -619,6 +620,12 @@ class Pickler {
   }
 
   void write_lengths(const Shape& lengths) {
+    if (lengths.size() > codecs::kMaxPickleDimensions) {
+      throw refuse()
+          .problem("too many dimensions")
+          .expected("at most ", codecs::kMaxPickleDimensions)
+          .found(lengths.size());
+    }
     to_.begin_tuple();
     for (const std::int64_t length : lengths) to_.integer(length);
     to_.end_tuple();
@@ -635,10 +642,10 @@ class Pickler {
 
 /// Plans the archive of a tree. A TensorDict and a tensorclass are stored as a dict, a lazy stack
 /// as a list; dict, OrderedDict, list, tuple and JSON values keep their types. Throws
-/// Error(unsupported), naming the key, for opaque objects, nested and jagged tensors, frozensets,
-/// integers of more than 255 bytes, strings that are not UTF-8 or have 4 GiB or more, dtypes and
-/// quantization schemes that torch does not have, and nesting deeper than kMaxDepth. Does not read
-/// the elements of any tensor.
+/// Error(unsupported), naming the key, for opaque objects, nested and jagged tensors, tensors of
+/// more than codecs::kMaxPickleDimensions dimensions, frozensets, integers of more than 255 bytes,
+/// strings that are not UTF-8 or have 4 GiB or more, dtypes and quantization schemes that torch
+/// does not have, and nesting deeper than kMaxDepth. Does not read the elements of any tensor.
 Plan make_plan(const TensorDict& tree) { return make_object_plan(bare_value(tree)); }
 
 Plan make_object_plan(const TensorDict::Item& item) {

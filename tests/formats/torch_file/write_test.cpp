@@ -208,6 +208,9 @@ TEST(TorchFileWrite, EntriesThatTorchCannotLoadAreRefusedByKeyBeforeWriting) {
   inner.set("n", TensorDict::Item(Leaf::nested(Tensor::zeros(DType::int8, {0}),
                                                Tensor::zeros(DType::int64, {2, 1}))));
   EXPECT_THAT(complaint(tree), HasSubstr("key \"a.n\": a nested tensor cannot be stored"));
+  inner.set("n", Tensor::zeros(DType::int8, Shape(65, 1)));
+  EXPECT_THAT(complaint(tree),
+              HasSubstr("key \"a.n\": too many dimensions: expected at most 64, found 65"));
   inner.set("n", Value(Value::BigInt{std::string(700, '9')}));
   EXPECT_THAT(complaint(tree), HasSubstr("key \"a.n\": an integer that torch cannot load: "
                                          "expected at most 255 bytes, found 700 digits"));
