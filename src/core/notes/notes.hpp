@@ -108,8 +108,8 @@ std::optional<KeyPath> keys_of_note_path(std::string_view path);
 /// Throws Error(invalid_argument), naming the entry at `path`, if a program set a field that
 /// readers refuse or lose: int_keys or typed_keys of a node that is not a dict, both in one node,
 /// typed_keys for which are_valid() is false, a device for which is_torch_device() is false, names
-/// whose number is not that of the batch dimensions, a negative length in batch_size, or a lazy
-/// stack whose stack_dim is not from 0 to kMaxStackDim.
+/// whose number is not that of the batch dimensions, names or a class_name that are not UTF-8, a
+/// negative length in batch_size, or a lazy stack whose stack_dim is not from 0 to kMaxStackDim.
 void require_valid_info(std::string_view path, const TensorDict& node);
 /// The same for the keys of all dicts in a JSON value.
 void require_valid_keys(std::string_view path, const Value& value);

@@ -469,6 +469,9 @@ void add_metadata(Plan& plan, const std::map<std::string, std::string>& metadata
 }  // namespace
 
 Plan make_plan(const TensorDict& tree, bool notes) {
+  // Omit the notes of leaves, because the structure document or the members for aliases describe
+  // them. Collected first, because these errors name the node.
+  Notes collected = notes ? collect_notes(tree, false) : Notes();
   std::optional<Plan> flat = plan_flat(tree);
   Plan plan = flat ? std::move(*flat) : Plan{};
   if (!plan.flat) {
@@ -477,9 +480,7 @@ Plan make_plan(const TensorDict& tree, bool notes) {
   plan.metadata.insert_or_assign(std::string(kFormatMember), "pt");
   add_metadata(plan, tree.info().metadata);
   if (!notes) return plan;
-  // Omit the notes of leaves, because the structure document or the members for aliases describe
-  // them. Omit the kind dict, because it is the default of a plain file.
-  Notes collected = collect_notes(tree, false);
+  // Omit the kind dict, because it is the default of a plain file.
   collected.schema = tree.info().schema;
   const auto root = collected.nodes.find("");
   if (plan.flat && root != collected.nodes.end() &&
