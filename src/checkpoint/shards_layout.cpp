@@ -79,8 +79,7 @@ bool is_own_name(const os::Directory& folder, const std::string& name) {
 std::vector<std::string> foreign_files(const os::Directory& folder) {
   std::vector<std::string> foreign = folder.list();
   std::erase_if(foreign, [&](const std::string& name) {
-    return (name.starts_with('.') && name.find(".tenfold-") != std::string::npos) ||
-           is_own_name(folder, name);
+    return formats::is_hidden_name(name) || is_own_name(folder, name);
   });
   std::ranges::sort(foreign);
   return foreign;

@@ -330,13 +330,25 @@ class PartLocations {
   std::int64_t next_row_ = 0;
 };
 
+/// Returns a + b. Throws Error(corrupt) on overflow, which only elements of 0 bytes can cause.
+std::int64_t sum_of(std::int64_t a, std::int64_t b, const Column& column) {
+  if (b <= std::numeric_limits<std::int64_t>::max() - a) return a + b;
+  throw base::corrupt(base::Where("", "data set"))
+      .part("column ", base::quote(column.name()))
+      .expected("fewer than 2^63 elements in all rows")
+      .found("more");
+}
+
 /// Concatenates one tensor of a column over all batches.
 Tensor join_rows(const std::vector<Batch>& batches, std::size_t column,
                  const Tensor BatchColumn::* member) {
   const Tensor& first = batches.front().columns()[column].*member;
   Shape shape = first.shape();
   shape[0] = 0;
-  for (const Batch& batch : batches) shape[0] += (batch.columns()[column].*member).shape()[0];
+  for (const Batch& batch : batches) {
+    const BatchColumn& from = batch.columns()[column];
+    shape[0] = sum_of(shape[0], (from.*member).shape()[0], from.column);
+  }
   Tensor joined = Tensor::zeros(first.dtype(), shape);
   std::byte* into = joined.nbytes() == 0 ? nullptr : joined.mutable_raw_data();
   for (const Batch& batch : batches) {
@@ -348,7 +360,8 @@ Tensor join_rows(const std::vector<Batch>& batches, std::size_t column,
   return joined;
 }
 
-/// Concatenates offsets, which begin at 0 in each batch.
+/// Concatenates offsets, which begin at 0 in each batch. Their sums cannot overflow: they count
+/// values, whose sum join_rows() has checked, or items, each of which has an offset in memory.
 Tensor join_offsets(const std::vector<Batch>& batches, std::size_t column,
                     const Tensor BatchColumn::* member) {
   std::vector<std::int64_t> joined = {0};

@@ -10,10 +10,12 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "dataset/fixed_rows.hpp"
 #include "dataset/parts/growth.hpp"
 #include "dataset/ring_guard.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/leaf_source.hpp"
+#include "formats/folder/meta/meta.hpp"
 #include "formats/folder/reader.hpp"
 #include "os/fs/unreplaced.hpp"
 
@@ -113,6 +115,23 @@ std::uint64_t last_end(const Path& path, const Column& column, const Tensor& end
         .remedy("the data set is damaged or was truncated: copy its rows with ingest()");
   }
   return static_cast<std::uint64_t>(last);
+}
+
+/// Throws Error(invalid_argument) if readers would refuse the shape of a tensor of `num_rows` rows
+/// of 0 bytes. The size of a file limits other shapes.
+void check_empty_rows(const Path& path, const Schema& schema, const std::vector<LeafRole>& roles,
+                      std::int64_t num_rows) {
+  for (const LeafRole& role : roles) {
+    if (role.row_bytes > 0) continue;
+    const Column& column = schema.columns()[role.column];
+    folder::MetaEntry entry;
+    entry.key = column.name();
+    entry.dtype = column.dtype;
+    entry.shape = batch_shape_of(num_rows, column);
+    folder::check_leaf_size(entry);
+    if (!entry.problem) continue;
+    throw Error(*entry.problem).code(ErrorCode::invalid_argument).path(path.string());
+  }
 }
 
 /// The guard of a circular buffer; null for other data sets.
@@ -270,6 +289,12 @@ std::int64_t FolderGrowth::append(const Batch& rows) {
     writer.check_here();
     return known_size();
   }
+  const auto count = static_cast<std::uint64_t>(rows.num_rows());
+  writer.require_countable(count);
+  if (writer.capacity() == 0) {
+    const std::uint64_t total = writer.state().num_rows + count;
+    check_empty_rows(folder_.path(), schema_, roles_, static_cast<std::int64_t>(total));
+  }
   std::vector<std::int64_t> lengths;
   for (std::size_t i = 0; i < roles_.size(); ++i) {
     const std::uint64_t row_bytes = roles_[i].row_bytes;
@@ -281,7 +306,6 @@ std::int64_t FolderGrowth::append(const Batch& rows) {
   for (const Tensor& tensor : tensors) {
     bytes.emplace_back(tensor.raw_data(), static_cast<std::size_t>(tensor.nbytes()));
   }
-  const auto count = static_cast<std::uint64_t>(rows.num_rows());
   const auto shown = static_cast<std::uint64_t>(size_);
   try {
     if (writer.capacity() > 0) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tenfold/dataset.hpp>
@@ -29,6 +30,16 @@ inline Schema schema_of(const TensorDict& tree) { return Schema::of(tree); }
 inline Dataset numbers_at(const Path& path, const CreateOptions& options = {}) {
   return create(path, schema_of(numbers(1)), options);
 }
+
+/// Rows of one column, "x", with no elements.
+inline Batch rows_without_bytes(DType dtype, std::int64_t count) {
+  std::vector<BatchColumn> columns(1);
+  columns[0].column = {.path = {"x"}, .dtype = dtype, .shape = {0}};
+  columns[0].values = Tensor::zeros(dtype, {count, 0});
+  return {count, std::move(columns)};
+}
+
+inline Schema schema_of(const Batch& rows) { return Schema({rows.columns()[0].column}); }
 
 /// Simulates a reboot after a power failure.
 class NextBoot {

@@ -590,6 +590,26 @@ TEST(Growth, RefusesMismatchedRowsAndAppendsNothing) {
   EXPECT_EQ(Dataset(folder / "rows").size(), 2);
 }
 
+TEST(Growth, RefusesMoreRowsThanReadersCount) {
+  const test::TemporaryFolder folder;
+  const auto expect_one_append = [&](DType dtype, std::int64_t num_rows, const std::string& fault) {
+    const Batch rows = test::rows_without_bytes(dtype, num_rows);
+    const Path path = folder / to_string(dtype);
+    Dataset ds = create(path, schema_of(rows));
+    EXPECT_EQ(ds.append(rows), num_rows);
+    expect_error(ErrorCode::invalid_argument, fault, [&] { ds.append(rows); });
+    EXPECT_EQ(ds.size(), num_rows);
+    EXPECT_EQ(Dataset(path).size(), num_rows);
+    ds.close();
+    EXPECT_EQ(Dataset(path).size(), num_rows);
+  };
+  expect_one_append(DType::uint8, std::int64_t{1} << 62,
+                    "uint8: rows in all: expected fewer than 2^63, found 4611686018427387904 and "
+                    "4611686018427387904");
+  expect_one_append(DType::float32, std::int64_t{1} << 60,
+                    "float32: tensor \"x\": shape too large: expected fewer than 2^63 bytes");
+}
+
 TEST(Growth, NamesTheOffsetsThatDoNotFit) {
   const test::TemporaryFolder folder;
   Dataset ds = create(folder / "rows", schema_of(test::ragged()));

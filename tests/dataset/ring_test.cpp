@@ -109,6 +109,16 @@ TEST(CircularBuffer, AnAppendBeforeTornRowsReadsNothingAfterItsCommit) {
   EXPECT_FALSE(refuse.has_acted());
 }
 
+TEST(CircularBuffer, RefusesMoreRowsThanItCounts) {
+  const test::TemporaryFolder folder;
+  const Batch rows = test::rows_without_bytes(DType::uint8, std::int64_t{1} << 62);
+  Dataset ds = create(folder / "ring", test::schema_of(rows), {.capacity = 3});
+  EXPECT_EQ(ds.append(rows), 3);
+  test::expect_error(ErrorCode::invalid_argument, "rows in all: expected fewer than 2^63",
+                     [&] { ds.append(rows); });
+  EXPECT_EQ(Dataset(folder / "ring").size(), 3);
+}
+
 TEST(CircularBuffer, RefusesColumnsWithRowsOfDifferentSizes) {
   const test::TemporaryFolder folder;
   numbers_at(folder / "ring", {.capacity = 6}).close();

@@ -278,6 +278,33 @@ TEST(Save, RefusesADeviceThatNoReaderAccepts) {
   EXPECT_THAT(thrown_by([&] { consolidate(tree, folder / "f"); }).message, HasSubstr(message));
 }
 
+TEST(Save, RefusesTextOfANodeThatIsNotUtf8) {
+  const std::string text = "x\xff";
+  NodeInfo names;
+  names.batch_size = {2};
+  names.names = {text};
+  NodeInfo class_name;
+  class_name.kind = NodeKind::tensorclass;
+  class_name.class_name = text;
+  NodeInfo stack;
+  stack.kind = NodeKind::lazy_stack;
+  stack.stack_dim_name = text;
+  const test::TemporaryFolder folder;
+  for (const auto& [info, part] :
+       {std::pair(names, "names"), {class_name, "class_name"}, {stack, "stack_dim_name"}}) {
+    TensorDict tree;
+    tree.set("b", TensorDict(info));
+    for (const std::string format : {"memmap", "safetensors", "pt", "snapshot", "consolidated"}) {
+      const auto thrown = thrown_by([&] { save(tree, folder / "f", {.format = format}); });
+      EXPECT_EQ(thrown.code, ErrorCode::invalid_argument) << format;
+      EXPECT_THAT(thrown.message, HasSubstr("key \"b\": " + std::string(part) +
+                                            ": expected UTF-8, found \"x\\xff\""))
+          << format;
+      EXPECT_FALSE(std::filesystem::exists(folder / "f")) << format;
+    }
+  }
+}
+
 TEST(Save, RefusesKeyTypesThatNoReaderAccepts) {
   const std::vector<std::pair<NodeInfo, std::string>> cases = {
       {{.kind = NodeKind::list, .int_keys = true},

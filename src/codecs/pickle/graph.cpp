@@ -160,7 +160,6 @@ std::uint64_t PickleGraph::natural(std::uint32_t id, const Fault& fault) const {
 }
 
 std::vector<std::int64_t> PickleGraph::lengths(std::uint32_t id, const Fault& fault) const {
-  constexpr std::size_t kMaxDimensions = 64;  // limit of torch's reductions, such as sum()
   PickleNode node = at(id);
   if (node.kind == PickleKind::reduce && is_global(node.items[0], "torch", "Size")) {
     const PickleNode arguments = at(node.items[1]);
@@ -171,11 +170,11 @@ std::vector<std::int64_t> PickleGraph::lengths(std::uint32_t id, const Fault& fa
   if (node.kind != PickleKind::tuple && node.kind != PickleKind::list) {
     throw fault().expected("a torch.Size, tuple or list").found(describe(id));
   }
-  if (node.items.size() > kMaxDimensions) {
+  if (node.items.size() > kMaxPickleDimensions) {
     throw fault()
         .code(ErrorCode::unsupported)
         .problem("too many dimensions")
-        .expected("at most ", kMaxDimensions)
+        .expected("at most ", kMaxPickleDimensions)
         .found(node.items.size());
   }
   std::vector<std::int64_t> lengths;

@@ -15,6 +15,9 @@
 
 namespace tenfold::codecs {
 
+/// Maximum number of dimensions of a tensor: the limit of torch's reductions, such as sum().
+inline constexpr std::size_t kMaxPickleDimensions = 64;
+
 /// An operation that changes an object (a reduce, newobj or instance node) after its creation.
 struct PickleChange {
   enum class Kind : std::uint8_t { append, set_item, add, state };
@@ -51,12 +54,13 @@ struct PickleGraph {
   bool is_global(std::uint32_t id, std::string_view module, std::string_view name) const;
 
   /// Creates an error, which natural() and lengths() complete and throw if the node does not have
-  /// the required type or value. For more than 64 lengths, lengths() changes the code of the error
-  /// to unsupported.
+  /// the required type or value. For more lengths than kMaxPickleDimensions, lengths() changes the
+  /// code of the error to unsupported.
   using Fault = std::function<Error()>;
   /// Returns the value of a non-negative integer of at most 63 bits.
   std::uint64_t natural(std::uint32_t id, const Fault& fault) const;
-  /// Returns the non-negative integers, at most 64, of a tuple, list or torch.Size.
+  /// Returns the non-negative integers of a tuple, list or torch.Size: at most
+  /// kMaxPickleDimensions.
   std::vector<std::int64_t> lengths(std::uint32_t id, const Fault& fault) const;
 };
 

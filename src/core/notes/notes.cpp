@@ -10,6 +10,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "codecs/pickle/text.hpp"
 #include "core/notes/walk.hpp"
 #include "core/tensor/extended_scalar.hpp"
 #include "core/tensor/torch_names.hpp"
@@ -47,6 +48,12 @@ void require_valid_types(std::string_view path, const Dict& dict) {
         .expected("distinct keys of types other than str, each under its str(), sorted by str()")
         .found("others");
   }
+}
+
+/// Throws unless `text` is UTF-8. Lone surrogates are allowed, because JSON can escape them.
+void require_text(std::string_view path, const char* part, const std::string& text) {
+  if (codecs::is_pickle_text(text)) return;
+  throw refuse_entry(path).part(part).expected("UTF-8").found(base::quote(text));
 }
 
 /// The note of the node `node`, whose path is `path`: "" for the root.
@@ -285,6 +292,11 @@ void require_valid_info(std::string_view path, const TensorDict& node) {
         .expected("one for each of ", info.batch_size.size(), " batch dimensions")
         .found(info.names.size());
   }
+  for (const auto& name : info.names) {
+    if (name) require_text(path, "names", *name);
+  }
+  require_text(path, "class_name", info.class_name);
+  if (info.stack_dim_name) require_text(path, "stack_dim_name", *info.stack_dim_name);
   for (const std::int64_t length : info.batch_size) {
     if (length >= 0) continue;
     throw refuse_entry(path).part("batch_size").expected("lengths from 0").found(length);

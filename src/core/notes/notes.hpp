@@ -112,6 +112,7 @@ std::optional<KeyPath> keys_of_note_path(std::string_view path);
 /// - typed_keys for which are_valid() is false
 /// - a device for which is_torch_device() is false
 /// - names whose number is not the number of batch dimensions
+/// - names or a class_name that are not UTF-8
 /// - a negative length in batch_size
 /// - a stack_dim of a lazy stack that is not from 0 to kMaxStackDim
 void require_valid_info(std::string_view path, const TensorDict& node);

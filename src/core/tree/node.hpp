@@ -7,9 +7,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
+#include <tenfold/error.hpp>
 #include <tenfold/tensordict.hpp>
 
 #include "base/access.hpp"
@@ -23,6 +25,16 @@ class LazyItem {
   virtual ~LazyItem() = default;
   /// Reads the entry. Called at most once if it succeeds.
   virtual TensorDict::Item load() = 0;
+};
+
+/// An entry that cannot be read: accessing it throws, without affecting other entries.
+class RefusedItem final : public LazyItem {
+ public:
+  explicit RefusedItem(Error error) : error_(std::move(error)) {}
+  TensorDict::Item load() override { throw error_; }
+
+ private:
+  Error error_;
 };
 
 /// Maximum depth of a tree. Real trees are not that deep, but a hostile file may be, and a node

@@ -219,6 +219,13 @@ std::int64_t PartsGrowth::append(const Batch& rows) {
   check_rows(*schema_, rows, path_.string());
   if (rows.num_rows() == 0) return num_rows();
   start();
+  if (const std::int64_t now = num_rows();
+      rows.num_rows() > std::numeric_limits<std::int64_t>::max() - now) {
+    throw base::invalid_argument(path_.string())
+        .part("rows in all")
+        .expected("fewer than 2^63")
+        .found(now, " and ", rows.num_rows());
+  }
   if (writer_ && writer_bytes_ >= part_bytes) seal_writer();
   if (!writer_ && !continue_last()) begin_part();
   writer_->append(rows);

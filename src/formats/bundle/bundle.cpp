@@ -91,11 +91,11 @@ bool begins_as_pickle(const os::File& file) {
 }
 
 /// Determines how an entry can be read. A file "*.json" is JSON, unless it is an index
-/// ("*.index.json"). format_of_content() determines the format of other files and folders. If it
-/// finds none, an index is read as JSON, and a file "*.pkl" as a pickle if it begins like one.
-/// Special files, and symbolic links except those of a Hugging Face cache, are refused. Throws
-/// Error(file_not_found) if the entry was removed, and what Folder::path_of() and
-/// format_of_content() throw, except Error(unsupported).
+/// ("*.index.json"). For other files and for folders, calls format_of_content() (io/registry.hpp).
+/// If that finds no format, an index is read as JSON, and a file "*.pkl" as a pickle if it begins
+/// like one. Refuses all other entries, special files, and symbolic links except those that
+/// is_cache_link() accepts. Throws Error(file_not_found) if the entry was removed, and what
+/// Folder::path_of() and format_of_content() throw, except Error(unsupported).
 Reading reading_of(const Folder& folder, const std::string& name) {
   const auto info = info_of(folder, name);
   const Path path = folder.path_of(name);

@@ -235,7 +235,7 @@ class Placer {
     check_name(key, path);
     check_sparse_indices(node, {"", "key " + base::quote(path)});
     const Shape& shape = node.info().dense_shape;
-    check_batch(shape, level.info->batch_size, path);
+    require_batch(shape, level.info->batch_size, [&] { return refuse(path); });
     for (const auto& [part, prefix] : {std::pair("values", kJaggedValues),
                                        {"lengths", kJaggedLengths},
                                        {"offsets", kJaggedOffsets}}) {
@@ -263,16 +263,6 @@ class Placer {
         .found(base::quote(key));
   }
 
-  static void check_batch(const Shape& shape, const Shape& batch, const std::string& path) {
-    if (shape.size() >= batch.size() && std::equal(batch.begin(), batch.end(), shape.begin())) {
-      return;
-    }
-    throw refuse(path)
-        .problem("the shape does not fit")
-        .expected("it to start with the batch_size ", base::list_text(batch))
-        .found(base::list_text(shape));
-  }
-
   void check_leaf(const Leaf& leaf, const std::string& key, const std::string& path,
                   const NodeInfo& info) const {
     require_dense(leaf, [&] { return refuse(path); });
@@ -285,7 +275,7 @@ class Placer {
           .expected("a batched one")
           .found("an unbatched one");
     }
-    check_batch(leaf.shape(), info.batch_size, path);
+    require_batch(leaf.shape(), info.batch_size, [&] { return refuse(path); });
   }
 
   Placed place(const Leaf& leaf, const std::string& key) {

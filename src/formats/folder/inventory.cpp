@@ -23,8 +23,7 @@
 namespace tenfold::detail::formats::folder {
 
 bool is_leftover(std::string_view name) {
-  return (name.starts_with('.') && name.find(".tenfold-") != std::string_view::npos) ||
-         name == ".meta.json.append.tmp" || name.starts_with(".tdtmp-") ||
+  return is_hidden_name(name) || name == ".meta.json.append.tmp" || name.starts_with(".tdtmp-") ||
          name.starts_with(".tdz-");
 }
 

@@ -15,6 +15,7 @@
 #include "formats/folder/inventory.hpp"
 #include "formats/folder/keys.hpp"
 #include "formats/folder/meta/meta.hpp"
+#include "formats/shared/storable.hpp"
 #include "os/fs/directory.hpp"
 
 namespace tenfold::detail::formats::folder {
@@ -155,6 +156,8 @@ class Planner {
                                 bool unbatched_parts);
   void name_entries(std::vector<Entry>& entries, const std::string& path);
   void note_names(const std::vector<Entry>& entries, const std::string& path);
+  static void check_batch(const Shape& batch, const std::vector<Entry>& entries,
+                          const std::string& path);
   void add_entries(const NodeInfo& info, const std::vector<Entry>& entries, std::size_t folder,
                    const std::string& path);
   void link_aliases();
@@ -367,6 +370,25 @@ void Planner::note_names(const std::vector<Entry>& entries, const std::string& p
   }
 }
 
+/// Throws if the entries have tensors and none of their shapes begins with the batch size, because
+/// readers refuse such a node. One that does is sufficient: the tree may come from a folder that
+/// tensordict up to 0.14 wrote, which saves an UnbatchedTensor like any other tensor.
+void Planner::check_batch(const Shape& batch, const std::vector<Entry>& entries,
+                          const std::string& path) {
+  const Entry* other = nullptr;
+  for (const Entry& entry : entries) {
+    const Leaf* leaf = entry.leaf();
+    // The shape of a tensor with a reserved key is only in the notes.
+    if (leaf == nullptr || is_reserved_key(entry.key)) continue;
+    if (fits_batch(leaf->shape(), leaf->is_nested(), batch)) return;
+    if (other == nullptr) other = &entry;
+  }
+  if (other == nullptr) return;
+  require_batch(other->leaf()->shape(), batch, [&] {
+    return base::unsupported().part(key_part(note_path_child(path, other->key)));
+  });
+}
+
 void Planner::add_entries(const NodeInfo& info, const std::vector<Entry>& entries,
                           std::size_t folder, const std::string& path) {
   std::vector<MetaMember> members;
@@ -420,6 +442,7 @@ void Planner::add_tensordict(const TensorDict& node, std::size_t folder, const s
   std::vector<Entry> entries = entries_of(node, path, false, unbatched_parts);
   name_entries(entries, path);
   note_names(entries, path);
+  check_batch(node.info().batch_size, entries, path);
   add_entries(node.info(), entries, folder, path);
   std::vector<Entry> unbatched = entries_of(node, path, true, unbatched_parts);
   if (unbatched.empty()) return;

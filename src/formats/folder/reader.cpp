@@ -78,16 +78,6 @@ class FolderItem final : public LazyItem {
   std::int64_t stack_dim_;  ///< of the enclosing lazy stack; 0 without one
 };
 
-/// An entry that cannot be read: accessing it throws, without affecting other entries.
-class BadItem final : public LazyItem {
- public:
-  explicit BadItem(Error error) : error_(std::move(error)) {}
-  TensorDict::Item load() override { throw error_; }
-
- private:
-  Error error_;
-};
-
 /// Builds the entries of one node.
 class NodeBuilder {
  public:
@@ -121,7 +111,8 @@ class NodeBuilder {
 
   void add(const MetaEntry& entry, FolderSource& source) {
     if (entry.problem) {
-      push(entry.key, std::make_shared<BadItem>(Error(*entry.problem).path(meta_where(place_))));
+      push(entry.key,
+           std::make_shared<RefusedItem>(Error(*entry.problem).path(meta_where(place_))));
     } else if (entry.is_node) {
       add_folder(entry.key);
     } else {
@@ -362,13 +353,6 @@ void apply_container(const NodePlace& place, Node& node) {
   if (node.info.kind != NodeKind::tensordict) node.info.device.clear();
 }
 
-bool fits_batch(const MetaEntry& entry, const Shape& batch) {
-  if (!entry.is_nested) return starts_with(entry.shape, batch);
-  // For a nested tensor, the shape in meta.json is [number of components, number of dimensions of a
-  // component]. Only the number of components can be compared with the batch size.
-  return batch.empty() || starts_with(entry.shape, {batch.front()});
-}
-
 /// Throws Error(corrupt) if the node has tensors and none of their shapes begins with the batch
 /// size. A single shape that does is sufficient, because tensordict up to 0.14 saves an
 /// UnbatchedTensor like any other tensor.
@@ -376,7 +360,7 @@ void require_batch_of_tensors(const NodePlace& place, const NodeMeta& meta) {
   const MetaEntry* other = nullptr;
   for (const MetaEntry& entry : meta.entries) {
     if (entry.is_node || entry.problem) continue;
-    if (fits_batch(entry, meta.batch_size)) return;
+    if (fits_batch(entry.shape, entry.is_nested, meta.batch_size)) return;
     if (other == nullptr) other = &entry;
   }
   if (other == nullptr) return;

@@ -89,16 +89,6 @@ constexpr std::string_view kSuffix = ".npy";
 /// Number of bytes at the start of each member that are read first. A usual header has 128 bytes.
 constexpr std::size_t kUsualHeaderBytes = 256;
 
-/// A member that cannot be read as a tensor: accessing it throws, without affecting other entries.
-class RefusedMember final : public LazyItem {
- public:
-  explicit RefusedMember(Error error) : error_(std::move(error)) {}
-  TensorDict::Item load() override { throw error_; }
-
- private:
-  Error error_;
-};
-
 /// Copies the elements of an array in Fortran order to C order.
 Buffer in_c_order(const NpyArray& array, Buffer bytes) {
   const Tensor tensor =
@@ -158,7 +148,7 @@ Node::Slot NpzSource::slot(std::size_t position) {
     member.array = read_array(position);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::unsupported) throw;
-    return std::make_shared<RefusedMember>(error);
+    return std::make_shared<RefusedItem>(error);
   }
   const codecs::ZipEntry& found = entry(position);
   member.in_place =

@@ -14,7 +14,6 @@
 #include "codecs/json/json.hpp"
 #include "core/notes/notes.hpp"
 #include "core/tensor/leaf_bytes.hpp"
-#include "core/tree/batch.hpp"
 #include "core/value/value_json.hpp"
 #include "formats/safetensors/stack.hpp"
 #include "formats/safetensors/tree.hpp"
@@ -55,11 +54,8 @@ void check_leaf(const std::string& path, const Leaf& leaf) {
 
 /// Throws if readers would refuse the tensor, because its node has another batch size.
 void check_batch(const std::string& path, const Leaf& leaf, const NodeInfo& node) {
-  if (leaf.is_unbatched() || starts_with(leaf.shape(), node.batch_size)) return;
-  throw refuse_key(path)
-      .problem("the shape does not fit")
-      .expected("it to start with the batch_size ", base::list_text(node.batch_size))
-      .found(base::list_text(leaf.shape()));
+  if (leaf.is_unbatched()) return;
+  require_batch(leaf.shape(), node.batch_size, [&] { return refuse_key(path); });
 }
 
 /// Finds leaves that are the same stored tensor: the same bytes with the same dtype and shape.
@@ -474,6 +470,9 @@ void add_metadata(Plan& plan, const std::map<std::string, std::string>& metadata
 }  // namespace
 
 Plan make_plan(const TensorDict& tree, bool notes) {
+  // Omit the notes of leaves, because the structure document or the members for aliases describe
+  // them. Collected first, because these errors name the node.
+  Notes collected = notes ? collect_notes(tree, false) : Notes();
   std::optional<Plan> flat = plan_flat(tree);
   Plan plan = flat ? std::move(*flat) : Plan{};
   if (!plan.flat) {
@@ -482,9 +481,7 @@ Plan make_plan(const TensorDict& tree, bool notes) {
   plan.metadata.insert_or_assign(std::string(kFormatMember), "pt");
   add_metadata(plan, tree.info().metadata);
   if (!notes) return plan;
-  // Omit the notes of leaves, because the structure document or the members for aliases describe
-  // them. Omit the kind dict, because it is the default of a plain file.
-  Notes collected = collect_notes(tree, false);
+  // Omit the kind dict, because it is the default of a plain file.
   collected.schema = tree.info().schema;
   const auto root = collected.nodes.find("");
   if (plan.flat && root != collected.nodes.end() &&

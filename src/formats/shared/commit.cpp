@@ -16,13 +16,22 @@
 #include "os/thread/background.hpp"
 
 namespace tenfold::detail::formats {
+namespace {
+
+constexpr std::string_view kHiddenMarker = ".tenfold-";
+
+}  // namespace
 
 std::string hidden_name(const std::string& name, const std::string& suffix) {
   constexpr std::string_view kLongestSuffix = "shards-63-01234567";
-  const std::string marker = ".tenfold-";
-  const bool fits = 1 + name.size() + marker.size() + kLongestSuffix.size() <= os::kMaxNameBytes;
+  const bool fits =
+      1 + name.size() + kHiddenMarker.size() + kLongestSuffix.size() <= os::kMaxNameBytes;
   const std::string stem = fits ? name : base::hex16(base::xxh3(std::as_bytes(std::span(name))));
-  return "." + stem + marker + suffix;
+  return "." + stem + std::string(kHiddenMarker) + suffix;
+}
+
+bool is_hidden_name(std::string_view name) {
+  return name.starts_with('.') && name.find(kHiddenMarker) != std::string_view::npos;
 }
 
 namespace {

@@ -67,6 +67,9 @@ std::optional<os::Lease> try_lease_slot(const os::Directory& parent, const std::
 /// Returns `.<name>.tenfold-<suffix>`. If the result could exceed os::kMaxNameBytes with any of the
 /// suffixes in use, `<name>` is replaced by the hexadecimal XXH3 of `name`.
 std::string hidden_name(const std::string& name, const std::string& suffix);
+/// True for the names that hidden_name() returns, and for those of their leases. Files and folders
+/// of these names may remain after a crash.
+bool is_hidden_name(std::string_view name);
 
 /// Creates the file `name`, which must not exist. If `old` is given, the new file gets the owner,
 /// group and permissions of `old`. If this process may not set the owner or group, it reduces the

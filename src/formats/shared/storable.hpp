@@ -7,6 +7,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "core/tree/batch.hpp"
 
 // Checks that most formats apply to entries. They throw `refuse()`, an Error(unsupported) that
 // names the entry, with the reason.
@@ -35,6 +36,16 @@ void require_dense(const Leaf& leaf, const Refuse& refuse) {
       .expected("a dense tensor")
       .found("a nested tensor of ", leaf.shape().empty() ? 0 : leaf.shape()[0], " components")
       .remedy("save as a folder, which supports it");
+}
+
+/// Throws unless the shape of a tensor starts with the batch size of its node.
+template <class Refuse>
+void require_batch(const Shape& shape, const Shape& batch, const Refuse& refuse) {
+  if (starts_with(shape, batch)) return;
+  throw refuse()
+      .problem("the shape does not fit")
+      .expected("it to start with the batch_size ", base::list_text(batch))
+      .found(base::list_text(shape));
 }
 
 }  // namespace tenfold::detail::formats

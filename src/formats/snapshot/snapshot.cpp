@@ -215,14 +215,10 @@ std::set<std::string> named_files(const os::Directory& root) {
   return named;
 }
 
-bool is_leftover(std::string_view name) {
-  return name.starts_with('.') && name.find(".tenfold-") != std::string_view::npos;
-}
-
 bool has_files(const os::Directory& folder) {
   return std::ranges::any_of(folder.list(), [&](const std::string& name) {
     const auto info = folder.entry_info(name);
-    if (!info || is_leftover(name)) return false;
+    if (!info || is_hidden_name(name)) return false;
     return !info->is_directory || has_files(os::Directory::open_at(folder, name));
   });
 }
@@ -236,7 +232,7 @@ void add_foreign(const os::Directory& folder, const std::string& prefix,
   std::ranges::sort(names);
   for (const std::string& name : names) {
     const auto info = folder.entry_info(name);
-    if (!info || is_leftover(name)) continue;
+    if (!info || is_hidden_name(name)) continue;
     const std::string path = prefix + name;
     if (!info->is_directory) {
       if (!named.contains(path)) foreign.push_back(path);

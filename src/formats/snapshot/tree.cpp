@@ -88,16 +88,6 @@ std::string unescape(std::string_view piece) {
   return base::is_utf8(key) ? key : std::string(piece);
 }
 
-/// An entry that cannot be read. Access to it throws the reason.
-class Refused final : public LazyItem {
- public:
-  explicit Refused(Error error) : error_(std::move(error)) {}
-  TensorDict::Item load() override { throw error_; }
-
- private:
-  Error error_;
-};
-
 /// Builds the tree of one entry for one rank.
 class Builder {
  public:
@@ -142,7 +132,7 @@ class Builder {
       return convert(path, *entry);
     } catch (const Error& error) {
       if (error.code() == ErrorCode::io) throw;
-      return Node::Slot(std::make_shared<Refused>(error));
+      return Node::Slot(std::make_shared<RefusedItem>(error));
     }
   }
 

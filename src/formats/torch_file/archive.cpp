@@ -12,8 +12,7 @@ namespace tenfold::detail::formats::torch_file {
 namespace {
 
 constexpr std::uint64_t kMaxWordBytes = 64;  // of version and byteorder
-constexpr std::uint64_t kMaxPickleBytes = std::uint64_t{1} << 30;
-constexpr int kLastVersion = 10;  // that torch reads
+constexpr int kLastVersion = 10;             // that torch reads
 
 /// The text of a small record.
 std::string word_in(const codecs::ZipInput& input, const Archive& archive,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,9 @@ namespace tenfold::detail::formats::torch_file {
 
 /// tenfold's record with the properties of the tree that a pickle cannot express (tree_notes.hpp).
 inline constexpr std::string_view kNotesRecord = "tenfold.json";
+
+/// A larger `data.pkl` is refused before it is read.
+inline constexpr std::uint64_t kMaxPickleBytes = std::uint64_t{1} << 30;
 
 /// The zip archive that torch.save writes since torch 1.6. Every record is `<root>/<name>`, with
 /// any root:
@@ -42,7 +46,7 @@ Archive read_archive(const codecs::ZipInput& input,
                      std::optional<codecs::ZipDirectory> directory = std::nullopt);
 
 /// Returns the content of `data.pkl`. Throws Error(corrupt) if it is damaged, and
-/// Error(unsupported) if it exceeds 1 GiB.
+/// Error(unsupported) if it exceeds kMaxPickleBytes.
 std::vector<std::byte> read_pickle(const codecs::ZipInput& input, const Archive& archive);
 
 }  // namespace tenfold::detail::formats::torch_file

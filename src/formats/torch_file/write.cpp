@@ -21,6 +21,7 @@
 
 #include "base/fail.hpp"
 #include "base/text.hpp"
+#include "codecs/pickle/pickle.hpp"
 #include "codecs/pickle/text.hpp"
 #include "codecs/pickle/writer.hpp"
 #include "core/tensor/leaf_bytes.hpp"
@@ -619,6 +620,12 @@ class Pickler {
   }
 
   void write_lengths(const Shape& lengths) {
+    if (lengths.size() > codecs::kMaxPickleDimensions) {
+      throw refuse()
+          .problem("too many dimensions")
+          .expected("at most ", codecs::kMaxPickleDimensions)
+          .found(lengths.size());
+    }
     to_.begin_tuple();
     for (const std::int64_t length : lengths) to_.integer(length);
     to_.end_tuple();
@@ -635,9 +642,10 @@ class Pickler {
 
 /// Plans the archive of a tree. A TensorDict and a tensorclass are stored as a dict, a lazy stack
 /// as a list; dict, OrderedDict, list, tuple and JSON values keep their types. Throws
-/// Error(unsupported), naming the key, for opaque objects, nested and jagged tensors, frozensets,
-/// integers of more than 255 bytes, strings that are not UTF-8 or have 4 GiB or more, dtypes and
-/// quantization schemes that torch does not have, and nesting deeper than kMaxDepth. Does not read
+/// Error(unsupported), naming the key, for opaque objects, nested and jagged tensors, tensors of
+/// more than codecs::kMaxPickleDimensions dimensions, frozensets, integers of more than 255 bytes,
+/// strings that are not UTF-8 or have 4 GiB or more, dtypes and quantization schemes that torch
+/// does not have, and nesting deeper than kMaxDepth. Also throws like check_pickle(). Does not read
 /// the elements of any tensor.
 Plan make_plan(const TensorDict& tree) { return make_object_plan(bare_value(tree)); }
 
@@ -648,6 +656,7 @@ Plan make_object_plan(const TensorDict::Item& item) {
   FileLayout layout = lay_out_file(collector.leaves);
   Plan plan;
   plan.pickle = Pickler(layout, collector.leaves).run(item);
+  check_pickle(plan.pickle);
   plan.storages = std::move(layout.storages);
   return plan;
 }
@@ -682,6 +691,20 @@ std::vector<ZipArchiveEntry> entries_of(Plan plan, std::string notes, const std:
 }
 
 }  // namespace
+
+void check_pickle(std::string_view pickle, const codecs::PickleLimits& limits) {
+  const std::string record = "record \"data.pkl\"";
+  if (pickle.size() > kMaxPickleBytes) {
+    throw base::unsupported()
+        .part(record)
+        .problem("too long")
+        .expected("at most ", kMaxPickleBytes, " bytes")
+        .found(pickle.size());
+  }
+  // A value takes at least one byte.
+  if (pickle.size() <= limits.max_nodes) return;
+  static_cast<void>(codecs::read_pickle(pickle, base::Where("", record), limits));
+}
 
 void check_tree(const TensorDict& tree) {
   make_plan(tree);

@@ -1,10 +1,17 @@
 #pragma once
 
+#include <string_view>
+
 #include <tenfold/tensordict.hpp>
 
+#include "codecs/pickle/pickle.hpp"
 #include "formats/format.hpp"
 
 namespace tenfold::detail::formats::torch_file {
+
+/// Throws Error(unsupported) if readers would refuse a pickle because it is longer than
+/// kMaxPickleBytes or exceeds `limits`.
+void check_pickle(std::string_view pickle, const codecs::PickleLimits& limits = {});
 
 /// Throws Error(unsupported), naming the key, for an entry that write_tree() cannot store, and like
 /// tree_notes_of().

@@ -60,6 +60,19 @@ TEST_F(PartsGrowthTest, ANewDataSetHasNoRowsAndItsColumns) {
                [&] { create_parts(folder_ / "none", Schema()); });
 }
 
+TEST_F(PartsGrowthTest, RefusesMoreRowsInAllPartsThanReadersCount) {
+  set_part_bytes(0);  // a part for each append
+  constexpr std::int64_t kRows = std::int64_t{1} << 62;
+  const Batch added = rows_without_bytes(DType::uint8, kRows);
+  Dataset ds = create_parts(path_, schema_of(added));
+  EXPECT_EQ(ds.append(added), kRows);
+  expect_error(ErrorCode::invalid_argument, "rows in all: expected fewer than 2^63",
+               [&] { ds.append(added); });
+  EXPECT_EQ(ds.size(), kRows);
+  ds.close();
+  EXPECT_EQ(Dataset(path_).size(), kRows);
+}
+
 TEST_F(PartsGrowthTest, RefreshRefusesADataSetWithOtherColumns) {
   make();
   Dataset ds(path_, Mode::write_through);

@@ -166,6 +166,30 @@ TEST(Parts, MorePartsThanAreKeptOpenGiveTheSameRows) {
   EXPECT_EQ(count, ds.size());
 }
 
+TEST(Parts, RowsOfTooManyElementsAreRefused) {
+  const TemporaryFolder folder;
+  constexpr std::int64_t kParts = ClosedTables::kMaxOpen + 1;
+  constexpr std::int64_t kElements = std::int64_t{1} << 52;
+  TensorDict row(NodeInfo{.batch_size = {1}});
+  row.info().schema =
+      from_json(R"({"columns": {"x": {"dtype": "uint8", "shape": [0], "ragged": true}}})", "test");
+  row.set("x", TensorDict::Item(unbatched(Tensor::zeros(DType::uint8, {kElements, 0}))));
+  row.set("x.end", ints({kElements}));
+  save(row, folder / "part", {.durable = false});
+  for (std::int64_t i = 0; i < kParts; ++i) {
+    fs::create_directories(folder / "ds");
+    fs::copy(folder / "part", folder.path() / "ds" / part_name(i, kParts),
+             fs::copy_options::recursive);
+  }
+  const Dataset ds = commit_parts(folder / "ds", {.durable = false});
+  std::vector<std::int64_t> rows(2 * ClosedTables::kMaxOpen);
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<std::int64_t>(i) % kParts;
+  expect_error(ErrorCode::corrupt, "column \"x\": expected fewer than 2^63 elements in all rows",
+               [&] { ds.rows(rows); });
+  rows.pop_back();
+  EXPECT_EQ(ds.rows(rows).at("x").shape()[0], static_cast<std::int64_t>(rows.size()) * kElements);
+}
+
 TEST(Parts, CommitChecksEachPart) {
   const TemporaryFolder folder;
   const Path ds = folder / "ds";

@@ -542,6 +542,32 @@ TEST(MemmapFolder, RefusesEntriesThatNoFolderCanHold) {
   itself.set("again", Value());  // otherwise it would keep itself alive
 }
 
+TEST(MemmapFolder, RefusesANodeInWhichNoShapeBeginsWithTheBatchSize) {
+  TensorDict tree = batch_of({4});
+  tree.set("x", counting({3}));
+  EXPECT_EQ(message_of([&] { folder::kFormat.check(with("n", tree)); }, ErrorCode::unsupported),
+            "key \"n/x\": the shape does not fit: expected it to start with the batch_size [4], "
+            "found [3]");
+  // tensordict up to 0.14 saves an UnbatchedTensor like any other tensor.
+  tree.set("y", counting({4, 2}));
+  expect_round_trip(tree);
+}
+
+TEST(MemmapFolder, KeepsABatchSizeNextToEntriesThatNeedNotBeginWithIt) {
+  TensorDict tree = batch_of({4});
+  tree.set("value", NonTensor{Value(1)});
+  tree.set("node", batch_of({4, 2}));
+  Leaf unbatched(counting({3}));
+  unbatched.mark_unbatched();
+  tree.set("unbatched", unbatched);
+  expect_round_trip(tree);
+  const std::vector<std::int64_t> lengths = {1, 2};
+  TensorDict nested = batch_of({2, 2});
+  nested.set("x", Leaf::nested(counting({3}),
+                               Tensor::from(std::span<const std::int64_t>(lengths), {2, 1})));
+  expect_round_trip(nested);
+}
+
 TEST(MemmapFolder, RoundTripsDurableSavesWithSeveralThreadCounts) {
   TensorDict tree = test::sample_checkpoint();
   for (int i = 0; i < 100; ++i)

@@ -225,17 +225,30 @@ TEST(TorchFile, ReportsTheErrorOfABadFile) {
 }
 
 TEST(TorchFile, UnsupportedObjectsAreDescribedAndNotCalled) {
-  const std::map<std::string, std::string> names = {{"opaque-class", "my_net.Own"},
-                                                    {"opaque-global", "posix.system"},
-                                                    {"opaque-legacy-global", "posix.system"}};
-  for (const auto& [file, called] : names) {
-    const TensorDict node = torch_file::kFormat.open(torch_file(file), {})["x"];
-    EXPECT_EQ(node.kind(), NodeKind::opaque) << file;
-    EXPECT_TRUE(node.info().class_name.ends_with(called.substr(called.find('.')))) << file;
-    EXPECT_TRUE(node.contains("args")) << file;
+  const TemporaryFolder folder;
+  const Path executed = folder / "it-was-executed";
+  const std::string command = pickled::text("touch " + executed.string());
+  write_zip(folder / "global.pt",
+            {{"archive/data.pkl",
+              pickled::whole(pickled::dict(
+                  {pickled::text("x"), pickled::call("posix", "system", {command})}))},
+             {"archive/version", "3\n"}});
+  std::string legacy = bytes_of(torch_file("opaque-legacy-global"));
+  const std::string saved_command = pickled::text("touch /tmp/it-was-executed");
+  legacy.replace(legacy.find(saved_command), saved_command.size(), command);
+  write_bytes(folder / "legacy-global.pt", legacy);
+  const std::map<Path, std::string> names = {{torch_file("opaque-class"), "my_net.Own"},
+                                             {torch_file("opaque-global"), "posix.system"},
+                                             {folder / "global.pt", "posix.system"},
+                                             {folder / "legacy-global.pt", "posix.system"}};
+  for (const auto& [path, called] : names) {
+    const TensorDict node = torch_file::kFormat.open(path, {})["x"];
+    EXPECT_EQ(node.kind(), NodeKind::opaque) << path;
+    EXPECT_TRUE(node.info().class_name.ends_with(called.substr(called.find('.')))) << path;
+    EXPECT_TRUE(node.contains("args")) << path;
     read_all(node);
   }
-  EXPECT_FALSE(std::filesystem::exists("/tmp/it-was-executed"));
+  EXPECT_FALSE(std::filesystem::exists(executed));
 }
 
 TEST(TorchFile, AnUnreadableEntryHasAReason) {

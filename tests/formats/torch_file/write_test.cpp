@@ -12,6 +12,7 @@
 #include "core/tensor/leaf_bytes.hpp"
 #include "formats/safetensors/support.hpp"
 #include "support/message_of.hpp"
+#include "support/pickled.hpp"
 
 namespace tenfold::test {
 
@@ -208,6 +209,9 @@ TEST(TorchFileWrite, EntriesThatTorchCannotLoadAreRefusedByKeyBeforeWriting) {
   inner.set("n", TensorDict::Item(Leaf::nested(Tensor::zeros(DType::int8, {0}),
                                                Tensor::zeros(DType::int64, {2, 1}))));
   EXPECT_THAT(complaint(tree), HasSubstr("key \"a.n\": a nested tensor cannot be stored"));
+  inner.set("n", Tensor::zeros(DType::int8, Shape(65, 1)));
+  EXPECT_THAT(complaint(tree),
+              HasSubstr("key \"a.n\": too many dimensions: expected at most 64, found 65"));
   inner.set("n", Value(Value::BigInt{std::string(700, '9')}));
   EXPECT_THAT(complaint(tree), HasSubstr("key \"a.n\": an integer that torch cannot load: "
                                          "expected at most 255 bytes, found 700 digits"));
@@ -218,6 +222,15 @@ TEST(TorchFileWrite, EntriesThatTorchCannotLoadAreRefusedByKeyBeforeWriting) {
   inner.set("n", Value(0));
   inner.set("\xff", Value(0));
   EXPECT_THAT(complaint(tree), HasSubstr("a key that is not UTF-8 cannot be stored"));
+}
+
+TEST(TorchFileWrite, RefusesAPickleOfMoreValuesThanReadersAccept) {
+  const std::string pickle = pickled::whole(
+      pickled::list({pickled::integer(1000), pickled::integer(1001), pickled::integer(1002)}));
+  EXPECT_NO_THROW(torch_file::check_pickle(pickle, {.max_nodes = 4}));
+  EXPECT_THAT(message_of([&] { torch_file::check_pickle(pickle, {.max_nodes = 3}); },
+                         ErrorCode::unsupported),
+              HasSubstr("record \"data.pkl\": too many values: expected at most 3, found more"));
 }
 
 TEST(TorchFileWrite, ATreeThatContainsItselfIsRefused) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include <tenfold/error.hpp>
 
@@ -15,7 +14,6 @@ namespace {
 constexpr std::string_view kMagic = "tenfold%commit 1";
 constexpr std::uint64_t kSlotSeed = 0x0064'6c6f'666e'6574;
 constexpr std::size_t kChecksumBytes = 8;
-constexpr std::uint64_t kMaxRows = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kHeaderBytes = 32;
 
 /// Returns an error for a page of the wrong size or with an invalid header, which may be the page

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,6 +37,8 @@ inline constexpr std::size_t kDurableOffset = 128;
 inline constexpr std::size_t kHeaderOffset = 256;
 inline constexpr std::size_t kProcessOffset = 512;
 inline constexpr std::size_t kInPlaceOffset = 520;
+/// Maximum number of rows, and of rows written.
+inline constexpr std::uint64_t kMaxRows = std::numeric_limits<std::int64_t>::max();
 
 /// A commit record.
 struct CommitState {

@@ -92,6 +92,15 @@ void GrowingFolder::check_in_place() const {
       .remedy("its rows are committed: open it where it is now");
 }
 
+void GrowingFolder::require_countable(std::uint64_t num_rows) const {
+  const std::uint64_t before = capacity() > 0 ? state().written : state().num_rows;
+  if (num_rows <= kMaxRows - before) return;
+  throw base::invalid_argument(path_.string())
+      .part("rows in all")
+      .expected("fewer than 2^63")
+      .found(before, " and ", num_rows);
+}
+
 std::string GrowingFolder::path_of(const GrowingLeaf& leaf) const {
   return path_in(leaf.folder, leaf.file);
 }
@@ -166,6 +175,7 @@ void GrowingFolder::require_free_space(std::span<const std::span<const std::byte
 void GrowingFolder::append(std::uint64_t num_rows,
                            std::span<const std::span<const std::byte>> bytes) {
   check_here();
+  require_countable(num_rows);
   require_free_space(bytes);
   try {
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
@@ -230,6 +240,7 @@ void GrowingFolder::write_ring(std::uint64_t num_rows,
                                std::span<const std::span<const std::byte>> bytes) {
   check_here();
   if (num_rows == 0) return;
+  require_countable(num_rows);
   // Rows that later rows of this call overwrite are counted but not written.
   const std::uint64_t kept = std::min(num_rows, capacity());
   const std::uint64_t num_ignored = num_rows - kept;

@@ -76,9 +76,12 @@ class GrowingFolder {
   void check_here() const;
   /// False in a forked child of the process that created this object.
   bool is_here() const noexcept { return process_.is_here(); }
+  /// Throws Error(invalid_argument) if there would be too many rows for a commit record after the
+  /// addition of `num_rows` rows.
+  void require_countable(std::uint64_t num_rows) const;
   /// Appends `num_rows` rows. `bytes` has one run of bytes for each leaf, in the order of the
   /// leaves. Before it writes more than os::kUncheckedBytes bytes, checks the free space. Throws
-  /// Error(io), and like check_here(); then no row is appended.
+  /// Error(io), and like check_here() and require_countable(); then no row is appended.
   void append(std::uint64_t num_rows, std::span<const std::span<const std::byte>> bytes);
   /// Writes `num_rows` rows, as in append(), to the next slots of a circular buffer. If there are
   /// more than capacity() rows, writes only the last capacity() of them. Throws Error(io), and like

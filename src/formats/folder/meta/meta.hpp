@@ -86,6 +86,11 @@ struct MetaMember {
   bool is_nested = false;
 };
 
+/// True if a tensor of this shape may be in a node of batch size `batch`. For a nested tensor,
+/// `shape` is [number of components, number of dimensions of a component], and only the number of
+/// components is compared.
+bool fits_batch(const Shape& shape, bool is_nested, const Shape& batch);
+
 /// True for "shape", "device" and "_type": a TensorDict's meta.json uses these keys for metadata,
 /// so it cannot describe entries with them.
 bool is_reserved_key(std::string_view key) noexcept;

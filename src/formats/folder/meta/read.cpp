@@ -8,6 +8,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "codecs/json/json.hpp"
+#include "core/tree/batch.hpp"
 #include "core/tree/key_index.hpp"
 #include "core/tree/node.hpp"
 #include "formats/folder/meta/meta.hpp"
@@ -456,6 +457,11 @@ void check_leaf_size(MetaEntry& entry) {
     problem = bad_sizes().expected("components of at least 1 dimension").found("0");
   }
   if (problem) entry.problem = Error(*problem).within(place_of(entry).part);
+}
+
+bool fits_batch(const Shape& shape, bool is_nested, const Shape& batch) {
+  if (!is_nested) return starts_with(shape, batch);
+  return batch.empty() || starts_with(shape, {batch.front()});
 }
 
 NodeMeta parse_meta(std::string_view text, const std::string& where) {
