@@ -413,7 +413,7 @@ std::size_t ByteScanner::archive_bytes(std::string_view bytes, std::size_t begin
 
 void ByteScanner::no_archive(std::string_view bytes, const std::string& where, std::uint64_t at) {
   if (bytes.empty()) return;
-  add(std::to_string(bytes.size()) + " bytes outside of archives, which are not scanned",
+  add(std::to_string(bytes.size()) + " bytes outside of archives, scanned only as a pickle",
       ScanRisk::suspicious, where, at);
   guess(bytes, inside(where, "bytes from " + std::to_string(at) + " on"));
 }

@@ -288,7 +288,7 @@ TEST(ByteScanner, FindsConsecutiveArchivesAndTheBytesBetweenThem) {
       scanner.take().findings,
       ElementsAre(dangerous("os.system", "archive at byte 0: record \"m/data.pkl\" at byte 2"),
                   suspicious(std::to_string(between.size()) +
-                                 " bytes outside of archives, which are not scanned",
+                                 " bytes outside of archives, scanned only as a pickle",
                              "at byte " + first),
                   dangerous("os.system", "bytes from " + first + " on at byte 0"),
                   dangerous("os.system",

@@ -183,7 +183,7 @@ TEST_F(Scan, FindsAnArchiveAfterOtherBytes) {
   write_bytes(folder_ / "a", script + zip);
   const std::string start = std::to_string(script.size());
   EXPECT_THAT(findings("a"),
-              ElementsAre(suspicious(start + " bytes outside of archives, which are not scanned",
+              ElementsAre(suspicious(start + " bytes outside of archives, scanned only as a pickle",
                                      "at byte 0"),
                           evil("archive at byte " + start + ": record \"m/data.pkl\" at byte 2")));
 
@@ -303,7 +303,7 @@ TEST_F(ScanDcp, FindsTheArchivesOfAFileWithoutMetadata) {
   write("abc" + good_ + bad_);
   EXPECT_THAT(
       findings("w.distcp"),
-      ElementsAre(suspicious("3 bytes outside of archives, which are not scanned", "at byte 0"),
+      ElementsAre(suspicious("3 bytes outside of archives, scanned only as a pickle", "at byte 0"),
                   evil("archive at byte " + std::to_string(3 + good_.size()) +
                        ": record \"m/data.pkl\" at byte 2")));
 }
