@@ -237,7 +237,7 @@ void ByteScanner::pickles(std::string_view bytes, const std::string& where, bool
     const std::string_view rest = bytes.substr(static_cast<std::size_t>(at));
     if (i > 0 && ++num_following_ > max_following_) {
       add("more than " + std::to_string(max_following_) +
-              " pickles that follow others, which are not scanned",
+              " pickles that follow others; the rest is not scanned",
           ScanRisk::suspicious, where, at);
       return;
     }
