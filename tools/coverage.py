@@ -174,7 +174,7 @@ def add(described: dict[str, Any], counts: dict[str, dict[int, int]]) -> None:
 
 
 def problems_of(counts: dict[str, dict[int, int]], sources: list[str]) -> list[str]:
-    """Returns a message for each parser of whose lines less than GOAL percent ran."""
+    """Returns a message for each parser without counts, or with under GOAL % of its lines run."""
     problems = []
     for name in sources:
         lines = counts.get(name)

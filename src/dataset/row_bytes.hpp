@@ -33,7 +33,7 @@ std::vector<LeafRole> leaf_roles(const Schema& schema);
 void check_rows(const Schema& schema, const Batch& rows, const base::Where& where,
                 bool some = false);
 
-/// The rows [begin, end) of `rows`, whose columns must have rows of fixed size, without a copy.
+/// Returns a view of the rows [begin, end). All columns of `rows` must have fixed-size rows.
 Batch rows_between(const Batch& rows, std::int64_t begin, std::int64_t end);
 
 /// The column of `rows` with the name of `column`, or null.

@@ -76,9 +76,9 @@ std::string shown_columns(const Schema& values);
 /// the index covers the rows; see is_trusted().
 std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> rows);
 
-/// True if the index covers exactly the rows of `state`. Reasons for false: a writer has added rows
-/// or replaced the index, a writer had not closed the index when the system restarted, or rows were
-/// added to the data set without updating the index.
+/// True if the index covers exactly the rows of `state`. Reasons for false: since the rows were
+/// read, a writer has added rows or replaced the index; the system restarted before a writer closed
+/// the index; or rows were added to the data set without updating the index.
 bool is_trusted(const DictState& state);
 /// Replaces the index of `state` by one that is built in memory from its rows, with a warning.
 void make_index_in_memory(DictState& state);

@@ -233,8 +233,8 @@ std::size_t Hierarchy::num_above(const StatePath& state, std::int64_t number, st
   if (num_above < state.num_parts) return num_above;
   throw base::key_not_found(names.mapper())
       .part("state ", names.state(position))
-      .problem("it ends at a mapper and has no state for it")
-      .expected("a longer path")
+      .problem("it ends at a mapper")
+      .expected("a longer path, which ends with a state of the mapper")
       .found("one of ", state.num_parts, " components");
 }
 

@@ -237,7 +237,7 @@ void ByteScanner::pickles(std::string_view bytes, const std::string& where, bool
     const std::string_view rest = bytes.substr(static_cast<std::size_t>(at));
     if (i > 0 && ++num_following_ > max_following_) {
       add("more than " + std::to_string(max_following_) +
-              " pickles that follow others, which are not scanned",
+              " pickles that follow others; the rest is not scanned",
           ScanRisk::suspicious, where, at);
       return;
     }
@@ -413,7 +413,7 @@ std::size_t ByteScanner::archive_bytes(std::string_view bytes, std::size_t begin
 
 void ByteScanner::no_archive(std::string_view bytes, const std::string& where, std::uint64_t at) {
   if (bytes.empty()) return;
-  add(std::to_string(bytes.size()) + " bytes outside of archives, which are not scanned",
+  add(std::to_string(bytes.size()) + " bytes outside of archives, scanned only as a pickle",
       ScanRisk::suspicious, where, at);
   guess(bytes, inside(where, "bytes from " + std::to_string(at) + " on"));
 }

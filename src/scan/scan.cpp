@@ -67,7 +67,7 @@ void add_items(ScanItems& items, const os::Path& metadata) {
 bool scan_between(ByteScanner& scanner, std::string_view bytes, std::uint64_t begin) {
   const std::string where = "bytes from " + std::to_string(begin) + " on, which no key names";
   if (bytes.empty() || scanner.archives(bytes, where)) return true;
-  scanner.add(std::to_string(bytes.size()) + " bytes that no key names, which are not scanned",
+  scanner.add(std::to_string(bytes.size()) + " bytes that no key names, scanned only as a pickle",
               ScanRisk::suspicious, "", begin);
   scanner.guess(bytes, where);
   return false;

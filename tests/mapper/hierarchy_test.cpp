@@ -87,8 +87,8 @@ TEST(Hierarchy, PassesAMapperTheComponentsBelowItOrBelowTheLevelOfADefault) {
   path.add_other();
   EXPECT_EQ(num_above(path), 2U);
   EXPECT_THAT(message_of([&] { num_above(StatePath("deep/own")); }, ErrorCode::key_not_found),
-              HasSubstr("file: state number 0: it ends at a mapper and has no state for it: "
-                        "expected a longer path, found one of 2 components"));
+              HasSubstr("file: state number 0: it ends at a mapper: expected a longer path, which "
+                        "ends with a state of the mapper, found one of 2 components"));
 }
 
 TEST(Hierarchy, NamesAStateWithoutAValue) {

@@ -657,8 +657,8 @@ TEST(StateMapper, AStateThatEndsAtAMapperIsUnknown) {
   for (const Value& state : {Value("rest/net"), Value("rest/inner")}) {
     EXPECT_THAT(
         message_of([&] { levels.at(state); }, ErrorCode::key_not_found),
-        HasSubstr("it ends at a mapper and has no state for it: expected a longer path, found "
-                  "one of 2 components"));
+        HasSubstr("it ends at a mapper: expected a longer path, which ends with a state of the "
+                  "mapper, found one of 2 components"));
   }
 }
 

@@ -47,7 +47,9 @@ def refused(path, text, error=tenfold.CorruptFileError):
 
 def test_batch_size_that_matches_no_tensor_is_refused(tmp_path):
     path = folder(tmp_path / "x", node([7], a=leaf([2]), b=leaf([3, 7])), a=bytes(8), b=bytes(84))
-    refused(path, "the batch size fits no tensor: expected lengths with which shapes begin, as [2]")
+    refused(
+        path, "the batch size fits no tensor: expected lengths with which shapes begin, such as [2]"
+    )
 
 
 def test_tensor_outside_the_batch_size_is_read_next_to_a_matching_one(tmp_path):
@@ -137,7 +139,7 @@ def torch_file(path, value):
 @pytest.mark.parametrize("name", ["os.system", "torch.float32", "strided"])
 def test_invalid_layout_of_a_torch_file_is_refused(tmp_path, name):
     path = torch_file(tmp_path / "x.pt", Calls(torch.serialization._get_layout, name))
-    refused(path, 'layout: expected one of torch\'s, as "torch.strided", found "' + name)
+    refused(path, 'layout: expected a layout of torch, such as "torch.strided", found "' + name)
 
 
 @pytest.mark.parametrize("device", [("nonsense:99999999999",), ("cuda", 99999999999), ("rm -rf",)])

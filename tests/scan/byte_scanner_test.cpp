@@ -53,9 +53,10 @@ TEST(ByteScanner, LimitsTheNumberOfPicklesThatFollowOthers) {
   ByteScanner scanner(3);
   scanner.enter("f", "");
   scanner.any("N.N.N.N." + kEvil, "x", ScanHint::pickle);
-  EXPECT_THAT(scanner.take().findings,
-              ElementsAre(suspicious(
-                  "more than 3 pickles that follow others, which are not scanned", "x at byte 8")));
+  EXPECT_THAT(
+      scanner.take().findings,
+      ElementsAre(suspicious("more than 3 pickles that follow others; the rest is not scanned",
+                             "x at byte 8")));
 }
 
 TEST(ByteScanner, HintsFollowTheSuffixesOfNames) {
@@ -288,7 +289,7 @@ TEST(ByteScanner, FindsConsecutiveArchivesAndTheBytesBetweenThem) {
       scanner.take().findings,
       ElementsAre(dangerous("os.system", "archive at byte 0: record \"m/data.pkl\" at byte 2"),
                   suspicious(std::to_string(between.size()) +
-                                 " bytes outside of archives, which are not scanned",
+                                 " bytes outside of archives, scanned only as a pickle",
                              "at byte " + first),
                   dangerous("os.system", "bytes from " + first + " on at byte 0"),
                   dangerous("os.system",

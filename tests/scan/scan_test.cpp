@@ -183,7 +183,7 @@ TEST_F(Scan, FindsAnArchiveAfterOtherBytes) {
   write_bytes(folder_ / "a", script + zip);
   const std::string start = std::to_string(script.size());
   EXPECT_THAT(findings("a"),
-              ElementsAre(suspicious(start + " bytes outside of archives, which are not scanned",
+              ElementsAre(suspicious(start + " bytes outside of archives, scanned only as a pickle",
                                      "at byte 0"),
                           evil("archive at byte " + start + ": record \"m/data.pkl\" at byte 2")));
 
@@ -272,11 +272,11 @@ TEST_F(ScanDcp, ScansTheBytesThatNoKeyNames) {
   const std::string end = std::to_string(3 + good_.size());
   EXPECT_THAT(
       unsafe(),
-      ElementsAre(
-          suspicious("3 bytes that no key names, which are not scanned", "\"w.distcp\": at byte 0"),
-          evil("\"w.distcp\": bytes from " + end +
-               " on, which no key names: archive at byte 0: record \"m/data.pkl\" at "
-               "byte 2")));
+      ElementsAre(suspicious("3 bytes that no key names, scanned only as a pickle",
+                             "\"w.distcp\": at byte 0"),
+                  evil("\"w.distcp\": bytes from " + end +
+                       " on, which no key names: archive at byte 0: record \"m/data.pkl\" at "
+                       "byte 2")));
 }
 
 TEST_F(ScanDcp, ReportsAnItemThatCannotBeRead) {
@@ -303,7 +303,7 @@ TEST_F(ScanDcp, FindsTheArchivesOfAFileWithoutMetadata) {
   write("abc" + good_ + bad_);
   EXPECT_THAT(
       findings("w.distcp"),
-      ElementsAre(suspicious("3 bytes outside of archives, which are not scanned", "at byte 0"),
+      ElementsAre(suspicious("3 bytes outside of archives, scanned only as a pickle", "at byte 0"),
                   evil("archive at byte " + std::to_string(3 + good_.size()) +
                        ": record \"m/data.pkl\" at byte 2")));
 }

@@ -161,7 +161,7 @@ class SavePlanner(DefaultSavePlanner):
         )
 
     def _planned_values(self) -> PlannedValues | None:
-        """The values of `state_dict`; None if a subclass of the planner may write other values."""
+        """The non-tensors of `state_dict`; None if a subclass may replace them when it writes."""
         if type(self).lookup_object is not DefaultSavePlanner.lookup_object:
             return None
         if not gives_objects(self):
@@ -391,7 +391,7 @@ class LoadPlanner(DefaultLoadPlanner):
 
 
 def _has_saved_bytes(stored: StoredTensor, value: Any) -> bool:
-    """True if `stored` may be the bytes of an object, and `value` is not a tensor."""
+    """True if `stored` may be the bytes of torch.save, and `value` is not a tensor."""
     return (
         stored.dtype == "uint8"
         and len(stored.shape) == 1

@@ -43,7 +43,7 @@ PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class OpaqueItem(WriteItem):
-    """The item of a tensor that has the bytes of an object."""
+    """The item of an object that is stored as a tensor: the bytes that torch.save writes."""
 
 
 class Kind(NamedTuple):
@@ -55,7 +55,7 @@ class Kind(NamedTuple):
         size: Shape of the whole tensor.
         offsets: Index of the first element of the box; None for a value.
         sizes: Shape of the box.
-        is_opaque: The tensor has the bytes of an object, which may differ between ranks.
+        is_opaque: The tensor has the torch.save bytes of an object, which may differ between ranks.
     """
 
     type: WriteItemType

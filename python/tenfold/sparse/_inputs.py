@@ -307,7 +307,7 @@ def _pieces(rows: Any, cols: Any, values: Any) -> Iterator[tuple[Any, Any, Any]]
             if piece is _MISSING:
                 raise ValueError(
                     f"{_WHAT}: coordinates: expected as many pieces of rows as of columns and of "
-                    f"values, found fewer of {name}"
+                    f"values, found fewer pieces of {name}"
                 )
         yield pieces
 

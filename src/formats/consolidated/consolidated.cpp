@@ -128,10 +128,7 @@ class Placer {
     level.info = &level.node.info();
     const bool is_stack = tree.kind() == NodeKind::lazy_stack;
     if (is_jagged(tree)) {
-      throw refuse(path)
-          .problem("it cannot be a separate file")
-          .expected("a TensorDict")
-          .found("a jagged tensor");
+      throw refuse(path).expected("a TensorDict").found("a jagged tensor");
     }
     if (tree.kind() == NodeKind::sparse && !notes_) {
       throw refuse(path)

@@ -393,7 +393,7 @@ class MetadataReader {
     if (!dtype) {
       throw unsupported()
           .problem("the dtype cannot be read")
-          .expected("one of torch's")
+          .expected("a supported one, such as \"torch.float32\"")
           .found(describe(tuple.items[0]));
     }
     return *dtype;

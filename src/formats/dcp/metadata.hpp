@@ -66,9 +66,9 @@ struct Metadata {
 };
 
 /// Parses the pickle of a Metadata object as data: nothing is imported or called. `where` names the
-/// file. Throws Error(corrupt) for invalid metadata, and Error(unsupported) for extensions other
-/// than Zstandard, other objects, and layouts and dtypes that cannot be read. The error names the
-/// entry if it concerns one.
+/// file. Throws Error(corrupt) for invalid metadata. Throws Error(unsupported) for an object of
+/// another class, an extension other than Zstandard, a layout other than strided, or a dtype that
+/// tenfold does not support. The error names the entry if it concerns one.
 Metadata parse_metadata(std::string_view pickle, const std::string& where);
 
 /// Merges the metadata that each rank wrote separately (`__<rank>.metadata`).

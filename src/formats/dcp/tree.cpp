@@ -138,8 +138,8 @@ class Plan : public std::enable_shared_from_this<Plan> {
       return;
     }
     throw base::corrupt(list.where)
-        .problem("a list with too many holes")
-        .expected("at most ", kMaxHoles, " items to be missing in all lists")
+        .problem("too many missing items")
+        .expected("at most ", kMaxHoles, " in all lists together")
         .found(holes + num_holes_);
   }
 

@@ -112,9 +112,9 @@ class Folder {
   /// mapped (Archive::is_one_mapping()).
   virtual bool is_one_mapping() const noexcept { return false; }
 
-  /// Makes writes through `mapped`, mappings of files of this folder, durable. In an archive,
-  /// ignores `mapped`: makes all entries that this object opened for writing durable, and updates
-  /// their CRC-32s. Throws Error(io).
+  /// Makes writes durable. `mapped`: the mapped ranges to write back. An archive ignores `mapped`,
+  /// makes all entries durable that this object opened for writing, and updates their CRC-32s.
+  /// Throws Error(io).
   virtual void flush(const std::vector<MappedPart>& mapped, Monitor* monitor) = 0;
 
   /// True if the tree's path no longer names the root that was opened, or if this folder was

@@ -367,7 +367,7 @@ void require_batch_of_tensors(const NodePlace& place, const NodeMeta& meta) {
   throw base::corrupt(meta_where(place))
       .part("shape")
       .problem("the batch size fits no tensor")
-      .expected("lengths with which shapes begin, as ", base::list_text(other->shape), " of ",
+      .expected("lengths with which shapes begin, such as ", base::list_text(other->shape), " of ",
                 base::quote(other->key))
       .found(base::list_text(meta.batch_size));
 }

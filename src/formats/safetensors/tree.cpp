@@ -755,7 +755,7 @@ class TreeBuilder {
     if (row == KeyIndex::kNone) {
       throw fail(path)
           .problem("no such tensor")
-          .expected("one of the file's")
+          .expected("a tensor of the file")
           .found(base::quote(name));
     }
     used_[row] = true;

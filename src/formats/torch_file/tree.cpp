@@ -582,7 +582,7 @@ std::optional<Special> special_value(const Pickle& pickle, std::uint32_t id,
     if (!is_torch_layout(name)) {
       throw pickle.corrupt()
           .part("layout")
-          .expected("one of torch's, as \"torch.strided\"")
+          .expected("a layout of torch, such as \"torch.strided\"")
           .found(base::quote(name));
     }
     return of_text(Special::Type::layout, std::move(name));

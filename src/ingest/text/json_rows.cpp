@@ -238,7 +238,7 @@ bool JsonRows::value(TextColumn& column) {
     return true;
   }
   if (!column.target().is_typed && column.target().form != Form::list) {
-    return too_narrow(column, "a value of a known type", text_.at());
+    return too_narrow(column, "null", text_.at());
   }
   switch (column.target().form) {
     case Form::scalar:
@@ -326,7 +326,7 @@ bool JsonRows::items(TextColumn& column, std::size_t level, std::byte*& into) {
   std::int64_t count = 0;
   if (!text_.take(']')) {
     if (!column.target().is_typed) {
-      return too_narrow(column, "a value of a known type", begin);
+      return too_narrow(column, "an empty list", begin);
     }
     do {
       text_.skip_blanks();

@@ -283,9 +283,11 @@ def bad_metadata(good) -> dict:
         entry(m).chunks[0] = ChunkStorageMetadata(torch.Size([0, 0]), torch.Size([2**50, 3]))
 
     case("extension-size-huge", CORRUPT, "it does not fit its item: expected at least")(enlarge)
-    case("dtype", UNSUPPORTED, 'expected one of torch\'s, found "torch.quint8"')(
-        lambda m: setattr(entry(m), "properties", TensorProperties(torch.quint8))
-    )
+    case(
+        "dtype",
+        UNSUPPORTED,
+        'expected a supported one, such as "torch.float32", found "torch.quint8"',
+    )(lambda m: setattr(entry(m), "properties", TensorProperties(torch.quint8)))
     case("layout", UNSUPPORTED, 'expected "torch.strided"')(
         lambda m: setattr(entry(m), "properties", TensorProperties(layout=torch.sparse_coo))
     )
@@ -307,7 +309,7 @@ def bad_metadata(good) -> dict:
     case("path-deep", CORRUPT, "planner_data: expected 1 to 512 keys, found 600")(
         lambda m: m.planner_data.update({"step": ("x",) * 600})
     )
-    case("path-far", CORRUPT, "a list with too many holes")(
+    case("path-far", CORRUPT, "too many missing items")(
         lambda m: m.planner_data.update({WEIGHT: ("list", 2**62)})
     )
     case("entry-class", UNSUPPORTED, "neither tensor nor object")(

@@ -72,11 +72,11 @@ CASES = {
                               "found [4611686018427387904, 4]",
                    {"meta.json": {**td(), "shape": [2**62, 4]}}),
     "batch-of-no-tensor": ("corrupt", "/meta.json: shape: the batch size fits no tensor: expected lengths with which "
-                                      'shapes begin, as [2] of "a", found [7]',
+                                      'shapes begin, such as [2] of "a", found [7]',
                            {"meta.json": {**td(a=leaf(), b=leaf((3, 7))), "shape": [7]}, "a.memmap": GOOD,
                             "b.memmap": b"\0" * 84}),
     "batch-of-no-tensor-below": ("corrupt", "/n/meta.json: shape: the batch size fits no tensor: expected lengths with "
-                                            'which shapes begin, as [2] of "a", found [2, 2]',
+                                            'which shapes begin, such as [2] of "a", found [2, 2]',
                                  {"meta.json": td(n=NODE), "n/meta.json": {**td(a=leaf()), "shape": [2, 2]},
                                   "n/a.memmap": GOOD}),
     "device-index": ("corrupt", "/meta.json: device: expected a type and optionally an index of at most 127, as in "

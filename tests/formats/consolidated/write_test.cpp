@@ -291,7 +291,7 @@ TEST(ConsolidatedWrite, RefusesByKeyBeforeAnythingIsWritten) {
   jagged.layout = "jagged";
   jagged.dense_shape = {1, -1};
   TensorDict rows(jagged);
-  expect(unsupported, rows, "the root: it cannot be a separate file");
+  expect(unsupported, rows, "the root: expected a TensorDict, found a jagged tensor");
   NodeInfo instance = kind(NodeKind::tensorclass);
   instance.class_name = "m.C";
   expect(invalid_argument, with("a", TensorDict(instance)),

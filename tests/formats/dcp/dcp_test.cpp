@@ -196,9 +196,10 @@ TEST(Dcp, LimitsTheMissingItemsOfAllLists) {
   write(1);
   EXPECT_EQ(std::get<TensorDict>(open(folder.path()).get("list0")).size(), 65'537U);
   write(2);
-  EXPECT_THAT(message_of([&] { open(folder.path()); }, ErrorCode::corrupt),
-              HasSubstr("list1: a list with too many holes: expected at most 65536 items to be "
-                        "missing in all lists, found 131072"));
+  EXPECT_THAT(
+      message_of([&] { open(folder.path()); }, ErrorCode::corrupt),
+      HasSubstr("list1: too many missing items: expected at most 65536 in all lists together, "
+                "found 131072"));
 }
 
 TEST(Dcp, DoesNotFollowSymlinksOutOfTheFolder) {

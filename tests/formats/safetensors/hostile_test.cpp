@@ -189,8 +189,8 @@ const std::vector<BadFile> kBadFiles = {
      "__metadata__ \"tensordict\": node \"w\": \"tensor\" has the wrong type: expected a string, "
      "found an integer"},
     {"structure-tensor-unknown", ErrorCode::corrupt,
-     "__metadata__ \"tensordict\": node \"n/x\": no such tensor: expected one of the file's, found "
-     "\"v\""},
+     "__metadata__ \"tensordict\": node \"n/x\": no such tensor: expected a tensor of the file, "
+     "found \"v\""},
     {"structure-version-2", ErrorCode::unsupported,
      "__metadata__ \"tensordict\": unknown version: expected 1, found 2"},
     {"structure-version-missing", ErrorCode::corrupt,

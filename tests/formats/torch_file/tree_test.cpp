@@ -99,7 +99,7 @@ TEST_F(TorchTree, DevicesAndLayoutsMustBeOnesOfTorch) {
   };
   EXPECT_EQ(value(layout("torch.strided")), Value(special(Special::Type::layout, "torch.strided")));
   EXPECT_THAT(corrupt(layout("torch.round")),
-              HasSubstr("layout: expected one of torch's, as \"torch.strided\", found "
+              HasSubstr("layout: expected a layout of torch, such as \"torch.strided\", found "
                         "\"torch.round\""));
 }
 

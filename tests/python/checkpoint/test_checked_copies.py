@@ -1,4 +1,4 @@
-"""verify="auto" checks a large step while it is copied, and a small step before it is copied."""
+"""verify="auto" checks a large step while objects change, and a small step before they do."""
 
 import pytest
 import torch

@@ -219,7 +219,7 @@ def test_nested_mapper_receives_the_rest_of_the_path():
     torch.testing.assert_close(batch[3].float(), net.module.bias)
     assert batch[[0, 2, 4], 0].tolist() == [7, 4, 1]
     assert mapper([("net", state), ("net", state)]).equal(net([state, state]))
-    with pytest.raises(KeyError, match="ends at a mapper and has no state for it"):
+    with pytest.raises(KeyError, match="ends at a mapper: expected a longer path"):
         mapper("net")
     with pytest.raises(KeyError, match=r'below "deep/inner": .*nearest level'):
         mapper("deep/inner/nowhere")

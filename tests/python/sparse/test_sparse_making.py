@@ -260,7 +260,9 @@ def test_invalid_coordinates_are_refused():
         SparseMatrix.from_coo([0], [-1], [1.0], (4, 4))
     with pytest.raises(ValueError, match="equal lengths, found 2, 1 and 1"):
         SparseMatrix.from_coo([0, 1], [1], [1.0], (4, 4))
-    with pytest.raises(ValueError, match=r"^sparse matrix: coordinates: .*found fewer of columns"):
+    with pytest.raises(
+        ValueError, match=r"^sparse matrix: coordinates: .*found fewer pieces of columns"
+    ):
         SparseMatrix.from_coo([[0], [1]], [[0]], [[1.0], [1.0]], (4, 4))
     with pytest.raises(ValueError, match="three iterables of arrays, found both"):
         SparseMatrix.from_coo([0, 1], (np.zeros(1) for _ in "a"), [1.0, 2.0], (4, 4))
