@@ -1,10 +1,13 @@
-// Times three ways to fill the parameters of a LibTorch module: load_into and torch::load of files
-// in the page cache, and memcpy of the same bytes. All contenders run in one process, interleaved
-// in rotating order. libtorch.py compiles this program and creates the first two files.
+// Times the ways to fill the parameters of a LibTorch module: load_into and torch::load of files
+// in the page cache, and pread and memcpy of the same bytes. All contenders run in one process,
+// interleaved in rotating order. libtorch.py compiles this program and creates the first two files.
 //
 //   libtorch MODEL.safetensors MODEL_FOLDER MODEL.pt REPETITIONS
 //
 // Writes MODEL.pt. Prints {"contender": [seconds, ...], ...} without the first round.
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <torch/nn/module.h>
 #include <torch/serialize.h>
@@ -16,6 +19,7 @@
 #include <cstring>
 #include <functional>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -63,17 +67,46 @@ std::shared_ptr<torch::nn::Module> module_like(const tenfold::TensorDict& file) 
   return module;
 }
 
-void copy(const Tensors& to, const Tensors& from, int num_threads) {
+/// Returns the parameters sorted by name, which is their order in the safetensors file.
+Tensors sorted_parameters(const torch::nn::Module& module) {
+  std::map<std::string, at::Tensor> by_name;
+  for (const auto& item : module.named_parameters()) by_name.emplace(item.key(), item.value());
+  Tensors sorted;
+  for (const auto& [name, tensor] : by_name) sorted.push_back(tensor);
+  return sorted;
+}
+
+/// Calls `work` with 0 to `count` - 1 on `num_threads` threads.
+void on_threads(int num_threads, std::size_t count, const std::function<void(std::size_t)>& work) {
   std::atomic<std::size_t> next{0};
-  const auto work = [&] {
-    for (std::size_t i = next++; i < to.size(); i = next++) {
-      std::memcpy(to[i].data_ptr(), from[i].const_data_ptr(), to[i].nbytes());
-    }
+  const auto loop = [&] {
+    for (std::size_t i = next++; i < count; i = next++) work(i);
   };
   std::vector<std::thread> threads;
-  for (int t = 1; t < num_threads; ++t) threads.emplace_back(work);
-  work();
+  for (int t = 1; t < num_threads; ++t) threads.emplace_back(loop);
+  loop();
   for (std::thread& thread : threads) thread.join();
+}
+
+void copy(const Tensors& to, const Tensors& from, int num_threads) {
+  on_threads(num_threads, to.size(), [&](std::size_t i) {
+    std::memcpy(to[i].data_ptr(), from[i].const_data_ptr(), to[i].nbytes());
+  });
+}
+
+/// Reads the tensors of a safetensors file, which are in the order of `to`, with one pread each.
+void read(const Tensors& to, const std::string& path, int num_threads) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  std::uint64_t header_bytes = 0;
+  if (fd < 0 || ::pread(fd, &header_bytes, sizeof header_bytes, 0) != sizeof header_bytes) {
+    throw std::runtime_error(path + " cannot be read");
+  }
+  std::vector<std::uint64_t> offsets = {sizeof header_bytes + header_bytes};
+  for (const at::Tensor& tensor : to) offsets.push_back(offsets.back() + tensor.nbytes());
+  on_threads(num_threads, to.size(), [&](std::size_t i) {
+    ::pread(fd, to[i].data_ptr(), to[i].nbytes(), static_cast<off_t>(offsets[i]));
+  });
+  ::close(fd);
 }
 
 /// Throws unless `filled` equals `source`, and sets `filled` to zeros for the next contender.
@@ -113,13 +146,13 @@ void print(const std::vector<Contender>& contenders) {
 void run(const std::string& one, const std::string& folder, const std::string& pickled,
          int repetitions) {
   const auto module = module_like(tenfold::open(one));
-  const Tensors parameters = module->parameters();
+  const Tensors parameters = sorted_parameters(*module);
   tenfold::load_into(*module, one);
   Tensors source;
   for (const at::Tensor& parameter : parameters) source.push_back(parameter.detach().clone());
   // torch::load replaces the memory of the parameters, so it has its own module.
   auto other = module_like(tenfold::open(one));
-  const Tensors others = other->parameters();
+  const Tensors others = sorted_parameters(*other);
   torch::save(module, pickled);
   check(parameters, source);
 
@@ -134,6 +167,8 @@ void run(const std::string& one, const std::string& folder, const std::string& p
       {"load_into, safetensors, 2 threads", load(one, 2), &parameters},
       {"load_into, folder, 1 thread", load(folder, 1), &parameters},
       {"load_into, folder, 2 threads", load(folder, 2), &parameters},
+      {"pread of the safetensors file, 1 thread", [&] { read(parameters, one, 1); }, &parameters},
+      {"pread of the safetensors file, 2 threads", [&] { read(parameters, one, 2); }, &parameters},
       {"memcpy, 1 thread", [&] { copy(parameters, source, 1); }, &parameters},
       {"memcpy, 2 threads", [&] { copy(parameters, source, 2); }, &parameters},
       {"load_into, safetensors, dry run", compare_names, nullptr},
