@@ -8,7 +8,7 @@
 extern "C" {
 struct ArrowSchema;
 struct ArrowArray;
-struct ArrowArrayStream {  // the definition in Arrow's documentation of the interface
+struct ArrowArrayStream {  // as Arrow's C stream interface defines it
   int (*get_schema)(ArrowArrayStream*, ArrowSchema* out);
   int (*get_next)(ArrowArrayStream*, ArrowArray* out);
   const char* (*get_last_error)(ArrowArrayStream*);

@@ -223,7 +223,7 @@ bool KeysIn::take_array(nb::handle keys) {
   if (!array) return false;
   const bool is_empty = array->numel() == 0;  // NumPy creates float64 if there are no keys
   if (array->ndim() != 1 || (!is_empty && !holds_keys(array->dtype()))) {
-    raise_type("keys: expected a tensor of integers of one dimension, at most int64, found " +
+    raise_type("keys: expected a one-dimensional tensor of integers except uint64, found " +
                to_string(array->dtype()) + " with ndim " + std::to_string(array->ndim()));
   }
   size_ = static_cast<std::size_t>(array->numel());

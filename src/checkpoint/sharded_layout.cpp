@@ -328,6 +328,7 @@ class FolderLayout final : public ShardedLayout {
   }
 
   /// Returns, for each folder, whether it or a folder below it contains the file of a tensor.
+  /// Always false for the root, which exists.
   static std::vector<bool> folders_of_tensors(const folder::Plan& plan) {
     std::vector<bool> found(plan.folders.size(), false);
     for (const folder::Plan::File& file : plan.files) {

@@ -265,7 +265,8 @@ void SparseBuilder::State::spill() {
   entries.clear();
 }
 
-/// Passes all entries to `emit` in order. Entries with the same coordinate keep their input order.
+/// Passes all entries to `emit`, sorted by major and then minor index. Entries with the same
+/// coordinate keep their input order.
 void SparseBuilder::State::merge(const std::function<void(const Entry&)>& emit) {
   if (run_bounds.empty()) {
     sort_run();

@@ -351,7 +351,10 @@ def _copied(folder: Path, checks: Checks, *command: str) -> None:
 def _versions_of(
     writer: Writer, path: Path
 ) -> contextlib.AbstractContextManager[Callable[[int], None]]:
-    """Returns a context that yields a function to write a version. It keeps a store open."""
+    """Returns a context that yields a function to write a version.
+
+    The context keeps the path open if the writer has sessions.
+    """
     if writer.session is not None:
         return writer.session(path, False)
     return contextlib.nullcontext(lambda version: writer.save(path, version, SMALL, False))

@@ -71,7 +71,7 @@ Named names_of(const NodeMeta& meta) {
   named.folders = {std::string(kInnerName), "_source"};
   for (const MetaEntry& entry : meta.entries) name_entry(entry, named);
   for (const auto& [key, position] : meta.reserved) {
-    // `%notes.json` may list an entry of this name.
+    // A key that meta.json uses itself, such as "shape". `%notes.json` may list an entry with it.
     named.files.insert(std::string(key) + std::string(kLeafSuffix));
     named.folders.insert(std::string(key));
   }

@@ -22,7 +22,7 @@ std::vector<std::uint32_t> stored_crc32s(const os::File& file,
                                          std::span<const codecs::ZipEntry* const> entries,
                                          int num_threads, Progress& progress);
 
-/// Describes the entries of an archive for verify_zip().
+/// Functions that verify_zip() calls for the entries of an archive.
 struct ZipUse {
   std::function<base::Where(const codecs::ZipEntry&)> where;  ///< names an entry in problems
   std::function<bool(const codecs::ZipEntry&)> is_wanted;     ///< true for entries to be checked

@@ -241,7 +241,7 @@ class ArchiveStorages final : public Storages {
 
   const FilePart& part() const noexcept { return zip_.part(); }
   codecs::ZipInput input() const { return zip_.input(); }
-  /// The directory of the archive. The offsets of its entries are set by read_local_headers().
+  /// The archive. read_local_headers() sets the data offsets of the entries in its directory.
   const Archive& archive() const noexcept { return archive_; }
   /// Reads the local headers once, when they are first needed. Throws Error(corrupt).
   void read_local_headers() {

@@ -77,7 +77,7 @@ class RowsReader {
     if (!any_null) valid.clear();
   }
 
-  /// Records an error for the row, and removes its value.
+  /// Records an error for the row, and marks the row as null.
   void mark_bad(std::int64_t row, std::string what) {
     auto& valid = made_.owned.valid;
     if (valid.empty()) valid.assign(static_cast<std::size_t>(rows_.size), 1);

@@ -20,8 +20,9 @@ class JsonRows {
   /// Both arguments must outlive this object.
   JsonRows(const RowPlan& plan, RowBuilder& rows);
 
-  /// Adds one record as a row. If the record is rejected, adds no row, and fault() returns the
-  /// reason. The bytes after the text must be as JsonText requires.
+  /// Adds one record, the text in [begin, end), as a row. If the record is rejected, adds no row,
+  /// and fault() returns the reason. JsonText explains `lines`, and which bytes must follow the
+  /// text.
   Outcome add(const char* begin, const char* end, bool lines);
   const RowFault& fault() const noexcept { return fault_; }
 

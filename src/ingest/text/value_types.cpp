@@ -75,7 +75,8 @@ class JsonTypes {
   /// `types` must outlive this object.
   explicit JsonTypes(ValueTypes& types) : types_(types) {}
 
-  /// The bytes after the text must be as JsonText requires.
+  /// Adds the types of one record, the text in [begin, end). JsonText explains `lines`, and which
+  /// bytes must follow the text.
   void add(const char* begin, const char* end, bool lines);
 
  private:

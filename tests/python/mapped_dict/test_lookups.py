@@ -210,7 +210,7 @@ def test_integer_keys(tmp_path):
         values, found = d.get_many(keys)
         assert values["x"].tolist() == [7, 0, 2]
         assert found.tolist() == [True, False, True]
-    with pytest.raises(TypeError, match="expected a tensor of integers"):
+    with pytest.raises(TypeError, match="expected a one-dimensional tensor of integers"):
         d.get_many(torch.tensor([1.0]))
 
 

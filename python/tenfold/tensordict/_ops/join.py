@@ -831,7 +831,7 @@ def _kind_of(entry: Any) -> str:
 
 @set_module("tenfold")
 def unravel_key(key: Any) -> Any:
-    """Flattens a key or path of keys, whose tuples may be nested, to a str or a tuple.
+    """Flattens nested tuples of keys; returns a path of one key as a str.
 
     Args:
         key: A str, or a tuple of strs and such tuples.
@@ -881,7 +881,7 @@ def unravel_key_list(keys: Any) -> list[Any]:
 
 @set_module("tenfold")
 def unravel_key_to_tuple(key: Any) -> tuple[str, ...]:
-    """Flattens a key or path of keys to a tuple.
+    """Flattens a key or nested tuples of keys to one tuple.
 
     Args:
         key: A str, or a tuple of strs and such tuples.
