@@ -190,7 +190,7 @@ Reports verify_all(const CheckpointManager& manager, const std::vector<std::int6
   return reports;
 }
 
-/// The row of a step that cannot be read, without a status.
+/// The row of a step that cannot be read or was removed. `kept_by` is "unreadable" or "removed".
 StepRow unreadable_row(std::int64_t step, const VerifyReport& report, const char* kept_by) {
   StepRow row{.status = {}, .report = report, .is_readable = false};
   row.status.info.step = step;

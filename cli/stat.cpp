@@ -13,10 +13,10 @@ namespace tenfold::cli {
 namespace {
 
 constexpr const char* kStatHelp =
-    "Figures are computed in float64, in bounded memory. NaN and infinities are\n"
-    "counted and excluded from the others; std divides by the number of values; bool\n"
-    "counts as 0 and 1, complex by magnitude. Columns of a data set: rows without a\n"
-    "value count as nulls only; strings have no figures.";
+    "Statistics are computed in float64, in bounded memory. NaN and infinities are\n"
+    "counted; min, max, mean and std ignore them. std divides by the number of\n"
+    "finite values. A bool counts as 0 or 1, a complex number by its magnitude. In a\n"
+    "data set, rows without a value count only as nulls; strings have no statistics.";
 
 struct StatArguments {
   std::string path;

@@ -13,7 +13,7 @@ int main() {
   tenfold::save(tenfold::TensorDict::dict({{"model", tenfold::state_dict(net)},
                                            {"optimizer", tenfold::state_dict(optimizer)},
                                            {"epoch", 3}}),
-                "trained.pt");  // Python: torch.load("trained.pt"), or any other format
+                "trained.pt");  // for torch.load() in Python; another suffix selects another format
 
   const tenfold::TensorDict saved = tenfold::open("trained.pt");
   torch::nn::Linear again(4, 2);

@@ -22,8 +22,8 @@ namespace tenfold {
 ///     tenfold::TensorDict weights = tenfold::select(td, {"model.*"}, {"*.bias"});
 TENFOLD_API TensorDict select(const TensorDict& tree, const Keys& keys, const Keys& exclude = {});
 
-/// Statistics of the values of a tensor. NaN and infinities are counted and excluded from the
-/// other figures; a complex value counts by its magnitude, a bool as 0 or 1.
+/// Statistics of the values of a tensor. NaN and infinities are counted; min, max, mean and std
+/// ignore them. A complex value counts by its magnitude, a bool as 0 or 1.
 struct Statistics {
   std::uint64_t count = 0;  ///< number of finite values; if 0, min, max, mean and std are NaN
   double min = 0;           ///< the least finite value

@@ -98,7 +98,7 @@ class StorageWriter(HasPath, _StorageWriter):
     memory-mapped files, next to `path` and reserves the space; every rank writes its shards into
     it. When all ranks have written their shards (and, with `checksums` and `durable`, computed the
     checksums and synced the files), the coordinator replaces `path` by one rename. So `path` has
-    the complete old version or the complete new one at any moment, also if a rank dies or runs out
+    the complete old version or the complete new one at any moment, even if a rank dies or runs out
     of space. (If the file system cannot exchange two names, a folder is replaced by two renames.
     After a crash between them, the next open, load or save restores the old version.) The next save
     removes the leftovers of a failed one.

@@ -110,7 +110,7 @@ class CachedStateMapper(StateMapper):
         return self._joined(kept, places, made, missing, keys)
 
     def _generated(self, states: list[Any]) -> Any:
-        """The rows of the mapper, without gradients, also if they are views of parameters."""
+        """The rows of the mapper, without gradients, even if they are views of parameters."""
         with _rows.without_gradients():
             made = self.mapper.generate(states)
         return list(map(_rows.detached, made)) if isinstance(made, list) else _rows.detached(made)

@@ -2121,12 +2121,15 @@ class TensorDictBase(TensorLike):
         share_non_tensor: bool = False, robust_key: bool | None = True,
         archive: bool | None = None, atomic: bool | None = None, durable: bool = False,
     ) -> Self:  # fmt: skip
-        """Creates files of zeros for tensors of the same shapes and dtypes, to be written into.
+        """Creates files of zeros for tensors of the same shapes and dtypes.
 
-        No tensor is read, and new files are sparse: they take no disk space before they are
-        written into. So expanding one example creates a data set that may exceed memory. Values
-        that are not tensors are copied. Content is kept in existing files with ``atomic=False``,
-        and in tensors that are mapped from their file in `prefix`, unless `atomic` is true.
+        No tensor is read, and new files are sparse: they take no disk space until they are written
+        to. So expanding one example creates a data set that may exceed memory. Values that are not
+        tensors are copied.
+
+        In a folder, existing files keep their content with ``atomic=False``. With ``atomic=None``,
+        only tensors of this TensorDict that are mapped from their file in `prefix` keep it. With
+        ``atomic=True``, all tensors are zeros.
 
         Args:
             prefix: The folder, or a ``.tdz`` file. None: anonymous memory that processes share.

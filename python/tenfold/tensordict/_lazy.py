@@ -780,7 +780,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return self._rekeyed("unflatten_keys", inplace, separator)
 
     def _rekeyed(self, method: str, inplace: bool, separator: str, **options: Any) -> Self:
-        """Calls `method` on every member, also if members of nested stacks have different keys."""
+        """Calls `method` on every member, even if members of nested stacks have different keys."""
 
         def change(node: Any) -> Any:
             if isinstance(node, LazyStackedTensorDict):

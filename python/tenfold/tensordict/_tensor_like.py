@@ -968,7 +968,8 @@ class TensorLike(Primitives):
         """Selects rows of this TensorDict where a condition is true, else rows of `other`.
 
         Args:
-            condition: A bool tensor whose shape expands to the first (or all) batch dimensions.
+            condition: A bool tensor for the leading dimensions. Dimensions of length 1 are appended
+                to its shape, which must then expand to the shape of each tensor.
             other: A TensorDict, a number, or a tensor, which is broadcast with each tensor from the
                 last dimension on, as in ``torch.where``. Values that are not tensors are selected
                 row by row from two TensorDicts; a number or tensor does not replace them.
@@ -982,10 +983,11 @@ class TensorLike(Primitives):
 
         Raises:
             KeyError: If one of two TensorDicts lacks an entry and no `pad` is given.
-            RuntimeError: If `condition` does not expand to the first dimensions of a tensor, or to
-                the rows of values that differ, `other` does not broadcast with a tensor, the result
-                does not begin with the batch size, or a tensor of `out` has a dtype that torch does
-                not cast the result to, such as an integer for floats.
+            RuntimeError: If `condition` does not expand to the shape of a tensor, or to the batch
+                size if values that are not tensors differ; if `other` does not broadcast with a
+                tensor; if the shape of a result does not begin with the batch size; or if torch
+                does not cast a result to the dtype of the tensor in `out`, such as floats to
+                integers.
 
         Example:
             >>> td.where(torch.tensor([True, False, True]), 5)["a"]

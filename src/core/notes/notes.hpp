@@ -146,7 +146,7 @@ void apply_node_note(const Notes& notes, std::string_view path, std::span<const 
                      NodeInfo& info, const base::Where& where);
 
 /// Restores tuples, types of keys, ordered objects and extended scalars in the JSON value at
-/// `path`. Returns true, also if there is no note for `path`. If the note does not fit the value,
+/// `path`. Returns true, even if there is no note for `path`. If the note does not fit the value,
 /// leaves the value unchanged, warns with a message that starts with `where`, and returns false.
 bool apply_value_note(const Notes& notes, std::string_view path, Value& value,
                       const base::Where& where);

@@ -525,7 +525,7 @@ void fill_boxes(std::string& document, std::size_t text_at,
                 std::span<const std::uint64_t> checksums) {
   std::size_t at = text_at + kBoxDigits;
   for (const std::uint64_t checksum : checksums) {
-    // A box's digits follow the ";" of its tensor or the blank after another box; a tensor without
+    // A box's digits follow the ";" of its tensor or the space after another box; a tensor without
     // boxes is a ";" followed by another ";".
     while (document[at + 1] == ';' || (document[at] != ';' && document[at] != ' ')) ++at;
     document.replace(at + 1, kBoxDigits, base::hex16(checksum));

@@ -118,7 +118,7 @@ std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threa
 
 // The text of "tenfold_boxes" in a safetensors file: 16 hexadecimal digits of the hash of the
 // header (with these digits as zeros), then for each tensor in file order a ";" and its boxes,
-// separated by blanks. A box is "<16 digits>" if it is the whole tensor, else "<16
+// separated by spaces. A box is "<16 digits>" if it is the whole tensor, else "<16
 // digits>:<offsets>:<sizes>" in elements, with comma-separated numbers. A tensor without elements
 // has no boxes.
 

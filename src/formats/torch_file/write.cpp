@@ -434,8 +434,8 @@ class Pickler {
     if (!codecs::pickle_decimal(digits) || !to_.big_integer(digits)) {
       throw refuse()
           .problem("an integer that torch cannot load")
-          .expected("at most 255 bytes")
-          .found(digits.size(), " digits");
+          .expected("one from -2^2039 to 2^2039 - 1")
+          .found("one of ", digits.size(), " digits");
     }
   }
 

@@ -54,18 +54,19 @@ std::string number_text(DType dtype, const std::byte* element,
 /// Converts the rows of `chunk` from the layout of column `from` to that of `to`. Supported
 /// promotions:
 ///
-///   numbers            to numbers of another dtype (as cast_elements), to strings
-///   lists of numbers   to lists of numbers of another dtype, to JSON strings (one per row)
-///   lists of numbers in one dimension   to lists of strings
-///   lists of strings   to JSON strings (one per row)
-///   fixed rows with a shape   to ragged rows
-///   rows that are all null    to anything
+///   - numbers: to numbers of another dtype (as cast_elements), or to strings
+///   - lists of numbers: to lists of numbers of another dtype, or to one JSON string per row
+///   - lists of numbers in one dimension: to lists of strings
+///   - lists of strings: to one JSON string per row
+///   - rows of fixed size with a shape: to ragged rows
+///   - rows that are all null: to any column
 ///
-/// Lists are ragged rows, and fixed rows with a shape. The shapes of the elements must agree.
+/// A list is a ragged row, or a row of fixed size with a shape. The caller ensures that shapes of
+/// elements agree. Throws Error(invalid_argument) for any other promotion.
 ///
 /// `origins`: the origins of the elements of `from`. `position`: the index in `origins` of the
-/// chunk's first element; a conversion that reads origins advances it past the last element.
-/// Elements of a null list are not counted. Throws Error(invalid_argument) for any other promotion.
+/// chunk's first element; a conversion that reads origins advances it past the chunk's last
+/// element. A null scalar has an origin; a null list has none.
 ColumnBuilder convert_chunk(const Column& from, const ColumnChunk& chunk, const Column& to,
                             const Origins* origins = nullptr, std::int64_t* position = nullptr);
 

@@ -21,7 +21,7 @@ TEST(JsonChecksums, FindsTheMemberAndNoStringThatLooksLikeIt) {
   const std::string member = R"("tenfold_xxh3": ")" + kZeros + "\"";
   const auto digits_in = [](const std::string& json) { return find_checksums(json); };
   EXPECT_EQ(digits_in("{" + member + "}"), 18U);
-  EXPECT_EQ(digits_in(R"({"tenfold_xxh3":")" + kZeros + "\"}"), 17U) << "no blank";
+  EXPECT_EQ(digits_in(R"({"tenfold_xxh3":")" + kZeros + "\"}"), 17U) << "no space before the value";
   // A string that contains the name, an escaped quote, and a longer name come before the member.
   const std::string others = R"({"a": "tenfold_xxh3", "b": "\"tenfold_xxh3\": 1", )"
                              R"("my_tenfold_xxh3": 1, )";
@@ -70,7 +70,7 @@ TEST(JsonChecksums, ReturnsTheChecksumsOfTheBlocks) {
   EXPECT_THAT(*blocks, ElementsAre(1U, 0xABCDEFU));
   EXPECT_TRUE(report.ok());
   EXPECT_EQ(report.num_checksums, 3U);
-  EXPECT_EQ(blank_checksum_text(0), kZeros) << "without blocks, there is no blank";
+  EXPECT_EQ(blank_checksum_text(0), kZeros) << "without blocks, there is no space";
 }
 
 TEST(JsonChecksums, ReportsAStringThatIsTooShortForTheBlocks) {

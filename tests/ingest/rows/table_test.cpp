@@ -276,7 +276,7 @@ TEST(RowTable, NullsCountAsRowsOfFixedSizeIfListsHaveOneLength) {
   table.flush();
   add_nulls(100);
   EXPECT_GE(table.block_bytes(), 100U * 2000 * 8);
-  // With lists of two lengths, a null is only an end offset.
+  // Lists of different lengths are stored as ragged rows, in which a null has only an end offset.
   add_list(1999);
   table.flush();
   add_nulls(100);

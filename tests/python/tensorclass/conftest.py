@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("torch")
 HERE = pathlib.Path(__file__).parent
-# Append: both folders have a conftest.py, which an import of conftest must not find first.
+# Append instead of inserting at the front: each folder has a conftest.py, which would otherwise be
+# found before other modules of this name.
 sys.path.append(str(HERE))
 sys.path.append(str(HERE.parent / "upstream" / "semantics"))
