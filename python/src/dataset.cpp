@@ -313,6 +313,10 @@ void bind_dataset(nb::module_& module) {
   module.def("checked_schema", checked_schema, "json"_a, "where"_a);
   nb::class_<LeaseHandle>(module, "Lease")
       .def_static("acquire", acquire_lease, "folder"_a, "name"_a)
+      .def("is_held",
+           [](const LeaseHandle& self) {
+             return without_gil([&] { return self.lease && self.lease->is_held(); });
+           })
       .def("release", [](LeaseHandle& self) { self.lease.reset(); });
   module.def("commit_parts", commit_parts_at, "path"_a, "parts"_a, "durable"_a,
              "progress"_a.none());

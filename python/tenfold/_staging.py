@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import fcntl
 import json
 import os
 import re
@@ -42,7 +41,7 @@ _MISSING = (FileNotFoundError, NotADirectoryError)
 
 # Temporary names start with an underscore, because transformers skips such names when it uploads a
 # folder.
-_LEFTOVER = re.compile(r"_.+\.staged-[0-9a-f]{8}")
+_LEFTOVER = re.compile(r"(_.+\.staged-[0-9a-f]{8})(\.lease~?)?")
 _CHUNK_BYTES = 1 << 20
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
@@ -51,7 +50,8 @@ _AT_FDCWD = -100
 class Staging:
     """A temporary folder that is filled and then renamed to `path`.
 
-    While this process runs, other processes do not remove the temporary folder as a leftover.
+    Other processes do not remove the temporary folder as a leftover while this process holds its
+    lease, which has the name of the folder with the suffix ``.lease``.
 
     Args:
         path: Final path of the folder. Missing parent folders are created; links are followed.
@@ -79,33 +79,12 @@ class Staging:
         put_back(path)
         if exists(path):
             shutil.rmtree(_replaced(path), ignore_errors=True)
-        self._lock = self._create()
-
-    def _create(self) -> int:
-        """Creates and locks the folder. Returns the descriptor that holds the lock.
-
-        Before the folder is locked, another process may remove it as a leftover. The folder is
-        then created again.
-        """
-        while True:
-            self._outer.mkdir()
-            try:
-                lock = os.open(self._outer, os.O_RDONLY | os.O_DIRECTORY)
-            except FileNotFoundError:
-                continue
-            # This waits for a process that is removing the folder. Some network file systems have
-            # no locks; on these, `remove_leftovers` does not remove the folders of dead processes.
-            with contextlib.suppress(OSError):
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            try:
-                self.folder.mkdir()
-            except OSError as error:
-                os.close(lock)
-                if not isinstance(error, FileNotFoundError):
-                    self._outer.rmdir()
-                    raise
-            else:
-                return lock
+        self._lease = _acquire(self._outer)
+        try:
+            self.folder.mkdir(parents=True)
+        except BaseException:
+            self.close()
+            raise
 
     def publish(self, own_names: re.Pattern[str] | None = None) -> None:
         """Checks the staged folder and renames it to `path`.
@@ -121,12 +100,14 @@ class Staging:
 
         Raises:
             CorruptFileError: If a staged file violates its format.
-            OSError: If a system call failed; the old version at `path` is unchanged, unless the
-                last fsync failed.
+            OSError: If a system call failed, or this process no longer holds the lease. The old
+                version at `path` is unchanged, unless the last fsync failed.
         """
         _write_manifest(self.folder)
         to_move = _keep_unlisted(self.path, self.folder, own_names)
         _sync(self.folder)
+        if not self._lease.is_held():  # a forked child, or stopped for longer than a lease lasts
+            raise OSError(errno.EBUSY, "Not saved: it lost the temporary folder", str(self.path))
         _rename_over(self.folder, self.path)
         for name in to_move:  # from the old folder, which now has the temporary name
             try:
@@ -137,11 +118,10 @@ class Staging:
 
     def close(self) -> None:
         """Removes the unpublished folder, or the version that was replaced. Idempotent."""
-        if self._lock < 0:
-            return
-        shutil.rmtree(self._outer, ignore_errors=True)
-        lock, self._lock = self._lock, -1
-        os.close(lock)
+        with contextlib.suppress(OSError):  # the next save removes the folder
+            if self._lease.is_held():
+                shutil.rmtree(self._outer, ignore_errors=True)
+        self._lease.release()
 
 
 def new_token() -> str:
@@ -233,19 +213,14 @@ def remove_all(checkpoints: list[Path]) -> None:
 def remove_leftovers(directory: Path) -> None:
     """Removes folders that dead processes were writing or removing in a directory."""
     try:
-        entries = [entry for entry in os.scandir(directory) if _LEFTOVER.fullmatch(entry.name)]
+        found = [_LEFTOVER.fullmatch(entry.name) for entry in os.scandir(directory)]
     except _MISSING:
         return
-    for entry in entries:
-        with contextlib.suppress(OSError):  # already removed, or its writer is alive
-            lock = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Another process may have removed the folder, and the writer created a new one.
-                if os.path.samestat(os.fstat(lock), os.lstat(entry.path)):
-                    shutil.rmtree(entry.path, ignore_errors=True)
-            finally:
-                os.close(lock)
+    for folder in {directory / match[1] for match in found if match}:
+        with contextlib.suppress(OSError):  # its writer is alive
+            lease = _acquire(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+            lease.release()
 
 
 # --- names ---
@@ -257,6 +232,11 @@ def _hidden_sibling(path: Path, token: str) -> Path:
 
 def _replaced(path: Path) -> Path:
     return path.with_name(f"_{path.name}.replaced")
+
+
+def _acquire(folder: Path) -> _core.Lease:
+    """Acquires the lease of a temporary folder. Raises OSError if a live process holds it."""
+    return _core.Lease.acquire(folder.parent, f"{folder.name}.lease")
 
 
 def _rename_over(folder: Path, path: Path) -> None:
