@@ -105,7 +105,7 @@ class Staging:
         """
         _write_manifest(self.folder)
         to_move = _keep_unlisted(self.path, self.folder, own_names)
-        _sync(self.folder)
+        _sync_tree(self.folder)
         if not self._lease.is_held():  # a forked child, or stopped for longer than a lease lasts
             raise OSError(errno.EBUSY, "Not saved: it lost the temporary folder", str(self.path))
         _rename_over(self.folder, self.path)
@@ -157,12 +157,9 @@ def check(path: Path) -> bool:
         document = (path / MANIFEST).read_bytes()
     except FileNotFoundError:
         return False
-    problems = [
-        f"{path}: {name}: expected {expected}, found {found}"
-        for name, expected, found in _differences(path, document)
-    ]
+    problems = _differences(path, document)
     if problems:
-        raise CorruptFileError("; ".join(problems))
+        raise CorruptFileError("; ".join(f"{path}: {problem}" for problem in problems))
     return True
 
 
@@ -257,7 +254,7 @@ def _rename_over(folder: Path, path: Path) -> None:
                     raise
         with contextlib.suppress(OSError):  # the next save removes the replaced folder
             os.rename(replaced, folder)
-    _sync_folder(path.parent)
+    _sync(path.parent)
 
 
 def _exchange(folder: Path, path: Path) -> bool:
@@ -381,7 +378,7 @@ def _link_or_copy(source: Path, target: Path) -> bool:
     return True
 
 
-def _differences(folder: Path, document: bytes) -> list[tuple[str, str, str]]:
+def _differences(folder: Path, document: bytes) -> list[str]:
     """For each file that differs from the manifest: its name, and what was expected and found."""
     try:
         manifest = json.loads(document)
@@ -390,36 +387,37 @@ def _differences(folder: Path, document: bytes) -> list[tuple[str, str, str]]:
         files = manifest["files"] if version == _VERSION else {}
         expected = {name: (int(each["bytes"]), str(each["crc32"])) for name, each in files.items()}
     except _INVALID as error:
-        return [(MANIFEST, "the document that the save wrote", repr(error))]
+        return [f"{MANIFEST}: expected the document that the save wrote, found {error!r}"]
     if version != _VERSION:
         raise UnsupportedError(
             f"{folder}: {MANIFEST}: expected version {_VERSION}, found {version!r}"
         )
     outside = [name for name in expected if os.path.isabs(name) or ".." in Path(name).parts]
     if outside:
-        return [(MANIFEST, "files of this folder", repr(outside[0]))]
+        return [f"{MANIFEST}: expected files of this folder, found {outside[0]!r}"]
     differences = []
     for name, found in _describe_all(folder, list(expected)).items():
         size, checksum = expected[name]
         if found is None:
-            differences.append((name, f"{size} bytes", "no file"))
+            differences.append(f"{name}: expected {size} bytes, found no file")
         elif found["bytes"] != size:
-            differences.append((name, f"{size} bytes", str(found["bytes"])))
+            differences.append(f"{name}: expected {size} bytes, found {found['bytes']}")
         elif found["crc32"] != checksum:
-            differences.append((name, f"CRC-32 {checksum}", found["crc32"]))
+            differences.append(f"{name}: expected CRC-32 {checksum}, found {found['crc32']}")
     return differences
 
 
-def _sync(folder: Path) -> None:
+def _sync_tree(folder: Path) -> None:
     for parent, _, names in os.walk(folder, topdown=False):
         for name in names:
-            _sync_file(os.path.join(parent, name))
-        _sync_folder(Path(parent))
+            _sync(os.path.join(parent, name))
+        _sync(parent)
 
 
-def _sync_file(path: str) -> None:
+def _sync(path: str | Path) -> None:
     # Links, FIFOs and unreadable files were kept from the old folder, not written here.
-    if not stat.S_ISREG(os.lstat(path).st_mode):
+    mode = os.lstat(path).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         return
     try:
         file = os.open(path, os.O_RDONLY)
@@ -429,11 +427,3 @@ def _sync_file(path: str) -> None:
         os.fsync(file)
     finally:
         os.close(file)
-
-
-def _sync_folder(path: Path) -> None:
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
