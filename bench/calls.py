@@ -31,7 +31,7 @@ def repeated(call: Callable[[], object], count: int = CALLS) -> Callable[[], Non
 
 
 def nested(cls) -> object:
-    """2,000 leaves in 100 nodes."""
+    """Returns a tree of class `cls` with 2,000 leaves in 100 nodes."""
     return cls(
         {f"n{i:02}": {f"leaf{j:02}": torch.rand(256) for j in range(20)} for i in range(100)}, []
     )

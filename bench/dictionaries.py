@@ -27,7 +27,8 @@ from harness import (
 import tenfold
 
 KEYS = int(os.environ.get("TENFOLD_BENCH_KEYS", 1_000_000))  # the goals hold for 20 M keys too
-IS_LARGE = KEYS > 5_000_000  # then only contenders that fit memory and end in minutes run
+# If true, only the contenders run that fit in memory and end within minutes.
+IS_LARGE = KEYS > 5_000_000
 DIMENSIONS = 32
 BATCH = 256
 # Number of keys per transaction of lmdb. A single transaction with 20 M keys takes hours.

@@ -21,7 +21,8 @@ ROW_BYTES = 256
 DATA_BYTES = 8 << 30
 MEMORY_BYTES = 3 << 29  # 1.5 GiB
 ROWS_READ = 200_000
-# Few: with readahead, a row takes milliseconds. Each worker of the DataLoader reads one batch.
+# Few rows, because each row takes milliseconds with readahead. Each worker of the DataLoader reads
+# one batch.
 UPSTREAM_ROWS_READ = 512
 WORKERS = 8
 DATALOADER_ROWS_READ = WORKERS * 256

@@ -1,9 +1,9 @@
-"""Generates table and picture of docs/performance.md from the tables in docs/performance/.
+"""Generates the table and the picture of docs/performance.md from the tables in docs/performance/.
 
-    python bench/summary.py          writes them, as bench/run.py --write does
-    python bench/summary.py --check  exits 1 if they are out of date
+    python bench/summary.py          writes both, as bench/run.py --write does
+    python bench/summary.py --check  exits with 1 if one of them is out of date
 
-Standard library only.
+Uses only the standard library.
 """
 
 from __future__ import annotations

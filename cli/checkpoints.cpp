@@ -39,7 +39,7 @@ struct CheckpointsArguments {
 /// A step, as a row of the table.
 struct StepRow {
   CheckpointStatus status;               ///< only the number, if `is_readable` is false
-  std::optional<VerifyReport> report{};  ///< if it was verified
+  std::optional<VerifyReport> report{};  ///< nullopt if the step was not verified
   bool is_readable = true;  ///< false: removed, or `checkpoint.json` is missing or damaged
 };
 
@@ -190,7 +190,7 @@ Reports verify_all(const CheckpointManager& manager, const std::vector<std::int6
   return reports;
 }
 
-/// A row without a status.
+/// The row of a step that cannot be read, without a status.
 StepRow unreadable_row(std::int64_t step, const VerifyReport& report, const char* kept_by) {
   StepRow row{.status = {}, .report = report, .is_readable = false};
   row.status.info.step = step;

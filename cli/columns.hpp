@@ -30,7 +30,8 @@ std::uint64_t column_bytes(const Dataset& data, const Column& column);
 std::vector<Value> first_values(const Dataset& data, const Column& column, std::int64_t num_rows);
 
 struct ColumnStatistics {
-  Statistics figures;       ///< without nulls; for strings NaN, and 0 as counts
+  /// Statistics of the values that are not null; for strings, NaN and counts of 0.
+  Statistics figures;
   std::uint64_t nulls = 0;  ///< number of rows without a value
 };
 ColumnStatistics statistics_of(const Dataset& data, const Column& column, Monitor& monitor);

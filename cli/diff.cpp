@@ -19,7 +19,7 @@ constexpr const char* kDiffHelp =
     "name; values are equal if |a - b| <= atol + rtol * |b|, or if both are NaN.\n"
     "Another dtype, shape, JSON value or kind of node is a change, at any\n"
     "tolerance.\n"
-    "rel l2 is |a - b| / |a|, cosine that of the angle between all values of both.\n"
+    "rel l2 is |a - b| / |a|, cosine is the cosine of the angle between a and b.\n"
     "Exit status: 0 the same, 1 different, 2 failure.";
 
 constexpr std::size_t kMaxTextWidth = 32;  ///< maximum width of a value of either tree, on a

@@ -54,7 +54,7 @@ class Table {
   };
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  /// One printable cell for each column.
+  /// Adds a row, with one printable cell for each column.
   void add_row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
   void print(Output& out) const;
 

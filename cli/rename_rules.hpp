@@ -16,7 +16,7 @@ class RenameRules {
 
   bool empty() const noexcept { return rules_.empty(); }
   std::string apply(const std::string& name) const;
-  /// Throws Error(key_not_found) for a rule whose A names nothing, given `names` as the earlier
+  /// Throws Error(key_not_found) for a rule that applies to none of `names`, after the earlier
   /// rules have renamed them.
   void require_each_applies(std::vector<std::string> names) const;
 

@@ -12,8 +12,8 @@ bool is_terminal(Stream stream) noexcept;
 int columns_of(Stream stream) noexcept;
 
 /// Opens /dev/null for the standard streams that are closed. Otherwise a file that the program
-/// opens could get one of their descriptors, and messages would be written to that file. As before,
-/// reading standard input and writing to the other streams fail.
+/// opens could get one of their descriptors, and messages would be written to that file. Reading
+/// standard input and writing to the other two streams still fail.
 void reserve_standard_streams() noexcept;
 
 /// Writes to standard error. Ignores errors, for example if the stream is closed or the disk is

@@ -44,7 +44,11 @@ class LanguageModel(nn.Module):
 
 
 def loss_of(model: LanguageModel, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Averages over the tokens of a row, then over rows: `accumulate` weights batches by rows."""
+    """Averages over the tokens of each row, then over the rows of the batch.
+
+    The mean of a batch must be a mean over rows, because `accumulate` weights a batch by its number
+    of rows.
+    """
     tokens = batch["tokens"].long()
     scores = model(tokens[:, :-1]).transpose(1, 2)
     losses = nn.functional.cross_entropy(scores, tokens[:, 1:], reduction="none")

@@ -29,9 +29,9 @@ class Window {
   std::int64_t rows() const noexcept { return rows_; }
   /// The number of batches.
   std::size_t size() const noexcept { return batches_.size(); }
-  /// A batch by its number.
+  /// The batch at `index`, which must be less than size().
   WeightedBatch& operator[](std::size_t index) TENFOLD_LIFETIMEBOUND { return batches_[index]; }
-  /// A batch by its number.
+  /// The batch at `index`, which must be less than size().
   const WeightedBatch& operator[](std::size_t index) const TENFOLD_LIFETIMEBOUND {
     return batches_[index];
   }
@@ -54,7 +54,7 @@ class Window {
 /// start().
 class TENFOLD_API Windows {
  public:
-  /// An input iterator.
+  /// An input iterator. The Windows object must outlive it.
   class Iterator {
    public:
     using value_type = Window;                          ///< type of *iterator
@@ -83,7 +83,7 @@ class TENFOLD_API Windows {
     std::optional<Window> window_;
   };
 
-  /// Starts the loader.
+  /// Calls the loader's start() and makes the first window.
   Iterator begin() { return {*this, loader_->start()}; }
   /// The end of the epoch.
   std::default_sentinel_t end() const noexcept { return {}; }
@@ -116,7 +116,7 @@ class TENFOLD_API Windows {
 ///
 /// Throws Error(invalid_argument) if `steps` is below 1.
 TENFOLD_API Windows accumulate(BatchLoader& loader TENFOLD_LIFETIMEBOUND, std::int64_t steps);
-/// The same, for a loader that the returned object keeps.
+/// Like accumulate(BatchLoader&, steps), but takes ownership of the loader.
 TENFOLD_API Windows accumulate(BatchLoader&& loader, std::int64_t steps);
 
 }  // namespace tenfold

@@ -14,10 +14,11 @@ namespace tenfold {
 struct ArchiveOptions {
   bool durable = false;      ///< fsynced when the call returns
   bool robust_names = true;  ///< false: keys are file names without encoding
-  bool zeros = false;      ///< zeros (holes) instead of the tensors' bytes; JSON values are copied
-  bool all_notes = false;  ///< also notes of shared storage and of value types such as tuples
-  int deflate_level = 0;   ///< 0: stored; 1 to 12: deflated where that makes a tensor smaller
-  int num_threads = 0;     ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
+  /// Write zeros (holes) instead of the tensors' bytes; JSON values are copied.
+  bool zeros = false;
+  bool all_notes = false;      ///< also write notes of shared storage and of types such as tuples
+  int deflate_level = 0;       ///< 0: stored; 1 to 12: deflated where that makes a tensor smaller
+  int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   Monitor* monitor = nullptr;  ///< observes the call
 };
 
@@ -46,11 +47,11 @@ TENFOLD_API void pack_memmap(const Path& folder, const Path& archive,
 TENFOLD_API void unpack_memmap(const Path& archive, const Path& folder,
                                const ArchiveOptions& options = {});
 
-/// Recomputes the CRC-32s of all stored (uncompressed) entries without data descriptors. Writes
-/// through a shared mapping make these CRC-32s stale. tenfold itself updates them on flush(), and
-/// when a tree opened with Mode::write_through and all of its tensors are released. If the archive
-/// comment contains a checksum of the structure, that checksum is recomputed, too. Throws Error(io)
-/// with errno ECANCELED if the monitor stops the call: then nothing has changed.
+/// Recomputes the CRC-32s of all stored (uncompressed) entries without data descriptors. These
+/// CRC-32s become stale when a shared mapping is written. tenfold itself updates them on flush(),
+/// and when a tree opened with Mode::write_through and all of its tensors are released. If the
+/// archive comment contains a checksum of the structure, that checksum is recomputed, too. Throws
+/// Error(io) with errno ECANCELED if the monitor stops the call: then nothing has changed.
 TENFOLD_API void refresh_archive_checksums(const Path& path, Monitor* monitor = nullptr);
 
 }  // namespace tenfold

@@ -26,10 +26,11 @@ struct ArrowExportOptions {
 ///     auto reader = arrow::ImportRecordBatchReader(&stream);
 ///
 /// If the rows are contiguous in a single part of the data set and not in a circular buffer, the
-/// arrays point into the tensors of the data set (such as mappings of files) and keep them alive
-/// until the arrays are released. Otherwise, with ArrowExportOptions::copy, and for columns whose
-/// rows have other bytes between them, the rows are copied, batch by batch. Bools, validity and
-/// offsets are always copied, because Arrow stores them in another layout.
+/// arrays point into the tensors of the data set, such as mappings of files. These tensors stay
+/// alive until the arrays are released. Otherwise, the rows are copied, batch by batch. Rows are
+/// also copied with ArrowExportOptions::copy, and in columns whose rows have other bytes between
+/// them. Bools, validity and offsets are always copied, because Arrow stores them in another
+/// layout.
 ///
 /// A string is a large_string, bytes are large_binary, ragged rows a large_list, rows of a fixed
 /// shape nested fixed_size_lists, a nested record a struct. The validity of a nullable column comes
@@ -40,8 +41,8 @@ struct ArrowExportOptions {
 /// appended after this call are not part of the stream.
 ///
 /// Throws Error(unsupported), naming the column, for a dtype that Arrow does not have (bfloat16,
-/// float8, float4, complex), a row shape with a dimension above 2^31 - 1 or a name with a null
-/// character. Throws Error(invalid_argument) for batch_rows below 1.
+/// float8, float4, complex). Also throws it for a row shape with a dimension above 2^31 - 1, and
+/// for a name with a null character. Throws Error(invalid_argument) for batch_rows below 1.
 ///
 /// Thread safety: only one thread at a time may call functions of the stream, as Arrow requires.
 /// The stream's arrays may be used from any thread.

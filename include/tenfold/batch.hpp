@@ -49,23 +49,23 @@ class TENFOLD_API Batch {
   const std::vector<BatchColumn>& columns() const& noexcept TENFOLD_LIFETIMEBOUND {
     return columns_;
   }
-  /// For temporaries, as in `for (auto& c : ds.rows(0, 5).columns())`: returns the columns by
-  /// value.
+  /// Overload for temporaries, as in `for (auto& c : ds.rows(0, 5).columns())`: returns the columns
+  /// by value.
   std::vector<BatchColumn> columns() && { return std::move(columns_); }
   /// The column of that (dotted) name. Throws Error(key_not_found).
   const BatchColumn& column(std::string_view name) const& TENFOLD_LIFETIMEBOUND;
-  /// For temporaries.
+  /// Overload for temporaries: returns the column by value.
   BatchColumn column(std::string_view name) && { return std::as_const(*this).column(name); }
   /// The values of the column of that name. Throws Error(key_not_found).
   const Tensor& at(std::string_view name) const& TENFOLD_LIFETIMEBOUND {
     return column(name).values;
   }
-  /// For temporaries.
+  /// Overload for temporaries: returns the tensor by value.
   Tensor at(std::string_view name) && { return std::as_const(*this).column(name).values; }
   /// The string or bytes of one row. Throws Error(key_not_found), and Error(invalid_argument) if
   /// the rows of the column are not single strings or bytes, or if `row` is out of range.
   std::string_view text(std::string_view name, std::int64_t row) const& TENFOLD_LIFETIMEBOUND;
-  /// For temporaries.
+  /// Overload for temporaries: returns a copy of the string.
   std::string text(std::string_view name, std::int64_t row) && {
     return std::string(std::as_const(*this).text(name, row));
   }

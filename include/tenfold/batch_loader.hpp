@@ -49,10 +49,13 @@ struct LoaderStats {
   std::int64_t rows = 0;       ///< rows in these batches
   std::uint64_t bytes = 0;     ///< bytes of the values of these rows
   double elapsed_seconds = 0;  ///< from the request for the first batch to the return of the last
-  double wait_seconds = 0;     ///< time that next() took, also to make batches itself
-  /// How pages are prefetched: "resident" (not at all, because all sampled pages were in the page
-  /// cache), "willneed" (madvise for coming batches), "pread" (threads read the pages), "none" (not
-  /// at all although pages were missing, because of TENFOLD_RESIDENCY=none).
+  double wait_seconds = 0;  ///< total time of the calls of next(), including batches that they made
+  /// How pages are prefetched:
+  ///
+  ///     "resident"  not at all, because all sampled pages were in the page cache
+  ///     "willneed"  by madvise for coming batches
+  ///     "pread"     by threads that read the pages
+  ///     "none"      not at all, because of TENFOLD_RESIDENCY=none, although pages were missing
   std::string residency;
   std::int64_t shuffle_window_rows = 0;  ///< rows per shuffle window; 0: not shuffled in windows
 };
@@ -72,8 +75,9 @@ struct LoaderStats {
 /// a time may call other members or use an Iterator. A Batch may be used from any thread.
 class TENFOLD_API BatchLoader {
  public:
-  /// Throws Error(invalid_argument) naming an invalid option, and Error(key_not_found) for a column
-  /// that the data set does not have.
+  /// Rows that are appended to the data set later are not included. Throws Error(invalid_argument)
+  /// naming an invalid option, and Error(key_not_found) for a column that the data set does not
+  /// have.
   BatchLoader(Dataset dataset, BatchLoaderOptions options);
   /// Does not wait for threads. The destructor of a BatchStream waits for the threads that make its
   /// batches.
@@ -101,7 +105,7 @@ class TENFOLD_API BatchLoader {
   /// state. The loader that returned the state may have had another batch_size or world_size.
   /// Throws Error(invalid_argument) for an invalid state, or a position beyond the rows.
   void load_state_dict(std::string_view json);
-  /// Throws as load_state_dict() does, and changes nothing.
+  /// Checks a state without loading it. Throws what load_state_dict() throws.
   void check_state_dict(std::string_view json) const;
 
   /// Returns counters and times of the stream that was started last; zeros before the first
@@ -120,11 +124,13 @@ class TENFOLD_API BatchLoader {
   /// Starts an epoch; the first call after load_state_dict() starts at the position of that state.
   /// Throws Error(invalid_argument) for an unknown value of TENFOLD_RESIDENCY.
   std::shared_ptr<BatchStream> start();
-  /// The next batch of `stream`, or nothing at the end of its epoch. epoch(), state_dict() and
-  /// stats() follow only the stream that was started last.
+  /// The next batch of `stream`; nullopt at the end of its epoch. epoch(), state_dict() and
+  /// stats() follow only the stream that was started last. Throws what Dataset::rows() throws; the
+  /// next call then returns the batch after the failed one. In a forked child, throws
+  /// Error(unsupported) if the threads of the stream exist only in the parent.
   std::optional<Batch> next(BatchStream& stream);
 
-  /// An input iterator.
+  /// An input iterator. The loader must outlive it.
   class Iterator {
    public:
     using value_type = Batch;                           ///< type of *iterator

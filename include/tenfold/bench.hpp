@@ -9,12 +9,12 @@ namespace tenfold {
 
 /// Bytes per second. NaN if not measured.
 struct BenchSpeed {
-  double cold = std::numeric_limits<double>::quiet_NaN();  ///< from the disk
-  double warm = std::numeric_limits<double>::quiet_NaN();  ///< from the page cache
+  double cold = std::numeric_limits<double>::quiet_NaN();  ///< speed of reading from the disk
+  double warm = std::numeric_limits<double>::quiet_NaN();  ///< speed of reading from the page cache
 };
 
-/// The speed of one kind of access, and the speed of pread on the same files, of which it reads at
-/// most 512. pread reads the same number of bytes, or fewer if these files are smaller.
+/// The speed of one kind of access and, for comparison, the speed of pread. pread reads at most 512
+/// of the same files, and at most the same number of bytes.
 struct BenchPart {
   std::uint64_t num_bytes = 0;  ///< bytes read
   BenchSpeed speed;             ///< speed of this library
@@ -23,7 +23,7 @@ struct BenchPart {
 
 /// The result of bench().
 struct BenchReport {
-  BenchPart read;  ///< tensors, sequentially
+  BenchPart read;  ///< reading all tensors sequentially
   /// Random rows of the largest nonempty tensor that has two or more rows and is not nested; not
   /// measured if there is none.
   BenchPart gather;

@@ -29,10 +29,12 @@ class TENFOLD_API Buffer {
   /// No bytes, no owner.
   Buffer() = default;
 
-  /// Bytes that may be written, such as heap memory or private pages.
+  /// Bytes that may be written, such as heap memory or private pages. If `owner` is null, the
+  /// caller keeps the bytes alive.
   Buffer(std::span<std::byte> bytes, std::shared_ptr<const void> owner);
 
-  /// Bytes that must not be written, such as pages that are mapped read-only.
+  /// Bytes that must not be written, such as pages that are mapped read-only. If `owner` is null,
+  /// the caller keeps the bytes alive.
   static Buffer read_only(std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
 
   /// `size_bytes` zeroed bytes on the heap, aligned to 64. Throws std::bad_alloc.

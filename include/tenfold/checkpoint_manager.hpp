@@ -21,13 +21,13 @@ struct CheckpointInternals;
 /// One entry of a step: a file or folder in the step's folder.
 struct CheckpointEntry {
   std::string name;  ///< key in the saved state: "model"
-  std::string path;  ///< within the step's folder: "model.safetensors"
+  std::string path;  ///< path within the step's folder: "model.safetensors"
   /// The rank of the process whose entry this is, with files below `ranks/<rank>/`; nullopt: the
   /// entry belongs to all processes.
   std::optional<std::int64_t> rank{};
-  std::string format;           ///< as probe() returns it; "json" for a plain value
-  bool is_bare = false;         ///< the file's only key "value" is the entry itself
-  std::uint64_t num_bytes = 0;  ///< size of its files
+  std::string format;           ///< the format as probe() returns it; "json" for a JSON value
+  bool is_bare = false;         ///< the entry is one tensor or value: the file's only key "value"
+  std::uint64_t num_bytes = 0;  ///< total size of the entry's files
   std::string checksum;         ///< 16 hexadecimal digits: hash of the entry's checksums or bytes
 };
 
@@ -45,10 +45,10 @@ struct CheckpointInfo {
   std::int64_t step = 0;                  ///< the step's number
   std::int64_t seq = 0;                   ///< a counter of the saves in the directory, not a time
   std::vector<CheckpointRun> lineage;     ///< oldest run first; the last run saved this step
-  std::string time;                       ///< UTC, ISO 8601
-  std::map<std::string, double> metrics;  ///< by name
+  std::string time;                       ///< the time of the save: UTC, ISO 8601
+  std::map<std::string, double> metrics;  ///< the metrics of the step, by name
   Value extra;                            ///< the caller's data; null if there is none
-  Value versions;                         ///< an object: "tenfold", and those of the saving program
+  Value versions;                         ///< an object with "tenfold" and the caller's versions
   std::int64_t world_size = 1;            ///< number of processes that saved the step together
   std::vector<CheckpointEntry> entries;   ///< the entries of the saved state
   /// The time of the save, in nanoseconds since 1970 by the clock of the file system. Set only if
@@ -76,19 +76,19 @@ struct CheckpointManagerOptions {
   /// Number of newest steps of the current line to keep; steps known to be damaged do not count.
   /// nullopt: all steps are kept.
   std::optional<std::int64_t> max_to_keep{};
-  std::optional<std::int64_t> keep_every{};   ///< steps that are multiples of this are kept
+  std::optional<std::int64_t> keep_every{};   ///< keeps steps that are multiples of this number
   std::string best{};                         ///< name of a metric; empty: no best steps
   BestMode best_mode = BestMode::min;         ///< which value of that metric is the best
   std::int64_t best_to_keep = 1;              ///< number of best steps to keep
-  std::optional<std::int64_t> every_steps{};  ///< for should_save()
-  std::optional<double> every_seconds{};      ///< for should_save()
+  std::optional<std::int64_t> every_steps{};  ///< interval of should_save(), in steps
+  std::optional<double> every_seconds{};      ///< interval of should_save(), in seconds
   /// Maps the name or a glob of entries to "safetensors", "memmap", "tdz", "pt" or "npz". Exact
   /// names take precedence over globs, which are tried in the order of this list. Entries that
   /// match no name and no glob are stored as safetensors. Values that JSON can represent (no
   /// tuples, OrderedDicts, bytes, complex numbers or integer keys) are always stored as JSON.
   std::vector<std::pair<std::string, std::string>> formats{{"*", "safetensors"}};
-  /// Stores files that are equal to those of the same entry in the line's highest step as hard
-  /// links to them: each leaf of a memmap entry, each file of other formats except JSON.
+  /// Stores a file as a hard link if the highest step of the current line has an equal file for the
+  /// same entry. Compares each leaf of a memmap entry, and each file of other formats except JSON.
   bool share_unchanged = false;
   bool durable = true;  ///< fsynced when save() returns
   int num_threads = 0;  ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
@@ -96,7 +96,7 @@ struct CheckpointManagerOptions {
 
 /// Options of CheckpointManager::save().
 struct CheckpointSaveOptions {
-  std::map<std::string, double> metrics{};  ///< by name
+  std::map<std::string, double> metrics{};  ///< the metrics of the step, by name
   Value extra{};                            ///< CheckpointInfo::extra
   Value versions{};                         ///< an object, merged into CheckpointInfo::versions
   bool force = false;                       ///< no warning if the step exists
@@ -109,7 +109,8 @@ struct CheckpointSaveOptions {
 /// Options of CheckpointManager::restore(), find() and continue_from().
 struct CheckpointRestoreOptions {
   std::optional<std::int64_t> step{};  ///< nullopt: the newest undamaged step of the line
-  Path path{};                         ///< the directory, or a step's folder, of another run
+  /// The directory, or a step's folder, of another run; empty: the manager's directory.
+  Path path{};
   CheckpointCheck check = CheckpointCheck::full;  ///< checks before the step is returned
   /// Remove all later steps, except those that are held. Not with `path`.
   bool discard_later = false;
@@ -136,11 +137,12 @@ struct RestoredCheckpoint {
 
 /// A step, and the rules that keep it.
 struct CheckpointStatus {
-  CheckpointInfo info;               ///< the content of `checkpoint.json`
-  Path path;                         ///< the step's folder
-  bool is_on_line = false;           ///< it belongs to the current line: see CheckpointManager
-  bool is_held = false;              ///< a process protects it by hold()
-  std::vector<std::string> kept_by;  ///< names of the rules; empty: pruning removes the step
+  CheckpointInfo info;      ///< the content of `checkpoint.json`
+  Path path;                ///< the step's folder
+  bool is_on_line = false;  ///< the step belongs to the current line: see CheckpointManager
+  bool is_held = false;     ///< a process protects the step by hold()
+  /// Names of the rules that keep the step; empty: pruning removes the step.
+  std::vector<std::string> kept_by;
 };
 
 /// The disk space that save() would need.
@@ -155,7 +157,7 @@ struct CheckpointEstimate {
 /// copy of this handle is destroyed.
 class TENFOLD_API CheckpointHold {
  public:
-  /// Releases this handle, as its destructor does.
+  /// Releases this handle, as its destructor does. The step stays protected by other copies.
   void release();
 
  private:
@@ -189,8 +191,8 @@ class TENFOLD_API CheckpointHold {
 /// those of rank 0.
 ///
 /// If a step's folder exists but its `checkpoint.json` cannot be read, functions that need the step
-/// throw the reason, such as Error(corrupt), instead of Error(key_not_found). verify() reports the
-/// damage instead.
+/// throw the error of reading it, such as Error(corrupt), instead of Error(key_not_found). verify()
+/// reports the damage and does not throw.
 ///
 /// Thread safety: all members may be called from any thread.
 class TENFOLD_API CheckpointManager {
@@ -217,22 +219,24 @@ class TENFOLD_API CheckpointManager {
   /// one. A step whose `checkpoint.json` is damaged or cannot be read is replaced, too. Returns the
   /// step's folder.
   ///
-  /// Before writing any entry, throws Error(invalid_argument) for a negative step, for the name of
-  /// an entry or metric that is not UTF-8, or, naming the key, for a key that cannot be stored,
-  /// such as one that is too long for the name of a file. Throws Error(unsupported) naming the key
-  /// of an entry that its format cannot hold, or for `extra` or `versions` that JSON cannot
-  /// represent, such as NaN, that are nested too deeply, or that make `checkpoint.json` larger than
-  /// 64 MiB. Throws the reason if the step's folder has no `checkpoint.json`, or
-  /// one that is of a newer version or of another step. Throws Error(io) with ENOSPC, with EBUSY if
-  /// another process or manager is the writer of the directory, or with ESTALE if the directory was
-  /// moved. If save() throws and the directory did not exist before, a directory without steps may
-  /// remain.
+  /// Before writing any entry, throws Error(invalid_argument) for a negative step, and for the name
+  /// of an entry or metric that is not UTF-8. Also throws it, naming the key, for a key that cannot
+  /// be stored, such as one that is too long for the name of a file. Throws Error(unsupported),
+  /// naming the key, for an entry that its format cannot hold. Also throws it for `extra` or
+  /// `versions` that JSON cannot represent (such as NaN), that are nested too deeply, or that make
+  /// `checkpoint.json` larger than 64 MiB.
+  ///
+  /// Throws an Error, and does not replace the step's folder, if the folder has no
+  /// `checkpoint.json`, or one of a newer version or of another step. Throws Error(io) with ENOSPC,
+  /// with EBUSY if another process or manager is the writer of the directory, or with ESTALE if the
+  /// directory was moved. If save() throws and the directory did not exist before, a directory
+  /// without steps may remain.
   Path save(std::int64_t step, const TensorDict& state, const CheckpointSaveOptions& options = {});
 
   /// Adds or replaces metrics of a step. Any process may call it. Throws Error(invalid_argument)
-  /// for a name that is not UTF-8, Error(key_not_found), Error(corrupt) if the step's
-  /// `checkpoint.json` is damaged, and Error(io) (EBUSY) if other calls of set_metrics() hold the
-  /// step's lock for 10 s.
+  /// for a name that is not UTF-8, Error(key_not_found) if the step does not exist, and
+  /// Error(corrupt) if its `checkpoint.json` is damaged. Throws Error(io) (EBUSY) if other calls of
+  /// set_metrics() hold the step's lock for 10 s.
   void set_metrics(std::int64_t step, const std::map<std::string, double>& metrics);
 
   /// Finds and checks a step, and continues its line. Without `step`, takes the newest undamaged
@@ -263,30 +267,33 @@ class TENFOLD_API CheckpointManager {
   std::optional<std::int64_t> best_step() const;
   /// Every step with the rules that keep it, ascending.
   std::vector<CheckpointStatus> status() const;
-  /// The content of the step's `checkpoint.json`. Throws Error(key_not_found).
+  /// The content of the step's `checkpoint.json`. Throws Error(key_not_found) if the step does not
+  /// exist.
   CheckpointInfo metadata(std::int64_t step) const;
-  /// The text of the step's `checkpoint.json`. Throws Error(key_not_found).
+  /// The text of the step's `checkpoint.json`. Throws Error(key_not_found) if the step does not
+  /// exist.
   std::string metadata_json(std::int64_t step) const;
-  /// The step's folder. Throws Error(key_not_found).
+  /// The step's folder. Throws Error(key_not_found) if the step does not exist.
   Path path(std::int64_t step) const;
   /// Checks the files, their sizes, and every checksum of a step. Reports damage, also of the
-  /// step's `checkpoint.json`. Throws Error(key_not_found), and Error(unsupported) if the
-  /// `checkpoint.json` is of a newer version.
+  /// step's `checkpoint.json`. Throws Error(key_not_found) if the step does not exist, and
+  /// Error(unsupported) if its `checkpoint.json` is of a newer version.
   VerifyReport verify(std::int64_t step, const VerifyOptions& options = {}) const;
 
   /// Removes the steps that no rule keeps. Returns their numbers. Throws Error(io) (EBUSY) if
   /// another process or manager writes to the directory, (ESTALE) if the directory was moved.
   std::vector<std::int64_t> prune();
-  /// Removes a step. Throws Error(key_not_found), Error(io) (EBUSY) if the step is held, or as
-  /// prune() does.
+  /// Removes a step. Throws Error(key_not_found) if the step does not exist, Error(io) (EBUSY) if
+  /// it is held, and what prune() throws.
   void remove(std::int64_t step);
-  /// Protects a step from being pruned or removed. Throws Error(key_not_found), and Error(io)
-  /// (EBUSY) if the step has 1,024 holds already.
+  /// Protects a step from being pruned or removed. Throws Error(key_not_found) if the step does not
+  /// exist, and Error(io) (EBUSY) if it has 1,024 holds already.
   CheckpointHold hold(std::int64_t step);
 
-  /// Converts a step, or a part of it. If the keys select parts of only one entry and this entry is
-  /// a node, that node becomes the root of `target`: {"model"} gives a file in which the names of
-  /// weights do not begin with "model.". Throws Error(key_not_found), and as convert().
+  /// Converts the state of a step, or the part of it that `options` select, to `target`. If the
+  /// keys select parts of only one entry and this entry is a node, that node becomes the root of
+  /// `target`. So {"model"} gives a file in which the names of weights do not begin with "model.".
+  /// Throws Error(key_not_found) if the step does not exist, and what convert() throws.
   ConvertReport export_step(std::int64_t step, const Path& target,
                             const ConvertOptions& options = {}) const;
   /// Saves a file or folder of any format as a step. The top-level keys of its tree become entries;
@@ -295,11 +302,11 @@ class TENFOLD_API CheckpointManager {
   /// source are compared first. Throws what open(), restore() and save() throw.
   Path import_step(const Path& source, std::int64_t step,
                    const CheckpointSaveOptions& options = {});
-  /// Estimates the disk space for a save of `state`. Throws as save() does for an entry or a key
-  /// that cannot be stored.
+  /// Estimates the disk space for a save of `state`. For an entry or a key that cannot be stored,
+  /// throws what save() throws.
   CheckpointEstimate estimate(const TensorDict& state) const;
 
-  /// Waits until pruned steps have been deleted.
+  /// Waits until the files of pruned and removed steps are deleted, which a separate thread does.
   void wait();
   /// Calls wait(), then releases the directory for another writer.
   void close();

@@ -5,14 +5,15 @@
 namespace tenfold {
 
 // tensordict's consolidated files: all tensors concatenated, and one document with their offsets.
-// save(tree, path, {.format = "consolidated"}) writes them, too, and adds what tensordict would
-// lose: the order and kinds of entries, shared storage, checksums. tensordict skips these members.
+// save(tree, path, {.format = "consolidated"}) writes them, too. It adds members to the document
+// for what tensordict would lose: the order and kinds of entries, shared storage, checksums.
+// tensordict skips these members.
 
 /// Options of consolidate().
 struct ConsolidateOptions {
   int num_threads = 0;   ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   bool durable = false;  ///< fsynced when the call returns
-  bool locked = false;   ///< recorded as locked; tensordict locks the tree when it reads the file
+  bool locked = false;   ///< record the tree as locked, so that tensordict locks it after reading
   Monitor* monitor = nullptr;  ///< observes the call
 };
 
@@ -27,7 +28,7 @@ TENFOLD_API void consolidate(const TensorDict& tree, const Path& path,
 
 /// The result of open_consolidated().
 struct ConsolidatedTree {
-  TensorDict tree;      ///< as open() returns it
+  TensorDict tree;      ///< the tree, as open() returns it
   bool locked = false;  ///< the file records that the tree is locked
 };
 

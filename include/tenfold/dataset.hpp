@@ -80,8 +80,8 @@ class TENFOLD_API Dataset {
   /// The rows [begin, end). Throws Error(invalid_argument) unless 0 <= begin <= end <= size().
   Batch rows(std::int64_t begin, std::int64_t end, const BatchOptions& options = {}) const;
 
-  /// The whole column of that (dotted) name: a view of the stored tensor if the data set has
-  /// contiguous rows of only one tree, which is neither a circular buffer nor a data set of parts;
+  /// The whole column of that (dotted) name. Returns a view of the stored tensor if the rows are
+  /// contiguous rows of one tree that is neither a circular buffer nor a data set of parts;
   /// otherwise a copy. With Mode::write_through, the caller may write to a view, so checksums no
   /// longer cover the tensors. Throws Error(key_not_found), and Error(invalid_argument) for a
   /// record of several columns and for ragged, string and bytes columns: read those by rows().
@@ -95,8 +95,8 @@ class TENFOLD_API Dataset {
   Dataset select(const std::vector<std::string>& names) const;
   /// The columns under other names, in the same order. Each pair is a name and the new path. The
   /// name of a record renames all of its columns. Throws Error(key_not_found) for a name without a
-  /// column and for an empty new path, and Error(invalid_argument) if the new paths are not valid
-  /// in a Schema, for example if two columns would have the same path.
+  /// column and for an empty new path. Throws Error(invalid_argument) if the new paths are not
+  /// valid in a Schema, for example if two columns would have the same path.
   Dataset rename(const std::vector<std::pair<std::string, KeyPath>>& names) const;
   /// The rows at `positions`, int64 [n]. Copies the positions, in four bytes each if possible.
   /// Throws Error(invalid_argument) for another dtype or shape, or a position outside [0, size()).
@@ -123,9 +123,9 @@ class TENFOLD_API Dataset {
   /// for each source, with a positive sum.
   static Dataset mix(std::span<const Dataset> sources, std::span<const double> weights);
 
-  // append(), update() and flush() need a handle that was opened from a path with
-  // Mode::write_through and not closed, append() that of a folder; other handles throw
-  // Error(unsupported).
+  // append(), update() and flush() throw Error(unsupported) unless the handle was opened from a
+  // path with Mode::write_through and is not closed. append() also throws it unless the path is a
+  // folder.
 
   /// Appends rows; in a circular buffer, overwrites the oldest ones. Readers that open or refresh
   /// the data set at any time see all of the new rows or none. The rows survive a crash of this
@@ -146,7 +146,7 @@ class TENFOLD_API Dataset {
   void flush();
   /// Calls flush(), and allows another process to append. This handle can still read; its append()
   /// throws. Throws Error(io) (ESTALE) if this handle has appended and the folder was moved; even
-  /// then, another process may append.
+  /// then, another process may append. Has no effect unless the mode is Mode::write_through.
   void close();
   /// Includes the rows that other handles have added since this handle was opened. Throws
   /// Error(unsupported) for a view, or a data set made from a tree, and Error(io) (ESTALE) if a
@@ -171,7 +171,7 @@ class TENFOLD_API Dataset {
   std::shared_ptr<const detail::DatasetState> state() const;
   detail::Growth& growth(const char* what) const;
 
-  std::shared_ptr<const detail::DatasetState> state_;  ///< when it was opened
+  std::shared_ptr<const detail::DatasetState> state_;  ///< the rows when the data set was opened
   std::shared_ptr<detail::Growth> growth_;             ///< null unless opened from a path
 };
 

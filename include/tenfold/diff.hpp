@@ -13,12 +13,14 @@ namespace tenfold {
 
 /// The kind of difference of an entry that is in both trees.
 enum class ChangeKind : std::uint8_t {
-  values,  ///< tensors of the same dtype and shape
-  dtype,   ///< tensors of the same shape; the figures compare their values
-  shape,   ///< tensors of different shapes
-  json,    ///< JSON values
-  node,    ///< kind, batch size, class, ... of nodes, or a node on one side with entries on both
-  type,    ///< a tensor on one side, a JSON value on the other
+  values,  ///< the values of two tensors of the same dtype and shape
+  dtype,   ///< the dtypes of two tensors of the same shape; their values are compared, too
+  shape,   ///< the shapes of two tensors
+  json,    ///< two JSON values
+  /// The kind, batch size, class, ... of two nodes. Or a node that only one tree has, although both
+  /// trees have some of its entries.
+  node,
+  type,  ///< a tensor on one side, a JSON value on the other
 };
 /// "values", "dtype", "shape", "json", "node", "type".
 TENFOLD_API std::string to_string(ChangeKind kind);
@@ -30,11 +32,11 @@ struct Change {
 
   std::string key;                       ///< dotted name; empty for the root
   ChangeKind kind = ChangeKind::values;  ///< what differs
-  /// The entry of the first tree: "float32 [3, 4]", "dict", "no node", or at most 200 bytes of a
-  /// JSON value. If these texts are equal for both JSON values: the place of the first difference,
-  /// and what is there.
+  /// A description of the entry in the first tree: "float32 [3, 4]", "dict", "no node", or at most
+  /// 200 bytes of a JSON value. If these bytes are equal in both trees, `a` and `b` instead contain
+  /// the path of the first difference and the value there.
   std::string a;
-  std::string b;  ///< the entry of the second tree
+  std::string b;  ///< the description of the entry in the second tree
 
   // Measures of the difference, computed only for tensors of the same shape. They exclude pairs in
   // which both values are NaN or the same infinity. In any other pair with NaN or infinity, the
@@ -42,8 +44,8 @@ struct Change {
   // element, and is not compared with another dtype.
   double max_abs = kNone;  ///< greatest |a - b|
   double rel_l2 = kNone;   ///< |a - b| / |a|, Euclidean norms of all values
-  double cosine = kNone;   ///< of the angle between all values of a and all of b; kNone if one is 0
-  std::uint64_t num_different = 0;  ///< values beyond the tolerance
+  double cosine = kNone;   ///< cosine of the angle between a and b as vectors; kNone if one is 0
+  std::uint64_t num_different = 0;  ///< number of values that differ by more than the tolerance
 };
 
 /// The differences between two trees. In each list, nodes come first. Tensors and JSON values
@@ -51,16 +53,16 @@ struct Change {
 struct DiffReport {
   std::vector<std::string> added;    ///< dotted names of tensors, values, empty nodes in `b` only
   std::vector<std::string> removed;  ///< dotted names of tensors, values, empty nodes in `a` only
-  std::vector<Change> changed;       ///< entries in both that differ, and nodes
+  std::vector<Change> changed;       ///< entries that are in both and differ, and changed nodes
   std::uint64_t num_leaves = 0;      ///< number of tensors and JSON values in both
   std::uint64_t num_bytes = 0;       ///< bytes of these tensors in the first tree
   /// True if there are no differences.
   bool same() const noexcept { return added.empty() && removed.empty() && changed.empty(); }
 };
 
-/// Values are the same if |a - b| <= atol + rtol * |b|, as in torch.allclose with equal_nan. If
-/// both tolerances are 0, the default, the comparison is exact, also for 64-bit integers of one
-/// dtype.
+/// Options of diff(). Values are equal if |a - b| <= atol + rtol * |b|, as in torch.allclose with
+/// equal_nan. If both tolerances are 0 (the default), the comparison is exact, also for 64-bit
+/// integers of one dtype.
 struct DiffOptions {
   double rtol = 0;             ///< relative tolerance
   double atol = 0;             ///< absolute tolerance

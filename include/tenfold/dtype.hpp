@@ -57,7 +57,7 @@ TENFOLD_API std::string to_string(DType dtype);
 /// Writes to_string().
 TENFOLD_API std::ostream& operator<<(std::ostream& out, DType dtype);
 
-/// The dtype of that name, or nothing.
+/// The dtype of that name; nullopt if there is none.
 TENFOLD_API std::optional<DType> dtype_from_name(std::string_view name) noexcept;
 
 /// True for uint8 to int64; false for bool.
@@ -101,10 +101,10 @@ class SmallFloat {
 
   /// The element whose bits are all 0.
   constexpr SmallFloat() noexcept = default;
-  /// Rounds `value` as stated above.
+  /// The element nearest to `value`, rounded as described at the class.
   explicit SmallFloat(float value) noexcept
       : bits_(static_cast<Bits>(detail::bits_of_float(kDType, value))) {}
-  /// The element of these bits.
+  /// The element with these bits.
   static constexpr SmallFloat from_bits(Bits bits) noexcept {
     SmallFloat made;
     made.bits_ = bits;
@@ -129,7 +129,7 @@ using Float8_e5m2fnuz = SmallFloat<DType::float8_e5m2fnuz>;  ///< float8_e5m2fnu
 using Float8_e8m0fnu = SmallFloat<DType::float8_e8m0fnu>;    ///< float8_e8m0fnu
 
 /// The dtype of a C++ type, in its member `value`; to be specialized for element types of other
-/// libraries. tenfold/torch.hpp does so for some of those of c10, such as at::Half.
+/// libraries. tenfold/torch.hpp specializes it for some element types of c10, such as at::Half.
 template <class T>
 struct ElementType {};
 
@@ -141,7 +141,7 @@ template <std::integral T>
            !std::same_as<T, bool> && !std::same_as<T, char> && !std::same_as<T, wchar_t> &&
            !std::same_as<T, char8_t> && !std::same_as<T, char16_t> && !std::same_as<T, char32_t>)
 struct ElementType<T> {
-  /// By size and sign.
+  /// The dtype that has the size and the sign of T.
   static constexpr DType value = std::is_signed_v<T> ? (sizeof(T) == 1   ? DType::int8
                                                         : sizeof(T) == 2 ? DType::int16
                                                         : sizeof(T) == 4 ? DType::int32

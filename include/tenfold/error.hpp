@@ -59,8 +59,8 @@ class TENFOLD_API Error : public std::runtime_error {
 
   /// The file or folder. An entry of an archive follows the archive: "run.tdz/meta.json".
   const std::string& path() const noexcept { return field(Field::path); }
-  /// The place in that file or folder, from the outside in: `header`, `key "a.b": shape`. If the
-  /// path is empty, the argument of the call: `schema: column "x"`.
+  /// The location in that file or folder, outermost part first: `header`, `key "a.b": shape`. If
+  /// the path is empty, the argument of the call: `schema: column "x"`.
   const std::string& part() const noexcept { return field(Field::part); }
   /// The fault.
   const std::string& problem() const noexcept { return field(Field::problem); }
@@ -89,11 +89,11 @@ class TENFOLD_API Error : public std::runtime_error {
   Error path(const auto& text, const auto&... more) && {
     return with(Field::path, joined(text, more...));
   }
-  /// Appends to part() the place within it.
+  /// Appends an inner location to part(): "<part>: <text>".
   Error part(const auto& text, const auto&... more) && {
     return with_parts(part(), joined(text, more...));
   }
-  /// Prepends to part() the place that contains it.
+  /// Prepends an outer location to part(): "<text>: <part>".
   Error within(const auto& text, const auto&... more) && {
     return with_parts(joined(text, more...), part());
   }

@@ -21,7 +21,7 @@ enum class OnError : std::uint8_t {
 
 /// The format of source files.
 enum class SourceFormat : std::uint8_t {
-  by_name,     ///< by the suffix of each file
+  by_name,     ///< determined by the suffix of each file's name
   json_lines,  ///< one object per line
   json,        ///< one object per line, or one array of objects
   csv,         ///< commas between fields by default: see IngestOptions::separator
@@ -66,15 +66,15 @@ struct IngestOptions {
   /// The format of all files, whatever their names; a final .gz, .zst, .bz2, .xz or .zip is still
   /// unpacked.
   SourceFormat format = SourceFormat::by_name;
-  /// CSV and TSV: the character between fields, as returned by separator_from(). '\0': the
-  /// character that a first line such as `sep=;` names; without such a line, a comma, or a tab in
-  /// TSV files. If neither this option nor the file names a separator, throws
+  /// CSV and TSV: the character between fields, as returned by separator_from(). '\0' means the
+  /// character that a first line such as `sep=;` names. Without such a line, it means a comma, or a
+  /// tab in TSV files. If neither this option nor the file names a separator, throws
   /// Error(invalid_argument) for a header in which another separator (comma, semicolon, tab or |)
-  /// is more frequent outside of quotes. A value other than '\0' without any CSV or TSV file is
-  /// Error(invalid_argument).
+  /// is more frequent outside of quotes. Also throws it for a value other than '\0' if there is no
+  /// CSV or TSV file.
   char separator = '\0';
   /// CSV and TSV: unquoted fields equal to one of these are missing values, like empty ones.
-  /// If there is no CSV or TSV file, any element of this list is Error(invalid_argument).
+  /// If the list is not empty and there is no CSV or TSV file, throws Error(invalid_argument).
   std::vector<std::string> na_values{};
   OnError on_error = OnError::raise;  ///< the effect of a bad row
   std::int64_t batch_rows = 0;        ///< greatest number of rows in memory per thread; 0: some MiB
@@ -90,15 +90,15 @@ struct IngestOptions {
 ///     tenfold::Dataset ds("flights");
 ///
 /// `sources` are files of JSON lines (.jsonl, .jsonlines, .ndjson; .json: lines or one array of
-/// objects), CSV (.csv) and TSV (.tsv, .tab), each also as .gz, .zst, .bz2, .xz or in a .zip, or
-/// globs of them ("**": folders of any depth), whose matches are read in the order of their paths.
-/// All are streamed in bounded memory. If there are records, but none of them has a key, ingest()
-/// throws Error(invalid_argument).
+/// objects), CSV (.csv) and TSV (.tsv, .tab), each also as .gz, .zst, .bz2, .xz or in a .zip. A
+/// source may also be a glob of such files, in which "**" matches folders of any depth. The matches
+/// of a glob are read in the order of their paths. All files are streamed in bounded memory. If
+/// there are records, but none of them has a key, ingest() throws Error(invalid_argument).
 ///
 /// Throws Error(file_not_found) for a missing source, and Error(unsupported) for other files. With
 /// OnError::raise, throws Error(corrupt) for malformed rows and Error(invalid_argument) for values
-/// that do not fit, both naming file, line and row, and the column if the fault is in one value.
-/// Throws Error(key_not_found) if `columns` names a column that `schema` lacks or, without a
+/// that do not fit. Both errors name file, line and row, and the column if the fault is in one
+/// value. Throws Error(key_not_found) if `columns` names a column that `schema` lacks or, without a
 /// schema, that no row has. Throws Error(invalid_argument) for a selected column of `schema` that
 /// no row has, but accepts sources without rows.
 TENFOLD_API IngestReport ingest(const std::vector<Path>& sources, const Path& path,
@@ -108,7 +108,7 @@ inline IngestReport ingest(std::initializer_list<Path> sources, const Path& path
                            const IngestOptions& options = {}) {
   return ingest(std::vector<Path>(sources), path, options);
 }
-/// ingest() of one source, or a glob.
+/// Overload for one source: a file or a glob.
 TENFOLD_API IngestReport ingest(const Path& source, const Path& path,
                                 const IngestOptions& options = {});
 

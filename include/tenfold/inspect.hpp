@@ -9,15 +9,15 @@
 
 namespace tenfold {
 
-/// Selects the entries of `keys` without those of `exclude`, still lazily: tensors are not mapped,
-/// and usually only the nodes in which a key may name an entry are read. A key is the path of an
-/// entry or of a node (which selects everything below the node), or one string: a dotted name, or a
-/// glob over dotted names. A list, tuple or lazy stack that loses an item before its end becomes a
-/// dict with int keys, so that the other items keep their names. A part of an opaque node or of a
-/// sparse tensor becomes a dict. The schema of a data set is removed if the selected tensors
-/// contradict it. If `keys` is not given, everything is selected. Throws
-/// Error(key_not_found), with similar names, for a key that names nothing in the tree. If the tree
-/// is a bare root, throws it if `keys` is given, even without paths, or if `exclude` has a path.
+/// Selects the entries of `keys` without those of `exclude`. Tensors are not mapped, and usually
+/// only the nodes in which a key may name an entry are read. A key is the path of an entry or of a
+/// node (which selects everything below the node), or one string: a dotted name, or a glob over
+/// dotted names. A list, tuple or lazy stack that loses an item before its end becomes a dict with
+/// int keys, so that the other items keep their names. A part of an opaque node or of a sparse
+/// tensor becomes a dict. The schema of a data set is removed if the selected tensors contradict
+/// it. If `keys` is not given, everything is selected. Throws Error(key_not_found), with similar
+/// names, for a key that names nothing in the tree. If the tree is a bare root, throws it if `keys`
+/// is given, even without paths, or if `exclude` has a path.
 ///
 ///     tenfold::TensorDict weights = tenfold::select(td, {"model.*"}, {"*.bias"});
 TENFOLD_API TensorDict select(const TensorDict& tree, const Keys& keys, const Keys& exclude = {});
@@ -29,7 +29,7 @@ struct Statistics {
   double min = 0;           ///< the least finite value
   double max = 0;           ///< the greatest finite value
   double mean = 0;          ///< the mean of the finite values
-  double std = 0;           ///< their standard deviation, of the population (divided by count)
+  double std = 0;  ///< the standard deviation of the finite values (population: divided by count)
   std::uint64_t zeros = 0;  ///< number of values that are 0
   std::uint64_t nan = 0;    ///< number of values that are NaN
   std::uint64_t inf = 0;    ///< number of values that are infinite

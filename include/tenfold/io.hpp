@@ -21,9 +21,9 @@ using Path = std::filesystem::path;
 /// How mapped tensors behave. The names are those of numpy.memmap, whose "r" is read-only.
 enum class Mode : std::uint8_t {
   read,  ///< "r": a private mapping; tensors can be written, files never change
-  /// "c": like read, for programs that write into their private copy. For leaves of load(), save()
-  /// and Leaf::read() use this copy. For leaves of open(), they may use the stored bytes, depending
-  /// on the format: to save what was written, set the tensors in a tree.
+  /// "c": a private mapping, as for `read`, for programs that write to the tensors. For leaves of
+  /// load(), save() and Leaf::read() use the written bytes. For leaves of open(), they may use the
+  /// stored bytes, depending on the format: to save written tensors, set them in a tree.
   copy_on_write,
   write_through,  ///< "r+": a shared mapping; writes reach the file
 };
@@ -48,7 +48,7 @@ class TENFOLD_API Monitor {
 /// ({{"model", "encoder.weight"}}), or no selection, which is the default.
 class Keys {
  public:
-  /// No selection: everything for `keys`, nothing for `exclude`.
+  /// No selection: the option `keys` then selects everything, and `exclude` excludes nothing.
   Keys() = default;
   /// These paths, possibly none. A path of one key is a name or a glob.
   Keys(std::vector<KeyPath> paths) : paths_(std::move(paths)) {}
@@ -80,17 +80,18 @@ class Keys {
 /// Options of open().
 struct OpenOptions {
   Mode mode = Mode::read;  ///< how mapped tensors behave
-  std::string format{};    ///< empty: by content
+  std::string format{};    ///< a name as probe() returns it; empty: detected from the content
 };
 
 /// Options of load().
 struct LoadOptions {
   Mode mode = Mode::read;  ///< how mapped tensors behave
-  std::string format{};    ///< empty: by content
+  std::string format{};    ///< a name as probe() returns it; empty: detected from the content
   Keys keys{};             ///< entries to load; default: all
   Keys exclude{};          ///< entries of `keys` to omit
   bool verify = false;     ///< compare the checksums of the loaded entries
-  /// Restores shared storage; false: copies tensors that share it. Mode::write_through needs true.
+  /// true: tensors that were saved with shared storage share it again; false: each is a copy.
+  /// Mode::write_through needs true.
   bool aliases = true;
   /// Returns objects of unsupported classes as nodes of kind opaque; false: throws
   /// Error(unsupported). Nothing is imported or called either way.
@@ -100,10 +101,11 @@ struct LoadOptions {
 
 /// Options of save().
 struct SaveOptions {
-  /// Empty: by suffix. No suffix or an unknown one is a folder; ".pkl" is Error(unsupported).
+  /// The name of a format; empty: determined by the suffix of the path. No suffix or an unknown one
+  /// means a memory-mapped folder; ".pkl" throws Error(unsupported).
   std::string format{};
   bool durable = true;         ///< fsynced when the call returns
-  bool checksums = true;       ///< store them with the data
+  bool checksums = true;       ///< store checksums with the data
   int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   bool overwrite = true;       ///< false: Error(io) with errno EEXIST if `path` exists
   Monitor* monitor = nullptr;  ///< observes the call
@@ -122,14 +124,17 @@ TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
 /// Mode::write_through if LoadOptions::aliases is false.
 TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
 
-/// Like load(), but returns the value if the tree is a bare root: the tensor of "x.npy", or the
-/// tensor or JSON value that save_value() or torch.save saved without a container.
+/// Like load(), but if the tree is a bare root, returns its value instead of the tree. The value is
+/// the tensor of a file "x.npy", or a tensor or JSON value that save_value() or torch.save saved
+/// without a container.
 TENFOLD_API TensorDict::Item load_value(const Path& path, const LoadOptions& options = {});
 
 /// Saves a tree and replaces `path`: a crash leaves the old version or the new one, never a part of
 /// one. Where the file system cannot exchange names, a folder is replaced by two renames: `path` is
 /// absent between them, and after a crash there, the next open(), load() or save() restores the old
-/// version. Returns the path. Throws before writing anything if the format cannot hold the tree.
+/// version. Returns the path. Before anything is written, throws Error(unsupported) for an entry
+/// and Error(invalid_argument) for a key that the format cannot hold. Throws Error(io) if a system
+/// call fails.
 TENFOLD_API Path save(const TensorDict& tree, const Path& path, const SaveOptions& options = {});
 
 /// Saves a single tensor or JSON value, which load_value() returns; saves a node like save().
@@ -145,7 +150,7 @@ TENFOLD_API std::string probe(const Path& path);
 /// A fault that verify() has found.
 struct Problem {
   std::string path;  ///< the file
-  std::string part;  ///< the part of it, as in error messages
+  std::string part;  ///< the part of the file, as Error::part()
   std::string what;  ///< the fault: expected, found, remedy; as Error::message()
   // The parts of `what`; empty if it lacks them.
   std::string problem{};   ///< as Error::problem()
@@ -161,8 +166,8 @@ struct VerifyReport {
   std::uint64_t num_leaves = 0;     ///< number of tensors
   std::uint64_t num_bytes = 0;      ///< bytes of the tensors
   std::uint64_t num_checksums = 0;  ///< number of checksums compared
-  /// For a bundle (a folder of a trainer, opened as one tree of its files): the keys of entries
-  /// whose bytes were not compared with checksums, because they have none or were not read.
+  /// Bundles only (a bundle is a folder of a trainer, opened as one tree of its files): the keys of
+  /// entries that have no checksums or whose bytes were not read.
   std::vector<std::string> unchecked{};
   /// True if there are no problems.
   bool ok() const noexcept { return problems.empty(); }
@@ -170,7 +175,7 @@ struct VerifyReport {
 
 /// Options of verify().
 struct VerifyOptions {
-  std::string format{};        ///< empty: by content
+  std::string format{};        ///< a name as probe() returns it; empty: detected from the content
   int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   Monitor* monitor = nullptr;  ///< observes the call
 };
@@ -186,23 +191,23 @@ using RenameFunction = std::function<std::string(const std::string& dotted_path)
 
 /// Options of convert().
 struct ConvertOptions {
-  std::string from{};    ///< format of the source; empty: by content
-  std::string format{};  ///< format of the target; empty: by suffix
+  std::string from{};    ///< format of the source; empty: detected from the content
+  std::string format{};  ///< format of the target; empty: by suffix, as for save()
   Keys keys{};           ///< entries to convert; default: all
   Keys exclude{};        ///< entries of `keys` to omit
   /// Returns the new dotted name of an entry. If only one key of the path changes, its new name is
   /// one key, even if it contains dots. Otherwise, each dot of the changed part separates two keys.
-  /// If the root has no child nodes, the whole new name is one key. Two entries with the same new
-  /// name are Error(invalid_argument).
+  /// If the root has no child nodes, the whole new name is one key. convert() throws
+  /// Error(invalid_argument) if two entries get the same new name.
   RenameFunction rename{};
   /// Dotted names that the source must have: Error(key_not_found) if one is missing. Used only for
   /// this check.
   std::vector<std::string> renamed{};
-  /// Floating-point leaves are cast to this dtype. Error(invalid_argument) if it is not a
-  /// floating-point dtype (see is_floating_point()).
+  /// Floating-point leaves are cast to this dtype; nullopt: no leaf is cast. For a dtype that is
+  /// not floating-point, convert() throws Error(invalid_argument).
   std::optional<DType> dtype{};
   bool durable = true;    ///< fsynced when the call returns
-  bool checksums = true;  ///< store them with the data
+  bool checksums = true;  ///< store checksums with the data
   int num_threads = 0;    ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   /// Greatest total size of the tensors of a shard, unless a single tensor is larger; 0: 5 GB.
   std::uint64_t shard_size_bytes = 0;
@@ -232,14 +237,15 @@ struct LoadReport {
     std::string name;         ///< dotted name
     std::string expected;     ///< the target's dtype and shape: "float32 [3, 4]"
     std::string found;        ///< the source's dtype and shape
-    bool cast_helps = false;  ///< LoadIntoOptions::cast would load it
+    bool cast_helps = false;  ///< true if LoadIntoOptions::cast would load the tensor
   };
-  std::vector<std::string> loaded;      ///< in both, and loaded (with `dry_run`: would be loaded)
-  std::vector<std::string> missing;     ///< in the target, not in the source
-  std::vector<std::string> unexpected;  ///< in the source, not in the target
+  /// Names in both trees that were loaded (with `dry_run`: would be loaded).
+  std::vector<std::string> loaded;
+  std::vector<std::string> missing;     ///< names in the target, but not in the source
+  std::vector<std::string> unexpected;  ///< names in the source, but not in the target
   std::vector<Mismatch> mismatched;     ///< in both, but of another dtype or shape
-  /// Entries of the source that the target does not use, and that do not count as differences, such
-  /// as options of Python's optimizers that LibTorch lacks and that have no effect. Also
+  /// Entries of the source that the target does not use, and that do not count as differences.
+  /// Examples are options of Python's optimizers that LibTorch lacks and that have no effect. Also
   /// "param_groups.<i>" for a group of an optimizer that keeps its options, because no saved group
   /// has the same parameters.
   std::vector<std::string> ignored{};
@@ -250,7 +256,7 @@ struct LoadReport {
 /// Options of load_into().
 struct LoadIntoOptions {
   bool strict = true;       ///< if anything differs, change nothing and throw an Error with a list
-  bool cast = false;        ///< convert dtypes
+  bool cast = false;        ///< convert the values to the dtypes of the target
   bool dry_run = false;     ///< compare and report (or throw) only; no tensor is read or written
   RenameFunction rename{};  ///< maps the source's names to the target's
   /// Dotted names that the source must have: Error(key_not_found) if one is missing. Used only for
@@ -267,16 +273,16 @@ struct LoadIntoOptions {
 /// tensor of the target counts as missing only if the keys name it. If tensors of the target share
 /// storage (tied parameters), all get the values of the last of these tensors. Throws
 /// Error(invalid_argument) for differences if `strict` is set, for a read-only or expanded tensor
-/// of the target, and for two tensors with the same name.
+/// of the target, and for two tensors with the same name. Also throws what Leaf::read() throws.
 TENFOLD_API LoadReport load_into(const TensorDict& target, const TensorDict& source,
                                  const LoadIntoOptions& options = {});
-/// load_into() of open(source).
+/// Calls load_into() with the tree open(source).
 TENFOLD_API LoadReport load_into(const TensorDict& target, const Path& source,
                                  const LoadIntoOptions& options = {});
 
-/// Throws the error of a strict load_into() unless report.ok(): an Error(invalid_argument) that
-/// lists up to 20 differences of each kind, and a prefix of names that explains them, if there is
-/// one. `source`: the name of the source in the message.
+/// Throws the error of a strict load_into() unless report.ok(). This Error(invalid_argument) lists
+/// up to 20 differences of each kind and, if there is one, a prefix of names that explains them.
+/// `source`: the name of the source in the message.
 TENFOLD_API void require_ok(const LoadReport& report, const std::string& source);
 
 }  // namespace tenfold

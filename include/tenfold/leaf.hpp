@@ -13,7 +13,7 @@ namespace tenfold {
 /// How torch's autograd treats a tensor: no gradient, requires_grad, or a Parameter.
 enum class Grad : std::uint8_t {
   none,              ///< a plain tensor
-  required,          ///< requires_grad
+  required,          ///< a tensor with requires_grad
   parameter,         ///< a Parameter
   frozen_parameter,  ///< a Parameter without requires_grad
 };
@@ -42,7 +42,7 @@ class TENFOLD_API Leaf {
   const Shape& shape() const& noexcept {
     return tensor_.has_value() && !nested_ ? tensor_->shape() : shape_;
   }
-  /// For temporaries.
+  /// Overload for temporaries: returns the shape by value.
   Shape shape() && { return tensor_.has_value() && !nested_ ? tensor_->shape() : shape_; }
   /// The size in bytes of a contiguous copy. For a nested leaf on disk, this call reads sizes().
   std::uint64_t nbytes() const;
@@ -91,8 +91,8 @@ class TENFOLD_API Leaf {
   /// Sets grad().
   void mark_grad(Grad grad) noexcept { grad_ = grad; }
 
-  /// True if the leaf is a view of a part of a storage in a file of torch.save: buffer() of
-  /// tensor() is the whole storage, so that torch tensors become views of one storage again.
+  /// True if the leaf is a view of a part of a storage in a file of torch.save. buffer() of
+  /// tensor() is then the whole storage, so that torch tensors become views of one storage again.
   bool in_storage() const noexcept { return in_storage_; }
   /// Sets in_storage().
   void mark_in_storage(bool in_storage = true) noexcept { in_storage_ = in_storage; }

@@ -35,7 +35,7 @@ TENFOLD_API std::string to_string(DictKeyType type);
 enum class DictValueForm : std::uint8_t {
   tensor,   ///< one tensor: the column "value"
   scalar,   ///< one JSON scalar: the column "value"
-  columns,  ///< a dict of tensors: a column each
+  columns,  ///< a dict of tensors: one column per tensor
 };
 
 /// Handling of duplicate keys.
@@ -95,7 +95,7 @@ class DictKeys {
 /// Values of several keys: zeros or empty where `found` is false.
 struct DictValues {
   Batch values;  ///< a row for each key
-  Tensor found;  ///< bool [B]
+  Tensor found;  ///< bool [B]: true where the dictionary has the key
 };
 
 /// A dictionary on disk: keys (strings, bytes or 64-bit integers) to rows of tensors, found through
@@ -106,8 +106,8 @@ struct DictValues {
 ///     tenfold::Tensor row = words.at("house").at("value");              // [1, 300]
 ///     tenfold::DictValues batch = words.get_many({"house", "garden"});  // [2, 300], and found
 ///
-/// With Mode::write_through, keys can be added and values changed while others read. Each key has
-/// its old value or the new one, at every moment and after a crash.
+/// With Mode::write_through, keys can be added and values changed while other handles and processes
+/// read. Each key has its old value or the new one, at every moment and after a crash.
 ///
 /// Thread safety: all const members may be called from any thread, also while one thread writes.
 class TENFOLD_API MappedDict {
@@ -117,8 +117,8 @@ class TENFOLD_API MappedDict {
   /// while the dictionary was open for writing, or because Dataset::append() added rows), warns and
   /// rebuilds the index in memory.
   explicit MappedDict(const Path& path, Mode mode = Mode::read);
-  /// The dictionary whose root is `tree`, opened or in memory. Throws and warns as the other
-  /// constructor.
+  /// The dictionary whose root is `tree`, opened or in memory. Throws and warns as the constructor
+  /// that opens a path.
   explicit MappedDict(TensorDict tree);
 
   /// The number of keys.
@@ -138,7 +138,7 @@ class TENFOLD_API MappedDict {
   Batch at(std::string_view key) const;
   /// The value of the key, as a batch of one row. Throws Error(key_not_found).
   Batch at(std::int64_t key) const;
-  /// Gathers the values of all keys.
+  /// Gathers the values of the keys, in their order; missing keys get zeros or empty values.
   DictValues get_many(const DictKeys& keys) const;
   /// For each key, the index of its row in dataset(), or -1 if the key is missing. Valid until
   /// compact().
@@ -191,7 +191,7 @@ class TENFOLD_API MappedDict {
   void refresh();
 
   /// Checks that every key is found at its row and that the index has one slot for each key. Reads
-  /// all keys. Names at most 10 wrong keys.
+  /// all keys. Returns the faults, of which at most 10 name wrong keys; empty if there are none.
   std::vector<Problem> check() const;
 
  private:
@@ -205,14 +205,14 @@ struct MappedDictOptions {
   DuplicateKeys duplicates = DuplicateKeys::error;  ///< handling of duplicate keys
   bool overwrite = true;           ///< false: Error(io) with errno EEXIST if the path exists
   bool durable = true;             ///< fsynced when commit() returns
-  Monitor* monitor = nullptr;      ///< observes the call
+  Monitor* monitor = nullptr;      ///< observes commit()
   std::int64_t expected_keys = 0;  ///< lower bound of the number of keys: the constructor throws
                                    ///< Error(io) (ENOSPC) if so many cannot fit on the disk
 };
 
 /// Writes a dictionary in bounded memory; commit() publishes it at `path` atomically. A builder
-/// that is destroyed before that leaves no files. After a call that failed while it wrote, such as
-/// on a full disk, append() and commit() throw Error(invalid_argument).
+/// that is destroyed before commit() leaves no files. After a write has failed, for example because
+/// the disk is full, append() and commit() throw Error(invalid_argument).
 ///
 ///     tenfold::MappedDictBuilder builder("embeddings", tenfold::DictKeyType::string, schema);
 ///     builder.append(keys, batch);

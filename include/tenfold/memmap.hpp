@@ -15,9 +15,9 @@ namespace tenfold {
 /// Options of memmap().
 struct MemmapOptions {
   int num_threads = 0;  ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
-  /// As tensordict's memmap_like: zeros (sparse files) instead of the tensors' bytes; with
-  /// `in_place`, existing files keep their bytes. Reads only dtypes, shapes, and the sizes of
-  /// nested tensors; copies JSON values.
+  /// Write zeros (sparse files) instead of the tensors' bytes, as tensordict's memmap_like does.
+  /// Tensors are not read, except the sizes of nested ones; JSON values are copied. With
+  /// `in_place`, existing files keep their bytes.
   bool zeros = false;
   bool durable = false;  ///< fsynced when the call returns
   /// Overwrite existing files, as tensordict does. A file that several tensors share by hard links
@@ -27,8 +27,8 @@ struct MemmapOptions {
   bool robust_names = true;    ///< false: keys are file names without encoding
   Monitor* monitor = nullptr;  ///< observes the call
   /// Paths, relative to the folder, of files from which tensors of the tree are mapped. These files
-  /// are kept. If there are any, only the other tensors and the metadata are written: to new files
-  /// that replace the existing ones, or, with `in_place`, tensors to their existing files.
+  /// are kept. If there are any, only the other tensors and the metadata are written. They go to
+  /// new files that replace the existing ones. With `in_place`, tensors go to their existing files.
   std::vector<std::string> already_mapped{};
 };
 
@@ -52,18 +52,19 @@ TENFOLD_API TensorDict memmap(const TensorDict& tree, const Path& path,
 TENFOLD_API TensorDict open_memmap(const Path& path, Mode mode = Mode::write_through);
 
 /// Copies the tensors to `file`, which must exist, and returns the same tree over one mapping of
-/// it. The file gets the size that the tensors need. For memory shared between processes, `file`
-/// should be the path of an unnamed file: "/proc/self/fd/5" of a memfd. Only the options `zeros`
-/// (only sets the size), `num_threads` and `monitor` have an effect.
+/// this file. The file gets the size that the tensors need, unless that is 0. To share memory
+/// between processes, pass the path of an unnamed file, such as "/proc/self/fd/5" of a memfd. Only
+/// the options `zeros`, `num_threads` and `monitor` have an effect; `zeros` sets the size of the
+/// file and copies nothing. Throws Error(file_not_found), and Error(io), for example with ENOSPC.
 TENFOLD_API TensorDict memmap_into(const TensorDict& tree, const Path& file,
                                    const MemmapOptions& options = {});
 
-/// A new tensor of a saved node. For a nested tensor, `shape` is that of its sizes.
+/// A new tensor of a saved node.
 struct NewLeaf {
   std::string key{};              ///< the key
   DType dtype = DType::float32;   ///< the dtype
-  Shape shape{};                  ///< the shape
-  const Tensor* sizes = nullptr;  ///< int64 [n, k] of a strided nested tensor
+  Shape shape{};                  ///< the shape; nested tensor: the shape [n, k] of `sizes`
+  const Tensor* sizes = nullptr;  ///< nested tensor: int64 [n, k], the shapes of its components
   bool existing_ok = false;       ///< use an existing file, extended if too short
   bool robust_names = true;       ///< false: the key is the file's name without encoding
 };
@@ -83,11 +84,11 @@ TENFOLD_API Path add_memmap_node(const Path& folder, std::string_view key, const
                                  bool robust_names = true);
 
 /// Replaces the JSON value (NonTensorData, NonTensorStack) that the node in `folder` has at `key`.
-/// Throws Error(invalid_argument) if that entry is no such value. Does not rewrite the tree's
-/// notes. So it throws Error(unsupported) for a value with an extended scalar (Value::Special). If
-/// the notes record dict keys that are not strings, tuples or OrderedDicts of the old value, it
-/// also throws for a new value that differs in these. If they record none, it throws for dict keys
-/// that are not strings, and stores tuples as lists and OrderedDicts as dicts.
+/// Throws Error(invalid_argument) if the entry is not a JSON value. The notes of the tree, which
+/// record dict keys that are not strings, tuples and OrderedDicts, are not rewritten. If they
+/// record any of these for the old value, throws Error(unsupported) for a new value that differs in
+/// them. If they record none, throws it for dict keys that are not strings, and stores tuples as
+/// lists and OrderedDicts as dicts. Always throws it for an extended scalar (Value::Special).
 TENFOLD_API void write_memmap_value(const Path& folder, std::string_view key,
                                     const NonTensor& value);
 

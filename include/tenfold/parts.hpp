@@ -23,8 +23,8 @@ namespace tenfold {
 TENFOLD_API std::string part_name(std::int64_t index, std::int64_t count);
 
 /// Returns the path at which to write part `index` of `count` of the data set at `path`. Throws
-/// Error(io) (EEXIST) if the data set already has a part of this name, and Error(invalid_argument)
-/// if `path` is a data set in one folder, or unless 0 <= index < count.
+/// Error(io) (EEXIST) if the data set already has a part of this name. Throws
+/// Error(invalid_argument) if `path` is a data set in one folder, or unless 0 <= index < count.
 TENFOLD_API Path part_path(const Path& path, std::int64_t index, std::int64_t count);
 
 /// Creates a data set of these columns that has no parts yet, durably, and opens it with

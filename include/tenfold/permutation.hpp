@@ -31,10 +31,11 @@ struct PermutationNetwork {
 ///     order[0];                  // the first row
 ///     order.fill(512, batch);    // the rows at the positions 512, 513, ...
 ///
-/// The order is a Feistel network over the smallest power of two that is at least `size` and 1024,
-/// with halves of unequal width if necessary, and cycle walking for values outside of [0, size) (M.
-/// Luby and C. Rackoff, "How to construct pseudorandom permutations", 1988; J. Black and P.
-/// Rogaway, "Ciphers with arbitrary finite domains", 2002). It is not cryptographically secure.
+/// The order is a Feistel network over the smallest power of two that is at least `size` and 1024
+/// (M. Luby and C. Rackoff, "How to construct pseudorandom permutations", 1988). Its halves have
+/// unequal widths if necessary. Values outside of [0, size) are mapped again by cycle walking (J.
+/// Black and P. Rogaway, "Ciphers with arbitrary finite domains", 2002). The order is not
+/// cryptographically secure.
 ///
 /// Thread safety: all members may be called from any thread.
 class TENFOLD_API Permutation {

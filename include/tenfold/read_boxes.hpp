@@ -26,7 +26,7 @@ TENFOLD_API void read_boxes(std::span<const BoxRead> boxes, int num_threads = 0,
 
 /// A box of a stored tensor whose bytes are checked.
 struct BoxCheck {
-  KeyPath path;     ///< the tensor
+  KeyPath path;     ///< path of the tensor
   Shape offsets{};  ///< index of the box's first element in the tensor
   Shape sizes{};    ///< shape of the box
 };

@@ -30,11 +30,11 @@ enum class ColumnKind : std::uint8_t {
 struct TENFOLD_API Column {
   KeyPath path{};                        ///< {"x"}; in a nested record {"a", "b"}
   ColumnKind kind = ColumnKind::number;  ///< the kind of its values
-  DType dtype = DType::float32;          ///< of the stored elements: uint8 for strings
-  Shape shape{};                         ///< of a row's value; of each element of a ragged column
-  bool ragged = false;                   ///< strings: a list of strings in every row
-  bool nullable = false;                 ///< rows may have no value
-  std::string unit{};                    ///< "ns", "days", ...; empty for none
+  DType dtype = DType::float32;  ///< dtype of the stored elements: uint8 for strings and bytes
+  Shape shape{};                 ///< shape of a row's value; in a ragged column, of each element
+  bool ragged = false;    ///< rows vary in length; with strings, each row is a list of strings
+  bool nullable = false;  ///< rows may have no value
+  std::string unit{};     ///< "ns", "days", ...; empty for none
 
   // Functions that write data sets choose these paths, and ignore the caller's.
   KeyPath leaf{};           ///< path of the elements
@@ -62,34 +62,38 @@ struct TENFOLD_API Column {
 ///                  "tokens": {"dtype": "int32", "ragged": true},
 ///                  "camera": {"columns": {"gain": {"dtype": "float64"}}}}}
 ///
-/// By default, the leaves of a column "x" are keys of the root: "x" (elements), "x.end" (end
-/// offsets of rows), "x.item_end" (end offsets of items) and "x.valid" (validity). "x" is
-/// Column::name(), "camera.gain" for a column in a record. If a leaf has another path, the column
-/// has the member `"leaf"`, `"end_leaf"`, `"item_end_leaf"` or `"valid_leaf"`: the key of the leaf
-/// as a string, or its keys from the root as a list of strings.
+/// By default, the leaves of a column are entries of the root. If Column::name() is "x"
+/// ("camera.gain" for a column in a record), their keys are "x" (elements), "x.end" (end offsets of
+/// rows), "x.item_end" (end offsets of items) and "x.valid" (validity). If a leaf has another path,
+/// the column has the member `"leaf"`, `"end_leaf"`, `"item_end_leaf"` or `"valid_leaf"`. Its value
+/// is the key of the leaf as a string, or the keys from the root to the leaf as a list of strings.
 class TENFOLD_API Schema {
  public:
   /// No columns.
   Schema() = default;
   /// Sets the dtype of columns of strings and bytes to uint8. Throws Error(invalid_argument) for an
-  /// empty path, for a shape of strings or bytes, for two columns with the same path, for a column
-  /// whose path is also the path of a record, and for a column in more than 64 nested records.
-  /// {"a.b"} and {"a", "b"} are different paths, although their name() is the same.
+  /// empty path, for strings or bytes with a shape, and for a column in more than 64 nested
+  /// records. Also throws it for two columns with the same path, and for a column whose path is
+  /// also the path of a record. {"a.b"} and {"a", "b"} are different paths, although their name()
+  /// is the same.
   explicit Schema(std::vector<Column> columns);
 
   /// The schema of a tree: the schema in its notes; without one, a column of numbers for each
-  /// tensor that is not unbatched. Throws Error(invalid_argument) if the tree is not a table: it is
-  /// neither a TensorDict, a tensorclass nor a dict, its batch_size is [], a dict has no tensors or
-  /// its tensors have no common first dimension, or a tensor is nested, jagged or sparse. Throws
-  /// Error(corrupt) if the notes and the tensors contradict each other.
+  /// tensor that is not unbatched. Throws Error(corrupt) if the notes and the tensors contradict
+  /// each other. Throws Error(invalid_argument) if the tree is not a table, because
+  ///
+  /// - it is neither a TensorDict, a tensorclass nor a dict,
+  /// - its batch_size is [],
+  /// - it is a dict without tensors, or whose tensors have no common first dimension, or
+  /// - a tensor is nested, jagged or sparse.
   static Schema of(const TensorDict& tree);
 
   /// The columns in order.
   const std::vector<Column>& columns() const noexcept { return columns_; }
   /// The number of columns.
   std::size_t size() const noexcept { return columns_.size(); }
-  /// The column at `path`, or null. A path of a single key may also be a dotted name. If one column
-  /// has this single key as its path and another has it as its dotted name, returns the former.
+  /// The column at `path`, or null. A path of a single key may also be a dotted name. If this key
+  /// is the path of one column and the dotted name of another, returns the column with this path.
   const Column* find(const KeyPath& path) const;
   /// The column of that dotted name, or null.
   const Column* find(std::string_view name) const { return find(KeyPath{std::string(name)}); }
@@ -101,7 +105,7 @@ class TENFOLD_API Schema {
   /// Parses the JSON of to_json(). Throws Error(corrupt) for an invalid schema; `where` names the
   /// source in the message.
   static Schema from_json(std::string_view text, std::string_view where);
-  /// As from_json(), from a Value.
+  /// Converts the result of to_value(). Throws what from_json() throws.
   static Schema from_value(const Value& value, std::string_view where);
 
   /// Compares the columns.

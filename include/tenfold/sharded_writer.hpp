@@ -16,9 +16,9 @@ namespace tenfold {
 /// A box of one tensor that one process (rank) writes.
 struct ShardBox {
   std::size_t tensor = 0;  ///< index of the tensor among all tensors, in for_each_leaf order
-  Shape offsets{};         ///< index of its first element in the tensor
-  Shape sizes{};           ///< shape of the box; with a 0, nothing is written
-  int rank = 0;            ///< the process that writes it
+  Shape offsets{};         ///< index of the box's first element in the tensor
+  Shape sizes{};           ///< shape of the box; if it contains a 0, nothing is written
+  int rank = 0;            ///< the process that writes the box
 };
 
 /// The files of a tree that several processes write.
@@ -70,7 +70,7 @@ struct ShardedWriteOptions {
 ///
 ///     ShardedWriter writer(path, tree, boxes);          // on the coordinator
 ///     ShardWriter part(ticket);                         // on each rank, with writer.ticket(rank)
-///     part.write(0, tensors);                           // of its boxes, in order
+///     part.write(0, tensors);                           // the rank's boxes, in order
 ///     receipt = part.finish();
 ///     writer.publish(receipts);                         // on the coordinator, with all of them
 ///
@@ -78,12 +78,15 @@ struct ShardedWriteOptions {
 class TENFOLD_API ShardedWriter {
  public:
   /// Creates the files for `tree`; of its tensors, only dtype and shape are used. If several boxes
-  /// are identical, only the first is written. Throws Error(invalid_argument): naming the tensor
-  /// and the ranks if boxes overlap, exceed the tensor or do not cover it; if the suffix of `path`
-  /// or the option `format` selects a format that the layout does not have; for a shard size with a
-  /// format without shards; and if a folder at `path` has files that do not belong to such a save.
-  /// Throws Error(unsupported) naming the key of an entry that the format does not support, and
-  /// Error(io) (ENOSPC) if the disk is too small.
+  /// are identical, only the first is written. Throws Error(unsupported) naming the key of an entry
+  /// that the format does not support, and Error(io) (ENOSPC) if the disk is too small. Throws
+  /// Error(invalid_argument):
+  ///
+  /// - if boxes overlap, exceed the tensor or do not cover it, naming the tensor and the ranks,
+  /// - if the suffix of `path` or the option `format` selects a format that the layout does not
+  ///   have,
+  /// - for a shard size with a format without shards, and
+  /// - if a folder at `path` has files that do not belong to such a save.
   ShardedWriter(const Path& path, const TensorDict& tree, std::vector<ShardBox> boxes,
                 const ShardedWriteOptions& options = {});
   /// Moves the writer.
@@ -97,10 +100,10 @@ class TENFOLD_API ShardedWriter {
   std::string ticket(int rank) const;
 
   /// Publishes the tree. `receipts`: one from each rank that had boxes to write, in any order.
-  /// Throws Error(invalid_argument) if a receipt is missing, naming a tensor and its rank, if a
-  /// receipt belongs to another save, if the tree is already published, or if an earlier call
-  /// failed while it changed files. A call that throws Error(invalid_argument) leaves `path`
-  /// unchanged.
+  /// Throws Error(invalid_argument), naming a tensor and its rank, if a receipt is missing. Also
+  /// throws it if a receipt belongs to another save, if the tree is already published, or if an
+  /// earlier call failed while it changed files. A call that throws Error(invalid_argument) leaves
+  /// `path` unchanged.
   void publish(std::span<const std::string> receipts);
   /// Publishes the JSON values of `tree` instead of those given to the constructor. In
   /// ShardLayout::plain, `tree` may have further tensors, which this call writes. Also throws

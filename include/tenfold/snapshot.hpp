@@ -14,15 +14,16 @@ namespace tenfold {
 /// Options of save_snapshot().
 struct SnapshotOptions {
   bool durable = true;    ///< fsynced when the call returns
-  bool checksums = true;  ///< store them with the data
+  bool checksums = true;  ///< store checksums with the data
   int num_threads = 0;    ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   bool overwrite = true;  ///< false: Error(io) with errno EEXIST if `path` exists
   /// Globs over paths such as "model/encoder/weight". torchsnapshot can restore the matching
   /// entries on every rank.
   std::vector<std::string> replicated{};
-  std::uint64_t slab_bytes = std::uint64_t{128} << 20;   ///< tensors below this share files
-  std::uint64_t chunk_bytes = std::uint64_t{512} << 20;  ///< tensors above this are split
-  Monitor* monitor = nullptr;                            ///< observes the call
+  std::uint64_t slab_bytes = std::uint64_t{128} << 20;  ///< tensors of fewer bytes share files
+  /// Tensors of more bytes are split into chunks.
+  std::uint64_t chunk_bytes = std::uint64_t{512} << 20;
+  Monitor* monitor = nullptr;  ///< observes the call
 };
 
 /// Saves a tree as a snapshot of world size 1, which torchsnapshot 0.1.0 can restore. The keys of
@@ -82,8 +83,8 @@ class TENFOLD_API SnapshotPart {
   std::string outline() const;
 
   /// Writes the files of this rank and returns the receipt. Throws Error(invalid_argument) if
-  /// `ticket` is not a ticket or is for another number of ranks, and Error(io) naming host and path
-  /// if this process does not see the folder that the SnapshotWriter has created.
+  /// `ticket` is not a ticket or is for another number of ranks. Throws Error(io) naming host and
+  /// path if this process does not see the folder that the SnapshotWriter has created.
   std::string write(std::string_view ticket, Monitor* monitor = nullptr);
 
  private:
@@ -115,9 +116,9 @@ class TENFOLD_API SnapshotWriter {
   std::string ticket() const;
 
   /// Publishes the snapshot. `receipts`: from all ranks, in order. Throws Error(invalid_argument)
-  /// if a receipt is missing or belongs to another save, if no receipt contains an entry or a part
-  /// of an entry, if the snapshot is already published, or if an earlier call failed while it wrote
-  /// the metadata.
+  /// if a receipt is missing or belongs to another save, or if an entry or a part of an entry is in
+  /// no receipt. Also throws it if the snapshot is already published, or if an earlier call failed
+  /// while it wrote the metadata.
   void publish(std::span<const std::string> receipts);
 
  private:

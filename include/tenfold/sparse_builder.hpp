@@ -9,7 +9,7 @@ namespace tenfold {
 
 /// Options of SparseBuilder.
 struct SparseBuilderOptions {
-  SparseLayout layout = SparseLayout::csr;  ///< of the result
+  SparseLayout layout = SparseLayout::csr;  ///< layout of the result
   /// int32 or int64. If the number of rows, columns or added entries exceeds 2^31 - 1, int64
   /// replaces int32.
   DType index_dtype = DType::int64;

@@ -28,7 +28,7 @@ enum class SparseLayout : std::uint8_t {
 
 /// "csr", "csc", "coo".
 TENFOLD_API std::string to_string(SparseLayout layout);
-/// The layout of that name, or nothing.
+/// The layout of that name; nullopt if there is none.
 TENFOLD_API std::optional<SparseLayout> sparse_layout_from_name(std::string_view name) noexcept;
 
 /// The layout of returned rows or columns.
@@ -38,7 +38,7 @@ enum class RowsLayout : std::uint8_t {
   coo,     ///< by coordinates
   padded,  ///< the entries of each row or column, padded to the longest
 };
-/// The layout of that name, or nothing.
+/// The layout of that name; nullopt if there is none.
 TENFOLD_API std::optional<RowsLayout> rows_layout_from_name(std::string_view name) noexcept;
 
 /// A copy of rows or columns of a matrix. The copy is itself a matrix of num_rows rows and num_cols
@@ -154,13 +154,13 @@ class TENFOLD_API SparseMatrix {
   /// if there is no path.
   std::string where() const;
 
-  /// tenfold::save() of tree(): atomic.
+  /// Saves tree() by tenfold::save(), which is atomic. Returns the path.
   Path save(const Path& path, const SaveOptions& options = {}) const;
 
   // append_rows(), flush(), close() and refresh() throw Error(unsupported) unless the matrix was
-  // opened by the constructor that takes a path. append_rows() and flush() also throw
-  // Error(unsupported) unless the mode is Mode::write_through, and after close(). append_rows()
-  // also throws Error(unsupported) unless the path is a folder with layout csr.
+  // opened by the constructor that takes a path. append_rows() and flush() also throw it unless the
+  // mode is Mode::write_through, and after close(). In addition, append_rows() throws it unless the
+  // path is a folder with layout csr.
 
   /// Appends the rows of `rows`, a matrix of any layout with the same number of columns and the
   /// same dtype. Readers that open or refresh this matrix at any time see all of the new rows or
@@ -187,7 +187,7 @@ class TENFOLD_API SparseMatrix {
   std::shared_ptr<const detail::SparseState> state() const;
   detail::SparseGrowth& growth(const char* what) const;
 
-  std::shared_ptr<const detail::SparseState> state_;  ///< of a matrix without a path
+  std::shared_ptr<const detail::SparseState> state_;  ///< the rows of a matrix without a path
   std::shared_ptr<detail::SparseGrowth> growth_;
 };
 

@@ -95,9 +95,9 @@ class TENFOLD_API StateMapper {
   /// The row of one state: [dim], or in a hierarchy the value, of any shape. Throws
   /// Error(key_not_found) naming the state if it is unknown and the mapper has no fallback or
   /// default for it. Throws Error(invalid_argument) for an invalid state. Throws Error(unsupported)
-  /// for mappers whose rows only a program can compute (modules and user-defined classes), and for
-  /// JSON values in a hierarchy that are not numbers, bools, or nonempty rectangular lists of only
-  /// numbers or only bools, or that contain an integer beyond int64.
+  /// for mappers whose rows only a program can compute: modules and user-defined classes. In a
+  /// hierarchy, also throws it for JSON values that are not numbers, bools, or nonempty rectangular
+  /// lists of only numbers or only bools, and for integers beyond int64.
   Tensor at(const Value& state) const;
   /// The rows of n states, copied: [n, dim], or in a hierarchy [n, *shape of a value]. Values of a
   /// hierarchy are cast to their promoted dtype. Throws what at() throws,
@@ -109,9 +109,9 @@ class TENFOLD_API StateMapper {
     return rows(std::span<const Value>(states.begin(), states.size()));
   }
   /// Hierarchies: the value of a state as JSON, for example a string; tensors become numbers and
-  /// lists. Throws Error(key_not_found) and Error(invalid_argument) in the same cases as at(), and
-  /// Error(unsupported) for other kinds of mappers, for tensors of complex or float4 numbers, and
-  /// for tensors of more than 512 dimensions.
+  /// lists. Throws Error(key_not_found) and Error(invalid_argument) in the same cases as at().
+  /// Throws Error(unsupported) for other kinds of mappers, for tensors of complex or float4
+  /// numbers, and for tensors of more than 512 dimensions.
   Value value(const Value& state) const;
 
   /// Hierarchies: the paths of values that are mappers; empty for other kinds.

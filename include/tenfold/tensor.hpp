@@ -43,7 +43,7 @@ class TENFOLD_API Tensor {
   /// the buffer.
   Tensor(DType dtype, Shape shape, Shape strides, Buffer buffer, std::uint64_t offset_bytes);
 
-  /// Zeros, on the heap.
+  /// A contiguous tensor of zeros on the heap. Throws what nbytes_of() throws.
   static Tensor zeros(DType dtype, Shape shape);
 
   /// A copy of `values` with the given shape. Throws Error(invalid_argument) if their number does
@@ -52,7 +52,7 @@ class TENFOLD_API Tensor {
   static Tensor from(std::span<const T> values, Shape shape) {
     return copy_of(dtype_of<T>(), std::move(shape), values.data(), values.size_bytes());
   }
-  /// A copy of `values`, one dimension.
+  /// A 1-d copy of `values`.
   template <Element T>
   static Tensor from(std::span<const T> values) {
     return from(values, {static_cast<std::int64_t>(values.size())});
@@ -62,7 +62,7 @@ class TENFOLD_API Tensor {
   static Tensor from(const std::vector<T>& values, Shape shape) {
     return from(std::span<const T>(values), std::move(shape));
   }
-  /// A copy of `values`, one dimension.
+  /// A 1-d copy of `values`.
   template <Element T>
   static Tensor from(const std::vector<T>& values) {
     return from(std::span<const T>(values));
@@ -72,12 +72,12 @@ class TENFOLD_API Tensor {
   static Tensor from(std::initializer_list<T> values, Shape shape) {
     return from(std::span<const T>(values.begin(), values.size()), std::move(shape));
   }
-  /// A copy of `values`, one dimension: Tensor::from<std::int64_t>({5, 7}).
+  /// A 1-d copy of `values`: Tensor::from<std::int64_t>({5, 7}).
   template <Element T>
   static Tensor from(std::initializer_list<T> values) {
     return from(std::span<const T>(values.begin(), values.size()));
   }
-  /// A 0-d tensor.
+  /// A 0-d tensor that holds `value`.
   template <Element T>
   static Tensor scalar(T value) {
     return from(std::span<const T>(&value, 1), {});
@@ -87,11 +87,11 @@ class TENFOLD_API Tensor {
   DType dtype() const noexcept { return dtype_; }
   /// The lengths of the dimensions.
   const Shape& shape() const& noexcept { return is_default() ? default_shape() : shape_; }
-  /// For temporaries, as in `for (n : td.at("w").shape())`.
+  /// Overload for temporaries, as in `for (n : td.at("w").shape())`: returns the shape by value.
   Shape shape() && { return is_default() ? default_shape() : std::move(shape_); }
-  /// Elements from one index of a dimension to the next.
+  /// The distance between consecutive indices of each dimension, in elements.
   const Shape& strides() const& noexcept { return is_default() ? default_strides() : strides_; }
-  /// For temporaries.
+  /// Overload for temporaries: returns the strides by value.
   Shape strides() && { return is_default() ? default_strides() : std::move(strides_); }
   /// The number of dimensions.
   std::int64_t ndim() const noexcept { return static_cast<std::int64_t>(shape().size()); }
@@ -176,9 +176,9 @@ class TENFOLD_API Tensor {
   }
 
   /// The only element, converted to T as torch's `.to(dtype)` does. Throws Error(invalid_argument)
-  /// if numel() is not 1, if T is an integer type and the truncated value is out of its range, or
-  /// if T is a real float type in which a finite value becomes infinite or NaN. Throws
-  /// Error(unsupported) for a complex number if T is real, and for float4_e2m1fn_x2.
+  /// if numel() is not 1. Also throws it if T is an integer type and the truncated value is out of
+  /// its range, or if T is a real float type in which a finite value becomes infinite or NaN.
+  /// Throws Error(unsupported) for a complex number if T is real, and for float4_e2m1fn_x2.
   template <Element T>
   T item() const {
     alignas(T) std::array<std::byte, sizeof(T)> bytes{};
@@ -225,8 +225,8 @@ class TENFOLD_API Tensor {
   static Tensor copy_of(DType dtype, Shape shape, const void* bytes, std::size_t size_bytes);
 
   DType dtype_ = DType::float32;
-  Shape shape_;  ///< empty in a default tensor, although shape() is [0]; strides_ likewise
-  Shape strides_;
+  Shape shape_;    ///< empty in a default tensor, although shape() is [0]
+  Shape strides_;  ///< empty in a default tensor, although strides() is [1]
   Buffer buffer_;
   std::uint64_t offset_bytes_ = 0;
   std::int64_t numel_ = 0;

@@ -34,7 +34,7 @@ using KeyPath = std::vector<std::string>;
 
 /// The type of a node in the program that saved it.
 enum class NodeKind : std::uint8_t {
-  tensordict,    ///< keys, batch_size, dim names
+  tensordict,    ///< a TensorDict: keys, batch_size, dim names
   dict,          ///< a Python dict; int_keys and typed_keys record keys that were not str
   ordered_dict,  ///< collections.OrderedDict
   list,          ///< keys "0", "1", ...
@@ -51,15 +51,15 @@ enum class NodeKind : std::uint8_t {
 TENFOLD_API std::string to_string(NodeKind kind);
 /// Writes to_string().
 TENFOLD_API std::ostream& operator<<(std::ostream& out, NodeKind kind);
-/// The kind of that name, or nothing.
+/// The kind of that name; nullopt if there is none.
 TENFOLD_API std::optional<NodeKind> node_kind_from_name(std::string_view name) noexcept;
 
 /// A JSON value in the tree (tensordict's NonTensorData), or a NonTensorStack of JSON values.
 struct NonTensor {
   Value value;                 ///< the value
   bool is_stack = false;       ///< NonTensorStack: `value` is a (nested) list of items
-  std::int64_t stack_dim = 0;  ///< of a NonTensorStack
-  std::string device{};        ///< of a NonTensorStack: as saved, "cpu"; empty for none
+  std::int64_t stack_dim = 0;  ///< NonTensorStack: the batch dimension along which it is stacked
+  std::string device{};        ///< NonTensorStack: its device as saved ("cpu"); empty for none
   /// Compares all members.
   bool operator==(const NonTensor&) const = default;
 };
@@ -67,8 +67,8 @@ struct NonTensor {
 /// A name, or none, for each batch dimension.
 using DimNames = std::vector<std::optional<std::string>>;
 
-/// The class_name of the node for an entry that cannot be read (a README, a script) in a bundle, a
-/// folder that a trainer wrote.
+/// The class_name of the node that represents an unreadable file (a README, a script) of a bundle.
+/// A bundle is a trainer's folder, opened as one tree of its files.
 inline constexpr std::string_view kRefusedEntry = "refused entry";
 
 /// The properties of a node other than its entries.
@@ -76,16 +76,16 @@ struct NodeInfo {
   NodeKind kind = NodeKind::tensordict;  ///< the type of the node
   bool int_keys = false;                 ///< dict, ordered_dict: all keys were Python int
   TypedKeys typed_keys{};                ///< dict, ordered_dict: keys that were not str
-  Shape batch_size{};                    ///< tensordict, tensorclass
-  DimNames names{};                      ///< empty, or one per batch dimension
+  Shape batch_size{};                    ///< tensordict, tensorclass: see TensorDict::batch_size()
+  DimNames names{};                      ///< names of the batch dimensions; empty, or one for each
   std::string class_name{};    ///< tensorclass: as str(cls) in Python; opaque: "module.Class"
-  std::int64_t stack_dim = 0;  ///< lazy_stack
-  std::optional<std::string> stack_dim_name{};  ///< lazy_stack
-  std::string device{};                         ///< as saved, "cpu"; empty for none
+  std::int64_t stack_dim = 0;  ///< lazy_stack: the dimension along which its nodes are stacked
+  std::optional<std::string> stack_dim_name{};  ///< lazy_stack: the name of stack_dim, if any
+  std::string device{};                         ///< the device as saved ("cpu"); empty for none
   std::string layout{};                         ///< sparse: "sparse_coo", ..., "jagged"
-  Shape dense_shape{};                          ///< sparse; -1 for a ragged dimension
-  bool is_coalesced = false;                    ///< sparse, of layout "sparse_coo"
-  std::string problem{};  ///< opaque: why it cannot be read; empty if its class is unsupported
+  Shape dense_shape{};        ///< sparse: the shape of the tensor; -1 for a ragged dimension
+  bool is_coalesced = false;  ///< layout "sparse_coo": the tensor is coalesced
+  std::string problem{};  ///< opaque: why it cannot be read; empty if only its class is unsupported
   /// ordered_dict: `_metadata` of a module's state_dict(): the versions of the module's layers.
   std::optional<Value> module_versions{};
   /// Root of a data set: the schema of its columns, stored in the metadata sidecar.
@@ -95,9 +95,10 @@ struct NodeInfo {
   /// key is "value"; in an .npz archive, the key is "arr_0", as in numpy.savez.
   bool is_bare = false;
 
-  /// True for an entry of a bundle that cannot be read: `problem` is the reason. keys() lists it,
-  /// and for_each() visits it as a node; if it is a file, the entry "bytes" of this node is its
-  /// content. get() and find() throw Error(unsupported).
+  /// True for an entry of a bundle that cannot be read: `problem` is the reason. The parent's
+  /// keys() lists the entry, and its for_each() visits it as a node. If the entry is a file, the
+  /// entry "bytes" of this node is its content. The parent's get() and find() throw
+  /// Error(unsupported) for the entry.
   bool is_refused() const noexcept {
     return kind == NodeKind::opaque && class_name == kRefusedEntry;
   }
@@ -117,9 +118,9 @@ struct NodeInfo {
 ///     state.set("loss", 0.25);
 ///
 /// **Names.** A single string names an entry by its key. If there is no such key, the string is
-/// read as a path of keys joined with dots, as on the command line: "model.encoder.weight" is found
-/// whether "encoder.weight" is one key or two nested ones. If several strings or a KeyPath are
-/// given, each string is one exact key.
+/// read as a path of keys joined with dots, as on the command line. So "model.encoder.weight" is
+/// found whether "encoder.weight" is one key or two nested ones. If several strings or a KeyPath
+/// are given, each string is one exact key.
 ///
 /// Thread safety: concurrent readers are safe, also on a node whose entries are read on demand. No
 /// other call may run concurrently with set() or with a change of info().
@@ -205,10 +206,11 @@ class TENFOLD_API TensorDict {
   /// contains({"model", "encoder.weight"}).
   bool contains(std::initializer_list<std::string> path) const { return contains(KeyPath(path)); }
 
-  /// The entry of that name, or nothing. Throws Error(unsupported) for an entry that cannot be read
-  /// (NodeInfo::is_refused).
+  /// The entry of that name; nullopt if there is none. Throws Error(unsupported) for an entry that
+  /// cannot be read (NodeInfo::is_refused).
   std::optional<Item> find(std::string_view name) const;
-  /// The entry at that path, or nothing. Throws as above.
+  /// The entry at that path; nullopt if there is none or the path is empty. Throws what find(name)
+  /// throws.
   std::optional<Item> find(const KeyPath& path) const;
   /// find({"model", "encoder.weight"}).
   std::optional<Item> find(std::initializer_list<std::string> path) const {
@@ -218,7 +220,8 @@ class TENFOLD_API TensorDict {
   /// The entry of that name. Throws Error(key_not_found) naming the source and near matches,
   /// Error(unsupported) for an entry that cannot be read (NodeInfo::is_refused).
   Item get(std::string_view name) const;
-  /// The entry at that path. Throws as above, and Error(invalid_argument) for an empty path.
+  /// The entry at that path. Throws what get(name) throws, and Error(invalid_argument) for an empty
+  /// path.
   Item get(const KeyPath& path) const;
   /// get({"model", "encoder.weight"}).
   Item get(std::initializer_list<std::string> path) const { return get(KeyPath(path)); }
@@ -235,14 +238,16 @@ class TENFOLD_API TensorDict {
   }
   /// The tensor at a path of keys: at({"model", "encoder.weight"}).
   Tensor at(std::initializer_list<std::string> path) const { return tensor(KeyPath(path)); }
-  /// The tensor at that path.
+  /// The tensor at that path. Throws what at(name) throws, and Error(invalid_argument) for an empty
+  /// path.
   Tensor tensor(const KeyPath& path) const;
 
   /// The node of that name. A JSON object or array (a saved container without tensors) is returned
   /// as a new node of its members. Throws what get() throws, and Error(key_not_found) if the entry
   /// is a tensor, a JSON scalar or a NonTensorStack.
   TensorDict operator[](std::string_view name) const;
-  /// The node at that path.
+  /// The node at that path. Throws what operator[](name) throws, and Error(invalid_argument) for an
+  /// empty path.
   TensorDict operator[](const KeyPath& path) const;
   /// The node at a path of keys: td[{"model", "encoder"}].
   TensorDict operator[](std::initializer_list<std::string> path) const {
@@ -252,7 +257,8 @@ class TENFOLD_API TensorDict {
   /// The JSON value of that name. Throws what get() throws, and Error(key_not_found) if the entry
   /// is not a JSON value.
   Value value(std::string_view name) const;
-  /// The JSON value at that path.
+  /// The JSON value at that path. Throws what value(name) throws, and Error(invalid_argument) for
+  /// an empty path.
   Value value(const KeyPath& path) const;
   /// The JSON value at a path of keys.
   Value value(std::initializer_list<std::string> path) const { return value(KeyPath(path)); }
@@ -270,7 +276,7 @@ class TENFOLD_API TensorDict {
   void set(std::string_view key, Tensor tensor) { set(key, Item(Leaf(std::move(tensor)))); }
   /// Adds or replaces a JSON value: set("epoch", 3).
   void set(std::string_view key, Value value) { set(key, Item(NonTensor{std::move(value)})); }
-  /// As above, for types that convert to Value.
+  /// Adds or replaces a JSON value, given as any type that converts to Value.
   template <class T>
     requires(std::convertible_to<T, Value> && !std::convertible_to<T, Tensor> &&
              !std::same_as<std::remove_cvref_t<T>, Value>)
@@ -284,17 +290,19 @@ class TENFOLD_API TensorDict {
   void for_each(const std::function<void(const std::string& key, const Item& item)>& visit) const;
 
   /// Calls `visit` for each tensor and JSON value of this node and its descendants, depth first,
-  /// with its path. Skips entries that cannot be read (NodeInfo::is_refused).
+  /// with its path. Skips entries that cannot be read (NodeInfo::is_refused). Throws
+  /// Error(invalid_argument) for more than 512 nested nodes.
   void for_each_leaf(const std::function<void(const KeyPath& path, const Item& item)>& visit) const;
 
   /// Returns row `index` of the first batch dimension as a new node. Maps each batched tensor, also
   /// in nested nodes, and takes a view of its row. Unbatched leaves and JSON values are kept; a
   /// NonTensorStack is replaced by its item of that row. For a lazy stack along dimension 0,
   /// returns the stacked node at that index. Throws Error(invalid_argument) if the node has no
-  /// batch dimension, the index is out of range, or an entry has another number of rows, and
+  /// batch dimension, the index is out of range, or an entry has another number of rows. Throws
   /// Error(unsupported) for a sparse or jagged tensor or an opaque node.
   TensorDict select_row(std::int64_t index) const;
-  /// Rows [begin, end), as select_row().
+  /// Returns rows [begin, end) of the first batch dimension as a new node of the same kind. Treats
+  /// entries as select_row() does, and throws the same errors.
   TensorDict narrow_rows(std::int64_t begin, std::int64_t end) const;
 
   /// The path that this node was read from, for messages: "ckpt", "ckpt/model"; empty for a node
@@ -304,9 +312,9 @@ class TENFOLD_API TensorDict {
   /// True if both are handles of one node.
   bool same_node(const TensorDict& other) const noexcept { return node_ == other.node_; }
 
-  /// Makes all mapped tensors of a tree that was opened "r+" durable (msync). In an archive, it
-  /// reads these tensors, updates their CRC-32s, and calls fdatasync. `monitor` observes the flush,
-  /// except for .npy files.
+  /// Makes all mapped tensors of a tree that was opened "r+" durable (msync). For an archive, reads
+  /// these tensors, updates their CRC-32s, and calls fdatasync. Has no effect on other trees.
+  /// `monitor` observes the flush, except for .npy files.
   void flush(Monitor* monitor = nullptr) const;
 
  private:

@@ -134,13 +134,13 @@ TensorDict state_dict(Module& module);
 /// expanded tensor of the module or an empty module holder.
 template <TorchModule Module>
 LoadReport load_into(Module& module, const TensorDict& source, const LoadIntoOptions& options = {});
-/// load_into() of open(source).
+/// Calls load_into() with the tree open(source).
 template <TorchModule Module>
 LoadReport load_into(Module& module, const Path& source, const LoadIntoOptions& options = {});
 
 /// A class with the members param_groups() and state() of torch::optim::Optimizer. state_dict() and
 /// load_into() support Adam, AdamW, SGD, RMSprop, Adagrad and LBFGS, also through a reference to
-/// torch::optim::Optimizer, and throw Error(unsupported) for other classes.
+/// torch::optim::Optimizer. They throw Error(unsupported) for other classes.
 template <class Optimizer>
 concept TorchOptimizer = requires(Optimizer& optimizer) {
   optimizer.param_groups();
@@ -174,7 +174,7 @@ TensorDict state_dict(Optimizer& optimizer);
 template <TorchOptimizer Optimizer>
 LoadReport load_into(Optimizer& optimizer, const TensorDict& source,
                      const LoadIntoOptions& options = {});
-/// load_into() of open(source).
+/// Calls load_into() with the tree open(source).
 template <TorchOptimizer Optimizer>
 LoadReport load_into(Optimizer& optimizer, const Path& source, const LoadIntoOptions& options = {});
 
@@ -184,10 +184,10 @@ LoadReport load_into(Optimizer& optimizer, const Path& source, const LoadIntoOpt
 template <TorchOptimizer Optimizer, TorchModule Module>
 TensorDict state_dict(Optimizer& optimizer, Module& module);
 
-/// As load_into(optimizer, source), but parameters are matched by their names in `module`, in any
-/// order, if all parameters of the optimizer and of the source have unique names; otherwise by
-/// order. `options.rename` maps the source's names to the module's. Throws Error(invalid_argument)
-/// for a parameter that does not belong to the module.
+/// As load_into(optimizer, source), but if all parameters of the optimizer and of the source have
+/// unique names, matches parameters by their names in `module`, in any order. Otherwise matches
+/// them by order. `options.rename` maps the source's names to the module's. Throws
+/// Error(invalid_argument) for a parameter that does not belong to the module.
 template <TorchOptimizer Optimizer, TorchModule Module>
 LoadReport load_into(Optimizer& optimizer, Module& module, const TensorDict& source,
                      const LoadIntoOptions& options = {});
@@ -365,7 +365,7 @@ void add_all(const List& list, const std::string& prefix, NamedTensors& tensors)
   }
 }
 
-/// A module whose own tensors can be distinguished from those of its children.
+/// A module that can list its own tensors without those of its children.
 template <class Module>
 concept HasChildren = requires(Module& module) {
   module.named_parameters(false);

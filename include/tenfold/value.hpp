@@ -60,8 +60,8 @@ class TENFOLD_API Value {
     const Value* find(std::string_view key) const noexcept;
   };
   /// An extended scalar: a value of Python or torch that JSON lacks. to_json() writes a Counter as
-  /// an object, a complex, set, frozenset or torch.Size as the array `items`, and all others as the
-  /// string `text` (base64 for bytes and bytearray).
+  /// an object, and a complex, set, frozenset or torch.Size as the array `items`. It writes all
+  /// other types as the string `text` (base64 for bytes and bytearray).
   struct Special {
     /// The type of the value.
     enum class Type : std::uint8_t {
@@ -137,7 +137,7 @@ class TENFOLD_API Value {
   bool is() const noexcept {
     return std::holds_alternative<T>(data_);
   }
-  /// The value as T, one of Variant, or null if it is something else.
+  /// A pointer to the value if it is of type T, one of the types of Variant; otherwise null.
   template <class T>
   const T* get_if() const noexcept {
     return std::get_if<T>(&data_);
@@ -145,11 +145,10 @@ class TENFOLD_API Value {
   /// True for null.
   bool is_null() const noexcept { return is<Null>(); }
 
-  /// The value as T: bool, an integer, a floating-point type (also from a std::int64_t),
-  /// std::string, a std::vector of these (from a list or a tuple), or an alternative of Variant.
-  /// Nothing else is converted.
-  /// Throws Error(invalid_argument), with `what` as its subject, if the value is of another type or
-  /// the integer does not fit T.
+  /// The value as T: bool, an integer type, a floating-point type, std::string, a std::vector of
+  /// these, or an alternative of Variant. A std::int64_t is converted to floating-point types, and
+  /// a list or tuple to a std::vector; no other type is converted. Throws Error(invalid_argument),
+  /// with `what` as its subject, if the value is of another type or the integer does not fit T.
   template <class T>
   T as(std::string_view what = "value") const {
     if constexpr (std::same_as<T, bool>) {
@@ -205,20 +204,20 @@ class TENFOLD_API Value {
   Variant data_;
 };
 
-/// Keys of a Python dict that were not str, by their text, and sorted by it: "1", "0.5", "True",
-/// "None", "(1, 'a')". Empty if all keys were int, which the flag `int_keys` records.
+/// The keys of a Python dict that were not str, each with its text: "1", "0.5", "True", "None",
+/// "(1, 'a')". Sorted by text. Empty if all keys were int, which the flag `int_keys` records.
 using TypedKeys = std::vector<std::pair<std::string, Value>>;
 
 /// "bytes", "bytearray", "complex", "set", "frozenset", "Counter", "torch.Size", "torch.dtype", ...
 TENFOLD_API std::string to_string(Value::Special::Type type);
-/// The type of that name, or nothing.
+/// The type of that name; nullopt if there is none.
 TENFOLD_API std::optional<Value::Special::Type> special_type_from_name(
     std::string_view name) noexcept;
 
-/// Text as Python's `json.dumps(value)` writes it: `", "` and `": "`, ASCII escapes, NaN. Throws
-/// Error(invalid_argument) for a string that is not UTF-8 (lone surrogates are allowed) and for a
-/// BigInt that is not decimal digits. Throws Error(unsupported) for more than 512 levels, which no
-/// reader of the library accepts.
+/// The text that Python's `json.dumps(value)` returns, with its separators (`", "` and `": "`),
+/// ASCII escapes and NaN. Throws Error(invalid_argument) for a string that is not UTF-8 (lone
+/// surrogates are allowed) and for a BigInt that is not decimal digits. Throws Error(unsupported)
+/// for more than 512 levels, which no reader of the library accepts.
 TENFOLD_API std::string to_json(const Value& value);
 
 /// Writes to_json(value).

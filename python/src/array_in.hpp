@@ -9,11 +9,12 @@
 
 namespace tenfold::python {
 
-/// The memory of a dense torch tensor on the CPU, shared without a copy. Empty if torch is not
-/// imported or has no DLPack exchange API, if the class of `object` is not exactly Tensor,
-/// Parameter or MemoryMappedTensor, or if the tensor cannot be shared (another device or layout, a
-/// lazy conjugate or negative view). tenfold._interop.objects then converts the object or reports
-/// the reason. Throws Error(corrupt) if the file of a MemoryMappedTensor was truncated.
+/// The memory of a dense torch tensor on the CPU, shared without a copy. nullopt if torch is not
+/// imported or has no DLPack exchange API, or if the class of `object` is not exactly Tensor,
+/// Parameter or MemoryMappedTensor. Also nullopt if the tensor cannot be shared (another device or
+/// layout, a lazy conjugate or negative view). If this function returns nullopt,
+/// tenfold._interop.objects converts the object or reports the reason. Throws Error(corrupt) if the
+/// file of a MemoryMappedTensor was truncated.
 std::optional<Tensor> tensor_of_torch(nb::handle object);
 /// True if a torch tensor ends after its storage, which resize_() made smaller. Slow for many small
 /// tensors: torch keeps the Python object of each storage that was asked for.
@@ -32,7 +33,7 @@ std::optional<Tensor> tensor_of_capsule(nb::handle capsule);
 Tensor tensor_of_memory(std::uintptr_t address, DType dtype, Shape shape, Shape strides,
                         bool writable, nb::object owner);
 
-/// Converts a list of tuples (number of the tensor, offsets, sizes, rank).
+/// Converts a list of tuples (index of the tensor, offsets, sizes, rank).
 std::vector<ShardBox> shard_boxes_from(nb::list boxes);
 
 }  // namespace tenfold::python

@@ -38,7 +38,7 @@ Shape shape_from(nb::handle sequence_of_int);
 /// Converts a JSON value or extended scalar to a Python object. Throws Error(unsupported) with the
 /// message of long_integer() for an integer with more digits than Python converts.
 nb::object to_python(const Value& value);
-/// Converts the value under `key` of `node` in the same way. Error messages name the key.
+/// Like to_python(value), for the value under `key` of `node`, which error messages name.
 nb::object to_python(const Value& value, const TensorDict& node, std::string_view key);
 /// Error message for an integer with more digits than Python converts. `num_digits` may be unknown.
 std::string long_integer(std::optional<std::size_t> num_digits);

@@ -7,10 +7,10 @@
 
 namespace tenfold::python {
 
-/// Calls `work`, which acquires the GIL or runs Python code, and throws no exceptions. If the
-/// interpreter is exiting, Python before 3.14 ends a thread that waits for the GIL (a daemon
-/// thread) by pthread_exit(), which unwinds the stack like an exception, and C++ would terminate
-/// the process. The thread then stops here until the process ends, as with Python 3.14.
+/// Calls `work`, which acquires the GIL or runs Python code, and throws no exceptions. While the
+/// interpreter exits, Python before 3.14 ends a daemon thread that waits for the GIL by
+/// pthread_exit(). This unwinds the stack like an exception, so a noexcept function would terminate
+/// the process. Instead, the thread stops here until the process ends, as with Python 3.14.
 template <class Work>
 void stop_at_exit(const Work& work) noexcept {
   try {
@@ -20,7 +20,7 @@ void stop_at_exit(const Work& work) noexcept {
   }
 }
 
-/// Like nb::gil_scoped_release, but safe while the interpreter exits; see acquire_gil().
+/// Like nb::gil_scoped_release, but safe while the interpreter exits; see stop_at_exit().
 class GilRelease {
  public:
   GilRelease() noexcept : state_(PyEval_SaveThread()) {}
@@ -34,7 +34,7 @@ class GilRelease {
   PyThreadState* state_;
 };
 
-/// Like nb::gil_scoped_acquire, but safe while the interpreter exits; see acquire_gil().
+/// Like nb::gil_scoped_acquire, but safe while the interpreter exits; see stop_at_exit().
 class GilAcquire {
  public:
   GilAcquire() noexcept {

@@ -237,9 +237,9 @@ std::vector<StatePlace> places_of(const HierarchyHandle& self, nb::list states,
   return without_gil([&] { return self.hierarchy.find(paths, names); });
 }
 
-/// Returns the result for `state`, whose value is at `place`: the row index if that is a table, the
-/// value if the hierarchy itself stores it, or the rest of the state if a mapper has to look it up.
-/// `position`: index of the state in the call.
+/// Returns the result for `state`, whose value is at `place`: the row index if the value is in a
+/// table, the value itself if the hierarchy stores it, or the rest of the state if a mapper has to
+/// look it up. `position`: index of the state in the call.
 nb::object found_at(const HierarchyHandle& self, const StatePlace& place, nb::handle state,
                     std::size_t position, const StateNames& names) {
   if (place.table >= 0) return nb::int_(place.row);
@@ -271,8 +271,9 @@ nb::list groups_of_states(const HierarchyHandle& self, nb::list states, PathArgu
   return made;
 }
 
-/// Finds one state. Returns (table, row, list with the result of found_at()), where a table < 0
-/// means that the value is in another place; for a mapper, the row is then the mapper's index.
+/// Finds one state. Returns (table, row, list with the result of found_at()). A negative table
+/// means that the value is not in a table. If a mapper has to look up the value, row is the
+/// mapper's index.
 nb::tuple find_state(const HierarchyHandle& self, AnyObject state, PathArgument path) {
   const StateNames names = {place_in_messages(path, "hierarchy"),
                             [&](std::size_t) { return shown_object(state); }};

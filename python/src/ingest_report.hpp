@@ -7,7 +7,7 @@ namespace tenfold::python {
 
 /// {"num_rows", "num_bad_rows", "num_files", "num_bytes", "promotions", "ignored"}.
 nb::dict dict_of(const IngestReport& report);
-/// The same with "schema".
+/// The dict of the IngestReport, with the additional key "schema".
 nb::dict dict_of(const SourceReport& report);
 
 }  // namespace tenfold::python

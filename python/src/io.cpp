@@ -318,10 +318,9 @@ NodeHandle tree_of(AnyObject object, PathArgument path, bool bare) {
 }  // namespace
 
 void bind_tree(nb::module_& module) {
-  module.def(
-      "tree", &tree_of, "object"_a.none(), "path"_a = "", "bare"_a = false,
-      "The engine's tree of Python's nested containers; tensors are shared, not copied. With "
-      "`bare`, also of a tensor or value by itself.");
+  module.def("tree", &tree_of, "object"_a.none(), "path"_a = "", "bare"_a = false,
+             "Converts Python's nested containers to a tree of the engine; tensors are shared, not "
+             "copied. With `bare`, also converts a tensor or value that is in no container.");
   module.def("shape_only", &shape_only, "dtype"_a, "shape"_a,
              "A placeholder for a tensor in a dry run.");
 }

@@ -113,7 +113,7 @@ class Dict {
       } else {
         FoundRows some = find_some(wanted);
         rows = wanted.rows_of_all(std::move(some.rows));
-        const bool has_all = std::ranges::find(rows, -1) == rows.end();  // no keys at all
+        const bool has_all = std::ranges::find(rows, -1) == rows.end();  // true without keys
         if (!raise || has_all) values = gather_found(*some.state->values, rows);
       }
     });

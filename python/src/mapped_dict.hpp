@@ -25,16 +25,17 @@ DuplicateKeys duplicates_from(std::string_view name);
 class KeysIn {
  public:
   /// Raises TypeError for a single str or bytes, for an object that is not iterable and, as a dict
-  /// does, for a key that is not hashable. Also raises it for an array with several dimensions or
-  /// without an integer dtype that fits int64, for a tensor that is not dense, and for packed keys
-  /// with several dimensions or another dtype. Throws Error(invalid_argument) for packed keys with
-  /// offsets that decrease or are outside of the values.
+  /// does, for a key that is not hashable. Also raises TypeError for an array with several
+  /// dimensions, for an array without an integer dtype that fits int64, for a tensor that is not
+  /// dense, and for packed keys of another dtype or number of dimensions. Throws
+  /// Error(invalid_argument) for packed keys with offsets that decrease or are outside of the
+  /// values.
   KeysIn(nb::handle keys, DictKeyType type);
 
   std::size_t size() const noexcept { return size_; }
   /// True if all keys have the dictionary's type.
   bool all_fit() const noexcept { return all_fit_; }
-  /// The keys of the dictionary's type.
+  /// Only those keys that have the dictionary's type.
   DictKeys some() const;
   /// Expands `rows`, which has one row for each key of some(), to one row for each key. Keys that
   /// do not have the dictionary's type get -1.
@@ -54,13 +55,13 @@ class KeysIn {
   std::size_t size_ = 0;
   std::vector<std::string_view> texts_;
   std::vector<std::int64_t> ints_;
-  std::vector<std::size_t> places_;  ///< positions of the keys of the dictionary's type; empty if
-                                     ///< all or none are
+  std::vector<std::size_t> places_;  ///< positions of the keys that have the dictionary's type;
+                                     ///< empty if all keys have it or none has it
   bool all_fit_ = true;
   nb::object objects_;                  ///< a tuple of the keys of an iterable, unless copied
   std::vector<std::string> copies_;     ///< concatenated short strings
-  Tensor values_;                       ///< of an array; bytes of packed strings
-  std::span<const std::int64_t> span_;  ///< of an array
+  Tensor values_;                       ///< the array of integers, or the bytes of packed strings
+  std::span<const std::int64_t> span_;  ///< the elements of the array of integers
 };
 
 /// One key, if it has the dictionary's type.
@@ -69,7 +70,7 @@ struct KeyIn {
   std::string_view text{};
   std::int64_t number = 0;
 };
-/// Raises TypeError if the key is not hashable.
+/// Converts a key. Raises TypeError if the key is not hashable.
 KeyIn key_from(PyObject* key, DictKeyType type);
 
 void bind_mapped_dict(nb::module_& module);

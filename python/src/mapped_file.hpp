@@ -14,7 +14,7 @@ namespace tenfold::python {
 struct MappedFile {
   std::string path;  ///< absolute; empty for an unnamed file
   Mode mode = Mode::write_through;
-  std::uint64_t inode = 0;  ///< of the file that is mapped; 0 if it is unknown
+  std::uint64_t inode = 0;  ///< inode of the mapped file; 0 if it is unknown
   std::uintptr_t base = 0;  ///< the address of the file's first byte, even if that is not mapped
   nb::object handler;       ///< keeps the descriptor of an unnamed file open; or empty
   /// Device and inode that the file must have when a pickle is loaded; if empty, those that the

@@ -113,8 +113,8 @@ void check_depth(std::size_t depth) {
   throw BadValue{"", "expected at most 64 nested lists, found more"};
 }
 
-/// Returns `value` or, if the reader cannot add it, the result of simple_value(). If the reader
-/// cannot add that either, converts it again.
+/// Returns `value` or, if the reader cannot add it, the result of simple_value(). Repeats the
+/// conversion until the reader can add the result.
 nb::object known_value(nb::handle value) {
   nb::object known = nb::borrow(value);
   for (std::size_t depth = 0; is_convertible(known) && !array_from(known); ++depth) {

@@ -60,7 +60,8 @@ nb::object state_at(nb::handle states, std::size_t i);
 /// The function that formats states for StateNames. It may be called without the GIL, and `states`
 /// must outlive it.
 ShownKey shown_states(const nb::list& states);
-/// The path of a mapper; if it is None, `what`.
+/// Returns a function that names a mapper in messages: by its path or, if `path` is None, by
+/// `what`.
 std::function<base::Where()> place_in_messages(nb::handle path, const char* what);
 /// Raises TypeError for an object that is not a state.
 [[noreturn]] void refuse_state(nb::handle state, const std::string& expected,

@@ -51,7 +51,8 @@ class FrameworkScope {
 /// if arrays are returned as numpy arrays. Raises ImportError if torch is wanted and cannot be
 /// imported.
 const Torch* output_torch();
-/// The same for an object with its own framework.
+/// output_torch() for an object whose own framework is `decided`. If it is undecided, the framework
+/// of the process is used.
 const Torch* output_torch(Framework decided);
 
 void bind_framework(nb::module_& module);

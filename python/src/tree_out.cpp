@@ -211,7 +211,7 @@ nb::tuple fill(const NodeHandle& self, const std::string& mode, Tied& tied) {
   nb::dict marks;
   for_each_mapped(self.node, [&](const Mapped& entry) {
     const TensorDict* child = entry.child();
-    // throws an error with the reason
+    // get() throws an error with the reason.
     if (child != nullptr && child->info().is_refused()) self.node.get(entry.key);
     const nb::str key = text(entry.key);
     objects[key] = object_of(self.node, entry, maker);

@@ -28,9 +28,10 @@ class _Fields:
 class Error(_Fields, Exception):
     """Base class of `CorruptFileError`, `UnsupportedError` and errors of `tenfold.safetensors`.
 
-    The parts of a message of the C++ engine are attributes of the exception, also if its class is
-    built in, such as FileNotFoundError: each is a str, or None if the message has no such part.
-    Pickles of the exception contain them. Exceptions raised by Python code may lack the attributes.
+    An exception of the C++ engine has the parts of its message as attributes, even if its class is
+    built in, such as FileNotFoundError. Each attribute is a str, or None if the message has no such
+    part. Pickles of the exception keep the attributes. Exceptions that tenfold's Python code raises
+    may lack them.
 
     Attributes:
         path: The file or folder; for an entry of an archive, the archive followed by the entry.
@@ -81,7 +82,7 @@ def with_fields(error: Raised, fields: dict[str, str]) -> Raised:
 
 
 def with_remedy(error: Raised, remedy: str) -> Raised:
-    """Returns a copy of `error`; appends `remedy` to its message and to its attribute `remedy`."""
+    """Returns a copy of `error` with `remedy` at the end of its message and attribute `remedy`."""
     kind: type[Any] = type(error)
     if isinstance(error, OSError) and error.errno is not None:
         made = kind(error.errno, f"{error.strerror}; {remedy}", error.filename)

@@ -86,7 +86,7 @@ class _Bar:
                 f"{minutes}:{seconds:02} left"
             )
             line = _fitting(what, part, figures, _columns())
-        else:  # not known
+        else:  # the total is not known
             speed = done_bytes / max(passed, 1e-3)
             line = f"{what} {done_bytes / 1e9:.2f} GB {speed / 1e9:.2f} GB/s"[: _columns()]
         # Leave the cursor at the start of the line. If the window becomes narrower, the line
@@ -127,7 +127,7 @@ def _make_tqdm(total_bytes: int, what: str, done_bytes: int) -> Any:
         return None
     return tqdm(
         total=total_bytes,
-        initial=done_bytes,  # their time is not in that of the bar
+        initial=done_bytes,  # so that tqdm does not count them for its speed
         desc=what,
         unit="B",
         unit_scale=True,

@@ -55,7 +55,7 @@ class Ranks:
         self.size = size
         self._group = group
         self._owner = owner
-        self._failure = ""  # of the collective operation after which this rank left the group
+        self._failure = ""  # error message of the operation that made this rank leave the group
 
     @property
     def is_alone(self) -> bool:
@@ -64,7 +64,7 @@ class Ranks:
     def run(
         self, call: str, work: Callable[[], T], send: Callable[[T], Any] = lambda result: None
     ) -> tuple[T, list[Any]]:
-        """Runs `work` on every rank. If it fails on one rank, all ranks raise an error.
+        """Runs `work` on every rank. If `work` fails on one rank, all ranks raise an error.
 
         Args:
             call: Name of the call, which must be the same on all ranks.
@@ -72,15 +72,15 @@ class Ranks:
             send: Converts the result of `work` to a JSON value for the other ranks.
 
         Returns:
-            The result of `work` here, and the result of `send` on each rank.
+            The result of `work` on this rank, and the results of `send` on all ranks, by rank.
 
         Raises:
-            Exception: On the lowest rank where `work` or `send` failed, its exception. On the other
-                ranks, an error of the same class, a base class of it, or RuntimeError; this error
-                has the fields of that exception, and its message names the lowest failed rank.
-            RuntimeError: If the ranks make different calls, or a rank does not answer. In the
-                second case, this rank leaves the group, so all ranks raise an error, also in later
-                calls.
+            Exception: If `work` or `send` failed. The lowest failed rank raises its own exception.
+                The other ranks raise an error of the same class, of a base class, or RuntimeError.
+                This error has the fields of that exception, and its message names the failed rank.
+            RuntimeError: If the ranks make different calls; or if a rank does not answer. If a rank
+                does not answer, this rank leaves the group. All ranks then raise an error, in this
+                call and in all later calls.
         """
         if self.is_alone:
             result = work()
@@ -148,10 +148,11 @@ class Ranks:
     def _together(
         self, call: str, operate: Callable[[], T], cause: BaseException | None = None
     ) -> T:
-        """Makes a collective operation of the group.
+        """Calls `operate`, which makes a collective operation of the group.
 
-        If it fails, this rank leaves the group. This closes its connections, so that the ranks that
-        wait for this rank fail too, although they have no connection to the process that ended.
+        If the operation fails, this rank leaves the group, and raises RuntimeError from `cause`.
+        Leaving closes the connections of this rank, so the ranks that wait for it fail too, even if
+        they have no connection to the process that ended.
         """
         if self._group is not None:
             try:
@@ -264,7 +265,7 @@ def error_of(rank: int, sent: dict[str, Any]) -> Exception:
 
 def _error(sent: dict[str, Any], text: str) -> Exception:
     if sent.get("errno") is not None:
-        return OSError(sent["errno"], text)  # of the class that belongs to the number
+        return OSError(sent["errno"], text)  # Python selects the subclass by the errno
     if "errno" in sent:
         kinds_of_system = (FileNotFoundError, FileExistsError, PermissionError)
         names = {kind.__name__: kind for kind in kinds_of_system}

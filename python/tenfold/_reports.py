@@ -59,7 +59,7 @@ class VerifyReport(_Report):
     Attributes:
         problems: The damage that was found; empty if there was none.
         num_leaves: Number of tensors that were checked.
-        num_bytes: Their total size in bytes.
+        num_bytes: Total size of these tensors in bytes.
         num_checksums: Number of checksums that were compared; 0 for files saved without any.
         unchecked: For a folder that a trainer wrote: keys of the entries that `verify` did not
             read, and of the entries without checksums, for which `verify` checked only the
@@ -186,9 +186,9 @@ class LoadReport(_Report):
         loaded: Names of the tensors that were loaded; for an optimizer, possibly also of other
             values and options. In `RestoreResult.report`, also names of entries that are not
             modules.
-        missing: Names that are in the target, but not in the source; if `load_into` was called with
-            `keys`, only names that `keys` selects.
-        unexpected: Names that are in the source, but not in the target; with `keys` as above.
+        missing: Names that are in the target, but not in the source. If `load_into` was called with
+            `keys`, `missing` and `unexpected` list only names that `keys` selects.
+        unexpected: Names that are in the source, but not in the target.
         mismatched: Tensors and values that are in the target and the source, but were not loaded
             because the two do not fit, for example in shape or dtype.
     """
@@ -222,13 +222,13 @@ class LoadReport(_Report):
 @set_module("tenfold")
 @dataclass(frozen=True)
 class Promotion:
-    """A column whose type differs from that of its first value other than null.
+    """A column whose type differs from the type of its first value (nulls excluded).
 
     Attributes:
         column: The dotted name of the column.
-        from_: The type of the first value: ``"int64"``, ``"a list of int64"``; a description, such
-            as ``"a list"``, if this value was stored as JSON text as well.
-        to: The type of all values: ``"float64"``, ``"a list as JSON text"``.
+        from_: The type of the first value, such as ``"int64"`` or ``"a list of int64"``. If even
+            the first value was stored as JSON text, a description of it, such as ``"a list"``.
+        to: The type of the column, such as ``"float64"`` or ``"a list as JSON text"``.
     """
 
     column: str
@@ -246,8 +246,8 @@ class IngestReport(_Report):
 
     Attributes:
         num_rows: Number of rows of the data set.
-        num_bad_rows: Number of rows that were omitted.
-        promotions: Columns whose type differs from that of their first value.
+        num_bad_rows: Number of rows that were omitted because they are invalid.
+        promotions: Columns whose type differs from the type of their first value.
         ignored: Names in the data that the schema does not have.
     """
 
@@ -273,10 +273,10 @@ class IngestReport(_Report):
 @set_module("tenfold")
 @dataclass(frozen=True)
 class Change:
-    """An entry or node that differs between the trees.
+    """An entry or node that differs between the two trees `a` and `b` that `diff` compared.
 
     Attributes:
-        key: Its dotted name; ``""`` for the root.
+        key: The dotted name of the entry or node; ``""`` for the root.
         kind: ``"values"``, ``"dtype"`` or ``"shape"``: what differs between two tensors.
             ``"json"``: two JSON values differ. ``"node"``: two nodes differ in kind, batch size,
             class, ...; or `diff` cannot compare their contents; or only one tree has the node, but
@@ -287,10 +287,10 @@ class Change:
             and `cosine` are NaN if they were not computed.
         rel_l2: ``|a - b| / |a|``, Euclidean norms over all values. Infinite if only `b` has values
             other than 0.
-        cosine: Cosine of the angle between all values of `a` and all of `b`.
-        num_different: Number of values beyond the tolerance.
-        a: Description of the entry or node of the first tree: ``"float32 [3, 4]"``, ``"dict"``,
-            JSON.
+        cosine: Cosine of the angle between the values of `a` and of `b`, each taken as one vector.
+        num_different: Number of values that differ by more than the tolerances of `diff`.
+        a: Description of the entry or node of the first tree, such as ``"float32 [3, 4]"`` or
+            ``"dict"``; for a JSON value, its JSON text.
         b: Description of the entry or node of the second tree.
     """
 

@@ -3,9 +3,9 @@
 The caller fills a folder that has a temporary name next to the final one. `Staging.publish` then
 checks the files, writes a manifest with the CRC-32 of every new file, syncs and renames the folder.
 A crash leaves the old version or the new one; the next save in the same directory removes the
-leftovers. If the system cannot exchange two names in one call, the old version is first renamed to
-``_<name>.replaced``. After a crash at this point, the path is absent until `put_back` renames the
-old version back.
+leftovers. If the system cannot exchange two names in one call, `publish` first renames the old
+version to ``_<name>.replaced``. After a crash between this rename and the next, the final path is
+absent until `put_back` renames the old version back.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MANIFEST = "tenfold_checksums.json"
 _VERSION = 1
 #: Exceptions for a manifest that is invalid JSON or has values of unexpected types.
 _INVALID = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
-#: Exceptions for a path that does not exist; the second if one of its parents is a file.
+#: Exceptions for a path that does not exist; NotADirectoryError if one of its parents is a file.
 _MISSING = (FileNotFoundError, NotADirectoryError)
 
 # Temporary names start with an underscore, because transformers skips such names when it uploads a
@@ -89,10 +89,11 @@ class Staging:
     def publish(self, own_names: re.Pattern[str] | None = None) -> None:
         """Checks the staged folder and renames it to `path`.
 
-        The old folder is removed. A file that its manifest does not list (any file, if there is no
-        valid manifest) is linked or copied into the new folder, unless the new folder has a file of
-        this name, or of the name of its folder. If this process can neither link nor copy the file,
-        it is moved after the rename; a crash between the rename and the move loses the file.
+        The old folder is removed. Its files that its manifest does not list (all files, if there is
+        no valid manifest) are first linked or copied into the new folder. A file is not kept if the
+        new folder has a file of the same name, or of the name of one of the file's parent folders.
+        A file that this process can neither link nor copy is moved after the rename. A crash
+        between the rename and the move loses this file.
 
         Args:
             own_names: Matches the names of files in which another program saves the same state.
@@ -101,7 +102,7 @@ class Staging:
         Raises:
             CorruptFileError: If a staged file violates its format.
             OSError: If a system call failed, or this process no longer holds the lease. The old
-                version at `path` is unchanged, unless the last fsync failed.
+                version at `path` is unchanged, unless the fsync after the rename failed.
         """
         _write_manifest(self.folder)
         to_move = _keep_unlisted(self.path, self.folder, own_names)
@@ -117,7 +118,7 @@ class Staging:
         self.close()
 
     def close(self) -> None:
-        """Removes the unpublished folder, or the version that was replaced. Idempotent."""
+        """Removes the temporary folder: unpublished files, or the replaced version. Idempotent."""
         with contextlib.suppress(OSError):  # the next save removes the folder
             if self._lease.is_held():
                 shutil.rmtree(self._outer, ignore_errors=True)
@@ -136,7 +137,7 @@ def staging_folder(path: Path, token: str) -> Path:
 
 
 def check(path: Path) -> bool:
-    """Compares a folder with its manifest. Files that the manifest does not list are ignored.
+    """Compares the files of a folder with its manifest; ignores files that it does not list.
 
     First restores the old version if a crash interrupted its replacement (`put_back`).
 
@@ -166,7 +167,7 @@ def check(path: Path) -> bool:
 def put_back(path: Path) -> None:
     """Restores the old version after a crash between the first two renames of `_rename_over`.
 
-    Links are followed.
+    Does nothing if `path` exists or there is no old version. Follows symbolic links.
     """
     path = Path(os.path.realpath(path))
     if not exists(path):
@@ -175,18 +176,18 @@ def put_back(path: Path) -> None:
 
 
 def put_back_all(directory: Path, pattern: str) -> None:
-    """Restores old versions after crashes that interrupted a replacement.
+    """Calls `put_back` for all folders of a directory that have an old version.
 
     Args:
         directory: Parent of the folders; it may be missing.
-        pattern: Glob of their names, such as ``checkpoint-*``.
+        pattern: Glob that matches the names of the folders, such as ``checkpoint-*``.
     """
     for replaced in directory.glob(f"_{pattern}.replaced"):
         put_back(replaced.with_name(replaced.name[1:].removesuffix(".replaced")))
 
 
 def remove(path: Path) -> None:
-    """Removes a folder or file atomically. A missing one is not an error."""
+    """Removes a folder or file atomically. A missing folder or file is not an error."""
     remove_leftovers(path.parent)
     shutil.rmtree(_replaced(path), ignore_errors=True)
     if not path.is_dir() or path.is_symlink():
@@ -334,11 +335,12 @@ def _write_manifest(folder: Path) -> None:
 def _keep_unlisted(old: Path, new: Path, own_names: re.Pattern[str] | None) -> list[str]:
     """Links or copies into the new folder the files that the old manifest does not list.
 
-    Omits files whose names match `own_names`, or that are in the new folder, or below a file of it.
+    Omits a file if its name matches `own_names`, or if the new folder has a file of this name or of
+    the name of one of its parent folders.
 
     Returns:
-        Names of the files that this process can neither link nor copy. They can only be moved, but
-        moving them and replacing the folder is not one atomic step.
+        Names of the files that this process can neither link nor copy. The caller has to move them
+        in a separate step after the rename.
     """
     to_move: list[str] = []
     if not old.is_dir():
@@ -383,7 +385,7 @@ def _differences(folder: Path, document: bytes) -> list[str]:
     try:
         manifest = json.loads(document)
         version = manifest["version"]
-        # Another version may describe files in another form.
+        # Other versions of the manifest may describe files in another form.
         files = manifest["files"] if version == _VERSION else {}
         expected = {name: (int(each["bytes"]), str(each["crc32"])) for name, each in files.items()}
     except _INVALID as error:

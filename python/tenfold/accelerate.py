@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 __all__ = ["load_state", "save_state"]
 
 _OURS = ".safetensors"
-# Suffixes of the file of an object, in the order in which they are tried. `save_state` writes only
-# the first; the suffix that `Accelerator.save_state` writes depends on the object.
+# Suffixes of the file of an object, in the order in which `load_state` tries them. `save_state`
+# writes only the first; the suffix that `Accelerator.save_state` writes depends on the object.
 _SUFFIXES = (_OURS, ".bin", ".pt", ".pkl")
 # Names of the files of `Accelerator.save_state`. If `save_state` replaces a folder that has such
 # files, it does not keep them.
@@ -62,8 +62,8 @@ _NAMES = re.compile(
     r"|scaler\.pt|(random_states|custom_checkpoint)_\d+\.pkl"
 )
 _NUMBERED = re.compile(r"checkpoint_\d+")
-# The distributed types that `save_state` and `load_state` refuse. XLA cannot gather Python objects;
-# with the others, the processes save shards.
+# The distributed types that `save_state` and `load_state` refuse: with XLA, processes cannot gather
+# Python objects; with the other types, each process holds only shards.
 SHARDED = (
     DistributedType.FSDP,
     DistributedType.DEEPSPEED,
@@ -86,11 +86,11 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
         accelerator: The accelerator that prepared the objects to save, or registered them.
         output_dir: A folder for this checkpoint only; ``~`` is the home folder. An existing
             checkpoint, also one of `Accelerator.save_state`, is replaced atomically (by two renames
-            if the file system cannot exchange two names); files that neither function saves are
+            if the file system cannot exchange two names). Files that neither function saves are
             kept. With ``automatic_checkpoint_naming``, `output_dir` is ignored: the folder is
             ``checkpoints/checkpoint_<iteration>`` of the project, and the oldest checkpoints beyond
-            ``total_limit`` are removed after the new one exists. If there are checkpoints with this
-            or a higher number, as after a restart, ``iteration`` continues after the highest.
+            ``total_limit`` are removed after the save. If a checkpoint with the same or a higher
+            number exists, as after a restart, the new number is the highest number plus one.
 
     Returns:
         Path: The folder.
@@ -103,8 +103,8 @@ def save_state(accelerator: Any, output_dir: PathLike | None = None) -> Path:
             unchanged.
         FileExistsError: If `output_dir` is a file, or a folder that is neither empty nor a
             checkpoint.
-        ValueError: If `output_dir` is None without ``automatic_checkpoint_naming``, or the project
-            has no directory with it.
+        ValueError: Without ``automatic_checkpoint_naming``, if `output_dir` is None. With
+            ``automatic_checkpoint_naming``, if the accelerator has no ``project_dir``.
         OSError: If a system call failed. An existing checkpoint is unchanged, unless the last fsync
             failed.
 
@@ -131,10 +131,10 @@ def load_state(accelerator: Any, input_dir: PathLike | None = None, *, strict: b
     """Loads a checkpoint of `save_state` or `Accelerator.save_state`.
 
     The samplers that `Accelerator.save_state` writes are pickled objects, and are not loaded.
-    Before the first object is loaded, the main process (with ``save_on_each_node``, one process of
+    Before the first object changes, the main process (with ``save_on_each_node``, one process of
     each node) compares the checksums of a checkpoint of `save_state`, and each process opens the
-    files that it loads. If a process fails in these two steps, all processes raise an error. A
-    later error is raised only in the process where it occurs. No pickle is executed.
+    files that it loads. If one of these two steps fails in a process, all processes raise an error.
+    A later error is raised only in the process where it occurs. No pickle is executed.
 
     Args:
         accelerator: Must have prepared and registered the objects in the same order as when they
@@ -154,8 +154,9 @@ def load_state(accelerator: Any, input_dir: PathLike | None = None, *, strict: b
         UnsupportedError: If a file of Accelerate contains objects that only running code could
             create, or the training is sharded or uses XLA.
         ValueError: With `strict`, if tensors of a model are missing, unexpected or of another dtype
-            or shape. If fewer objects are registered than were saved. If `input_dir` is None
-            without ``automatic_checkpoint_naming``, or the project has no directory with it.
+            or shape. If fewer objects are registered than were saved. Without
+            ``automatic_checkpoint_naming``, if `input_dir` is None. With it, if `input_dir` is None
+            and the accelerator has no ``project_dir``.
 
     Example:
         >>> tenfold.accelerate.load_state(accelerator, "run/checkpoint")
@@ -193,19 +194,19 @@ def staged_by_all(
     own_names: re.Pattern[str] | None = None,
     is_collective: bool = False,
 ) -> Iterator[Path]:
-    """A folder that all processes fill, and that replaces `path` at the end.
+    """Yields a temporary folder that all processes fill, and that replaces `path` at the end.
 
-    If a process fails, all processes raise an error, except on XLA (see `raise_on_all`) and in the
-    case that `is_collective` describes.
+    If a process fails, all processes raise an error. Exceptions: XLA (see `raise_on_all`), and
+    `is_collective`.
 
     Args:
         path: Must be the same in all processes.
         writes: True in the process that creates and publishes the folder; with several file
             systems, in one process for each file system.
         own_names: As for `Staging.publish`.
-        is_collective: True if the processes fill the folder by collective operations. If a process
-            then fails while it fills the folder, only this process raises the error, at once: the
-            other processes may be waiting in a collective operation.
+        is_collective: True if the processes fill the folder by collective operations. A process
+            that fails while it fills the folder then raises its error at once, without the other
+            processes, because they may be waiting for it in a collective operation.
     """
     (token,) = broadcast_object_list([new_token()])
     staging: Staging | None = None
@@ -467,9 +468,10 @@ def _find(folder: Path, *stems: str) -> Path | None:
 
 
 def _named_as(state: dict[str, Any], accelerator: Any, model: Any) -> Any:
-    """The unwrapped model; or `model`, if more of its names are in the state.
+    """The unwrapped model, or `model` itself if more of the names of `model` are in the state.
 
-    `Accelerator.save_state` saves the names of a model compiled before `Accelerator.prepare`.
+    For a model that was compiled before `Accelerator.prepare`, `Accelerator.save_state` saves the
+    names of the compiled model.
     """
     models = _unwrapped(accelerator, model), model
     return max(models, key=lambda each: len(state.keys() & each.state_dict().keys()))

@@ -49,16 +49,17 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
             writes. None: the suffix of the path selects it, as for `tenfold.save`; ``.ckpt`` is
             ``"pt"``, a torch file, which Lightning reads without this plugin as well.
         async_save: Copy the tensors, and write the copies in a thread. If there is not enough
-            memory for copies, the call returns only after the save has ended. At most one save
-            runs at a time; the next save waits for it. Removals are queued after the preceding
-            save. If a save or removal fails, a later save or load, or the end of the training,
-            raises the error, and the saves and removals that were queued behind it are skipped. The
-            paths that `ModelCheckpoint` names (``best_model_path``) exist once their saves are
-            done; `load_checkpoint` waits for all queued saves.
+            memory for copies, `save_checkpoint` returns only after the save has ended. At most one
+            save runs at a time: `save_checkpoint` first waits for the previous save. Removals run
+            after the saves that were requested before them. If a save or removal fails, the saves
+            and removals in the queue are skipped, and a later save or load, or the end of the
+            training, raises the error. Paths such as ``ModelCheckpoint.best_model_path`` exist only
+            once their saves have ended. `load_checkpoint` waits for all queued saves.
 
     Raises:
-        ValueError: If there is no such format.
-        TypeError: If an argument is of another type.
+        ValueError: If `format` is not the name of a format.
+        UnsupportedError: If tenfold cannot write `format`.
+        TypeError: If `format` is not a str or None, or `async_save` is not a bool.
 
     Example:
         >>> plugin = tenfold.lightning.CheckpointIO(async_save=True)
@@ -99,7 +100,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         path: str | os.PathLike[str],
         storage_options: Any = None,
     ) -> None:
-        """Saves a checkpoint. An existing one at `path` is replaced as a whole.
+        """Saves a checkpoint. Replaces an existing checkpoint at `path` atomically.
 
         Args:
             checkpoint: Lightning's checkpoint: nested containers of tensors and plain values.
@@ -109,12 +110,12 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         Raises:
             TypeError: If `storage_options` are given.
             UnsupportedError: If `path` is a URL, or an entry cannot be stored; the message names
-                its key. No checkpoint has been written.
+                the key of the entry. `path` is unchanged.
             OSError: If a system call failed, or if a file would replace a folder or a folder a
                 file. The previous version at `path` is unchanged, unless the last fsync failed.
-            Exception: With `async_save`, the exception of a previous save or removal. An exception
-                from writing this checkpoint is then raised by a later call, unless this call waits
-                for the save because there is not enough memory for copies.
+            Exception: With `async_save`, the exception of a previous save or removal. A later call
+                raises the OSError of this save, unless this call waits for the save because there
+                is not enough memory for copies.
         """
         if storage_options is not None:
             raise TypeError("CheckpointIO: storage_options must be None: files are local")
@@ -145,19 +146,19 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
 
         Args:
             path: A checkpoint in any format that tenfold reads, including Lightning's own.
-            map_location: A device or its name. Or, as for `torch.load`, a dict, of which the value
-                for ``"cpu"`` is used, or a callable, which is called with ``(storage, "cpu")``.
-            weights_only: Accepted because Lightning passes it. Pickles are never run.
+            map_location: A device or its name. Or, as for `torch.load`: a dict, whose value for
+                ``"cpu"`` is used; or a callable, which is called with ``(storage, "cpu")``.
+            weights_only: Ignored; Lightning passes it. Pickles are never run.
 
         Returns:
             The checkpoint: nested containers of tensors and plain values.
 
         Raises:
             FileNotFoundError: If there is nothing at `path`.
-            CorruptFileError: If a checksum or the structure is wrong.
+            CorruptFileError: If a checksum does not match, or the file violates its format.
             UnsupportedError: If `path` is a URL, or the checkpoint has an unknown format or
                 contains objects that only running code could create; the message names them.
-            Exception: The exception of a previous save or removal, if `async_save` is set.
+            Exception: With `async_save`, the exception of a previous save or removal.
         """
         self._drain()
         found: dict[str, Any] = load(_local(path), verify=True, map_location=_device(map_location))
@@ -167,7 +168,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         """Removes a checkpoint; with `async_save`, after the saves that were requested before.
 
         Args:
-            path: A file or folder. A missing one is not an error.
+            path: A file or folder. If there is none, nothing happens.
 
         Raises:
             UnsupportedError: If `path` is a URL.
@@ -233,7 +234,7 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         executor, self._executor, self._saving = self._executor, None, None
         if executor is not None:
             executor.shutdown(wait=True)
-        # Raise the error only after everything that was queued after the failure has been skipped.
+        # Here the queue is empty: `_run` has skipped the work that was queued after the failure.
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure

@@ -51,7 +51,8 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
 
     Args:
         path: Path of a data set, in any format that `tenfold.Dataset` reads.
-        columns: Names of the columns to read; for nested records the outermost name. None: all.
+        columns: Names of the columns to read; for nested records, only the outermost name. None:
+            all columns.
 
     Raises:
         KeyError: For a column that does not exist.
@@ -95,16 +96,16 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
         per_task_row_limit: int | None = None,
         data_context: Any = None,
     ) -> list[ReadTask]:
-        """Splits the rows into at most `parallelism` ranges, or more if these would be too large.
+        """Splits the rows into at most `parallelism` ranges; into more, if these were too large.
 
         Args:
             parallelism: The number of tasks that Ray requests.
-            per_task_row_limit: Passed to each task.
+            per_task_row_limit: Ray's limit of rows per task, which is passed to each `ReadTask`.
             data_context: Ray's context, whose ``target_max_block_size`` is the limit of a range in
                 bytes. If the context or the limit is None, the limit is 128 MiB.
 
         Returns:
-            list[ReadTask]: In the order of the rows.
+            list[ReadTask]: One task for each range, in the order of the rows.
         """
         dataset = self._projected()
         has_columns = self._get_data_columns() != []
@@ -157,7 +158,7 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
     Args:
         path: Folder of the data set, to which all nodes need access. If it is a data set of parts,
             the rows are appended.
-        schema: The columns, as for `tenfold.ingest`. None: those of the blocks.
+        schema: The columns, as for `tenfold.ingest`. None: the columns of the blocks.
 
     Example:
         >>> rows.write_datasink(TenfoldDatasink("trips"))
@@ -410,7 +411,7 @@ def write(ds: ray.data.Dataset, path: PathLike, *, schema: Any = None, **options
     Args:
         ds: The rows.
         path: Folder of the data set, as for `TenfoldDatasink`.
-        schema: The columns, as for `tenfold.ingest`. None: those of the blocks.
+        schema: The columns, as for `tenfold.ingest`. None: the columns of the blocks.
         **options: Options of `ray.data.Dataset.write_datasink`, such as ``concurrency``.
 
     Returns:

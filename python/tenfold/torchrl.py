@@ -359,10 +359,12 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 self._limit = None
 
     def _runs(self, slots: torch.Tensor, next_slot: int, length: int) -> list[tuple[int, bool]]:
-        """Splits the slots into runs: their numbers of slots, and whether these are next in turn.
+        """Splits the slots into runs to append and runs to overwrite in place.
 
-        The buffer has `length` rows, and appends at `next_slot`. Raises IndexError if a slot has no
-        row and is not the next one.
+        Returns ``(number of slots, is_next)`` for each run. If `is_next` is true, the run begins at
+        the slot at which the buffer appends, and its slots are consecutive. The buffer has `length`
+        rows, and appends at `next_slot`. Raises IndexError if a slot has no row and is not the slot
+        at which the buffer appends.
         """
         runs = []
         begin = 0
@@ -527,9 +529,9 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
         Rows that were added after such a state are no longer sampled, and will be overwritten. If
         the state has as many rows as the circular buffer, the cursor of the circular buffer is
-        kept. Writers of replay buffers continue at the cursor; `ReplayBuffer.load_state_dict` and
-        `ReplayBuffer.loads` then select the saved one for the next batch. Warns if the oldest or
-        the newest row of the state has changed: newer rows replace the oldest ones first.
+        kept. Writers of replay buffers continue at the cursor of this storage, unless
+        `ReplayBuffer.load_state_dict` or `ReplayBuffer.loads` then restores the saved cursor of the
+        writer. Warns if the oldest or the newest row of the state has been overwritten.
 
         Args:
             state_dict: The result of `state_dict`.
@@ -550,7 +552,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         self._bump_mutation_revision()
 
     def _check_state(self, state_dict: dict[str, Any]) -> int:
-        """Returns the number of rows of the circular buffer, or raises as `load_state_dict`."""
+        """Returns the number of rows of the circular buffer; raises as `load_state_dict` does."""
         length = int(state_dict["length"])
         ring = self._found()
         there = 0 if ring is None else len(ring)
@@ -743,7 +745,7 @@ def _hash_of(row: dict[str, Any]) -> str:
 
 
 def _names(values: dict[str, Any], above: str = "") -> Any:
-    """The names of columns, with dots."""
+    """Yields the dotted names of the columns."""
     for key, value in values.items():
         if isinstance(value, dict):
             yield from _names(value, f"{above}{key}.")

@@ -46,11 +46,11 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
     `train` compares the checksums of the checkpoint that it resumes from, and
     ``load_best_model_at_end`` compares those of the best checkpoint. With
     ``resume_from_checkpoint=True``, `train` resumes from the undamaged checkpoint with the highest
-    step, and warns about each damaged checkpoint with a higher step. A Trainer without this class
-    saves no checksums: the files of its checkpoints are not compared, and
-    ``resume_from_checkpoint=True`` skips such checkpoints without ``trainer_state.json``. If
+    step, and warns about each damaged checkpoint with a higher step. A checkpoint that a Trainer
+    without this class saved has no checksums, so its files are not checked. With
+    ``resume_from_checkpoint=True``, it is skipped if it lacks ``trainer_state.json``. If
     ``save_total_limit`` is set, each save removes the oldest checkpoints beyond the limit, each
-    atomically, but neither the newest nor the best checkpoint.
+    atomically, but neither the newest nor the best one.
 
     If several processes train, they need a shared file system, or ``save_on_each_node``.
 
@@ -89,11 +89,11 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
             transformers.trainer_utils.TrainOutput: The result of `Trainer.train`.
 
         Raises:
-            CorruptFileError: If the checkpoint is damaged; with True, if all checkpoints are
-                damaged. The message names the files.
+            CorruptFileError: If the checkpoint is damaged; for ``resume_from_checkpoint=True``, if
+                there are checkpoints and all are damaged. The message names the damaged files.
             UnsupportedError: If the version of ``tenfold_checksums.json`` is not supported.
-            ValueError: If there is no checkpoint at the path; with True, if there is none in
-                ``output_dir``.
+            ValueError: If there is no checkpoint at the path; for ``resume_from_checkpoint=True``,
+                if there is none in ``output_dir``.
         """
         if resume_from_checkpoint is True:
             resume_from_checkpoint = on_main(_last_whole, self.args.output_dir)
@@ -137,7 +137,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
     # --- implementation ---
 
     def _name_best(self, run: str, final: str) -> None:
-        """Sets the final path of the best checkpoint; Trainer looks in the temporary folder."""
+        """Sets the final path of the best checkpoint. Trainer would name the temporary folder."""
         if self.state.best_global_step:
             best = os.path.join(run, f"{PREFIX_CHECKPOINT_DIR}-{self.state.best_global_step}")
             if best == final or exists(best):
@@ -158,7 +158,7 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
 
 
 def _check_existing(path: Path) -> None:
-    """Compares the checksums of a checkpoint. If it is no folder, Trainer raises an error later."""
+    """Compares the checksums of a checkpoint. If there is no folder, Trainer raises the error."""
     put_back(path)
     if path.is_dir():
         check(path)

@@ -12,7 +12,7 @@ _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
 def print_directory_tree(path: PathLike, indent: str = "", display_metadata: bool = True) -> str:
-    """Prints `path` and what is below it, one name per line; folders end in a slash.
+    """Prints `path` and everything below it, one name per line; folders end in a slash.
 
     Symbolic links below `path` are listed by their names, but not followed.
 

@@ -9,7 +9,7 @@ namespace tenfold::base {
 /// Encodes as base64 with padding (RFC 4648): three bytes to four characters.
 std::string base64(std::string_view bytes);
 
-/// Decodes `text`. Empty optional unless base64() could have produced it.
+/// Decodes `text`. Returns nullopt if `text` is not a string that base64() returns.
 std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace tenfold::base

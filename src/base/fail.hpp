@@ -19,9 +19,9 @@ struct Where {
   Where(const std::filesystem::path& file) : path(file.string()) {}
   Where(std::string file, std::string place) : path(std::move(file)), part(std::move(place)) {}
 
-  /// The beginning of what(): "<path>: <part>".
+  /// The beginning of Error::what(): "<path>: <part>".
   std::string text() const { return path + (path.empty() || part.empty() ? "" : ": ") + part; }
-  /// The place `place` within this part.
+  /// A Where of the same file, whose part is this part, ": " and `place`.
   Where at(std::string_view place) const {
     return {path, part + (part.empty() ? "" : ": ") + std::string(place)};
   }
@@ -34,9 +34,9 @@ struct Where {
 //
 //   throw corrupt(where).part("header").expected("at most ", limit, " bytes").found(size);
 //
-// Without a Where, the error concerns an argument of the call, which part() names, or the caller
-// adds the path. os::throw_system_error() throws the error of a failed system call:
-// Error::io(errno, path), or file_not_found() for ENOENT.
+// Without a Where, the error has no path: either it concerns an argument of the call, which part()
+// names, or the caller adds the path. For a failed system call, os::throw_system_error() throws
+// Error::io(errno, path), or file_not_found() if the errno is ENOENT.
 Error fail(ErrorCode code, const Where& where);
 
 inline Error corrupt(const Where& where = {}) { return fail(ErrorCode::corrupt, where); }

@@ -32,13 +32,14 @@ Character character_at(std::string_view text, std::size_t at) noexcept {
   return {code, size};
 }
 
-/// One pattern element other than `*`, matched against one character.
+/// The result of comparing a pattern element other than `*` with one character.
 struct Step {
   bool matches = false;
-  std::size_t pattern_bytes = 0;
+  std::size_t pattern_bytes = 0;  ///< size of the pattern element
 };
 
-/// Matches the class `[...]` that starts at `at`. pattern_bytes is 0 if the class is never closed.
+/// Compares the class `[...]` at `at` with a character. pattern_bytes is 0 if the class is never
+/// closed.
 Step match_class(std::string_view pattern, std::size_t at, std::uint32_t code) noexcept {
   std::size_t i = at + 1;
   const bool negated = i < pattern.size() && pattern[i] == '!';

@@ -4,15 +4,16 @@
 
 namespace tenfold::base {
 
-/// Matches the whole string against a shell-style pattern: `*` any number of characters (dots
-/// included), `?` one character, `[abc]`, `[a-z]`, `[!a]` a class; a `[` that is never closed is a
-/// literal. Characters are those of UTF-8, decoded without a check for overlong forms, surrogates
-/// and code points above U+10FFFF. A byte that begins no sequence counts as a character. It
-/// matches only the same byte, `?`, `*` and classes; in the ranges of classes, such bytes come
-/// after all other characters. The time is at most proportional to the product of the lengths.
+/// True if the whole of `text` matches a shell-style pattern: `*` matches any number of characters
+/// (dots included), `?` one character, `[abc]`, `[a-z]` and `[!a]` one character of a class. A `[`
+/// that is never closed is a literal. Takes at most time proportional to the product of the sizes.
+///
+/// Characters are UTF-8, decoded without a check for overlong forms, surrogates and code points
+/// above U+10FFFF. A byte that begins no UTF-8 sequence counts as one character. In the range of a
+/// class, such a byte is greater than every valid character.
 bool glob_match(std::string_view pattern, std::string_view text) noexcept;
 
-/// False only if no string that starts with `prefix` can match. True does not mean that one can.
+/// False only if no string that starts with `prefix` matches. May also be true if none matches.
 bool glob_may_match_below(std::string_view pattern, std::string_view prefix) noexcept;
 
 /// True if `pattern` contains `*`, `?` or `[`.

@@ -9,8 +9,9 @@
 
 namespace tenfold::base {
 
-/// Quotes `text` for a message: control characters, double quotes, backslashes and invalid UTF-8
-/// are escaped as \xNN, and a string of more than `max_bytes` is cut and ends with "...".
+/// Returns `text` in double quotes, for a message. Control characters, double quotes, backslashes
+/// and invalid UTF-8 are escaped as \xNN. If `text` has more than `max_bytes`, the rest is replaced
+/// by "...".
 std::string quote(std::string_view text, std::size_t max_bytes = 200);
 
 constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
@@ -26,14 +27,17 @@ std::string list_text(std::span<const std::int64_t> values);
 /// True if `text` is well-formed UTF-8 (no surrogates, no overlong forms).
 bool is_utf8(std::string_view text) noexcept;
 
-/// Up to `count` of `candidates` that are similar to `wanted`, nearest first, for "did you mean".
-/// Returns none if `wanted` is longer than 256 bytes. The time is bounded: if there are very many
-/// long candidates, edit distances are computed only for the first of them.
+/// Up to `count` of `candidates` that are similar to `wanted` but not equal to it, nearest first,
+/// for "did you mean". Two strings are similar if their edit distance is small, or if one consists
+/// of the last dotted components of the other, as "weight" and "encoder.weight". Returns none if
+/// `wanted` is empty or longer than 256 bytes. The time is bounded: if there are very many long
+/// candidates, the edit distances of the last of them are not computed.
 std::vector<std::string> near_matches(std::string_view wanted,
                                       std::span<const std::string> candidates,
                                       std::size_t count = 3);
 
-/// A remedy that names the near_matches(): `did you mean "a" or "b"?`. Empty if there are none.
+/// Formats the near_matches() for Error::remedy(): `did you mean "a" or "b"?`. Empty if there are
+/// none.
 std::string did_you_mean(std::string_view wanted, std::span<const std::string> candidates,
                          std::size_t count = 3);
 

@@ -182,7 +182,7 @@ TensorDict::Item copy_entry(const TensorDict::Item& item, const Path& step_path,
   bool needs_all = compares && (entry.format == "safetensors" || entry.format == "memmap");
   if (compares) stored = checksums_of(path, entry.format);
   if (stored.has_boxes) {
-    // Boxes do not align with the copied blocks.
+    // The checksums of boxes do not apply to the copied blocks, so verify in a separate pass.
     const VerifyReport report =
         verify(path, {.format = entry.format, .num_threads = num_threads, .monitor = monitor});
     if (!report.ok()) throw formats::error_of(report);

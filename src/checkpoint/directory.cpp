@@ -150,7 +150,7 @@ std::optional<Listing> DirectoryReader::try_list() {
     const std::string& ignored = is_newer ? place->second.folder_name : name;
     warn_once(ignored, directory.display_of(ignored) + ": step " + std::to_string(number) +
                            " is a duplicate: " + base::quote(kept) +
-                           " is used, because it is not older; remove this one");
+                           " is used, because it is not older; remove the duplicate");
     if (is_newer) place->second = std::move(*step);
   }
   known_ = std::move(known);

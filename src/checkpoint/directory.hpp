@@ -24,7 +24,7 @@ struct Step {
   os::FileInfo document;  ///< identifies checkpoint.json: saving the step again changes it
 };
 
-/// A folder that has the name of a step but is not a valid step: its document is missing, damaged,
+/// A folder that has the name of a step but is not a valid step. Its document is missing, damaged,
 /// not readable, of another step, or of a newer version.
 struct UnreadableStep {
   std::int64_t step = 0;  ///< the number in the name of the folder
@@ -94,7 +94,7 @@ class DirectoryReader {
 
   Path directory_;
   std::mutex mutex_;
-  std::map<std::string, Step> known_;  ///< by folder name
+  std::map<std::string, Step> known_;  ///< the steps that were read, by folder name
   std::set<std::string> warned_;
 };
 

@@ -26,7 +26,8 @@ Value object(std::vector<std::pair<std::string, Value>> members) {
   return {std::move(made)};
 }
 
-/// Returns the JSON of a member of the document, which is itself one of the allowed levels.
+/// Returns the JSON of a member of the document. Wraps the value in a list, because the document
+/// itself is one of the levels that the nesting limit counts.
 std::string member_json(const Value& value) {
   const std::string list = json_of(Value::List{{value}});
   return list.substr(1, list.size() - 2);

@@ -17,9 +17,9 @@ inline constexpr std::string_view kFormatName = "tenfold.checkpoint";
 /// The version that is written. Newer versions are refused.
 inline constexpr std::int64_t kDocumentVersion = 1;
 
-/// Returns true if the value survives a round trip through JSON that may contain NaN and
-/// infinities: it has no tuples, no extended scalars, no OrderedDicts and only str keys, and its
-/// strings are valid Unicode.
+/// Returns true if the value survives a round trip through JSON with NaN and infinities: it must
+/// have no tuples, extended scalars or OrderedDicts, only str keys, and only strings of valid
+/// Unicode.
 bool is_json(const Value& value);
 
 /// Returns false if a number in the value is NaN or an infinity, which strict JSON lacks. is_json()

@@ -222,7 +222,7 @@ TensorDict only(const TensorDict& tree, const std::vector<bool>& chosen, std::si
 }
 
 /// Verifies the file or folder of an entry. If several ranks verify an entry that belongs to all
-/// ranks, each rank verifies some of its tensors: a tensor is assigned to the rank that has the
+/// ranks, each rank verifies some of its tensors. Each tensor is assigned to the rank that has the
 /// fewest bytes so far.
 VerifyReport verify_tensors(const Path& path, const CheckpointEntry& entry,
                             const VerifyOptions& options, Rank rank) {

@@ -51,10 +51,12 @@ struct EarlierStep {
 };
 
 /// Writes the entry into `folder`, the hidden folder of the new step. Returns the entry with its
-/// size and checksum. If `earlier` is not null and its entry of the same name, rank and format has
-/// a file with an equal checksum that was not modified after the save, the new file becomes a hard
-/// link to that file, if link_unchanged() can create one. For safetensors and memmap, the checksums
-/// are compared before the new file is written, for other formats afterwards. JSON files are never
+/// size and checksum.
+///
+/// If `earlier` is not null, its entry of the same name, rank and format may have a file with an
+/// equal checksum that was not modified after the save. The new file then becomes a hard link to
+/// that file, if link_unchanged() can create one. For safetensors and memmap, the checksums are
+/// compared before the new file is written, for other formats afterwards. JSON files are never
 /// linked.
 CheckpointEntry write_entry(const PlannedEntry& planned, os::Directory& folder,
                             const EarlierStep* earlier, bool durable, int num_threads,
@@ -77,9 +79,9 @@ EntryPlace place_of(const os::Directory& step_folder, const std::string& path);
 /// contains anything but regular files and folders.
 std::uint64_t folder_bytes(const os::Directory& folder);
 
-/// The total size of an entry's files, and one checksum. For safetensors this is a checksum of the
-/// header, for memmap of the file of checksums, because these contain the checksums of all blocks;
-/// for other formats it is a checksum of the whole file.
+/// The total size of an entry's files, and one checksum. For safetensors, it is the checksum of the
+/// header, and for memmap, of the file of checksums, because these contain the checksums of all
+/// blocks. For other formats, it is the checksum of the whole file.
 struct Fingerprint {
   std::uint64_t num_bytes = 0;
   std::string checksum;

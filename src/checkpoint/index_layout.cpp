@@ -102,7 +102,7 @@ class IndexLayout final : public ShardedLayout {
 
  private:
   struct ShardFile {
-    std::vector<std::size_t> tensors;  ///< numbers, in file order
+    std::vector<std::size_t> tensors;  ///< numbers of the tensors of the shard, in file order
     std::uint64_t header_bytes = 0;
     std::uint64_t size_bytes = 0;
   };

@@ -103,10 +103,10 @@ const Path& CheckpointManager::directory() const noexcept { return state_->direc
 bool CheckpointManager::should_save(std::int64_t step) const {
   const CheckpointManagerOptions& options = state_->options;
   if (!options.every_steps && !options.every_seconds) return true;
-  // The other mutex is locked during a save.
+  // `mutex` is locked during a save, so `last_step` has a mutex of its own.
   const std::lock_guard lock(state_->last_mutex);
   // Return true if a multiple of every_steps was reached after the last save or restore, even if
-  // `step` is not a multiple: a loop need not call this function for every step.
+  // `step` is not a multiple. So a loop need not call this function for every step.
   if (options.every_steps &&
       step / *options.every_steps > state_->last_step / *options.every_steps) {
     return true;

@@ -31,11 +31,11 @@ class RankedSave {
   std::vector<std::string> tickets(int rank) const;
   /// Writes the replicated entries.
   void write(Monitor* monitor);
-  /// Publishes the step. `of_ranks`: the entries that write_rank_entries() returned on all ranks.
-  /// `receipts`: the results of write_shards() on all ranks. Throws Error(file_not_found) if rank 0
-  /// does not see the files of an entry, Error(io) if rank 0 sees another size of the files than
-  /// the rank that wrote them or is no longer the writer of the directory, Error(invalid_argument)
-  /// if a part of a sharded entry was not written.
+  /// Publishes the step and returns its folder. `of_ranks`: the entries that write_rank_entries()
+  /// returned on all ranks. `receipts`: the results of write_shards() on all ranks. Throws
+  /// Error(file_not_found) if rank 0 does not see the files of an entry. Throws Error(io) if rank 0
+  /// sees another size of the files than the rank that wrote them, or is no longer the writer of
+  /// the directory. Throws Error(invalid_argument) if a part of a sharded entry was not written.
   Path publish(const std::vector<CheckpointEntry>& of_ranks,
                const std::vector<std::vector<std::string>>& receipts = {});
 
@@ -44,7 +44,8 @@ class RankedSave {
   std::unique_ptr<PendingSave> save_;
 };
 
-/// Writes the entries of one rank into the folder that rank 0 created.
+/// Writes the entries of `state`, which belong to `rank` only, into the folder `ranks_path` that
+/// rank 0 created (RankedSave::ranks_path()). Returns the entries for RankedSave::publish().
 std::vector<CheckpointEntry> write_rank_entries(const CheckpointManager& manager, std::int64_t step,
                                                 const std::string& ranks_path, std::int64_t rank,
                                                 const TensorDict& state, Monitor* monitor);

@@ -60,8 +60,9 @@ class Restoration {
   bool is_given_ = false;  ///< one step was requested
   std::vector<Step> candidates_;
   std::vector<SkippedCheckpoint> skipped_;
-  std::vector<SkippedCheckpoint> without_document_;  ///< of any line, because it is unknown
-  std::map<std::int64_t, std::uint64_t> stats_;      ///< stats_of() opened candidates, by seq
+  /// Steps whose line is unknown, because they have no document.
+  std::vector<SkippedCheckpoint> without_document_;
+  std::map<std::int64_t, std::uint64_t> stats_;  ///< stats_of() opened candidates, by seq
 };
 
 /// Returns true if `error` means that the step is damaged, or was removed or replaced after it was

@@ -67,6 +67,7 @@ struct ShardReceipt {
   std::vector<std::uint64_t> checksums;  ///< checksums of the parts of the rank's boxes, in order
 
   std::string to_text() const;
+  /// Returns nullopt if the text is malformed.
   static std::optional<ShardReceipt> parse(std::string_view text);
 };
 

@@ -37,9 +37,9 @@ using detail::formats::BoxRuns;
 using detail::formats::ByteBox;
 using detail::formats::LeafWrite;
 
-/// A part that is not contiguous in its file, and whose contiguous runs have fewer bytes, is copied
-/// into a mapping of the file, because a system call for each run would be slower. This requires
-/// that the file's disk blocks are reserved.
+/// A part that is not contiguous in its file is copied into a mapping of the file if its contiguous
+/// runs have fewer bytes than this, because a system call for each run would be slower. This
+/// requires that the file's disk blocks are reserved.
 constexpr std::uint64_t kCalledRunBytes = std::uint64_t{64} << 10;
 /// Size of the pieces that are hashed and then written, so that a piece stays in the CPU cache.
 constexpr std::size_t kShardPieceBytes = std::size_t{2} << 20;
@@ -215,7 +215,7 @@ class ShardWriter::State {
   struct TENFOLD_LOCAL Part {
     const TensorPlace* place;
     ByteBox bytes;
-    Leaf leaf;  ///< its elements
+    Leaf leaf;  ///< the elements of the part
     std::uint64_t* checksum;
   };
 
@@ -356,10 +356,11 @@ class ShardWriter::State {
 
   ShardTicket ticket_;
   os::Directory folder_;
-  std::map<std::size_t, os::File> files_;  ///< open
+  std::map<std::size_t, os::File> files_;  ///< the open files, by index
   std::vector<std::vector<std::uint64_t>> sums_;
   std::vector<bool> is_written_;
-  std::atomic<std::uint64_t> unsynced_bytes_ = 0;  ///< strided, since the last start of writeback
+  /// Bytes of strided parts that were written since writeback was last started.
+  std::atomic<std::uint64_t> unsynced_bytes_ = 0;
 };
 
 ShardWriter::ShardWriter(std::string_view ticket) : state_(std::make_unique<State>(ticket)) {}

@@ -38,7 +38,7 @@ namespace safetensors = detail::formats::safetensors;
 
 constexpr std::size_t kCopiedPieceBytes = std::size_t{4} << 20;
 constexpr std::uint64_t kHeaderAlignment = 64;
-constexpr std::uint64_t kHeaderLengthBytes = 8;  ///< of the header's length, which precedes it
+constexpr std::uint64_t kHeaderLengthBytes = 8;  ///< size of the length field before the header
 
 TensorDict outline_of(const TensorDict& tree, const std::string& prefix, std::size_t depth) {
   const NodeInfo& info = tree.info();
@@ -339,7 +339,7 @@ class FolderLayout final : public ShardedLayout {
     return found;
   }
 
-  /// Creates those of the `wanted` folders of `plan` that are missing.
+  /// Creates the missing folders of `plan` for which `wanted` is true.
   void make_folders(const folder::Plan& plan, const std::vector<bool>& wanted) {
     open_.close();
     for (std::size_t i = 1; i < plan.folders.size(); ++i) {

@@ -34,7 +34,7 @@ struct PlannedShard {
 struct PublishedTree {
   struct Tensor {
     Leaf leaf;
-    std::optional<std::size_t> number;  ///< in the order of the plan; empty: it was not planned
+    std::optional<std::size_t> number;  ///< its index in the plan; nullopt if it was not planned
   };
   TensorDict outline;
   std::vector<Tensor> tensors;  ///< in the order of for_each_leaf
@@ -111,6 +111,7 @@ class OutlineNumbers {
   std::unordered_map<const detail::LeafSource*, std::size_t> numbers_;
 };
 
+/// Throws the Error(invalid_argument) for a tree to publish whose tensors are not the planned ones.
 [[noreturn]] void refuse_other_tensors(const Path& path);
 
 /// Returns the header of a safetensors file, with zeros for the checksums of the tensors' boxes.
@@ -120,7 +121,7 @@ std::string blank_header(
     detail::formats::safetensors::Metadata metadata,
     const std::vector<std::vector<detail::formats::Box>>* boxes);
 
-/// Returns the absolute path of `name` in the folder that contains `path`. Absolute, because the
+/// Returns the path of `name` in the folder that contains `path`. The path is absolute, because the
 /// processes may have different working directories.
 Path beside(const Path& path, const std::string& name);
 

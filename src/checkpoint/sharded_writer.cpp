@@ -382,13 +382,13 @@ class ShardedWriter::State {
   std::string path_;
   ShardedWriteOptions options_;
   std::string id_;
-  std::string boot_ = checkpoint::boot_text();  ///< of the host of the coordinator
+  std::string boot_ = checkpoint::boot_text();  ///< boot ID of the coordinator's host
   TensorDict outline_;
-  std::vector<KeyPath> paths_;  ///< of the tensors
+  std::vector<KeyPath> paths_;  ///< paths of the tensors
   std::vector<PlannedShard> shards_;
   std::map<int, std::vector<std::size_t>> shards_of_;  ///< indices in shards_, by rank
   std::set<int> writers_;                              ///< the ranks that write a shard
-  std::vector<TensorPlace> tensors_;                   ///< their keys, dtypes and shapes
+  std::vector<TensorPlace> tensors_;                   ///< keys, dtypes and shapes of the tensors
   std::unique_ptr<checkpoint::ShardedLayout> layout_;
   std::optional<ValuesFolder> values_;
 };

@@ -169,7 +169,7 @@ class ShardsLayout : public ShardedLayout {
   Path path_;
   ShardedWriteOptions options_;
   std::vector<PlannedShard> shards_;
-  std::vector<TensorPlace> tensors_;  ///< keys, dtypes and shapes
+  std::vector<TensorPlace> tensors_;  ///< keys, dtypes and shapes of the tensors
   std::vector<std::string> names_;    ///< torch.distributed.checkpoint's names of the tensors
   std::optional<formats::FolderReplacement> replacement_;
 
@@ -204,7 +204,7 @@ class SafetensorsShards final : public ShardsLayout {
 
  private:
   struct FileTensors {
-    std::vector<std::size_t> shards;  ///< in file order
+    std::vector<std::size_t> shards;  ///< indices of the shards, in file order
     std::uint64_t header_bytes = 0;
   };
 

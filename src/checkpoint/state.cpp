@@ -41,7 +41,7 @@ constexpr std::string_view kLeaseSuffix = ".tenfold-lease";
 constexpr int kMaxHolds = 1024;
 /// The number of seq values that a save skips if the document of a step cannot be read, because the
 /// seq of this step is then unknown. If the document becomes readable later, the save must still
-/// have the highest seq: otherwise, the current line would be that of the other step, and the save
+/// have the highest seq. Otherwise, the current line would be that of the other step, and the save
 /// could be pruned.
 constexpr std::int64_t kSkippedSeqs = 1'000'000;
 constexpr std::chrono::seconds kMetricsPatience{10};
@@ -325,8 +325,8 @@ void CheckpointManager::State::warn_of_unchanged(const Step& previous, const Che
       continue;
     }
     warn(directory.string() + ": entry " + base::quote(entry.name) + " of step " +
-         std::to_string(info.step) + " has the same bytes as that of step " +
-         std::to_string(previous.info.step) + ": expected a training to change it");
+         std::to_string(info.step) + " has the same bytes as in step " +
+         std::to_string(previous.info.step) + ": expected the training to change it");
   }
 }
 
@@ -334,7 +334,7 @@ void CheckpointManager::State::warn_of_no_metric(const CheckpointInfo& info) {
   if (options.best.empty() || has_warned_of_metric_) return;
   const auto found = info.metrics.find(options.best);
   if (found == info.metrics.end()) {
-    // set_metrics() may add it after a validation.
+    // set_metrics() may add the metric after a validation.
     if (info.metrics.empty()) return;
   } else if (std::isfinite(found->second)) {
     return;
@@ -511,8 +511,7 @@ void CheckpointManager::State::set_metrics(std::int64_t number,
   os::FileInfo file;
   const std::string text = checkpoint::read_document(folder, &file);
   CheckpointInfo info = checkpoint::parse_document(text, folder.display_of(document));
-  // The new document gets a new checksum. Without this check, it would hide damage of the old
-  // document.
+  // The new document gets a new checksum, which would hide damage of the old document.
   checkpoint::require_checksum(text, folder.display_of(document));
   if (!info.saved_ns) info.saved_ns = file.modified_ns;
   for (const auto& [metric, value] : metrics) info.metrics[metric] = value;
@@ -548,8 +547,8 @@ checkpoint::KnownSteps CheckpointManager::State::known_steps(const Listing& list
     const auto found = checked.find(step->info.seq);
     if (found == checked.end()) continue;
     const bool is_whole = found->second.is_whole;
-    // Of the complete steps, only the newest unchanged one of the line is needed, so stats_of() is
-    // not called for complete steps of other lines, or after that step has been found.
+    // Of the complete steps, only the newest unchanged step of the current line is needed. So
+    // stats_of() is not called for complete steps of other lines, nor after this step was found.
     if (is_whole && (known.newest_verified || !listing.is_on_line(*step))) continue;
     try {
       if (stats_of(*step) != found->second.stats) continue;

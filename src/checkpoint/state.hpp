@@ -42,11 +42,11 @@ namespace checkpoint {
 /// ranks write together.
 struct RanksPlan {
   std::int64_t world_size = 1;
-  bool have_entries = false;    ///< each rank writes its own entries
+  bool have_entries = false;    ///< true: each rank writes entries of its own
   std::uint64_t num_bytes = 0;  ///< bytes of the ranks' own entries
   /// Entries that the ranks write together. The bytes of their tensors are not read.
   TensorDict sharded{};
-  std::vector<std::vector<ShardBox>> boxes{};  ///< for each entry of `sharded`
+  std::vector<std::vector<ShardBox>> boxes{};  ///< the boxes of each entry of `sharded`
 };
 
 /// An entry that the processes write together.
@@ -89,9 +89,9 @@ struct CheckpointManager::State {
   State& operator=(const State&) = delete;
 
   /// Returns the directory. If this manager is not yet the writer, first creates the directory if
-  /// it is missing, and acquires the writer's lease. Throws Error(io): EBUSY if there is another
-  /// writer or the lease was lost (also in a forked child), ESTALE if the path no longer names the
-  /// directory in which the lease was acquired.
+  /// it is missing, and acquires the writer's lease. Throws Error(io) (EBUSY) if there is another
+  /// writer or the lease was lost, for example by a fork. Throws Error(io) (ESTALE) if the path no
+  /// longer names the directory in which the lease was acquired.
   os::Directory& require_writer();
   /// Returns true if the directory does not exist and this manager is not the writer. Then there is
   /// nothing to remove, and a call of require_writer() would only create the directory.
@@ -169,7 +169,7 @@ struct CheckpointManager::State {
   bool has_continued_ = false;
   std::optional<std::int64_t> last_saved_;  ///< the last step saved after the last restore
   std::mutex checked_mutex_;
-  std::map<std::int64_t, Checked> checked_;  ///< by the step's seq
+  std::map<std::int64_t, Checked> checked_;  ///< the results of checks, by the step's seq
   std::set<std::string> warned_entries_;
   bool has_warned_of_metric_ = false;
 };

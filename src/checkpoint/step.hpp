@@ -30,7 +30,7 @@ std::int64_t own_rank(const CheckpointInfo& info, std::int64_t rank) noexcept;
 /// `rank`. Reads JSON entries, and opens other entries lazily. Throws like open_entry().
 TensorDict open_state(const Path& path, const CheckpointInfo& info, std::int64_t rank);
 
-/// As open_state() of rank 0, but opens each entry at its first access. A damaged entry does not
+/// Like open_state() for rank 0, but opens each entry at its first access. A damaged entry does not
 /// prevent access to other entries.
 TensorDict open_state_lazily(const Path& path, const CheckpointInfo& info);
 

@@ -27,7 +27,7 @@ class Trash {
 
  private:
   std::optional<os::Workers> worker_;
-  /// The number of the next name. Tries from 0 took 12 s for 2,000 steps.
+  /// The number to try for the next name. Trying all numbers from 0 took 12 s for 2,000 steps.
   std::uint64_t next_ = 0;
 };
 

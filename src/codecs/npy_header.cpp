@@ -13,8 +13,8 @@ namespace tenfold::codecs {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-/// Number of digits that numpy.save reserves for the length of the axis along which the array may
-/// grow (the last axis in Fortran order, else the first), so that the header keeps its size.
+/// Number of digits that numpy.save reserves for the length of one axis, so that the header keeps
+/// its size if the array grows along this axis: the last axis in Fortran order, else the first.
 constexpr std::size_t kGrowthDigits = 21;
 constexpr std::size_t kMaxDepth = 32;
 

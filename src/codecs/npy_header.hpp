@@ -30,7 +30,7 @@ struct NpyHeader {
 inline constexpr std::string_view kNpyMagic = "\x93NUMPY";
 /// Enough bytes to read the length of the header.
 inline constexpr std::size_t kNpyPrefixBytes = 12;
-/// Maximum header length that the prefix of a file may give. NumPy's default limit is 10,000 bytes.
+/// Maximum header length that a file may declare. NumPy's default limit is 10,000 bytes.
 inline constexpr std::uint64_t kMaxNpyHeaderBytes = std::uint64_t{1} << 20;
 
 /// Returns the offset of the elements. `prefix`: at least the first kNpyPrefixBytes of a file, or

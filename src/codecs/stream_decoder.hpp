@@ -20,8 +20,8 @@ class StreamDecoder {
   };
   /// Decodes `from` into `into`. Stops when either is exhausted or when a stream ends, and may stop
   /// earlier. Returns the numbers of bytes consumed and produced. Throws Error(corrupt) for damaged
-  /// data or data in another format, Error(unsupported) if zstd or xz data exceeds the memory limit
-  /// of its decoder, and std::bad_alloc for lack of memory.
+  /// data or data in another format. Throws Error(unsupported) if zstd or xz data exceeds the
+  /// memory limit of its decoder, and std::bad_alloc for lack of memory.
   virtual Step decode(std::span<const std::byte> from, std::span<std::byte> into) = 0;
 
   /// True if the input so far is empty, or ends at the end of a stream, gzip member or zstd frame

@@ -46,7 +46,7 @@ std::vector<std::size_t> matching_columns(const Schema& schema, const Schema& fr
       throw fail_dataset()
           .part(call, ": column ", base::quote(column.name()))
           .expected("the column in every data set")
-          .found("it in some of them only")
+          .found("the column in some of them only")
           .remedy("select() the columns that all of them have");
     }
   }
@@ -111,8 +111,8 @@ Joined join(std::span<const Dataset> sources, std::string_view call) {
       joined.orders.push_back(row_range(0, 0));
       continue;
     }
-    // If `all` already has these columns of these tables, add no parts: joining views of one data
-    // set, or a data set with itself, then neither adds parts nor makes gathering slower.
+    // If `all` already has these columns of these tables, add no parts. So joining views of one
+    // data set, or a data set with itself, does not make gathering slower.
     std::vector<DatasetPart>& all = joined.state->parts;
     const auto known =
         std::search(all.begin(), all.end(), parts.begin(), parts.end(), is_same_part);
@@ -454,7 +454,7 @@ Growth& Dataset::growth(const char* what) const {
   throw base::unsupported()
       .part("data set: ", what)
       .expected("a data set that was opened from a path")
-      .found("a view or one in memory")
+      .found("a view, or a data set in memory")
       .remedy("use the data set that the view was made from");
 }
 

@@ -32,6 +32,7 @@ class ClosedTables {
   static constexpr std::size_t kMaxOpen = 1024;
 
   virtual ~ClosedTables() = default;
+  /// Returns the table with this number, and opens it if it is not open.
   virtual std::shared_ptr<const Table> open(std::size_t number) = 0;
 };
 
@@ -91,7 +92,7 @@ struct DatasetState {
   bool all_open = true;  ///< all parts are open
   TensorDict tree;       ///< the tree that was opened; for joined data sets, the first one
   Schema schema;
-  RowOrderPtr order;  ///< position -> row number in all parts
+  RowOrderPtr order;  ///< maps a position to a row number, counted over all parts
   BufferPool pool;
   std::optional<os::FileIdentity> origin;  ///< identity of the opened path, if there is exactly one
 };

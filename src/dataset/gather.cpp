@@ -106,7 +106,8 @@ class Gatherer {
         .found(begin, " before ", end);
   }
 
-  /// Range `index` of a column's end offsets.
+  /// The range of row (or item) `index` according to the end offsets `ends`. Throws Error(corrupt)
+  /// unless the range is within [0, limit].
   std::pair<std::int64_t, std::int64_t> range_at(const Column& column, const Tensor& ends,
                                                  std::int64_t index, std::int64_t limit,
                                                  std::size_t table) const {
@@ -137,8 +138,8 @@ class Gatherer {
     return tensor_in(dtype, std::move(shape), block, 0);
   }
 
-  /// Throws Error(corrupt) if the last offset exceeds 63 bits, which is possible if the elements
-  /// have 0 bytes.
+  /// The offsets of rows with these extents in the batch, int64 [n + 1]. Throws Error(corrupt) if
+  /// the last offset exceeds 63 bits, which is possible if the elements have 0 bytes.
   Tensor offsets_of(const Column& column, const std::vector<Extent>& extents) const {
     constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
     Tensor offsets = take(DType::int64, {static_cast<std::int64_t>(extents.size()) + 1});

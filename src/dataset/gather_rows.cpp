@@ -188,8 +188,8 @@ void gather_wide(const RowCopy& column, const ChosenRows& chosen) {
   if (streams) end_streaming();
 }
 
-/// Iterates over the blocks of the columns for which is_narrow() is true: over the first block of
-/// each column, then over the second block of each column, and so on.
+/// Iterates over the blocks of the columns for which is_narrow() is true. Visits the first block of
+/// each column, then the second block of each column, and so on.
 class Blocks {
  public:
   Blocks(std::span<const RowCopy> columns, const ChosenRows& chosen)

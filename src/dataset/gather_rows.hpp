@@ -26,7 +26,7 @@ struct RowCopy {
 void gather_rows(std::span<const RowCopy> columns, std::span<const std::uint32_t> parts,
                  std::span<const std::int64_t> rows);
 
-/// The same for one column of one part.
+/// Copies rows of one column of one part: row rows[i] to out + i * row_bytes.
 void gather_rows(const RowSource& source, std::uint64_t row_bytes,
                  std::span<const std::int64_t> rows, std::byte* out);
 

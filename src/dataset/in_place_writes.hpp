@@ -23,7 +23,7 @@ class InPlaceWrites {
   bool have_begun() const noexcept { return have_begun_; }
 
  private:
-  std::mutex mutex_;  ///< of begin()
+  std::mutex mutex_;  ///< locked by begin()
   os::Directory folder_;
   os::Path path_;
   std::atomic<bool> have_begun_ = false;

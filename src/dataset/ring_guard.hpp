@@ -57,6 +57,7 @@ class RingGuard {
   /// Null unless `tree` is the folder of a circular buffer.
   static std::shared_ptr<const RingGuard> of(const TensorDict& tree);
 
+  /// The current state, also while a write is in progress.
   detail::formats::folder::CommitState now() const;
   /// Waits for the end of a write in progress, and returns the state. Stops waiting if the writer
   /// crashed. Throws the errors of RingWait::wait().

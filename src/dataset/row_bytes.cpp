@@ -106,7 +106,8 @@ class Checker {
   void check_valid() const {
     const Tensor& valid = found_.valid;
     const bool is_bool = valid.dtype() == DType::bool_;
-    if (!is_bool && valid.ndim() == 1 && valid.numel() == 0) return;  // none, as Tensor()
+    // There is no validity: `valid` is a default Tensor.
+    if (!is_bool && valid.ndim() == 1 && valid.numel() == 0) return;
     if (!column_.nullable) fail_shape(valid, "none, as the column is not nullable", "valid");
     if (is_bool && valid.ndim() == 1 && valid.shape()[0] == num_rows_) return;
     fail_shape(valid, "bool [" + std::to_string(num_rows_) + "]", "valid");
@@ -269,9 +270,9 @@ std::vector<Tensor> leaf_tensors(const std::vector<LeafRole>& roles, const Schem
                                  const Batch& rows, const std::vector<std::int64_t>& lengths) {
   std::vector<Tensor> made;
   made.reserve(roles.size());
-  // The first leaves of a ragged string column are the values, the end offsets of rows, which count
-  // items, and the end offsets of items, which count bytes of the values. The first leaves of any
-  // other column with end offsets are the values and the end offsets of rows, which count elements.
+  // The first leaves of a ragged string column are the values, the end offsets of rows (in items)
+  // and the end offsets of items (in bytes). The first leaves of any other column with end offsets
+  // are the values and the end offsets of rows (in elements).
   for (std::size_t i = 0; i < roles.size(); ++i) {
     const Column& column = schema.columns()[roles[i].column];
     const BatchColumn& found = *find_column(rows, column);

@@ -138,7 +138,8 @@ class Parts {
 
  private:
   std::vector<RowOrderPtr> orders_;
-  std::vector<std::int64_t> first_rows_;  ///< of each part; 0 unless it is contiguous
+  /// First row of each part; 0 unless the part is contiguous.
+  std::vector<std::int64_t> first_rows_;
   bool all_contiguous_ = true;
 };
 

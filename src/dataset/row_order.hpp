@@ -34,7 +34,8 @@ RowOrderPtr sub_order(const RowOrderPtr& base, std::int64_t begin, std::int64_t 
 /// The rows of `base` at `positions`, which must be in range. Copies the positions.
 RowOrderPtr selected_order(RowOrderPtr base, std::span<const std::int64_t> positions);
 
-/// The rows of `base`, permuted; of these, only positions [begin, begin + size).
+/// The rows of `base` in permuted order, restricted to the positions [begin, begin + size) of that
+/// order.
 RowOrderPtr permuted_order(RowOrderPtr base, const Permutation& permutation, std::int64_t begin,
                            std::int64_t size);
 

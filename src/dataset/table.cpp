@@ -216,7 +216,7 @@ Table::Table(TensorDict tree, std::shared_ptr<InPlaceWrites> in_place)
     }
     StoredColumn stored;
     stored.values = parts.values(column).tensor();
-    // The elements of a row are copied in one piece.
+    // The elements of a row must be contiguous, because they are copied in one piece.
     if (column.has_ends()) stored.values = contiguous_of_file(stored.values, subject);
     place_rows(stored, subject);
     stored.ends = tensor_of(parts.ends(column), subject);

@@ -16,8 +16,8 @@ using DictSink = std::function<void(std::uint64_t offset_bytes, std::span<const 
 
 struct DictBuildOptions {
   DuplicateKeys duplicates = DuplicateKeys::error;
-  double load = kDictBuiltLoad;
-  std::uint64_t room = 0;  ///< reserve slots for this many more keys
+  double load = kDictBuiltLoad;  ///< load factor: rows and `room` per slot
+  std::uint64_t room = 0;        ///< reserve slots for this many more keys
   /// Folder for the unnamed spill file of entries beyond `most_in_memory`; null: no spill file, all
   /// entries stay in memory.
   os::Directory* spill = nullptr;

@@ -41,8 +41,8 @@ struct DictWriter::Change {
   const DictKeys& keys;
   std::span<const std::int64_t> old_rows;  ///< -1 for a new key
   std::uint64_t first_row;
-  std::vector<bool> again;     ///< true for a key that occurs again later in the batch: that
-                               ///< row supersedes this one
+  std::vector<bool> again;     ///< true for a row that a later row of the batch with the same key
+                               ///< supersedes
   std::uint64_t num_new = 0;   ///< keys that are not in the dictionary yet
   std::uint64_t num_dead = 0;  ///< rows that this change makes superseded
 
@@ -322,8 +322,8 @@ namespace {
 /// Maximum number of keys named in a message.
 constexpr std::size_t kMaxNamed = 5;
 
-/// Formats the first kMaxNamed keys for which is_wrong(index) is true, and the number of such keys
-/// if there are more; empty if there are none.
+/// Formats the keys for which is_wrong(index) is true; "" if there are none. If there are more than
+/// kMaxNamed, formats the first of them and their number.
 template <class IsWrong>
 std::string named_keys(const DictKeys& keys, const IsWrong& is_wrong) {
   std::string text;
@@ -485,9 +485,9 @@ std::shared_ptr<const DictState> DictHandle::newer_with(std::shared_ptr<const Di
 // --- paging ---
 
 /// The object that prefetches pages; null if all sampled pages are cached, or during the pause
-/// after futile prefetches. Sampling the pages takes longer than the lookup of a batch. So the
-/// pages are sampled only for a new state, and again, at most once per second, if a lookup is slow
-/// although all samples were cached, or fast although a sample was not cached.
+/// after futile prefetches. Sampling the pages takes longer than the lookup of a batch, so they are
+/// sampled only for a new state and, at most once per second, after a lookup that contradicts the
+/// samples. Such a lookup is slow although all samples were cached, or fast although one was not.
 std::shared_ptr<DictPaging> DictHandle::paging() {
   const Lock lock(mutex_);
   if (!paging_ || paging_->state() != state_) {
@@ -613,7 +613,7 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
           .part("key ", there)
           .expected("new keys")
           .found("existing ones")
-          .remedy("the option duplicates \"last\" assigns them");
+          .remedy("duplicates=\"last\" (in C++: DuplicateKeys::last) assigns them");
     }
     const std::vector<bool> again = repeated(keys);
     const std::string twice = named_keys(keys, [&](std::size_t i) { return bool{again[i]}; });
@@ -622,7 +622,7 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
           .part("key ", twice)
           .expected("every key once")
           .found("it more than once")
-          .remedy("the option duplicates \"last\" keeps the last value");
+          .remedy("duplicates=\"last\" (in C++: DuplicateKeys::last) keeps the last value");
     }
   }
   to.write(keys, rows, values);

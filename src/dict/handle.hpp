@@ -34,9 +34,9 @@ namespace tenfold {
 /// Thread safety: one thread at a time.
 class DictWriter {
  public:
-  /// Locks the dictionary against other writers. Rebuilds the index if the last writer was not
-  /// closed, or if rows were added to the data set without updating the index. `dataset` must be
-  /// opened with Mode::write_through.
+  /// Locks the dictionary against other writers, as Dataset::append() does. Rebuilds the index if
+  /// the last writer was not closed, or if rows were added to the data set without updating the
+  /// index. `dataset` must be opened with Mode::write_through.
   DictWriter(Path path, Dataset dataset);
   DictWriter(const DictWriter&) = delete;
   DictWriter& operator=(const DictWriter&) = delete;
@@ -45,7 +45,10 @@ class DictWriter {
   std::vector<std::int64_t> find(const DictKeys& keys);
   /// Adds a row for each key; `old_rows` is the result of find(keys).
   void write(const DictKeys& keys, std::span<const std::int64_t> old_rows, const Batch& values);
+  /// Makes the index and the rows durable.
   void flush();
+  /// If write() was called, calls flush(), clears the dirty flag and stores the checksums of the
+  /// index. Then releases the lock.
   void close();
   /// The process that created this object. Its forked children must not write, because they share
   /// the mapping of the index with it.
@@ -107,6 +110,7 @@ struct FoundRow {
 namespace detail {
 
 /// The object that all copies of a MappedDict share: the opened dictionary and its current rows.
+/// refresh(), flush() and close() implement the functions of MappedDict with the same names.
 ///
 /// Thread safety: all members may be called from any thread. If the process forks while another
 /// thread calls a member, the child opens the path, if there is one, again and read-only.
@@ -141,6 +145,7 @@ class DictHandle {
     extend,  ///< only new keys, without duplicates
     put,     ///< any keys, also duplicates
   };
+  /// Implements MappedDict::assign() and extend(), and throws their errors.
   void write(const DictKeys& keys, const Batch& values, Write kind);
   /// Acquires the writer lock, as write() does, before there is anything to write.
   void begin_writing();
@@ -148,8 +153,8 @@ class DictHandle {
   void close();
   /// Calls `replace`, which writes a new dictionary, made from `source`, to the path. Before the
   /// call, repairs the index if necessary, releases the writer lock and opens the folder read-only.
-  /// After the call, opens the folder again with the original mode; if this fails, the handle is as
-  /// after close(). `replace` must throw if rows were added after `source` was read.
+  /// After the call, opens the folder again with the original mode; if that fails, the handle stays
+  /// closed. `replace` must throw if rows were added after `source` was read.
   void replace(const std::function<void(const std::shared_ptr<const DictState>& source)>& replace);
 
  private:
@@ -201,9 +206,9 @@ class DictHandle {
   unsigned pause_ = 0;                   ///< lookups to skip before the next prefetch
   std::atomic<bool> is_cold_{false};     ///< a page was not cached
   std::atomic<unsigned> num_single_{0};  ///< number of lookups of a single key
-  bool is_behind_ = false;               ///< state_ may lack rows: since it was opened, this handle
-                                         ///< has added rows, acquired the writer lock or was
-                                         ///< closed
+  bool is_behind_ = false;               ///< state_ may lack rows, because this handle has added
+                                         ///< rows, acquired the writer lock or was closed after it
+                                         ///< opened state_
   bool is_closed_ = false;
 };
 

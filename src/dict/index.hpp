@@ -24,13 +24,13 @@ namespace tenfold {
 /// cache line of it.
 ///
 /// Each row of the tensor is a bucket of eight slots. A slot is 0 (free), or has row + 1 in the low
-/// 40 bits and 24 bits of the key's hash above them. The home bucket of a key is the high half of
-/// the 128-bit product `hash * num_home`; if it is full, the next buckets follow: linear probing
-/// (Knuth, The Art of Computer Programming, vol. 3, 6.4) by buckets, with fingerprints as in
-/// "Cuckoo Filter: Practically Better Than Bloom" (Fan et al., 2014) and Abseil's Swiss tables.
-/// kDictTailBuckets more buckets follow the `num_home` home buckets, so that probing never wraps
-/// around. The hash is XXH3 with a random seed for each file, so that nobody can choose colliding
-/// keys in advance.
+/// 40 bits and 24 bits of the key's hash, the fingerprint, above them. The number of a key's home
+/// bucket is the high half of the 128-bit product `hash * num_home`. If the home bucket is full,
+/// the next buckets are used. This is linear probing (Knuth, The Art of Computer Programming, vol.
+/// 3, 6.4) by buckets, with fingerprints as in "Cuckoo Filter: Practically Better Than Bloom" (Fan
+/// et al., 2014) and Abseil's Swiss tables. kDictTailBuckets more buckets follow the `num_home`
+/// home buckets, so that probing never wraps around. The hash is XXH3 with a random seed for each
+/// file, so that nobody can choose colliding keys in advance.
 ///
 /// The last row is the header; DictWord names its words. A slot may point to a row that is not
 /// committed yet: readers ignore such a row. Because fingerprints may collide, readers always
@@ -43,11 +43,11 @@ inline constexpr std::uint64_t kDictTailBuckets = 64;
 inline constexpr unsigned kDictRowBits = 40;
 inline constexpr unsigned kDictFingerprintBits = 64 - kDictRowBits;
 inline constexpr std::uint64_t kDictMaxRows = (std::uint64_t{1} << kDictRowBits) - 2;
-/// Load factors: of an index that is built from existing rows (to be small), of an index that is
-/// enlarged for new keys (to have room for more), and the maximum, above which the index is
-/// enlarged.
+/// Load factor of an index that is built from existing rows, so that the index is small.
 inline constexpr double kDictBuiltLoad = 0.85;
+/// Load factor of an index that is enlarged for new keys, so that it has room for more keys.
 inline constexpr double kDictGrownLoad = 0.6;
+/// The load factor above which the index is enlarged.
 inline constexpr double kDictMaxLoad = 0.92;
 
 /// Words of the header.
@@ -61,10 +61,9 @@ enum class DictWord : std::uint8_t {
   /// superseded.
   num_rows_a,
   dead_a,
-  /// A second pair with the same meaning. One pair describes the committed rows. The other pair has
-  /// one of three meanings: it describes the rows after the next commit; it describes the rows
-  /// before the last commit, because some slots do not point to rows of that commit yet; or it is
-  /// not set (kDictNever).
+  /// A second pair with the same meaning. One pair describes the committed rows. The other pair is
+  /// not set (kDictNever), or describes the rows after the next commit or before the last commit.
+  /// In the last case, some slots do not point to rows of the last commit yet.
   num_rows_b,
   dead_b,
   num_home,
@@ -80,7 +79,7 @@ using DictBucket = std::span<std::uint64_t, kDictSlots>;
 /// Number of home buckets for `num_keys` keys at the load factor `load`. Throws
 /// Error(invalid_argument) for more than kDictMaxRows keys.
 std::uint64_t dict_home_buckets(std::uint64_t num_keys, double load);
-/// Writes the last row of an index.
+/// Writes the header, which is the last row of an index.
 void write_dict_header(DictBucket header, std::uint64_t seed, std::uint64_t num_home,
                        std::uint64_t num_rows, std::uint64_t num_dead);
 /// Draws a random seed.
@@ -191,7 +190,7 @@ class DictIndex {
     const std::uint64_t fingerprint = hash & ((std::uint64_t{1} << kDictFingerprintBits) - 1);
     return {fingerprint, home, home + kDictTailBuckets, matches_in(home, fingerprint)};
   }
-  /// The next candidate row, or nothing.
+  /// The next candidate row; nullopt if there is none.
   std::optional<std::uint64_t> next(Cursor& cursor) const noexcept {
     while (true) {
       while (cursor.matches == 0) {
@@ -225,10 +224,10 @@ class DictIndex {
   void set_word(DictWord which, std::uint64_t value) noexcept {
     store(buckets() * kDictSlots + static_cast<std::size_t>(which), value);
   }
-  /// The position of a free slot for a key with this hash; empty if the kDictTailBuckets buckets
+  /// The position of a free slot for a key with this hash; nullopt if the kDictTailBuckets buckets
   /// from the home bucket on are full.
   std::optional<std::uint64_t> free_position(std::uint64_t hash) const noexcept;
-  /// The position of the slot with this hash and row; empty if there is none.
+  /// The position of the slot with this hash and row; nullopt if there is none.
   std::optional<std::uint64_t> position_of(std::uint64_t hash, std::uint64_t row) const noexcept;
 
  private:

@@ -111,6 +111,7 @@ inline std::size_t num_keys_of(const DictKeys& keys) { return keys.size(); }
 /// Throws Error(invalid_argument) for a key that is not UTF-8.
 void check_utf8(std::string_view key, const base::Where& where);
 
+/// Formats a key for messages, as StoredKeys::shown() does.
 std::string shown_key(std::string_view key);
 std::string shown_key(std::int64_t key);
 

@@ -142,7 +142,7 @@ class Search {
   std::vector<NewerRow> newer_;
 };
 
-/// The number of threads for `count` keys: at least 8192 keys for each of several threads, so that
+/// The number of threads for `count` keys. Each of several threads gets at least 8192 keys, so that
 /// the work of a thread takes longer than waking it. 8192 keys take about 0.1 ms if they are
 /// integer keys of a small dictionary, and longer for strings and large dictionaries.
 int num_threads_for_keys(std::size_t count) {

@@ -12,11 +12,14 @@
 
 namespace tenfold {
 
-/// Prefetches the pages that a batch of keys needs, in steps: first the index; then int64 keys, or
-/// the end offsets of other keys, and fixed-size values and the end offsets of other values; then
-/// the bytes of string and bytes keys, and the contents of variable-length values. Each step
-/// computes its addresses from pages that the previous steps prefetched. Without prefetching, a
-/// lookup has one outstanding request to the device at a time.
+/// Prefetches the pages that a batch of keys needs, in three steps:
+/// - the index
+/// - int64 keys or the end offsets of other keys; fixed-size values and the end offsets of other
+///   values
+/// - the bytes of string and bytes keys; the contents of variable-length values
+///
+/// Each step computes its addresses from pages that the previous steps prefetched. Without
+/// prefetching, a lookup has one outstanding request to the device at a time.
 ///
 /// Thread safety: prefetch() may be called from many threads.
 class DictPaging {

@@ -27,8 +27,8 @@ class DictSpill {
   /// schema or the number of keys.
   void add(const DictKeys& keys, const Batch& values);
 
-  // Do not call add() after keys() or values(). Their results are valid as long as this object
-  // exists. keys() may be called only once.
+  // Do not call add() after keys() or values(), and call keys() only once. The results are valid as
+  // long as this object exists.
 
   DictKeys keys();
   Batch values() const;

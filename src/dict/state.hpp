@@ -24,22 +24,22 @@ inline constexpr std::string_view kDictValueColumn = "value";
 ///   {"version": 1, "index": "key.index", "values": "tensor" | "scalar" | "columns"}
 inline constexpr std::string_view kDictMember = "mapped_dict";
 
-/// The content of that member.
+/// The content of the member kDictMember.
 struct DictNote {
   std::string index;  ///< name of the unbatched leaf
   DictValueForm form = DictValueForm::columns;
 
   Value to_value() const;
-  /// Empty if the tree is not a dictionary. Throws Error(corrupt) for an invalid member,
-  /// Error(unsupported) for an unknown, higher "version".
+  /// Reads the member of the schema of `tree`; nullopt if `tree` is not a dictionary. Throws
+  /// Error(corrupt) for an invalid member, and Error(unsupported) for a "version" above 1.
   static std::optional<DictNote> of(const TensorDict& tree);
 };
 
 /// Location of the index. In formats other than a folder, only `leaf` is set.
 struct DictIndexPlace {
   std::shared_ptr<detail::formats::folder::Folder> root;  ///< the folder with `%commit`
-  std::string leaf;
-  std::string file;  ///< file name in `%values`
+  std::string leaf;                                       ///< name of the unbatched leaf
+  std::string file;                                       ///< file name in `%values`
 };
 
 /// A snapshot of a dictionary: its rows at one moment, and the index, whose slots may point to
@@ -53,7 +53,7 @@ struct DictState {
   std::shared_ptr<DictIndex> index;
   DictIndexPlace place;
   DictValueForm form = DictValueForm::columns;
-  std::int64_t num_dead = 0;
+  std::int64_t num_dead = 0;   ///< number of superseded rows
   bool has_own_index = false;  ///< `index` was built in memory: no writer changes it
 
   std::int64_t num_keys() const noexcept { return keys.num_rows - num_dead; }
@@ -63,24 +63,24 @@ struct DictState {
 /// have the same dotted name.
 std::shared_ptr<const DatasetState> without_column(const DatasetState& state, std::size_t index);
 
-/// True if values of this form can have these columns: the one column "value", of shape [] if the
-/// form is scalar, or any columns.
+/// True if values of this form can have these columns. The form `columns` allows any columns. The
+/// other forms allow only the one column "value", which must be of scalars if the form is `scalar`.
 bool fits_form(const Schema& values, DictValueForm form);
 
 /// Formats the columns of values for messages: "x", or 3 columns.
 std::string shown_columns(const Schema& values);
 
 /// Returns the state of a dictionary with these rows. Throws Error(invalid_argument) if the tree is
-/// not a dictionary or the type of its column "key" is not supported, Error(corrupt) if its index
-/// or schema is invalid, Error(unsupported) for a higher version. Does not check that the index
-/// covers the rows; see is_trusted().
+/// not a dictionary or the type of its column "key" is not supported. Throws Error(corrupt) if the
+/// index or the schema is invalid, and Error(unsupported) for a higher version. Does not check that
+/// the index covers the rows; see is_trusted().
 std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> rows);
 
-/// False if the index does not cover exactly the rows of `state`: a writer has added rows or
-/// replaced the index, a writer had not closed the index when the system restarted, or rows were
+/// True if the index covers exactly the rows of `state`. Reasons for false: a writer has added rows
+/// or replaced the index, a writer had not closed the index when the system restarted, or rows were
 /// added to the data set without updating the index.
 bool is_trusted(const DictState& state);
-/// Rebuilds the index in memory, with a warning.
+/// Replaces the index of `state` by one that is built in memory from its rows, with a warning.
 void make_index_in_memory(DictState& state);
 
 /// The number of rows that are committed now: as many as in `state`, or more.
@@ -92,8 +92,8 @@ struct DictCounts {
   std::int64_t num_dead = 0;
 };
 /// Reads the current counts: of rows from the folder, of superseded rows from the index of `state`.
-/// Empty if no writer has begun to change the index, if a writer before the last reboot did not
-/// close it, if it was replaced, or if it changes too often to be read consistently.
+/// Returns nullopt if no writer has begun to change the index, if a writer before the last reboot
+/// did not close it, if the index was replaced, or if it changes too often to be read consistently.
 std::optional<DictCounts> counts_now(const DictState& state);
 
 /// A row that is newer than the state. A slot, possibly that of the key, points to it. The row may
@@ -108,16 +108,17 @@ struct DictLookup {
   std::vector<NewerRow> newer;  ///< candidates for keys that were not found in the state
 };
 
-/// Finds the row of each key in the state, and writes it to `rows`, or -1 if the key is missing.
-/// Each step runs for a group of keys, so that their cache misses overlap.
+/// Finds the row of each key in the state, and writes it to `rows`, or -1 if the key is missing or
+/// not of the type of the dictionary's keys. Returns the newer rows to which slots point. Each step
+/// runs for a group of keys, so that their cache misses overlap.
 DictLookup find_rows(const DictState& state, std::span<const std::int64_t> keys,
                      std::span<std::int64_t> rows);
 DictLookup find_rows(const DictState& state, std::span<const std::string_view> keys,
                      std::span<std::int64_t> rows);
 DictLookup find_rows(const DictState& state, const DictKeys& keys, std::span<std::int64_t> rows);
 
-/// Like find_rows(), and also returns the values of the keys; missing keys get zeros or empty
-/// values. Short values are copied as soon as their rows are found.
+/// Like find_rows(), and also sets `values` to the values of the keys; missing keys get zeros or
+/// empty values. Short values are copied as soon as their rows are found.
 DictLookup find_values(const DictState& state, const DictKeys& keys, std::span<std::int64_t> rows,
                        std::optional<Batch>& values);
 

@@ -34,7 +34,8 @@ class DictWalk {
 
   DictWalk(std::shared_ptr<const DictState> begun, Find find);
 
-  /// The next block of keys; empty at the end.
+  /// The next block of keys; empty at the end. Throws Error(io) with ESTALE if the dictionary was
+  /// replaced by one that lacks keys of the iteration.
   Block next();
   /// The stored keys, indexed by Block::places.
   const StoredKeys& keys() const noexcept { return begun_->keys; }

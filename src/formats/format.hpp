@@ -19,15 +19,16 @@ namespace tenfold::detail::formats {
 struct WriteRequest {
   bool durable = true;
   bool checksums = true;
-  bool notes = true;     ///< false: omit tenfold's notes on what the format itself cannot express
-  bool zeros = false;    ///< write sparse zeros, not the leaves' bytes (memmap_like, new data sets)
-  bool reserve = false;  ///< with zeros: allocate their space, if the file system can
-  int num_threads = 0;
-  std::uint64_t shard_size_bytes = 0;
-  Monitor* monitor = nullptr;
-  /// An earlier version of the saved data. Instead of a file whose checksums equal those of a file
-  /// of the earlier version, a hard link to that file is created. Ignored without `checksums`, and
-  /// by formats that cannot compare before writing: they write everything.
+  bool notes = true;     ///< false: omit the notes document (the metadata sidecar)
+  bool zeros = false;    ///< store zeros as holes instead of the bytes of the leaves
+  bool reserve = false;  ///< with `zeros`: allocate disk space for them, if the file system can
+  int num_threads = 0;   ///< as SaveOptions::num_threads
+  std::uint64_t shard_size_bytes = 0;  ///< as ConvertOptions::shard_size_bytes
+  Monitor* monitor = nullptr;          ///< null: progress is not reported
+  /// An earlier version of the saved data; null if there is none. If the checksums of a new file
+  /// equal those of a file of the earlier version, the save creates a hard link to the old file
+  /// instead. Ignored if `checksums` is false, and by formats that cannot compute checksums before
+  /// writing.
   const EarlierVersion* earlier = nullptr;
 };
 
@@ -38,8 +39,8 @@ struct OpenRequest {
 
 /// Options for verifying stored data.
 struct VerifyRequest {
-  int num_threads = 0;
-  Monitor* monitor = nullptr;
+  int num_threads = 0;                   ///< as VerifyOptions::num_threads
+  Monitor* monitor = nullptr;            ///< null: progress is not reported
   const VerifyFilter* filter = nullptr;  ///< check only what is loaded; null: everything
 
   /// True if the filter excludes the bytes at `where` (in the form of LeafSource::where()).
@@ -48,8 +49,8 @@ struct VerifyRequest {
   bool skips(const std::string& where, std::uint64_t begin, std::uint64_t end) const {
     return filter != nullptr && filter->skips(where, begin, end);
   }
-  /// Returns skips() for the leaf at `where` as a function of `begin` and `end`, or an empty
-  /// function if there is no filter.
+  /// Returns a function of `begin` and `end` that calls skips(where, begin, end). Returns an empty
+  /// function if there is no filter. The filter must outlive the result.
   std::function<bool(std::uint64_t, std::uint64_t)> skips_of(const std::string& where) const {
     if (filter == nullptr) return {};
     return [chosen = filter, where](std::uint64_t begin, std::uint64_t end) {
@@ -66,9 +67,8 @@ enum class BareRoots : std::uint8_t { none, some, all };
 struct Format {
   std::string_view name;  ///< as returned by tenfold::probe()
   std::string_view noun;  ///< for messages, with its article: "a safetensors file"
-  std::span<const std::string_view> suffixes;  ///< suffixes of file names that select the format
-  bool holds_sparse = false;                   ///< supports nodes of kind sparse; otherwise they
-                                               ///< are refused
+  std::span<const std::string_view> suffixes;  ///< a save to a path with one uses this format
+  bool holds_sparse = false;                   ///< a save accepts nodes of kind sparse
   BareRoots bare_roots = BareRoots::none;
   bool is_writable_in_place = false;  ///< supports Mode::write_through
   bool holds_zeros = false;           ///< supports WriteRequest::zeros
@@ -77,28 +77,33 @@ struct Format {
   /// suffix for an index of torch.save files. Checks the names of the files in a folder and, for
   /// some formats, a small document.
   bool (*probe)(const FileHead& head);
+  /// Implements open(), which first checks the mode. May take the open file or folder from `head`.
   TensorDict (*open_tree)(const FileHead& head, const OpenRequest& request);
-  /// Null if the format can only be read. Then write_tree is null, too.
+  /// Implement check() and write(). Both are null if the format can only be read.
   void (*check_tree)(const TensorDict& tree);
   void (*write_tree)(const TensorDict& tree, const Path& path, const WriteRequest& request);
+  /// Checks the structure and the checksums. Returns damage as problems of the report. Throws
+  /// Error(io) for failed system calls that do not indicate damage (is_problem_of_files()).
   VerifyReport (*verify)(const Path& path, const VerifyRequest& request);
 
-  /// Opens the tree. Throws Error(unsupported) if the request asks for write_through and the format
-  /// does not support it.
+  /// Opens the tree lazily: reads metadata only. Throws Error(unsupported) if the mode is
+  /// write_through and the format does not support it, Error(corrupt) and Error(io).
   TensorDict open(const FileHead& head, const OpenRequest& request) const;
   /// Throws Error(unsupported) or Error(invalid_argument), naming the key, for an entry that this
   /// format cannot store, and Error(unsupported) if the format can only be read. write() checks the
   /// same before it writes anything.
   void check(const TensorDict& tree) const;
-  /// Replaces `path` atomically, as FileReplacement and FolderReplacement do. If the file system
-  /// cannot exchange two names, replacing a folder takes two renames. Throws like check(), and
-  /// Error(unsupported) if the request asks for zeros and the format does not support them.
+  /// Replaces `path` by the tree, as FileReplacement and FolderReplacement do: atomically, except
+  /// that a folder is replaced by two renames if the file system cannot exchange two names. Throws
+  /// like check(), and Error(unsupported) if the request asks for zeros and the format does not
+  /// support them.
   void write(const TensorDict& tree, const Path& path, const WriteRequest& request) const;
 };
 
 /// All formats, in the order of detection.
 std::span<const Format* const> all() noexcept;
-/// Returns the quoted names of all formats, or only of those that can be written, for messages.
+/// Returns the quoted names of all formats, separated by ", ", for messages. If `are_written`,
+/// omits formats that can only be read.
 std::string names(bool are_written = false);
 
 namespace bundle {

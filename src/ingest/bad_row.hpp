@@ -14,16 +14,16 @@ namespace tenfold {
 
 /// A row of a source, for messages.
 struct SourceRow {
-  std::string where;     ///< its file, or the source
-  std::int64_t row = 0;  ///< index there, from 0
+  std::string where;     ///< the file of the row, or the source
+  std::int64_t row = 0;  ///< index of the row in `where`, from 0
 };
 
 /// Description of a row that was omitted.
 struct BadRow {
   std::optional<std::uint64_t> line{};  ///< text files: first line of the row, from 1
   std::int64_t row = 0;                 ///< index in its file or source, from 0
-  std::string column{};                 ///< empty: the whole row
-  std::string error{};                  ///< why it was rejected; files: with file and place
+  std::string column{};                 ///< the bad column; empty: the whole row is bad
+  std::string error{};                  ///< why the row was rejected; for files, with file and line
   std::string text{};                   ///< the row, as returned by shown_text()
 };
 
@@ -38,7 +38,7 @@ std::string shown_text(std::string_view text);
 /// The error that is thrown for a bad row if on_error is `raise`. `place`: the position of the row
 /// for the message, such as "row 7", or empty.
 Error error_of_row(ErrorCode code, std::string_view where, std::string place, const BadValue& bad);
-/// The same for a row of a text file.
+/// The error for a rejected row of a text file. `line`: the first line of the row, from 1.
 Error error_of_row(ErrorCode code, std::string_view file, std::uint64_t line, std::int64_t row,
                    const RowFault& fault);
 

@@ -193,7 +193,7 @@ class Ingestion {
       const std::vector<std::string> ignored(sink.ignored.begin(), sink.ignored.end());
       throw base::invalid_argument(subject())
           .part("column ", base::quote(name), " of the schema")
-          .expected("it in some row")
+          .expected("the column in some row")
           .found("no row with it")
           .remedy(base::did_you_mean(name, ignored));
     }

@@ -147,12 +147,12 @@ double to_double(const NumberText& number) noexcept;
 /// The integer type that can hold a number.
 enum class IntegerSize : std::uint8_t {
   int64,
-  uint64,  ///< above int64
+  uint64,  ///< an integer above int64
   huge,
 };
 
-/// Converts an integer. Returns the type that can hold it, and sets `value` to its bits (of a
-/// negative number, in two's complement). If the result is `huge`, `value` is unspecified.
+/// Converts an integer. Returns the type that can hold it, and sets `value` to its bits (two's
+/// complement for a negative number). If the result is `huge`, `value` is unspecified.
 IntegerSize to_integer(const NumberText& number, std::uint64_t& value) noexcept;
 
 /// True if the magnitude of an integer fits 64 bits and a double represents it exactly.

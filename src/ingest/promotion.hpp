@@ -19,7 +19,7 @@ inline constexpr ScalarKinds kInteger = 4;
 inline constexpr ScalarKinds kNegative = 8;  ///< an integer below 0
 inline constexpr ScalarKinds kBig = 16;      ///< an integer above int64 that fits uint64, or any
                                              ///< integer of a uint64 column
-inline constexpr ScalarKinds kHuge = 32;     ///< an integer that fits neither
+inline constexpr ScalarKinds kHuge = 32;     ///< an integer that fits neither int64 nor uint64
 inline constexpr ScalarKinds kInexact = 64;  ///< an integer that a double does not represent
                                              ///< exactly, or whose magnitude exceeds 64 bits
 inline constexpr ScalarKinds kFloat = 128;
@@ -62,9 +62,9 @@ std::optional<ScalarType> type_of(ScalarKinds kinds) noexcept;
 
 /// The type in which values are stored while more values may follow: adding kinds never requires a
 /// conversion to a narrower type. Differs from type_of() only for columns with both negative and
-/// kBig integers. For these, type_of() returns string unless there is a float, and a later float
-/// would require float64, to which strings cannot be converted back.
-/// growing_type_of() returns float64 if it represents all of the integers exactly, else string.
+/// kBig integers. For these, type_of() returns string unless there is a float. But a later float
+/// would require float64, to which strings cannot be converted back. So growing_type_of() returns
+/// float64 if it represents all of the integers exactly, else string.
 std::optional<ScalarType> growing_type_of(ScalarKinds kinds) noexcept;
 
 }  // namespace tenfold

@@ -41,7 +41,7 @@ struct RowType {
   std::string unit{};  ///< dates, times and durations, which are int64: "us", "days", ...
   Clock clock = Clock::unknown;
   Shape inner{};          ///< lists: shape of each element
-  bool has_null = false;  ///< lists: contain null
+  bool has_null = false;  ///< lists: at least one contains a null
 
   /// The type of scalars of these kinds; of form `none` if there are only nulls.
   static RowType of(ScalarKinds kinds);
@@ -57,7 +57,7 @@ struct RowType {
   static RowType json();
 
   bool is_number() const noexcept { return kind == ColumnKind::number; }
-  /// For lists: at least one is not empty.
+  /// For lists: true if at least one of them is not empty.
   bool has_items() const noexcept { return has_elements || has_null; }
   /// True if a list may contain nulls, as NaN or in JSON.
   bool takes_nulls() const noexcept;
@@ -91,7 +91,7 @@ class ListTypes {
  public:
   /// Adds a list inside `depth` lists.
   void add_list(std::size_t depth, std::int64_t length);
-  /// Adds an item, or several, inside `depth` lists.
+  /// Adds one or more items of these kinds, inside `depth` lists.
   void add_items(std::size_t depth, ScalarKinds kinds) {
     kinds_ |= kinds;
     if (depth_of_items_ == 0) depth_of_items_ = depth;
@@ -125,7 +125,7 @@ class ListTypes {
 
   std::vector<Lengths> levels_;     ///< lengths of lists, of lists in lists, ...
   ScalarKinds kinds_ = 0;           ///< kinds of the items, if they can be promoted
-  RowType others_{};                ///< type of the items, if they cannot
+  RowType others_{};                ///< type of the items, if they cannot be promoted
   std::size_t depth_of_items_ = 0;  ///< nesting depth of items, from 1; 0: no item was seen
   bool is_uneven_ = false;
 };

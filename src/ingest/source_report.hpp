@@ -12,7 +12,7 @@
 
 namespace tenfold {
 
-/// Parses "raise", "skip" or "collect"; anything else is Error(invalid_argument).
+/// Parses "raise", "skip" or "collect". Throws Error(invalid_argument) for any other name.
 OnError on_error_from(std::string_view name);
 
 /// The result of ingesting a source.
@@ -31,7 +31,7 @@ class ColumnsByName {
  private:
   using Indices = std::unordered_map<std::string, std::vector<std::size_t>>;
   Indices flat_;  ///< columns outside of records
-  Indices all_;   ///< by the dotted names of all columns, and of the records around them
+  Indices all_;   ///< columns by their dotted names, and by those of the records around them
 };
 
 /// Indices of the columns that `names` selects, in the order of `names`; of all columns if `names`

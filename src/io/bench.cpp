@@ -111,7 +111,8 @@ class Files {
   }
 
  private:
-  static constexpr std::size_t kMaxFiles = 512;  ///< kept open; further files are ignored
+  /// Maximum number of open files; further files are ignored.
+  static constexpr std::size_t kMaxFiles = 512;
 
   void add_file(os::File file) {
     if (files_.size() < kMaxFiles) files_.push_back(std::move(file));
@@ -253,8 +254,8 @@ class Bench {
     return static_cast<double>(total_of(ranges)) / std::max(seconds.count(), 1e-9);
   }
 
-  /// Measures files and leaves alternately, because caches below the page cache (of a host or a
-  /// controller) would otherwise favour what is measured later. Keeps the best result of each.
+  /// Measures reads of files and of leaves alternately. Otherwise, caches below the page cache (of
+  /// a host or a controller) would favour the later measurement. Keeps the best round of each.
   void measure(BenchPart& part, const std::vector<BenchRange>& ranges,
                const std::vector<BenchRange>& places) {
     if (ranges.empty()) return;

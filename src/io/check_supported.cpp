@@ -43,7 +43,7 @@ class SupportCheck final : public TreeVisitor {
         .problem("format ", base::quote(format_->name), " cannot hold it")
         .expected("dense tensors")
         .found("one of layout ", base::quote(info.layout))
-        .remedy("the format \"memmap\" can");
+        .remedy("the format \"memmap\" can hold it");
   }
 
   void leaf(const std::string& /*path*/, const Leaf& leaf) override {

@@ -105,7 +105,7 @@ FlatMetadata checked_metadata(const std::vector<const formats::safetensors::Plan
     if (base::is_utf8(key) && base::is_utf8(value)) continue;
     throw base::invalid_argument()
         .part("metadata: key ", base::quote(key))
-        .expected("text in UTF-8")
+        .expected("a string in UTF-8")
         .found("other bytes");
   }
   if (!metadata.contains(kStructureMember) && !metadata.contains(kNotesMember)) return metadata;
@@ -154,7 +154,7 @@ FlatSafetensors read_flat_safetensors(std::span<const std::byte> bytes, std::str
       length > formats::safetensors::kMaxHeaderBytes) {
     throw base::corrupt(where)
         .part("header")
-        .problem("no safetensors file")
+        .problem("not a safetensors file")
         .expected("8 bytes of length and a header of that length")
         .found(bytes.size(), " bytes");
   }

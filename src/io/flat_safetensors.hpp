@@ -19,7 +19,7 @@ struct FlatSafetensors {
   struct Entry {
     std::string name;
     std::string dtype;  ///< the name in the header: "F32"
-    Shape shape;        ///< the shape in the header; the last dimension of F4 is not halved
+    Shape shape;        ///< the shape in the header, which counts 4-bit numbers for F4
   };
   TensorDict tree;             ///< a dict with the tensors' names as keys
   std::vector<Entry> entries;  ///< in the order of their bytes
@@ -36,10 +36,10 @@ FlatSafetensors read_flat_safetensors(std::span<const std::byte> bytes, std::str
 /// Saves the tensors of `tree` under their keys, with `metadata`. `tree` must have no child nodes
 /// and no JSON values. Omits checksums in `metadata`; adds new ones if options.checksums is set.
 /// Stores aliases as separate copies. Atomic, like save(). Ignores options.format. Before anything
-/// is written, throws Error(unsupported), naming the key, for entries that the format cannot store,
-/// and Error(invalid_argument) if the keys "tensordict" or "tenfold" of `metadata` describe a tree
-/// of other tensors. Throws Error(io) with errno EEXIST if `path` exists and options.overwrite is
-/// false.
+/// is written, throws Error(unsupported), naming the key, for entries that the format cannot store.
+/// Also throws Error(invalid_argument) if the keys "tensordict" or "tenfold" of `metadata` describe
+/// a tree of other tensors. Throws Error(io) with errno EEXIST if `path` exists and
+/// options.overwrite is false.
 void save_flat_safetensors(const TensorDict& tree, const FlatMetadata& metadata, const Path& path,
                            const SaveOptions& options);
 

@@ -35,7 +35,8 @@ namespace {
 /// The number of leaves that one task maps. With fewer, scheduling the task would not pay off.
 constexpr std::size_t kLeavesPerTask = 128;
 
-/// Verifies a tree or, if only a part is loaded, the metadata and that part.
+/// Verifies a tree or, if only a part is loaded, the metadata and that part. Throws Error(corrupt)
+/// for damage.
 void require_intact(const formats::Format& format, const Path& path, const LoadOptions& options) {
   formats::VerifyRequest request;
   request.monitor = options.monitor;
@@ -61,7 +62,7 @@ void collect(const TensorDict& tree, std::vector<Leaf*>& leaves) {
   }
 }
 
-/// The same leaf over a tensor that is already mapped.
+/// A copy of `leaf` that holds `tensor`, its mapped bytes.
 Leaf over(const Leaf& leaf, Tensor tensor) {
   Leaf mapped = with_tensor(leaf, std::move(tensor));
   mapped.mark_in_storage(leaf.in_storage());
@@ -122,7 +123,7 @@ void map_all(const std::vector<Leaf*>& leaves, const LoadOptions& options) {
   std::move(ahead).start();
 }
 
-/// Copies each mapped leaf that overlaps another one, except for one leaf of each group.
+/// Copies leaves to the heap until no two leaves share bytes.
 void untie(const std::vector<Leaf*>& leaves) {
   // By address; of two leaves with the same address, the longer one first, then the earlier one.
   std::vector<std::tuple<std::uintptr_t, std::uint64_t, std::size_t>> extents;

@@ -208,8 +208,8 @@ Extent extent_of(const Tensor& tensor, std::size_t copy) {
   return {begin, begin + spanned_bytes(tensor), copy};
 }
 
-/// Copies whose targets overlap, directly or through others, in the order of their addresses, and
-/// all bytes between the first and the last of these targets.
+/// Copies whose targets overlap, directly or through other targets, in the order of their
+/// addresses. `begin` and `end` are the bounds of all bytes of these targets.
 struct Group {
   std::uintptr_t begin;
   std::uintptr_t end;
@@ -264,7 +264,7 @@ Wave without_overwritten(const std::vector<LeafCopy>& copies, Wave group) {
   return group;
 }
 
-/// Groups copies into waves, so that the result is the same as copying sequentially: the copies of
+/// Groups copies into waves, so that the result is the same as copying sequentially. The copies of
 /// one wave write to disjoint bytes, and each wave starts after the previous one has ended. If
 /// several copies write to exactly the same elements (tied parameters), only the last one is kept.
 /// Copies without elements are in no wave. Usually there is a single wave.

@@ -15,8 +15,8 @@ constexpr std::uint64_t kPieceBytes = std::uint64_t{1} << 20;
 /// The number of threads if the first piece is cached. They mostly map cached pages, which is
 /// CPU-bound.
 constexpr int kNumPopulating = 2;
-/// The number of threads otherwise. The prefetch requests of one thread keep the device busy, and
-/// are in the order of the leaves.
+/// The number of threads if the first piece is not cached. The prefetch requests of one thread keep
+/// the device busy, and are in the order of the leaves.
 constexpr int kNumPrefetching = 1;
 constexpr std::uint64_t kMinReadAheadBytes = std::uint64_t{16} << 20;
 

@@ -25,9 +25,9 @@ namespace tenfold {
 /// tensor was destroyed are skipped.
 class ReadAhead {
  public:
-  /// False for less than 16 MiB, which cause few page faults; for more than half of the available
-  /// memory, because pages could be evicted before they are used; and in mode write_through,
-  /// because programs that use this mode usually access only a few rows.
+  /// False for less than 16 MiB, which cause few page faults. False for more than half of the
+  /// available memory, because pages could be evicted before they are used. False in mode
+  /// write_through, because programs that use this mode usually access only a few rows.
   static bool is_worthwhile(std::uint64_t total_bytes, Mode mode);
 
   /// Adds a tensor that maps a file.

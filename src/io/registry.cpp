@@ -130,9 +130,9 @@ Error unknown_file(const formats::FileHead& head) {
       .remedy(has_rows ? "ingest makes a data set of it" : "");
 }
 
-/// The file in a model's folder that probably stores the whole model: one with a usual name,
-/// otherwise the alphabetically first index, otherwise the alphabetically first file with the
-/// suffix of a format. The order of `names` is not used, because it depends on the file system.
+/// The file in a model's folder that probably stores the whole model: one with a usual name, else
+/// the alphabetically first index, else the alphabetically first file with the suffix of a format.
+/// The order of `names` is not used, because it depends on the file system.
 std::optional<std::string> best_inside(const std::vector<std::string>& names) {
   constexpr auto kModelNames =
       std::to_array<std::string_view>({"model.safetensors.index.json", "model.safetensors",

@@ -28,11 +28,12 @@ struct FoundFormat {
 inline constexpr std::string_view kUnknownFormat = "not a known format";
 
 /// Returns the format of a path: the one called `name` or, if that is empty, the one that the
-/// content matches. If the content matches no format, returns the format of the suffix, unless the
-/// content rules it out, or the memory-mapped folder for a folder that seems to be a damaged one:
-/// opening the path in this format gives the most helpful error message. Throws like
-/// format_by_name(), Error(file_not_found), Error(io), Error(unsupported) listing the formats that
-/// can be read, and Error(corrupt) for a FIFO, socket or device.
+/// content matches. If the content matches no format, returns a format in which opening the path
+/// gives a helpful error message: for a file, the format of its suffix, unless the content rules it
+/// out; for a folder that seems to be a damaged memory-mapped folder, that format. Throws
+/// Error(unsupported), listing the formats that can be read, if there is no such format. Also
+/// throws what format_by_name() throws, Error(file_not_found), Error(io), and Error(corrupt) for a
+/// FIFO, socket or device.
 FoundFormat format_of_content(const Path& path, std::string_view name);
 
 }  // namespace tenfold

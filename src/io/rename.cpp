@@ -40,7 +40,7 @@ struct Renamer {
   bool flat;
   std::map<KeyPath, NodeInfo> infos;         ///< the NodeInfo of each node of the source
   std::map<KeyPath, std::string> taken;      ///< new path of an entry -> name of its source
-  std::map<std::string, std::string> names;  ///< the same, keyed by dotted name
+  std::map<std::string, std::string> names;  ///< as `taken`, but by dotted name
   std::map<KeyPath, std::string> entered;    ///< new path of a node -> a source below it
   TensorDict root;
 
@@ -82,8 +82,8 @@ struct Renamer {
   }
 
   /// Returns the NodeInfo of a new node: that of the source's node at `path`. If the source has no
-  /// node there, the new node is an ordered dict if the root is one, a TensorDict with the root's
-  /// batch size if the root is one, and otherwise a dict.
+  /// node there, the new node is of the root's kind if the root is an ordered dict or a TensorDict
+  /// (with the root's batch size). Otherwise it is a dict.
   NodeInfo info_for(const KeyPath& path) const {
     if (const auto known = infos.find(path); known != infos.end()) {
       NodeInfo info = known->second;
@@ -219,7 +219,7 @@ void require_renamed(const TensorDict& tree, const std::vector<std::string>& nam
           .problem(error.problem(), ": whole names are renamed")
           .expected("the name of a tensor or value")
           .found("the start of other names")
-          .remedy("a pattern renames them, (\"^", name, "[.]\", ...)");
+          .remedy("in Python, a pattern renames them: (\"^", name, "[.]\", ...)");
     }
     throw Error(error).remedy(base::did_you_mean(name, known, 1));
   }

@@ -66,7 +66,7 @@ class Pruner {
   Selector& exclude_;
   KeyPath path_;
   std::size_t num_excluded_ = 0;  ///< entries that `exclude` omitted
-  std::size_t levels_ = 0;        ///< of nodes that are being pruned
+  std::size_t levels_ = 0;        ///< number of nested nodes that are being pruned
 };
 
 /// Throws if the tree is a bare root, because its value has no key that could be selected.

@@ -14,8 +14,7 @@ namespace tenfold {
 namespace {
 
 /// Returns the child node at position `at`. Returns nullopt for a tensor or JSON value, and for a
-/// lazy entry that turns out to be unsupported when it is read here, such as an array of strings in
-/// an archive.
+/// lazy entry that proves to be unsupported, such as an array of strings in an archive.
 std::optional<TensorDict> child_at(Node& node, std::size_t at) {
   try {
     if (node.leaf_at(at) != nullptr) return std::nullopt;  // without a copy

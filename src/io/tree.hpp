@@ -26,14 +26,15 @@ void fix_kind(TensorDict& node);
 /// tensors contradict it.
 void drop_stale_schema(TensorDict& root);
 
-/// The same tree with each tensor replaced by `change(tensor)`.
+/// A copy of the tree in which each tensor is replaced by `change(tensor)`.
 TensorDict map_leaves(const TensorDict& tree, const std::function<Leaf(const Leaf&)>& change);
 /// Like the overload above, but changes nodes that have no other owner in place.
 TensorDict map_leaves(TensorDict&& tree, const std::function<Leaf(const Leaf&)>& change);
 
-/// The same leaf with another tensor in memory, which must have the shape of `leaf.tensor()`.
+/// A leaf over `tensor` with the properties of `leaf`: nested sizes, is_unbatched() and grad().
+/// `tensor` must have the shape of leaf.tensor().
 Leaf with_tensor(const Leaf& leaf, Tensor tensor);
-/// The same leaf over its contiguous bytes in `buffer`.
+/// Like with_tensor(), for the contiguous tensor whose bytes are in `buffer`.
 Leaf with_bytes(const Leaf& leaf, Buffer buffer);
 
 /// True if both have the same shape or, for nested tensors, components of the same sizes.

@@ -32,7 +32,8 @@ ValueOrigin origin_of(const MapperHead& head, const Value& name) {
       .found("another name");
 }
 
-/// A list in the config of a hierarchy.
+/// The list `key` in the config of a hierarchy. Throws Error(corrupt) if it is missing or not a
+/// list.
 const std::vector<Value>& config_list(const MapperHead& head, std::string_view key) {
   const Value* value = head.find(key);
   const auto* list = value == nullptr ? nullptr : value->get_if<Value::List>();

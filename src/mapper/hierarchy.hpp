@@ -25,26 +25,26 @@ std::string_view to_string(ValueOrigin origin) noexcept;
 /// components follow (goes_on), only a mapper among the values can interpret them.
 struct StatePath {
   StatePath() = default;
-  /// All components, joined.
+  /// `path`: all components, joined by "/".
   explicit StatePath(std::string path);
 
-  /// Appends a component to `text`; only counts it if goes_on is true. Returns false if the
-  /// component is empty or contains "/".
+  /// Counts a component and, unless goes_on is set, appends it to `text`. If the component is empty
+  /// or contains "/", only counts it and returns false.
   bool add(std::string_view key);
-  /// Appends a component that cannot be a key.
+  /// Counts a component that cannot be a key, and sets goes_on.
   void add_other();
 
   std::string text;
   bool goes_on = false;
-  std::size_t num_parts = 0;  ///< all components
+  std::size_t num_parts = 0;  ///< number of all components, also those that are not in `text`
 };
 
 /// Values of a batch that are rows of one table, or that one mapper returns.
 struct PlaceGroup {
-  std::int64_t table = 0;  ///< as in StatePlace
-  std::int64_t mapper = 0;
-  std::vector<std::size_t> positions;  ///< in the batch
-  std::vector<std::int64_t> rows;
+  std::int64_t table = 0;              ///< as in StatePlace
+  std::int64_t mapper = 0;             ///< number of the mapper if `table` is kMapperTable, else 0
+  std::vector<std::size_t> positions;  ///< positions of the values in the batch
+  std::vector<std::int64_t> rows;      ///< StatePlace::row of each value
 };
 /// Groups the values of a batch. The order of the groups, in which their dtypes are promoted, does
 /// not depend on the order of the values in the batch.
@@ -68,8 +68,8 @@ struct HierarchyTable {
 /// Thread safety: all members may be called from any thread.
 class Hierarchy {
  public:
-  /// Opens such a tree; `head` contains its config. Throws Error(corrupt) if tree and config
-  /// contradict each other.
+  /// Opens a tree of this form. `head` contains its config. Throws Error(corrupt) if the tree and
+  /// the config contradict each other.
   Hierarchy(const MapperHead& head, const TensorDict& tensors);
 
   const std::string& default_key() const noexcept { return default_key_; }
@@ -77,30 +77,30 @@ class Hierarchy {
   const std::vector<std::string>& mapper_paths() const noexcept { return mapper_paths_; }
   /// The number of nodes without the root.
   std::int64_t size() const { return paths_.size() - 1; }
-  /// The result for an empty batch of states: no rows of the only table if it holds all values,
-  /// otherwise an empty float64 tensor.
+  /// The result for an empty batch of states: [0, *shape] with the dtype of the table if one table
+  /// holds all values, otherwise float64 [0].
   Tensor no_rows() const;
 
-  /// The place of each state's value. Throws Error(key_not_found) if there is no value,
-  /// Error(invalid_argument) for the root and for a missing path with an empty component,
-  /// Error(corrupt) if the stored place does not exist.
+  /// The place of each state's value. Throws Error(key_not_found) if a state has no value,
+  /// Error(invalid_argument) for the root and for a missing path with an empty component, and
+  /// Error(corrupt) if the stored place does not exist. `names`: for messages.
   std::vector<StatePlace> find(std::span<const std::string_view> paths,
                                const StateNames& names) const;
   std::vector<StatePlace> find(std::span<const StatePath> states, const StateNames& names) const;
-  /// The number of leading components of `state` that the mapper `number` does not get: the
-  /// components of the mapper's path or, if the mapper is the default of a level above `state`,
-  /// those of the level. Throws Error(key_not_found) if no component is left for the mapper.
-  /// `position`: index of the state in the call.
+  /// The number of leading components of `state` that are not passed to the mapper `number`. These
+  /// are the components of the mapper's path or, if the mapper is the default of a level above
+  /// `state`, the components of the level. Throws Error(key_not_found) if no component is left for
+  /// the mapper. `position`: index of the state in the call.
   std::size_t num_above(const StatePath& state, std::int64_t number, std::size_t position,
                         const StateNames& names) const;
 
   /// The value at a place that find() returned, as JSON: a number, a bool, nested lists or other
   /// JSON. The place must not be that of a mapper. Throws Error(unsupported) for a tensor of more
-  /// than 512 dimensions.
+  /// than 512 dimensions, and Error(corrupt) if the stored JSON is damaged.
   Value value(const StatePlace& place) const;
-  /// Calls `use` for all nodes except the root; for each level before its entries. Throws
-  /// Error(corrupt) if the level above a node, or the value of a node that is not a level, is
-  /// missing.
+  /// Calls `use` for all nodes except the root, and for a level before the entries of the level.
+  /// Throws Error(corrupt) if the level above a node, or the value of a node that is not a level,
+  /// is missing.
   void for_each(const std::function<void(const StatePaths::Node&)>& use) const;
 
  private:

@@ -246,7 +246,7 @@ TensorDict HierarchyBuilder::tables() {
     shape.insert(shape.begin(), group.count);
     const std::uint64_t row_bytes = nbytes_of(dtype, row_shape);
     Tensor values;
-    // A single tensor is not copied if it is contiguous and writable.
+    // If the group has only one tensor, which is contiguous and writable, the tensor is not copied.
     if (group.tensors.size() == 1 && group.tensors[0].is_contiguous() &&
         group.tensors[0].buffer().writable()) {
       const Tensor& only = group.tensors[0];

@@ -27,13 +27,13 @@ struct JsonNumbers {
   bool has_large = false;      ///< there are integers that only uint64 can represent
   bool has_negative = false;   ///< there are negative integers
   Shape shape;
-  std::vector<std::int64_t> integers;  ///< integers beyond int64 as their bits
-  std::vector<double> floats;
+  std::vector<std::int64_t> integers;  ///< one for each number: 0 for a float, the bits of a uint64
+  std::vector<double> floats;          ///< one for each number
 };
 
 /// Converts a number, a bool, or nested lists or tuples of only numbers or only bools, in which all
-/// lists of one level have equal lengths. Empty for other JSON, and for integers that neither int64
-/// nor uint64 can represent.
+/// lists of one level have equal lengths. Returns nullopt for other JSON, and if neither int64 nor
+/// uint64 can represent an integer.
 std::optional<JsonNumbers> json_numbers(const Value& value);
 
 /// The name of the class of hierarchies in files.
@@ -41,18 +41,22 @@ inline constexpr std::string_view kHierarchyClass = "tenfold.HierarchicalStateMa
 
 /// Flattens nested levels. For each level, call begin_level(), add its entries, and call
 /// end_level(). The constructor begins the root, which needs no end_level().
+///
+/// Throws errors with the code and the Where given to the constructor. These concern a key (also
+/// default_key) that is empty or contains "/", a level with the default key, and more than
+/// kMaxDepth levels.
 class HierarchyBuilder {
  public:
-  /// `where`: the file or object that errors about invalid entries name; `code`: their error code.
+  /// `where`: the file or object that errors name; `code`: the code of these errors.
   HierarchyBuilder(std::string default_key, base::Where where, ErrorCode code);
 
   void begin_level(std::string_view key);
   void end_level();
-  /// Adds a value. What json_numbers() converts becomes a row of a table, except lists without
-  /// numbers, and values with an integer beyond int64. These values and other JSON are stored as
-  /// strings.
+  /// Adds a value. It becomes a row of a table if json_numbers() converts it, unless it has no
+  /// numbers or an integer beyond int64. Any other value is stored as a JSON string.
   void add(std::string_view key, const Value& value);
   void add(std::string_view key, Tensor tensor);
+  /// Adds a value that is already formatted as JSON.
   void add_json(std::string_view key, std::string_view text);
   /// Adds another mapper, whose tree the caller stores.
   void add_mapper(std::string_view key);
@@ -69,6 +73,7 @@ class HierarchyBuilder {
   Error fail_at(std::string_view key) const;
 
   /// Returns the config and the tree of everything that was added, except the trees of mappers.
+  /// Call it once, when all levels have ended.
   std::pair<Value, TensorDict> build();
 
  private:

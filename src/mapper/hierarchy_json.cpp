@@ -129,7 +129,7 @@ class JsonLevels {
   bool is_escaped_;
 };
 
-/// The default key that the header of the file names; empty if it has no header.
+/// The default key that the header of the file names; nullopt if the file has no header.
 std::optional<std::string> default_key_of(const Value::Object& root, const std::string& where) {
   const Value* head = root.find(kJsonHead);
   if (head == nullptr) return std::nullopt;
@@ -147,7 +147,7 @@ std::optional<std::string> default_key_of(const Value::Object& root, const std::
         .part(kJsonHead, ": version")
         .expected("1")
         .found(*number)
-        .remedy("a newer tenfold reads it");
+        .remedy("use a newer version of tenfold");
   }
   const Value* key = object->find("default_key");
   const auto* text = key == nullptr ? nullptr : key->get_if<std::string>();

@@ -19,15 +19,16 @@ namespace tenfold {
 // written with another "%" before it. Without that member, the file is plain JSON, which any
 // program may write.
 
-/// True for the path of an index of safetensors shards, by its name.
+/// True if the name is that of an index of safetensors shards: "*.safetensors.index.json".
 bool is_shard_index(const Path& path);
 
-/// The content of a file that begins like a JSON object; empty for other paths, and for an index of
-/// safetensors shards.
+/// The content of a file that begins like a JSON object; nullopt for other files and folders, for a
+/// missing file, and for an index of safetensors shards. Throws Error(io) if the file cannot be
+/// read.
 std::optional<std::string> hierarchy_json_text(const Path& path);
 
-/// The head and the tree of a hierarchy in JSON. Throws Error(corrupt), or Error(unsupported) for
-/// another version.
+/// The head and the tree of a hierarchy in JSON. Throws Error(corrupt) if `text` is not a valid
+/// hierarchy, and Error(unsupported) for a version other than 1.
 std::pair<MapperHead, TensorDict> parse_hierarchy_json(std::string_view text,
                                                        const std::string& where);
 

@@ -31,7 +31,7 @@ base::Where where_of(const TensorDict& tree) {
   return tree.where().empty() ? base::Where("", "state mapper") : tree.where();
 }
 
-/// An entry of another kind than expected, for messages.
+/// Describes an entry that is missing ("none") or of an unexpected kind, for messages.
 std::string_view entry_text(const TensorDict& tree, std::string_view key) {
   return tree.contains(key) ? "another entry" : "none";
 }

@@ -41,6 +41,7 @@ struct SavedMapper {
       : head(std::move(saved_head)), kind(what), tensors(std::move(parts)) {}
   virtual ~SavedMapper() = default;
 
+  /// Implement StateMapper::rows() and value(). Throw Error(unsupported) unless overridden.
   virtual Tensor rows(std::span<const Value> states) const;
   virtual Value value(const Value& state) const;
   virtual void save(const Path& path, const SaveOptions& options) const;
@@ -51,17 +52,20 @@ struct SavedMapper {
   MapperHead head;
   MapperKind kind;
   TensorDict tensors;
-  std::string factory;  ///< module mappers only
-  Value arguments;      ///< module mappers only
-  std::vector<std::string> mapper_paths;
-  std::vector<StateMapper> mappers;
+  std::string factory;                    ///< module mappers only
+  Value arguments;                        ///< module mappers only
+  std::vector<std::string> mapper_paths;  ///< hierarchies only: paths of the mappers
+  std::vector<StateMapper> mappers;       ///< one for each of `mapper_paths`
 };
 
 }  // namespace detail
 
 using detail::SavedMapper;
 
+/// Opens a saved hierarchy. Throws Error(corrupt) if `tensors` and the config contradict each
+/// other.
 std::shared_ptr<const SavedMapper> saved_hierarchy(MapperHead head, TensorDict tensors);
+/// Implements StateMapper::hierarchical().
 std::shared_ptr<const SavedMapper> made_hierarchy(const TensorDict& levels,
                                                   std::string_view default_key);
 
@@ -74,11 +78,13 @@ TensorDict tensors_of(const MapperHead& head, const TensorDict& tree);
 /// Formats a state for messages, as JSON of at most 80 bytes: "room/door", [3, 4] for a tuple.
 std::string shown_state(const Value& state);
 
-/// The node `key` of `tensors`. Throws Error(corrupt) naming it if it is missing or not a node.
+/// The node or tensor `key` of `tensors`. Throws Error(corrupt) naming the key if the entry is
+/// missing or of another kind.
 TensorDict node_of(const MapperHead& head, const TensorDict& tensors, std::string_view key);
 Tensor tensor_of(const MapperHead& head, const TensorDict& tensors, std::string_view key);
 
-/// Copies rows of `values`: [rows.size(), *shape]. Throws Error(corrupt) if a row is out of range.
+/// Copies rows of `values` [n, *shape] to a new tensor [rows.size(), *shape]. Throws Error(corrupt)
+/// if a row is not from 0 to n - 1.
 Tensor take_rows(const MapperHead& head, const Tensor& values, std::span<const std::int64_t> rows);
 
 }  // namespace tenfold

@@ -79,8 +79,8 @@ Tensor SavedSparse::rows_at(std::span<const std::int64_t> positions,
           .expected("one of ", keys.size(), " states, or a default row")
           .found("neither");
     }
-    // The number of keys, which is the length of `numbers`, is part of the index, like the
-    // positions. The index may be damaged.
+    // `numbers` has one element for each key. A damaged index may count fewer keys than there are
+    // rows, so a position may be larger.
     if (numbers && positions[i] >= numbers->numel()) {
       throw base::corrupt(names.mapper())
           .part("rows")

@@ -38,10 +38,11 @@ struct SavedSparse final : SavedMapper {
 };
 
 /// Converts numbers to a row with the dtype of `matrix`; one number (a tensor without dimensions)
-/// fills the row. Throws Error(invalid_argument) for a number that first_not_fitting() finds. Does
-/// not check the shape.
+/// fills the row. Throws Error(invalid_argument) for a number that the dtype cannot hold
+/// (first_not_fitting()). Does not check the shape.
 Tensor fallback_row(const Tensor& numbers, const SparseMatrix& matrix);
 
+/// Opens a saved mapper. Throws the errors of the constructor of SavedSparse.
 std::shared_ptr<const SavedSparse> saved_sparse(MapperHead head, TensorDict tensors);
 
 /// Creates a mapper from keys to rows of `matrix`. `keys`: the result of make_state_keys().

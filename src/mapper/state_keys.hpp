@@ -37,7 +37,8 @@ std::string state_text(const Value& state);
 std::pair<std::string_view, TensorDict> make_state_keys(std::span<const Value> states,
                                                         const ShownKey& shown = {});
 
-/// The rows of states in `dict`, -1 for missing states.
+/// The row of each state in `dict`, a dictionary with keys of `kind`; -1 for a missing state.
+/// Throws Error(invalid_argument) for an invalid state, as state_text() does.
 std::vector<std::int64_t> rows_of_states(const MappedDict& dict, StateKeyKind kind,
                                          std::span<const Value> states);
 

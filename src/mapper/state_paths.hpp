@@ -38,8 +38,8 @@ class StatePaths {
   /// Throws Error(corrupt) if the node is not such a dictionary, or lacks the root.
   explicit StatePaths(const TensorDict& node);
 
-  /// Builds the node. The first path is the root, "". Throws Error(invalid_argument) for duplicate
-  /// paths and for spans of different lengths.
+  /// Builds the node. The first path must be the root, "". Throws Error(invalid_argument) for
+  /// duplicate paths and for spans of different lengths.
   static TensorDict make(std::span<const std::string_view> paths,
                          std::span<const std::int64_t> tables, std::span<const std::int64_t> rows,
                          std::span<const std::uint8_t> is_level);
@@ -49,7 +49,8 @@ class StatePaths {
   /// The location of each path's value; its table is kNoTable if the path has no value. Throws
   /// Error(invalid_argument) for the root, and for a missing path with an empty component.
   std::vector<StatePlace> find(std::span<const std::string_view> paths) const;
-  /// The location of a state with further components below `path` that cannot be keys.
+  /// The location for a state that consists of `path` and further components, which cannot be keys:
+  /// the location of the deepest level or mapper on `path`.
   StatePlace find_below(std::string_view path) const;
   /// The deepest existing level on `path`; "" for the root.
   std::string nearest_level(std::string_view path) const;
@@ -59,7 +60,7 @@ class StatePaths {
     StatePlace place;
     bool is_level;
 
-    /// The path of the level that has this node; "" for the root.
+    /// The path of the level that contains this node; "" for the root.
     std::string_view parent() const {
       return path.substr(0, key_begin() == 0 ? 0 : key_begin() - 1);
     }

@@ -16,8 +16,8 @@ using BootId = std::array<std::byte, 16>;
 /// The boot ID; zeros if the system does not report it.
 BootId boot_id();
 
-/// Overrides boot_id() with `id` (empty: the real one again), to test recovery after a power
-/// failure. Returns the previous override.
+/// Makes boot_id() return `id`, to test recovery after a power failure; nullopt restores the real
+/// boot ID. Returns the previous setting.
 std::optional<BootId> set_boot_id(std::optional<BootId> id);
 
 /// Number of files that one operation may keep open: a quarter of the process's limit of open files
@@ -31,7 +31,7 @@ std::uint64_t process_id() noexcept;
 class OwnProcess {
  public:
   bool is_here() const noexcept { return id_ == process_id(); }
-  /// Throws Error(unsupported) in a forked child. `path`: of the file or folder that is open.
+  /// Throws Error(unsupported) in a forked child. `path`: the open file or folder, for the message.
   void require_here(const std::string& path) const;
 
  private:

@@ -24,9 +24,9 @@ constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr std::string_view kZipMagic = "PK\x03\x04";
 constexpr std::string_view kZipEnd = "PK\x05\x06";
 constexpr std::string_view kNotScanned = ", which is not scanned";
-/// Limits for archives in one file: number of levels, of which the outermost archive is the first,
-/// and total inflated size of the deflated records in nested archives.
+/// Maximum nesting of archives in one file. The outermost archive is level 1.
 constexpr int kMaxArchiveDepth = 8;
+/// Maximum total inflated size of the deflated records in the nested archives of one file.
 constexpr std::uint64_t kMaxInflatedBytes = std::uint64_t{4} << 30U;
 /// Deflated records that are larger than this are not inflated.
 constexpr std::uint64_t kMaxRecordBytes = std::uint64_t{1} << 30U;
@@ -100,7 +100,7 @@ bool begins_as_tar(std::string_view bytes) {
 
 /// True if a .npy header may declare values that numpy would unpickle: the type "O", "object",
 /// "Object0" (numpy 1.19) or "T" appears anywhere in the header, or may be hidden. The header is a
-/// Python literal, which can hide it by escapes, comments and concatenated strings.
+/// Python literal, which can hide the type by escapes, comments and concatenated strings.
 bool may_hold_objects(std::string_view header) {
   if (header.find_first_of("\\#") != std::string_view::npos) return true;
   if (header.find("bject") != std::string_view::npos) return true;
@@ -127,7 +127,7 @@ bool may_hold_objects(std::string_view header) {
   return false;
 }
 
-/// Offset of the pickle in a .npy file that may contain objects; empty otherwise.
+/// Offset of the pickle in a .npy file that may contain objects; nullopt for other bytes.
 std::optional<std::size_t> npy_objects(std::string_view bytes) {
   if (!bytes.starts_with(kNpyMagic) || bytes.size() < 12) return std::nullopt;
   const auto at = [&](std::size_t i) {
@@ -271,8 +271,8 @@ void ByteScanner::guess(std::string_view bytes, const std::string& where) {
 
 /// Adds a finding for an archive other than zip, or for a compressed file, except where `hint`
 /// makes a match of the magic number unreliable. Returns true if it added a finding, but false for
-/// a tar archive: a pickle can contain the magic number of tar in a string, so the caller tries
-/// other kinds of content.
+/// a tar archive. Then the caller tries other kinds of content, because a pickle can contain the
+/// magic number of tar in a string.
 bool ByteScanner::packed(std::string_view bytes, const std::string& where, ScanHint hint) {
   if (hint == ScanHint::storage) return false;
   constexpr std::size_t kTarMagicAt = 257;
@@ -359,8 +359,8 @@ void ByteScanner::zip(std::string_view bytes, const std::string& where) {
   --depth_;
 }
 
-/// Finds the end records of zip archives from left to right, and searches the bytes only once:
-/// hostile bytes can look like the start of many archives, and a search from each start to the end
+/// Finds the end records of zip archives from left to right, and searches the bytes only once.
+/// Hostile bytes can look like the start of many archives, and a search from each start to the end
 /// of the file would take too long.
 class ByteScanner::ZipEnds {
  public:

@@ -17,7 +17,7 @@ namespace tenfold {
 /// The expected content of bytes, from their context.
 enum class ScanHint : std::uint8_t {
   none,
-  pickle,   ///< named as a pickle
+  pickle,   ///< a file or record with the name of a pickle, such as "data.pkl"
   tensor,   ///< a file of numbers, which may start with a magic number by chance: zip archives are
             ///< scanned, tar archives with a correct checksum are reported, and other archives are
             ///< ignored; other bytes count as a pickle only if unpickling them imports something
@@ -29,12 +29,13 @@ enum class ScanHint : std::uint8_t {
 ScanHint hint_of_name(std::string_view name);
 
 /// Finds the pickles in bytes and in archives inside them, and reports content that is not scanned.
-/// `where` names the place of the bytes in the file; the locations of findings contain it.
+/// `where` describes which part of the file the bytes are, such as `record "data.pkl"`; "" for the
+/// whole file. The locations of findings contain it.
 class ByteScanner {
  public:
-  /// `max_following`: greatest number of pickles in a file that are scanned although they directly
-  /// follow another pickle. A record that deflates to 1 MB can contain 500 million, whose scan
-  /// takes minutes.
+  /// `max_following`: the greatest number of pickles in one file that directly follow another
+  /// pickle and are scanned. A record that deflates to 1 MB can contain 500 million such pickles,
+  /// whose scan takes minutes.
   explicit ByteScanner(std::uint64_t max_following = 10'000'000) : max_following_(max_following) {}
 
   /// Starts the scan of the file at `path`. Locations of findings begin with `shown`, which is ""
@@ -61,6 +62,7 @@ class ByteScanner {
   /// its code is corrupt or unsupported.
   void add(const Error& error, const std::string& where);
 
+  /// The report of all files. The scanner cannot be used afterwards.
   ScanReport take() { return std::move(report_); }
 
  private:

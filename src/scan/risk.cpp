@@ -275,7 +275,7 @@ bool has_prefix_in(NameSpan names, std::string_view global) {
   });
 }
 
-/// torch.FloatStorage, torch.cuda.LongTensor, ...
+/// True for torch.FloatStorage, torch.cuda.LongTensor, ...
 bool is_typed_class(std::string_view module, std::string_view name) {
   const bool of_torch = module == "torch" || module == "torch.cuda" || module == "torch.sparse" ||
                         module == "torch.cuda.sparse";

@@ -6,11 +6,12 @@
 
 namespace tenfold {
 
-/// The risk of unpickling the global `module`.`name`. Safe if the global is one of those known to
-/// make only tensors and plain values; dangerous if it runs code, opens files or gives access to
-/// functions that do; otherwise suspicious. A module in the list of dangerous ones stands for
-/// everything in and below it that is not safe. Built-ins and globals of numpy that are not safe
-/// are dangerous, and so are other names with a dot or a leading "__" that are not safe.
+/// The risk of unpickling the global `module`.`name`:
+/// - safe: it is in the list of globals that make only tensors and plain values.
+/// - dangerous: it is not safe, and is in or below a module that runs code, opens files or gives
+///   access to functions that do; or it is a built-in, is in numpy, or `name` contains a dot or
+///   starts with "__".
+/// - suspicious: every other global.
 ScanRisk risk_of_global(std::string_view module, std::string_view name);
 
 }  // namespace tenfold

@@ -108,8 +108,8 @@ void require_fitting(const Path& path, const SparseState& state, const SparseSta
   }
 }
 
-/// Returns the checked rows of a matrix in layout csr. Reads the state of the matrix once, because
-/// another thread may refresh it.
+/// Checks a matrix, and returns its state in layout csr, converted if necessary. Reads the state of
+/// the matrix once, because another thread may refresh it.
 std::shared_ptr<const SparseState> checked_rows(const SparseMatrix& matrix) {
   const auto state = state_of(matrix);
   check_indices(*state);
@@ -166,7 +166,7 @@ void SparseGrowth::start() {
     throw base::unsupported(folder_.path())
         .problem("rows cannot be added in layout ", to_string(current()->layout))
         .expected("csr")
-        .remedy("to_layout(\"csr\") first");
+        .remedy("to_layout(\"csr\") (in C++: a SparseBuilder) converts it");
   }
   folder_.start([this](bool) {
     state_ = nullptr;

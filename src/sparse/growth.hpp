@@ -14,8 +14,9 @@ namespace tenfold {
 
 namespace detail {
 
-/// A matrix that was opened from a path. Rows that this object appends are visible at once. Rows
-/// that another object or process has appended are visible after refresh().
+/// Implements a SparseMatrix that was opened from a path, and its functions append_rows(), flush(),
+/// close() and refresh(). Rows that this object appends are visible at once. Rows that another
+/// object or process has appended are visible after refresh().
 ///
 /// Thread safety: all members may be called from any thread; each append is atomic. If the process
 /// forks while another thread calls a member, the child opens the path again, read-only.

@@ -29,15 +29,15 @@ constexpr std::uint64_t kMinDenseBytesAThread = std::uint64_t{4} << 20U;
 /// If the dense rows of a thread have at least this total size, they are zeroed with non-temporal
 /// stores, because the caches would evict the zeros before entries are written over them.
 constexpr std::uint64_t kMinPastCacheBytes = std::uint64_t{4} << 20U;
-/// How many rows (csc: columns) before their use entries are prefetched, and how many before their
-/// use offsets are prefetched.
+/// The entries of a row (csc: column) are prefetched kPrefetchDistance rows ahead, its offsets
+/// kOffsetPrefetchDistance rows ahead.
 constexpr std::size_t kPrefetchDistance = 8;
 constexpr std::size_t kOffsetPrefetchDistance = 32;
 /// The pages of a matrix with fewer bytes of values are not prefetched, because page faults read
 /// them in less time.
 constexpr std::uint64_t kMinPrefetchBytes = std::uint64_t{1} << 20U;
 
-/// Calls use(T{}) with the index type.
+/// Calls use(T{}) with the integer type T of an index dtype: int32 or int64.
 template <class Use>
 auto with_index_type(DType dtype, const Use& use) {
   if (dtype == DType::int32) return use(std::int32_t{});

@@ -31,8 +31,8 @@ void require_inside(const SparseState& state, const char* what,
   for (const std::int64_t index : indices) require_inside(state, what, index, length);
 }
 
-/// Returns the entries of a row of a coo matrix on both sides of the place of `column`, at most
-/// two.
+/// Finds the position of `column`, or where it would be inserted, among the entries of `row` of a
+/// coo matrix. Returns the entry before this position and the entry at it, if they belong to `row`.
 template <class Index>
 EntryRange entries_near(const SparseState& state, std::int64_t row, std::int64_t column) {
   const Index* rows = state.major_indices.data<Index>();

@@ -194,7 +194,7 @@ void require_sorted(const SparseState& state) {
   throw base::unsupported(state.where)
       .expected("a coalesced matrix")
       .found("one that is not coalesced")
-      .remedy("to_layout(\"csr\") first");
+      .remedy("to_layout(\"csr\") (in C++: a SparseBuilder) converts it");
 }
 
 void throw_bad_minor_index(const SparseState& state, std::int64_t major_index,

@@ -71,12 +71,12 @@ std::vector<EntryRange> entry_ranges(const SparseState& state,
                                      std::span<const std::int64_t> major_indices);
 
 /// Prefetches the pages of these entries. Does nothing if the values of the matrix take less than 1
-/// MiB, or if the values of two samples are cached: the first nonempty range, and the first
-/// nonempty range in the second half of the list. Without prefetching, a reader has one outstanding
-/// request to the device at a time.
+/// MiB, or if the values of two sampled ranges are cached. The samples are the first nonempty range
+/// of the list, and of its second half. Without prefetching, a reader has one outstanding request
+/// to the device at a time.
 void prefetch_ranges(const SparseState& state, const std::vector<EntryRange>& ranges);
 
-/// Throws Error(corrupt) for invalid indices, unless they have been checked.
+/// Checks all offsets and indices, once for each state. Throws Error(corrupt) if one is invalid.
 void check_indices(const SparseState& state);
 
 /// Throws Error(unsupported) unless the entries are sorted.
@@ -92,8 +92,13 @@ void for_each_entry(const SparseState& state,
 [[noreturn]] void throw_bad_minor_index(const SparseState& state, std::int64_t major_index,
                                         std::int64_t minor_index);
 
-/// Describes the valid indices of an axis, for messages: "0 to 8".
+/// Describes the valid indices of an axis of `length`, for messages: "0 to 8", or "none in an axis
+/// of length 0".
 std::string index_bounds(std::int64_t length);
+
+// The functions below select rows or columns. They throw Error(corrupt) for an invalid offset or
+// index that they read, and Error(unsupported) unless `is_sorted`. The selected indices must be
+// within the axis.
 
 /// The entries of selected indices of the major axis: of rows, or of columns if the layout is csc.
 struct CompressedRows {
@@ -102,6 +107,8 @@ struct CompressedRows {
   Tensor minor_indices;  ///< minor indices [n] of the n selected entries, unless `with_numbers`
   Tensor values;         ///< [n]
 };
+/// Throws Error(invalid_argument) if there are more entries than the dtype of the indices can
+/// count.
 CompressedRows gather_major(const SparseState& state, std::span<const std::int64_t> major_indices,
                             bool with_numbers);
 
@@ -110,7 +117,7 @@ CompressedRows gather_major(const SparseState& state, std::span<const std::int64
 struct PaddedRows {
   Tensor minor_indices;
   Tensor values;
-  Tensor lengths;
+  Tensor lengths;  ///< int64: the number of entries of each selected index
 };
 PaddedRows gather_padded(const SparseState& state, std::span<const std::int64_t> major_indices);
 

@@ -63,8 +63,8 @@ std::vector<Problem> check_columns(const DatasetState& state) {
   return problems;
 }
 
-/// Checks the rows of a tree, which may be invalid although their checksums match: end offsets of
-/// ragged, string and bytes columns must be nondecreasing and in range, and the index of a
+/// Checks the rows of a tree, which may be invalid although their checksums match. The end offsets
+/// of ragged, string and bytes columns must be nondecreasing and in range. The index of a
 /// dictionary must find its keys. Does nothing for a tree without a schema.
 std::vector<Problem> check_rows_of(const TensorDict& tree) {
   if (!tree.info().schema) return {};

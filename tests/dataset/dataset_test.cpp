@@ -428,7 +428,7 @@ TEST(Dataset, ADottedNameIsNotTheColumnOfARecordInAJoin) {
     }
     return "";
   };
-  EXPECT_THAT(message({one, two}), testing::HasSubstr("found it in some of them only"));
+  EXPECT_THAT(message({one, two}), testing::HasSubstr("found the column in some of them only"));
   EXPECT_THAT(message({two, one}), testing::HasSubstr("column \"a.id\": expected int64 [] in every "
                                                       "data set, found none"));
 }

@@ -103,11 +103,11 @@ class TrainingState {
   /// Loads every entry of a restored state. All names, dtypes and shapes, and the states of loaders
   /// and of the generator, are checked first.
   /// Unless `strict` is false, throws Error(key_not_found) if entries are missing or unexpected,
-  /// and Error(invalid_argument) if the tensors of an entry differ in name, dtype or shape. Throws
-  /// one of these two, whatever `strict` is, if an entry is of the wrong kind, such as tensors
-  /// where a value was added or a number where a module was added. One exception: a JSON object or
-  /// array where a module was added counts as a node without tensors; if `strict` is false,
-  /// LoadReport::missing lists the module's names.
+  /// and Error(invalid_argument) if the tensors of an entry differ in name, dtype or shape.
+  /// Whatever `strict` is, throws one of these two errors if an entry is of the wrong kind: for
+  /// example tensors where a value was added, or a number where a module was added. One exception:
+  /// a JSON object or array where a module was added counts as a node without tensors; if `strict`
+  /// is false, LoadReport::missing lists the module's names.
   LoadReport load(const TensorDict& saved, bool strict = true) {
     LoadReport report;
     std::vector<const Entry*> found;
@@ -216,7 +216,7 @@ class TrainingState {
     } catch (const c10::Error& error) {
       throw Error(ErrorCode::invalid_argument)
           .part("training state: ", kTorchPart)
-          .problem("no state of a generator: ", error.what_without_backtrace());
+          .problem("not a valid generator state: ", error.what_without_backtrace());
     }
   }
 
@@ -257,7 +257,7 @@ class TrainingState {
     for (const std::string& name : report.missing) text += " \"" + name + "\" is missing;";
     for (const std::string& name : report.unexpected) text += " \"" + name + "\" is unexpected;";
     throw Error(ErrorCode::key_not_found)
-        .problem(text, " strict = false loads those that both have");
+        .problem(text, " strict = false loads only the entries that both states have");
   }
 
   std::vector<Entry> entries_;

@@ -42,17 +42,20 @@ MapDataset<D, T> map(D, T);
 
 namespace tenfold {
 
-/// The tensors of a batch by (dotted) name, in the order of the columns. A column of numbers is
-/// `[B, *shape]`. A column of ragged rows or strings has its values under its name and, unless it
-/// is padded, "<column>.offsets" int64 [B + 1], as in BatchColumn; the values of strings are bytes,
-/// and lists of strings also have "<column>.item_offsets". "<column>.length" holds the row lengths
-/// of a padded column, "<column>.valid" marks the rows with a value if BatchColumn::valid is set.
+/// The tensors of a batch by (dotted) name, in the order of the columns. They are the tensors of
+/// BatchColumn:
+///
+///     "<column>"               values
+///     "<column>.offsets"       offsets, of ragged rows and strings that are not padded
+///     "<column>.item_offsets"  item_offsets, of lists of strings
+///     "<column>.length"        lengths, of padded rows
+///     "<column>.valid"         valid, if it is a bool tensor
 class TorchBatch {
  public:
   /// A tensor and its name.
   struct Item {
-    std::string name;   ///< dotted
-    at::Tensor tensor;  ///< over the batch's memory
+    std::string name;   ///< the dotted name
+    at::Tensor tensor;  ///< a tensor over the batch's memory
   };
   using value_type = Item;  ///< type of *iterator
 
@@ -162,7 +165,8 @@ class TorchBatches {
     return static_cast<std::size_t>(shared_->loader.size());
   }
   /// Makes the next get_batch() start the epoch in progress again, or the next epoch if none is in
-  /// progress; right after load_state_dict(), makes it start at the position in that state.
+  /// progress. Right after load_state_dict(), the next get_batch() starts at the position in that
+  /// state.
   void reset() {
     const std::lock_guard lock(shared_->mutex);
     shared_->stream.reset();

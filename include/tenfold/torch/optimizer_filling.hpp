@@ -119,7 +119,7 @@ class StateFilling {
   /// without it.
   bool is_needed(std::string_view key) const {
     if constexpr (kHasOneState<Options>) {
-      if (key == "al") return false;  // LBFGS restarts it
+      if (key == "al") return false;  // LBFGS creates a missing list
       return key == "func_evals" || key == "n_iter" || planned_.state->n_iter() > 0;
     } else {
       return needs(options_, key);

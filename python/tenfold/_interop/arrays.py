@@ -67,7 +67,7 @@ def on_torch(call: Callable[[Any], None]) -> None:
 def torch_or_none() -> Any:
     """The torch module, imported if necessary; None if calls return numpy arrays.
 
-    The latter is the case if `frameworks.decided` selects numpy, or if torch cannot be imported.
+    Calls return numpy arrays if `frameworks.decided` selects numpy, or if torch cannot be imported.
     While dynamo traces, returns torch if `import_torch` has imported it, without calling `decided`.
     """
     if _torch and _torch.compiler.is_compiling():
@@ -168,7 +168,7 @@ def without_elements(tensor: Any) -> str:
 
 
 def not_dense(tensor: Any) -> str:
-    """Describes a nested tensor, too; otherwise as `without_elements`."""
+    """Like `without_elements`, but also describes nested tensors."""
     if torch_of(tensor) is not None and tensor.is_nested:
         return "a nested tensor; torch.nested.to_padded_tensor() makes a dense one"
     return without_elements(tensor)
@@ -451,10 +451,10 @@ def probe(batch_size: tuple[int, ...], what: str) -> Any:
 
 
 def dim_in(dim: int, ndim: int, what: str, error: type[Exception] = IndexError) -> int:
-    """Converts a dimension, which may be negative, to one counted from the front.
+    """Converts a dimension, which may be negative, to an index from 0 to ``ndim - 1``.
 
     Raises:
-        TypeError: If `dim` is no number.
+        TypeError: If `dim` is not a number.
         Exception: An instance of `error`, if `dim` is out of range.
     """
     try:

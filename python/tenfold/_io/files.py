@@ -78,7 +78,7 @@ def save(
 
     Raises:
         UnsupportedError: If the format cannot store an entry; the message names its key. Nothing
-            has been written. A ``.npy`` file stores one array and no names.
+            has been written. For example, a ``.npy`` file stores only one array, without a name.
         ValueError: If a key has another type, two keys of a dict have the same ``str()``, a
             container contains itself, `format` is unknown, `path` is a folder with other files,
             or `checksums` is false for a `Dataset`.
@@ -310,9 +310,10 @@ def scan(path: PathLike) -> ScanReport:
             or a folder: scans its files at any depth, but does not follow links to folders.
 
     Returns:
-        ScanReport: Nothing was imported, called or executed. Content that was not scanned
-            (compressed files, trailing bytes after a pickle, unreadable files and folders in a
-            folder, links to folders outside it) is listed as suspicious.
+        ScanReport: The globals and their risks. Nothing is imported, called or executed to find
+            them. The report lists content that was not scanned as suspicious: compressed files,
+            bytes after the end of a pickle, and, in a folder, unreadable files and folders, and
+            links to folders outside it.
 
     Raises:
         FileNotFoundError: If `path` does not exist.
@@ -439,10 +440,11 @@ def convert(
 
 
 def key_paths(keys: Keys, name: str = "keys") -> list[tuple[str, ...]] | None:
-    """Converts `keys`, the argument called `name`, to a list of tuples; None for None.
+    """Converts the argument `keys` of a call to a list of tuples; None for None.
 
     `keys` may be a single str. Each str is a dotted name or a glob, and becomes a tuple of one
-    item. A tuple or list in `keys` is a path of keys, and becomes a tuple of str.
+    item. A tuple or list in `keys` is a path of keys, and becomes a tuple of str. `name` is the
+    name of the argument, for messages.
     """
     if keys is None:
         return None
@@ -493,7 +495,7 @@ def renamer(rename: Rename) -> Callable[[str], str] | None:
 
 
 def _is_rule(pair: Any) -> bool:
-    """True for (regex, replacement); as for re.sub, these may be a compiled one and a function."""
+    """True for a pair of a str or compiled regex and a replacement, a str or a function."""
     import re
 
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
@@ -523,7 +525,10 @@ def _compiled(pattern: str | re.Pattern[str], replacement: Any) -> re.Pattern[st
 
 
 def _place(name: str, value: Any) -> Callable[[Any], Any] | None:
-    """Returns a function that moves tensors, None for the CPU. `name` is that of the argument."""
+    """Returns a function that moves tensors to a device; None for None and the CPU.
+
+    `name` is the name of the argument `value`, for messages.
+    """
     if value is None:
         return None
     from tenfold._interop.arrays import need_torch
@@ -551,19 +556,19 @@ def diff(
 ) -> DiffReport:
     """Compares two trees. Each may be in any format or in memory.
 
-    Tensors and JSON values are matched by path, and the remaining ones by dotted name. Tensors are
-    read in chunks, in parallel and in bounded memory. The order of keys, and whether a node is a
-    dict or an OrderedDict, are ignored.
+    Tensors and JSON values of the two trees are matched by path; those without a match by path are
+    matched by dotted name. Tensors are read in chunks, in parallel and in bounded memory. The order
+    of keys, and whether a node is a dict or an OrderedDict, are ignored.
 
     Args:
         a: A path, or an object that `save` accepts, except a `Dataset`: containers of tensors, a
             TensorDict, a module, a tensor.
         b: The other tree, in the same forms.
-        rtol: Finite elements of tensors are equal if ``|a - b| <= atol + rtol * |b|``. Others are
-            equal if both are NaN or the same infinity; the real and imaginary parts of complex
-            elements count separately. If `rtol` and `atol` are 0, the comparison is exact, also
-            for 64-bit integers. Dtypes, shapes, JSON values and kinds of nodes (except dict and
-            OrderedDict) must always be equal.
+        rtol: Finite elements of tensors are equal if ``|a - b| <= atol + rtol * |b|``. Elements
+            that are not finite are equal if both are NaN or the same infinity. The real and
+            imaginary parts of complex elements are compared separately. If `rtol` and `atol` are 0,
+            the comparison is exact, also for 64-bit integers. Dtypes, shapes, JSON values and kinds
+            of nodes (except dict and OrderedDict) must always be equal.
         atol: See `rtol`.
         progress: As for `save`.
 

@@ -167,16 +167,17 @@ class _Plan:
         self._new_groups = [
             self._options(position, pairing) for position in range(len(self._targets))
         ]
-        self._destinations: dict[str, Any] = {}  # by name in the source
+        self._destinations: dict[str, Any] = {}  # tensors to fill, by their names in the source
         self._new_state: dict[int, Any] = {}
         self._global_state: dict[Any, Any] = {}
         self._plan_state({str(key): value for key, value in saved["state"].items()}, pairing, cast)
 
     def _options(self, position: int, pairing: Pairing) -> dict[str, Any]:
-        """The new options of a target group.
+        """The new options of the target group at `position`, for `Optimizer.load_state_dict`.
 
-        First the saved options in saved order, then the group's own others, except those that
-        `__setstate__` adds to the saved options.
+        These are the saved options, in saved order, followed by the options that only the target
+        has. Options that `__setstate__` adds are left out, so that `__setstate__` sets their
+        defaults, as in torch.
         """
         target = self._targets[position]
         names = target.names
@@ -201,7 +202,7 @@ class _Plan:
         return {**options, "params": target.params}
 
     def _filled_in(self, options: dict[str, Any]) -> set[str]:
-        """Names of options that `__setstate__` adds to saved `options`, such as an older torch's.
+        """Names of the options that `__setstate__` adds, for example if an older torch saved them.
 
         Empty if `__setstate__` raises an exception.
         """
@@ -307,19 +308,18 @@ class Pairing:
             self.missing,
             self.unexpected,
             mismatched,
-            # "param_groups.<i>" for each group i of the target that keeps its options, because
-            # its parameters have saved states, but are no group of the source. Empty if matched by
-            # order.
+            # "param_groups.<i>" for each group i of the target whose parameters are saved, but not
+            # as one group: this group keeps its options. Empty if parameters are matched by order.
             self.groups_of_other_names,
         ) = _core.pair_parameters(
             [(len(group.params), group.names) for group in targets],
             [(len(group.params), group.names) for group in sources],
         )
         self.mismatched = [Mismatch(*found) for found in mismatched]
-        #: Groups of the source, by group of the target.
+        #: Index of the group of the source, by index of the group of the target.
         self.groups = {at: group for at, group in enumerate(groups) if group is not None}
         ids = [number for group in sources for number in group.params]
-        #: IDs of the source, by position in the target.
+        #: ID of the parameter in the source, by position of the parameter in the target.
         self.ids = {at: ids[number] for at, number in enumerate(numbers) if number is not None}
 
 

@@ -82,7 +82,7 @@ def constant_names(app_state: dict[str, Any]) -> list[str]:
     """Returns the names of entries that may be equal in successive saves.
 
     These are entries without state_dict (tensors and values), random states, and modules without
-    trainable parameters. If any other entry with tensors is equal to that of the previous step, the
+    trainable parameters. If any other entry with tensors is unchanged since the previous step, the
     save warns, once for each entry.
     """
     names = []
@@ -129,8 +129,8 @@ class Restoring:
             tensors of modules are no errors.
         rename: A function that maps the saved name of a tensor to its name in the module.
         rank: Rank of this process.
-        lacking: If fewer ranks saved the step, so that it has no entries of this rank: the names of
-            the entries that each rank saves separately. `node` has those of rank 0 instead.
+        lacking: Names of the per-rank entries, if fewer ranks saved the step, so that it has none
+            of this rank; otherwise empty. For these names, `node` has the entries of rank 0.
         copy: A function that takes the name of an entry, and returns a node with a copy of the
             entry in memory. With ``compares=True``, it compares each block with its checksum.
         copied_first: Names of the entries that `read` copies into memory, comparing their
@@ -247,7 +247,7 @@ class Restoring:
 
     @property
     def changed(self) -> list[str]:
-        """Entries that were loaded."""
+        """Names of the entries that were loaded, in order."""
         return self._changed
 
     def _compare(self, name: str, where: str) -> None:

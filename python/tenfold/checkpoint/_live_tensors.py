@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class LiveTensors:
-    """States that share parameters and optimizer tensors with the program, not other tensors.
+    """Copies of states that share only some tensors with the program.
 
-    Tensors in the parameter groups of an optimizer, such as its learning rate, are not shared.
+    Shared are the parameters of modules, and the tensors of optimizers outside of their parameter
+    groups (which may contain a tensor as learning rate). Changes of these tensors can be detected
+    (see `_has_version`).
 
     Args:
         app_state: The objects by name.
         states: The states by name, as returned by `states_of`.
 
     Attributes:
-        states: The states. All tensors are copies, except parameters of modules and tensors of
-            optimizers outside of their parameter groups, whose changes can be detected (see
-            `_has_version`).
+        states: The states by name, with copies of all tensors that are not shared.
     """
 
     def __init__(self, app_state: dict[str, Any], states: dict[str, Any]) -> None:

@@ -87,14 +87,15 @@ class CheckpointManager:
             saves and restores separately, like `RngState`.
         verify: The checks of `restore`. ``"full"`` or True: every checksum, before an object
             changes. ``"structure"``: files, sizes and the checksums of metadata, and all bytes of
-            entries other than safetensors and memmap. False: nothing. ``"auto"``: as ``"full"`` for
-            steps below 8 GB and objects with DTensors; for others as ``"structure"`` first, and the
-            checksum of each block as it is copied for an object.
+            entries other than safetensors and memmap. False: nothing. ``"auto"``: like ``"full"``
+            for steps below 8 GB, or if an object has DTensors. For other steps: like
+            ``"structure"`` before an object changes, and then the checksum of each block when the
+            block is copied for an object.
         on_error: ``"raise"``: a failed save raises its error; after a save in the background, the
-            next call that waits for it (`save`, `restore`, `wait`, `close`, ...) raises it.
-            ``"warn"``: an error while a step is written is a warning, and the training continues;
-            `save` still raises errors of its arguments, except for an entry that its format cannot
-            store, which is found only when the step is written.
+            next call that waits for it (`save`, `restore`, `wait`, `close`, ...) raises the error.
+            ``"warn"``: an error while a step is written causes a warning, and the training
+            continues. `save` still raises errors of its arguments. An entry that its format cannot
+            store is detected only when the step is written, so it causes a warning.
         retries: Number of retries of a save that fails with an OSError.
         durable: fsync before a save is done.
 
@@ -223,9 +224,9 @@ class CheckpointManager:
     def should_save(self, step: int) -> bool:
         """True if a save is due according to `every_steps` or `every_seconds`.
 
-        A save is due if a multiple of `every_steps` was reached or skipped since the last save or
-        restore (before the first one: since step 0), or if `every_seconds` have passed since then
-        (before the first one: since the manager was created). With `every_seconds`, all ranks of a
+        A save is due if a multiple of `every_steps` was reached or skipped, or `every_seconds` have
+        passed, since the last save or restore. Before the first save or restore, steps count from
+        0, and seconds from the creation of the manager. With `every_seconds`, all ranks of a
         process group must call this method the same number of times; all get the same result.
 
         Args:
@@ -259,8 +260,8 @@ class CheckpointManager:
         """Saves a step, then removes the steps that no rule keeps.
 
         Args:
-            step: The number of the step. An existing step is replaced, with a warning; one of a
-                newer format version is an error.
+            step: The number of the step. An existing step is replaced, with a warning; an existing
+                step of a newer format version is an error.
             app_state: By name, objects with ``state_dict()`` and
                 ``load_state_dict()`` (modules, optimizers, schedulers, scalers, loaders,
                 `RngState`), tensors, and plain values in any nesting.
@@ -452,7 +453,7 @@ class CheckpointManager:
             app_state: As for `save`. Objects are restored by ``load_state_dict()``; tensors and
                 plain values are replaced in the dict. None: `RestoreResult.state` has the entries.
             step: The step to restore. None: the newest undamaged step of the lineage; a warning
-                names each skipped one.
+                names each damaged step that was skipped.
             path: The directory, or the folder of a step, of another run.
             keys: Only these entries or tensors: ``"model"``, ``"model.encoder.*"``.
             exclude: Restore all entries and tensors but these.
@@ -479,8 +480,8 @@ class CheckpointManager:
             UnsupportedError: If the requested step, or every step, is of a newer version.
             OSError: If a system call failed; for `discard_later`, if another process writes into
                 the directory.
-            RuntimeError: If an object raises an error after others were loaded; the message names
-                the loaded ones.
+            RuntimeError: If an object raises an error after other objects were loaded; the message
+                names the loaded objects.
 
         Example:
             >>> manager.restore({"model": model}, keys="model").step

@@ -22,9 +22,9 @@ class RestoreResult:
     Attributes:
         step: The step that was restored; None if the directory has no step and `missing_ok` is set.
         path: The folder of the step, or None.
-        report: The loaded, missing, unexpected and mismatched names: dotted names of tensors of
-            modules, and names of whole entries that are not modules, or are missing or unexpected.
-            Empty without an `app_state`.
+        report: The loaded, missing, unexpected and mismatched names. For a module, these are the
+            dotted names of its tensors. For other entries, and for entries that are missing or
+            unexpected as a whole, they are the names of the entries. Empty without an `app_state`.
         skipped: Damaged steps with higher numbers, as pairs of step and problem, highest first.
         metadata: As returned by `CheckpointManager.metadata`; empty if there is no step.
         state: If no `app_state` was given: the entries. Their tensors are mapped from the files,
@@ -50,8 +50,8 @@ class Estimate:
     """The disk space that a save needs, and the space that is available.
 
     Attributes:
-        entries: Bytes of the tensors of each entry, or of its JSON file. Tensors of an entry over
-            the same bytes count once, except in entries with DTensors.
+        entries: Bytes of the tensors of each entry, or of its JSON file. Tensors of an entry that
+            share the same bytes count once, except in entries with DTensors.
         num_bytes: Sum of `entries`.
         free_bytes: Free space of the file system; 0 if unknown.
         prunable_bytes: Size of the steps that no rule keeps now.

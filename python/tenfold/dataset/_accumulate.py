@@ -77,11 +77,11 @@ def accumulate(loader: Iterable[Any], steps: int) -> Iterator[Window]:
     run: ``model(batch["x"]).sum() * 0``).
 
     Args:
-        loader: A `BatchLoader`, or any iterable of batches: dicts, tuples or tensors. The number of
-            rows of a batch is dimension 0 of its first tensor of one or more dimensions, the length
-            of its first list (of strings, if it is not in a dict), or the number of rows of its
-            first column that a `BatchLoader` with ``pad="offsets"`` made, whichever comes first.
-            Empty lists count only in a dict, and only if there is nothing else to count.
+        loader: A `BatchLoader`, or any iterable of batches: dicts, tuples or tensors. The first of
+            these in a batch determines its number of rows: a tensor of one or more dimensions, by
+            the size of dimension 0; a list (outside of a dict, only a list of strings), by its
+            length; a column of a `BatchLoader` with ``pad="offsets"``, by its number of rows. Empty
+            lists count only in a dict, and only if the batch has nothing else to count.
         steps: Number of batches per window; the last window may have fewer.
 
     Yields:

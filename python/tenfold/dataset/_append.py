@@ -79,8 +79,8 @@ class Growing(Closing):
                 leading dimension of the same length. A ragged value is ``[length, *shape]`` in a
                 row; in a batch it is a list, a jagged ``torch.nested`` tensor, or a dict
                 ``{"values", "offsets"}``. In a nullable column, None or a missing key is a missing
-                value; in a batch, a missing key is a missing value in every row. Beside a value,
-                ``"<column>.valid"`` is a bool, or for a batch bools; false: the value is missing.
+                value; in a batch, a missing key is a missing value in every row. An additional key
+                ``"<column>.valid"``, a bool or for a batch bools, marks missing values by False.
 
         Returns:
             int: the new ``len(self)``.
@@ -340,8 +340,7 @@ class Columns:
             ValueError: For a column that is unknown, has two values, has the dimensions of neither
                 a row nor a batch, or has a different number of rows from other columns; if one
                 column is a row and another a batch. With `some`, also for a column that only some
-                mappings of a list have. Without `some`, most lists are not checked here, but by the
-                engine.
+                mappings of a list have. Without `some`, the engine checks most lists.
         """
         if _is_mapping(rows):
             return self._of_mapping(self._flat(rows, ()), some)
@@ -557,7 +556,7 @@ def _lacks_value(keys: tuple[str, ...]) -> str:
 
 
 def _unmasked(value: Any, column: Column) -> Any:
-    """Converts a masked array as `unmasked_row` or `unmasked_rows`; returns others unchanged."""
+    """Converts a masked array by `unmasked_row` or `unmasked_rows`; returns others unchanged."""
     if not has_mask(value):
         return value
     return unmasked_row(value) if value.ndim <= _row_depth(column) else unmasked_rows(value)
@@ -571,7 +570,7 @@ def _row_depth(column: Column) -> int:
 
 
 def _depth(value: Any, column: Column) -> int:
-    """Number of dimensions of a value. Of a list, examines only the first 8 items except None."""
+    """Number of dimensions of a value. In a list, only the first 8 items besides None count."""
     if is_array(value):
         # A jagged tensor is a batch of ragged rows.
         return int(value.ndim)
@@ -586,14 +585,14 @@ def _depth(value: Any, column: Column) -> int:
 
 
 def _one(value: Any) -> Any:
-    """A batch that contains this row only."""
+    """A batch of one row, whose value is `value`."""
     if is_array(value):
         return value[None]
     return [value]
 
 
 def _split(value: Any, column: Column) -> tuple[Any, Any]:
-    """The values of a batch; and the offsets if these are ragged rows in one array, else None."""
+    """The values of a batch, and their offsets; None for offsets if each row has its own values."""
     if getattr(value, "is_nested", False):
         if value.lengths() is not None or getattr(value, "_ragged_idx", 1) != 1:
             return list(value.unbind()), None

@@ -53,9 +53,9 @@ def create(
             Python type (float, int, bool, str, bytes), ``"string"`` or ``"bytes"``. A str in a dict
             is always a dtype. A dict of values without any str, or a TensorDict, is an example row.
         num_rows: Number of initial rows; None: 0. Their values are zeros, empty strings and empty
-            ragged rows. In nullable columns they are marked as missing in ``"<column>.valid"``, but
-            are zeros in columns of floats, too, where other missing values are NaN. Their disk
-            space is reserved if the file system supports it, so that writing them does not raise
+            ragged rows. In nullable columns, ``"<column>.valid"`` marks these values as missing; in
+            columns of floats, they are zeros, although other missing values are NaN. Disk space for
+            the rows is reserved if the file system supports it, so that writing them does not raise
             SIGBUS on a full disk.
         capacity: Capacity of a circular buffer in rows: when it is full, each write overwrites the
             oldest rows. None: no circular buffer.

@@ -77,7 +77,7 @@ class _Map:
 
 
 class _Joined(NamedTuple):
-    """The arguments of `concat` (`weights` is None) or `mix`, to repeat the call after a pickle."""
+    """The arguments of `concat` (`weights` is None) or `mix`; unpickling repeats the call."""
 
     datasets: tuple[Dataset, ...]
     weights: tuple[float, ...] | None
@@ -108,9 +108,11 @@ class Dataset(Growing):
 
     Views (`range`, `head`, `select`, `rename`, `take`, `filter`, `split`, `shuffle`, `shard`,
     `map`) copy no rows and can be combined.
-    A Dataset of a path pickles as the path, and works in forked and spawned workers; one in memory
-    cannot be pickled. If the path was replaced in the meantime, unpickling raises OSError (ESTALE);
-    on another host, or after a restart, only if the new data set has fewer rows than a view needs.
+
+    A Dataset of a path pickles as the path, and works in forked and spawned workers. A Dataset of a
+    tree in memory cannot be pickled. If the path was replaced after pickling, unpickling raises
+    OSError (ESTALE). On another host, or after a restart, a replacement is only detected if the new
+    data set has fewer rows than a view needs.
 
     Args:
         source: A path, a TensorDict, or a dict of tensors.
@@ -527,9 +529,10 @@ class Dataset(Growing):
             KeyError: If an old name is neither a column nor a record.
             TypeError: If `names` is not a mapping; if an old name is neither a str nor a tuple of
                 str; if a new name is neither a str nor a tuple.
-            ValueError: If two columns, or a column and a record, would have the same name, or a
-                column that of the validity of a nullable column, ``"<column>.valid"``; if a new
-                name is empty or has a key that is not a str; if `map` was called before `rename`.
+            ValueError: If two columns, or a column and a record, would have the same name; if a
+                column would have the name ``"<column>.valid"`` of the validity of a nullable
+                column; if a new name is empty or has a key that is not a str; if `map` was called
+                before `rename`.
 
         Example:
             >>> ds.rename({"price": "cost"}).columns
@@ -795,8 +798,8 @@ def reopened(
 
     Raises:
         OSError: ESTALE, if the path was replaced since the data set was opened. On another host, or
-            after a restart of the host, this is raised only for a view not made by `map` only, if
-            the data set now has fewer rows than when the view was created.
+            after a restart, replacements cannot be detected; the error is then raised if a view
+            (other than one made by `map` only) was created from more rows than the data set has.
     """
     dataset = Dataset(path, mode, framework=framework)
     found: Any = dataset._native.identity()
@@ -934,7 +937,7 @@ def _join(native: Any, parts: _Joined) -> Dataset:
 
 
 def _fixed(dataset: Dataset) -> Dataset:
-    """A view of the current rows, if rows may be appended later; otherwise `dataset`."""
+    """A view of the current rows if rows may be appended later; otherwise `dataset` itself."""
     is_fixed = dataset._steps or dataset._joined is not None or dataset._path is None
     return dataset if is_fixed else dataset.range(0, len(dataset))
 

@@ -36,8 +36,8 @@ else:
 def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
     """Converts an index to an int, a slice of step 1 inside ``[0, size)``, or `Indices`.
 
-    Ints stay as they are, also in `Indices`: negative ones are not converted. They are not checked
-    against `size`, only (except those of a ``range``) to fit into int64.
+    Ints are returned unchanged, also in `Indices`: negative ints are not converted, and no int is
+    compared with `size`. All ints must fit into int64, which is not checked for a ``range``.
 
     Args:
         index: An index for ``Dataset.__getitem__``.

@@ -55,7 +55,7 @@ class BatchLoader:
         rank: Rank r gets rows ``[b * r // world_size, b * (r + 1) // world_size)`` of each batch of
             b rows; all ranks make the same number of steps.
         world_size: Number of ranks.
-        columns: Names of some columns; None: all.
+        columns: Names of the columns to return; None: all columns.
         transform: Called with each batch in the caller's thread; its result replaces the batch.
         prefetch: Number of batches that are prepared ahead, at most 1,024.
         num_threads: As for `tenfold.save`. 1: only the calling thread. At most `prefetch` threads
@@ -73,8 +73,8 @@ class BatchLoader:
         pin_memory: Gather batches into pinned memory, and copy tensors that functions of `map` and
             `transform` create into pinned memory. Without CUDA, batches are not pinned, and a
             warning says so.
-        framework: ``"torch"`` or ``"numpy"``: the type of tensors in batches. None: that of
-            `dataset`; torch for a device or pinned memory.
+        framework: ``"torch"`` or ``"numpy"``: the type of tensors in batches. None: torch for a
+            device or pinned memory, otherwise the framework of `dataset`.
 
     Raises:
         TypeError: For an option of another type, except `pad`, `device` and `framework`.

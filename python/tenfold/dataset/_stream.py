@@ -87,28 +87,30 @@ class IterableDataset(_Base):
         source: A `Dataset`, or the source of one: a path, a TensorDict, or a dict of tensors. Or
             text files as for `ingest`: ``.jsonl``, ``.json``, ``.csv`` or ``.tsv``, also as
             ``.gz``, ``.zst``, ``.bz2``, ``.xz`` or in a ``.zip``, globs, or a list of them.
-        columns: Names of some columns; None: all.
+        columns: Names of the columns to return; None: all columns.
         shuffle: A data set is read in the shuffled order of a `BatchLoader` with the same seed and
             without `shuffle_block`. For text files, the order of the files is shuffled, and their
             rows pass through a shuffle buffer: 1,024 rows unless `shuffle_buffer` is given.
         shuffle_buffer: Number of rows that are read, shuffled and returned at a time. A data set
             with `shuffle` ignores it.
         seed: Seed of the shuffle.
-        rank: Rank of this process; None: that of ``torch.distributed`` when iterating, or 0 if it
-            is not initialised. A pickle keeps the rank for processes without ``torch.distributed``.
-        world_size: Number of ranks; None: that of ``torch.distributed``, or 1 if it is not
-            initialised. Pass both `rank` and `world_size`, or neither.
+        rank: Rank of this process. None: the rank in ``torch.distributed`` when the iteration
+            begins, or 0 if ``torch.distributed`` is not initialised. A pickle keeps the rank for
+            processes without ``torch.distributed``.
+        world_size: Number of ranks. None: the world size of ``torch.distributed``, or 1 if it is
+            not initialised. Pass both `rank` and `world_size`, or neither.
         schema: Schema of text files, as for `ingest`; None: inferred from all of them, which reads
             them once in the constructor.
         format: Format of text files: ``"jsonl"``, ``"ndjson"``, ``"json"``, ``"csv"`` or ``"tsv"``.
             None: by their names.
         separator: Character between the fields of CSV files, as for `ingest`.
         transform: Called with each row; its result is returned.
-        on_error: Handling of text that is not a record, or does not fit the schema. ``"raise"`` an
-            error; ``"skip"`` such rows, with one warning at the end; ``"collect"`` them in
-            `bad_rows`.
-        framework: ``"torch"`` or ``"numpy"``: the type of tensors in rows. None: that of a data
-            set, otherwise as for `tenfold.load`. Determined once; workers and pickles keep it.
+        on_error: Handling of bad rows: text that is not a record, or does not fit the schema.
+            ``"raise"``: raise an error. ``"skip"``: omit bad rows, with one warning at the end.
+            ``"collect"``: omit bad rows, and list them in `bad_rows`.
+        framework: ``"torch"`` or ``"numpy"``: the type of tensors in rows. None: the framework of
+            `source` if it is a `Dataset`, otherwise as for `tenfold.load`. Determined once; workers
+            and pickles keep it.
 
     Raises:
         FileNotFoundError: For a missing file, or a glob without a match.
@@ -208,8 +210,9 @@ class IterableDataset(_Base):
         self._generation = 0
         self._loads = 0
         self._workers = Workers()
-        # In a process for which this was pickled: that process, and the `Workers` of the process
-        # that pickled it. If the process is a spawned worker, the other one is its loader's.
+        # After unpickling in a spawned process: the ID of this process, and the `Workers` of the
+        # process that pickled the stream. If this process is a worker, the loader's process has
+        # pickled the stream.
         self._parent_workers: tuple[int, Workers] | None = None
         # `_in_worker_at`, in a worker: the epoch, and the number of rows of that epoch that this
         # worker has returned. `_skipped`, after `load_state_dict` or `set_epoch` in a worker: the

@@ -48,9 +48,9 @@ class OwnStorage(StorageMeta):
     """Tells planners that the writer is a `StorageWriter`: it accepts PackedPlan and PlannedValues.
 
     Attributes:
-        allow_opaque: Objects that `tenfold.save` does not support are saved as the bytes of
-            torch.save.
-        has_tensors_in_values: A value may contain tensors.
+        allow_opaque: If true, objects that `tenfold.save` does not support are saved as the bytes
+            that torch.save writes for them.
+        has_tensors_in_values: If true, a value may contain tensors.
     """
 
     allow_opaque: bool = False
@@ -153,7 +153,7 @@ class SavePlanner(DefaultSavePlanner):
         return plan
 
     def _is_cached(self) -> bool:
-        """True if a plan for which torch finds a cached plan equals it in every respect."""
+        """True if the plan equals the cached plan also in what torch does not compare."""
         cached = _SavePlanner._cached_save_plan[self._cached_plans_key]
         # torch compares neither dtypes nor containers.
         return cached.planner_data == self.mappings and list(Items.of_plan(cached)) == list(
@@ -199,7 +199,7 @@ class SavePlanner(DefaultSavePlanner):
                 [Items.of_plan(plan) for plan in merged], self.dedup_save_to_lowest_rank
             )
         _, metadata = super().create_global_plan(all_plans)
-        # The `storage_data` of a cached plan is from the last save. Use that of this save instead.
+        # A cached plan has the `storage_data` of the last save. Replace it by that of this save.
         plans = [
             dataclasses.replace(plan, storage_data=sent.storage_data)
             for plan, sent in zip(self.global_plan, all_plans, strict=True)

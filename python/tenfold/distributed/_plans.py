@@ -88,7 +88,7 @@ class Kind(NamedTuple):
         return max(1, torch.Size(self.sizes).numel() * self.dtype.itemsize)
 
     def contradicts(self, other: Kind) -> bool:
-        """True if items of this and the other kind, with one name and offset, are not copies."""
+        """True if items of these two kinds, with the same name and offsets, cannot be copies."""
         return self[1:] != other[1:] and not (self.is_opaque and other.is_opaque)
 
     def item(self, name: str, index: int | None = None) -> WriteItem:
@@ -389,7 +389,7 @@ def metadata_of(plans: list[Items]) -> dict[str, Any]:
 
 
 def differs(name: str, one: Kind, of: int, other: Kind, rank: int) -> ValueError:
-    """The error for two ranks that have different entries of the same name."""
+    """The error if rank `of` has the entry `one` and `rank` has another one with the same name."""
     return ValueError(
         f"{name!r}: it differs between ranks: expected {one.described} as on rank {of}, found "
         f"{other.described} on rank {rank}"

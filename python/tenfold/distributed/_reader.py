@@ -54,10 +54,10 @@ _BUFFER_BYTES = 256 << 20
 class StorageReader(HasPath, _StorageReader):
     """For ``dcp.load``: reads any file or folder that `tenfold.open` reads, into any sharding.
 
-    Each rank reads only its parts of tensors (but all of a tensor that is small, compressed, or in
-    Fortran order in an ``.npz``). Names are those of torch.distributed.checkpoint: keys of nested
-    states joined by dots. So a model of any sharding can be loaded from one ``.safetensors`` or
-    ``.pt`` file.
+    Each rank reads only its parts of tensors. (A tensor that is small, compressed, or in Fortran
+    order in an ``.npz`` is read completely.) Names are those of torch.distributed.checkpoint: keys
+    of nested states joined by dots. So a model of any sharding can be loaded from one
+    ``.safetensors`` or ``.pt`` file.
 
     Args:
         path: The file or folder. The ``checkpoint_id`` of ``dcp.load`` overrides it.

@@ -54,8 +54,8 @@ def save(
             is replaced when the new version is complete.
         layout: ``"plain"``; or ``"shards"`` or ``"torch"``, which are folders with separate files
             for each rank. See `StorageWriter`.
-        format: For layout ``"plain"``: ``"safetensors"`` or ``"memmap"`` (a folder); for the
-            others: ``"dcp"``. None: by the suffix of `path`.
+        format: For layout ``"plain"``: ``"safetensors"`` or ``"memmap"`` (a folder). For layouts
+            ``"shards"`` and ``"torch"``: ``"dcp"``. None: by the suffix of `path`.
         durable: fsync before returning.
         checksums: Store checksums, which `tenfold.verify` compares. Layout ``"torch"`` always has
             the CRC-32s of its format.

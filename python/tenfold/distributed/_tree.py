@@ -142,7 +142,8 @@ def is_container(key: Any) -> bool:
 def merge(data: Iterable[Mapping[Any, Any]]) -> dict[Any, Any]:
     """Merges the planner's data of all ranks.
 
-    A container has the keys of all ranks. Of other equal keys, that of the lowest rank is kept.
+    A container has the keys of all ranks. If several ranks have a leaf, the path of the lowest rank
+    is kept.
 
     Raises:
         ValueError: If ranks have containers of different kinds at one path, or keys of different
@@ -317,8 +318,8 @@ def names_of(node: _core.Node) -> Stored:
     An `Unreadable` stands for an entry that cannot be read; it may also be inside a value. A list
     is one value if neither it nor the lists in it contain tensors or dicts, as in
     ``flatten_state_dict``. A tuple is one value, which may contain tensors. The root is always a
-    container. Strided nested tensors are omitted, except in tuples; a jagged one is a dict of its
-    parts.
+    container. Strided nested tensors are omitted, except in tuples; a jagged tensor is a dict of
+    its parts.
 
     Raises:
         ValueError: If two entries have the same name.

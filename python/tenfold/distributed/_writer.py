@@ -79,9 +79,9 @@ class _Save:
         self.containers: dict[Any, Any] = {}
         self.tree: _core.Node | None = None  # with None for values that are unknown
         self.unknown: dict[str, int] = {}  # by name: the index in `leaves` of an unknown value
-        self.unknown_bytes = 0  # reserved for them in the header
+        self.unknown_bytes = 0  # reserved in the header for the unknown values
         self.is_coordinator = False
-        self.values: dict[str, Any] = {}  # of the coordinator, which does not send them
+        self.values: dict[str, Any] = {}  # values of the coordinator, which does not send them
 
 
 # By process and thread: the writer of the last save.
@@ -114,10 +114,10 @@ class StorageWriter(HasPath, _StorageWriter):
         layout: ``"plain"``, as above. ``"shards"``: a folder with safetensors files for each rank,
             like those of torch's HuggingFaceStorageWriter, for file systems on which several hosts
             cannot write one file. ``"torch"``: a folder like that of torch's FileSystemWriter, for
-            programs that load it without tenfold. Both have a ``metadata.json`` with the containers
-            and values, which would otherwise need a pickle.
-        format: For layout ``"plain"``: ``"safetensors"`` or ``"memmap"`` (a folder); for the
-            others: ``"dcp"``. None: by the suffix of `path`.
+            programs that load it without tenfold. The folders of both layouts have a
+            ``metadata.json`` with the containers and values, which would otherwise need a pickle.
+        format: For layout ``"plain"``: ``"safetensors"`` or ``"memmap"`` (a folder). For layouts
+            ``"shards"`` and ``"torch"``: ``"dcp"``. None: by the suffix of `path`.
         durable: fsync before returning.
         checksums: Store checksums, which `verify` and `StorageReader` compare. Layout ``"torch"``
             always has the CRC-32s of its format.
@@ -460,7 +460,9 @@ def _planned(plan: SavePlan, ticket: str, unknown: Container[str]) -> SavePlan:
 
 
 def _require_copies(written: list[Items], planned: list[Items]) -> None:
-    """Compares the planned items of each rank with those that are written instead of them.
+    """Compares the items that each rank planned with the items that the ranks write.
+
+    Planners drop items that several ranks have, so an item may be written by another rank.
 
     Raises:
         ValueError: If items with the same name and offsets have different dtypes or shapes.

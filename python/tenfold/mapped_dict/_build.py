@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 _BATCH_OBJECTS = 512
 _BATCH_BYTES = 16 << 20
 _KEY_TYPES: dict[type, str] = {str: "str", bytes: "bytes", int: "int"}
-# Convert a key to Python's own type. They ignore methods of subclasses, such as __str__ of an Enum,
-# as lookups do.
+# Functions that convert a key to Python's own type. Like lookups, they ignore methods of
+# subclasses, such as __str__ of an Enum.
 _PLAIN_KEYS: dict[type, Callable[[Any], Any]] = {
     str: str.__str__,
     bytes: lambda key: bytes(memoryview(key)),
@@ -144,7 +144,8 @@ def items_per_batch(value: Any) -> int:
 
 def _objects_of(value: Any) -> int:
     if isinstance(value, Mapping):
-        return 2 + sum(map(_objects_of, value.values()))  # including the row made from it
+        # 2: the mapping, and the row that is made from it.
+        return 2 + sum(map(_objects_of, value.values()))
     return 0 if isinstance(value, (bool, int, float, str, bytes)) else 1
 
 
@@ -249,7 +250,7 @@ def _python_type(scalar: Any) -> type:
 
 
 def _is_exact(value: int) -> bool:
-    """Returns whether float64 holds a value exactly; False for one beyond the 64-bit types."""
+    """Returns whether float64 holds an int exactly; False for ints of more than 64 bits."""
     return -(2**63) <= value < 2**64 and float(value) == value
 
 

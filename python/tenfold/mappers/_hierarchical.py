@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tenfold._io.files import PathLike
 
-# Replace the number of a table if a value is not in a table, as in src/mapper/state_paths.hpp.
+# In place of the number of a table, for values that are in no table (src/mapper/state_paths.hpp).
 TEXT = -2  # the value is JSON
 MAPPER = -3  # the value is another mapper
 

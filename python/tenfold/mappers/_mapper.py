@@ -55,9 +55,9 @@ def register_mapper(name: str) -> Callable[[Thing], Thing]:
 
     Raises:
         TypeError: If the name is empty or not a str, or the decorated object is not callable.
-        ValueError: If the name is registered for another class or factory. If the new one has the
-            module and the qualified name of the old one (a reloaded module, a repeated notebook
-            cell), it replaces the old one.
+        ValueError: If the name is registered for another class or factory. A class or factory with
+            the same module and qualified name (a reloaded module, a repeated notebook cell)
+            replaces the registered one.
 
     Example:
         >>> @tenfold.register_mapper("mlp")
@@ -276,7 +276,7 @@ class StateMapper:
         return state  # type: ignore[no-any-return]
 
     def stamp(self) -> Any:
-        """Returns a value that changes whenever rows change; by default None: they never change."""
+        """Returns a value that changes whenever rows change; by default None, which never does."""
         return None
 
     def saved_as(self) -> StateMapper:

@@ -132,7 +132,8 @@ def numbers_of(value: Any, dtype: Any) -> Any:
 
     Raises:
         TypeError: If `value` does not consist of numbers.
-        ValueError: If no array has ints beyond 64 bits as elements of the kind of `dtype`.
+        ValueError: For ints beyond int64, or complex numbers, that `dtype` cannot hold. The engine
+            checks all other numbers.
     """
     torch, name = arrays.torch_or_none(), arrays.dtype_name(dtype)
     wide = _dtype_of_large_ints(value, name)
@@ -163,9 +164,10 @@ def numbers_of(value: Any, dtype: Any) -> Any:
 
 
 def _dtype_of_large_ints(value: Any, dtype: str) -> str | None:
-    """The dtype that holds numbers before they become `dtype`; None if no int is beyond int64.
+    """The dtype of an array for numbers among which an int is beyond int64; None for others.
 
-    Raises ValueError if `dtype` is an integer dtype or bool and cannot hold the numbers.
+    The engine then converts the array to `dtype`. Raises ValueError if `dtype` is an integer dtype
+    or bool and cannot hold the numbers.
     """
     parts = list(_parts_of(value))
     if not any(isinstance(n, int) and not -(2**63) <= n < 2**63 for n in parts):

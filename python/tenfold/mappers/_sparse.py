@@ -95,7 +95,7 @@ class SparseStateMapper(StateMapper):
         except TypeError:
             _ = state in self._native  # raises an error that names the state, unless it is valid
             raise
-        # Equal to an int in Python, but another state.
+        # In Python, such a float equals an int; here, it is another state.
         return (float, repr(state)) if _has_large_float(state) else state
 
     # --- saving ---

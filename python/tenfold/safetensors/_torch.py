@@ -126,7 +126,8 @@ def save_model(
 ) -> None:
     """Saves the state of a module. Tensors that share memory are stored once, under one name.
 
-    ``__metadata__`` maps the other names to it, except those that are keys of `metadata`.
+    ``__metadata__`` maps the other names to the stored name. If `metadata` has one of these other
+    names as a key, its value is kept instead.
 
     Args:
         model: A torch module.

@@ -72,7 +72,7 @@ def of_parts(layout: str, parts: tuple[Any, ...], shape: Any) -> Any:
 
     Raises ValueError for invalid indices, and for coordinates that are not coalesced.
     """
-    # Of arrays that are not contiguous, the engine would read rows from a copy of its own.
+    # The engine would copy arrays that are not contiguous, and read rows from its copy.
     node = _core.tree({str(i): _contiguous(part) for i, part in enumerate(parts)}, _WHAT)
     return _core.SparseMatrix.of_parts(layout, node, *_lengths(shape))
 

@@ -45,8 +45,8 @@ class Rows:
                 ``[rows, n]``.
 
         Raises:
-            IndexError: For a row or column that does not exist, for a mask of another length, for
-                another tuple, and for an array with several dimensions.
+            IndexError: For a row or column that does not exist, for a mask of another length, for a
+                tuple of another form, and for an array with several dimensions.
             TypeError: For an index of another type.
             UnsupportedError: If a coo matrix is not coalesced.
             CorruptFileError: If an end offset or index that is read is out of range. ``m[i, j]``

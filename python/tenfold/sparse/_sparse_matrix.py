@@ -72,8 +72,8 @@ class SparseMatrix(Rows, Growing):
     Raises:
         FileNotFoundError: If the path does not exist.
         ValueError: If `source` is not a sparse matrix, or for another `mode` or `framework`.
-        CorruptFileError: If the component tensors contradict each other. Of the offsets, only the
-            last one is checked here; each call checks the offsets and indices that it uses.
+        CorruptFileError: If the component tensors contradict each other. The constructor checks
+            only the last offset; each call checks the offsets and indices that it uses.
     """
 
     def __init__(
@@ -241,8 +241,7 @@ class SparseMatrix(Rows, Growing):
             path: Target path, which is replaced atomically.
             num_cols: Number of columns. None: one more than the greatest column.
             dtype: Element type, of torch, numpy or Python, as in `tenfold.create`. None: int64 if
-                all elements of the rows up to the 65,536th element are ints; float64 otherwise and
-                if there are no elements.
+                the rows up to the 65,536th element have elements, and only ints; otherwise float64.
             progress: As for `tenfold.save`.
 
         Returns:
@@ -368,7 +367,8 @@ class SparseMatrix(Rows, Growing):
         except OSError as error:
             if error.errno != errno.ENOMEM:
                 raise
-            # The caller's arrays are read-only, and a write to a tensor over them would crash.
+            # The matrix was made from read-only numpy arrays. A write to a torch tensor over them
+            # would crash, so the tensor gets a copy.
             with using("numpy"):
                 array = self._native.part(part)
             return _outputs.torch_copy(array)
@@ -383,7 +383,8 @@ class SparseMatrix(Rows, Growing):
 
         All indices are checked before their first use, because torch does not check them. int32
         coordinates are copied, because torch supports only int64 coordinates. csr or csc indices
-        and offsets whose dtypes differ are copied, and so are the read-only arrays of a caller.
+        and offsets whose dtypes differ are copied, and so are read-only numpy arrays from which the
+        matrix was made.
 
         Raises:
             CorruptFileError: If an end offset or index is invalid.
@@ -449,7 +450,7 @@ class SparseMatrix(Rows, Growing):
         Returns:
             A tensor or array, as `dense` is, on the device of `dense`: ``[rows]`` or ``[rows, n]``,
             of the promoted dtype. The memory needed besides the result does not grow with the
-            matrix, unless torch must copy the read-only arrays of a caller.
+            matrix, unless torch must copy read-only numpy arrays from which the matrix was made.
 
         Raises:
             ValueError: If the shapes do not fit.

@@ -259,7 +259,7 @@ class TensorDictBase(TensorLike):
 
         Args:
             key: A str or a tuple of str.
-            value: Any object; a NonTensorStack has one for each row.
+            value: Any object. A NonTensorStack contains a value for each row.
 
         Returns:
             This TensorDict.
@@ -793,8 +793,8 @@ class TensorDictBase(TensorLike):
 
         Args:
             *key_sets: Each a list of keys, or a dict from key to new key.
-            inplace: Delete the selected entries from this TensorDict, and return it as the last
-                one.
+            inplace: Delete the selected entries from this TensorDict, which then is the last item
+                of the result.
             default: Value of a key that does not exist. None: such a key is ignored.
             strict: If false, ignore keys that do not exist.
             reproduce_struct: Give each TensorDict all nodes, even empty ones, and all plain values.
@@ -1036,8 +1036,8 @@ class TensorDictBase(TensorLike):
             inplace: Write the results into the tensors of this TensorDict. `batch_size`, `device`
                 and `names` are ignored.
             default: Value used for keys missing from `others`. Default: a missing key is an error.
-            filter_empty: True: remove nodes without results. None: remove those in which `fn`
-                returned only None. False: keep all nodes.
+            filter_empty: True: remove nodes without results. None: remove nodes for whose entries
+                `fn` returned only None. False: keep all nodes.
             propagate_lock: Lock the result if this TensorDict is locked.
             call_on_nested: Call `fn` with nodes instead of the tensors below.
             is_leaf: Called with an entry's class; returns whether to call `fn` with the entry. If
@@ -2029,10 +2029,11 @@ class TensorDictBase(TensorLike):
             share_non_tensor: Ignored; the first call in a process with true warns.
             existsok: If false, an existing file of a tensor is an error.
             robust_key: If false, use keys as file names unchanged, as tensordict before 0.14 did.
-            atomic: None: a new or empty folder is created by one rename, and an existing one is
-                replaced as a whole. If tensors are mapped from it, only new tensors and metadata
-                are written, each by one rename. True: replace the folder as a whole in any case.
-                False: overwrite its files in place, and remove no tensor.
+            atomic: How an existing folder is replaced. None: as a whole by one rename, unless
+                tensors of this TensorDict are mapped from it: then only new tensors and metadata
+                are written, each by one rename. True: as a whole in any case. False: its files are
+                overwritten in place, and no tensor is removed. With None and True, a new or empty
+                folder is created by one rename.
             durable: fsync before returning.
 
         Returns:
@@ -2174,9 +2175,9 @@ class TensorDictBase(TensorLike):
     ) -> Self:  # fmt: skip
         """Saves the tree with `tenfold.save`: by default durable and with checksums, in any format.
 
-        But `save` writes a folder like `memmap`, without checksums, if tensors are already mapped
-        from `prefix` in mode "r+", or if `atomic` or `robust_key` is False; never with `options`
-        or for an archive.
+        There is one exception: `save` writes a folder like `memmap`, without checksums, if tensors
+        are already mapped from `prefix` in mode "r+", or if `atomic` or `robust_key` is False. The
+        exception does not apply to archives and to calls with `options`.
 
         Args:
             prefix: The folder or file. Its suffix, or ``format=``, selects the format.
@@ -2258,9 +2259,9 @@ class TensorDictBase(TensorLike):
                 if a file is damaged or too short.
             ValueError: If `prefix` is a file of another format, `subpath` names no node, `mode` or
                 `framework` is invalid, or `device` is not that of `out`.
-            RuntimeError: If `out` is locked; if the batch size of the tree does not begin with that
-                of `out`; if only one of both is a lazy stack, or the stack_dim or number of members
-                of the lazy stacks differs.
+            RuntimeError: If `out` is locked; if the batch size of the tree does not begin with the
+                batch size of `out`; if only one of the two is a lazy stack; if both are lazy stacks
+                and differ in the stack_dim or the number of members.
             UnsupportedError: If `allow_pickle` is true, or `device` is meta and a tensor is a
                 strided nested one.
 
@@ -2512,7 +2513,8 @@ class TensorDictBase(TensorLike):
                 Writing into the tensors of the result writes into the file.
             num_threads: Number of threads that copy. 0: only the calling thread in memory; for a
                 file, ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8.
-            device: Device of a block in memory. Default: that of the tree, otherwise the CPU.
+            device: Device of a block in memory. Default: the device of the tree, or the CPU if the
+                tree has none.
             non_blocking: As for ``Tensor.to``.
             inplace: Replace the tensors of this TensorDict by the views, and return it.
             return_early: With `num_threads` above 1: return a future at once, whose ``result()`` is

@@ -625,8 +625,8 @@ def _batch_size_after(
     """The batch size after the shapes of the entries changed from `old` to `new`.
 
     If all shapes lost the same batch dimension, or gained the same dimension before, between or
-    directly after the batch dimensions, as in ``torch.vmap``, so does the batch size. Otherwise it
-    remains if all shapes in `new` begin with it, and becomes () if not.
+    directly after the batch dimensions (as in ``torch.vmap``), the batch size changes in the same
+    way. Otherwise, it is unchanged if all shapes in `new` begin with it, and () if not.
     """
     if old == new:
         return batch_size
@@ -747,7 +747,8 @@ def to_module(
 def _check_module(td: Any, module: Any) -> None:
     """Raises KeyError unless `module` has a parameter, buffer or submodule for each key.
 
-    A parameter that a tensor replaced is an attribute (`_exchange`), and None if it was None.
+    `_exchange` may have replaced a parameter by a plain attribute: a tensor, or None for a
+    parameter that was None.
     """
     torch = need_torch("to_module")
     for key, kind, node in td._kinds():

@@ -185,8 +185,8 @@ def node_of(entry: Any) -> Any:
 def called(name: str, *args: Any, **options: Any) -> Callable[[Any], Any]:
     """A function that calls the method `name` of a tensor, a node or a ValueRows.
 
-    It raises an error for numpy arrays (see `arrays.tensor`): they lack most methods of tensors,
-    and some, such as `repeat`, do something else.
+    The function raises an error for numpy arrays (see `arrays.tensor`), which lack most methods of
+    tensors; other methods, such as `repeat`, do something else.
     """
 
     def call(value: Any) -> Any:
@@ -434,7 +434,7 @@ def _holds_text(values: list[Any]) -> bool:
 
 
 def _on_device(array: Any, device: Any) -> Any:
-    """Moves a tensor or numpy array to `device`; returns one that is there itself.
+    """Moves a tensor or numpy array to `device`; returns it unchanged if it is there already.
 
     A numpy array becomes a tensor on a device other than the CPU, as in `load`.
     """
@@ -481,7 +481,7 @@ def _array(key: str, value: Any) -> Any:
 
 
 def shape_of(array: Any) -> tuple[int, ...]:
-    """The shape of a tensor or array; of a nested tensor, only the number of its components."""
+    """The shape of a tensor or array; for a nested tensor, only the number of its components."""
     if getattr(array, "is_nested", False):
         return (array.size(0),)
     return tuple(array.shape)

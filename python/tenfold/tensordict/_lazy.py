@@ -522,8 +522,8 @@ class LazyStackedTensorDict(TensorDictBase):
 
         Raises:
             RuntimeError: If no option is given, and shapes differ, or one member has a tensor and
-                another one a node or value; if a member has an entry other than a tensor, for a
-                nested or padded tensor.
+                another member a node or value. With ``as_nested_tensor`` or ``as_padded_tensor``,
+                if the entry of a member is not a tensor.
             KeyError: If `key` is neither a str nor a tuple of str, or a path leads through a
                 tensor or a plain value.
 
@@ -706,11 +706,11 @@ class LazyStackedTensorDict(TensorDictBase):
             This stack.
 
         Raises:
-            KeyError: If a member lacks `old_key`; if `safe` is true and a member has `new_key`,
-                which is not `old_key`; if `new_key` leads through a tensor or a plain value in a
-                member. In these cases, no member changes.
-            RuntimeError: If this stack, a member, or a node of one of the keys is locked. Then, no
-                member changes either.
+            KeyError: If a member lacks `old_key`; if `safe` is true and a member has an entry at
+                `new_key` that is not the entry at `old_key`; if `new_key` leads through a tensor or
+                a plain value in a member. No member has changed.
+            RuntimeError: If this stack, a member, or a node of one of the keys is locked. No member
+                has changed.
             TypeError: If `new_key` is neither a str nor a tuple.
 
         Example:
@@ -826,8 +826,8 @@ class LazyStackedTensorDict(TensorDictBase):
             other: A TensorDict, a number, or a tensor, which is broadcast with each stacked tensor
                 from the last dimension on, as in ``torch.where``.
             out: A TensorDict to write the result into.
-            pad: Value used where the stack or `other` lacks a tensor that the other one has. It is
-                converted to the dtype of that tensor.
+            pad: Value used in place of a tensor that only the stack or only `other` lacks;
+                converted to the dtype of the tensor that exists.
             update_batch_size: Accepted; `out` keeps its batch size.
 
         Returns:

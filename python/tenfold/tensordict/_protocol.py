@@ -104,7 +104,7 @@ class Primitives:
             ...
 
         def _key_list(self) -> list[str]:
-            """The keys in order, without reading entries; of a stack, those in all members."""
+            """The keys in order, without reading entries; for a stack, the common keys."""
             ...
 
         def _has(self, key: str) -> bool:
@@ -130,7 +130,7 @@ class Primitives:
             ...
 
         def _held(self) -> Iterable[Any]:
-            """The entries that Python has loaded; of a lazy stack, the loaded members."""
+            """The entries that Python has loaded; for a lazy stack, the loaded members."""
             ...
 
         def _own(self) -> Any:

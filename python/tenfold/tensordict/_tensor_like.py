@@ -34,8 +34,8 @@ class TensorLike(Primitives):
     method of the same name returns a view; some results for a lazy stack are copies. Arithmetic
     and comparisons broadcast the shape of a tensor operand with the batch size, and the result has
     the broadcast batch size; arithmetic raises TypeError for an operand of an unsupported type.
-    Arithmetic with a TensorDict compares only the keys of tensors; of other values, the result
-    keeps those of this TensorDict. A method that would change nothing may return this TensorDict
+    Arithmetic with a TensorDict compares only the keys of tensors; the result keeps the values of
+    this TensorDict that are not tensors. A method that would change nothing may return this object
     itself. Methods that change batch dimensions, and reductions, leave each UnbatchedTensor
     unchanged; only a reduction of all tensors together includes it. Methods whose names end in
     ``_`` change this TensorDict or its tensors in place and return this TensorDict.
@@ -172,7 +172,7 @@ class TensorLike(Primitives):
             This TensorDict.
 
         Raises:
-            RuntimeError: If a dimension has a name, and the given one is another name or None.
+            RuntimeError: If a dimension has a name, and the given name is another name or None.
             ValueError: If a name or ``...`` occurs twice, or the number of names is not the number
                 of batch dimensions.
 
@@ -618,9 +618,9 @@ class TensorLike(Primitives):
         """Returns at most `chunks` consecutive parts of a batch dimension, like ``torch.chunk``.
 
         Args:
-            chunks: The maximum number of parts. The length of each part is that of `dim` divided by
-                `chunks`, rounded up; the last part may be shorter. A dimension of length 0 has
-                `chunks` parts.
+            chunks: The maximum number of parts. The length of each part is the length of `dim`
+                divided by `chunks`, rounded up; the last part may be shorter. A dimension of length
+                0 has `chunks` parts.
             dim: The batch dimension; a negative one counts from the end.
 
         Raises:
@@ -974,7 +974,7 @@ class TensorLike(Primitives):
                 row by row from two TensorDicts; a number or tensor does not replace them.
             out: A TensorDict to write the result into.
             pad: Value used in place of a tensor that one of two TensorDicts lacks; cast to the
-                dtype of the tensor that the other one has.
+                dtype of the tensor in the other TensorDict.
             update_batch_size: Accepted and ignored: `out` keeps its batch size.
 
         Returns:
@@ -1452,7 +1452,7 @@ class TensorLike(Primitives):
         Args:
             min: Lower bound: a number, a tensor that broadcasts with the batch size, or a
                 TensorDict of the same keys. Default: no lower bound.
-            max: Upper bound: a value of one of these types. Default: no upper bound.
+            max: Upper bound, of one of the types of `min`. Default: no upper bound.
             out: A TensorDict to write the result into.
 
         Returns:
@@ -1554,8 +1554,8 @@ class TensorLike(Primitives):
         Args:
             end: A number, a tensor that broadcasts with the batch size, or a TensorDict of the
                 same keys.
-            weight: A value of one of these types. At 0, the result equals this TensorDict; at 1, it
-                equals `end`.
+            weight: A value of one of the types of `end`. At 0, the result equals this TensorDict;
+                at 1, it equals `end`.
 
         Raises:
             KeyError: If an operand is a TensorDict that lacks a key.
@@ -1573,8 +1573,8 @@ class TensorLike(Primitives):
         Args:
             end: A number, a tensor that expands to the batch size, or a TensorDict of the same
                 keys.
-            weight: A value of one of these types. At 0, no element changes; at 1, the result equals
-                `end`.
+            weight: A value of one of the types of `end`. At 0, no element changes; at 1, the result
+                equals `end`.
 
         Returns:
             This TensorDict.
@@ -1913,13 +1913,13 @@ class TensorLike(Primitives):
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
                 Default: all dimensions; without `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
-            dtype: Dtype of the results; None: int64 for integers and bools, else that of each
-                tensor.
+            dtype: Dtype of the results; None: int64 for integers and bools, else the dtype
+                of each tensor.
             reduce: If true, reduce all tensors together to one tensor. With `dim`, first
-                concatenate them along `dim` (the first of several); a negative `dim` then counts
-                from the end of each tensor's shape. With "feature", first flatten the dimensions
-                beyond the batch, and concatenate along the flattened one. Without `dim`, `keepdim`
-                has no effect.
+                concatenate the tensors along `dim` (along its first dimension, if it has several);
+                a negative `dim` then counts from the end of each tensor's shape. With "feature",
+                first flatten the dimensions beyond the batch, and concatenate along the flattened
+                dimension. Without `dim`, `keepdim` has no effect.
 
         Returns:
             A TensorDict; one tensor with `reduce`.
@@ -1947,12 +1947,12 @@ class TensorLike(Primitives):
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
                 Default: all dimensions; without `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
-            dtype: Dtype of the results; None: that of each tensor.
+            dtype: Dtype of the results; None: the dtype of each tensor.
             reduce: If true, reduce all tensors together to one tensor. With `dim`, first
-                concatenate them along `dim` (the first of several); a negative `dim` then counts
-                from the end of each tensor's shape. With "feature", first flatten the dimensions
-                beyond the batch, and concatenate along the flattened one. Without `dim`, `keepdim`
-                has no effect.
+                concatenate the tensors along `dim` (along its first dimension, if it has several);
+                a negative `dim` then counts from the end of each tensor's shape. With "feature",
+                first flatten the dimensions beyond the batch, and concatenate along the flattened
+                dimension. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -1975,12 +1975,12 @@ class TensorLike(Primitives):
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
                 Default: all dimensions; without `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
-            dtype: Dtype of the results; None: that of each tensor.
+            dtype: Dtype of the results; None: the dtype of each tensor.
             reduce: If true, reduce all tensors together to one tensor. With `dim`, first
-                concatenate them along `dim` (the first of several); a negative `dim` then counts
-                from the end of each tensor's shape. With "feature", first flatten the dimensions
-                beyond the batch, and concatenate along the flattened one. Without `dim`, `keepdim`
-                has no effect.
+                concatenate the tensors along `dim` (along its first dimension, if it has several);
+                a negative `dim` then counts from the end of each tensor's shape. With "feature",
+                first flatten the dimensions beyond the batch, and concatenate along the flattened
+                dimension. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2003,13 +2003,13 @@ class TensorLike(Primitives):
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
                 Default: all dimensions; without `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
-            dtype: Dtype of the results; None: int64 for integers and bools, else that of each
-                tensor.
+            dtype: Dtype of the results; None: int64 for integers and bools, else the dtype
+                of each tensor.
             reduce: If true, reduce all tensors together to one tensor. With `dim`, first
-                concatenate them along `dim` (the first of several); a negative `dim` then counts
-                from the end of each tensor's shape. With "feature", first flatten the dimensions
-                beyond the batch, and concatenate along the flattened one. Without `dim`, `keepdim`
-                has no effect.
+                concatenate the tensors along `dim` (along its first dimension, if it has several);
+                a negative `dim` then counts from the end of each tensor's shape. With "feature",
+                first flatten the dimensions beyond the batch, and concatenate along the flattened
+                dimension. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2032,13 +2032,13 @@ class TensorLike(Primitives):
             dim: Batch dimensions to reduce; "feature" reduces the dimensions beyond the batch.
                 Default: all dimensions; without `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
-            dtype: Dtype of the results; None: int64 for integers and bools, else that of each
-                tensor.
+            dtype: Dtype of the results; None: int64 for integers and bools, else the dtype
+                of each tensor.
             reduce: If true, reduce all tensors together to one tensor. With `dim`, first
-                concatenate them along `dim` (the first of several); a negative `dim` then counts
-                from the end of each tensor's shape. With "feature", first flatten the dimensions
-                beyond the batch, and concatenate along the flattened one. Without `dim`, `keepdim`
-                has no effect.
+                concatenate the tensors along `dim` (along its first dimension, if it has several);
+                a negative `dim` then counts from the end of each tensor's shape. With "feature",
+                first flatten the dimensions beyond the batch, and concatenate along the flattened
+                dimension. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2063,10 +2063,10 @@ class TensorLike(Primitives):
             correction: The divisor is the number of elements minus this number; 1 is Bessel's
                 correction.
             reduce: If true, reduce all tensors together to one tensor. With `dim`, first
-                concatenate them along `dim` (the first of several); a negative `dim` then counts
-                from the end of each tensor's shape. With "feature", first flatten the dimensions
-                beyond the batch, and concatenate along the flattened one. Without `dim`, `keepdim`
-                has no effect.
+                concatenate the tensors along `dim` (along its first dimension, if it has several);
+                a negative `dim` then counts from the end of each tensor's shape. With "feature",
+                first flatten the dimensions beyond the batch, and concatenate along the flattened
+                dimension. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2092,10 +2092,10 @@ class TensorLike(Primitives):
             correction: The divisor is the number of elements minus this number; 1 is Bessel's
                 correction.
             reduce: If true, reduce all tensors together to one tensor. With `dim`, first
-                concatenate them along `dim` (the first of several); a negative `dim` then counts
-                from the end of each tensor's shape. With "feature", first flatten the dimensions
-                beyond the batch, and concatenate along the flattened one. Without `dim`, `keepdim`
-                has no effect.
+                concatenate the tensors along `dim` (along its first dimension, if it has several);
+                a negative `dim` then counts from the end of each tensor's shape. With "feature",
+                first flatten the dimensions beyond the batch, and concatenate along the flattened
+                dimension. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2123,10 +2123,10 @@ class TensorLike(Primitives):
             interpolation: The result if the quantile is between two elements: "linear", "lower",
                 "higher", "midpoint" or "nearest".
             reduce: If true, reduce all tensors together to one tensor. With `dim`, first
-                concatenate them along `dim` (the first of several); a negative `dim` then counts
-                from the end of each tensor's shape. With "feature", first flatten the dimensions
-                beyond the batch, and concatenate along the flattened one. Without `dim`, `keepdim`
-                has no effect.
+                concatenate the tensors along `dim` (along its first dimension, if it has several);
+                a negative `dim` then counts from the end of each tensor's shape. With "feature",
+                first flatten the dimensions beyond the batch, and concatenate along the flattened
+                dimension. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2211,10 +2211,10 @@ class TensorLike(Primitives):
                 Default: all dimensions; without `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             reduce: If true, reduce all tensors together to one tensor. With `dim`, first
-                concatenate them along `dim` (the first of several); a negative `dim` then counts
-                from the end of each tensor's shape. With "feature", first flatten the dimensions
-                beyond the batch, and concatenate along the flattened one. Without `dim`, `keepdim`
-                has no effect.
+                concatenate the tensors along `dim` (along its first dimension, if it has several);
+                a negative `dim` then counts from the end of each tensor's shape. With "feature",
+                first flatten the dimensions beyond the batch, and concatenate along the flattened
+                dimension. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2236,10 +2236,10 @@ class TensorLike(Primitives):
                 Default: all dimensions; without `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             reduce: If true, reduce all tensors together to one tensor. With `dim`, first
-                concatenate them along `dim` (the first of several); a negative `dim` then counts
-                from the end of each tensor's shape. With "feature", first flatten the dimensions
-                beyond the batch, and concatenate along the flattened one. Without `dim`, `keepdim`
-                has no effect.
+                concatenate the tensors along `dim` (along its first dimension, if it has several);
+                a negative `dim` then counts from the end of each tensor's shape. With "feature",
+                first flatten the dimensions beyond the batch, and concatenate along the flattened
+                dimension. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
@@ -2330,7 +2330,7 @@ class TensorLike(Primitives):
 
         Args:
             dim: The batch dimension; a negative one counts from the end.
-            dtype: Dtype of the results; None: that of each tensor.
+            dtype: Dtype of the results; None: the dtype of each tensor.
 
         Raises:
             IndexError: If the dimension does not exist.
@@ -2575,7 +2575,7 @@ class TensorLike(Primitives):
         return all(map(called("is_floating_point"), self._tensors()))
 
     def bytes(self, *, count_duplicates: bool = True) -> int:
-        """Returns the total size of all tensors in bytes; of a sparse tensor, of its components.
+        """Returns the total size of all tensors in bytes; a sparse tensor counts its components.
 
         Args:
             count_duplicates: If false, only the largest of the tensors that begin at the same

@@ -37,12 +37,13 @@ class Xxh3Stream {
   std::unique_ptr<State> state_;
 };
 
-/// 16 lower-case hexadecimal digits.
+/// Formats `value` as 16 lower-case hexadecimal digits.
 std::string hex16(std::uint64_t value);
 
 /// Size of a block. Formats with XXH3 checksums of files or tensors store one checksum for each
-/// block; the last block may be shorter. If several processes write a tensor, they store one for
-/// each box (of at most this size) instead.
+/// block; the last block may be shorter. For a tensor that several processes write, the formats
+/// store one checksum for each box (a rectangular part of the tensor, of at most this size)
+/// instead.
 inline constexpr std::uint64_t kChecksumBlockBytes = std::uint64_t{16} << 20;
 
 /// The number of blocks of a file or tensor of this size.
@@ -54,11 +55,12 @@ constexpr std::uint64_t num_checksum_blocks(std::uint64_t size_bytes) noexcept {
 class BlockSums {
  public:
   void add(std::span<const std::byte> bytes);
+  /// The size of the added bytes, without dropped blocks.
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
-  /// One for each whole block, and one for the bytes after the last whole block, if any.
+  /// The checksums of the blocks in order, without dropped blocks. The last block may be partial.
   std::vector<std::uint64_t> checksums() const;
-  /// Discards the checksums of the whole blocks, and returns the total size of these blocks. The
-  /// state of the last, partial block is kept.
+  /// Drops all whole blocks, and returns their total size in bytes. The last, partial block is
+  /// kept.
   std::uint64_t drop_whole_blocks() noexcept;
 
  private:

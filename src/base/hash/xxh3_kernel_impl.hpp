@@ -1,9 +1,9 @@
 #pragma once
 
 // The body of one Xxh3Kernel, included once by each file that is compiled for an instruction set.
-// Include only headers of C (also as <cstddef> etc.) here: an inline function of the C++ standard
-// library that was compiled with -mavx2 could be the copy that the linker keeps for the whole
-// program.
+// Include only headers of C (also as <cstddef> etc.) here. The linker keeps one copy of an inline
+// function of the C++ standard library for the whole program, and this could be the copy that was
+// compiled with -mavx2.
 
 #ifndef XXH_INLINE_ALL
 #define XXH_INLINE_ALL

@@ -52,8 +52,9 @@ enum class JsonStyle : std::uint8_t {
 
 /// Writes a document piece by piece; the caller must balance begin/end and key/value calls. Doubles
 /// are written as by json.dumps (shortest digits that round-trip; NaN, Infinity, -Infinity).
-/// string() and key() throw Error(invalid_argument) for bytes that are not WTF-8, big_integer() for
-/// characters that are not an integer of JSON. begin_object() and begin_array() throw
+///
+/// string() and key() throw Error(invalid_argument) for bytes that are not WTF-8. big_integer()
+/// throws it for characters that are not an integer of JSON. begin_object() and begin_array() throw
 /// Error(unsupported) if the nesting exceeds kMaxJsonDepth, because parse_json() would refuse the
 /// document.
 class JsonWriter {
@@ -70,8 +71,8 @@ class JsonWriter {
   void end_object();
   void begin_array();
   void end_array();
-  /// Writes a bool, an integer or a string; for an optional, its value or null; for a range, an
-  /// array.
+  /// Writes a bool, an integer that int64 can hold, or a string; for an optional, its value or
+  /// null; for a range, an array.
   template <class T>
   void value(const T& item) {
     if constexpr (std::same_as<T, bool>) {

@@ -16,8 +16,9 @@ namespace tenfold::codecs {
 namespace {
 
 /// Computes the number of nodes on the longest path from the root. A node that is already on the
-/// path (an object that contains itself) counts as a node without items. The height of a node is
-/// computed once, so if the graph has cycles, the result may be too small.
+/// path (an object that contains itself) counts as a node without items. The longest path that
+/// starts at a node is computed only once for each node, so if the graph has cycles, the result may
+/// be too small.
 class Depth {
  public:
   Depth(const PickleGraph& graph, const base::Where& where, const PickleLimits& limits)

@@ -173,7 +173,8 @@ class PickleState {
     stack_.pop_back();
     return id;
   }
-  /// The popped values stay valid until the next push.
+  /// Pops `count` values, and returns them in the order in which they were pushed. The result is
+  /// valid until the next push.
   std::span<const std::uint32_t> pop(std::size_t count) {
     require(count);
     const std::size_t left = stack_.size() - count;

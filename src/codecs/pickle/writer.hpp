@@ -24,7 +24,8 @@ class PickleWriter {
   /// larger integers.
   bool big_integer(std::string_view digits);
   void number(double value);
-  /// Writes WTF-8 of less than 4 GiB: lone surrogates are written as Python writes them.
+  /// Writes a string in WTF-8, of less than 4 GiB. Lone surrogates are written as Python writes
+  /// them.
   void text(std::string_view value);
   /// Writes a string that may occur often: the first time in full, later as a reference to the
   /// memo.

@@ -6,6 +6,7 @@
 
 namespace tenfold::codecs {
 
+/// The result of deflate().
 struct Deflated {
   std::unique_ptr<std::byte[]> memory;
   std::size_t size_bytes = 0;

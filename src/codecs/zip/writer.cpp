@@ -20,8 +20,8 @@ namespace {
 
 constexpr std::uint64_t kVersionPlain = 20;  // deflate, folders
 constexpr std::uint64_t kVersionZip64 = 45;
-constexpr std::uint64_t kUnix = 3U << 8U;  // the system that made the archive; it defines the
-                                           // attributes
+constexpr std::uint64_t kUnix = 3U << 8U;  // the system that made the archive: defines what
+                                           // the attributes mean
 constexpr std::uint64_t kReadableFile = 0100644U << 16U;
 constexpr std::uint64_t kFirstDate = 0x0021;  // 1980-01-01; the earliest date of the format
 constexpr std::size_t kExtraHeadBytes = 4;

@@ -51,10 +51,11 @@ class ZipLayout {
   std::uint64_t data_offset(std::size_t item) const { return places_[item].data; }
   std::uint64_t directory_offset() const noexcept { return directory_offset_; }
 
+  /// The local header of the item, with its padding. `crc32`: of the item's uncompressed bytes.
   std::string local_header(std::size_t item, std::uint32_t crc32) const;
   /// The central directory and everything after it: the end records, and the comment with the
-  /// checksum of the structure. Throws Error(unsupported) for a directory that is larger than
-  /// ZipLimits allows by default.
+  /// checksum of the structure. `crc32s`: one for each item. Throws Error(unsupported) for a
+  /// directory that is larger than ZipLimits allows by default.
   std::string directory(std::span<const std::uint32_t> crc32s) const;
 
  private:

@@ -66,7 +66,7 @@ struct ZipEntry {
 struct ZipDirectory {
   std::vector<ZipEntry> entries;  ///< in the directory's order
   std::uint64_t offset = 0;       ///< offset of the directory; all entries lie before it
-  std::string comment;
+  std::string comment;            ///< the archive comment
   /// Hash table of the names. Each slot holds a part of a name's hash and an index in `entries`, or
   /// kNone.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> names;
@@ -89,7 +89,8 @@ ZipDirectory read_zip_directory(const ZipInput& input, const ZipLimits& limits);
 ZipDirectory read_zip_central_headers(const ZipInput& input, const ZipLimits& limits);
 void read_zip_local_headers(const ZipInput& input, const ZipLimits& limits,
                             ZipDirectory& directory);
-/// Returns `entry`, which is from read_zip_central_headers(), completed from its local header.
+/// Returns `entry`, which is from read_zip_central_headers(), with data_offset and local_crc32 from
+/// its local header. Throws Error(corrupt) if the two headers of the entry contradict each other.
 /// Checks neither its data descriptor nor whether it overlaps other entries.
 ZipEntry with_local_header(const ZipInput& input, const ZipDirectory& directory, ZipEntry entry);
 
@@ -105,9 +106,10 @@ std::vector<std::byte> read_zip_entry_unchecked(const ZipInput& input, const Zip
 /// Receives the bytes of an entry in pieces, possibly before they are verified.
 using UsePiece = std::function<void(std::span<const std::byte>)>;
 
-/// Throws Error(corrupt) if the entry's bytes cannot be inflated or do not match its CRC-32. Needs
-/// at most about 2 MiB of memory, except for a deflated entry whose stored and inflated sizes are
-/// at most 64 MiB each, which is read and inflated as a whole.
+/// Throws Error(corrupt) if the entry's bytes cannot be inflated or do not match its CRC-32. Passes
+/// the uncompressed bytes to `use`, if given. Needs at most about 2 MiB of memory, except for a
+/// deflated entry whose stored and inflated sizes are at most 64 MiB each, which is read and
+/// inflated as a whole.
 void check_zip_entry(const ZipInput& input, const ZipEntry& entry, const UsePiece& use = {});
 
 /// Describes why read_zip_directory() refuses a name: "is empty", "has a backslash". Returns

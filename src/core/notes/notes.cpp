@@ -32,7 +32,7 @@ Error refuse_entry(std::string_view path) {
       path.empty() ? "root" : "key " + base::quote(dotted(*keys_of_note_path(path))));
 }
 
-/// `dict`: a NodeInfo or a Value::Object.
+/// Throws the errors of require_valid_keys() for one dict: a NodeInfo or a Value::Object.
 template <class Dict>
 void require_valid_types(std::string_view path, const Dict& dict) {
   if (dict.int_keys && !dict.typed_keys.empty()) {
@@ -44,7 +44,7 @@ void require_valid_types(std::string_view path, const Dict& dict) {
   if (!are_valid(dict.typed_keys)) {
     throw refuse_entry(path)
         .part("typed_keys")
-        .expected("distinct keys of types other than str, each under its str(), sorted by it")
+        .expected("distinct keys of types other than str, each under its str(), sorted by str()")
         .found("others");
   }
 }

@@ -50,8 +50,9 @@ struct Notes {
     bool is_bare = false;  ///< for the root only, as in NodeInfo
     bool operator==(const NodeNote&) const = default;
   };
-  /// JSON pointers (RFC 6901) into a JSON value: the arrays that are tuples, the objects with int
-  /// or other non-string keys, the OrderedDicts, and the extended scalars (Value::Special).
+  /// The types in a JSON value that JSON cannot express, by JSON pointer (RFC 6901): arrays that
+  /// are tuples, objects whose keys are ints, OrderedDicts, extended scalars (Value::Special), and
+  /// objects with other keys that are not strings.
   struct ValueNote {
     std::vector<std::string> tuples;
     std::vector<std::string> int_keys;
@@ -77,7 +78,7 @@ struct Notes {
   std::map<std::string, LeafNote, std::less<>> leaves;      ///< entries that the format cannot
                                                             ///< represent
   std::map<std::string, std::string, std::less<>> files;    ///< path -> file or folder name
-  std::vector<std::string> unbatched;
+  std::vector<std::string> unbatched;                       ///< paths of leaves
   std::optional<Value> schema;
   std::map<std::string, std::string> metadata;  ///< for the root only, as NodeInfo::metadata
 
@@ -105,13 +106,17 @@ std::string note_path_child(std::string_view parent, std::string_view key);
 /// Splits a path of the notes into its keys; nullopt if it is not well formed.
 std::optional<KeyPath> keys_of_note_path(std::string_view path);
 
-/// Throws Error(invalid_argument), naming the entry at `path`, if a program set a field that
-/// readers refuse or lose: int_keys or typed_keys of a node that is not a dict, both in one node,
-/// typed_keys for which are_valid() is false, a device for which is_torch_device() is false, names
-/// whose number is not that of the batch dimensions, a negative length in batch_size, or a lazy
-/// stack whose stack_dim is not from 0 to kMaxStackDim.
+/// Throws Error(invalid_argument), naming the entry at `path`, if a program set a field of the node
+/// that readers refuse or lose:
+/// - int_keys or typed_keys, if the node is not a dict; both of them, if it is one
+/// - typed_keys for which are_valid() is false
+/// - a device for which is_torch_device() is false
+/// - names whose number is not the number of batch dimensions
+/// - a negative length in batch_size
+/// - a stack_dim of a lazy stack that is not from 0 to kMaxStackDim
 void require_valid_info(std::string_view path, const TensorDict& node);
-/// The same for the keys of all dicts in a JSON value.
+/// Throws Error(invalid_argument), naming the entry at `path`, if a dict in the JSON value has both
+/// int_keys and typed_keys, or typed_keys for which are_valid() is false.
 void require_valid_keys(std::string_view path, const Value& value);
 
 /// Fills the members `nodes`, `values`, `aliases` and `unbatched` for a whole tree; the other
@@ -127,22 +132,26 @@ void collect_value_note(std::string_view path, const Value& value, Notes& notes)
 
 /// Applies the note of the node at `path`, if there is one, to `info`. If the note does not fit the
 /// node, only warns, with a message that starts with `where`. The note fits if the kind of `info`
-/// is tensordict or the kind in the note. If `keys`, the keys of the node, is given, they must fit,
-/// too: "0", "1", ... for a list or tuple, the component names for a sparse tensor, only "value"
-/// for a bare root. If the note has int_keys, each key must be an integer as str(int) writes it; if
-/// it has typed_keys, `keys` must include the strings of all of them.
+/// is tensordict or the kind in the note. If `keys` (the keys of the node) is given, it must fit,
+/// too:
+/// - list or tuple: "0", "1", ...
+/// - sparse tensor: the component names
+/// - bare root: only "value"
+/// - note with int_keys: each key is an integer as str(int) writes it
+/// - note with typed_keys: `keys` includes the strings of all typed keys
 void apply_node_note(const Notes& notes, std::string_view path, NodeInfo& info,
                      const base::Where& where);
 void apply_node_note(const Notes& notes, std::string_view path, std::span<const std::string> keys,
                      NodeInfo& info, const base::Where& where);
 
-/// Restores tuples, types of keys, ordered objects and extended scalars in a JSON value. If the
-/// note does not fit the value, leaves the value unchanged, warns with a message that starts with
-/// `where`, and returns false.
+/// Restores tuples, types of keys, ordered objects and extended scalars in the JSON value at
+/// `path`. Returns true, also if there is no note for `path`. If the note does not fit the value,
+/// leaves the value unchanged, warns with a message that starts with `where`, and returns false.
 bool apply_value_note(const Notes& notes, std::string_view path, Value& value,
                       const base::Where& where);
 
-/// Passes a warning to the handler. Thread safety: may be called from any thread.
+/// Passes a warning to the handler of set_warning_handler(); does nothing if that is null. Thread
+/// safety: may be called from any thread.
 void warn(const std::string& message);
 
 }  // namespace tenfold

@@ -247,6 +247,7 @@ Range range_of(DType dtype) {
   return {-static_cast<std::int64_t>(most) - 1, most};
 }
 
+/// Index of the first integer that is outside `range`; `count` if there is none.
 template <class T>
 std::int64_t beyond(const std::byte* elements, Range range, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {

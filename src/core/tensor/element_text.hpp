@@ -16,7 +16,7 @@ double float4_value(unsigned nibble) noexcept;
 /// <tenfold/inspect.hpp>. The bytes need no alignment.
 std::vector<std::string> element_texts(DType dtype, std::span<const std::byte> bytes);
 
-/// One element as such a string.
+/// Formats one element as element_texts() does.
 std::string element_text(DType dtype, const std::byte* bytes);
 
 }  // namespace tenfold

@@ -22,14 +22,16 @@ inline std::uint64_t spanned_bytes(const Tensor& tensor) {
 /// unless 0 <= begin <= end <= numel().
 void copy_to_contiguous(const Tensor& from, std::int64_t begin, std::int64_t end, std::byte* to);
 
-/// The inverse: copies contiguous bytes to the elements [begin, end) of `to`. Throws
-/// Error(invalid_argument) unless 0 <= begin <= end <= numel(), or if `to` is read-only.
+/// The inverse of copy_to_contiguous(): copies (end - begin) * itemsize() contiguous bytes to the
+/// elements [begin, end) of `to`. Throws Error(invalid_argument) unless
+/// 0 <= begin <= end <= numel(), or if `to` is read-only.
 void copy_from_contiguous(const std::byte* from, const Tensor& to, std::int64_t begin,
                           std::int64_t end);
 
-/// Like Tensor::contiguous(). If `where` names a file, throws Error(unsupported) if the copy would
-/// be over 16 MiB larger than the storage of the tensor. Without this limit, a file could cause an
-/// allocation of any size, by a large shape with strides of 0.
+/// Like Tensor::contiguous(), for a tensor that may be from the file that `where` names. If `where`
+/// has a path, throws Error(unsupported) if the copy would be over 16 MiB larger than the storage
+/// of the tensor. Without this limit, a file could cause an allocation of any size, by a large
+/// shape with strides of 0.
 Tensor contiguous_of_file(const Tensor& tensor, const base::Where& where);
 
 }  // namespace tenfold

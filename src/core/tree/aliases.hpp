@@ -12,8 +12,8 @@
 
 namespace tenfold {
 
-/// Finds leaves of a tree that are over exactly the same bytes (tied weights): the first of them
-/// that is added owns the bytes, and the later ones are its aliases. Reads no tensor.
+/// Finds leaves of a tree that are over exactly the same bytes, such as tied weights. The first of
+/// them that is added owns the bytes, and the later ones are its aliases. Reads no tensor.
 class AliasFinder {
  public:
   /// Adds the next leaf; leaves are numbered 0, 1, ... in this order. Returns the number of the
@@ -25,8 +25,8 @@ class AliasFinder {
   std::size_t count_ = 0;
 };
 
-/// Returns, for each item of a flat list in for_each_leaf order, the index of the first item over
-/// the same bytes; the item's own index if no earlier item shares them. Example:
+/// Returns, for each item of a list, the index of the first item over the same bytes; the item's
+/// own index if no earlier item shares them. `leaf_of`: returns the leaf of an item. Example:
 /// `alias_targets(leaves, &Entry::leaf)`.
 template <class Items, class LeafOf>
 std::vector<std::size_t> alias_targets(const Items& items, const LeafOf& leaf_of) {

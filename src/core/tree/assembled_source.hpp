@@ -27,9 +27,10 @@ class AssembledSource final : public LeafSource {
   /// Builds the leaf from `pieces`, which must cover each element of `shape` exactly once; pieces
   /// without elements are dropped. `where` names the tensor in messages. A single piece that covers
   /// the whole tensor is returned unchanged, and a shape without elements gives a leaf in memory.
-  /// Throws Error(corrupt) if the shape is invalid or too large, a piece is nested, has another
-  /// dtype or number of dimensions or does not fit, or pieces leave a gap or overlap;
-  /// Error(unsupported) if more than 8 dimensions are sharded or there are too many pieces.
+  /// Throws Error(corrupt) if the shape is invalid or too large, or if pieces leave a gap or
+  /// overlap. Also throws Error(corrupt) if a piece is nested, does not fit, or has another dtype
+  /// or number of dimensions. Throws Error(unsupported) if more than 8 dimensions are sharded or
+  /// there are too many pieces.
   static Leaf assemble(DType dtype, Shape shape, std::vector<TensorPiece> pieces,
                        base::Where where);
 

@@ -9,10 +9,11 @@
 
 namespace tenfold {
 
+/// The key of the entry of a bare root, and its key in an .npz file.
 inline constexpr std::string_view kBareKey = "value";
 inline constexpr std::string_view kBareNpzKey = "arr_0";
 
-/// As is_bare() of a TensorDict.
+/// Like is_bare() of <tenfold/tensordict.hpp>, for the node behind a TensorDict.
 bool is_bare(const detail::Node& root);
 
 /// Returns a bare root with its key replaced by `key`. Returns other trees unchanged.

@@ -13,14 +13,14 @@ namespace tenfold {
 /// True if `shape` starts with the lengths of `batch`.
 bool starts_with(const Shape& shape, const Shape& batch);
 
-/// The number of batch dimensions of an entry of a lazy stack: for a TensorDict or a tensorclass
-/// the length of batch_size; for a lazy stack, one more than for its first entry, which is loaded.
-/// Empty for entries of other kinds, and for a lazy stack that is empty or whose first entry gives
-/// an empty result.
+/// The number of batch dimensions of an entry of a lazy stack. For a TensorDict or a tensorclass,
+/// this is the length of batch_size. For a lazy stack, it is one more than for the first entry of
+/// that stack, which is loaded. Returns nullopt for entries of other kinds, for an empty lazy
+/// stack, and for a lazy stack whose first entry has no such number.
 std::optional<std::size_t> num_batch_dims(const TensorDict::Item& item);
 
-/// Returns the error, without a path, if the entry `key` has too few batch dimensions for
-/// `stack_dim`.
+/// Returns an Error(corrupt) without a path if the entry `key` of a lazy stack has fewer batch
+/// dimensions than `stack_dim`. Otherwise returns nullopt.
 std::optional<Error> stack_dim_fault(std::int64_t stack_dim, const std::string& key,
                                      const TensorDict::Item& entry);
 

@@ -55,14 +55,14 @@ class LeafSource {
 
   /// The bytes of the contiguous tensor of `leaf`: mapped in the mode of the open call, or copied
   /// into memory if they are small, unaligned, compressed or computed. The source of an opened file
-  /// checks the file's size first and caches the bytes: two calls return the same memory, and so do
-  /// calls for leaves over the same range of one file.
+  /// checks the file's size first and caches the bytes, so two calls return the same memory, also
+  /// for two leaves over the same range of one file.
   virtual Buffer map(const Leaf& leaf) = 0;
 
   /// Reads [offset_bytes, offset_bytes + into.size()) of the contiguous tensor without mapping it.
-  /// After a call of map() in mode copy_on_write, leaves of folders and .npy files, and entries of
-  /// zip archives that are compressed or in Fortran order, return the bytes of map(), with what the
-  /// program wrote to them. Other leaves return what their file stores.
+  /// If map() was called before in mode copy_on_write, the program may have changed the mapped
+  /// bytes. Leaves of folders and .npy files, and zip entries that are compressed or in Fortran
+  /// order, then return the bytes of map(). Other leaves return what their file stores.
   virtual void read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<std::byte> into) = 0;
 
   /// Implements Leaf::sizes() for a nested leaf that is not in memory: the shapes of its

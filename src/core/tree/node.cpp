@@ -8,7 +8,7 @@
 namespace tenfold {
 namespace {
 
-/// Converts a Slot to an Item; empty for a LazyItem.
+/// Converts a Slot to an Item; nullopt for a LazyItem.
 std::optional<TensorDict::Item> item_of(const Node::Slot& slot) {
   return std::visit(
       [](const auto& held) -> std::optional<TensorDict::Item> {

@@ -59,7 +59,7 @@ struct Node {
   const Leaf* leaf_at(std::size_t position) const;
   /// The entry as an Item. Loads a LazyItem.
   TensorDict::Item item(std::size_t position);
-  /// Like item(), but empty if the entry is not loaded yet.
+  /// Like item(), but returns nullopt if the entry is a LazyItem that is not loaded yet.
   std::optional<TensorDict::Item> loaded_item(std::size_t position) const;
 };
 
@@ -75,8 +75,7 @@ inline const std::shared_ptr<Node>& node_of(const TensorDict& tree) noexcept {
 bool has_key(const TensorDict& tree, std::string_view key);
 TensorDict::Item item_at_key(const TensorDict& tree, std::string_view key);
 
-/// The entries of a JSON object, list or tuple as a node whose where() is `where`; empty for a
-/// scalar.
+/// Converts a JSON object, list or tuple to a node whose where() is `where`; nullopt for a scalar.
 std::optional<TensorDict> node_of_value(const Value& value, std::string where);
 
 inline TensorDict tensordict_of(std::shared_ptr<Node> node) {

@@ -33,7 +33,7 @@ Error fail(const TensorDict& node, const KeyPath& path,
   return path.empty() ? error : Error(error).part("entry ", base::quote(dotted(path)));
 }
 
-/// Number of rows of a node; empty if it has no batch dimension of its own.
+/// Number of rows of a node; nullopt if it has no batch dimension of its own.
 std::optional<std::int64_t> num_rows(const TensorDict& node, std::size_t depth = 0) {
   if (node.kind() == NodeKind::lazy_stack) {
     if (node.info().stack_dim == 0) return static_cast<std::int64_t>(node.size());

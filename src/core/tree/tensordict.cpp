@@ -141,8 +141,8 @@ std::optional<Location> locate(const TensorDict& root, std::span<const std::stri
   return std::nullopt;
 }
 
-/// As locate(). Throws Error(unsupported) if the entry is an unreadable node
-/// (NodeInfo::is_refused()).
+/// The item at `path`, or nullopt if locate() returns nullopt. Throws Error(unsupported) if the
+/// entry is an unreadable node (NodeInfo::is_refused()).
 std::optional<TensorDict::Item> found_at(const TensorDict& root,
                                          std::span<const std::string> path) {
   const std::optional<Location> found = locate(root, path);

@@ -32,24 +32,25 @@ std::string key_text(const Value& key);
 /// True if `text` is an integer in the form of Python's str(int).
 bool is_int_key(std::string_view text) noexcept;
 
-/// Parses an integer key.
+/// Parses a key for which is_int_key() is true.
 Value int_key(std::string_view digits);
 
-/// The integer that equals a float in Python; empty for fractions, infinities and NaN.
+/// The integer that equals a float in Python; nullopt for fractions, infinities and NaN.
 std::optional<Value> int_key(double number);
 
-/// The typed key whose key_text() is `text`; null if there is none.
+/// The typed key whose key_text() is `text`; null if there is none. `keys` must be sorted.
 const Value* find_typed_key(const TypedKeys& keys, std::string_view text) noexcept;
 
-/// True if every key is a typed key under its key_text(), the keys are sorted by distinct strings,
-/// and no two are equal in Python, where 1 == 1.0 == True. NaN counts as equal to NaN.
+/// True if each key is a typed key, its string is key_text(), and the strings are sorted and
+/// distinct. Also, no two keys may be equal in Python, where 1 == 1.0 == True. NaN counts as equal
+/// to NaN.
 bool are_valid(const TypedKeys& keys);
 
-/// True if the string of every key is in `texts`.
+/// True if `texts` contains the key_text() of every key.
 bool are_all_among(const TypedKeys& keys, std::span<const std::string> texts);
 
-/// If `int_keys` is set but not all `keys`, the keys of the node, are integers: clears `int_keys`,
-/// and adds the keys that are integers to `typed_keys`.
+/// `keys`: all keys of the node that `info` describes. If info.int_keys is set but not all of them
+/// are integers, clears info.int_keys and adds the keys that are integers to info.typed_keys.
 void fit_int_keys(NodeInfo& info, std::span<const std::string> keys);
 
 /// Collects the types of the keys of one dict, in the order of its entries.
@@ -61,9 +62,9 @@ class KeyTypes {
   void add(std::string text, Value key);
 
   bool empty() const noexcept { return kinds_.empty(); }
-  /// True if the key of entry `position` is a string. Entries may have equal strings: if one key is
-  /// a string and the other a typed key, the keys differ; two typed keys are the same key, unless
-  /// they contain NaN.
+  /// True if the key of entry `position` is a string. Two entries with equal strings have different
+  /// keys if only one of the keys is a string. If both are typed keys, they are the same key,
+  /// unless they contain NaN.
   bool is_text(std::size_t position) const noexcept { return kinds_[position] == Kind::text; }
 
   /// Sets `int_keys` or `typed_keys` of a NodeInfo or a Value::Object, or neither if all keys are

@@ -22,7 +22,7 @@ std::string to_json(const Value& value, codecs::JsonStyle style);
 /// The start of to_json(value), at most 60 bytes and "...", for a message.
 std::string short_json(const Value& value);
 
-/// As from_json(); `where` may name a part of a file.
+/// Like from_json() of <tenfold/value.hpp>, but `where` may name a part of a file.
 Value parse_value(std::string_view text, const base::Where& where);
 
 /// Writes a value as the next item of a document.
@@ -42,8 +42,8 @@ void for_each_child(AnyValue& value, const Use& use) {
   }
 }
 
-/// The first of `value` and the values nested in it for which `wanted` returns true; null if there
-/// is none.
+/// Searches `value` and the values nested in it, depth first, and returns the first for which
+/// `wanted` returns true; null if there is none.
 template <class Wanted>
 const Value* find_in(const Value& value, const Wanted& wanted) {
   if (wanted(value)) return &value;

@@ -15,10 +15,11 @@
 
 namespace tenfold {
 
-/// A value of a JSON document and its place in messages. A function for one type, such as text(),
-/// throws Error(corrupt) if the value has another type: `<where>: member "parts[3].path": expected
-/// a string, found 4`. The document and `where` must outlive this object. The path of a member is
-/// computed only for a message, because a manifest can have hundreds of thousands of members.
+/// A value of a JSON document, for readers whose messages name the value by its path. A function
+/// for one type, such as text(), throws Error(corrupt) if the value has another type: `<where>:
+/// member "parts[3].path": expected a string, found 4`. The document and `where` must outlive this
+/// object. The path is computed only for a message, because a manifest can have hundreds of
+/// thousands of members.
 class ValueReader {
  public:
   ValueReader(const Value& document, const base::Where& where)
@@ -33,14 +34,15 @@ class ValueReader {
   /// Also throws Error(corrupt) if the integer is below `least` or does not fit 64 signed bits.
   std::int64_t integer(std::int64_t least = 0) const;
   std::uint64_t count() const { return static_cast<std::uint64_t>(integer()); }
-  /// The items of an array of integers of 0 or more.
+  /// The items of an array. Throws Error(corrupt) unless all are integers of 0 or more.
   Shape lengths() const;
   DType dtype() const;
   /// Throws Error(unsupported) for an integer above `newest`, Error(corrupt) for one that is below
   /// 1 or does not fit 64 signed bits.
   void require_version(std::int64_t newest) const;
 
-  /// A member of an object. at() throws if there is none.
+  /// The member `key` of an object. If there is none, at() throws Error(corrupt), and find()
+  /// returns nullopt.
   ValueReader at(std::string_view key) const;
   std::optional<ValueReader> find(std::string_view key) const;
   /// The members of an object, in order.
@@ -48,8 +50,9 @@ class ValueReader {
   /// The items of an array. Throws Error(corrupt) if `count` is given and is not their number.
   std::vector<ValueReader> items(std::optional<std::size_t> count = {}) const;
 
-  /// An Error(corrupt) of this place.
+  /// An Error(corrupt) that names the file and the path of this value.
   Error error() const { return base::corrupt(place()); }
+  /// Throws error() with `expected` and the value found.
   [[noreturn]] void fail(std::string_view expected) const;
 
  private:

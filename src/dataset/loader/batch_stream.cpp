@@ -16,9 +16,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The number of rows, of all ranks together, that a stage prefetches ahead of the next stage, and
-/// the last stage ahead of the batch that is made, so that the device has many concurrent requests.
-/// This distance is at least two batches.
+/// The distance (in rows of all ranks together) by which a prefetch stage is ahead of the next
+/// stage, and the last stage ahead of the batch that is being made. It is large enough for many
+/// concurrent requests to the device. The distance is always at least two batches.
 constexpr std::int64_t kPrefetchedRows = 1024;
 /// While prefetching is off, every 16th batch is checked for major page faults.
 constexpr std::int64_t kWatchedBatches = 16;

@@ -44,7 +44,8 @@ class EpochOrder {
   std::int64_t num_blocks_ = 0;  ///< number of whole blocks
   std::uint64_t seed_ = 0;
   std::uint64_t epoch_ = 0;
-  std::optional<Permutation> permutation_;  ///< of rows, or of blocks
+  /// Permutation of the rows or, if shuffled in blocks, of the blocks.
+  std::optional<Permutation> permutation_;
 };
 
 }  // namespace tenfold

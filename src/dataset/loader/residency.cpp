@@ -18,8 +18,8 @@
 namespace tenfold {
 namespace {
 
-/// The number of rows that are sampled in each tensor at a time: once before the first batch, which
-/// waits for the samples, and again before later batches, until kSamplesInAll rows are sampled.
+/// The number of rows that are sampled in each tensor at a time. Samples are taken before the first
+/// batch, which waits for them, and before later batches, until kSamplesInAll rows are sampled.
 constexpr std::int64_t kSampledRows = 4;
 constexpr std::size_t kMaxRanges = 1024;
 /// Prefetching pays off if more than one page in 256 is missing.
@@ -107,7 +107,8 @@ void Residency::note_waits(std::uint64_t num_pages, std::int64_t num_rows) {
 void Residency::reconsider(std::span<const std::int64_t> rows, int stage) {
   if (strategy_ == Strategy::none || sources_.empty()) return;
   const std::size_t step = std::max<std::size_t>(rows.size() / kSamplesPerBatch, 1);
-  // Sample each row in one source only, and start with another source in each call.
+  // To save time, check each sampled row in one source only. The first source differs between
+  // calls.
   auto turn = static_cast<std::size_t>(num_calls_++);
   std::int64_t num_checked = 0;
   std::int64_t missing = 0;

@@ -19,19 +19,19 @@ namespace tenfold {
 /// Prefetches the pages of coming batches before the batches are gathered. Prefetches all pages of
 /// a batch at once, because a reader with one outstanding request gets a fifth as many pages per
 /// second. Prefetching a cached page takes a hundredth of the time of waiting for a missing page,
-/// so rows are prefetched only while enough pages are missing. Samples of the page cache show
-/// whether enough pages are missing; while prefetching is off, the major page faults of some
-/// batches do, too. If all data is cached, only the samples at the start of a pass and reading the
-/// fault counter for some batches take time.
+/// so rows are prefetched only while enough pages are missing. This is determined by samples of the
+/// page cache and, while prefetching is off, also by the major page faults of some batches. If all
+/// data is cached, the only costs are the samples at the start of a pass and reads of the fault
+/// counter for some batches.
 ///
 /// Prefetches by madvise(MADV_WILLNEED), but on network and FUSE file systems by threads of the
 /// library that read the pages. The environment variable TENFOLD_RESIDENCY=willneed, pread or none
 /// overrides this choice.
 ///
 /// The location of ragged rows is only known from their end offsets, so prefetching has stages. The
-/// first prefetches data at known locations, the second the elements between end offsets, the third
-/// the bytes of lists of strings. Each stage reads the offsets that the previous stage prefetched
-/// some batches earlier.
+/// first stage prefetches data at known locations, the second the elements between end offsets, the
+/// third the bytes of lists of strings. Each stage reads the offsets that the previous stage
+/// prefetched some batches earlier.
 ///
 /// Thread safety: sample_more() may be called from one thread at a time, other members from many.
 class Residency {
@@ -125,7 +125,7 @@ class Residency {
   os::ForkSafeLock lock_;                     ///< held while prefetching is started or stopped
   std::atomic<std::int64_t> num_calls_{0};    ///< calls of reconsider()
   std::atomic<std::int64_t> num_samples_{0};  ///< samples of reconsider() since its last decision
-  std::atomic<std::int64_t> num_missing_{0};  ///< those of them with missing pages
+  std::atomic<std::int64_t> num_missing_{0};  ///< number of these samples with missing pages
 };
 
 }  // namespace tenfold

@@ -83,9 +83,9 @@ class PartsFolder final : public ClosedTables, public std::enable_shared_from_th
   std::string display_of(std::size_t number) const;
 
   /// The table of a part. Throws Error(corrupt) if the part is missing, is a link, is a circular
-  /// buffer or consists of parts, or if its columns or its number of rows differ from those in the
-  /// manifest (an open part may have more rows); Error(io) (ESTALE) if it is missing because the
-  /// data set was replaced; and what Dataset(path) throws.
+  /// buffer or consists of parts. Also throws it if the columns or the number of rows differ from
+  /// those in the manifest, except that an open part may have more rows. Throws Error(io) (ESTALE)
+  /// if the part is missing because the data set was replaced, and what Dataset(path) throws.
   std::shared_ptr<const Table> open(std::size_t number) override;
   /// The tree of a part, which has as many rows as in the manifest (or more if the part is open).
   std::shared_ptr<const PartTree> tree_of(std::size_t number) const;
@@ -94,8 +94,8 @@ class PartsFolder final : public ClosedTables, public std::enable_shared_from_th
 
  private:
   static constexpr std::size_t kMaxTrees = 16;
-  /// A part that has more rows according to the manifest is checked when the data set is opened, so
-  /// that a wrong number of rows cannot cause a large allocation.
+  /// A part with more rows in the manifest than this is checked when the data set is opened. So a
+  /// wrong number of rows cannot cause a large allocation.
   static constexpr std::int64_t kMaxUnseenRows = 65'536;
 
   PartsFolder(os::Directory folder, const Path& path);

@@ -77,7 +77,7 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
       return report;
     }
     // Report the problems of the last pass only if no other process changed the manifest during the
-    // pass: an append marks a part as open in the manifest before it adds rows.
+    // pass. An append marks a part as open in the manifest before it adds rows.
     std::string text = parts_manifest_text(folder->manifest());
     if (text == text_before) return report;
     text_before = std::move(text);

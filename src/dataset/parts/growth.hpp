@@ -49,12 +49,12 @@ class PartsGrowth final : public Growth {
 
   const Path path_;
   os::Directory folder_;
-  const os::OwnProcess opener_{};                 ///< that locked `folder_`
+  const os::OwnProcess opener_{};                 ///< the process that locked `folder_`
   os::RenewingMutex mutex_{[this] { renew(); }};  ///< guards the members below
   std::shared_ptr<const DatasetState> state_;
-  std::optional<Schema> schema_;             ///< that of the first opening; never changes
+  std::optional<Schema> schema_;             ///< the schema when the data set was first opened
   std::optional<os::Lease> lease_;           ///< held since the first append of rows
-  os::OwnProcess process_;                   ///< that acquired the lease
+  os::OwnProcess process_;                   ///< the process that acquired the lease
   detail::formats::PartsManifest manifest_;  ///< valid while the lease is held
   std::optional<Dataset> writer_;            ///< appends to the last part
   std::uint64_t writer_bytes_ = 0;           ///< size of the last part

@@ -53,7 +53,7 @@ class PartsSource final : public LeafSource, public std::enable_shared_from_this
   std::shared_ptr<PartsFolder> folder_;
   Schema schema_;
   std::vector<LeafRole> roles_;
-  std::vector<Starts> elements_;         ///< for each unbatched role; empty for other roles
+  std::vector<Starts> elements_;  ///< the starts for each unbatched role; empty for other roles
   std::vector<std::size_t> counted_in_;  ///< for a role of end offsets: the role of its elements
   std::mutex mutex_;
   std::map<std::uint64_t, Buffer> copies_;

@@ -22,9 +22,9 @@ os::Lease lease_parts(const os::Directory& folder, const Path& path);
 
 /// Returns the manifest entry of the part at `part_path` below `path`, after checking its columns,
 /// rows and file sizes. Seals the part if its writer did not close it. Throws Error(corrupt) if a
-/// check fails, Error(file_not_found) if the part is missing, Error(invalid_argument) if the part
-/// is not a data set in one folder or is a circular buffer, Error(io) (EBUSY) if another writer is
-/// appending to it.
+/// check fails, and Error(file_not_found) if the part is missing. Throws Error(invalid_argument) if
+/// the part is not a data set in one folder or is a circular buffer, and Error(io) (EBUSY) if
+/// another writer is appending to it.
 detail::formats::PartEntry entry_of_part(const os::Directory& folder, const Path& path,
                                          const std::string& part_path, const Schema& schema);
 

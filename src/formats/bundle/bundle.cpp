@@ -80,8 +80,10 @@ class Verifier {
     }
   }
 
-  /// Returns the request for an entry: formats compare the keys of the selected tree with those of
-  /// their own file. An entry that is one tensor or value is checked as a whole.
+  /// Returns the request for the verifier of an entry. The filter gets the node of the entry as its
+  /// selected tree, because verifiers compare the keys of this tree with those of their own file.
+  /// For an entry that is one tensor or value, the request has no filter: the entry is checked as a
+  /// whole.
   VerifyRequest request_for(const Entry& entry) {
     VerifyRequest request = request_;
     if (request_.filter == nullptr) return request;
@@ -95,7 +97,7 @@ class Verifier {
 
   std::shared_ptr<const Folder> folder_;
   const VerifyRequest& request_;
-  std::optional<VerifyFilter> filter_;  ///< that of the request, with the selection of one entry
+  std::optional<VerifyFilter> filter_;  ///< the filter of the request, for one entry
   std::size_t level_;
   VerifyReport report_;
 };

@@ -35,7 +35,7 @@ Reading refused(std::string problem) {
   return {Reading::Way::refused, nullptr, std::move(problem)};
 }
 
-/// Returns the error of the registry. If the format is unknown, omits the list of supported
+/// If `error` is that of format_of_content() for an unknown format, removes the list of supported
 /// formats, which does not help here.
 Error without_formats(const Error& error) {
   if (error.problem() != kUnknownFormat) return error;

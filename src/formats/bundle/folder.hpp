@@ -13,6 +13,7 @@ namespace tenfold::detail::formats::bundle {
 /// opened later, by path. Thread-safe.
 class Folder {
  public:
+  /// Throws Error(file_not_found) and Error(io).
   explicit Folder(const os::Path& path);
 
   const os::Directory& directory() const noexcept { return directory_; }
@@ -35,15 +36,16 @@ struct Entry {
 };
 
 /// True if the names of files in the folder are typical of a trainer: "trainer_state.json", a name
-/// that only accelerate or DeepSpeed uses, or "metadata.pkl" and a file "<item>_<rank>.pt".
+/// that only accelerate or DeepSpeed uses, or "metadata.pkl" together with a file
+/// "<item>_<rank>.pt". Reads at most kMaxEntries names.
 bool is_bundle(const os::Directory& folder);
 
-/// Lists the entries, sorted by name. The key of an entry is its name without a suffix ".json",
-/// ".pkl" or of a format. If the name without the suffix is also the name, with or without its
-/// suffix, of another entry, the key is the whole name. A name that is not UTF-8 is escaped, and
-/// "_" is appended until the key is unique. Skips hidden files and folders, and shards that an
-/// index lists. Throws Error(unsupported) if the folder has more than kMaxEntries files and
-/// folders, including the skipped ones.
+/// Lists the entries, sorted by name. The key of an entry is its name without the suffix, which is
+/// ".json", ".pkl" or a suffix of a format. If the name without the suffix also is the name of
+/// another entry, or the name of another entry without its suffix, the key is the whole name. A
+/// name that is not UTF-8 is escaped, and "_" is appended until the key is unique. Skips hidden
+/// files and folders, and shards that an index lists. Throws Error(unsupported) if the folder has
+/// more than kMaxEntries files and folders, including the skipped ones.
 std::vector<Entry> list_entries(const os::Directory& folder);
 
 /// Maximum number of files and folders directly in a bundle.

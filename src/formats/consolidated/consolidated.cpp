@@ -173,8 +173,8 @@ class Placer {
   }
 
  private:
-  /// Throws if the document would nest too deep. It nests up to 4 levels deeper than the tree: the
-  /// root, a group of entries, an entry, and its shape.
+  /// Throws if the document would nest too deep. The document nests up to 4 levels deeper than the
+  /// tree: the root, a group of entries, an entry, and its shape.
   static void check_depth(const std::string& path, std::size_t depth, std::size_t value_depth) {
     constexpr std::size_t kMost = codecs::kMaxJsonDepth - 4;
     if (depth + value_depth <= kMost) return;
@@ -186,7 +186,8 @@ class Placer {
         .remedy("check whether a node contains itself");
   }
 
-  /// Adds an entry, and returns its group in the document.
+  /// Adds an entry, and returns its group in the document: 0 for values, 1 for tensors, 2 for
+  /// nodes.
   int add(Level& level, const std::string& key, const TensorDict::Item& item,
           const std::string& path, std::size_t depth) {
     if (const auto* leaf = std::get_if<Leaf>(&item)) {
@@ -473,8 +474,8 @@ class DocumentWriter {
   codecs::JsonWriter json_;
 };
 
-/// Throws Error(unsupported) if the root has a schema or metadata: a file in tensordict's own
-/// format would silently lose them.
+/// Throws Error(unsupported) if the root has a schema or metadata: a file without notes would
+/// silently lose them.
 void refuse_described_values(const NodeInfo& root) {
   if (root.schema) {
     throw refuse("")
@@ -719,8 +720,9 @@ void verify_blocks(const OpenedFile& opened, const Path& path, const VerifyReque
   progress.finish();
 }
 
-/// If the file has no checksums (tensordict writes none), checks only what open() checks: that the
-/// document is valid, and that the ranges of its tensors are within the file and do not overlap.
+/// Compares the document and the tensors with their checksums. If the file has no checksums
+/// (tensordict writes none), checks only what open() checks: that the document is valid, and that
+/// the ranges of its tensors are within the file and do not overlap.
 VerifyReport verify(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   try {

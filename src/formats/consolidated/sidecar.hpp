@@ -19,9 +19,9 @@ namespace tenfold::detail::formats::consolidated {
 ///
 ///   "size": ["tenfold", {"notes": "{...}", "order": {"a/b": [2, 0, 1]}, "tenfold_xxh3": "..."}]
 ///
-/// The document lists the values of a node, then its tensors, then its nodes. If the original order
-/// of the entries was different, `order` lists, for each entry in the original order, its position
-/// in the order of the document. Empty members are omitted.
+/// The document lists the values of a node, then its tensors, then its child nodes. If the entries
+/// of the node had a different order, `order` has, for each entry in that order, its position in
+/// the document. Empty members are omitted.
 struct Sidecar {
   Notes notes;
   base::Where notes_where;                                             ///< for messages
@@ -31,17 +31,17 @@ struct Sidecar {
   bool empty() const { return notes.empty() && order.empty() && checksums.empty(); }
 };
 
-/// Writes the member's value.
+/// Writes the value of the member "size".
 void write_sidecar(const Sidecar& extra, codecs::JsonWriter& json);
 
-/// Parses the root's "size". Returns an empty sidecar if the value is not in the form that tenfold
-/// writes. Ignores members of the wrong type, and orders that are not permutations, with a warning.
-/// Throws like Notes::from_json().
+/// Parses the value of the member "size". `where` names the file. Returns an empty sidecar if the
+/// value is not in the form that tenfold writes. Ignores members of the wrong type, and orders that
+/// are not permutations, with a warning. Throws like Notes::from_json().
 Sidecar read_sidecar(const Value& size, const std::string& where);
 
-/// Restores the saved order of a node's entries, and applies the notes: the node's kind, its values
-/// and, for the root, schema and metadata. Ignores members that do not match the node, with a
-/// warning.
+/// Restores the saved order of the entries of `node`, and applies the notes: the kind of the node,
+/// its values and, for the root, schema and metadata. `path` is the note path of the node. Ignores
+/// members that do not match the node, with a warning.
 void apply_extra(const Sidecar& extra, std::string_view path, Node& node);
 
 }  // namespace tenfold::detail::formats::consolidated

@@ -17,12 +17,12 @@ namespace tenfold::detail::formats::consolidated {
 /// The location of a tensor's bytes in a consolidated file.
 struct TensorRange {
   DType dtype = DType::float32;
-  std::uint64_t begin = 0;
+  std::uint64_t begin = 0;       ///< offset in the file
   std::uint64_t size_bytes = 0;  ///< of the tensor, without padding
-  std::uint64_t stop = 0;        ///< end, including padding
+  std::uint64_t stop = 0;        ///< offset of the end in the file, including padding
 };
 
-/// A source of leaves whose locations are added while the tree is built.
+/// A source of leaves. While the tree is built, `ranges` gets the location of each leaf.
 class Leaves : public LeafSource {
  public:
   std::vector<TensorRange> ranges;  ///< indexed by the position of the leaf
@@ -33,7 +33,8 @@ inline constexpr std::string_view kJaggedValues = "<NJT_VALUES>";
 inline constexpr std::string_view kJaggedLengths = "<NJT_LENGTHS>";
 inline constexpr std::string_view kJaggedOffsets = "<NJT_OFFSETS>";
 
-/// True for the names of members that describe a node itself: no child node can have such a key.
+/// True for the names of the members of a node that are not child nodes: "cls", "non_tensors",
+/// "leaves", "cls_metadata" and "size". No child node can have such a key.
 bool is_reserved_member(std::string_view key) noexcept;
 
 /// True if the value of "cls" names a tensorclass: "<class 'module.Class'>".

@@ -41,7 +41,8 @@ bool repeat(Value& value, std::size_t depth, std::uint64_t count, std::uint64_t&
   return true;
 }
 
-/// Gives the value lists for its first `depth` dimensions.
+/// Repeats shared values until `stacked` has at least `depth` levels of lists. Returns an error
+/// like stack_values(), or nullopt.
 std::optional<Error> deepen(StackedValues& stacked, std::size_t depth,
                             std::uint64_t& budget_bytes) {
   while (stacked.depth < depth) {
@@ -64,7 +65,8 @@ std::optional<Error> deepen(StackedValues& stacked, std::size_t depth,
   return std::nullopt;
 }
 
-/// Stacks nested lists, which have `dim` levels or more.
+/// Stacks nested lists, which have `dim` levels or more, along dimension `dim`. Returns an error
+/// like stack_values(), or nullopt.
 std::optional<Error> stack_lists(std::vector<Value>& elements, std::size_t dim, List& result) {
   if (dim == 0 || elements.empty()) {
     result.items = std::move(elements);
@@ -93,7 +95,7 @@ std::optional<Error> stack_lists(std::vector<Value>& elements, std::size_t dim, 
 
 std::optional<Error> stack_values(std::vector<StackedValues> elements, std::size_t dim,
                                   std::uint64_t& budget_bytes, StackedValues& result) {
-  std::size_t most = dim;  // of the dimensions that have lists
+  std::size_t most = dim;  // maximum number of levels of lists, at least `dim`
   std::size_t common =
       std::numeric_limits<std::size_t>::max();  // dimensions that all elements have
   for (const StackedValues& element : elements) {

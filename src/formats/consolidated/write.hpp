@@ -8,8 +8,9 @@
 
 namespace tenfold::detail::formats::consolidated {
 
-/// Assigns locations to the tensors of a block, in the order of their bytes, as tensordict does,
-/// except that complex128 tensors are aligned to 16 bytes, so that torch can view them.
+/// Assigns locations to the tensors of a consolidated file, whose bytes form one block at its
+/// start. The locations are those that tensordict assigns, except that complex128 tensors are
+/// aligned to 16 bytes, so that torch can view them.
 class BlockLayout {
  public:
   /// The alignment of a tensor whose elements have `itemsize` bytes.
@@ -31,8 +32,8 @@ class BlockLayout {
   std::uint64_t size_bytes_ = 0;
 };
 
-/// Like kFormat.write_tree, but stores `locked` as `is_locked` of every node. kFormat.write_tree
-/// stores false.
+/// Implements kFormat.write_tree, which passes false as `locked`. Stores `locked` as "is_locked" of
+/// every node.
 void write_tree(const TensorDict& tree, const Path& path, const WriteRequest& request, bool locked);
 
 }  // namespace tenfold::detail::formats::consolidated

@@ -40,7 +40,7 @@ constexpr std::array<std::string_view, 0> kSuffixes = {};
 constexpr std::uint64_t kMaxMetadataBytes = std::uint64_t{1} << 30;
 constexpr const char* kMetadata = ".metadata";
 
-/// Returns the rank in the name `__<rank>.metadata`.
+/// Returns the rank in the name `__<rank>.metadata`; nullopt for other names.
 std::optional<std::uint64_t> rank_of(std::string_view name) {
   if (!name.starts_with("__") || !name.ends_with(kMetadata)) return std::nullopt;
   const std::string_view digits = name.substr(2, name.size() - 2 - std::string(kMetadata).size());
@@ -119,8 +119,8 @@ std::vector<NamedItem> items_of(const Metadata& metadata) {
   return items;
 }
 
-/// Verifies the CRC-32 of each record in the zip archive of the item and, if the archive has one,
-/// the checksum of its structure. Returns the number of records.
+/// Verifies the CRC-32 of each record in the zip archive of the item, and the checksum of the
+/// archive's structure, if it has one. Returns the number of records.
 std::uint64_t check_item(Files& files, const Item& item) {
   const FilePart place = files.place(item);
   const std::shared_ptr<const os::File> file = place.file();  // stays open
@@ -159,7 +159,8 @@ void check_tree(const TensorDict& tree, const VerifyRequest& request, VerifyRepo
   });
 }
 
-/// torch writes no checksums of its own, but each item is a zip archive with CRC-32s.
+/// Checks the checksum of the manifest, if there is one, and the CRC-32s of the items, which are
+/// zip archives. If there is no problem, also checks the tree.
 VerifyReport verify(const Path& path, const VerifyRequest& request) {
   VerifyReport report;
   try {

@@ -24,7 +24,7 @@ namespace tenfold::detail::formats::dcp {
 
 /// The data files of a folder, each opened at its first use. Only files in use and the kMaxOpen
 /// most recently opened files are open, so that a checkpoint of any number of ranks needs few
-/// descriptors. If a file was replaced, opening it again fails. Thread-safe.
+/// descriptors. Thread-safe.
 class Files : public std::enable_shared_from_this<Files> {
  public:
   static constexpr std::size_t kMaxOpen = 64;
@@ -32,6 +32,7 @@ class Files : public std::enable_shared_from_this<Files> {
   /// is usually decompressed only once.
   static constexpr std::size_t kMaxDecompressed = 8;
 
+  /// `names`: Metadata::files.
   Files(os::Directory folder, std::vector<std::string> names);
 
   /// Opens the file of an item, and checks that it contains the item. Throws Error(corrupt) if the
@@ -43,7 +44,7 @@ class Files : public std::enable_shared_from_this<Files> {
   /// open() and zstd_decoder(), and Error(corrupt) if the stream is too large or truncated. For
   /// other items, opens no file before `file` of the result is called, which throws like open().
   FilePart place(const Item& item);
-  /// "ckpt/__0_0.distcp: item at byte 43".
+  /// Names an item in messages: "ckpt/__0_0.distcp: item at byte 43".
   base::Where where(const Item& item) const;
 
  private:
@@ -78,14 +79,15 @@ class Files : public std::enable_shared_from_this<Files> {
   Recent recent_streams_{kMaxDecompressed};
 };
 
-/// Leaves for the chunks of the tensors in one folder. A chunk is stored as one item. The offset of
-/// its bytes in the item is read at the first access.
+/// Leaves for the chunks of the tensors in one folder. A chunk is stored as one item. At the first
+/// access to a leaf, its item is opened, and compared with the metadata.
 class Source final : public LeafSource {
  public:
   explicit Source(std::shared_ptr<Files> files) : files_(std::move(files)) {}
 
-  /// Adds the leaf of an item; `name` is for messages. Leaves of one item share storage. Call this
-  /// before any leaf of `source` is used.
+  /// Returns a leaf for an item; `name` is the name of its tensor, for messages. Leaves of one item
+  /// share storage. Call this before any leaf of `source` is used. The leaf throws Error(corrupt)
+  /// when it is accessed if the item does not contain a tensor of this dtype and shape.
   static Leaf add(const std::shared_ptr<Source>& source, DType dtype, Shape shape, const Item& item,
                   const std::string& name);
 
@@ -99,10 +101,10 @@ class Source final : public LeafSource {
     Item item;
     std::string name;
     std::once_flag looked;
-    std::optional<Leaf> leaf;  ///< in the item; empty if it contains no tensor
-    std::string found;         ///< what it contains instead
-    std::mutex mutex;
-    Buffer copy;
+    std::optional<Leaf> leaf;  ///< the tensor in the item; empty if the item has none
+    std::string found;         ///< describes the object in the item if it is not a tensor
+    std::mutex mutex;          ///< guards `copy`
+    Buffer copy;               ///< made by map() if it cannot return a mapping
   };
   Stored& stored(const Leaf& leaf) const {
     return *stored_[static_cast<std::size_t>(position_of(leaf))];

@@ -35,9 +35,9 @@ constexpr std::uint64_t kMaxObjectBytes = std::uint64_t{1} << 30;
 constexpr std::uint64_t kMaxOverheadBytes = std::uint64_t{1} << 20;
 /// Maximum compression ratio of Zstandard: a block of 4 bytes can repeat one byte for 128 KiB.
 constexpr std::uint64_t kMaxZstdRatio = 32'768;
-/// Limits the copies of what a pickle contains once: at most this number of bytes, and this number
-/// for each byte of the pickle. torch writes each name and chunk once, and refers to a name once
-/// for each chunk.
+/// Limits the copies of strings and objects that the pickle contains once but refers to many times:
+/// kMaxRepeatedBytes, plus kMaxRepeatedRatio bytes for each byte of the pickle. torch writes each
+/// name and chunk once, and refers to a name once for each chunk.
 constexpr std::uint64_t kMaxRepeatedBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kMaxRepeatedRatio = 64;
 
@@ -89,7 +89,8 @@ class MetadataReader {
 
   std::string describe(std::uint32_t id) const { return graph_.describe(id); }
 
-  /// Counts bytes that are copied or compared. Many objects may refer to the same ones.
+  /// Counts bytes that are copied or compared: many objects of the pickle may refer to the same
+  /// bytes. Throws Error(unsupported) if there are too many.
   void spend(std::uint64_t size_bytes) const {
     if (size_bytes > budget_bytes_) {
       throw base::unsupported(where_)
@@ -271,7 +272,7 @@ class MetadataReader {
       path.push_back(
           {is_index ? std::to_string(natural(id, "planner_data")) : text(id, "planner_data"),
            is_index});
-      // The tree has the text of a key in the key and in the location of each node below.
+      // The tree has a copy of the text of a key in the location of each node below the key.
       spend(sizeof(Key) + items.size() * path.back().text.size());
     }
     return path;
@@ -400,13 +401,13 @@ class MetadataReader {
 
   codecs::PickleGraph graph_;
   const std::string& where_;
-  std::unordered_map<std::uint32_t, std::uint32_t> state_of_;  ///< of objects
+  std::unordered_map<std::uint32_t, std::uint32_t> state_of_;  ///< by object
   std::unordered_map<std::string, Item> items_;                ///< by index_text()
   std::unordered_map<std::string_view, std::uint32_t> paths_;
   std::unordered_map<std::string, std::uint32_t> files_;
   Metadata metadata_;
   std::string name_;                    ///< of the current entry
-  mutable std::uint64_t budget_bytes_;  ///< that spend() accepts
+  mutable std::uint64_t budget_bytes_;  ///< the number of bytes that spend() still accepts
 };
 
 [[noreturn]] void disagree(const std::string& where, const std::string& name) {

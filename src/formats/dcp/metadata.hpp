@@ -38,6 +38,7 @@ struct Chunk {
   Item item;
 };
 
+/// A tensor, assembled from its chunks.
 struct TensorEntry {
   DType dtype = DType::float32;
   Shape shape;
@@ -51,28 +52,33 @@ struct Key {
   bool operator==(const Key&) const = default;
 };
 
+/// An entry of the saved state dict.
 struct Entry {
-  std::string name;
-  std::vector<Key> path;                 ///< not empty
+  std::string name;                      ///< torch's flattened name, such as "model.w"
+  std::vector<Key> path;                 ///< the keys of the entry in the state dict; not empty
   std::variant<TensorEntry, Item> what;  ///< a tensor or an object
 };
 
+/// The metadata of a checkpoint, or of one rank.
 struct Metadata {
   std::vector<std::string> files;  ///< names of files in the folder
   std::vector<Entry> entries;
 };
 
 /// Parses the pickle of a Metadata object as data: nothing is imported or called. `where` names the
-/// file. Throws Error(corrupt) and Error(unsupported), naming the entry if the error concerns one.
+/// file. Throws Error(corrupt) for invalid metadata, and Error(unsupported) for extensions other
+/// than Zstandard, other objects, and layouts and dtypes that cannot be read. The error names the
+/// entry if it concerns one.
 Metadata parse_metadata(std::string_view pickle, const std::string& where);
 
 /// Merges the metadata that each rank wrote separately (`__<rank>.metadata`).
 class Merger {
  public:
   /// Merges the metadata of another rank. An object or chunk that several ranks saved is kept once.
-  /// Throws Error(corrupt), naming `where`, if ranks disagree on the dtype, shape, path or kind of
-  /// an entry.
+  /// Throws Error(corrupt), naming `where`, if the ranks disagree on the dtype, shape or path of an
+  /// entry, or on whether it is a tensor or an object.
   void add(Metadata other, const std::string& where);
+  /// Returns the merged metadata. Call it last.
   Metadata take() { return std::move(merged_); }
 
  private:

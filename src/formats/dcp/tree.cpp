@@ -22,7 +22,8 @@
 namespace tenfold::detail::formats::dcp {
 namespace {
 
-/// Maximum number of missing items in all lists. Needed because a path can contain any index.
+/// Maximum number of missing items in all lists. Without this limit, a path with a large index
+/// would create as many items.
 constexpr std::uint64_t kMaxHoles = 65'536;
 
 Error corrupt(const std::string& where, const std::string& key) {
@@ -47,7 +48,7 @@ class Plan : public std::enable_shared_from_this<Plan> {
       : metadata_(std::move(metadata)), files_(std::move(files)) {
     source_ = std::make_shared<Source>(files_);
     branches_.push_back({"", std::move(where)});
-    branches_[0].has_tensors = true;  // the root is a node whatever it holds
+    branches_[0].has_tensors = true;  // the root is a node even without tensors
   }
 
   TensorDict tree() {

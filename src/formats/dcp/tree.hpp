@@ -15,14 +15,14 @@ namespace tenfold::detail::formats::dcp {
 /// their chunks, objects read at their first access. A subtree without tensors, except the root,
 /// becomes one JSON value if all its objects are JSON. A missing item of a list is null, as in
 /// torch. `where` names the folder. Throws like AssembledSource::assemble(), and Error(corrupt) for
-/// paths that contradict each other, naming the key, and for too many missing items in all lists,
-/// naming a list.
+/// paths that contradict each other, naming the key, and if more than 65,536 items of lists are
+/// missing in all, naming a list.
 TensorDict build_tree(Metadata metadata, const std::shared_ptr<Files>& files,
                       const std::string& where);
 
-/// Builds the tree that the manifest describes. The metadata determines how tensors are assembled.
-/// Throws like manifest_tree() and AssembledSource::assemble(), and Error(corrupt) if the manifest
-/// and the metadata contradict each other.
+/// Builds the tree that the manifest describes, with tensors assembled from the chunks in the
+/// metadata. Throws like manifest_tree() and AssembledSource::assemble(), and Error(corrupt) if a
+/// tensor of the manifest is missing in the metadata or has another dtype or shape there.
 TensorDict build_tree(Metadata metadata, const Manifest& manifest,
                       const std::shared_ptr<Files>& files, const std::string& where);
 

@@ -13,8 +13,9 @@
 
 namespace tenfold::detail::formats::dcp {
 
-/// An item of a `.distcp` file: a file of torch.save. For a tensor, this class makes the records
-/// before and after the bytes of the tensor; the caller writes these bytes.
+/// An item of a `.distcp` file: a file of torch.save. For a tensor, head() and tail() return the
+/// bytes before and after those of the tensor, which the caller writes. For a value, head() and
+/// tail() are the whole item.
 class ItemFile {
  public:
   ItemFile(DType dtype, const Shape& shape);
@@ -25,7 +26,7 @@ class ItemFile {
   /// The offset of the tensor's bytes in the item; for a value, the size of head().
   std::uint64_t data_offset() const noexcept { return data_offset_; }
   /// Return the bytes before and after the tensor's bytes. `crc32` is the CRC-32 of the tensor's
-  /// bytes.
+  /// bytes; ignored for a value.
   std::string head(std::uint32_t crc32) const;
   std::string tail(std::uint32_t crc32) const;
 

@@ -10,9 +10,8 @@
 namespace tenfold::detail::formats::folder {
 
 /// Memory for small leaves, many in one block. Mapping each leaf would cost a system call, a page
-/// and one of the 65,530 maps that a process may have by default. A block is freed when all its
-/// leaves are destroyed, but the newest block not before the arena is destroyed. Thread-safe,
-/// except close().
+/// and one of the 65,530 maps that a process may have by default. The arena owns its newest block.
+/// An earlier block is freed when all its leaves are destroyed. Thread-safe, except close().
 class Arena {
  public:
   /// Larger leaves are mapped instead.
@@ -23,6 +22,7 @@ class Arena {
   bool takes(std::uint64_t size_bytes) const noexcept {
     return is_open_ && size_bytes <= kMaxPieceBytes;
   }
+  /// Makes takes() return false. Call before any leaf is read.
   void close() noexcept { is_open_ = false; }
 
   /// Allocates `size_bytes` uninitialised bytes (at most kMaxPieceBytes), aligned to 64 bytes.

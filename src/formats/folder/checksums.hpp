@@ -19,16 +19,19 @@ namespace tenfold::detail::formats::folder {
 /// The `%checksums` of a folder, locked against other writers until publish() or close().
 class ChecksumsEdit {
  public:
-  /// Throws Error(io) (EBUSY) if another writer holds the lock for 10 seconds.
+  /// Opens, locks and parses the file, if there is one. Throws Error(io) (EBUSY) if another writer
+  /// holds the lock for 10 seconds.
   ChecksumsEdit(const os::Directory& folder, const os::Path& path);
 
   /// False if the file is missing or damaged, and after publish() or close(). A damaged file has no
   /// valid checksums, and verify() reports it.
   bool is_whole() const noexcept { return file_.valid(); }
+  /// The lines of the file. Only if is_whole().
   const std::vector<ChecksumLine>& lines() const noexcept { return lines_; }
-  /// Replaces the file atomically and durably, then closes this object. Throws Error(io) (ESTALE)
-  /// if the folder was moved or replaced.
+  /// Replaces the file by one with `lines`, atomically and durably, then closes this object. Throws
+  /// Error(io), also (ESTALE) if the folder was moved or replaced.
   void publish(const std::vector<ChecksumLine>& lines);
+  /// Releases the lock. Changes nothing.
   void close() noexcept {
     lock_.reset();
     file_.close();

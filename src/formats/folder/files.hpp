@@ -26,7 +26,7 @@ struct StoredInfo {
   std::uint64_t offset_bytes = 0;  ///< archives: offset of the entry in the archive; otherwise 0
   std::uint64_t num_links = 1;     ///< number of hard links
   std::uint64_t size_bytes = 0;
-  /// The first `num_bytes` bytes.
+  /// Returns the identity of the first `num_bytes` bytes.
   StoredRange range(std::uint64_t num_bytes) const {
     return {
         .device = device, .inode = inode, .offset_bytes = offset_bytes, .size_bytes = num_bytes};
@@ -45,8 +45,8 @@ class StoredFile {
   virtual const std::string& display() const noexcept = 0;
   /// The information at the time when the file was opened.
   virtual const StoredInfo& info() const noexcept = 0;
-  /// The current size of a file of the file system, which another process may have truncated; for
-  /// an entry of an archive, the size when the archive was opened.
+  /// The current size of a file in the file system, which another process may have changed since
+  /// info(). For an entry of an archive, the size when the archive was opened.
   virtual std::uint64_t size_bytes_now() const = 0;
 
   /// Reads from `offset_bytes` on, until `into` is full or the file ends. Returns the number of
@@ -91,6 +91,7 @@ class Folder {
   /// Returns the sub-folder of that name, or null if there is none. Throws Error(unsupported) if it
   /// is nested deeper than kMaxDepth.
   virtual std::shared_ptr<Folder> try_child(const std::string& name) = 0;
+  /// True if there is a sub-folder of that name.
   virtual bool has_child(const std::string& name) = 0;
 
   /// Returns the file of that name, or null if there is none. Set `for_writing` if map() will be
@@ -112,14 +113,14 @@ class Folder {
   virtual bool is_one_mapping() const noexcept { return false; }
 
   /// Makes writes through `mapped`, mappings of files of this folder, durable. In an archive,
-  /// ignores `mapped`. Instead makes all entries that this object opened for writing durable, and
-  /// updates their CRC-32s.
+  /// ignores `mapped`: makes all entries that this object opened for writing durable, and updates
+  /// their CRC-32s. Throws Error(io).
   virtual void flush(const std::vector<MappedPart>& mapped, Monitor* monitor) = 0;
 
   /// True if the tree's path no longer names the root that was opened, or if this folder was
   /// removed, so that files may be missing. Always false for an archive.
   virtual bool was_replaced() = 0;
-  /// Throws Error(io): the tree was replaced after it was opened.
+  /// Throws Error(io) (ESTALE): the tree was replaced after it was opened.
   [[noreturn]] virtual void throw_replaced() const = 0;
 };
 

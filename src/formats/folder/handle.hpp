@@ -20,11 +20,13 @@ class FolderHandle final : public Folder, public std::enable_shared_from_this<Fo
   /// Maximum number of open folders below the root.
   static constexpr std::size_t kMaxOpen = 64;
 
-  /// `locks`: held as long as any part of the tree is alive.
+  /// Returns the root for `directory`, which was opened at `path`. `locks` are held as long as any
+  /// part of the tree is alive.
   static std::shared_ptr<FolderHandle> root(os::Directory directory, const os::Path& path,
                                             std::vector<os::Directory> locks = {});
 
-  /// Returns the open folder; opens it again if it was closed.
+  /// Returns the open folder; opens it again if it was closed. Throws like throw_replaced() if it
+  /// was removed or replaced.
   std::shared_ptr<const os::Directory> directory();
   /// Returns the path relative to the root: "camera/lens", or "" for the root.
   std::string path_below_root() const;

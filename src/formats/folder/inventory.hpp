@@ -18,28 +18,29 @@ bool is_leftover(std::string_view name);
 bool is_leftover_in(const os::Directory& folder, const std::string& name, bool is_folder);
 
 /// True for the names of tenfold's own files and folders that begin with "%". No encoded key is
-/// such a name. A key that is stored without encoding (without `robust_names`) may be such a name.
+/// such a name. A key that is stored without encoding (`robust_names` is false) may be such a name.
 bool is_own_name(std::string_view name);
 
 /// All files and folders of a saved tree, by relative path.
 struct Inventory {
   std::vector<std::string> files;    ///< named by metadata, tenfold's own files, and leftovers
-  std::vector<std::string> folders;  ///< the same for folders, parents first, without the root
+  std::vector<std::string> folders;  ///< as `files`; parents first, without the root
   std::vector<std::string> foreign;  ///< files and folders that are not part of the tree
 };
 
-/// Lists a folder. Foreign folders and leftovers (is_leftover_in()) are not entered. A folder whose
-/// meta.json is missing or damaged names no entries except meta.json itself. In a data set of
-/// parts, `%parts.json` names the parts. Throws Error(unsupported) if a file of metadata is of a
-/// newer version, or if folders are nested too deep.
+/// Lists the saved tree in a folder. Does not enter foreign folders and leftovers
+/// (is_leftover_in()). A folder whose meta.json is missing or damaged names no entries except
+/// meta.json itself. In a data set of parts, `%parts.json` names the parts. Throws
+/// Error(unsupported) if a file of metadata is of a newer version, or if folders are nested too
+/// deep.
 Inventory take_inventory(const os::Directory& root);
 
-/// Lists what is not part of a saved tree, and would be lost if the folder was replaced: `foreign`
-/// of its inventory, or every entry of the folder if it is not a saved tree. Sorted.
+/// Returns the sorted relative paths that are not part of a saved tree, and would be lost if the
+/// folder was replaced: Inventory::foreign, or every entry of the folder if it is not a saved tree.
 std::vector<std::string> foreign_in(const os::Directory& folder);
 
-/// Throws Error(invalid_argument) if the folder at `path` contains entries that are not part of a
-/// saved tree: replacing it would remove files of the user.
+/// Throws Error(invalid_argument) if foreign_in() finds entries in the folder at `path`: replacing
+/// the folder would remove files of the user. Does nothing if there is no folder.
 void require_replaceable(const Path& path);
 
 }  // namespace tenfold::detail::formats::folder

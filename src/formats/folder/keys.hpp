@@ -15,11 +15,14 @@ inline constexpr std::string_view kNotesName = "%notes.json";
 inline constexpr std::string_view kValuesName = "%values";
 /// The file with the rows that could not be ingested, in the root of a data set.
 inline constexpr std::string_view kBadRowsName = "bad_rows.jsonl";
+
+/// The sub-folder of a tensorclass that has its tensors.
 inline constexpr std::string_view kInnerName = "_tensordict";
+/// The file in which tensordict pickles values that are not JSON. tenfold never reads it.
 inline constexpr std::string_view kPickleName = "other.pickle";
 
-/// Returns the file name for a key, as in tensordict: a node's folder has this name, a leaf's file
-/// has ".memmap" appended. The name is one path component, whatever the key.
+/// Returns the encoded key, as in tensordict: the name of a node's folder, or the name of a leaf's
+/// file without ".memmap". The result is one path component for every key.
 std::string encode_key(std::string_view key);
 
 /// Returns the key that encodes to `component`, or nullopt if there is none.
@@ -49,7 +52,7 @@ std::string sizes_name(const std::string& stem);
 /// unencoded key.
 std::vector<std::string> file_names(const std::string& stem, bool is_node, bool is_nested);
 
-/// Returns "%clash-<n>", the name of an entry whose usual name is already taken in its folder.
+/// Returns "%clash-<number>", the name of an entry whose usual name is already taken in its folder.
 std::string clash_name(std::uint64_t number);
 
 /// True for names in the form of clash_name().
@@ -58,7 +61,7 @@ bool is_clash_name(std::string_view name) noexcept;
 /// Returns `key "a"` for messages about the entry with that key or note path.
 std::string key_part(std::string_view key);
 
-/// True if `path` is a tensor's file.
+/// True if `path`, relative to any folder, has the name of a tensor's file.
 bool is_leaf_file(std::string_view path) noexcept;
 
 /// True if `path`, relative to the root of a saved tree, is a meta.json or the `%notes.json`.

@@ -315,7 +315,8 @@ void FolderSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<
   file->read_at(offset_bytes, into);
 }
 
-/// False for most leaves: files with one link, without aliases. Opens no file.
+/// True if the leaf has aliases in the notes, or if its file has several hard links or is not found
+/// under its usual name. Opens no file.
 bool FolderSource::may_share_bytes(std::uint64_t position) const {
   if (records_[position].group != nullptr) return true;
   const auto found = info_of(data_file_name(position));

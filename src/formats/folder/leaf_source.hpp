@@ -18,14 +18,15 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// The leaves of one folder. Each has one file (a nested tensor two, a tensor of 0 bytes none).
-/// position_of(leaf) is the result of add(). The first map() of a leaf opens its file, checks the
-/// size, reads or maps the bytes, and closes the file. Thread-safe once all leaves are added.
+/// The leaves of one folder. Each has one file (a nested tensor has two, a tensor of 0 bytes none).
+/// The first map() of a leaf opens its file, checks the size, reads or maps the bytes, and closes
+/// the file. Thread-safe once all leaves are added.
 class FolderSource final : public LeafSource, public std::enable_shared_from_this<FolderSource> {
  public:
   FolderSource(std::shared_ptr<Store> store, std::shared_ptr<Folder> folder, std::string note_path);
 
-  /// Adds a tensor. If `file_name` is empty, the name is derived from the key.
+  /// Adds a tensor, and returns its position for stored_leaf(). `file_name` is the name in the
+  /// notes; if it is empty, the name is derived from the key.
   std::uint64_t add(const MetaEntry& entry, const std::string& file_name);
 
   Buffer map(const Leaf& leaf) override;
@@ -36,12 +37,13 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
   base::Where where(const Leaf& leaf) const override;
   void flush(Monitor* monitor) override;
 
-  /// Opens the leaf's file and checks its length without mapping it; 0 bytes need no file. Returns
-  /// the size of the data. Throws like map(), except for errors of reading or mapping the data.
+  /// Opens the leaf's file and checks its size, without mapping it; a leaf of 0 bytes has no file.
+  /// Returns the size of the leaf's data. Throws Error(corrupt) if the file is missing or too
+  /// short, and Error(io).
   std::uint64_t check(const Leaf& leaf);
 
   const std::shared_ptr<Folder>& folder() const noexcept { return folder_; }
-  /// The name of the leaf's file, or, if there is no file, the name for it.
+  /// The name of the leaf's file. If there is no file, the name that it would have.
   std::string file_of(const Leaf& leaf);
 
  private:
@@ -57,7 +59,7 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
     std::uint64_t data_bytes = 0;
   };
 
-  /// The name in the notes or the encoded key.
+  /// The name in the notes, or the encoded key. Without a suffix.
   std::string file_name(std::uint64_t position) const;
   std::string data_file_name(std::uint64_t position) const;
   std::string file_path(std::uint64_t position) const;

@@ -21,8 +21,8 @@ struct WriteThroughLock {
   void release() noexcept;
 };
 
-/// Locks the folder at `path` and its parents that are nodes of a tree. Throws Error(io) (EBUSY) if
-/// one of these folders is being replaced.
+/// Locks the folder at `path` and its parents that are nodes of a tree. The caller must call
+/// release(). Throws Error(io) (EBUSY) if one of these folders is being replaced.
 WriteThroughLock lock_for_writing_through(const Path& path);
 
 /// The locks of lock_for_writing_through() for the lifetime of the object.

@@ -19,7 +19,7 @@ struct Plan {
     std::size_t parent = kNone;  ///< a smaller index; kNone for the root, which has index 0
     std::string name;
   };
-  /// A file that contains `text`, or the bytes of `leaf`.
+  /// A file that contains `text` or, if `is_leaf`, the bytes of `leaf`.
   struct File {
     std::size_t folder = 0;
     std::string name;

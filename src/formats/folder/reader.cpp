@@ -45,7 +45,7 @@ class FolderItem final : public LazyItem {
   TensorDict::Item load() override {
     NodePlace place{parent_.store, open(), note_path_child(parent_.note_path, key_)};
     TensorDict::Item item = read_node(place, class_name_);
-    if (stack_dim_ == 0) return item;  // valid for any entry
+    if (stack_dim_ == 0) return item;  // dimension 0 is valid for any entry
     if (const auto fault = stack_dim_fault(stack_dim_, key_, item)) {
       throw Error(*fault).part("stack_dim").path(meta_where(parent_));
     }
@@ -203,7 +203,7 @@ class NodeBuilder {
       if (unbatched.erase(entry.key) == 0) continue;
       place_.store->report_ignored(
           where, "tensor " + base::quote(entry.key),
-          "ignored: another tool has added an entry of this key to the node since");
+          "ignored, because the node has another entry of this key, which another tool added");
     }
     for (const MetaEntry& entry : meta.entries) {
       if (!entry.is_node && unbatched.contains(entry.key)) add_one(entry);
@@ -254,9 +254,9 @@ void set_rows(NodeMeta& meta, std::int64_t rows) {
 }
 
 /// Sets the number of rows of a node below the root to that of the root, if the tree grows and both
-/// have a batch size. This includes rows that were appended after the node's meta.json was written,
-/// and excludes rows that the root lacks because a flush was interrupted. If the root's own
-/// meta.json determined its number of rows, only excludes rows.
+/// have a batch size. A higher number includes rows that were appended after the node's meta.json
+/// was written. A lower number excludes rows that the root lacks because a flush was interrupted.
+/// If the number of the root is from its meta.json, not from `%commit`, only lowers the number.
 void take_rows_of_root(const NodePlace& place, NodeMeta& meta) {
   const auto& rows = place.store->root_rows();
   if (!rows || meta.batch_size.empty()) return;
@@ -279,7 +279,7 @@ void take_live_rows(const NodePlace& place, NodeMeta& meta) {
   if (!place.note_path.empty()) return take_rows_of_root(place, meta);
   std::optional<std::int64_t> rows = place.store->live_rows();
   if (rows && !take_counted_rows(place, meta, *rows)) {
-    // The writer may have flushed more rows, or closed the folder, since live_rows() was read.
+    // After live_rows() was read, the writer may have flushed more rows or closed the folder.
     rows = committed_rows(*place.folder);
     if (rows && !take_counted_rows(place, meta, *rows)) {
       if (place.folder->was_replaced()) place.folder->throw_replaced();
@@ -287,7 +287,7 @@ void take_live_rows(const NodePlace& place, NodeMeta& meta) {
       const auto counted = rows_counted(meta);
       warn(where + ": rows: expected at least those of meta.json, " +
            (counted ? std::to_string(*counted) : "which has no batch size") + ", found " +
-           std::to_string(*rows) + "; ignored, as another tool wrote meta.json since");
+           std::to_string(*rows) + "; ignored, because another tool has replaced meta.json");
       return;
     }
   }
@@ -650,7 +650,7 @@ Root read_root(const std::shared_ptr<Folder>& folder, Mode mode, std::vector<Pro
     const auto note = notes.nodes.find(std::string_view());
     const bool counts_rows = note != notes.nodes.end() && !note->second.layout.empty();
     NodePlace place{std::make_shared<Store>(mode, std::move(notes), notes_where), folder, {}};
-    // Each repetition of the read finds the same problems.
+    // Remove the problems of the previous read, because each read finds them again.
     if (problems != nullptr) {
       problems->erase(problems->begin() + static_cast<std::ptrdiff_t>(num_earlier),
                       problems->end());

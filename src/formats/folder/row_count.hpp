@@ -13,8 +13,8 @@ namespace tenfold::detail::formats::folder {
 /// matrix has no batch size.
 inline constexpr std::string_view kRowEnds = "crow_indices";
 
-/// Returns the number of rows in meta.json: batch_size[0] of a node with a batch size; otherwise
-/// one less than the number of row offsets of a sparse matrix. Returns nullopt for other nodes.
+/// Returns the number of rows in a meta.json: batch_size[0] of a node with a batch size, or the
+/// number of row offsets of a sparse matrix, minus 1. Returns nullopt for other nodes.
 std::optional<std::int64_t> rows_counted(const NodeMeta& meta);
 
 /// Sets the lengths of the tensors of the sparse matrix that `meta` describes to those of a matrix

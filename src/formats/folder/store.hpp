@@ -35,15 +35,15 @@ struct NodeNotes {
 /// share a mapping if the bytes are equal and the mode is not write_through.
 struct AliasGroup {
   std::mutex mutex;
-  bool started = false;
-  StoredInfo info;  ///< of the file that represents the group
-  std::weak_ptr<FolderSource> source;
-  std::uint64_t position = 0;
-  Buffer buffer;  ///< its bytes, once mapped
+  bool started = false;                ///< a leaf represents the group
+  StoredInfo info;                     ///< of the file of this leaf
+  std::weak_ptr<FolderSource> source;  ///< of this leaf
+  std::uint64_t position = 0;          ///< of this leaf
+  Buffer buffer;                       ///< the bytes of the group, once mapped
 };
 
 /// State shared by all nodes of one opened tree. After the root is read, only the caches and the
-/// list of problems change, and all functions that are called then are thread-safe, except
+/// list of problems change. From then on, all functions that readers call are thread-safe, except
 /// report_ignored() if collect_problems() has set a list.
 class Store {
  public:
@@ -58,9 +58,8 @@ class Store {
   /// Number of rows of the root in `%commit` at opening; empty if the number in meta.json applies.
   const std::optional<std::int64_t>& live_rows() const noexcept { return live_rows_; }
   void set_live_rows(std::int64_t rows) noexcept { live_rows_ = rows; }
-  /// Number of rows of the root. Set when the root's meta.json is read, if grows() and the root has
-  /// a batch size. take_rows_of_root() in reader.cpp applies it to nodes below that have a batch
-  /// size.
+  /// Number of rows of the root, which nodes below with a batch size must have, too. Set when the
+  /// root's meta.json is read, if grows() is true and the root has a batch size; otherwise empty.
   const std::optional<std::int64_t>& root_rows() const noexcept { return root_rows_; }
   void set_root_rows(std::int64_t rows) noexcept { root_rows_ = rows; }
   /// True if the root has a `%commit`: a writer is appending rows or has crashed, or the tree is a
@@ -72,8 +71,9 @@ class Store {
   const NodeNotes* node_notes(const std::string& path) const;
 
   /// Reports data in the folder that is ignored: appends to the list of collect_problems() if there
-  /// is one, and warns otherwise.
+  /// is one, and warns otherwise. `path` is the file, `part` the part of it, `what` the fault.
   void report_ignored(const std::string& path, const std::string& part, const std::string& what);
+  /// Makes report_ignored() append to `problems`, which must outlive this object; null: warn.
   void collect_problems(std::vector<Problem>* problems) noexcept { problems_ = problems; }
 
   bool has_aliases() const noexcept { return !groups_.empty(); }
@@ -81,7 +81,7 @@ class Store {
   AliasGroup* alias_group(const std::string& path) const;
 
   /// Returns the mapped bytes of `range` in a file with several hard links. Calls `make` to map the
-  /// bytes, unless an earlier call for this range did.
+  /// bytes, unless they were mapped by an earlier call for this range. Throws what `make` throws.
   template <class Make>
   Buffer linked(const StoredRange& range, const Make& make) {
     const std::lock_guard lock(links_mutex_);

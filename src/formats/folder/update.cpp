@@ -79,8 +79,8 @@ class Folders {
   Folders(const Plan& plan, const Path& path) : plan_(plan) {
     os::Parent parent = os::open_parent(os::resolve_link(path), true);
     root_ = enter(parent.directory, parent.name);
-    // A process may be adding rows. Without one, a write in place would keep the `%commit`, whose
-    // row count would then apply to the new tensors.
+    // If there is a `%commit`, a process may be adding rows. Even if no process does, a write in
+    // place would keep the `%commit`, whose row count would then apply to the new tensors.
     refuse_growing(root_);
     for (std::size_t i = 1; i < plan.folders.size(); ++i) {
       os::Directory above = at(plan.folders[i].parent);
@@ -370,7 +370,7 @@ class MetaEdit {
         std::this_thread::sleep_for(kMetaPause);
         continue;
       }
-      // Only now, because a writer creates `%commit` under the same lock.
+      // Check this under the lock, because a writer creates `%commit` under the same lock.
       refuse_growing(directory_);
       text_ = file_.read_all(kMaxMetaBytes);
       meta_ = parse_meta(text_, path_.string());
@@ -482,7 +482,8 @@ class MetaEdit {
   }
 
   Path path_;
-  /// Or a save could replace the folder, and get the meta.json of the old one.
+  /// Without this lock, a save could replace the folder, and replace() would write the changed old
+  /// meta.json to the new folder.
   ScopedWriteThroughLock held_;
   os::Directory directory_;
   os::File file_;

@@ -13,18 +13,18 @@ namespace tenfold::detail::formats::folder {
 
 /// Options of an update of a folder to the planned content.
 struct UpdateRequest {
-  /// If true, tensors are overwritten in place, as tensordict does, and no file of a tensor is
-  /// removed; only a file that several tensors share by hard links is replaced. If false, each file
-  /// that is written is replaced atomically, and files and folders of the old tree that are not
-  /// planned are removed.
+  /// If true, overwrites files of tensors in place, as tensordict does, except that a file that
+  /// several tensors share by hard links is replaced. Removes no files of tensors. If false,
+  /// replaces each file that it writes atomically, and removes files and folders of the old tree
+  /// that are not planned.
   bool in_place = false;
-  bool zeros = false;  ///< sparse zeros instead of the leaves' bytes; with `in_place`, existing
-                       ///< files keep their content
-  bool durable = false;
-  int num_threads = 0;
-  Monitor* monitor = nullptr;
+  bool zeros = false;          ///< store zeros as holes instead of the bytes of the leaves; with
+                               ///< `in_place`, existing files keep their content
+  bool durable = false;        ///< fsync the files
+  int num_threads = 0;         ///< as WriteRequest::num_threads
+  Monitor* monitor = nullptr;  ///< null: progress is not reported
   /// Returns true if the leaf of the planned file is a mapping of the existing file at `path`,
-  /// relative to the folder, so that its bytes need not be written.
+  /// relative to the folder, so that its bytes need not be written. Empty: all leaves are written.
   std::function<bool(const Plan::File& file, const std::string& path)> is_kept{};
 };
 
@@ -36,8 +36,8 @@ struct UpdateRequest {
 /// of the tree (EACCES).
 void update_folder(const Plan& plan, const Path& path, const UpdateRequest& request);
 
-// Implement add_memmap_leaf(), add_memmap_node() and write_memmap_value() of memmap.hpp. Each adds
-// or changes one entry of a folder, and leaves the others as they are.
+// Implement add_memmap_leaf(), add_memmap_node() and write_memmap_value() of tenfold/memmap.hpp.
+// Each adds or changes one entry of a folder, and does not change other entries.
 
 Path add_leaf(const Path& folder, const NewLeaf& leaf);
 Path add_node(const Path& folder, std::string_view key, const Shape& batch_size, bool robust_names);

@@ -29,8 +29,8 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// write_leaves() writes the bytes of a leaf that is larger than this: its threads write blocks of
-/// one file concurrently. Any other file, and a file of zeros, is written by one thread.
+/// Leaves that are larger than this are written by write_leaves(), which divides the work on one
+/// leaf among the threads. Any other file, and a file of zeros, is written by one thread.
 constexpr std::uint64_t kSmallBytes = std::uint64_t{1} << 20;
 /// Large enough to write a small file with one call. The page cache then uses large folios.
 constexpr std::size_t kScratchBytes = kSmallBytes;
@@ -44,8 +44,8 @@ constexpr std::size_t kSyncRunFiles = 8;
 /// Maximum number of large files that are written at once.
 constexpr std::size_t kOpenLeaves = 64;
 
-/// Opens folders of the plan. Keeps the last opened folder and the next folders above it open,
-/// because the files are in depth-first order.
+/// Opens folders of the plan. Keeps the last opened folder and folders above it open, because the
+/// files are in depth-first order.
 class FolderChain {
  public:
   FolderChain(const Plan& plan, os::Directory& root) : plan_(plan), root_(root) {}

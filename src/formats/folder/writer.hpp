@@ -9,9 +9,9 @@
 namespace tenfold::detail::formats::folder {
 
 /// Creates the planned sub-folders and files in the empty folder `root`, and `%checksums` if
-/// requested. With request.durable, everything except `root` itself is durable afterwards. At most
-/// 64 files, or os::num_files_to_keep_open() if that is more, are open at a time, so the number of
-/// leaves is not limited.
+/// requested. With request.durable, all files and sub-folders are fsynced afterwards, but not
+/// `root`. At most 64 files, or os::num_files_to_keep_open() if that is more, are open at a time,
+/// so the number of leaves is not limited. Throws Error(io), and what reading the leaves throws.
 void write_plan(const Plan& plan, os::Directory& root, const WriteRequest& request);
 
 /// Warns if tensordict cannot load a tensor of the plan from a folder. The warning names one such

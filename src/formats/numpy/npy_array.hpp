@@ -52,13 +52,13 @@ std::string npy_head_of(const Leaf& leaf);
 /// store.
 void check_npy_leaf(const std::string& subject, const Leaf& leaf);
 
-/// Returns the tensor of the bare root `root`. Throws Error(unsupported) for a JSON value, and like
-/// check_npy_leaf().
+/// Returns the tensor of `root`, the value of a bare root. Throws Error(unsupported) for a JSON
+/// value, and like check_npy_leaf().
 Leaf npy_leaf_of_root(const TensorDict::Item& root);
 
-/// Throws Error(unsupported) for properties of the root that NumPy files cannot store: any kind
-/// except dict and tensordict (a tensordict is loaded as a dict), a batch size, names, a schema,
-/// metadata.
+/// Throws Error(unsupported) for properties of the root that NumPy files cannot store: a kind other
+/// than dict and tensordict, a batch size, names, a schema, or metadata. A tensordict is loaded as
+/// a dict.
 void check_npy_root(const NodeInfo& info);
 
 }  // namespace tenfold::detail::formats::numpy

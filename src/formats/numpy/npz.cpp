@@ -86,7 +86,7 @@ class NpzSource final : public LeafSource, public std::enable_shared_from_this<N
 };
 
 constexpr std::string_view kSuffix = ".npy";
-/// Number of bytes that are read first of each member. A usual header has 128 bytes.
+/// Number of bytes at the start of each member that are read first. A usual header has 128 bytes.
 constexpr std::size_t kUsualHeaderBytes = 256;
 
 /// A member that cannot be read as a tensor: accessing it throws, without affecting other entries.
@@ -364,8 +364,9 @@ VerifyReport verify_npz(const Path& path, const VerifyRequest& request) {
     const auto position = [&](const codecs::ZipEntry& entry) {
       return static_cast<std::size_t>(&entry - entries.data());
     };
-    // VerifyFilter::skips() would not skip an unselected member that is not a tensor. wants() would
-    // omit mapped arrays in Fortran order. So compare the keys with those that are selected.
+    // VerifyFilter::skips() would not skip an unselected member that is not a tensor, and
+    // VerifyFilter::wants() would omit mapped arrays in Fortran order. So compare the key of the
+    // member with the selected keys.
     const auto is_wanted = [&](const codecs::ZipEntry& entry) {
       return request.filter == nullptr ||
              has_key(request.filter->selected(), NpzSource::key_of(entry));

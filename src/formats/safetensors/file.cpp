@@ -169,9 +169,9 @@ std::optional<std::vector<BoxSum>> boxes_of(const OpenedFile& opened, std::uint3
   return boxes;
 }
 
-/// Does the part of plan_verification() for the checksums of boxes in `text`, the value of the
-/// metadata member kBoxesMember. Reports a problem if `text` does not fit the tensors, or if the
-/// header does not match its checksum.
+/// Adds the boxes of an opened file to `tensors`, and counts their checksums. `text` is the value
+/// of the metadata member kBoxesMember. Reports a problem if `text` does not fit the tensors, or if
+/// the header does not match its checksum.
 void plan_boxes(const OpenedFile& opened, std::string_view text, const VerifyRequest& request,
                 VerifyReport& report, std::vector<BoxedTensor>& tensors) {
   const Header& header = *opened.header;

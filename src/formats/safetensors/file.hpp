@@ -28,8 +28,9 @@ struct FilePlan {
 FilePlan plan_file(const TensorDict& tree, bool notes);
 
 /// Writes a whole file: a header with `metadata`, then `tensors` in the given order. With
-/// checksums, adds the member "tenfold_xxh3" (json_checksums.hpp) to the metadata. The document
-/// that it covers is the whole header, including the eight bytes of its length.
+/// checksums, adds the member "tenfold_xxh3" (json_checksums.hpp) to the metadata. Its first
+/// checksum covers the whole header, including the eight bytes of the length. Throws like
+/// header_of() before anything is written, and like write_leaves().
 void write_file(os::File& file, const std::vector<const Plan::Tensor*>& tensors, Metadata metadata,
                 const WriteRequest& request, Progress& progress);
 
@@ -37,28 +38,28 @@ void write_file(os::File& file, const std::vector<const Plan::Tensor*>& tensors,
 /// length. Throws Error(unsupported) if it exceeds the format's limit of 100,000,000 bytes.
 std::string header_of(const std::vector<const Plan::Tensor*>& tensors, const Metadata& metadata);
 
-/// Pads a header with spaces to `size_bytes`, which include the eight bytes of its length, and
-/// updates that length.
+/// Appends spaces to a header until it has `size_bytes` bytes, including the eight bytes of its
+/// length, and updates these eight bytes.
 void pad_header(std::string& header, std::uint64_t size_bytes);
 
-/// Returns the value of "tenfold_xxh3" for these tensors, with zeros as digits.
+/// Returns the value of "tenfold_xxh3" for these tensors, with zeros in place of all digits.
 std::string blank_checksums(const std::vector<const Plan::Tensor*>& tensors);
 
 /// True if `saved` equals the file that write_file() would write with checksums. Compares the
-/// header and the checksums of the blocks in it, but not the header's own checksum, and reads no
-/// tensor in `saved`. Stops hashing the new tensors when a block differs.
+/// header except its own checksum, and the stored checksums of the blocks with those of the tensors
+/// in `file`. Reads no tensor in `saved`. Stops at the first block that differs.
 bool is_saved_as(const os::File& saved, const FilePlan& file, int num_threads, Progress& progress);
 
-/// Returns the block checksums of a file's tensors; none if the file has none, or if their number
-/// does not fit the tensors. Adds a problem to the report if the number does not fit, or if the
-/// header does not match its checksum.
+/// Returns the stored block checksums of the tensors of a file. Returns an empty map if the file
+/// has no checksums, or if their number does not fit the tensors. Adds a problem to the report if
+/// their number does not fit, or if the header does not match its checksum.
 ChecksumsByLeaf tensor_checksums(const OpenedFile& opened, VerifyReport& report);
 
 /// Verifies the files that `open` returns: counts their leaves, bytes and checksums, and compares
 /// headers, blocks and boxes with their checksums. `open` may add problems to the report. Blocks
-/// and boxes that cannot be read are reported as by check_blocks() and check_boxes(). Any other
-/// Error(corrupt) or Error(unsupported) becomes a problem, with the path `path` if the error names
-/// no file. All other errors are thrown.
+/// and boxes that cannot be read are problems, as in check_blocks() and check_boxes(). Any other
+/// error becomes a problem if add_problem() accepts it, with the path `path` if the error names no
+/// file; otherwise it is thrown.
 VerifyReport verify_file(const Path& path, const VerifyRequest& request,
                          const std::function<std::vector<OpenedFile>(VerifyReport&)>& open);
 

@@ -23,13 +23,14 @@ namespace tenfold::detail::formats::safetensors {
 /// two arrays. A file of 10,000 tensors is opened in a few milliseconds, so every small allocation
 /// matters.
 struct Header {
+  /// A tensor. `begin` and `end` count from the first data byte.
   struct Entry {
-    std::uint64_t begin = 0;  ///< relative to the first data byte
+    std::uint64_t begin = 0;
     std::uint64_t end = 0;
-    std::uint32_t name_at = 0;
-    std::uint32_t name_size = 0;
-    std::uint32_t shape_at = 0;
-    std::uint32_t rank = 0;
+    std::uint32_t name_at = 0;    ///< offset of its name in `names`
+    std::uint32_t name_size = 0;  ///< in bytes
+    std::uint32_t shape_at = 0;   ///< index of its first length in `shapes`
+    std::uint32_t rank = 0;       ///< number of dimensions
     DType dtype = DType::float32;
   };
 
@@ -71,9 +72,9 @@ int order_of_dtype(DType dtype) noexcept;
 /// dtype.
 Header parse_header(std::string_view text, std::uint64_t data_bytes, std::string_view where);
 
-/// Reads the header including the eight bytes of its length, after checking the length.
-/// `file_bytes` is the size of the file. Throws Error(corrupt) if the header does not fit the file
-/// or exceeds kMaxHeaderBytes.
+/// Returns the header, including the eight bytes of its length, which it checks first. `file_bytes`
+/// is the size of the file. Throws Error(corrupt) if the header does not fit the file or exceeds
+/// kMaxHeaderBytes.
 std::string read_header_bytes(const os::File& file, std::uint64_t file_bytes);
 
 /// A tensor to be written.
@@ -86,6 +87,7 @@ struct TensorEntry {
 
 /// Returns a header, including the eight bytes of its length, padded with spaces so that the data
 /// is aligned to 64 bytes. The byte ranges of the tensors are contiguous, in the given order.
+/// name_of_dtype() must support each dtype.
 std::string write_header(std::span<const TensorEntry> tensors,
                          const std::map<std::string, std::string, std::less<>>& metadata);
 

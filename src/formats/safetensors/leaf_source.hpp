@@ -43,6 +43,8 @@ struct OpenedFile {
   std::shared_ptr<Header> header;
   std::shared_ptr<Source> source;
 };
+
+/// Reads and validates the header. Throws like read_header_bytes() and parse_header().
 OpenedFile open_file(os::File file);
 
 }  // namespace tenfold::detail::formats::safetensors

@@ -215,8 +215,9 @@ bool can_be_stacked(const std::vector<TensorDict>& parts, std::int64_t dim) {
   });
 }
 
-/// Counts a node of a lazy stack that is stored as stacked tensors, and all below it, as a reader
-/// does (kMaxStackItems). `names`: of its level.
+/// Returns what `node`, an entry of a lazy stack that is stored as stacked tensors, and all entries
+/// below it add to the count of kMaxStackItems. `names` are the dim names of the node including the
+/// dimension of the stack; `path_bytes` is the size of its dotted path.
 std::uint64_t count_items(const TensorDict& node, const DimNames& names, std::uint64_t path_bytes) {
   const NodeInfo& info = node.info();
   std::uint64_t count = extra_stack_items(path_bytes, info.batch_size.size() + 1, names,
@@ -302,8 +303,8 @@ class StructurePlanner {
     json_.end_object();
   }
 
-  /// Counts the entries of a lazy stack and theirs as a reader does. Returns false, and counts
-  /// nothing, if a reader would refuse them.
+  /// Adds the entries of a lazy stack, and the entries below them, to the count of kMaxStackItems,
+  /// as a reader does. Returns false, and counts nothing, if a reader would refuse so many.
   bool count_stack(const std::vector<TensorDict>& parts, const NodeInfo& stack,
                    const std::string& prefix) {
     DimNames names = parts.front().info().names;
@@ -314,8 +315,8 @@ class StructurePlanner {
     return true;
   }
 
-  /// Writes the nodes `parts`, which are the entries of a lazy stack, as one level. tensordict also
-  /// stacks the nodes that these entries contain: then `parts` are such nodes, and `stack` is null.
+  /// Writes nodes as one level: `parts` are the entries of the lazy stack with the info `stack`,
+  /// or, if `stack` is null, the nodes that such entries contain under one key.
   void stacked_level(const std::vector<TensorDict>& parts, std::int64_t dim, const NodeInfo* stack,
                      const std::string& prefix) {
     const NodeInfo& info = parts.front().info();
@@ -439,7 +440,7 @@ class StructurePlanner {
   codecs::JsonWriter json_;
   TiedTensors tied_;
   std::unordered_set<std::string> names_;
-  std::uint64_t num_stack_items_ = 0;  ///< of the stacks written as one level
+  std::uint64_t num_stack_items_ = 0;  ///< the count that kMaxStackItems limits
 };
 
 /// Adds the user's `__metadata__`. Throws Error(invalid_argument) for a key that is reserved or the

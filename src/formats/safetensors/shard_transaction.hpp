@@ -15,11 +15,12 @@ namespace tenfold::detail::formats::safetensors {
 /// Manages the shards of one index file while they are replaced.
 ///
 /// The index is the commit point: a shard is only valid once an index names it. So new shards get
-/// unused names, and the old ones are kept until the new index is in place. The names are
-/// `<stem>-00001-of-00002.safetensors` if the writer holds slot 0 of the index (see Sibling), which
-/// excludes other writers from these names. The stem is the name of the index without its suffix.
-/// If the writer holds another slot, or if a file with one of these names exists, the names contain
-/// eight hexadecimal digits (<id>) after the stem, a hash of the time, a counter and the process
+/// unused names, and the old shards are kept until the new index is in place.
+///
+/// Only a writer that holds slot 0 of the index (see Sibling) may use the names
+/// `<stem>-00001-of-00002.safetensors`; the stem is the name of the index without its suffix. If
+/// the writer holds another slot, or if a file with one of these names exists, the names contain
+/// eight hexadecimal digits (<id>) after the stem: a hash of the time, a counter and the process
 /// ID. If a name would be too long for the file system, a hash replaces the stem and these digits.
 /// The names of shards for tensors in values have the part `-values` after the numbers: before the
 /// numbers, this part could belong to the stem of another index.
@@ -30,23 +31,26 @@ namespace tenfold::detail::formats::safetensors {
 /// and the shards in these lists that the index does not name. It removes no other shards.
 class ShardTransaction {
  public:
-  /// `folder` contains the index `index_name`, which `index` replaces. `present_shards` returns the
-  /// shards that the index names at the time of the call, or none if there is no index. It throws
-  /// if the index cannot be read. If `index` holds slot 0, the constructor removes the leftovers of
-  /// crashed saves.
+  /// `folder` contains the index `index_name`, which `index` replaces; both must outlive this
+  /// object. `present_shards` returns the shards that the index names at the time of the call, or
+  /// none if there is no index, and throws if the index cannot be read. If `index` holds slot 0,
+  /// the constructor removes the leftovers of crashed saves.
   ShardTransaction(os::Directory& folder, std::string index_name, const FileReplacement& index,
                    std::function<std::vector<std::string>()> present_shards);
   ShardTransaction(const ShardTransaction&) = delete;
   ShardTransaction& operator=(const ShardTransaction&) = delete;
-  /// Removes the new shards and the list. Keeps them in a forked child, after a lost lease and,
-  /// after about_to_commit(), if the index names one of the new shards or cannot be read.
+  /// Removes the new shards and the list, unless committed() was called. Keeps them in a forked
+  /// child, after a lost lease, and, after about_to_commit(), if the index names one of the new
+  /// shards or cannot be read.
   ~ShardTransaction();
 
   /// Returns unused names for `count` shards, and adds them to the list. `part` is inserted after
-  /// the numbers in the names, and must differ between calls.
+  /// the numbers in the names, and must differ between calls. With `durable`, the list is durable
+  /// afterwards.
   std::vector<std::string> name_shards(std::size_t count, bool durable,
                                        const std::string& part = "");
-  /// Creates a shard, with the permissions of the old index if there is one.
+  /// Creates the shard `name`, with the permissions of the old index if there is one
+  /// (create_like()).
   os::File create(const std::string& name, const std::optional<os::FileInfo>& old_index);
 
   /// Call before the index is replaced. If the replacement fails, the destructor determines which

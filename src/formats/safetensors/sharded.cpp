@@ -41,7 +41,8 @@ bool probe_index(const FileHead& head) {
   return head.file().read_all(kMaxHubIndexBytes).find("\"weight_map\"") != std::string::npos;
 }
 
-/// An index and all its shards, opened, so that replacing these files does not affect what is read.
+/// An index and all its shards. All files are open, so that replacing them does not affect what is
+/// read.
 struct OpenedShards {
   os::File index_file;
   std::string index_text;
@@ -49,8 +50,9 @@ struct OpenedShards {
   std::vector<OpenedFile> shards;
 };
 
-/// Opens an index and its shards. A save may have removed old shards since the index was opened.
-/// The callers of Format::open() and verify() detect that with os::read_unreplaced(), and retry.
+/// Opens an index and its shards. If a concurrent save replaces the index, it may remove the shards
+/// before they are opened. The callers of Format::open() and Format::verify() detect this with
+/// os::read_unreplaced(), and retry.
 OpenedShards open_indexed_shards(const Path& path) {
   OpenedShards opened;
   opened.index_file = os::File::open_read(path);

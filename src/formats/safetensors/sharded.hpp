@@ -20,16 +20,18 @@ namespace tenfold::detail::formats::safetensors {
 
 // Plans and writes shards and their index.
 
+/// The tensors of one shard.
 struct Shard {
-  std::vector<Plan::Tensor> tensors;
+  std::vector<Plan::Tensor> tensors;         ///< in the order of the tree
   std::vector<const Plan::Tensor*> ordered;  ///< `tensors` in file order
 };
 
+/// The shards for a tree, and their index.
 struct ShardedPlan {
-  Plan plan;  ///< its tensors were moved to the shards
-  HubIndex index;
+  Plan plan;       ///< its tensors were moved to the shards
+  HubIndex index;  ///< without the names of the shards
   std::vector<Shard> shards;
-  std::uint64_t total_bytes = 0;
+  std::uint64_t total_bytes = 0;  ///< of all tensors
 };
 
 /// Distributes the tensors to shards in the order of the tree. A shard has at most
@@ -51,11 +53,13 @@ class IndexReplacement {
   /// name of an index.
   IndexReplacement(const Path& path, const ShardedPlan& plan, bool durable);
 
-  /// The folder of the index and its shards.
+  /// The folder that contains the index and its shards.
   os::Directory& folder() noexcept { return parent_.directory; }
-  /// The new index, under a temporary name until it is published.
+  /// The new index, under a temporary name until publish().
   FileReplacement& index() noexcept { return *index_; }
+  /// The names of the shards, in the order of ShardedPlan::shards.
   const std::vector<std::string>& names() const noexcept { return names_; }
+  /// Creates the file names()[number].
   os::File create_shard(std::size_t number) {
     return shards_->create(names_[number], index_->old_info());
   }
@@ -65,7 +69,8 @@ class IndexReplacement {
   void add_value_shards(std::size_t count);
 
   /// Call when all shards are written and, for a durable save, synced. Writes the index of `plan`,
-  /// which has one shard for each of names(), and puts it in place.
+  /// which has one shard for each of names(), and replaces the old index by it. With `checksums`,
+  /// the index has a checksum of its own. Throws like FileReplacement::publish().
   void publish(const ShardedPlan& plan, bool checksums);
 
  private:

@@ -156,8 +156,9 @@ class StackSource final : public LeafSource {
          row += rows_per_batch) {
       const std::uint64_t last = std::min(row + rows_per_batch, (end + row_bytes - 1) / row_bytes);
       for (std::size_t part = 0; part < parts_.size(); ++part) {
-        // Only the first row may end before the range, and only the last may begin after it. A row
-        // of many parts is longer than the range, and most of its parts are outside.
+        // Skip the first row if its run of this part is before the range, and the last row if its
+        // run is after the range. With many parts, a row can be longer than the range: then most
+        // parts have no run in the range.
         const std::uint64_t in_row = part * run_bytes_;
         const std::uint64_t first =
             row * row_bytes + in_row + run_bytes_ <= offset_bytes ? row + 1 : row;

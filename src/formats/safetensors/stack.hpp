@@ -10,10 +10,10 @@ namespace tenfold::detail::formats::safetensors {
 
 // A lazy stack whose entries can be stacked is stored as in tensordict: the tensors that its
 // entries have under one key are stored as one tensor, stacked along the dimension of the lazy
-// stack. (An unbatched tensor, which must be the same in all entries, is stored once.) These
-// functions convert between the stacked tensor and the tensors of the entries.
+// stack. An unbatched tensor, which must be the same in all entries, is stored once, unstacked.
+// These functions convert between the stacked tensor and the tensors of the entries.
 
-/// Dimensions of a tensor, each with the index to select.
+/// Pairs of a dimension of a tensor and the index to select in this dimension.
 using FixedDims = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
 /// Returns the part of `dense` (a leaf on disk) at the indices in `fixed`, without the dimensions

@@ -488,7 +488,7 @@ Leaf TensorEntries::leaf(std::size_t row) const {
 namespace {
 
 constexpr std::uint64_t kBytesPerStackItem = 1024;
-/// The memory for one dimension in the shapes, names and strides of a node or tensor.
+/// Memory that one dimension needs in the shapes, names and strides of a node or tensor, in bytes.
 constexpr std::uint64_t kBytesPerDim = 64;
 
 std::uint64_t memory_of(const Value& value) noexcept {
@@ -658,7 +658,7 @@ class TreeBuilder {
     return tensordict_of(std::move(result));
   }
 
-  /// Counts items of stacks before they are made.
+  /// Adds items to the count that kMaxStackItems limits, before the items are made.
   void count(const std::string& path, std::uint64_t num_items) {
     if (num_items > kMaxStackItems - num_stack_items_) too_many(path);
     num_stack_items_ += num_items;

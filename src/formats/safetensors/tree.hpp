@@ -21,13 +21,13 @@ namespace tenfold::detail::formats::safetensors {
 inline constexpr std::string_view kStructureMember = "tensordict";
 inline constexpr std::string_view kNotesMember = "tenfold";
 inline constexpr std::string_view kChecksumsMember = "tenfold_xxh3";
-/// Used instead of "tenfold_xxh3" in the files of a save by several processes
+/// Files that several processes wrote have this member instead of "tenfold_xxh3"
 /// (formats/shared/boxes.hpp).
 inline constexpr std::string_view kBoxesMember = "tenfold_boxes";
-/// Order of the keys of a flat dict, unless readers get the keys in this order without this member:
-/// for each key, in the order of the dict, its index in a list of names. The list has the names of
-/// the tensors in the order of the header (for shards: of the weight map), then the aliases in byte
-/// order.
+/// The order of the keys of a flat dict. Without this member, the keys are the names of the tensors
+/// in the order of the header (for shards: of the weight map), then the names of the aliases in
+/// byte order. If the dict has another order, this member has, for each key of the dict, its
+/// position in that list of names: "2 0 1".
 inline constexpr std::string_view kOrderMember = "tenfold_order";
 inline constexpr std::string_view kFormatMember = "format";
 inline constexpr std::string_view kTotalSizeMember = "total_size";
@@ -39,13 +39,15 @@ using Metadata = std::map<std::string, std::string, std::less<>>;
 
 /// All tensors of one file, or of all the shards of an index.
 struct TensorEntries {
+  /// A file with tensors.
   struct File {
     std::shared_ptr<const Header> header;
     std::shared_ptr<LeafSource> source;  ///< positions are indices of the header's entries
   };
+  /// A tensor.
   struct Row {
-    std::uint32_t file = 0;
-    std::uint32_t entry = 0;
+    std::uint32_t file = 0;   ///< index in `files`
+    std::uint32_t entry = 0;  ///< index in the entries of the file's header
   };
   std::vector<File> files;
   std::vector<Row> rows;
@@ -53,23 +55,28 @@ struct TensorEntries {
 
   const Header& header(std::size_t row) const { return *files[rows[row].file].header; }
   std::string_view name(std::size_t row) const { return header(row).name(rows[row].entry); }
+  /// Returns the index of the row with that name, or KeyIndex::kNone.
   std::uint32_t find(std::string_view name) const;
   Leaf leaf(std::size_t row) const;
 };
 
-/// The greatest number of entries that the lazy stacks stored as stacked tensors have in all, and
-/// their nodes. Limits the expansion of a small file to a large tree: a stack of n entries becomes
-/// n nodes. Each KiB of their metadata, which is copied for each, counts as one more.
+/// A small file may describe a large tree: a lazy stack of n entries that is stored as stacked
+/// tensors becomes n nodes, each with a copy of the metadata. So the entries of all such lazy
+/// stacks, and the entries of their nodes, are counted; each KiB of copied metadata counts as one
+/// entry more. This is the maximum of the count.
 inline constexpr std::uint64_t kMaxStackItems = std::uint64_t{1} << 20;
 
-/// What a node of such a stack adds to the number of its entries, for its metadata. `path_bytes`:
-/// see child_path_bytes(). `rank`: of the batch size, including the dimension of the stack.
+/// Returns what a node of such a stack adds to the count for its metadata, in addition to its
+/// entries. `path_bytes` is the size of its dotted path; `rank` is the number of its batch
+/// dimensions, including the dimension of the stack.
 std::uint64_t extra_stack_items(std::uint64_t path_bytes, std::size_t rank, const DimNames& names,
                                 std::string_view class_name, std::string_view device) noexcept;
-/// What an entry counts as: a tensor of `rank` dimensions, including that of the stack, a value or
-/// (with neither) a node.
+/// Returns what an entry of such a node adds to the count. For a tensor, `rank` is the number of
+/// its dimensions, including the dimension of the stack, otherwise 0. For a value, `value` is not
+/// null.
 std::uint64_t stack_items(std::string_view key, std::size_t rank, const Value* value) noexcept;
-/// The size of the dotted path of an entry of the node whose dotted path has `path_bytes` bytes.
+/// Returns the size of the dotted path of the entry `key` of a node whose dotted path has
+/// `path_bytes` bytes.
 constexpr std::uint64_t child_path_bytes(std::uint64_t path_bytes, std::string_view key) noexcept {
   return path_bytes + (path_bytes == 0 ? 0 : 1) + key.size();
 }
@@ -82,6 +89,7 @@ TensorDict build_tree(TensorEntries tensors, const Metadata& metadata, const std
 
 /// A tree converted for writing.
 struct Plan {
+  /// A tensor to be written.
   struct Tensor {
     std::string name;
     Leaf leaf;
@@ -89,7 +97,7 @@ struct Plan {
   std::vector<Tensor> tensors;    ///< without aliases, in the order of the tree
   Metadata metadata;              ///< "format", structure, notes, order, aliases, those of the user
   bool flat = false;              ///< a flat dict, stored without a structure document
-  std::vector<std::string> keys;  ///< flat: all keys in the order of the tree
+  std::vector<std::string> keys;  ///< if `flat`, all keys in the order of the tree
 };
 
 /// Converts a tree. Throws Error(unsupported), naming the key, for an entry that safetensors cannot

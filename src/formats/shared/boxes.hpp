@@ -28,8 +28,8 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
-/// A box of a byte array of `shape`, with as few dimensions as possible. A contiguous box has one
-/// dimension.
+/// A box of the bytes of a tensor, which are seen as an array of `shape`. byte_box() merges
+/// dimensions where it can, so a contiguous box has one dimension.
 struct ByteBox {
   std::vector<std::uint64_t> shape;
   std::vector<std::uint64_t> offsets;
@@ -37,37 +37,41 @@ struct ByteBox {
   bool operator==(const ByteBox&) const = default;
 
   bool is_contiguous() const noexcept { return shape.size() == 1; }
-  std::uint64_t volume() const noexcept;  ///< size in bytes
+  std::uint64_t volume() const noexcept;  ///< number of bytes in the box
   std::uint64_t begin() const noexcept;   ///< offset of its first byte in the tensor
-  std::uint64_t end() const noexcept;     ///< offset after its last byte
+  std::uint64_t end() const noexcept;     ///< offset after its last byte in the tensor
 };
 
-/// Converts a box in elements to bytes. Returns nullopt if the box has another number of dimensions
-/// than the tensor, is empty or not inside the tensor, or if the size of the tensor does not fit 63
-/// bits.
+/// Converts a box of a tensor of `shape`, whose elements have `itemsize` bytes, to a box of bytes.
+/// Returns nullopt if the box has another number of dimensions than the tensor, is empty or not
+/// inside the tensor, or if the tensor has 2^63 bytes or more.
 std::optional<ByteBox> byte_box(std::span<const std::int64_t> shape, std::uint64_t itemsize,
                                 const Box& box);
-/// Like the function above, for an array of bytes. Also returns nullopt if the array has no
-/// dimension.
+/// Returns the box [offsets, offsets + sizes) of an array of bytes of `shape`, with merged
+/// dimensions. Returns nullopt for the same reasons as the overload above, and if the array has no
+/// dimensions.
 std::optional<ByteBox> byte_box(const std::vector<std::uint64_t>& shape,
                                 const std::vector<std::uint64_t>& offsets,
                                 const std::vector<std::uint64_t>& sizes);
 
-/// Returns true if a box has bytes in the range [begin, end) of the array.
+/// Returns true if the box contains a byte of the tensor whose offset is in [begin, end).
 bool overlaps(const ByteBox& box, std::uint64_t begin, std::uint64_t end);
 
-/// Returns the part of `box` that is in `piece`, relative to `piece`. Both are boxes of one tensor.
+/// Returns the intersection of two boxes of one tensor, with offsets relative to those of `piece`.
 /// Returns nullopt if they do not overlap.
 std::optional<Box> part_inside(const Box& piece, const Box& box);
 
-/// Iterates over the contiguous runs of a box, in file order.
+/// Iterates over the contiguous runs of bytes of a box, in file order.
 class BoxRuns {
  public:
   /// `box` must outlive this object.
   explicit BoxRuns(const ByteBox& box);
 
+  /// True after next() was called for the last run.
   bool done() const noexcept { return done_; }
+  /// Offset of the current run in the tensor.
   std::uint64_t begin() const noexcept { return begin_; }
+  /// Size of every run.
   std::uint64_t size_bytes() const noexcept { return box_->sizes.back(); }
   void next() noexcept;
 
@@ -79,17 +83,17 @@ class BoxRuns {
   bool done_ = false;
 };
 
-/// Splits a box into smaller boxes with one checksum each. Each smaller box is inside a band of the
-/// tensor, a range of at most 16 MiB of the file. The bands are the same for all boxes of the
-/// tensor, so that a sequential reader has few boxes open at a time. The box must be inside the
-/// tensor. Returns no boxes if the box is empty.
+/// Splits a box of a tensor of `shape` into smaller boxes, each of which gets one checksum. Each of
+/// them is inside a band of the tensor: a range of at most 16 MiB of its bytes. All boxes of a
+/// tensor are split at the same bands, so that a sequential reader has few boxes open at a time.
+/// The box must be inside the tensor. Returns no boxes if the box is empty.
 std::vector<Box> split_box(std::span<const std::int64_t> shape, std::uint64_t itemsize,
                            const Box& box);
 
 /// A box and its stored checksum.
 struct BoxSum {
   ByteBox box;
-  std::uint64_t expected = 0;
+  std::uint64_t expected = 0;  ///< XXH3
 };
 
 /// The boxes of one tensor of a file.
@@ -97,19 +101,18 @@ struct BoxedTensor {
   const os::File* file = nullptr;
   std::uint64_t offset_bytes = 0;  ///< of the tensor in the file
   std::uint64_t size_bytes = 0;    ///< of the tensor
-  std::string part;                ///< for the report
+  std::string part;                ///< names the tensor in problems
   std::vector<BoxSum> boxes;
   /// Returns true if the bytes [begin, end) of the tensor need no check; empty: check all.
   std::function<bool(std::uint64_t begin, std::uint64_t end)> skips = {};
 };
 
-/// Checks tensors in parallel, each split into ranges whose borders no box crosses. Each range is
-/// read once, sequentially, up to its first problem. Memory contains a hash state, or the bytes of
-/// a small box, for each box that was begun and is not complete yet. Ranges that the tensor's
-/// `skips` excludes are not read. Boxes that overlap, or do not cover all bytes, are a problem of
-/// the tensor.
-/// Returns the problems, in the order of the tensors. Throws an error for which
-/// is_problem_of_files() is false.
+/// Compares the boxes of tensors with their checksums, in parallel. Splits each tensor into ranges
+/// whose borders no box crosses. Reads each range once, sequentially, up to its first problem, and
+/// skips ranges that the tensor's `skips` excludes. Memory contains a hash state, or the bytes of a
+/// small box, for each box that was begun and is not complete yet. Boxes that overlap, or do not
+/// cover all bytes, are a problem of the tensor. Returns the problems, in the order of the tensors.
+/// Throws an error for which is_problem_of_files() is false.
 std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threads,
                                  Progress& progress);
 
@@ -119,25 +122,27 @@ std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threa
 // digits>:<offsets>:<sizes>" in elements, with comma-separated numbers. A tensor without elements
 // has no boxes.
 
-/// Returns the text with zeros as digits.
+/// Returns this text for tensors of `shapes`, with zeros in place of all hexadecimal digits.
+/// `tensors` has the boxes of each tensor.
 std::string blank_boxes_text(const std::vector<std::vector<Box>>& tensors,
                              const std::vector<Shape>& shapes);
 
+/// A box in such a text.
 struct StoredBox {
   std::uint64_t checksum = 0;
   std::optional<Box> box;  ///< empty: the whole tensor
 };
-/// Parses the boxes of each tensor. Returns nullopt unless the text has the form that
-/// blank_boxes_text() returns, with any digits.
+/// Returns the boxes of each tensor, in file order. Returns nullopt if the text does not have this
+/// form. Does not check that the boxes are inside the tensors.
 std::optional<std::vector<std::vector<StoredBox>>> parse_boxes_text(std::string_view text);
 
-/// Writes the checksums of all boxes, in order, over the digits of the boxes in the text at
-/// `text_at` of `document`. Then writes the checksum of the document.
+/// Fills in the digits of blank_boxes_text(), which begins at `text_at` in `document`: first
+/// `checksums`, one for each box in order, then the hash of the document, in the first 16 digits.
 void fill_boxes(std::string& document, std::size_t text_at,
                 std::span<const std::uint64_t> checksums);
 
-/// Formats and parses comma-separated numbers, as in the texts above. The parser returns nullopt
-/// for any other text.
+/// Format and parse comma-separated decimal numbers. parse_numbers() returns nullopt for any other
+/// text, including "".
 std::string numbers_text(std::span<const std::uint64_t> numbers);
 std::optional<std::vector<std::uint64_t>> parse_numbers(std::string_view text);
 

@@ -132,9 +132,9 @@ std::optional<os::Directory> lock_folder(const os::Directory& parent, const std:
   throw_in_use(parent.display_of(name), "folder");
 }
 
-/// Exchanges the names `sibling` and `name`. Returns false if the file system cannot. Returns
-/// nullopt if another process has removed `name` since the caller found it, at most kMaxAttempts
-/// times.
+/// Exchanges the names `sibling` and `name`. Returns false if the file system cannot exchange
+/// names. Returns nullopt if another process has removed `name` since the caller found it; if
+/// `attempt` has reached kMaxAttempts, throws Error(file_not_found) instead.
 std::optional<bool> exchange_or_absent(os::Directory& parent, const std::string& sibling,
                                        const std::string& name, int attempt) {
   try {
@@ -146,8 +146,8 @@ std::optional<bool> exchange_or_absent(os::Directory& parent, const std::string&
 }
 
 /// Removes the folder `aside`, if it exists. If it cannot be removed (for example on FUSE or NFS,
-/// which keep the names of open files), renames it to the name of a free slot, so that a later save
-/// removes it.
+/// which keep the names of open files), renames it to the hidden name of a free slot of `name`, so
+/// that a later save removes it.
 void remove_replaced(os::Directory& parent, const std::string& aside, const std::string& name) {
   if (remove_leftover(parent, aside)) return;
   Sibling later = Sibling::take(parent, name);
@@ -163,8 +163,8 @@ bool finish_replacement(os::Directory& parent, const std::string& name) {
   const std::string aside = replaced_name(name);
   const auto found = parent.entry_info(aside);
   if (!found || !found->is_directory) return false;
-  // If the lease is held, its writer is alive: it is between its two renames, or is removing the
-  // folder.
+  // If another writer holds the lease, it is alive: it is between its two renames, or is removing
+  // the folder.
   const auto lease = os::Lease::try_acquire(parent, lease_name(aside));
   if (!lease || !parent.entry_info(aside)) return false;
   if (parent.rename_if_absent(aside, name)) return true;
@@ -172,7 +172,7 @@ bool finish_replacement(os::Directory& parent, const std::string& name) {
   return false;
 }
 
-/// Returns a warning that the old version could not be removed.
+/// Returns the text of a warning: the old version could not be removed.
 std::string not_removed(const std::string& display, const std::string& sibling,
                         std::string_view why) {
   return display + ": saved; the previous version, " + base::quote(sibling) +
@@ -333,8 +333,8 @@ void FileReplacement::call_use_old(const UseOld& use_old, const os::File& old) {
   }
 }
 
-/// Removes the old file, which has the sibling's name after the exchange. Returns a warning if that
-/// failed, else "".
+/// Removes the old file, which has the sibling's name after the exchange. Returns the text of a
+/// warning if the removal failed, else "".
 std::string FileReplacement::remove_old(const UseOld& use_old) {
   try {
     const auto there = parent_.entry_info(sibling_->name());
@@ -362,7 +362,7 @@ os::File open_write_through(const Path& path) {
         .problem("it cannot be written in place")
         .expected("a file with one hard link")
         .found(now.num_links, ": steps of a checkpoint directory share unchanged files")
-        .remedy("export makes a copy to write into");
+        .remedy("export (in C++: export_step) makes a copy to write into");
   }
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     os::File file = os::File::open_read_write(path);
@@ -498,7 +498,8 @@ std::string FolderReplacement::replace_by_renames(bool durable) {
     if (durable) parent_.sync();
     parent_.rename(sibling_->name(), name_);
   } catch (...) {
-    // No other process has renamed the old folder back, because this one holds its lease.
+    // No other process has renamed the old folder back, because this process holds the lease of
+    // `aside`.
     parent_.rename(aside, name_);
     throw;
   }
@@ -508,8 +509,8 @@ std::string FolderReplacement::replace_by_renames(bool durable) {
 }
 
 /// Removes the old tree `name`. If it contains foreign files, renames it to
-/// `<target>.kept-<number>` instead. Returns a warning if the tree was kept or could not be
-/// removed, else "".
+/// `<target>.kept-<number>` instead. Returns the text of a warning if the tree was kept or could
+/// not be removed, else "".
 std::string FolderReplacement::remove_old(const std::string& name) {
   const std::string display = parent_.display_of(name_);
   try {

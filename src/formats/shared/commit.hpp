@@ -18,15 +18,16 @@ namespace tenfold::detail::formats {
 /// Maximum number of concurrent writers of one target.
 inline constexpr int kMaxSiblings = 64;
 
-/// A hidden name next to a target, `.<name>.tenfold-<slot>`. Only the holder of the lease
-/// `.<name>.tenfold-<slot>.lease` may use this name. take() removes files and folders that crashed
-/// writers left under such names. The destructor removes the file or folder with this name, unless
-/// keep() was called or the lease is lost. `parent` must outlive this object.
+/// A hidden name next to a target, `.<name>.tenfold-<slot>`, and the lease
+/// `.<name>.tenfold-<slot>.lease`, whose holder alone may use this name. take() removes files and
+/// folders that crashed writers left under such names. The destructor removes the file or folder
+/// with this name, unless keep() was called or the lease is lost, and releases the lease. The
+/// `parent` of take() must outlive this object.
 class Sibling {
  public:
-  /// Takes the first slot whose lease can be acquired and whose leftovers can be removed, and
-  /// removes them. Also removes leftovers in later slots, until two consecutive slots are empty.
-  /// Throws Error(io) (EBUSY) if no slot can be taken.
+  /// Takes the first slot whose lease can be acquired and whose leftovers can be removed. Removes
+  /// these leftovers, and those in later slots up to two consecutive empty slots. Throws Error(io):
+  /// EBUSY if no slot can be taken; other codes if a system call fails.
   static Sibling take(os::Directory& parent, const std::string& target_name);
   Sibling(Sibling&& other) noexcept
       : parent_(other.parent_),
@@ -43,7 +44,7 @@ class Sibling {
   bool is_ours() const { return lease_.is_held(); }
   /// Call after the commit point: the destructor then no longer removes the file or folder.
   void keep() noexcept { is_temporary_ = false; }
-  /// Does now what the destructor does.
+  /// Removes the file or folder and releases the lease, as the destructor does.
   void release() noexcept;
 
  private:
@@ -57,24 +58,25 @@ class Sibling {
   bool is_temporary_ = true;
 };
 
-/// Takes the lease of one slot of a target. Returns nullopt if os::Lease::try_acquire() does, for
-/// example if a live writer holds the lease, or if the lease of a dead writer cannot be removed.
+/// Takes the lease of one slot of a target. Returns nullopt if a live writer holds the lease, if
+/// the lease of a dead writer cannot be removed, and in the other cases of
+/// os::Lease::try_acquire().
 std::optional<os::Lease> try_lease_slot(const os::Directory& parent, const std::string& target_name,
                                         int slot);
 
-/// Returns `.<name>.tenfold-<suffix>`. A hash replaces `<name>` if the result could exceed
-/// os::kMaxNameBytes.
+/// Returns `.<name>.tenfold-<suffix>`. If the result could exceed os::kMaxNameBytes with any of the
+/// suffixes in use, `<name>` is replaced by the hexadecimal XXH3 of `name`.
 std::string hidden_name(const std::string& name, const std::string& suffix);
 
-/// Creates a file. If `old` is given, the new file gets the owner, group and permissions of `old`.
-/// If this process may not set owner or group, the permissions are reduced: at no time can another
-/// user who may not read `old` read the new file.
+/// Creates the file `name`, which must not exist. If `old` is given, the new file gets the owner,
+/// group and permissions of `old`. If this process may not set the owner or group, it reduces the
+/// permissions: at no time can a user who may not read `old` read the new file.
 os::File create_like(os::Directory& folder, const std::string& name,
                      const std::optional<os::FileInfo>& old);
 
 /// Whether a save locks the file that it replaces.
 enum class OldFile : std::uint8_t {
-  unlocked,  ///< no: for files that are never opened in "r+"
+  unlocked,  ///< No: for files that are never opened in "r+".
   /// Yes, until the save ends, unless this user may not open the file or the file system has no
   /// locks. The save throws Error(io) (EBUSY) if the file is open in "r+" or if another save has
   /// locked it.
@@ -92,9 +94,10 @@ enum class OldFile : std::uint8_t {
 ///      durable); removal of the old file. The space of a large file is freed in the background.
 ///
 /// The exchange or rename is the commit point: later errors become warnings, except that a failed
-/// sync throws. A process that mapped the old file still sees the old bytes. Without publish() the
-/// destructor removes the new file. A plain rename over the old file is avoided where possible,
-/// because ext4 flushes the new file first (auto_da_alloc). Creates missing folders above `path`.
+/// sync throws. A process that mapped the old file still sees the old bytes. Without publish(), the
+/// destructor removes the new file. The names are exchanged where possible, because before a rename
+/// over the old file, ext4 flushes the new file even without `durable` (auto_da_alloc). Creates
+/// missing folders above `path`.
 class FileReplacement {
  public:
   using UseOld = std::function<void(const os::File&)>;
@@ -118,11 +121,12 @@ class FileReplacement {
   bool is_ours() const { return sibling_->is_ours(); }
   /// The slot, held during the lifetime of this object.
   int slot() const noexcept { return sibling_->slot(); }
-  /// Closes file() and publishes it. Throws Error(io) (EBUSY), and leaves the old file in place, if
-  /// this writer no longer holds its Sibling. With OldFile::exclusive, also does so if another
-  /// writer published a file since this save began and another handle has locked that file. Before
-  /// the replaced file is removed, passes it to `use_old`, if it is readable. The replaced file may
-  /// be the one that another writer published. Ignores an Error that `use_old` throws.
+  /// Closes file() and publishes it. Throws Error(io) (EBUSY), and leaves the old file in place, in
+  /// two cases: this writer no longer holds its Sibling; or, with OldFile::exclusive, another
+  /// writer has replaced the old file since this save began, and another handle has locked the
+  /// replacement. Calls `use_old` with the replaced file before it is removed, if it is readable.
+  /// This may be the file that another writer published during this save. Ignores an Error that
+  /// `use_old` throws.
   void publish(bool durable, const UseOld& use_old = {});
 
  private:
@@ -142,21 +146,21 @@ class FileReplacement {
 };
 
 /// Opens a file for shared, writable mappings. Holds a shared lock while the file is open or
-/// mapped, so that a save with OldFile::exclusive does not replace it. The save can replace it
-/// nevertheless if the file system has no locks, or if the user who saves may not open the file.
-/// Throws Error(io): EBUSY during such a save; EACCES if this user may not write the file, or if
-/// the file is read-only and has several hard links.
+/// mapped, so that a save with OldFile::exclusive throws instead of replacing the file. This does
+/// not work if the file system has no locks, or if the user who saves may not open the file. Throws
+/// Error(io): EBUSY during a save with OldFile::exclusive; EACCES if this user may not write the
+/// file, or if the file is read-only and has several hard links.
 os::File open_write_through(const Path& path);
 
 /// A function that returns the paths in a folder that do not belong to the saved tree. A save that
 /// replaces the folder must not remove them.
 using FindForeign = std::function<std::vector<std::string>(const os::Directory&)>;
 
-/// The foreign files in the folder at `path`; none if there is no folder.
+/// Returns the result of `find_foreign` for the folder at `path`; empty if there is no folder.
 std::vector<std::string> foreign_at(const Path& path, const FindForeign& find_foreign);
 
-/// Throws Error(invalid_argument) if `foreign` is not empty. `expected` is the part of the message
-/// that describes which folders a save may replace.
+/// Throws Error(invalid_argument), naming the first three paths, if `foreign` is not empty.
+/// `expected` describes in the message which folders a save may replace.
 void refuse_foreign(const Path& path, const std::vector<std::string>& foreign,
                     std::string_view expected);
 
@@ -167,16 +171,17 @@ void refuse_foreign(const Path& path, const std::vector<std::string>& foreign,
 /// exclusively until the save ends: the save throws Error(io) (EBUSY) if the old folder is open for
 /// writing ("r+") or if another save has locked it.
 ///
-/// Where the file system cannot exchange, the old folder is renamed to `.<name>.tenfold-old`, and
-/// the new one to `<name>`. Between the renames, nothing is at the path. A crash there leaves the
-/// complete old folder under the hidden name, and recover_folder() renames it back.
+/// If the file system cannot exchange names, the old folder is renamed to `.<name>.tenfold-old`,
+/// and the new one to `<name>`. Between the two renames, nothing is at the path. A crash between
+/// them leaves the complete old folder under the hidden name, and recover_folder() renames it back.
 class FolderReplacement {
  public:
-  /// `new_bytes`: as for FileReplacement.
-  /// `find_foreign` is called with the old folder before it is removed. If it returns paths, these
-  /// files were added during the save: publish() then keeps the old folder under another name, and
-  /// warns. Throws Error(io): EACCES for an old folder without write permission, ENOTDIR if `path`
-  /// exists and is not a folder, ENOSPC if the new version cannot fit, EBUSY as above.
+  /// `new_bytes`: as for FileReplacement. publish() calls `find_foreign` with the old folder before
+  /// it removes that folder. If the result is not empty, these files were added during the save:
+  /// publish() then keeps the old folder as `<name>.kept-<number>`, and warns. Throws Error(io):
+  /// EACCES for an old folder without write permission; ENOTDIR if `path` exists and is not a
+  /// folder; ENOSPC if the new version cannot fit; EBUSY if the old folder is locked or no Sibling
+  /// is free.
   FolderReplacement(const Path& path, std::uint64_t new_bytes, FindForeign find_foreign = {});
   FolderReplacement(const FolderReplacement&) = delete;
   FolderReplacement& operator=(const FolderReplacement&) = delete;
@@ -187,6 +192,9 @@ class FolderReplacement {
   const os::Directory& parent() const noexcept { return parent_; }
   /// The path to replace, without a link at its end.
   Path path() const { return parent_.display_of(name_); }
+  /// Publishes folder(). Throws Error(io) (EBUSY), and leaves the old folder in place, if this
+  /// writer no longer holds its Sibling, or if another handle has locked a folder that another
+  /// writer published during this save.
   void publish(bool durable);
   /// Like publish() if nothing is at the path. Otherwise returns false and replaces nothing.
   bool publish_if_absent(bool durable);
@@ -206,18 +214,17 @@ class FolderReplacement {
   os::Directory folder_;
 };
 
-/// If `path` does not exist, renames back the folder that a crashed replacement left as
-/// `.<name>.tenfold-old` (on file systems that cannot exchange names). Called before a `path` that
-/// does not exist is opened or saved, and for the steps of a checkpoint directory. Returns true if
-/// it renamed a folder.
+/// If `path` does not exist, renames the folder `.<name>.tenfold-old`, which a crashed
+/// FolderReplacement left, back to `path`. Returns true if it renamed a folder. Called before a
+/// `path` that does not exist is opened or saved, and for the steps of a checkpoint directory.
 bool recover_folder(const Path& path);
 
-/// Does nothing if `overwrite` is true. Otherwise calls recover_folder() if nothing is at `path`,
-/// and throws Error(io) (EEXIST) if something is there, including a folder that this call renamed
-/// back.
+/// Does nothing if `overwrite` is true. Otherwise, throws Error(io) (EEXIST) if `path` exists, also
+/// if it exists only because recover_folder(), which this function calls, renamed a folder back.
 void refuse_existing(const Path& path, bool overwrite);
 
-/// Creates or atomically replaces the file at `path`, with `bytes` as its content.
+/// Creates or atomically replaces the file at `path`, with `bytes` as its content. Throws like
+/// FileReplacement.
 void replace_file(const Path& path, std::string_view bytes, bool durable);
 
 }  // namespace tenfold::detail::formats

@@ -35,7 +35,9 @@ inline constexpr std::string_view kManifestName = "metadata.json";
 inline constexpr std::string_view kShardsLayout = "shards";
 inline constexpr std::string_view kTorchLayout = "torch";
 
+/// A tensor of the manifest. Together, its chunks contain all elements.
 struct ManifestTensor {
+  /// A rectangular part of a tensor, stored in one file. Offsets and sizes are in elements.
   struct Chunk {
     std::size_t file = 0;  ///< position in Manifest::files
     Shape offsets;
@@ -47,14 +49,15 @@ struct ManifestTensor {
   std::vector<Chunk> chunks;
 };
 
+/// The content of a `metadata.json`.
 struct Manifest {
-  std::string layout;
+  std::string layout;              ///< kShardsLayout or kTorchLayout
   std::vector<std::string> files;  ///< each the name of a file in the folder
   bool has_checksums = false;      ///< the files have checksums of their tensors
   std::vector<ManifestTensor> tensors;
-  Value tree;  ///< an object
-  Notes notes;
-  std::string tree_notes;
+  Value tree;              ///< the member "tree": an object
+  Notes notes;             ///< the parsed member "notes"
+  std::string tree_notes;  ///< the member "tree_notes"; "" if it is missing
 };
 
 /// Returns the text of the manifest of `tree`. `tensors` describes the tensors of `tree` in the
@@ -66,18 +69,19 @@ std::string write_manifest(const std::string& layout, const std::vector<std::str
                            const TensorDict& tree);
 
 /// True if the folder has a manifest of `layout`, or of any layout if `layout` is empty. Reads only
-/// the first bytes of the manifest, so the rest may be damaged. False if `metadata.json` is not a
-/// regular file.
+/// the first 128 bytes of the manifest, so the rest may be damaged. False if `metadata.json` is
+/// missing or not a regular file.
 bool has_manifest(const os::Directory& folder, std::string_view layout = {});
 
-/// Reads the manifest of a folder. Returns nullopt if the folder has no `metadata.json` that
-/// tenfold wrote. Throws Error(corrupt), and Error(unsupported) for a newer version of the manifest
-/// or of its notes.
+/// Reads the manifest of a folder, without comparing its checksum. Returns nullopt if the folder
+/// has no `metadata.json` that tenfold wrote. Throws Error(corrupt) for an invalid manifest, and
+/// Error(unsupported) for a newer version of the manifest or of its notes.
 std::optional<Manifest> read_manifest(const os::Directory& folder);
 
-/// Builds the tree that a manifest describes. `leaf_of` returns the tensor at a position in
-/// Manifest::tensors; `where` names the manifest. Throws Error(corrupt), and Error(unsupported) for
-/// tree notes of a newer version.
+/// Builds the tree that a manifest describes. `leaf_of` returns the leaf of the tensor at an index
+/// of Manifest::tensors, and is called at most once for each; `where` names the manifest. Throws
+/// Error(corrupt) for an invalid "tree", Error(unsupported) for tree notes of a newer version, and
+/// what `leaf_of` throws.
 TensorDict manifest_tree(const Manifest& manifest, const std::string& where,
                          const std::function<Leaf(std::size_t)>& leaf_of);
 

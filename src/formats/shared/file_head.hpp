@@ -21,7 +21,7 @@ class FileHead {
   /// Number of bytes available for detection.
   static constexpr std::size_t kHeadBytes = 4096;
 
-  /// Throws Error(file_not_found), Error(io).
+  /// Throws Error(file_not_found) if nothing is at `path`, and Error(io). Does not open it yet.
   FileHead(Path path) : path_(std::move(path)), info_(os::file_info(path_)) {}
 
   const Path& path() const noexcept { return path_; }
@@ -29,11 +29,11 @@ class FileHead {
   bool is_file() const noexcept { return info_.is_regular; }
   bool is_folder() const noexcept { return info_.is_directory; }
 
-  /// The file, open for reading. Only if is_file().
+  /// The file, open for reading; opened by the first call. Only if is_file().
   const os::File& file() const;
   /// Moves the file to the caller. The next call of file() opens it again.
   os::File take_file() const;
-  /// The open folder. Only if is_folder().
+  /// The open folder; opened by the first call. Only if is_folder().
   const os::Directory& folder() const;
   /// Moves the folder to the caller. The next call of folder() opens it again.
   os::Directory take_folder() const;
@@ -45,11 +45,12 @@ class FileHead {
   /// The name of the first entry in a zip archive, or the part of the name that is in head(); empty
   /// for other files.
   std::string_view first_zip_name() const;
-  /// The central headers of a zip archive. Null for files that do not begin with a local header,
-  /// and for damaged or unsupported archives.
+  /// The result of codecs::read_zip_central_headers() for a zip archive: entries without
+  /// data_offset and local_crc32. Null for files that do not begin with a local header, and for
+  /// damaged or unsupported archives. Throws Error(io) if reading fails.
   const codecs::ZipDirectory* zip_directory() const;
-  /// Moves the result of zip_directory() to the caller. Empty if zip_directory() was not called
-  /// before or returned null.
+  /// Moves the result of zip_directory() to the caller. Returns nullopt if zip_directory() was not
+  /// called before or returned null.
   std::optional<codecs::ZipDirectory> take_zip_directory() const;
 
  private:

@@ -22,12 +22,15 @@ struct FilePart {
   std::uint64_t size_bytes = 0;
   base::Where where{};  ///< for messages
 
-  /// Fills `into` from `offset_bytes` of the part.
+  /// Fills `into` with the bytes from `offset_bytes` of the part. Throws Error(corrupt) if the file
+  /// is too short, and Error(io).
   void read_at(std::uint64_t offset_bytes, std::span<std::byte> into) const {
     file()->read_at(begin + offset_bytes, into);
   }
 };
 
+/// Returns the whole file as a FilePart, with its path in `where`. The first overload calls `file`
+/// once, to get the size; the second keeps the file open.
 FilePart whole_file(FileOpener file);
 FilePart whole_file(os::File file);
 

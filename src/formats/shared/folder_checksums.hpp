@@ -21,15 +21,15 @@ inline constexpr std::string_view kChecksumsName = "%checksums";
 ///
 ///   <XXH3 of the block, 16 hexadecimal digits> <offset> <length> <path>
 ///
-/// Numbers are decimal. The path is relative to the root, has "/" between its components, and
-/// extends to the end of the line. A tensor that several processes wrote has a line for each box
-/// (boxes.hpp). A box whose bytes are contiguous has a line like that of a block; any other box has
-/// the line
+/// The offset and the length are decimal. The path is relative to the root, has "/" between its
+/// components, and extends to the end of the line. A tensor that several processes wrote has a line
+/// for each box (boxes.hpp) instead. A box whose bytes are contiguous has a line like that of a
+/// block; any other box has the line
 ///
 ///   <XXH3 of the box> box <shape> <offsets> <sizes> <path>
 ///
-/// For this line, the file is an array of bytes of that shape. Shape, offsets and sizes are lists
-/// of numbers, separated by commas, that count bytes in the last dimension.
+/// For this line, the file is an array of bytes of `<shape>`. Shape, offsets and sizes are
+/// comma-separated lists of numbers; the last number of each list is in bytes.
 ///
 /// The last line is `xxh3 <XXH3 of all bytes before this line>`. When a folder is opened "r+", the
 /// lines of its tensors are removed first, because the tensors may change. In an archive that is
@@ -43,12 +43,13 @@ struct ChecksumLine {
   std::shared_ptr<const ByteBox> box = {};  ///< null for a block
 };
 
-/// Maximum size of a `%checksums`; checked before reading it.
+/// Maximum size of a `%checksums`; a larger file is refused before it is read.
 inline constexpr std::uint64_t kMaxChecksumsBytes = std::uint64_t{1} << 30;
 
 /// Maps the text of LeafSource::where() to the checksums of the blocks of the leaf, in order.
 using ChecksumsByLeaf = std::map<std::string, std::vector<std::uint64_t>>;
 
+/// Returns the text of a `%checksums` with these lines, followed by the last line.
 std::string checksums_text(const std::vector<ChecksumLine>& lines);
 
 /// Appends a line for each block of a file of `size_bytes` bytes, beginning with the block at
@@ -60,13 +61,14 @@ void append_lines(std::vector<ChecksumLine>& lines, const std::string& path,
 /// Returns the line for a box of a file.
 ChecksumLine line_of_box(std::uint64_t checksum, ByteBox box, const std::string& path);
 
-/// Parses the text of a `%checksums`. Throws Error(corrupt), naming `where` and the line, for
-/// damage and for paths that lead out of the folder.
+/// Parses the text of a `%checksums`. Returns its lines without the last one and without disabled
+/// ones (silence_lines()). Throws Error(corrupt), naming `where` and the line, for damage and for
+/// paths that lead out of the folder.
 std::vector<ChecksumLine> parse_checksums(std::string_view text, const std::string& where);
 
-/// Disables the lines whose paths `concerns` accepts: replaces their first character by `#`, and
-/// updates the checksum in the last line. The text keeps its length. Returns false if no line was
-/// disabled. Throws like parse_checksums().
+/// Disables the lines for whose paths `concerns` returns true: replaces their first character by
+/// `#`, and updates the checksum in the last line. The text keeps its length. Returns false if no
+/// line was disabled. Throws like parse_checksums().
 bool silence_lines(std::string& text, const std::string& where,
                    const std::function<bool(std::string_view path)>& concerns);
 

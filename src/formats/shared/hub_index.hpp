@@ -15,8 +15,8 @@
 
 namespace tenfold::detail::formats {
 
-/// The index of a sharded checkpoint, `{"metadata": {...}, "weight_map": {tensor: file}}`, a
-/// convention of huggingface_hub and transformers.
+/// The index of a sharded checkpoint, `{"metadata": {...}, "weight_map": {tensor: file}}`, as
+/// huggingface_hub and transformers write it.
 struct HubIndex {
   /// The members of "metadata" that are strings: not "total_size", which is a number.
   std::map<std::string, std::string, std::less<>> metadata;
@@ -43,11 +43,11 @@ os::Directory folder_of_shards(const os::Path& path, const HubIndex& index);
 std::vector<os::File> open_indexed(const os::Directory& folder, const HubIndex& index,
                                    const std::string& where);
 
-/// Returns the error for a tensor that the weight map assigns to `shard`, but that `shard` does not
-/// contain.
+/// Returns the Error(corrupt) for the tensor `name`, which the weight map assigns to `shard`, but
+/// which `shard` does not contain. `where` names the index.
 Error not_in_shard(const std::string& name, const std::string& shard, const std::string& where);
 
-/// Formats an index.
+/// Returns the JSON text of an index. `total_size_bytes` becomes "total_size" in "metadata".
 std::string write_hub_index(const HubIndex& index, std::uint64_t total_size_bytes);
 
 }  // namespace tenfold::detail::formats

@@ -11,23 +11,22 @@
 
 namespace tenfold::detail::formats {
 
-// Checksums as a string in the file's own JSON, for formats that have no other place for them: 16
-// hexadecimal digits of the hash of the document (with these digits as zeros), a space, and 16
-// digits for each 16 MiB block of each tensor in file order. Without blocks, there is no space.
+// Checksums as a string in the JSON document of a file, for formats that cannot store them
+// elsewhere: 16 hexadecimal digits of the XXH3 of the document (with these digits as zeros), a
+// space, and 16 digits for each 16 MiB block of each tensor in file order. Without blocks, there is
+// no space. The member with this string is called "tenfold_xxh3".
 
-// The member with this string is called "tenfold_xxh3".
-
-/// Returns the string for that many blocks, with zeros as digits.
+/// Returns the string for `blocks` blocks, with zeros in place of all digits.
 std::string blank_checksum_text(std::uint64_t blocks);
 
-/// Returns the offset in a JSON text of the first digit of the value of `member`, or npos if there
-/// is no such member whose value is a string. If there are several, returns the first: tenfold
-/// writes it before the tensors, and a tensor can have the same name.
+/// Returns the offset in a JSON text of the first digit in the value of `member`. Returns npos if
+/// there is no such member whose value is a string. If there are several, the first one counts:
+/// tenfold writes it before the tensors, and a tensor may have the name "tenfold_xxh3", too.
 std::size_t find_checksums(std::string_view json,
                            std::string_view member = "tenfold_xxh3") noexcept;
 
-/// Like find_checksums() for "tenfold_xxh3", but returns the last such member: for documents in
-/// which members that users name precede the checksums.
+/// Like find_checksums() for "tenfold_xxh3", but the last such member counts: for documents in
+/// which the checksums follow members with arbitrary keys.
 std::size_t find_last_checksums(std::string_view json) noexcept;
 
 /// Parses 16 hexadecimal digits as base::hex16() writes them. Returns nullopt for any other string.
@@ -49,7 +48,7 @@ struct ChecksummedDocument {
   std::uint64_t offset_bytes;    ///< of the document in the file
   std::string bytes;             ///< of the document
   std::string_view text;         ///< the member's value
-  std::size_t digits_at;         ///< where `text` begins in `bytes`; npos if it was not found
+  std::size_t digits_at;         ///< offset of `text` in `bytes`; npos if it was not found
   std::uint64_t num_blocks = 0;  ///< number of blocks of its tensors
 };
 

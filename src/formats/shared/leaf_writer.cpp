@@ -250,9 +250,9 @@ void hash_run(LeafWrite& write, const Run& run, BlockChecksum kind) {
   checksum_of(write, run) = checksum.value();
 }
 
-/// The checksums of all runs, computed by threads that have no file to write. A writing thread that
-/// needs the checksum of a run early, for the header before its bytes, waits for it or computes it
-/// itself.
+/// The checksums of all runs, computed by threads that have no file to write. A thread that writes
+/// a header before the bytes of a run needs the checksum of the run first: it waits for the
+/// checksum or computes it itself.
 class ChecksumTasks {
  public:
   ChecksumTasks(std::vector<LeafWrite>& writes, const std::vector<Run>& runs, BlockChecksum kind,
@@ -287,7 +287,7 @@ class ChecksumTasks {
   base::OnceFlags once_flags_;
 };
 
-/// Writes the heads of leaves that were written before their checksums were known.
+/// Writes the heads of the leaves that were written without their heads.
 void write_separate_headers(const std::vector<LeafWrite>& writes) {
   for (const LeafWrite& write : writes) {
     if (!write.head || follows_header(write)) continue;

@@ -24,14 +24,15 @@ constexpr BlockChecksum xxh3_if(bool wanted) {
   return wanted ? BlockChecksum::xxh3 : BlockChecksum::none;
 }
 
-/// The checksum of bytes that arrive in pieces. For XXH3, uses the faster one-shot function if
-/// there is only one piece.
+/// The checksum of `size_bytes` bytes that arrive in pieces. For XXH3, uses the faster one-shot
+/// function if there is only one piece.
 class PieceChecksum {
  public:
   PieceChecksum(BlockChecksum kind, std::uint64_t size_bytes)
       : kind_(kind), size_bytes_(size_bytes) {}
 
   void update(std::span<const std::byte> piece);
+  /// The checksum, after all pieces; 0 for BlockChecksum::none.
   std::uint64_t value() const { return stream_ ? stream_->digest() : value_; }
 
  private:
@@ -44,9 +45,9 @@ class PieceChecksum {
 /// A run of a leaf's bytes to write to a file.
 struct LeafWrite {
   const Leaf* leaf = nullptr;
-  os::File* file = nullptr;  ///< open during the write
-  std::uint64_t file_offset_bytes = 0;
-  std::uint64_t size_bytes = 0;                ///< size to write, usually of the whole leaf
+  os::File* file = nullptr;                    ///< open during the write
+  std::uint64_t file_offset_bytes = 0;         ///< offset of the run in the file
+  std::uint64_t size_bytes = 0;                ///< size of the run, usually of the whole leaf
   std::vector<std::uint64_t> block_checksums;  ///< output: one per 16 MiB block, if requested
   /// Returns bytes that depend on the checksums and are written directly before the leaf's bytes (a
   /// zip entry's header); empty for none. Called once, on any thread, after block_checksums is
@@ -57,11 +58,11 @@ struct LeafWrite {
   std::uint64_t leaf_offset_bytes = 0;
 };
 
-/// Writes all leaves in parallel. Hashes each piece before it is written, while it is in the CPU
-/// cache. If all leaves are contiguous in memory, there are fewer files than threads, and the
-/// hashing is more than one task, then threads without a file to write compute most of the
-/// checksums for the threads that write. With `will_sync`, starts writeback after every 16 MiB.
-/// Extra memory: at most two pieces of 2 MiB per thread.
+/// Writes all runs in parallel, and sets their block_checksums. Usually a thread hashes each piece
+/// right before it writes the piece, while it is in the CPU cache. If all leaves are contiguous in
+/// memory and there are fewer files than threads, the other threads compute most of the checksums.
+/// With `will_sync`, starts writeback after every 16 MiB. Needs at most two pieces of 2 MiB of
+/// memory per thread. Throws what reading the leaves, writing the files and `progress` throw.
 void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int num_threads,
                   Progress& progress, bool will_sync = false);
 
@@ -69,7 +70,7 @@ void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int nu
 struct LeafComparison {
   const Leaf* leaf = nullptr;
   std::vector<std::uint64_t> stored;  ///< XXH3 of each 16 MiB block of the leaf
-  bool is_equal = true;               ///< the result
+  bool is_equal = true;               ///< output: the leaf has the stored checksums
 };
 
 /// When to stop comparing.
@@ -78,7 +79,7 @@ enum class CompareUntil : std::uint8_t {
   first_difference  ///< at the first difference: then no leaf counts as equal
 };
 
-/// Compares leaves with stored checksums in parallel, and sets is_equal. `until`: when to stop.
+/// Compares leaves with stored checksums in parallel, and sets LeafComparison::is_equal.
 void compare_with_checksums(std::vector<LeafComparison>& leaves, CompareUntil until,
                             int num_threads, Progress& progress);
 
@@ -87,8 +88,8 @@ struct BlockCheck {
   const os::File* file = nullptr;
   std::uint64_t offset_bytes = 0;
   std::uint64_t size_bytes = 0;
-  std::uint64_t expected = 0;
-  std::string part;  ///< for the report
+  std::uint64_t expected = 0;  ///< the stored XXH3
+  std::string part;            ///< names the block in problems
 };
 
 /// Returns the XXH3 of `size_bytes` bytes of a file, from `offset_bytes`, read through a scratch
@@ -96,8 +97,9 @@ struct BlockCheck {
 std::uint64_t checksum_of(const os::File& file, std::uint64_t offset_bytes,
                           std::uint64_t size_bytes, Progress* progress);
 
-/// Checks blocks in parallel. Returns a problem for each block that differs or cannot be read, in
-/// order. Throws an error for which is_problem_of_files() is false.
+/// Compares blocks with their checksums in parallel. Returns a problem for each block that differs
+/// or cannot be read, in the order of `blocks`. Throws an error for which is_problem_of_files() is
+/// false.
 std::vector<Problem> check_blocks(const std::vector<BlockCheck>& blocks, int num_threads,
                                   Progress& progress);
 

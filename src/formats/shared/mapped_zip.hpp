@@ -19,12 +19,13 @@
 namespace tenfold::detail::formats {
 
 /// A zip archive in a file: one mapping of the archive, and copies in memory of entries that cannot
-/// be mapped. Thread-safe.
+/// be mapped. Callers identify an entry by a number of their choice, such as its index.
+/// Thread-safe.
 class MappedZip {
  public:
   /// Alignment that is sufficient for every dtype.
   static constexpr std::size_t kAlignment = 16;
-  /// Reads or inflates an entry into memory.
+  /// Returns the bytes of an entry, read or inflated into memory.
   using MakeCopy = std::function<Buffer()>;
 
   explicit MappedZip(FilePart part, os::MapKind kind = os::MapKind::private_copy)
@@ -34,20 +35,21 @@ class MappedZip {
   /// A ZipInput that reads the archive. This object must outlive the ZipInput.
   codecs::ZipInput input() const { return zip_input(part_); }
 
-  /// True if the entry is stored (not compressed), and its byte at `offset_bytes` has this
-  /// alignment in the mapping.
+  /// True if the entry is stored (not compressed), and its byte at `offset_bytes` is aligned to
+  /// `alignment` in the mapping.
   bool can_map(const codecs::ZipEntry& entry, std::uint64_t offset_bytes = 0,
                std::size_t alignment = kAlignment) const noexcept;
-  /// Bytes of the archive, mapped.
+  /// Returns a mapped range of the archive. `offset_bytes` counts from the start of the archive.
   Buffer map(std::uint64_t offset_bytes, std::uint64_t size_bytes);
 
   /// Returns a copy of an entry in memory. Calls `make` if there is no copy yet. All calls for an
   /// entry return the same memory.
   Buffer copy(std::size_t entry, const MakeCopy& make);
-  /// Reads from a copy of an entry, which `make` creates if there is none. Most callers read all
-  /// bytes of an entry once, on several threads in any order. So a copy serves several reads, and
-  /// is freed when the number of bytes read reaches its size, unless copy() has returned it. Only
-  /// a few more partly read copies are kept than there are threads, those that were read last.
+  /// Fills `into` from `offset_bytes` of a copy of an entry, which `make` creates if there is none.
+  /// Most callers read all bytes of an entry once, on several threads in any order. So a copy
+  /// serves several reads, and is freed when the number of bytes read reaches its size, unless
+  /// copy() has returned it. Of the partly read copies, only the most recently read ones are kept:
+  /// three more than there are threads.
   void read_copy(std::size_t entry, std::uint64_t offset_bytes, std::span<std::byte> into,
                  const MakeCopy& make);
 
@@ -80,7 +82,7 @@ class MappedZip {
   std::unordered_map<std::size_t, std::shared_ptr<Copy>> kept_;
   std::vector<std::shared_ptr<Copy>> partly_read_;  ///< the most recently read one is last
   std::size_t num_readers_ = 0;
-  std::size_t most_readers_ = 0;  ///< at a time: the threads of the caller, which may be many
+  std::size_t most_readers_ = 0;  ///< maximum of num_readers_ so far
 };
 
 }  // namespace tenfold::detail::formats

@@ -24,11 +24,11 @@ inline constexpr std::uint64_t kMaxPartsBytes = std::uint64_t{64} << 20;
 
 /// A part of a data set: a data set in a folder of its own.
 struct PartEntry {
-  std::string path;  ///< below the folder of the manifest, with "/"
+  std::string path;  ///< relative to the folder of the manifest; "/" between components
   std::int64_t num_rows = 0;
-  std::uint64_t num_bytes = 0;            ///< of its tensors
+  std::uint64_t num_bytes = 0;            ///< total size of its tensors
   std::optional<std::uint64_t> checksum;  ///< XXH3 of its `%checksums`; empty if it has none
-  bool is_open = false;  ///< rows are being added: its own `%commit` and meta.json count them
+  bool is_open = false;  ///< rows are being added; their number is in the files of the part
 };
 
 /// The file `%parts.json`:
@@ -42,15 +42,16 @@ struct PartEntry {
 ///
 /// Only the last part may be open. Unknown members are ignored.
 struct PartsManifest {
-  Value schema;
+  Value schema;  ///< the schema of the data set, as JSON
   std::vector<PartEntry> parts;
 };
 
+/// Returns the text of the file, with one line for each part.
 std::string parts_manifest_text(const PartsManifest& manifest);
 
 /// Parses a manifest. In the result, every path stays below the folder, no part is inside another,
-/// and the sums of rows and bytes fit 63 bits. Throws Error(corrupt), or Error(unsupported) for a
-/// newer version.
+/// and the sums of rows and bytes fit 63 bits. Throws Error(corrupt) for an invalid manifest, and
+/// Error(unsupported) for a newer version. `where` names the manifest.
 PartsManifest parse_parts_manifest(std::string_view text, std::string_view where);
 
 /// True if the folder has an entry `%parts.json` of any type (file, folder, link).
@@ -60,7 +61,7 @@ bool has_parts_manifest(const os::Directory& folder);
 /// is no such entry, and Error(corrupt) if the entry is a link or not a file.
 PartsManifest read_parts_manifest(const os::Directory& folder);
 
-/// Splits the path of a part into its components.
+/// Splits the path of a part at each "/".
 std::vector<std::string> components_of(std::string_view part_path);
 
 }  // namespace tenfold::detail::formats

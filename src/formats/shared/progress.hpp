@@ -8,8 +8,8 @@
 
 namespace tenfold::detail::formats {
 
-/// Progress in bytes: counted by any thread, reported to the caller's Monitor by the calling
-/// thread.
+/// Progress of a call, in bytes. Any thread may call add(); only the thread that made the call may
+/// call poll() and finish(), which call its Monitor. The Monitor may be null.
 class Progress {
  public:
   /// `total_bytes` may be an estimate; 0: unknown.
@@ -19,7 +19,7 @@ class Progress {
   void add(std::uint64_t bytes) noexcept {
     done_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   }
-  /// Calling thread only: reports at most every 50 ms; throws Error(io, ECANCELED) if cancelled.
+  /// Reports at most every 50 ms. Throws Error(io) (ECANCELED) if the Monitor cancels the call.
   void poll();
   /// Reports completion: calls Monitor::report(n, n, what), where n is the larger of the number of
   /// bytes done and the total.

@@ -8,11 +8,12 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 
-// Checks that most formats apply to entries. `refuse()` returns an error that names the entry.
+// Checks that most formats apply to entries. They throw `refuse()`, an Error(unsupported) that
+// names the entry, with the reason.
 
 namespace tenfold::detail::formats {
 
-/// The error of an entry that a format cannot store.
+/// Returns an Error(unsupported) that names the key of an entry.
 inline Error refuse_key(std::string_view key) {
   return base::unsupported().part("key ", base::quote(key));
 }

@@ -13,19 +13,21 @@
 namespace tenfold::detail::formats {
 
 /// A file with tensors at offsets: one private mapping of a range of the file, and copies of
-/// tensors whose offsets are not aligned. Thread-safe.
+/// tensors whose offsets are not aligned. All offsets count from the start of the file.
+/// Thread-safe.
 class TensorFile {
  public:
-  /// [begin, begin + size_bytes) is the range to map.
+  /// [begin, begin + size_bytes) is the range to map. It contains all tensors that map() returns.
   TensorFile(os::File file, std::uint64_t begin, std::uint64_t size_bytes)
       : file_(std::move(file)), begin_(begin), size_bytes_(size_bytes) {}
 
   const os::File& file() const noexcept { return file_; }
 
-  /// The bytes of a tensor: mapped if `offset_bytes` is a multiple of `itemsize`, else copied.
-  /// All calls with the same arguments return the same memory.
+  /// Returns the bytes of a tensor: mapped if `offset_bytes` is a multiple of `itemsize`, else
+  /// copied. All calls with the same arguments return the same memory.
   Buffer map(std::uint64_t offset_bytes, std::uint64_t size_bytes, std::size_t itemsize);
-  /// A copy in memory. All calls with the same arguments return the same memory.
+  /// Returns a copy of the range in memory. All calls with the same arguments return the same
+  /// memory.
   Buffer copy(std::uint64_t offset_bytes, std::uint64_t size_bytes);
 
  private:

@@ -26,12 +26,13 @@ namespace tenfold::detail::formats {
 // each module's state dict. core/notes/notes.hpp defines the paths. "nodes" lists only nodes of
 // kind tensordict, tensorclass and lazy_stack. Empty members are omitted.
 
-/// The location of NodeInfo::module_versions: in these notes, or elsewhere in the file or folder.
+/// Whether the tree notes store NodeInfo::module_versions; `elsewhere`: another part of the file or
+/// folder stores them.
 enum class ModuleVersions : std::uint8_t { elsewhere, in_notes };
 
-/// Returns the document, or "" if the nesting expresses everything. Throws Error(invalid_argument)
-/// like require_valid_info(), require_valid_keys() and walk(), and for strings that are not UTF-8
-/// (lone surrogates are allowed).
+/// Returns the document, or "" if it would have no member except "version". Throws
+/// Error(invalid_argument) like require_valid_info(), require_valid_keys() and walk(), and for
+/// strings that are not UTF-8 (lone surrogates are allowed).
 std::string tree_notes_of(const TensorDict& tree,
                           ModuleVersions versions = ModuleVersions::elsewhere);
 

@@ -14,7 +14,7 @@
 
 namespace tenfold::detail::formats {
 
-/// A box of a leaf that is loaded.
+/// A leaf and the box of it that is loaded.
 struct LeafBox {
   Leaf leaf;
   Box box;
@@ -25,8 +25,9 @@ struct LeafBox {
 /// bytes outside of leaves are always checked.
 class VerifyFilter {
  public:
-  /// `whole` is the opened tree, `selected` the result of select(). Parts of `whole` that cannot be
-  /// read are always checked.
+  /// `whole` is the opened tree, `selected` the result of select(): only its leaves are loaded.
+  /// Parts of `whole` that cannot be read are always checked. Throws Error(io) if reading a part
+  /// fails.
   VerifyFilter(const TensorDict& whole, TensorDict selected);
   /// Only `boxes`, which are parts of leaves of `whole`, are loaded. `selected` is a tree with
   /// these leaves.
@@ -42,7 +43,7 @@ class VerifyFilter {
 
   /// True if all bytes at `where` are known to be bytes of leaves, and none of them are loaded.
   bool skips(const std::string& where) const { return named_.contains(where) && !wants(where); }
-  /// Like skips(where), but only for the bytes [begin, end) at `where`.
+  /// Like skips(where), but only for the bytes [begin, end) of the leaf at `where`.
   bool skips(const std::string& where, std::uint64_t begin, std::uint64_t end) const;
 
  private:

@@ -20,15 +20,17 @@ struct ZipArchiveEntry {
   std::string head;              ///< its first bytes, for example an .npy header
   std::optional<Leaf> leaf;      ///< the leaf whose bytes follow; empty if there is none
   std::uint32_t alignment = 1;   ///< of a stored entry's first byte in the file: a power of two
-  std::uint64_t zero_bytes = 0;  ///< instead of a leaf: zeros, stored as a hole in the file
-  int deflate_level = 0;  ///< 1 to codecs::kMaxDeflateLevel: deflate, if that makes it smaller
+  std::uint64_t zero_bytes = 0;  ///< instead of a leaf: this many zeros, a hole in the file
+  int deflate_level = 0;  ///< 0: store; 1 to codecs::kMaxDeflateLevel: deflate if that makes the
+                          ///< entry smaller
   std::string comment{};  ///< in the directory
 };
 
 /// Writes a whole archive to the empty `file`, with the CRC-32s of the entries in the local and
-/// central headers. Counts the leaves' bytes as progress. Uses num_threads and durable of the
-/// request; the caller publishes the file. Throws like the constructor of
-/// codecs::ZipLayout before anything is written, and like ZipLayout::directory() at the end.
+/// central headers. Counts the bytes of the leaves as progress. Uses num_threads of the request
+/// and, if `durable` is set, starts writeback early; the caller syncs and publishes the file.
+/// Throws like the constructor of codecs::ZipLayout before anything is written, and like
+/// codecs::ZipLayout::directory() at the end.
 void write_zip_archive(os::File& file, const std::vector<ZipArchiveEntry>& entries,
                        const WriteRequest& request, Progress& progress);
 

@@ -78,16 +78,16 @@ std::uint32_t crc32_with_holes(const os::File& file, std::uint64_t begin, std::u
       crc = codecs::crc32_combine(crc, codecs::crc32_of_zeros(data - begin), data - begin);
     }
     const std::uint64_t hole = os::next_hole(file, data);
-    // There is no hole after `begin` if the file was truncated concurrently: then reading throws.
+    // If the file was truncated concurrently, there is no hole after `begin`. Then reading throws.
     begin = hole > begin ? std::min(hole, end) : end;
     crc = crc32_of(read, data, begin, crc, scratch);
   }
   return crc;
 }
 
-/// Calls use(entry, crc32, error) for each entry. `error`: the first exception that the check of
-/// one of its blocks threw, or null. `crc32`: combined from its blocks; only of a stored entry
-/// without an error, because the check of a deflated entry compares the CRC-32 itself.
+/// Calls use(entry, crc32, error) for each entry. `error` is the first exception that the check of
+/// one of its blocks threw, or null. `crc32` is combined from its blocks. It is valid only for a
+/// stored entry without an error, because the check of a deflated entry compares the CRC-32 itself.
 template <class Use>
 void for_each_entry(const std::vector<Block>& blocks, const Use& use) {
   for (std::size_t i = 0; i < blocks.size();) {

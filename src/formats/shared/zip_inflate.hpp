@@ -9,11 +9,10 @@
 
 namespace tenfold::detail::formats {
 
-/// Reads one entry into memory. The sizes of a large deflated entry, deflated and inflated, are
-/// first compared with the available memory, because a small file can expand a lot. If such an
-/// entry does not fit, throws Error(unsupported) with `where`, which names the entry, and `remedy`.
-/// Throws Error(corrupt) if a deflated entry is damaged. The CRC-32 of a stored entry is not
-/// checked.
+/// Returns the uncompressed bytes of one entry. A small file can expand a lot: if a deflated entry
+/// needs more than 64 MiB (deflated and inflated bytes) and more than the available memory, throws
+/// Error(unsupported) with `where`, which names the entry, and `remedy`. Throws Error(corrupt) if a
+/// deflated entry is damaged. Does not check the CRC-32 of a stored entry.
 Buffer read_entry_into_memory(const codecs::ZipInput& input, const codecs::ZipEntry& entry,
                               const base::Where& where, const std::string& remedy);
 

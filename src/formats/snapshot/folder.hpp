@@ -15,7 +15,8 @@
 
 namespace tenfold::detail::formats::snapshot {
 
-/// Returns the content of `.snapshot_metadata`. Throws Error(corrupt) if it is missing.
+/// Returns the content of `.snapshot_metadata` in `root`. Throws Error(corrupt) if it is missing or
+/// larger than kMaxMetadataBytes.
 std::string read_metadata(const os::Directory& root);
 
 /// Throws Error(invalid_argument) if foreign_in() finds files in the folder at `path`, because a
@@ -34,17 +35,20 @@ std::vector<ChecksumLine> write_data_files(const Plan& plan, const os::Directory
                                            const SnapshotOptions& options);
 
 /// Writes the documents of a snapshot: the notes (if not empty), the checksums (if requested), and
-/// last the metadata, because a reader treats a folder without metadata as incomplete.
+/// last the metadata, because a reader treats a folder without metadata as incomplete. `lines` are
+/// the checksums of the data files.
 void write_documents(const Manifest& manifest, const std::string& notes,
                      std::vector<ChecksumLine> lines, const os::Directory& root,
                      const SnapshotOptions& options);
 
-/// Builds the tree of a snapshot and applies its notes. `for_rank`: see build_tree().
+/// Builds the tree of a snapshot and applies its notes. `where` and `for_rank` are as for
+/// build_tree(). Throws like apply_tree_notes().
 TensorDict tree_of(std::shared_ptr<const Manifest> manifest, const os::Directory& root,
                    const std::string& where, std::optional<std::int64_t> for_rank = {});
 
 /// Writes a snapshot to `path`, and replaces a snapshot or empty folder that is there. Ignores
-/// SnapshotOptions::overwrite, which the caller checks.
+/// SnapshotOptions::overwrite, which the caller checks. Throws like plan_snapshot(),
+/// require_replaceable() and FolderReplacement.
 void write_folder(const TensorDict& tree, const Path& path, const SnapshotOptions& options);
 
 }  // namespace tenfold::detail::formats::snapshot

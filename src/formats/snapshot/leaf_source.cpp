@@ -115,7 +115,7 @@ Buffer RawSource::map(const Leaf& leaf) {
   const auto size = static_cast<std::size_t>(size_bytes);
   const bool is_small_file = range.is_whole_file && size_bytes <= kReadBytes;
   if (!is_small_file && range.offset % itemsize(leaf.dtype()) == 0) {
-    // If the file was truncated since, slice() throws.
+    // If the file was truncated after check_size(), slice() throws.
     return files_->map(*range.file).slice(static_cast<std::size_t>(range.offset), size);
   }
   return files_->copy(*range.file, range.offset, size);

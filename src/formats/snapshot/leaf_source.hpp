@@ -17,18 +17,19 @@
 
 namespace tenfold::detail::formats::snapshot {
 
-/// The data files of a snapshot, opened at their first use. A limited number of them stays open.
-/// Thread-safe.
+/// The data files of a snapshot, opened at their first use. At most 256 of them stay open; any
+/// other file is opened for each use. Thread-safe.
 class Files {
  public:
   explicit Files(os::Directory root) : root_(std::move(root)) {}
 
+  /// A data file.
   struct File {
     std::string location;
-    std::uint64_t number = 0;
-    std::mutex mutex;  ///< guards the members below
-    std::shared_ptr<const os::File> opened;
-    Buffer mapping;
+    std::uint64_t number = 0;                ///< different for each file
+    std::mutex mutex;                        ///< guards the members below
+    std::shared_ptr<const os::File> opened;  ///< null if the file does not stay open
+    Buffer mapping;                          ///< of the whole file; empty before map()
     std::map<std::pair<std::uint64_t, std::size_t>, Buffer> copies;  ///< by offset and size
   };
   /// Returns the file at `location`, which is_plain_location() must accept, without opening it. The
@@ -38,7 +39,7 @@ class Files {
   /// Returns the open file. Throws Error(corrupt) if it is missing, or if a component of its path
   /// is a symbolic link.
   std::shared_ptr<const os::File> open(File& file);
-  /// Maps the whole file, once.
+  /// Returns the mapping of the whole file, which the first call creates.
   Buffer map(File& file);
   /// Returns a copy of a range of the file in memory. All calls for a range return the same memory,
   /// because leaves over the same range are aliases.
@@ -63,7 +64,8 @@ class RawSource final : public LeafSource {
  public:
   explicit RawSource(std::shared_ptr<Files> files) : files_(std::move(files)) {}
 
-  /// Returns a leaf at `offset` of a file. Without an offset, the leaf is the whole file.
+  /// Returns a leaf at `offset` of the file at `location`. Without an offset, the leaf is the whole
+  /// file.
   static Leaf leaf(const std::shared_ptr<RawSource>& self, DType dtype, Shape shape,
                    const std::string& location, std::optional<std::uint64_t> offset);
 

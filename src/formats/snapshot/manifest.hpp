@@ -15,13 +15,13 @@ namespace tenfold::detail::formats::snapshot {
 
 inline constexpr std::string_view kMetadataName = ".snapshot_metadata";
 inline constexpr std::string_view kNotesName = "%notes.json";
-/// Maximum size of `.snapshot_metadata`, checked before reading. Torchsnapshot writes about 500
-/// bytes per entry.
+/// Maximum size of `.snapshot_metadata`; a larger file is refused before it is read. torchsnapshot
+/// writes about 500 bytes per entry.
 inline constexpr std::uint64_t kMaxMetadataBytes = std::uint64_t{1} << 30;
 
 /// One tensor in the file `.snapshot_metadata`.
 struct TensorEntry {
-  std::string location;    ///< a file, relative to the folder
+  std::string location;    ///< path of its file, relative to the folder
   std::string serializer;  ///< "buffer_protocol", "torch_save", or another that is not read
   std::string dtype;       ///< "torch.float32"
   Shape shape;
@@ -30,7 +30,7 @@ struct TensorEntry {
   std::optional<std::pair<std::uint64_t, std::uint64_t>> byte_range;
 };
 
-/// A chunk or shard.
+/// A chunk of a chunked tensor, or a shard of a sharded tensor or DTensor.
 struct Piece {
   Shape offsets;
   Shape sizes;
@@ -43,6 +43,7 @@ struct Key {
   bool is_int = false;
 };
 
+/// The type of an entry, as torchsnapshot calls it.
 enum class EntryType : std::uint8_t {
   tensor,
   chunked_tensor,
@@ -60,6 +61,7 @@ enum class EntryType : std::uint8_t {
   unknown,  ///< its type is in Entry::obj_type
 };
 
+/// An entry of the manifest. The comments name the types that use a member.
 struct Entry {
   EntryType type = EntryType::unknown;
   TensorEntry tensor;         ///< tensor: all members; chunked_tensor: dtype, shape, replicated;
@@ -83,6 +85,7 @@ struct Manifest {
   std::vector<std::pair<std::string, Entry>> entries;
 
   void add(std::string path, Entry entry);
+  /// Returns the entry with that path, or null.
   const Entry* find(std::string_view path) const;
 
  private:
@@ -95,28 +98,29 @@ struct Manifest {
   std::unordered_map<std::string, std::size_t, Hash, std::equal_to<>> index_;
 };
 
-/// True for a dict or list.
+/// True for a list, dict or ordered_dict.
 bool is_container(EntryType type);
 /// True for a sharded_tensor or dtensor.
 bool is_sharded(EntryType type);
 /// Returns the name of an int_, str, bool_, bytes or float_ in the manifest: "int", "str", ...
 std::string_view primitive_name(EntryType type);
 
-/// Escapes a key for a path of the manifest.
+/// Escapes a key for a path of the manifest: "%" and "/" become "%25" and "%2F".
 std::string escape(std::string_view key);
 
-/// Parses JSON, which torchsnapshot writes, or the YAML that versions before 0.1 wrote. On success
-/// every entry has the members of its type (byte_range, mesh, dim_map and readable may be missing),
-/// and lengths are not negative. If a tensor of a known dtype is stored raw and has a byte range,
-/// the range has the size of the tensor. Every location is inside the folder. Entries of unknown
-/// type are kept, with the name of their type. Throws Error(corrupt), which names the entry if the
-/// error concerns one.
+/// Parses `.snapshot_metadata`: JSON, or the YAML that versions of torchsnapshot before 0.1 wrote.
+/// In the result, every entry has the members of its type (byte_range, mesh, dim_map and readable
+/// may be missing), lengths are not negative, and every location is inside the folder. If a tensor
+/// of a known dtype is stored raw and has a byte range, the range has the size of the tensor.
+/// Entries of unknown type are kept, with the name of their type. `where` names the file. Throws
+/// Error(corrupt), which names the entry if the error concerns one.
 Manifest parse_manifest(std::string_view text, const std::string& where);
 
-/// Parses the document to a JSON value, without validation of its content.
+/// Parses the JSON or YAML of `.snapshot_metadata` to a value, without validation of its content.
 Value parse_metadata(std::string_view text, const std::string& where);
 
-/// Formats `.snapshot_metadata` as JSON that is also valid YAML with the same content.
+/// Returns the text of `.snapshot_metadata`: JSON that is also valid YAML with the same content.
+/// Throws Error(invalid_argument), naming the entry, for a string that is not UTF-8.
 std::string write_manifest(const Manifest& manifest);
 
 /// True for a relative path like "a/b" that stays inside its folder: no component is empty, "." or

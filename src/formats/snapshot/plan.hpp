@@ -24,17 +24,18 @@ struct Placement {
 
 /// A file to be written: raw tensors, or one object of torch.save.
 struct DataFile {
-  std::string location;
-  std::uint64_t size_bytes = 0;  ///< of raw bytes
-  std::vector<Placement> parts;
-  std::vector<ZipArchiveEntry> object;  ///< its records; empty for raw bytes
+  std::string location;                 ///< path, relative to the folder of the snapshot
+  std::uint64_t size_bytes = 0;         ///< of raw tensors; 0 for an object
+  std::vector<Placement> parts;         ///< raw tensors
+  std::vector<ZipArchiveEntry> object;  ///< records of the file of torch.save; empty for tensors
 };
 
+/// The content of a snapshot, or of the part that one rank writes.
 struct Plan {
   Manifest manifest;
   std::vector<DataFile> files;
-  std::string notes;  ///< what the manifest cannot express (tree_notes.hpp); may be empty
-  std::uint64_t num_bytes = 0;
+  std::string notes;            ///< what the manifest cannot express (tree_notes.hpp); may be empty
+  std::uint64_t num_bytes = 0;  ///< total size of the tensors to be written
 };
 
 /// Which ranks write the entries that several ranks have. Paths are paths of the manifest without
@@ -56,8 +57,9 @@ struct Assignment {
 struct PlannedRank {
   std::int64_t rank = 0;
   std::int64_t world_size = 1;
-  std::vector<SnapshotShards> shards{};
-  /// If null, everything that the rank has is planned, and entries that match the globs
+  std::vector<SnapshotShards> shards{};  ///< the sharded tensors in the tree
+  /// If not null, the rank writes replicated entries and shared boxes only as assigned. If null,
+  /// the rank writes everything that it has, and entries that match the globs
   /// SnapshotOptions::replicated are marked as replicated.
   const Assignment* assignment = nullptr;
 };

@@ -50,8 +50,8 @@ struct Context {
 std::string_view logical(std::string_view path) { return path.substr(path.find('/') + 1); }
 
 /// Builds the tree of one entry for one rank. `path` has no rank; `key` is for messages. A plain
-/// value becomes a NonTensor. Throws Error(io) at once; any other error of an entry is thrown when
-/// that entry is accessed.
+/// value becomes a NonTensor. Throws Error(io). Any other error of an entry is thrown when that
+/// entry is accessed.
 Node::Slot slot_of_entry(const std::shared_ptr<const Context>& context, const std::string& rank,
                          const std::string& path, const std::string& key);
 
@@ -497,9 +497,9 @@ class Part final : public LazyItem {
   std::string key_;
 };
 
-/// Applies the entry whose path is the rank alone: the kind and keys of app_state. tenfold writes
-/// this entry if app_state was a list, a lazy stack, an ordered dict or a dict with int keys;
-/// torchsnapshot ignores it.
+/// Applies `root`, the entry whose path is only the rank: it has the kind and the keys of
+/// app_state. tenfold writes this entry if app_state was a list, a lazy stack, an ordered dict or a
+/// dict with int keys; torchsnapshot ignores it.
 void apply_root(const Entry* root, NodeInfo& info, const std::vector<Node::Entry>& entries) {
   if (root == nullptr || !is_container(root->type)) return;
   if (root->type == EntryType::list) {
@@ -518,8 +518,9 @@ void apply_root(const Entry* root, NodeInfo& info, const std::vector<Node::Entry
   static_cast<void>(std::move(keys).finish(info, text_at));
 }
 
-/// Sorts the escaped keys of the elements of app_state into the order of its entry. A manifest
-/// lists replicated elements with those of rank 0, after the elements that rank 0 itself wrote.
+/// Sorts the escaped keys `tops` of the elements of app_state into the order of the keys of `root`,
+/// the entry of app_state. A manifest lists replicated elements with those of rank 0, after the
+/// elements that rank 0 itself wrote.
 void sort_tops(const Entry* root, std::vector<std::string>& tops) {
   if (root == nullptr) return;
   std::unordered_map<std::string, std::size_t> positions;
@@ -563,9 +564,9 @@ TensorDict rank_tree(const std::shared_ptr<const Context>& context, const std::s
   return tensordict_of(std::move(node));
 }
 
-/// app_state of one rank in a snapshot of several ranks. It is built at its first access: together,
-/// the ranks can have far more elements than the manifest, because each has those of rank 0 that
-/// are replicated.
+/// app_state of one rank in a snapshot of several ranks. It is built at its first access: each rank
+/// also has the replicated elements of rank 0, so together the ranks can have far more elements
+/// than the manifest.
 class RankPart final : public LazyItem {
  public:
   /// `tops`: the escaped keys of the elements of this rank; `first_tops`: those of rank 0.

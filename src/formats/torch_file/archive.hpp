@@ -16,10 +16,10 @@ inline constexpr std::string_view kNotesRecord = "tenfold.json";
 /// The zip archive that torch.save writes since torch 1.6. Every record is `<root>/<name>`, with
 /// any root:
 ///
-///   data.pkl    the object, a pickle
-///   data/0 ...  the storages that the pickle refers to
-///   byteorder   "little" or "big"; missing in older files
-///   version     1 to 10; some files call this record `.data/version`
+///   data.pkl      the object, a pickle
+///   data/0 ...    the storages that the pickle refers to
+///   byteorder     "little" or "big"; missing in older files
+///   version       1 to 10; some files call this record `.data/version`
 ///   tenfold.json  added by tenfold
 ///
 /// Other records, such as `.format_version`, are ignored. An archive with a record `constants.pkl`
@@ -34,9 +34,10 @@ struct Archive {
 };
 
 /// Reads and checks the central headers of the zip directory, and the records `version` and
-/// `byteorder`. Throws Error(corrupt), and Error(unsupported) for other archives, TorchScript,
-/// big-endian files and future versions. Does not read the local headers of the storages, which the
-/// caller needs to locate them. `directory`: the central headers, if they were read already.
+/// `byteorder`. `directory` is the result of codecs::read_zip_central_headers(), if the caller has
+/// it. To locate the storages, the caller must also call codecs::read_zip_local_headers(). Throws
+/// Error(corrupt) for damage, and Error(unsupported) for other archives, TorchScript, big-endian
+/// files and future versions.
 Archive read_archive(const codecs::ZipInput& input,
                      std::optional<codecs::ZipDirectory> directory = std::nullopt);
 

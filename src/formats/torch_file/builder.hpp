@@ -30,13 +30,15 @@ class TreeBuilder {
               const base::Where& where)
       : pickle_(graph, where), tensors_(pickle_, storages), open_(graph.nodes.size(), false) {}
 
+  /// Implements build_tree() for the node `id` of the pickle.
   TensorDict root(std::uint32_t id);
+  /// Implements build_object() for the node `id` of the pickle.
   TensorDict::Item object(std::uint32_t id);
 
  private:
   using Slot = Node::Slot;  ///< what a node of the pickle becomes: Leaf, NonTensor or TensorDict
 
-  /// Marks a container as being converted.
+  /// Marks a node of the pickle as being converted, to find cycles, and counts the depth.
   class Entered {
    public:
     Entered(TreeBuilder& builder, std::uint32_t id) : builder_(builder), id_(id) {
@@ -55,9 +57,10 @@ class TreeBuilder {
     std::uint32_t id_;
   };
 
-  /// Converts a node. If that throws Error(unsupported), returns an opaque node with the reason, so
-  /// that other nodes are not affected. Throws any other error, and an Error(unsupported) that
-  /// concerns the whole pickle: it is nested too deeply, or too large.
+  /// Converts a node. If convert_readable() throws Error(unsupported), returns an opaque node with
+  /// the reason, so that other nodes are not affected. Throws any other error, and an
+  /// Error(unsupported) that concerns the whole pickle: it is nested too deeply, or repeats shared
+  /// objects too often.
   Slot convert(std::uint32_t id);
   Slot convert_readable(std::uint32_t id);
   Slot special(Value::Special::Type type, std::string_view text) const;
@@ -85,8 +88,8 @@ class TreeBuilder {
   static Children text_parts(std::string_view bytes);
   Slot opaque_node(std::uint32_t id, Children parts, std::string problem);
 
-  /// Describes an object in an opaque node: what the pickle would call, the arguments, and what it
-  /// would do with the result. Nothing is called.
+  /// Describes an object in an opaque node: the function that the pickle would call, its arguments,
+  /// and the changes of its result (add_history()). Nothing is called.
   [[gnu::noinline]] Slot opaque(std::uint32_t id);
 
   /// Adds the changes of an object after its creation, if there are any: a list "items" of the
@@ -95,12 +98,13 @@ class TreeBuilder {
   void add_history(Children& to, std::uint32_t id);
   void add_list(Children& to, const std::string& key, const std::vector<std::uint32_t>& items);
 
-  /// Converts _rebuild_sparse_tensor(layout, components). The components of COO are (indices,
-  /// values, size[, is_coalesced]); those of CSR and similar layouts are (compressed indices, plain
-  /// indices, values, size).
+  /// Converts the call _rebuild_sparse_tensor(layout, components). The components of the layout COO
+  /// are (indices, values, size[, is_coalesced]); those of CSR, CSC, BSR and BSC are (compressed
+  /// indices, plain indices, values, size).
   [[gnu::noinline]] Slot sparse(const Pickle::Call& call);
-  /// Throws unless a part of a sparse or jagged tensor is a tensor: Error(unsupported) for one that
-  /// cannot be read, such as a tensor on the meta device, else Error(corrupt).
+  /// Throws if `part`, a part of a sparse or jagged tensor, is not a tensor: Error(unsupported) if
+  /// it is an opaque node, as for a tensor on the meta device, else Error(corrupt). `name` is for
+  /// the message.
   void require_tensor(const Slot& part, const std::string& name) const;
 
   /// Returns the call of _rebuild_qtensor: `call` itself, or the argument of `call` if that creates

@@ -22,18 +22,19 @@ struct Children {
   bool any_tensor = false;        ///< true if an entry is a tensor or a node
   KeyTypes keys;                  ///< for dicts
   std::optional<Value> versions;  ///< NodeInfo::module_versions
+  /// A pair of a dict that cannot be an entry. `key` and `value` are nodes of the pickle.
   struct Pair {
     std::uint32_t key;
     std::uint32_t value;
-    std::string problem;
+    std::string problem;  ///< the reason
   };
   /// For dicts: pairs whose keys are not supported, or have the same string as an earlier,
   /// different key.
   std::vector<Pair> unreadable;
 };
 
-/// Builds the container: a NonTensor for a list, tuple or dict that has neither tensors nor nodes
-/// and is not `forced`, else a node.
+/// Builds the container: a NonTensor for a list, tuple or dict that has neither tensors nor nodes,
+/// unless `forced` is set, else a node. Throws Error(unsupported) if keys of a dict are equal.
 Node::Slot container_of(const Pickle& pickle, Children children, NodeKind kind, bool forced);
 
 /// Returns the name "module.Class" of the callable that would create the object `id`. For a value

@@ -23,14 +23,14 @@ class Pickle {
 
   codecs::PickleNode at(std::uint32_t id) const { return graph_.at(id); }
 
-  /// Limits the size of the tree: at most this number of nodes, plus four for each node and one for
-  /// each byte of the pickle, are converted. A pickle can refer to one list a thousand times, and
-  /// that list to another a thousand times, but a tree has a copy of a list, string or array at
-  /// each place. The bytes are added because a reference takes at least one: a long list of few
-  /// different values repeats nothing else.
+  /// Limits the size of the tree: spend() accepts this number of nodes, plus four for each node and
+  /// one for each byte of the pickle. Without a limit, a small pickle could become a huge tree: a
+  /// pickle can refer to one list a thousand times, and this list can refer to another list a
+  /// thousand times, but a tree has a copy for each reference. The bytes are added because each
+  /// reference takes at least one byte, so a long list of few different values is not refused.
   static constexpr std::size_t kMaxRepeats = 1'000'000;
-  /// Counts nodes of the tree, or nodes that are read for one of its nodes and may be shared with
-  /// others. Throws Error(unsupported) if there are too many.
+  /// Counts nodes of the pickle that are converted or read. A shared node counts each time. Throws
+  /// Error(unsupported) if there are too many.
   void spend(std::size_t nodes) const;
   /// Counts bytes that are copied to the tree: 256 bytes count as one node.
   void spend_bytes(std::size_t size_bytes) const { spend(size_bytes / 256); }
@@ -38,7 +38,7 @@ class Pickle {
   bool is_spent() const noexcept { return is_spent_; }
   const codecs::PickleGraph& graph() const noexcept { return graph_; }
 
-  /// Changes of the object after its creation.
+  /// Returns the changes of the object `id` after its creation, in order.
   std::span<const codecs::PickleChange> changes(std::uint32_t id) const;
 
   /// A call in the pickle: the name of the function or class, and its arguments.
@@ -56,8 +56,8 @@ class Pickle {
   /// Returns the bytes of a `bytes` or `bytearray` node, of a string of Python 2, or of a call
   /// `bytes()` or `_codecs.encode(text, "latin1")`. Returns nullopt for any other node.
   std::optional<std::string> bytes(std::uint32_t id) const;
-  /// Encodes the string `id` as Latin-1. Returns nullopt if `id` is not a string, if `encoding` is
-  /// neither "latin1" nor "latin-1", or if a character has no code in Latin-1.
+  /// Encodes the string `id` as Latin-1. Returns nullopt if `id` is not a string, if the node
+  /// `encoding` is neither "latin1" nor "latin-1", or if a character has no code in Latin-1.
   std::optional<std::string> latin1(std::uint32_t id, std::uint32_t encoding) const;
   /// Returns the text of a string, or of a string of Python 2 that is ASCII; nullopt for any other
   /// node.
@@ -66,7 +66,7 @@ class Pickle {
     return graph_.is_global(id, module, name);
   }
   // Like the functions of PickleGraph with the same names. Throw Error(corrupt), which names
-  // `subject`; lengths() throws Error(unsupported) for more than 64 lengths.
+  // `subject`, for other nodes; lengths() throws Error(unsupported) for more than 64 lengths.
   Shape lengths(std::uint32_t id, std::string_view subject) const;
   std::uint64_t natural(std::uint32_t id, std::string_view subject) const;
 
@@ -80,9 +80,11 @@ class Pickle {
   /// Throws Error(corrupt) unless there are `least` to `most` arguments.
   void require_arguments(const Call& call, std::size_t least, std::size_t most) const;
 
-  KeyPath keys;  ///< path of the current node in the tree
+  KeyPath keys;  ///< path of the current node in the tree; the caller updates it
+  /// `key "a.b"` for the current node, or "root".
   std::string subject() const;
   const base::Where& where() const noexcept { return where_; }
+  /// The file and the subject(), for messages.
   base::Where place() const { return where_.at(subject()); }
 
  private:

@@ -15,14 +15,14 @@ namespace tenfold::detail::formats::torch_file {
 
 /// The location of a contiguous tensor in a storage.
 struct StorageRange {
-  std::size_t storage = 0;
+  std::size_t storage = 0;  ///< index of the storage
   std::uint64_t begin = 0;  ///< offset in the storage, in bytes
   std::uint64_t size_bytes = 0;
 };
 
 /// The storages of a file of torch.save: byte ranges, which several tensors may share. Also the
-/// LeafSource of the contiguous tensors. While the tree is built, their locations are appended to
-/// `ranges`.
+/// LeafSource of the contiguous tensors, whose locations are appended to `ranges` while the tree is
+/// built.
 class Storages : public LeafSource {
  public:
   std::vector<StorageRange> ranges;  ///< indexed by the position of the leaf

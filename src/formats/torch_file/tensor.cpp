@@ -202,9 +202,9 @@ Leaf Tensors::converted(std::uint32_t id, const Leaf& leaf, DType dtype) {
   return copies_.emplace(id, Tensor(dtype, from.shape(), std::move(to))).first->second;
 }
 
-/// Returns the tensor that call `id`, an argument of another call, creates. Accepts only calls that
-/// create a tensor from a storage or from NumPy's bytes, not from another tensor, so the recursion
-/// ends here. Throws for other calls.
+/// Returns the tensor that call `id`, an argument of another call, creates. Throws for calls that
+/// do not create a tensor from a storage or from NumPy's bytes: a call that creates a tensor from
+/// another tensor could make the recursion endless.
 Leaf Tensors::of_call(std::uint32_t id) {
   const auto inner = pickle_.call(id);
   const bool is_plain =
@@ -443,8 +443,8 @@ Leaf Tensors::view(DType dtype, std::size_t storage, std::uint64_t offset, Shape
 
 namespace {
 
-/// True if the n components are row-major and stored one after another without gaps, from offset 0
-/// on. False unless `sizes` and `strides` are int64 [n, k], and `offsets` is int64 [n].
+/// True if the n components of a nested tensor are row-major and stored in order without gaps, from
+/// offset 0 on. False unless `sizes` and `strides` are int64 [n, k], and `offsets` is int64 [n].
 bool is_packed(const Tensor& sizes, const Tensor& strides, const Tensor& offsets) {
   if (sizes.dtype() != DType::int64 || strides.dtype() != DType::int64 ||
       offsets.dtype() != DType::int64 || sizes.ndim() != 2 || sizes.shape() != strides.shape() ||
@@ -563,7 +563,7 @@ bool TreeBuilder::is_jagged(const Pickle::Call& call) const {
 }
 
 /// Builds a dict that describes a quantized tensor: its integers, its dtype, its quantization
-/// scheme and the parameters of the scheme, as torch's int_repr(), q_scale(), ... return them.
+/// scheme and the parameters of the scheme. torch's int_repr(), q_scale(), ... return the same.
 Node::Slot TreeBuilder::quantized(std::uint32_t id, const Pickle::Call& call) {
   Tensors::Quantized parts = tensors_.quantized(call);
   const PickleNode scheme = pickle_.at(call.arguments[4]);

@@ -73,11 +73,13 @@ class Tensors {
                                                     ///< views, and converted tensors
 };
 
-/// Returns a NumPy scalar or array, copied from the pickle; nullopt for another call.
+/// Returns the NumPy scalar or array that call `id` creates, copied from the pickle; nullopt for
+/// another call. Throws like Tensors::leaf().
 std::optional<Leaf> numpy_leaf(const Pickle& pickle, std::uint32_t id, const Pickle::Call& call);
 
-/// Returns the nested tensor of a call with the arguments (buffer, sizes, strides, offsets). Throws
-/// Error(unsupported) unless its components are contiguous and stored in order without gaps.
+/// Returns the nested tensor that a call of _rebuild_nested_tensor with the arguments (buffer,
+/// sizes, strides, offsets) creates. Throws Error(unsupported) unless its components are contiguous
+/// and stored in order without gaps, and Error(corrupt) for invalid arguments.
 Leaf nested_tensor(const Pickle& pickle, Tensors& tensors, const Pickle::Call& call);
 
 }  // namespace tenfold::detail::formats::torch_file

@@ -329,8 +329,8 @@ std::string head_of(const FilePart& part, std::uint64_t size_bytes) {
   return head;
 }
 
-/// Throws unless the file starts like a zip archive. The message names the older layouts of torch;
-/// other files that start like a pickle are called plain pickles.
+/// Throws unless the file starts like a zip archive. The message says whether the file has an older
+/// layout of torch, or is a plain pickle.
 void refuse_other_layouts(const FilePart& file) {
   const std::string head = head_of(file, kTarMagicOffset + kTarMagic.size());
   const auto refuse = [&](ErrorCode code) {
@@ -378,8 +378,8 @@ auto with_graph(const ArchiveStorages& storages, const Build& build) {
 /// From this number of entries on, another thread reads local headers while the tree is built.
 constexpr std::size_t kMinEntriesOfTwoThreads = 1000;
 
-/// Calls build(), and reads and checks the local headers, concurrently if there are many. Returns
-/// the result of build().
+/// Calls build(), and calls storages.read_local_headers(), on another thread if the archive has
+/// many entries. Returns the result of build().
 template <class Build>
 auto with_local_headers(ArchiveStorages& storages, const Build& build) {
   const bool is_large = storages.archive().directory.entries.size() >= kMinEntriesOfTwoThreads;

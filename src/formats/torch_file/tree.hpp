@@ -27,19 +27,20 @@ namespace tenfold::detail::formats::torch_file {
 ///   other Counter, torch.Size, torch.dtype,
 ///   torch.device, torch.layout, torch.qscheme
 ///
-/// A root container becomes a node even without tensors; a tensor or another value at the root
-/// becomes a bare root. `where` names the file. All other objects, and values that a tree does not
-/// support, become nodes of kind opaque. A dict item, key and value together, also becomes such a
-/// node in three cases: its key is not a str, int, float, bool, None or a tuple of these; its key
-/// is a str with lone surrogates; an earlier, different key has the same string. Throws
-/// Error(unsupported) if the nesting is too deep or shared objects are repeated too often, and
-/// Error(corrupt) for invalid arguments of known calls, such as a tensor that does not fit its
-/// storage.
+/// All other objects, and values that a tree does not support, become nodes of kind opaque. A dict
+/// item, key and value together, also becomes such a node in three cases: its key is not a str,
+/// int, float, bool, None or a tuple of these; its key is a str with lone surrogates; an earlier,
+/// different key has the same string. A root container becomes a node even without tensors; a
+/// tensor or another value at the root becomes a bare root.
+///
+/// `where` names the file. Throws Error(unsupported) if the nesting is too deep or shared objects
+/// are repeated too often, and Error(corrupt) for invalid arguments of known calls, such as a
+/// tensor that does not fit its storage.
 TensorDict build_tree(const codecs::PickleGraph& graph, const std::shared_ptr<Storages>& storages,
                       const base::Where& where);
 
-/// Converts the object of any pickle as build_tree() does, except for the root: a container without
-/// tensors and opaque nodes becomes a JSON value, and a tensor becomes a leaf.
+/// Converts the object of any pickle as build_tree() does, except that the root is not forced to be
+/// a node: a container without tensors and opaque nodes becomes a JSON value, and a tensor a leaf.
 TensorDict::Item build_object(const codecs::PickleGraph& graph,
                               const std::shared_ptr<Storages>& storages, const base::Where& where);
 

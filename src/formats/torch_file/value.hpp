@@ -20,8 +20,8 @@ std::optional<Value::Special> special_value(const Pickle& pickle, std::uint32_t 
 /// Python 2.
 bool is_builtin(const Pickle::Call& call, std::string_view name);
 
-/// Checks the default factory of a defaultdict; the tree does not keep the factory. Throws
-/// Error(unsupported) unless the factory is None or a known class of Python, such as list.
+/// Throws Error(unsupported) unless the default factory `id` of a defaultdict is None or a known
+/// class of Python, such as list. The tree does not store the factory.
 void check_factory(const Pickle& pickle, std::uint32_t id);
 
 }  // namespace tenfold::detail::formats::torch_file

@@ -109,7 +109,7 @@ struct Extent {
   std::size_t leaf = 0;
 };
 
-/// Returns nullopt for a leaf on disk or without elements.
+/// Returns the extent of a leaf in memory; nullopt for a leaf on disk or without elements.
 std::optional<Extent> extent_of(const Leaf& leaf, std::size_t number) {
   const Tensor* tensor = leaf.tensor_in_memory();
   if (tensor == nullptr || tensor->numel() == 0) return std::nullopt;
@@ -252,12 +252,12 @@ class Planner {
 };
 
 /// Assigns tensors to storages. As in torch.save, tensors with overlapping memory share one storage
-/// and keep their strides, so that aliases and views are preserved. Unlike in torch.save, views of
-/// one tensor that do not overlap get separate storages. If all tensors of a storage have the same
-/// memory, dtype, shape and strides, they are stored contiguously if that takes less space. A
-/// tensor whose offset in the shared storage is not a multiple of its itemsize gets a separate
-/// storage. Leaves on disk share a storage if they are the same byte range of a file. Does not read
-/// the elements of any tensor.
+/// and keep their strides, so that aliases and views are preserved. There are three differences
+/// from torch.save: views of one tensor that do not overlap get separate storages; tensors with the
+/// same memory, dtype, shape and strides are stored contiguously if that takes less space; a tensor
+/// whose offset in the shared storage is not a multiple of its itemsize gets a separate storage.
+/// Leaves on disk share a storage if they are the same byte range of a file. Does not read the
+/// elements of any tensor.
 FileLayout lay_out_file(std::span<const Leaf> leaves) { return Planner(leaves).run(); }
 
 constexpr std::string_view kTorchDot = "torch.";

@@ -131,12 +131,12 @@ struct ArrowSlice {
   std::string decimal_at(std::int64_t i) const;
 };
 
-/// Checks an array, so that readers do not access memory out of bounds: the counts and pointers of
-/// buffers and children, that offsets do not decrease, that lists stay inside the child and views
-/// inside their buffers, and that indices stay inside the dictionary. Does not check null views,
-/// null indices, indices in null structs and null lists of a list view. Cannot detect that any
-/// other buffer is too small, because the interface provides the sizes only of the buffers of
-/// views. Throws Error(corrupt) naming the column.
+/// Checks an array, so that readers do not access memory out of bounds. Checks the counts and
+/// pointers of buffers and children, and that offsets do not decrease. Checks that lists stay
+/// inside the child, views inside their buffers, and indices inside the dictionary. Does not check
+/// null views, null indices, indices in null structs and null lists of a list view. Cannot detect
+/// that any other buffer is too small, because the interface provides the sizes only of the buffers
+/// of views. Throws Error(corrupt) naming the column.
 void check_arrow_array(const ArrowArray& array, const ArrowType& type, const std::string& where);
 
 }  // namespace tenfold

@@ -10,10 +10,15 @@
 
 namespace tenfold {
 
-/// The rows of one column of a batch. If a column has no nulls and is not dictionary-encoded,
-/// values of these types are not copied: numbers (but not booleans) of the column's dtype,
-/// fixed-size lists of such numbers, lists (but not list views) of both, and strings and bytes with
-/// offsets. All other values are copied, and the values of nested columns (ArrowColumn::is_nested).
+/// The rows of one column of a batch. If the column has no nulls and is not dictionary-encoded,
+/// values of these types are not copied:
+///
+/// - numbers (but not booleans) of the column's dtype
+/// - fixed-size lists of such numbers
+/// - lists (but not list views) of such numbers or of such fixed-size lists
+/// - strings and bytes with offsets
+///
+/// All other values are copied, and always the values of nested columns (ArrowColumn::is_nested).
 struct ArrowRows {
   ColumnChunk chunk;  ///< points into `owned` or into Arrow's buffers
   ColumnBuilder owned;

@@ -64,8 +64,8 @@ class ArrowArrayMaker {
 };
 
 /// Initialises `out` with the type of `schema`: a struct of its columns, with nested structs for
-/// records. Throws Error(unsupported), naming the column, if Arrow has no type for a dtype, if a
-/// shape has a dimension above 2^31 - 1, or if a name contains a null character.
+/// records. Throws Error(unsupported), naming the column, for a dtype that Arrow lacks, a shape
+/// with a dimension above 2^31 - 1, or a name with a null character.
 void export_arrow_schema(const Schema& schema, ArrowSchema* out);
 
 /// Initialises `out` with an array of these rows of `column`.

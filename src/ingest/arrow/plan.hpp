@@ -28,7 +28,7 @@ namespace tenfold {
 ///   struct                                   a nested record
 struct ArrowColumn {
   Column column;
-  std::vector<std::size_t> fields;  ///< indices from the batch down to the field
+  std::vector<std::size_t> fields;  ///< the index of the field in each struct, from the batch down
   bool is_json = false;
   /// A list of lists of numbers; settle_shape() determines the inner shape.
   bool is_nested = false;
@@ -56,9 +56,8 @@ void adapt_to(ArrowColumn& column, const Column& target);
 bool have_shape(const ArrowSlice& lists, std::size_t depth, Shape& shape);
 
 /// Determines the inner shape of a nested column from its lists, unless a requested schema gave the
-/// shape. The column becomes JSON if the inner lists of this batch and of earlier batches do not
-/// all have the same shape, or if an inner list is null or empty. Returns true if the column
-/// changed.
+/// shape. The column becomes JSON if an inner list is null or empty, or if the inner lists of all
+/// batches so far do not have the same shape. Returns true if the column changed.
 bool settle_shape(ArrowColumn& column, const ArrowSlice& batch);
 
 }  // namespace tenfold

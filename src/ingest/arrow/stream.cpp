@@ -51,8 +51,8 @@ class BadRowPieces {
   void begin_stream();
   void add(const Piece& piece);
 
-  /// Calls `tell` for each of the `num_rows` bad rows, with the error of the first stream that
-  /// found one in the row, and with the members of the JSON objects of all streams.
+  /// Calls `tell` for each of the `num_rows` bad rows. Passes the error of the first stream that
+  /// found one in the row, and the members of the JSON objects of all streams.
   void report_all(std::size_t num_rows, const std::function<void(const Piece&)>& tell) const;
 
  private:
@@ -78,7 +78,7 @@ std::string read_member(const SpillFile& spill, std::uint64_t& at) {
   return text;
 }
 
-/// Appends the members of `object`, or none if it is null, to those of `all`.
+/// Appends the members of the JSON object `object` to the JSON object `all`. `object` may be null.
 void join_members(std::string& all, std::string_view object) {
   if (!object.starts_with('{')) return;
   const std::string_view members = object.substr(1, object.size() - 2);
@@ -215,7 +215,7 @@ class ArrowIngest {
         path_(path),
         streams_(taken(streams, options.where)),
         again_(taken(again, options.where)) {
-    // Only now, so that an error releases all of them.
+    // Check after all streams are owned, so that an error releases all of them.
     for (const auto& stream : streams_) stream->require_unreleased();
     for (const auto& stream : again_) stream->require_unreleased();
   }
@@ -314,8 +314,8 @@ class ArrowIngest {
     }
   }
 
-  /// Number of rows at the start of `batch`, at least one, whose copies of values that rows can
-  /// share have about kSharedBytes at most.
+  /// Returns how many rows at the start of `batch` to copy at a time: at least one, and so few that
+  /// the copies of values that rows can share have about kSharedBytes at most.
   std::int64_t rows_to_copy(const ArrowSlice& batch) const {
     std::vector<std::size_t> shared;
     std::ranges::copy_if(columns_, std::back_inserter(shared),
@@ -615,7 +615,7 @@ class ArrowIngest {
   std::vector<std::int64_t> dropped_;        ///< rows of the current batch to omit, ascending
   std::vector<std::int64_t> bad_rows_seen_;  ///< if defers_bad_rows_: row indices in the source;
                                              ///< in the second pass ascending and unique
-  std::optional<BadRowPieces> pieces_;       ///< descriptions of these rows
+  std::optional<BadRowPieces> pieces_;       ///< descriptions of the bad rows
 };
 
 }  // namespace

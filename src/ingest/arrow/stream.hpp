@@ -35,22 +35,24 @@ struct ArrowIngestOptions {
 /// becomes nullable with its first null; columns of Arrow's type null always are. Releases the
 /// stream.
 ///
-/// Throws Error(corrupt) if the stream violates the interface, as far as that can be checked,
-/// Error(io) with the message of the stream if the stream fails, Error(unsupported) for types that
-/// no column can store, Error(key_not_found) for an unknown name in options.columns,
-/// Error(invalid_argument) for a column of the schema that the stream lacks or has in another unit
-/// and, if on_error is `raise`, for a bad row.
+/// Throws Error(corrupt) if the stream violates the interface, as far as that can be checked.
+/// Throws Error(io) with the message of the stream if the stream fails. Throws Error(unsupported)
+/// for types that no column can store, and Error(key_not_found) for an unknown name in
+/// options.columns. Throws Error(invalid_argument) for a column of the schema that the stream lacks
+/// or has in another unit and, if on_error is `raise`, for a bad row.
 SourceReport ingest_arrow(ArrowArrayStream& stream, const std::optional<Path>& path,
                           const ArrowIngestOptions& options);
 
 /// Like ingest_arrow() above, for a source that provides its columns in several streams, so that
-/// only a few of many columns have to be in memory: row i of the data set is row i of each stream.
+/// only a few of many columns have to be in memory. Row i of the data set is row i of each stream.
 /// Reads the schemas of all streams. Then reads the batches of the streams that have a requested
 /// column, one stream after another. `again`: streams with the same content for a second pass, or
 /// none. A second pass is necessary to omit bad rows, because all bad rows are known only after the
-/// last stream. Also throws Error(corrupt) if the streams that are read differ in length, and
-/// Error(invalid_argument) if on_error is not `raise`, several streams have requested columns, and
-/// `again` does not have as many streams as `streams`.
+/// last stream.
+///
+/// Also throws Error(corrupt) if the streams that are read differ in length. If on_error is not
+/// `raise` and several streams have requested columns, also throws Error(invalid_argument) unless
+/// `again` has as many streams as `streams`.
 SourceReport ingest_arrow(std::span<ArrowArrayStream* const> streams,
                           std::span<ArrowArrayStream* const> again, const std::optional<Path>& path,
                           const ArrowIngestOptions& options);

@@ -224,7 +224,7 @@ class RowColumn {
 
   KeyPath path_;
   RowType type_;
-  Marks before_;  ///< at begin_row(), or after a later promotion
+  Marks before_;  ///< the marks at begin_row(), or after a later promotion
   std::string first_type_;
   Column wanted_;
   bool is_locked_ = false;

@@ -21,7 +21,7 @@ namespace tenfold {
 /// its type changes.
 ///
 /// The time for a row depends on the number of columns in which it has a value, not on the number
-/// of all columns; missing_column() also takes time for each column of a schema that requires a
+/// of all columns. missing_column() also takes time for each column of a schema that requires a
 /// value. Nulls are added to a column when it gets its next value, or when the block is written.
 ///
 /// Thread safety: one thread at a time.

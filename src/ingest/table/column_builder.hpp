@@ -144,12 +144,12 @@ struct ColumnBuilder {
 
 /// Copies rows into the tensors of a BatchColumn.
 BatchColumn batch_column(const Column& column, const ColumnChunk& rows);
-/// The same, but moves the values instead of copying them.
+/// Moves rows into the tensors of a BatchColumn: the values are not copied.
 BatchColumn batch_column(const Column& column, ColumnBuilder rows);
 
 /// Type of a column for messages: "float32[3]", "string", "int64[*]".
 std::string type_text(const Column& column);
-/// The same with the unit: "int64 (us)".
+/// type_text(), followed by the unit if the column has one: "int64 (us)".
 std::string described(const Column& column);
 
 }  // namespace tenfold

@@ -20,7 +20,7 @@ class Origins {
     same,
     integer,  ///< in string columns: the string form of a value that was not a string
     boolean,
-    null,  ///< in a list
+    null,  ///< a null in a list
   };
 
   /// Starts recording: elements [0, count) have kind `kind`. Does nothing if is_kept(). Call before

@@ -50,8 +50,8 @@ Schema with_key(const Path& path, DictKeyType type, const Schema& values, DictVa
     if (column.path[0] == kDictKeyColumn) {
       throw base::invalid_argument(path)
           .part("column ", base::quote(column.name()))
-          .expected("another name than that of the keys")
-          .found("it among the values");
+          .expected("a name other than that of the key column")
+          .found("a column of values with this name");
     }
     columns.push_back(column);
   }
@@ -246,7 +246,7 @@ Source source_of(const Path& path, const Dataset& source, std::string_view key) 
   if (column->nullable || column->ragged || (!is_int && !column->is_text())) {
     throw base::invalid_argument(path)
         .part("column ", base::quote(column->name()))
-        .expected("keys (string, bytes or integers but uint64, none of them missing)")
+        .expected("keys (string, bytes or integers except uint64, none of them missing)")
         .found(column->dtype_name(),
                (column->shape.empty() ? "" : " " + base::list_text(column->shape)),
                (column->ragged ? ", ragged" : ""), (column->nullable ? ", nullable" : ""));

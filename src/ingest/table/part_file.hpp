@@ -69,7 +69,7 @@ class PartFile {
   std::uint64_t size_bytes_ = 0;     ///< bytes appended
   std::uint64_t written_bytes_ = 0;  ///< bytes written to the file
   std::uint64_t started_bytes_ = 0;  ///< bytes whose writeback was started
-  base::BlockSums sums_;             ///< of the bytes written to the file
+  base::BlockSums sums_;             ///< checksums of the bytes written to the file
 };
 
 }  // namespace tenfold

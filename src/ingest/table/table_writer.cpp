@@ -68,7 +68,7 @@ class ColumnWriter {
     PartFile* file;
     KeyPath leaf;
     DType dtype;
-    Shape shape;  ///< with `num_rows` rows, or the number of elements
+    Shape shape;  ///< the first dimension is `num_rows` or the number of elements
     bool unbatched;
   };
   std::vector<Stored> stored(std::int64_t num_rows) const;
@@ -308,7 +308,7 @@ constexpr std::size_t kLeastGatheredBytes = std::size_t{16} << 10;
 /// write.
 constexpr std::size_t kOpenFiles = 256;
 
-/// Size of each of so many write buffers.
+/// The size of each write buffer if there are `num_files` files.
 std::size_t gathered_bytes_of(std::size_t num_files) {
   return std::bit_floor(
       std::clamp(kGatheredBytes / num_files, kLeastGatheredBytes, kMaxGatheredBytes));
@@ -369,8 +369,8 @@ Path checked_target(const Path& path, bool overwrite) {
   return path;
 }
 
-/// Lower bound of the size of these rows: elements of ragged rows and bytes of strings are not
-/// counted.
+/// Lower bound of the size of `num_rows` rows in bytes. Elements of ragged rows and bytes of
+/// strings are not counted.
 std::uint64_t expected_bytes(const Schema& schema, std::int64_t num_rows) {
   std::uint64_t row_bytes = 0;
   for (const Column& column : schema.columns()) {
@@ -549,11 +549,12 @@ struct TableWriter::State {
   std::size_t num_parts = 1;       ///< number of files of columns, and one more for others
   std::size_t num_created = 0;
   std::vector<ColumnWriter> writers;
-  std::map<std::string, std::unique_ptr<PartFile>, std::less<>> texts;  ///< by name
+  /// The files of append_text(), by name.
+  std::map<std::string, std::unique_ptr<PartFile>, std::less<>> texts;
   std::vector<Extra> extras;
   std::vector<std::unique_ptr<PartFile>> metadata;  ///< written by commit()
   std::vector<std::pair<std::string, Value>> schema_members;
-  std::shared_ptr<Parts> parts;  ///< of the last plan
+  std::shared_ptr<Parts> parts;  ///< the source of the leaves of the last plan
   Schema schema;
   bool has_names = false;  ///< `schema` and the columns of `writers` have their final names
   bool committed = false;

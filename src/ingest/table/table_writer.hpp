@@ -37,16 +37,16 @@ struct TableWriterOptions {
 /// the number of rows, except for the checksums: 8 bytes for each 16 MiB of a file. If the writer
 /// is destroyed before commit(), nothing remains. The constructor removes the leftovers of a
 /// process that crashed while it replaced `path`. The data set has the schema in its notes, and
-/// `%checksums`; docs/datasets.md describes the layout of columns. After a call that failed while
-/// it wrote, such as on a full disk, files may be incomplete: later calls that write, and commit(),
-/// throw Error(invalid_argument).
+/// `%checksums`; docs/datasets.md describes the layout of columns. If a write fails, for example
+/// because the disk is full, files may be incomplete: later calls that write, and commit(), throw
+/// Error(invalid_argument).
 ///
 /// Thread safety: one thread at a time.
 class TableWriter {
  public:
   /// The leaves of `schema` get new names, derived from the names of the columns. Throws Error(io)
-  /// with errno EEXIST if `path` exists and `overwrite` is false, or if `path` is not a tree that
-  /// tenfold may replace; with ENOSPC if the expected rows cannot fit on the disk. Throws
+  /// (EEXIST) if `path` exists and `overwrite` is false, or if `path` is not a tree that tenfold
+  /// may replace. Throws Error(io) (ENOSPC) if the expected rows cannot fit on the disk. Throws
   /// Error(invalid_argument) for a column name that is not UTF-8, or whose file name would be too
   /// long.
   TableWriter(const Path& path, Schema schema, const TableWriterOptions& options = {});
@@ -98,7 +98,9 @@ class TableWriter {
   /// adds rows. It is called `name`, or `name~2`, `name~3`, ... if that name is taken. Returns the
   /// index of the tensor among the extra tensors.
   std::size_t begin_extra(std::string_view name, DType dtype, Shape inner);
+  /// Removes all rows of an extra tensor.
   void restart_extra(std::size_t number);
+  /// Appends rows to an extra tensor, as bytes in row-major order.
   void append_extra(std::size_t number, std::span<const std::byte> bytes);
   const std::string& extra_name(std::size_t number) const;
   /// Adds a member to the schema document. Call it once for each name.

@@ -46,7 +46,7 @@ Outcome JsonRows::add(const char* begin, const char* end, bool lines) {
   text_.skip_blanks();
   bool kept = text_.peek() == '{'
                   ? object(plan_.root, 0)
-                  : malformed(text_.at_end() ? "an object next to ','" : "an object");
+                  : malformed(text_.at_end() ? "an object before and after ','" : "an object");
   if (kept) {
     text_.skip_blanks();
     if (!text_.at_end()) kept = malformed("the end of the record");

@@ -36,21 +36,21 @@ enum class TextKind : std::uint8_t { json_lines, json_array, csv };
 
 /// Data shared by all blocks of one file.
 struct TextFile {
-  std::string display;  ///< for messages
+  std::string display;  ///< name of the file in messages
   TextKind kind = TextKind::json_lines;
-  char delimiter = ',';              ///< CSV
+  char delimiter = ',';              ///< CSV: the field separator
   bool has_known_delimiter = false;  ///< CSV: the caller or the file names the delimiter
   char line_end = '\n';              ///< CSV: '\r' if the header ends with it, without a line feed
   std::vector<std::string> header;   ///< CSV: column names
-  NaValues na_values;                ///< CSV
+  NaValues na_values;                ///< CSV: fields that mean null
 };
 
 /// Consecutive whole records of one file, followed by JsonText::kSlackBytes NULs.
 struct Block {
   std::shared_ptr<const TextFile> file;
   std::uint64_t number = 0;      ///< index among the blocks of all files
-  std::uint64_t first_line = 1;  ///< line at which the first record of the file begins, in all of
-                                 ///< its blocks
+  std::uint64_t first_line = 1;  ///< line at which the first record of the file begins; the same
+                                 ///< number in all blocks of the file
   bool begins_file = false;
   const char* begin = nullptr;
   const char* end = nullptr;
@@ -62,7 +62,7 @@ struct Block {
 struct Record {
   const char* begin = nullptr;
   const char* end = nullptr;
-  std::uint64_t line = 0;  ///< relative to the start of the block
+  std::uint64_t line = 0;  ///< line of the record, relative to the start of the block
 };
 
 /// Iterates over the records of a block.
@@ -100,14 +100,21 @@ class BlockReader {
 
   /// Reads the next block. Reuses the memory of `block`. Returns false after the last one.
   ///
-  /// Throws Error(corrupt) for damaged or truncated compressed data; for a .json array that does
-  /// not end, or that is followed by anything but blanks; for a malformed header; for CSV records
-  /// that end with line feeds after a header that ends with a carriage return only; and for a
-  /// record that is too long (see kMaxRecordBytes).
+  /// Throws Error(corrupt):
   ///
-  /// Throws Error(invalid_argument) for duplicate names in a header; if the file and the caller
-  /// name different separators; and, if neither names one, for a header that contains another
-  /// separator more often than the default one.
+  /// - for damaged or truncated compressed data,
+  /// - for a .json array that does not end, or that is followed by anything but blanks,
+  /// - for a malformed header,
+  /// - for CSV records that end with line feeds after a header that ends with a carriage return
+  ///   only, and
+  /// - for a record that is too long (see kMaxRecordBytes).
+  ///
+  /// Throws Error(invalid_argument):
+  ///
+  /// - for duplicate names in a header,
+  /// - if the file and the caller name different separators, and
+  /// - if neither names one, for a header that contains another separator more often than the
+  ///   default one.
   bool next(Block& block);
 
   /// Number of bytes read from files.
@@ -155,7 +162,7 @@ struct CsvField {
 };
 
 /// Parses the field at `at`. Advances `at` past the delimiter or, after the last field, sets `at`
-/// to null. Returns null, or, if the field is malformed, what was expected, for the error message.
+/// to null. Returns null if the field is well-formed; otherwise a description of what was expected.
 const char* take_csv_field(const char*& at, const char* end, char delimiter, CsvField& field);
 
 /// One past the record that starts at `begin`, including its line end; null if it does not end

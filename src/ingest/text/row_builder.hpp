@@ -25,7 +25,7 @@ enum class Fit : std::uint8_t {
 Fit put_number(const NumberText& number, DType dtype, bool is_given, std::byte* into);
 /// Writes NaN or an infinity; only float dtypes hold them.
 Fit put_special(double value, DType dtype, std::byte* into);
-/// Writes a bool; in a column of numbers 0 or 1.
+/// Writes a bool; in a column of numbers, as 0 or 1.
 Fit put_bool(bool value, DType dtype, std::byte* into);
 
 /// A column whose values are converted from text.
@@ -80,7 +80,7 @@ class TextColumn {
  private:
   const Target* target_;
   std::size_t item_bytes_;
-  DType plain_ = DType::bool_;  ///< dtype of a typed scalar column
+  DType plain_ = DType::bool_;  ///< dtype if each row is one number of a known dtype; else bool_
   const std::int64_t* num_rows_;
   ColumnBuilder rows_;
 };

@@ -49,7 +49,7 @@ struct Field {
   std::string name;
   std::string quoted;                 ///< the key as JSON usually writes it, in quotes
   std::uint64_t head = 0;             ///< the first eight bytes of `quoted`, in memory order
-  std::uint64_t head_mask = 0;        ///< mask of the bytes of `head` that exist
+  std::uint64_t head_mask = 0;        ///< mask of the bytes of `head` that `quoted` has
   std::size_t target = kRecord;       ///< index in RowPlan::targets
   std::size_t number = 0;             ///< index among all fields of the plan
   std::vector<Field> fields;          ///< the fields of a record
@@ -75,7 +75,7 @@ struct RowPlan {
   /// True if no other plan will be tried: a value that does not fit is an error of the row.
   bool is_final = false;
   /// True if the user gave the schema. Then a null in a column that is not nullable is an error of
-  /// the row, and numbers are converted as put_number() describes: for example, integers may be
+  /// the row, and numbers are converted as put_number() describes. For example, integers may be
   /// rounded to a float dtype.
   bool is_given = false;
 

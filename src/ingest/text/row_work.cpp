@@ -9,9 +9,9 @@
 namespace tenfold {
 namespace {
 
-/// A thread delivers its rows to the writer before the end of a block if they are larger than this.
+/// A thread delivers its rows before the end of a block if they have more than this many bytes.
 constexpr std::size_t kChunkBytes = std::size_t{4} << 20;
-/// The same for this many rejected records.
+/// A thread also delivers before the end of a block if it has this many rejected records.
 constexpr std::size_t kMaxRejected = 4096;
 /// Number of rows between checks of the size.
 constexpr std::int64_t kSizeCheckRows = 64;

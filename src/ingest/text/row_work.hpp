@@ -61,7 +61,7 @@ class RowWork final : public BlockWork {
   RecordCursor cursor_;
   std::shared_ptr<const TextFile> csv_file_;
   std::uint64_t num_records_ = 0;  ///< records of the block that were processed so far
-  std::uint64_t delivered_ = 0;    ///< number of these that were delivered
+  std::uint64_t delivered_ = 0;    ///< number of processed records that were delivered
   std::vector<Rejected> rejected_;
   bool at_end_ = false;  ///< all records of the block were processed
   bool promote_ = false;

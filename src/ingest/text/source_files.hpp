@@ -30,11 +30,11 @@ using NaValues = std::shared_ptr<const std::set<std::string, std::less<>>>;
 
 /// A text source: a file, possibly compressed, or an entry of an archive.
 struct SourceFile {
-  std::string display;  ///< for messages
+  std::string display;  ///< name of the source in messages
   SourceKind kind = SourceKind::unknown;
   std::function<std::unique_ptr<ByteStream>()> open;
   char separator = '\0';  ///< CSV: '\0' if the caller named none
-  NaValues na_values{};   ///< CSV
+  NaValues na_values{};   ///< CSV: fields that mean null
 };
 
 /// The kind of a file by the suffix of its name, compared case-insensitively. A compression suffix

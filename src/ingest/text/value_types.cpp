@@ -7,8 +7,8 @@
 namespace tenfold {
 namespace {
 
-/// The column for values of this type. is_typed is false if there are only nulls, empty lists and
-/// lists of nulls.
+/// The target for values of this type. Target::is_typed is false if there are only nulls, empty
+/// lists and lists of nulls.
 Target target_of(const RowType& type, std::int64_t length) {
   Target target;
   target.column = column_of(type, length);

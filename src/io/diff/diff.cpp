@@ -144,7 +144,7 @@ class Descent {
     return {place_ + ": " + found.a, place_ + ": " + found.b};
   }
 
-  /// Enters a nested value during its lifetime.
+  /// While it exists, `place_` includes the key of a nested value.
   class Step {
    public:
     Step(Descent& of, const std::string& key) : of_(of), size_before_(of.place_.size()) {
@@ -163,10 +163,11 @@ class Descent {
 };
 
 /// Describes the first difference between two unequal values. The values must not contain
-/// OrderedDicts. Returns one description for each value: the dotted name of the first nested value
-/// that differs, and whichever shows the difference: its truncated_json(), its type, its number of
-/// items or its JSON from the first byte that differs. Examples: "layers.900: 7" and "layers.900:
-/// 8", "tuple [1]" and "list [1]", "b: 2" and "b: nothing".
+/// OrderedDicts. Returns one description for each value. It consists of the dotted name of the
+/// first nested value that differs, and of a text that shows the difference. The text is the
+/// truncated_json(), the type, the number of items or the JSON from the first byte that differs.
+/// Examples: "layers.900: 7" and "layers.900: 8", "tuple [1]" and "list [1]", "b: 2" and "b:
+/// nothing".
 JsonDifference json_difference(const Value& a, const Value& b) { return Descent().compare(a, b); }
 
 constexpr std::size_t kUnmatched = static_cast<std::size_t>(-1);
@@ -187,9 +188,9 @@ struct Place {
   bool is_unread = false;
 };
 
-/// True for a node whose content cannot be compared: a persistent ID in a pickle that is not part
-/// of a tensor (usually a storage), or an entry of a bundle that tenfold cannot read and that is
-/// not a regular file. (For a regular file, the node contains the bytes.)
+/// True for a node whose content cannot be compared. Such a node is a persistent ID in a pickle
+/// that is not part of a tensor (usually a storage), or an unreadable entry of a bundle that is not
+/// a regular file. (For a regular file, the node contains the bytes.)
 bool is_unread(const TensorDict& node) {
   const NodeInfo& info = node.info();
   return (info.kind == NodeKind::opaque && info.class_name == "persistent id") ||
@@ -348,10 +349,12 @@ bool starts_with(const KeyPath& path, const KeyPath& start) {
 }
 
 /// Compares nodes. Reports a node that is in both trees as changed if it differs or is not read.
-/// Reports a node that is in only one tree as changed if the other tree has some of its entries,
-/// for example under flat names, and then does not report the nodes below it. Reports a node that
-/// is in only one tree and has no entries as an added or removed entry. Does not report any other
-/// node that is in only one tree, because its entries are reported.
+/// Handles a node that is in only one tree as follows:
+///
+/// - If the other tree has some of its entries, for example under flat names, reports the node as
+///   changed, and does not report the nodes below it.
+/// - If it has no entries, reports it as an added or removed entry.
+/// - Otherwise, does not report it, because its entries are reported.
 class NodeComparison {
  public:
   explicit NodeComparison(DiffReport& report) : report_(report) {}

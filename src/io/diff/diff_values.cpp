@@ -346,7 +346,7 @@ bool has_figures(const LeafPair& pair) {
 
 std::vector<PairDifference> compare_values(std::vector<LeafPair> pairs,
                                            const DiffOptions& options) {
-  std::vector<std::size_t> alike;  // with the same dtype
+  std::vector<std::size_t> alike;  // indices of the pairs with equal dtypes
   std::vector<std::size_t> differing;
   std::vector<std::uint64_t> repeats(pairs.size());
   for (std::size_t i = 0; i < pairs.size(); ++i) {

@@ -7,8 +7,9 @@
 #include "formats/snapshot/plan.hpp"
 #include "io/snapshot_ranks/outline.hpp"
 
-// Assigns entries and boxes that several ranks have (replicated entries, and boxes of sharded
-// tensors that are replicated along a dimension of the device mesh) to the ranks that write them.
+// Some entries and boxes are on several ranks: replicated entries, and boxes of sharded tensors
+// that are replicated along a dimension of the device mesh. This code assigns each of them to the
+// rank that writes it.
 
 namespace tenfold::detail::snapshot_ranks {
 
@@ -19,11 +20,12 @@ struct Shared {
 };
 
 /// Assigns each chunk of an entry that is replicated on all ranks to the rank with the fewest bytes
-/// so far, and each box that several ranks have to the one of these ranks with the fewest bytes so
-/// far. Chunks that share bytes go to the same rank. Chunks without bytes go to rank 0. Throws
-/// Error(invalid_argument) if the replicated entries at one path have different
-/// Candidate::description or different sizes of chunks, if the shards at one path do not belong to
-/// one tensor, or if the boxes of a tensor overlap or do not cover it.
+/// so far. Assigns each box that several ranks have to the one of these ranks with the fewest bytes
+/// so far. Chunks that share bytes go to the same rank. Chunks without bytes go to rank 0.
+///
+/// Throws Error(invalid_argument) if the replicated entries at one path have different values of
+/// Candidate::description or different sizes of chunks. Also throws it if the shards at one path do
+/// not belong to one tensor, or if the boxes of a tensor overlap or do not cover it.
 Shared share_work(const std::string& where, const std::vector<Outline>& outlines);
 
 }  // namespace tenfold::detail::snapshot_ranks

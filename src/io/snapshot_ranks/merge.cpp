@@ -193,7 +193,7 @@ class Merger {
 
   static void warn_of_other(const std::string& where, const std::string& part) {
     warn(where + ": " + part +
-         ": ignored: expected the same as on the ranks before it, found another");
+         ": ignored: expected the same value as on earlier ranks, found another");
   }
 
   std::string where_;

@@ -19,9 +19,9 @@ namespace tenfold::detail::snapshot_ranks {
 struct Receipt {
   std::string id;
   std::int64_t rank = 0;
-  std::string manifest;   ///< as in `.snapshot_metadata`
-  std::string checksums;  ///< as in `%checksums`
-  std::string notes;      ///< as in `%notes.json`; may be empty
+  std::string manifest;   ///< the manifest, as in `.snapshot_metadata`
+  std::string checksums;  ///< the checksums, as in `%checksums`
+  std::string notes;      ///< the notes, as in `%notes.json`; may be empty
 
   std::string to_text() const;
   /// Parses the result of to_text(). Throws Error(invalid_argument) for a string that is not a
@@ -32,7 +32,7 @@ struct Receipt {
 /// The documents of a snapshot.
 struct Merged {
   formats::snapshot::Manifest manifest;
-  std::string notes;  ///< may be empty
+  std::string notes;  ///< the notes document; may be empty
   std::vector<formats::ChecksumLine> checksums;
 };
 

@@ -42,7 +42,7 @@ namespace {
 
 /// The file that contains the ID of the save, in a folder that is being written.
 constexpr std::string_view kStagingName = "%staging";
-constexpr std::uint64_t kMarkerBytes = 1024;  ///< greatest size of that file
+constexpr std::uint64_t kMarkerBytes = 1024;  ///< greatest size of the file kStagingName
 constexpr std::string_view kTicket = "ticket of a snapshot";
 
 /// The message of the coordinator to all ranks.

@@ -10,6 +10,7 @@ namespace tenfold::os {
 /// The installed observer, or null. Takes one relaxed load.
 ChangeObserver* change_observer() noexcept;
 
+/// The settings of set_exchange_supported() and set_insert_supported().
 bool exchange_supported() noexcept;
 bool insert_supported() noexcept;
 
@@ -18,12 +19,12 @@ inline void announce_read(const std::string& name) {
   if (ChangeObserver* const observer = change_observer()) observer->before_read(name);
 }
 
-/// A Change of the open file or folder `fd`. `name`: the entry of a folder. `other`: the other
-/// entry, or the target of a symlink.
+/// Returns a Change of the open file or folder `fd`. `name` and `other`: the members of the Change.
 Change change_of(Change::Kind kind, int fd, std::string name = {}, std::string other = {});
 
-/// A Change that is reported to the observer, if one is installed. `describe` returns the Change.
-/// `describe` is called only if there is an observer, because it takes an fstat.
+/// Reports a Change to the observer, if one is installed: at construction, and again by done().
+/// `describe` returns the Change. It is called only if there is an observer, because it calls
+/// fstat.
 class AnnouncedChange {
  public:
   template <class Describe>
@@ -35,7 +36,7 @@ class AnnouncedChange {
 
   bool observed() const noexcept { return observer_ != nullptr; }
 
-  /// Reports that the call succeeded.
+  /// Reports that the change succeeded. `created_inode`: see ChangeObserver::after().
   void done(std::uint64_t created_inode = 0) {
     if (observer_ != nullptr) observer_->after(*change_, created_inode);
   }

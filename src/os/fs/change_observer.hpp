@@ -19,10 +19,10 @@ struct Change {
     insert,  ///< a hole of `size_bytes` at `offset_bytes`; later bytes move
     sync_file,
     sync_directory,
-    rename,    ///< `name` to `other`, replaces `other`
+    rename,    ///< `name` to `other`, which is replaced if it exists
     exchange,  ///< `name` with `other`
-    link,      ///< `other` (existing) to `name`
-    symlink,   ///< `name`, with target `other`
+    link,      ///< creates `name`, a hard link to `other`
+    symlink,   ///< creates `name`, with target `other`
     remove_file,
     remove_directory,
     permissions,
@@ -53,9 +53,9 @@ class ChangeObserver {
   /// Called before a function of file.hpp or directory.hpp examines or opens an entry called `name`
   /// (or a path). Not called by read_link(), resolve_link(), canonical(), path_within() and list().
   virtual void before_read(const std::string& /*name*/) {}
-  /// The errno with which flock, or close() of a written file, shall seem to fail; 0: none. If
-  /// it is not 0, flock is not called, but close() is.
+  /// If not 0, an attempt to lock a file or folder fails with this errno, without calling flock.
   virtual int lock_errno() { return 0; }
+  /// If not 0, File::close_written() throws Error(io) with this errno after it has closed the file.
   virtual int close_errno() { return 0; }
 };
 

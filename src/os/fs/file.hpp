@@ -31,26 +31,27 @@ struct FileInfo {
   }
 };
 
-/// stat(): follows symlinks. Throws Error(file_not_found), Error(io).
+/// stat(): follows symlinks. Throws Error(file_not_found) if there is no such file, otherwise
+/// Error(io).
 FileInfo file_info(const Path& path);
-/// True if `path` exists, also as a dangling symlink. Throws Error(io) if that is unknown, for
-/// example without permission to search a folder of the path.
+/// True if `path` exists; also true for a dangling symlink. Throws Error(io) if it cannot be
+/// examined, for example without permission to search a folder of the path.
 bool exists(const Path& path);
 /// "a/b" for "a/b//". A path of slashes alone is returned unchanged.
 Path without_trailing_slashes(Path path);
-/// Resolves symlinks of the last component of `path`, so that a save through a link replaces the
-/// link's target. Removes trailing slashes. Returns a path that is not a link otherwise unchanged,
-/// also if it does not exist. Throws Error(io), also for a loop of links.
+/// Removes trailing slashes, and then replaces `path` by its target as long as it is a symlink.
+/// `path` need not exist. A save writes to this path, so it replaces the target of a link, not the
+/// link. Throws Error(io) if the links form a loop or cannot be read.
 Path resolve_link(const Path& path);
 /// `path` relative to `folder` ("." for the folder itself); empty if `path` is not in the folder.
-/// Resolves symlinks; `path` need not exist. Throws Error(io).
+/// Resolves symlinks; `path` need not exist. Throws Error(io) if a path cannot be resolved.
 Path path_within(const Path& folder, const Path& path);
 
-/// Returns `path`, with the working directory before it if `path` is relative. Throws Error(io),
-/// for example if the working directory was removed.
+/// Returns `path`, with the working directory before it if `path` is relative. Throws Error(io) if
+/// the working directory is needed but was removed.
 Path absolute(const Path& path);
 /// Returns the absolute path without "." and "..", with symlinks resolved in the part of it that
-/// exists. Throws Error(io).
+/// exists. Throws Error(io) if a link or folder cannot be read.
 Path canonical(const Path& path);
 
 class Directory;
@@ -62,9 +63,12 @@ enum class LockResult : std::uint8_t {
   unsupported,  ///< flock failed: the file system has no locks (NFS, Lustre without `-o flock`)
 };
 
-/// An open regular file; move-only. Messages use `display`: the path as the user gave it, or the
-/// path of the folder and the name of the entry. Opening a FIFO, device, socket or directory throws
+/// An open regular file; move-only. Opening a FIFO, device, socket or directory throws
 /// Error(corrupt) "expected a regular file", and does not wait for another process to open a FIFO.
+///
+/// Failed system calls throw Error(io), or Error(file_not_found) for ENOENT, unless the comment of
+/// the function states another result. The name of an entry must be one path component; for other
+/// names, functions throw Error(invalid_argument).
 class File {
  public:
   File() = default;
@@ -72,15 +76,15 @@ class File {
   /// Opens a path given by the user: symlinks are followed.
   static File open_read(const Path& path);
   static File open_read_write(const Path& path);
-  /// Opens an entry of a folder: one component. Throws Error(corrupt) if it is a symlink.
+  /// Opens the entry `name` of a folder. Throws Error(corrupt) if the entry is a symlink.
   static File open_read_at(const Directory& directory, const std::string& name);
   static File open_read_write_at(const Directory& directory, const std::string& name);
   /// Like open_read_at() and open_read_write_at(), but return an invalid File if there is no such
   /// entry.
   static File try_open_read_at(const Directory& directory, const std::string& name);
   static File try_open_read_write_at(const Directory& directory, const std::string& name);
-  /// Creates a file, which must not exist. The permissions are those of `mode` that the umask
-  /// allows.
+  /// Creates a file and opens it for reading and writing. The permissions are those of `mode` that
+  /// the umask allows. Throws Error(io) with EEXIST if the entry exists.
   static File create_at(const Directory& directory, const std::string& name,
                         std::uint32_t mode = 0666);
   /// Creates an unnamed file in memory (memfd). Messages call it `display`.
@@ -92,13 +96,15 @@ class File {
   /// file from create_at() or in_memory().
   const FileInfo& info_at_open() const noexcept { return info_at_open_; }
   std::uint64_t size_bytes() const { return info().size_bytes; }
+  /// The name of the file in messages: the path as the user gave it, the path of the folder and the
+  /// name of the entry, or the argument of in_memory().
   const std::string& display() const noexcept { return display_; }
   int fd() const noexcept { return fd_.get(); }
 
-  /// Fills `into` from `offset_bytes` (pread). Throws Error(corrupt) with expected and found size
-  /// if the file is too short, and Error(io) if the read fails.
+  /// Fills `into` from `offset_bytes` (pread). If the file is too short, throws Error(corrupt) with
+  /// the expected and the found size.
   void read_at(std::uint64_t offset_bytes, std::span<std::byte> into) const;
-  /// Like read_at, but stops at the end of the file. Returns the number of bytes read.
+  /// Like read_at(), but stops at the end of the file. Returns the number of bytes read.
   std::size_t read_some_at(std::uint64_t offset_bytes, std::span<std::byte> into) const;
 
   // The functions up to copy_permissions(), except block_bytes() and start_writeback(), change the
@@ -106,14 +112,15 @@ class File {
 
   /// Writes all of `bytes` at `offset_bytes` (pwrite).
   void write_at(std::uint64_t offset_bytes, std::span<const std::byte> bytes);
-  /// Writes `parts` consecutively. Tries to write up to kMaxParts parts by one call (pwritev).
-  /// Joins the parts first if there are more, or if an observer is installed.
+  /// Writes `parts` consecutively, without copying them (pwritev). Copies them into one buffer
+  /// first if there are more than kMaxParts, or if an observer is installed.
   void write_at(std::uint64_t offset_bytes, std::span<const std::span<const std::byte>> parts);
   static constexpr std::size_t kMaxParts = 1024;  ///< IOV_MAX of Linux
   /// Sets the length. Added bytes are a hole.
   void truncate(std::uint64_t size_bytes);
   /// Allocates the holes (fallocate), so that writing to them through a mapping cannot raise SIGBUS
   /// on a full disk. Returns false, and leaves the holes, if the file system does not support it.
+  /// Throws Error(io), with ENOSPC if the disk is full.
   bool reserve();
   /// Inserts a hole of `size_bytes` at `offset_bytes`, so that the offsets of all later bytes grow
   /// by `size_bytes`, without copying the bytes (FALLOC_FL_INSERT_RANGE). The offset must be within

@@ -13,8 +13,8 @@ struct FreeSpace {
   std::optional<std::uint64_t> free_files;  ///< empty if the file system reports no limit
 };
 
-/// The free space of the file system of `descriptor`; 0 bytes without a limit of files if it is
-/// unknown.
+/// The free space of the file system of `descriptor`. If it is unknown, free_bytes is 0 and
+/// free_files is empty.
 FreeSpace free_space(int descriptor) noexcept;
 
 /// Writes up to this size are not checked, because without space they fail within a moment anyway.

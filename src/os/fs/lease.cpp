@@ -64,7 +64,7 @@ struct ProcessState {
   std::uint64_t start_ticks = 0;
 };
 
-/// Parses /proc/<process>/stat; empty if it cannot be read.
+/// Parses /proc/<process>/stat; nullopt if it cannot be read.
 std::optional<ProcessState> process_state(std::uint64_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string text;
@@ -96,8 +96,8 @@ bool is_process_alive(std::uint64_t process, std::uint64_t start_ticks) {
   return is_same && !(state && state->has_ended);
 }
 
-/// The text of the link or small file `name`, which need not be a lease; "?" if the entry is a
-/// larger file or of another kind, empty if there is no entry.
+/// The text of the link or small file `name`, which need not be a lease. Returns "?" for a larger
+/// file and for an entry of another kind, and nullopt if there is no entry.
 std::optional<std::string> read_lease(const Directory& folder, const std::string& name) {
   if (auto text = folder.read_link(name)) return text;
   const auto info = folder.entry_info(name);
@@ -133,8 +133,9 @@ class Holder {
     held_.erase(text);
   }
 
-  /// Whether the process that `text` identifies is alive and, if it is this process, holds the
-  /// lease `text`; empty if unknown.
+  /// True if the process that `text` identifies is alive and, if it is this process, holds the
+  /// lease `text`. Returns nullopt if unknown: `text` is from another host, boot or PID namespace,
+  /// or is incomplete.
   std::optional<bool> lives(const std::string& text) {
     std::istringstream fields(text);
     std::string magic;
@@ -266,10 +267,10 @@ std::int64_t file_system_now_ns(Directory& folder, const std::string& name) {
   return local_now_ns();
 }
 
-/// True if the lease `text`, which was read under the name, is dead. It is dead if lives() returns
-/// false or, if lives() cannot tell, if the modification time of the entry is older than the
-/// time-out by the clocks of this host and of the file system. False if the text is not a lease, or
-/// if the modification time is needed and there is no entry any more.
+/// True if the lease `text`, which was read from the entry `name`, is dead. If lives() cannot tell
+/// (nullopt), a lease is dead if the modification time of the entry is older than the time-out,
+/// both by the clock of this host and by that of the file system. False if `text` is not a lease,
+/// or if the modification time is needed and the entry no longer exists.
 bool is_dead(Directory& folder, const std::string& name, const std::string& text) {
   // A lease begins with kMagic, or is the beginning of kMagic if a writer crashed while it wrote
   // the file. Any other content is not a lease.
@@ -279,7 +280,7 @@ bool is_dead(Directory& folder, const std::string& name, const std::string& text
   if (!info) return false;
   const std::int64_t timeout_ns =
       std::chrono::nanoseconds(lease_timeout.load(std::memory_order_relaxed)).count();
-  // Not as a difference of the times, which could overflow: an entry may have a time before 1700.
+  // Do not subtract the times: an entry may have a time before 1700, so the result could overflow.
   if (info->modified_ns > local_now_ns() - timeout_ns) return false;
   return info->modified_ns <= file_system_now_ns(folder, name) - timeout_ns;
 }
@@ -353,7 +354,7 @@ std::optional<Lease> Lease::try_acquire(const Directory& folder, const std::stri
     const auto found = read_lease(*same, name);
     if (!found) continue;
     if (!is_dead(*same, name, *found)) {
-      if (!same->entry_info(name)) continue;  // released since
+      if (!same->entry_info(name)) continue;  // released after read_lease() had read it
       return std::nullopt;
     }
     try {

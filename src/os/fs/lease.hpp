@@ -18,17 +18,19 @@ namespace tenfold::os {
 /// symbolic links, a small file holds the same text.
 ///
 /// The holder refreshes the modification time every 30 s, unless another process has taken the
-/// lease over. A lease with the boot ID and process ID namespace of this process is dead if the
-/// process that held it has ended or, if that is this process, has released it. Any other lease is
-/// dead if its modification time is older than the time-out of 10 minutes, both by the clock of
-/// this host and by that of the file system.
+/// lease over. A dead lease may be removed by any process. If the boot ID and process ID namespace
+/// of a lease are those of this process, the lease is dead if its holder has ended or, if the
+/// holder is this process, has released it. Any other lease is dead if its modification time is
+/// older than 10 minutes (the time-out), both by the clock of this host and by that of the file
+/// system.
 ///
 /// A forked child neither holds nor releases the leases of its parent.
 class Lease {
  public:
-  /// Acquires the lease, and takes over a dead one. Empty if there is an entry of that name that is
-  /// not a dead lease, if this process may not remove a dead one, or if other processes win five
-  /// attempts. Throws Error(io) if no entry can be created in the folder.
+  /// Acquires the lease `name`; removes a dead lease first. Returns nullopt if an entry `name`
+  /// exists that is not a dead lease, or that this process has no permission to remove. Also
+  /// returns nullopt after five attempts during which other processes changed the entry. Throws
+  /// Error(io) if no entry can be created in the folder.
   static std::optional<Lease> try_acquire(const Directory& folder, const std::string& name);
 
   Lease() = default;
@@ -40,8 +42,9 @@ class Lease {
   /// this process was stopped for longer than the time-out, a process on another host or in another
   /// process ID namespace may have taken the lease over.
   bool is_held() const;
-  /// Removes the link if this process holds it. If that fails, the lease is dead for this process
-  /// at once, on this host when the process ends, and on other hosts after the time-out.
+  /// Removes the link if is_held(). If the removal fails, the lease is dead for this process at
+  /// once. It is dead for other processes of this host and process ID namespace when this process
+  /// ends, and for all others after the time-out.
   void release() noexcept;
 
  private:
@@ -61,16 +64,17 @@ bool is_leased(const Directory& folder, const std::string& name);
 /// process or host with characters that are not printable.
 std::string lease_holder(const Directory& folder, const std::string& name);
 
-/// Exclusive ownership of one open file: flock, or a Lease where the file system has no locks. The
+/// Exclusive ownership of one open file: flock, or a Lease if the file system has no locks. The
 /// destructor releases the Lease. A flock is released when the file is closed.
 class WriterLock {
  public:
-  /// Empty if another process, or another open file description of this process, holds the lock.
-  /// `name`: the name of `file` in `folder`. `file` must stay open as long as the lock is needed.
+  /// Returns nullopt if another process, or another open file description of this process, holds
+  /// the lock. `name`: the name of `file` in `folder`. `file` must stay open as long as the lock is
+  /// needed. Throws Error(io) if a Lease is needed and cannot be created.
   static std::optional<WriterLock> try_acquire(const Directory& folder, const std::string& name,
                                                File& file);
-  /// Like try_acquire(), but also empty if the previous holder replaced the file, so that the entry
-  /// `name` is no longer `file`. In that case `file` may keep a flock until it is closed.
+  /// Like try_acquire(), but also returns nullopt if the entry `name` is no longer `file`, because
+  /// the previous holder replaced it. In that case `file` may keep a flock until it is closed.
   static std::optional<WriterLock> try_acquire_current(const Directory& folder,
                                                        const std::string& name, File& file);
   /// False if the lock is a Lease that this process no longer holds. A flock counts as held.

@@ -22,8 +22,8 @@ struct FileIdentity {
   bool operator==(const FileIdentity&) const = default;
 };
 
-/// Identity of the entry at `path`; links are followed. Empty if there is no entry, or if the
-/// system does not report its identity.
+/// Identity of the entry at `path`; links are followed. Returns nullopt if there is no entry, or if
+/// the system does not report its identity.
 std::optional<FileIdentity> identity_of(const Path& path);
 
 /// The file or folder at a path, if there is one. It is held open, so a local file system gives its
@@ -49,13 +49,13 @@ inline constexpr int kMaxReads = 100;
 
 [[noreturn]] void throw_replaced_always(const Path& path);
 
-/// Calls `read`, which opens and reads `path`. Calls `read` again if it throws an Error with errno
-/// ESTALE, or if the file or folder at `path` was replaced during the call: the files of a replaced
-/// folder are removed one by one, so `read` may miss some of them without an error. After kMaxReads
-/// calls, throws the error of the last call, or Error(io) (ESTALE) if that call did not
-/// fail.
+/// Calls `read`, which opens and reads `path`, and returns its result. Calls `read` again if it
+/// throws an Error with errno ESTALE, or if the file or folder at `path` was replaced during the
+/// call. After kMaxReads calls, throws the error of the last call, or Error(io) (ESTALE) if that
+/// call did not fail.
 ///
-/// `read` may be called several times; only its last result is returned.
+/// A call of `read` that succeeds is repeated, too, because the files of a replaced folder are
+/// removed one by one, so `read` may miss some of them without an error.
 template <class Read>
 auto read_unreplaced(const Path& path, const Read& read) {
   for (int num_reads = 1;; ++num_reads) {

@@ -19,7 +19,7 @@
 #include "os/memory/mapping.hpp"
 #include "os/system.hpp"
 
-// The headers of C libraries older than Linux 5.14 do not define it.
+// The headers of C libraries older than Linux 5.14 do not define MADV_POPULATE_READ.
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
 #endif
@@ -39,14 +39,14 @@ constexpr std::size_t kRangesACall = 1024;
 constexpr std::size_t kFewRanges = 8;
 
 /// Prefetches ranges by process_madvise, which takes half the time of one madvise call for each
-/// range. Returns false if no descriptor is free or the kernel refuses: before 6.13 it allows the
-/// call for privileged processes only, before 5.10 it does not have the call.
+/// range. Returns false if no descriptor is free or the kernel refuses. Linux before 6.13 allows
+/// the call for privileged processes only, Linux before 5.10 does not have it.
 bool will_need_batched(std::span<const std::span<const std::byte>> ranges) noexcept {
   static std::atomic<bool> is_refused = false;
   if (is_refused.load(std::memory_order_relaxed)) return false;
   // Opened at each call: after a fork, the parent's descriptor would refer to the parent.
   const Descriptor self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
-  if (!self.valid()) return false;  // perhaps only now, because no descriptor is free
+  if (!self.valid()) return false;  // a later call may succeed: perhaps no descriptor is free now
   std::array<iovec, kRangesACall> some;
   for (std::size_t begin = 0; begin < ranges.size(); begin += kRangesACall) {
     const auto part = ranges.subspan(begin, std::min(kRangesACall, ranges.size() - begin));
@@ -85,7 +85,7 @@ void will_need(std::span<const std::span<const std::byte>> ranges) noexcept {
 void populate(std::span<const std::byte> bytes) noexcept {
   if (bytes.empty()) return;
   const std::span<std::byte> pages = pages_of(bytes);
-  // Linux before 5.14 does not have it.
+  // Linux before 5.14 refuses MADV_POPULATE_READ.
   if (::madvise(pages.data(), pages.size(), MADV_POPULATE_READ) == 0) return;
   will_need(bytes);
 }

@@ -31,13 +31,13 @@ void expect_random_access(std::span<const std::byte> bytes, bool random) noexcep
 /// Asks the kernel to use huge pages for the memory (MADV_HUGEPAGE). A hint.
 void expect_huge_pages(std::span<const std::byte> bytes) noexcept;
 
-/// Number of major page faults of this thread so far.
+/// Number of major page faults of this thread so far; 0 if it is unknown.
 std::uint64_t num_pages_waited_for() noexcept;
 
 /// Drops the file from the page cache, so that the next reader has to wait for the device. Returns
-/// false if the file system rejects the request, or if is_resident() is true for one of three
-/// sampled pages: for example, because the page is mapped or dirty, the file system is in memory,
-/// or the user neither owns nor may write the file.
+/// false if the file system rejects the request, or if is_resident() is still true for one of three
+/// sampled pages. Possible reasons: the page is mapped or dirty, the file system is in memory, or
+/// the user neither owns nor may write the file.
 bool drop_from_page_cache(const File& file);
 
 }  // namespace tenfold::os

@@ -23,8 +23,8 @@ struct CgroupFiles {
   const char* folder;  ///< of the memory controller, below the root
   const char* limit;
   const char* usage;
-  const char* active;    ///< in memory.stat: bytes of cached files
-  const char* inactive;  ///< the same
+  const char* active;    ///< name in memory.stat: bytes of cached files, recently used
+  const char* inactive;  ///< name in memory.stat: bytes of other cached files
 };
 constexpr CgroupFiles kFirstVersion = {"/memory", "/memory.limit_in_bytes",
                                        "/memory.usage_in_bytes", "total_active_file",
@@ -40,7 +40,8 @@ std::uint64_t available_in_cgroup(const std::string& folder, const CgroupFiles& 
   std::uint64_t usage = 0;
   std::ifstream limit_file(folder + files.limit);
   std::ifstream usage_file(folder + files.usage);
-  if (!(limit_file >> limit) || !(usage_file >> usage)) return at_most;  // no limit: "max"
+  // Without a limit, the file of version 2 contains "max", which is not a number.
+  if (!(limit_file >> limit) || !(usage_file >> usage)) return at_most;
   std::uint64_t available = limit - std::min(limit, usage);
   if (available >= at_most) return at_most;
   std::ifstream statistics(folder + "/memory.stat");

@@ -15,11 +15,11 @@ std::shared_ptr<std::byte> allocate_pages(std::size_t size_bytes);
 /// Makes malloc keep the memory that is freed after opening or saving a file, for the next file.
 ///
 /// By default, glibc returns large blocks to the system when they are freed, so the pages of the
-/// next blocks fault again: opening a file of 10,000 tensors takes 2,600 page faults, a third of
-/// the time. When a large block is freed, glibc raises its mmap threshold to the size of the block,
-/// so this function allocates and frees 31 MiB. Then up to 62 MiB of free memory may stay with the
-/// process. Has no effect with other C libraries, or if the program has set glibc's thresholds
-/// (mallopt).
+/// next blocks fault again. Opening a file of 10,000 tensors then takes 2,600 page faults, which
+/// are a third of the time. When a large block is freed, glibc raises its mmap threshold to the
+/// size of the block, so this function allocates and frees 31 MiB. Then up to 62 MiB of free memory
+/// may stay with the process. Has no effect with other C libraries, or if the program has set
+/// glibc's thresholds (mallopt).
 void keep_freed_memory() noexcept;
 
 /// The bytes that this process can allocate without swapping: MemAvailable of /proc/meminfo, or

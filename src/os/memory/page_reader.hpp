@@ -30,8 +30,8 @@ class PageReader {
     std::uint64_t offset_bytes = 0;
     std::uint64_t size_bytes = 0;
   };
-  /// Queues the ranges and returns at once. The oldest queued requests are dropped if there are too
-  /// many.
+  /// Queues the ranges and returns at once. If more than 65,536 ranges are queued, the oldest are
+  /// dropped.
   void prefetch(std::span<const Range> ranges);
   /// Waits until all requests are done; for tests.
   void wait();

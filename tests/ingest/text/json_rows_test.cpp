@@ -267,7 +267,7 @@ TEST(IngestJson, ReadsArraysLargerThanABlock) {
   EXPECT_THAT(cut.error("a.json", text + ",]", ErrorCode::corrupt), HasSubstr("line 300000"));
   for (const char* const rows : {"[{\"x\": 1},]", "[,{\"x\": 1}]"}) {
     EXPECT_THAT(cut.error("a.json", rows, ErrorCode::corrupt),
-                HasSubstr("expected an object next to ',', found the end of the record"));
+                HasSubstr("expected an object before and after ',', found the end of the record"));
   }
 }
 
@@ -486,7 +486,7 @@ TEST(IngestJson, RefusesAColumnOfTheSchemaThatNoRowHas) {
   IngestOptions options;
   options.schema = schema("\"price\": {\"dtype\": \"float32\", \"nullable\": true}");
   EXPECT_THAT(of.error("a.jsonl", "{\"prise\": 1}\n", ErrorCode::invalid_argument, options),
-              HasSubstr("column \"price\" of the schema: expected it in some row, found no "
+              HasSubstr("column \"price\" of the schema: expected the column in some row, found no "
                         "row with it; did you mean \"prise\""));
   EXPECT_EQ(of.rows("b.jsonl", "", options).schema().size(), 1U);
 }

@@ -35,8 +35,8 @@ class Groups(NamedTuple):
     Attributes:
         calls: For calls by the program: `take`, `restore`, and `async_take` until it returns.
         background: For the background threads of `async_take`.
-        threads: The most recent thread that uses `background`, which the next one waits for; empty
-            if there is none.
+        threads: The most recent thread that uses `background`; the next such thread waits for it.
+            Empty if there is none.
     """
 
     calls: Ranks

@@ -114,7 +114,7 @@ class Snapshot:
             progress: As for `save`.
 
         Returns:
-            Snapshot: The one at `path`.
+            Snapshot: The snapshot at `path`.
 
         Raises:
             TypeError: If `app_state` is not a dict with str keys, an object in it has no

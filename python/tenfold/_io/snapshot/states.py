@@ -55,8 +55,8 @@ class RNGState:
     """The state of torch's random number generator for the CPU.
 
     `Snapshot.take` reads this state before all other states of the `app_state`, and
-    `Snapshot.restore` sets it after all others. After the restore, a program thus draws the same
-    numbers on the CPU as the program that took the snapshot drew afterwards.
+    `Snapshot.restore` sets it after all others. So after a restore, torch draws the same numbers on
+    the CPU as it drew in the original program after the snapshot.
     """
 
     def state_dict(self) -> dict[str, Any]:
@@ -129,8 +129,8 @@ def states_of(ranks: Ranks, app_state: dict[str, Stateful], keys: list[str]) -> 
 def _plain(state: Any, above: tuple[int, ...] = ()) -> Any:
     """Copies nested dicts, lists and tuples, without `_metadata` that JSON cannot represent.
 
-    `above` has the ids of the containers around `state`. The engine refuses one that contains
-    itself, so a cycle is not copied.
+    `above` has the ids of the containers around `state`. A container that contains itself is not
+    copied; the engine refuses it.
     """
     if type(state) not in (dict, OrderedDict, list, tuple) or id(state) in above:
         return state

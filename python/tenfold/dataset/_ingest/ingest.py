@@ -74,22 +74,23 @@ def ingest(
             column to ``dtype``, ``(dtype, shape)``, ``{"dtype", "shape", "ragged", "nullable",
             "unit"}`` or, for a nested record, a dict of columns. Other columns of the data are
             omitted and listed in the report.
-        columns: Only these, in this order, by (dotted) names; the name of a record selects all of
-            its columns. A column ``"a.b"`` takes precedence over column b of a record a; of Python
-            rows, both are stored.
+        columns: Only these columns, in this order, by (dotted) names; the name of a record selects
+            all of its columns. A column ``"a.b"`` takes precedence over column b of a record a;
+            from Python rows, both are stored.
         format: The format of all files, regardless of their names: ``"jsonl"`` (or ``"ndjson"``),
             ``"json"``, ``"csv"``, ``"tsv"``, ``"parquet"``, ``"arrow"``, ``"npy"`` or ``"npz"``.
-            None: that of each file, by the suffix for text files, by the first bytes or the suffix
-            for others.
+            None: determined for each file, for text files by the suffix, for other files by the
+            first bytes or the suffix.
         na_values: For CSV and TSV: unquoted fields equal to one of these strings are missing
             values, like empty fields: ``["NA", "-"]``.
         separator: For CSV and TSV: the character between fields, such as ``";"``. None: the
             character that a first line ``sep=;`` names, otherwise a comma, for TSV a tab. If
             neither this argument nor such a line names it, a header with more semicolons, tabs,
             ``|`` or commas than separators is an error.
-        on_error: Handling of rows that are malformed or do not fit: ``"raise"`` an error;
-            ``"skip"`` them, with one warning; ``"collect"`` them in ``ds.bad_rows``. Unless errors
-            are raised, a Python row is bad if it conflicts with the types of the rows before it.
+        on_error: Handling of bad rows, which are malformed or do not fit the schema. ``"raise"``:
+            raise an error. ``"skip"``: omit bad rows, with one warning. ``"collect"``: omit bad
+            rows, and list them in ``ds.bad_rows``. With ``"skip"`` and ``"collect"``, a Python row
+            is also bad if it conflicts with the types of the rows before it.
         batch_rows: Greatest number of rows that each thread converts at a time. None: some MiB of
             rows.
         num_threads: Threads that parse text files; the number as for `tenfold.save`. With 1,

@@ -56,8 +56,8 @@ def ingest_source(
             else by suffix.
         on_error: What to do with rows that do not fit: ``"raise"``, ``"skip"`` or ``"collect"``.
         batch_rows: Maximum number of rows that are converted at a time.
-        num_threads: If 1, Parquet files are decoded without additional threads. Otherwise, with
-            the threads of pyarrow.
+        num_threads: If 1, Parquet files are decoded without additional threads; otherwise with the
+            threads of pyarrow.
         progress: As for `tenfold.save`.
         overwrite: If false, an existing `path` raises FileExistsError.
         durable: fsync before returning.

@@ -180,7 +180,7 @@ def deflate_level(compression: str | int | None, level: int | None = None) -> in
 
 
 def open_archive(path: str, mode: str) -> tuple[Any, Opened]:
-    """Opens an archive: returns the engine's root node, and the state that its nodes share."""
+    """Opens an archive. Returns the engine's root node, and the `Opened` that its nodes share."""
     if not path.endswith(SUFFIX):
         _require_archive(path)
     return _core.open(path, mode, FORMAT), Opened(path, mode, FORMAT)

@@ -157,7 +157,8 @@ def adopt(
     """Attaches `native`, a node of the engine, to an existing Python node.
 
     The Python node then has the keys of `native`. It keeps its batch size and names if the entries
-    fit them, and otherwise has those of `native`; without names, it has those of `native`, too.
+    fit the batch size; otherwise it gets the batch size and names of `native`. If it has no names,
+    it gets the names of `native` in any case.
 
     A loaded child node remains the same object if `native` has a node under the same key, and both
     are lazy stacks or neither is. If a member of a lazy stack cannot remain, or the number of
@@ -204,7 +205,7 @@ def adopt(
 
 
 def _keeps_batch_size(node: Any, saved: tuple[int, ...]) -> bool:
-    """True if a node over a folder can keep its batch size, `saved` being that in the folder."""
+    """True if a node over a folder can keep its batch size; `saved` is the one in the folder."""
     own = tuple(node._batch_size)
     if len(own) <= len(saved) or own[: len(saved)] != saved:
         return own == saved[: len(own)]
@@ -221,7 +222,7 @@ def fits(tree: Any, native: Any) -> bool:
 
 
 def check_fields(tree: Any, native: Any, opened: Any, cls: Any = None) -> None:
-    """Raises ValueError if `adopt` would add an entry to an object that is not a field of it.
+    """Raises ValueError if `adopt` would add an entry that is no field to a tensorclass object.
 
     `tree` is None if `native` becomes a new member of a lazy stack of objects of the class `cls`.
     """

@@ -274,8 +274,8 @@ def write_value(node: Any, key: str, entry: Any) -> bool:
 
     Returns False if the tree is not mapped from a folder with mode "r+". Raises UnsupportedError,
     before anything changes, if JSON cannot store the value, or if the types that `%notes.json`
-    records for the old value do not fit the new one. If it records none, tuples and OrderedDicts
-    are stored as lists and dicts, as `memmap` stores them.
+    records for the old value do not fit the new one. If `%notes.json` records no types for the
+    value, tuples and OrderedDicts are stored as lists and dicts, as `memmap` stores them.
     """
     folder = folders.folder_of(node)
     if folder is None or folders.prefix_of(node) is None:

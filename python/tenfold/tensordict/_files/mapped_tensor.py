@@ -366,9 +366,9 @@ class MemoryMappedTensor(torch.Tensor):
             copy_data: If false, only create the file, filled with zeros, or keep the content of an
                 existing one.
             shape: Shape of the result; if data is copied, with as many elements as `input`. For a
-                nested tensor, an int64 tensor ``[n, k]`` of sizes; each component has as many
-                elements as that of `input`, or as its row. An `input` without dimensions is
-                expanded to `shape`.
+                nested tensor, an int64 tensor ``[n, k]`` of sizes; component i has as many elements
+                as component i (or row i) of `input`. An `input` without dimensions is expanded to
+                `shape`.
 
         Returns:
             MemoryMappedTensor: The copy; `input` itself, whatever `shape` is, if it is mapped from
@@ -381,8 +381,8 @@ class MemoryMappedTensor(torch.Tensor):
                 `filename` is given, `copy_existing` is false, and `input` is mapped from another
                 named file, or from `filename` with mode "r" or "c".
             TypeError: If `input` is not a tensor, or another argument has another type.
-            NotImplementedError: If `input` is a jagged nested tensor; or if data is copied, and it
-                is sparse, quantized or on the meta device.
+            NotImplementedError: If `input` is a jagged nested tensor; or if data is copied, and
+                `input` is sparse, quantized or on the meta device.
 
         Example:
             >>> MemoryMappedTensor.from_tensor(torch.arange(3), filename="x.memmap")
@@ -558,7 +558,7 @@ class MemoryMappedTensor(torch.Tensor):
         Args:
             storage: A storage, preferably one that torch mapped from a file, so that it has a path.
             shape: Shape of the tensor; None: one dimension.
-            dtype: Element type. None: that of a typed storage, int64 for an untyped one.
+            dtype: Element type. None: the type of a typed storage; int64 for an untyped storage.
             device: Accepted and ignored.
             index: Applied to the result.
             filename: The file from which the storage is mapped, if the storage has no path.

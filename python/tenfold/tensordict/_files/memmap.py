@@ -283,7 +283,7 @@ def open_saved(prefix: Any, mode: str | None, subpath: Any = None) -> Any:
 
 
 def _opened(path: str, mode: str) -> tuple[Any, Any]:
-    """The engine's root node of a folder or archive, and the state that its nodes share."""
+    """The engine's root node of a folder or archive, and the `Opened` that its nodes share."""
     if not os.path.isfile(path):
         return _core.open_memmap(path, mode), folders.MemmapFolder(path, mode)
     return open_archive(path, mode)
@@ -342,7 +342,7 @@ def _move(tree: Any, device: Any, non_blocking: bool) -> None:
 
 
 def _use_meta(torch: Any, tree: Any) -> None:
-    """Replaces tensors by tensors without data. Of dense tensors, opens no file."""
+    """Replaces tensors by tensors without data. For dense tensors, no file is opened."""
     node = node_of(tree)
     if folders.is_stack(node):
         for member in node.tensordicts:

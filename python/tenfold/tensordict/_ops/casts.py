@@ -158,7 +158,7 @@ def num_bytes(tensor: Any) -> int:
 
 
 def _components(tensor: Any) -> list[Any]:
-    """The index tensors and the values of a sparse tensor; of others, the tensor itself."""
+    """The index tensors and the values of a sparse tensor; for any other, the tensor itself."""
     if str(getattr(tensor, "layout", "")).startswith("torch.sparse_"):
         return list(sparse_parts(tensor)[3].values())
     return [tensor]

@@ -59,8 +59,8 @@ class ShapesDiffer(RuntimeError):  # noqa: N818 - caught internally; users see R
 def stack(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
     """Stacks TensorDicts of equal batch size along a new batch dimension, like ``torch.stack``.
 
-    Of `UnbatchedTensor` entries under one key, the result has the first; their shapes must be
-    equal, their values are not compared.
+    If the entries under a key are of type `UnbatchedTensor`, the result has the first one. Their
+    shapes must be equal; their values are not compared.
 
     Args:
         input: TensorDicts with the same keys and shapes, or tensors. If one is a lazy stack, so is
@@ -383,8 +383,8 @@ def dense_stack_tds(td_list: Any, dim: int | None = None) -> Any:
 def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
     """Concatenates TensorDicts along a batch dimension, like ``torch.cat``.
 
-    Of `UnbatchedTensor` entries under one key, the result has the first; their shapes must be
-    equal, their values are not compared.
+    If the entries under a key are of type `UnbatchedTensor`, the result has the first one. Their
+    shapes must be equal; their values are not compared.
 
     Args:
         input: TensorDicts of the same keys, whose batch sizes may differ along `dim` only; or
@@ -632,11 +632,11 @@ def merge_tensordicts(*tensordicts: Any, callback_exist: Any = None) -> Any:
             with the key and their entries; returns the new entry, or None to keep the earliest.
 
     Returns:
-        A new TensorDict with the batch size of the last one; it shares the tensors.
+        A new TensorDict with the batch size of the last TensorDict; tensors are shared.
 
     Raises:
-        RuntimeError: If there are fewer than two, their common batch dimensions differ, or the
-            shape of an entry does not begin with the batch size of the last one.
+        RuntimeError: If there are fewer than two TensorDicts, their common batch dimensions differ,
+            or the shape of an entry does not begin with the batch size of the last TensorDict.
 
     Example:
         >>> first, second = TensorDict({"a": 1}), TensorDict({"a": 2, "b": 3})
@@ -750,11 +750,11 @@ def assert_close(
 
     Args:
         actual: A TensorDict or tensorclass.
-        expected: Another one.
+        expected: The TensorDict or tensorclass to compare with.
         rtol: Relative tolerance of ``torch.testing.assert_close``, which compares the tensors.
         atol: Absolute tolerance; give both or neither of `rtol` and `atol`.
         equal_nan: If true, NaN equals NaN.
-        intersection: Compare only the keys that both have.
+        intersection: Compare only the keys that both operands have.
         msg: A prefix for the message.
 
     Returns:

@@ -589,7 +589,7 @@ def parts_of(other: Any, stack: Any) -> list[Any]:
 
 
 def _is_batch_of(batch_size: tuple[int, ...], stack: Any) -> bool:
-    """True for as many dimensions as those of a lazy stack, with the length of its dimension."""
+    """True if `batch_size` has the stack's number of dimensions and its length in `stack_dim`."""
     ndim = len(stack._batch_size)
     return len(batch_size) == ndim and batch_size[stack.stack_dim] == len(stack.tensordicts)
 

@@ -272,7 +272,10 @@ class MakingMethods:
             node = node.copy()  # unlocked
         for name, value in values.items():
             if node._has(name):
-                raise KeyNotFoundError(f'from_tensordict: field "{name}": found two values')
+                raise KeyNotFoundError(
+                    f'from_tensordict: field "{name}": expected a value in tensordict or in '
+                    "non_tensordict, found one in each"
+                )
             node.set_non_tensor(name, value)
         if tensordict.is_locked and not node.is_locked:
             node.lock_()

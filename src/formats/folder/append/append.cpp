@@ -46,9 +46,9 @@ struct AppendedLeaf {
   Leaf rows;
   os::FileInfo found;            ///< of the file; of size 0 and without links if there is none
   base::Where where;             ///< for messages
-  std::uint64_t old_bytes = 0;   ///< where the rows are written
-  std::uint64_t kept_bytes = 0;  ///< that meta.json counts: more than `old_bytes` if an append
-                                 ///< crashed before it replaced the root's meta.json
+  std::uint64_t old_bytes = 0;   ///< offset at which the rows are written
+  std::uint64_t kept_bytes = 0;  ///< size according to meta.json: more than `old_bytes` if an
+                                 ///< append crashed before it replaced the root's meta.json
 };
 
 bool same_rows(const Leaf& a, const Leaf& b) {
@@ -58,10 +58,10 @@ bool same_rows(const Leaf& a, const Leaf& b) {
          std::equal(left.raw_data(), left.raw_data() + left.nbytes(), right.raw_data());
 }
 
-/// Returns the name of the file or folder of an entry: the encoded key and the suffix. With
-/// `may_be_raw`, returns the unencoded key and the suffix, as tensordict wrote it before 0.14 or
-/// with robust_key=False, if that name exists, the encoded one does not, and no other key of the
-/// node encodes to that name.
+/// Returns the name of the file or folder of an entry: the encoded key and the suffix, or, only
+/// with `may_be_raw`, the unencoded key and the suffix, which tensordict before 0.14 wrote, and
+/// later versions write with robust_key=False. The unencoded name is returned if it exists, the
+/// encoded one does not, and no other key of the node encodes to it.
 std::string name_in(const os::Directory& folder, const NodeMeta& meta, const std::string& key,
                     std::string_view suffix, bool may_be_raw) {
   const auto exists = [&](const std::string& name) {
@@ -438,7 +438,7 @@ void append_rows(const Path& path, const TensorDict& rows) {
         .problem("rows are being appended")
         .expected("one writer at a time");
   }
-  // Only now, because a writer creates `%commit` under the same lock.
+  // Check this under the lock, because a writer creates `%commit` under the same lock.
   refuse_growing(directory);
   refuse_shared_files(directory);
   Notes notes;

@@ -4,7 +4,7 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// Implements append_memmap() of memmap.hpp.
+/// Implements append_memmap() of tenfold/memmap.hpp.
 void append_rows(const Path& path, const TensorDict& rows);
 
 }  // namespace tenfold::detail::formats::folder

@@ -61,11 +61,11 @@ void AppendableFolder::start(const std::function<std::vector<GrowingLeaf>(bool)>
                                               std::move(found));
     writer_->start();
   } catch (...) {
-    // Remove the file before its lock is released, because another writer may then use it.
+    // Remove the page before its lock is released: after that, another writer may use it.
     try {
       if (was_closed) lock_.folder.remove_file(commit_name);
     } catch (const Error&) {
-      // It has no new rows. The next writer that closes the folder removes it.
+      // The page counts no new rows. The next writer that closes the folder removes the page.
     }
     writer_ = nullptr;
     throw;

@@ -18,10 +18,11 @@ namespace tenfold::detail::formats::folder {
 // The interface of this format to folders to which rows are added: data sets, dictionaries and
 // sparse matrices.
 
-/// Returns the folder of a leaf of a saved folder in the file system. Returns null for leaves in
-/// memory, in archives and in other formats.
+/// Returns the folder that contains the file of a leaf. Returns null for a leaf that is not in a
+/// folder of this format: in memory, in an archive or in another format.
 std::shared_ptr<FolderHandle> folder_of(const Leaf& leaf);
-/// Returns the name of the leaf's file in that folder, or, if there is no file, the name for it.
+/// Returns the name of the leaf's file in folder_of(leaf), which must not be null. If there is no
+/// file, returns the name that it would have.
 std::string file_of(const Leaf& leaf);
 
 /// A data set, dictionary or sparse matrix at a path, opened for reading or appending. Rows can be
@@ -40,7 +41,8 @@ class AppendableFolder {
   bool is_closed() const noexcept { return is_closed_; }
   /// True if the path is open for writing.
   bool is_writable() const noexcept { return mode_ == Mode::write_through && !is_closed_; }
-  /// Locks the folder, which must be opened for writing, so that no save replaces it until close().
+  /// Locks the folder, so that no save replaces it until close(). The mode must be write_through.
+  /// Throws like lock_for_writing_through().
   void lock() { lock_ = lock_for_writing_through(path_); }
   /// The folder; invalid before lock() and after close().
   const os::Directory& directory() const noexcept { return lock_.folder; }
@@ -50,23 +52,26 @@ class AppendableFolder {
   /// Throws Error(unsupported) if lock() was not called, because the path is of another format.
   void require_folder() const;
 
-  /// Null before start() and after close().
+  /// The writer; null before start() and after close().
   GrowingFolder* writer() const noexcept { return writer_.get(); }
   /// Takes the lock against other writers, calls `leaves` to get the tensors to append to, and
   /// creates the writer. `is_exact` is true if the folder had no `%commit`, as after a save or
-  /// close(): then meta.json counts no elements after the last row.
+  /// close(): then the lengths in meta.json are exact, and no file has elements after the last row.
+  /// Throws like require_folder(), the constructor of CommitFile, `leaves` and
+  /// GrowingFolder::start().
   void start(const std::function<std::vector<GrowingLeaf>(bool is_exact)>& leaves);
+  /// Calls GrowingFolder::flush() if there is a writer.
   void flush();
-  /// Closes the writer, which releases its lock against other writers. Calls `reopen`, which opens
-  /// the rows for reading, and releases the lock of lock(), also if `reopen` throws: afterwards,
-  /// saves may replace the folder. If the folder was moved or deleted, does all this, then throws
-  /// Error(io) (ESTALE): the rows are committed, but the metadata may not have been written. If
-  /// closing the writer fails with any other error, everything stays open. If the writer has then
-  /// already released its lock, as GrowingFolder::close() describes, only close() may be called
-  /// again.
+  /// Closes the writer, which releases its lock against other writers. Then calls `reopen`, which
+  /// opens the rows for reading, and releases the lock of lock(), even if `reopen` throws: after
+  /// that, saves may replace the folder. If the folder was moved or deleted, does all this, then
+  /// throws Error(io) (ESTALE): the rows are committed, but the metadata may not have been written.
+  /// If closing the writer fails with any other error, nothing else is closed, and close() may be
+  /// called again (see GrowingFolder::close()).
   void close(const std::function<void()>& reopen);
-  /// For a forked child, if a thread of the parent was using this object at the fork: drops the
-  /// lock and the writer, without destroying them. A folder that was open for writing is closed.
+  /// For a forked child, if a thread of the parent was using this object at the fork: forgets the
+  /// lock and the writer without destroying them. Afterwards, a folder that was open for writing
+  /// counts as closed.
   void abandon() noexcept;
 
  private:

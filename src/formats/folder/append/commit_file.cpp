@@ -85,7 +85,7 @@ CommitFile::CommitFile(const Path& path, const os::Directory& root) {
     }
     auto lock = os::WriterLock::try_acquire(root, kCommitFile, file);
     if (!lock) {
-      // A reader that checks for a writer holds the lock for a moment.
+      // The holder may be a reader that checks for a writer: it holds the lock only for a moment.
       if (attempt >= kBusyAttempts) throw_busy(file, path);
       std::this_thread::sleep_for(kRetryPause);
       continue;

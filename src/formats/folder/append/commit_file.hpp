@@ -34,11 +34,12 @@ class CommitFile {
   /// False after release(), or if another process took over the lock. A lock can be taken over only
   /// on file systems without flock, where it is a lease.
   bool is_locked() const { return lock_ && lock_->is_held(); }
-  /// Publishes `next` to all readers; sets its sequence number and boot ID.
+  /// Publishes `next` to all readers, with the next sequence number and the current boot ID. Throws
+  /// Error(io).
   void publish(CommitState next);
-  /// Circular buffers: ends an unfinished write as failed by making the sequence number even.
+  /// Circular buffers: marks an unfinished write as failed, by making the sequence number even.
   void rest();
-  /// Circular buffers: makes `next` the state that is valid after a power failure.
+  /// Circular buffers: makes `next` the state that is valid after a power failure. Syncs the file.
   void publish_durable(CommitState next);
   /// True if a process has called announce_writes_in_place() since the page was created.
   bool was_written_in_place() const;
@@ -59,16 +60,17 @@ class CommitFile {
 /// Creates the commit page of an empty circular buffer, in a folder that is not published yet.
 void create_ring_page(os::Directory& folder, std::uint64_t capacity);
 
-/// Call this before writing rows in place. Sets a flag in the commit page: the process that adds
-/// rows then removes the checksums of the tensors when it writes `%checksums`. Returns false if the
-/// folder has no commit page.
+/// Sets a flag in the commit page: when the process that adds rows next writes `%checksums`, it
+/// removes the checksums of the tensors. Call this before writing rows in place. Returns false if
+/// the folder has no commit page.
 bool announce_writes_in_place(const os::Directory& folder);
 
 /// True while a CommitFile of this process or another has locked the folder's commit page.
 bool has_writer(const os::Directory& folder);
 
-/// Throws Error(unsupported) if the folder has a `%commit`: a change or copy of its metadata would
-/// have to include the rows that `%commit` counts. Throws Error(corrupt) if `%commit` is damaged.
+/// Throws Error(unsupported) if the folder has a `%commit`, for callers that change or copy
+/// metadata: they would ignore the rows that only `%commit` counts. Throws Error(corrupt) if
+/// `%commit` is damaged.
 void refuse_growing(const os::Directory& folder);
 
 }  // namespace tenfold::detail::formats::folder

@@ -18,11 +18,12 @@ constexpr std::size_t kChecksumBytes = 8;
 constexpr std::uint64_t kMaxRows = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kHeaderBytes = 32;
 
-/// Returns an error for a page of the wrong size or with an invalid header. Whether the page is
-/// that of a circular buffer is then unknown.
+/// Returns an error for a page of the wrong size or with an invalid header, which may be the page
+/// of a circular buffer or not.
 Error fail(const std::string& where) {
   return base::corrupt(where).remedy(
-      "to go back to the rows of the last flush, remove the file (not of a circular buffer)");
+      "to go back to the rows of the last flush, remove the file, unless it is the file of a "
+      "circular buffer");
 }
 
 /// Returns an error for a page with a valid header. If the page of a circular buffer is removed,

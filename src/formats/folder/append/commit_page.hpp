@@ -44,7 +44,7 @@ struct CommitState {
   /// not circular buffers, a counter of the records.
   std::uint64_t sequence = 0;
   os::BootId boot{};
-  std::uint64_t num_rows = 0;
+  std::uint64_t num_rows = 0;  ///< committed rows; at most the capacity of a circular buffer
   /// Rows written since creation. In a circular buffer, the next row goes to slot `written %
   /// capacity`.
   std::uint64_t written = 0;
@@ -56,14 +56,16 @@ struct CommitState {
   bool operator==(const CommitState&) const = default;
 };
 
+/// The content of a commit page.
 struct CommitPage {
-  std::uint64_t capacity = 0;  ///< 0: no circular buffer
-  std::uint64_t process = 0;
+  std::uint64_t capacity = 0;          ///< in rows; 0: no circular buffer
+  std::uint64_t process = 0;           ///< ID of the writer's process
   bool in_place = false;               ///< rows may have been written in place
   CommitState live;                    ///< the newest valid commit record
   std::optional<CommitState> durable;  ///< circular buffers only
 };
 
+/// Encodes a commit record with its checksum.
 std::array<std::byte, kSlotBytes> encode_slot(const CommitState& state);
 /// Encodes a whole page. Circular buffers need `durable`.
 CommitBytes encode_page(const CommitPage& page);
@@ -80,11 +82,14 @@ CommitPage parse_commit_page(std::span<const std::byte> bytes, const std::string
 /// parse_commit_page().
 std::optional<CommitPage> read_commit_page(Folder& folder);
 
-/// Returns the valid state: the live record if it was written during this boot, else the durable
-/// record of a circular buffer. If neither applies, returns null: meta.json has the number of rows.
+/// Returns the valid state, a member of `page`: the live record if it was written during this boot,
+/// else the durable record of a circular buffer. If neither applies, returns null: then meta.json
+/// has the number of rows.
 const CommitState* state_now(const CommitPage& page);
 
-/// Returns the number of committed rows, or nullopt if meta.json has the number.
+/// Returns the number of committed rows in the folder's `%commit`; nullopt if meta.json has the
+/// number, because there is no `%commit` or state_now() returns null. Throws like
+/// read_commit_page().
 std::optional<std::int64_t> committed_rows(Folder& folder);
 
 }  // namespace tenfold::detail::formats::folder

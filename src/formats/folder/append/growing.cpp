@@ -265,13 +265,14 @@ void GrowingFolder::write_ring(std::uint64_t num_rows,
 }
 
 void GrowingFolder::begin_checksums() {
-  // flush() also replaces metadata.
+  // In saved trees that contain this folder as a node, the checksums of leaves become stale, and
+  // those of metadata, which flush() replaces.
   drop_checksums_above(path_);
   if (capacity() > 0) return;
   ChecksumsEdit edit(root_, path_);
   if (!edit.is_whole()) return;
   has_checksums_ = true;
-  // Then only the checksums of metadata are maintained.
+  // If rows may have been written in place, only the checksums of metadata are maintained.
   if (commit_.was_written_in_place()) return;
   std::unordered_map<std::string, std::unordered_map<std::string, std::uint64_t>> counted;
   for (const OpenLeaf& open : leaves_) {
@@ -289,15 +290,15 @@ void GrowingFolder::begin_checksums() {
     const auto covered = covered_bytes(lines[path_of(leaf)]);
     if (size == sizes.end() || !covered || *covered < size->second) continue;
     open.sums = std::make_unique<LeafSums>(*covered, leaf.size_bytes, open.file);
-    // Checksums beyond the committed size are those of rows that were lost, because the meta.json
-    // of their flush was not written. They are removed below, before the bytes are overwritten.
+    // Checksums beyond the committed size are those of lost rows: their flush wrote the checksums,
+    // but not meta.json. They are removed below, before the bytes are overwritten.
     exceeds_file |= *covered > leaf.size_bytes;
   }
   edit.close();
   if (exceeds_file) write_checksums(false);
 }
 
-/// The files of metadata that flush() and close() rewrite.
+/// The paths, relative to the root, of the metadata files that flush() and close() replace.
 std::vector<std::string> GrowingFolder::metadata_names() const {
   std::vector<std::string> names = {kMetaFile};
   for (const std::string& folder : folders_below()) names.push_back(path_in(folder, kMetaFile));

@@ -27,8 +27,8 @@ struct GrowingLeaf {
   bool is_unbatched = false;     ///< elements of ragged rows, whose end offsets are in another
                                  ///< tensor
   bool counts_itself = false;    ///< of a sparse matrix: its length is not the number of rows
-  std::uint64_t row_bytes = 0;   ///< for one index of the first dimension
-  std::uint64_t size_bytes = 0;  ///< committed size
+  std::uint64_t row_bytes = 0;   ///< size of one index of the first dimension
+  std::uint64_t size_bytes = 0;  ///< committed size of the file
 };
 
 /// Adds rows to the tensors of a folder, including nested nodes, while other processes read it.
@@ -38,11 +38,12 @@ struct GrowingLeaf {
 /// the uncommitted bytes. A circular buffer instead marks the slots to overwrite as busy, writes
 /// them, and commits.
 ///
-/// flush(): makes leaves durable, then the durable record of a circular buffer or `%checksums`,
-/// then meta.json of `%values` and of the nodes, and last that of the root. Replaces `%checksums`
-/// and each meta.json atomically. After a power failure, the rows of the last flush are valid, or
-/// those of the one in progress. Nodes may then count more rows than the root; readers ignore the
-/// rows beyond those of the root while there is a `%commit`.
+/// flush(): makes durable, in this order: the leaves; the durable record of a circular buffer, or
+/// `%checksums`; the meta.json of `%values` and of the nodes; and the meta.json of the root.
+/// Replaces `%checksums` and each meta.json atomically. After a power failure, the rows of the last
+/// complete flush are valid, or those of the flush that was in progress. The meta.json of a node
+/// may then count more rows than that of the root; while there is a `%commit`, readers ignore rows
+/// beyond those of the root.
 ///
 /// Thread safety: none; one thread at a time.
 class GrowingFolder {
@@ -55,36 +56,43 @@ class GrowingFolder {
   ~GrowingFolder();
 
   /// Opens the files. Call this once, before any other function. If it throws, this object still
-  /// holds the lock.
+  /// holds the lock. Throws Error(unsupported) if two tensors share a file, Error(corrupt) if a
+  /// file is shorter than its committed size, and Error(io), also like refuse_shared_files().
   void start();
-  /// Makes close() call `edit` with the text of the notes, and replace that text by the result.
+  /// Makes close() replace the text of `%notes.json` by edit(text).
   void edit_notes(std::function<std::string(const std::string&)> edit) {
     edit_notes_ = std::move(edit);
   }
 
   const CommitState& state() const noexcept { return commit_.state(); }
+  /// Capacity of a circular buffer in rows; 0 for any other folder.
   std::uint64_t capacity() const noexcept { return commit_.capacity(); }
+  /// Committed size of the leaf at this index.
   std::uint64_t size_bytes(std::size_t leaf) const { return leaves_[leaf].leaf.size_bytes; }
 
   /// Throws unless rows can be added: Error(unsupported) in a forked child and after close();
   /// Error(io) if this process has lost its lock, because another writer took over (EBUSY), or
   /// because the folder was moved or deleted (ESTALE).
   void check_here() const;
-  /// False in a forked child.
+  /// False in a forked child of the process that created this object.
   bool is_here() const noexcept { return process_.is_here(); }
-  /// Appends `num_rows` rows: one run of bytes for each leaf, in the order of the leaves. Appends
-  /// nothing on failure: throws Error(io), or like check_here(). If rows of more than
-  /// os::kUncheckedBytes bytes cannot fit on the disk, none of them is written.
+  /// Appends `num_rows` rows. `bytes` has one run of bytes for each leaf, in the order of the
+  /// leaves. Before it writes more than os::kUncheckedBytes bytes, checks the free space. Throws
+  /// Error(io), and like check_here(); then no row is appended.
   void append(std::uint64_t num_rows, std::span<const std::span<const std::byte>> bytes);
-  /// Writes to the next slots of a circular buffer: all rows, or the last capacity() if there are
-  /// more. If a write fails, the rows in the slots to overwrite are lost.
+  /// Writes `num_rows` rows, as in append(), to the next slots of a circular buffer. If there are
+  /// more than capacity() rows, writes only the last capacity() of them. Throws Error(io), and like
+  /// check_here(). If a write fails, the rows in the slots to overwrite are lost.
   void write_ring(std::uint64_t num_rows, std::span<const std::span<const std::byte>> bytes);
+  /// Makes all rows durable (see the class comment). Does nothing if no rows were added since the
+  /// last flush. Throws Error(io), also (ESTALE) if the folder was moved or deleted, and like
+  /// check_here().
   void flush();
-  /// Calls flush(), replaces the notes (edit_notes()), and brings the folder into the state of a
-  /// saved tree: restores the checksums of metadata and removes `%commit`. A circular buffer keeps
-  /// its `%commit`. If close() throws only because the removal could not be made durable, the next
-  /// close() only repeats the sync, and append(), write_ring() and flush() throw
-  /// Error(unsupported).
+  /// Calls flush(), replaces the notes (edit_notes()), restores the checksums of metadata, removes
+  /// `%commit` (except that of a circular buffer), and releases the lock. If close() throws only
+  /// because the removal of `%commit` could not be made durable, the lock is released: then
+  /// append(), write_ring() and flush() throw Error(unsupported), and another close() only repeats
+  /// the sync.
   void close();
 
  private:

@@ -16,19 +16,19 @@ namespace tenfold::detail::formats::folder {
 /// bytes continue the hash of the last block.
 class LeafSums {
  public:
-  /// `%checksums` covers the first `covered_bytes` of `file`, whose committed size is `size_bytes`.
-  /// Reads the committed bytes after the last whole block that is covered.
+  /// `file` has the committed size `size_bytes`. `%checksums` covers its first `covered_bytes`.
+  /// Reads the committed bytes after the last whole block that `%checksums` covers.
   LeafSums(std::uint64_t covered_bytes, std::uint64_t size_bytes, const os::File& file);
 
   /// Adds bytes that were appended to the file.
   void add(std::span<const std::byte> bytes) { sums_.add(bytes); }
 
   /// Appends the lines of this file to `lines`: those of final blocks, copied from `before` (the
-  /// lines in `%checksums`), then the new ones. Returns false, and appends nothing, if `before`
-  /// lacks the line of a final block.
+  /// lines of this file in `%checksums`), then the new ones. Returns false, and appends nothing, if
+  /// `before` lacks the line of a final block.
   bool add_lines(const std::string& path, const std::vector<ChecksumLine>& before,
                  std::vector<ChecksumLine>& lines) const;
-  /// Marks the lines as written to `%checksums`.
+  /// Call this after the lines of add_lines() are in `%checksums`: new whole blocks become final.
   void published() { stored_bytes_ += sums_.drop_whole_blocks(); }
 
  private:
@@ -36,8 +36,8 @@ class LeafSums {
   base::BlockSums sums_;        ///< of the bytes after these
 };
 
-/// Returns the number of bytes that the lines of a file cover from its start, block by block.
-/// Returns nullopt if the lines leave a gap or overlap, if a line is for a box
+/// Returns the number of bytes that the lines of a file cover from its start, block by block; 0 if
+/// there are no lines. Returns nullopt if the lines leave a gap or overlap, if a line is for a box
 /// (formats/shared/boxes.hpp), if a block is longer than kChecksumBlockBytes, or if a block before
 /// the last is shorter.
 std::optional<std::uint64_t> covered_bytes(const std::vector<ChecksumLine>& lines);

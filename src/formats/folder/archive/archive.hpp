@@ -20,10 +20,11 @@
 
 namespace tenfold::detail::formats::folder {
 
+/// Options of Archive::refresh().
 struct RefreshOptions {
-  bool durable = false;  ///< make the result durable
-  int num_threads = 0;
-  Monitor* monitor = nullptr;
+  bool durable = false;        ///< make the written tensors and the CRC-32s durable
+  int num_threads = 0;         ///< as WriteRequest::num_threads
+  Monitor* monitor = nullptr;  ///< null: progress is not reported
 };
 
 /// A `.tdz`: a zip archive whose entries are the files of a memory-mapped folder, under their
@@ -39,8 +40,9 @@ struct RefreshOptions {
 class Archive : public std::enable_shared_from_this<Archive> {
  public:
   /// Reads the directory. In mode write_through, also disables the checksums of tensors in the
-  /// entry `%checksums`. Throws like read_zip_directory(), and in that mode like
-  /// open_write_through() and drop_leaf_checksums().
+  /// entry `%checksums`. Throws like codecs::read_zip_directory(), and Error(corrupt) if a file and
+  /// a folder have one name. In mode write_through, also throws like open_write_through() and
+  /// drop_leaf_checksums().
   static std::shared_ptr<Archive> open(const Path& path, Mode mode);
   Archive(const Archive&) = delete;
   Archive& operator=(const Archive&) = delete;
@@ -52,7 +54,7 @@ class Archive : public std::enable_shared_from_this<Archive> {
   const codecs::ZipDirectory& directory() const noexcept { return directory_; }
   codecs::ZipInput input() const { return zip_.input(); }
 
-  /// Returns the index of the file entry with that name.
+  /// Returns the index of the file entry with that name; nullopt if there is none.
   std::optional<std::size_t> find(std::string_view path) const;
   /// True if `path` is a folder entry, or contains an entry.
   bool has_folder(std::string_view path) const;
@@ -60,15 +62,18 @@ class Archive : public std::enable_shared_from_this<Archive> {
   /// True if the entries of all tensors (is_leaf_file()) can be mapped.
   bool is_one_mapping() const noexcept { return is_one_mapping_; }
 
-  /// Returns the first `size_bytes` bytes of an entry, mapped or in memory. In mode write_through,
-  /// throws Error(unsupported) for an entry that is deflated, not aligned, or has a data
-  /// descriptor.
+  /// Returns the first `size_bytes` bytes of the entry at index `entry`, mapped or in memory. In
+  /// mode write_through, throws Error(unsupported) for an entry that is deflated, not aligned, or
+  /// has a data descriptor. In other modes, throws like read_entry_into_memory() for an entry that
+  /// cannot be mapped.
   Buffer map(std::size_t entry, std::uint64_t size_bytes);
-  /// Reads from `offset_bytes` until `into` is full or the entry ends. Returns the number of bytes.
+  /// Reads uncompressed bytes from `offset_bytes` of the entry on, until `into` is full or the
+  /// entry ends. Returns the number of bytes read.
   std::size_t read_some(std::size_t entry, std::uint64_t offset_bytes, std::span<std::byte> into);
 
-  /// Updates the CRC-32s of those `entries` that were mapped in mode write_through. With `durable`,
-  /// syncs their bytes before their headers. If the monitor cancels the call, no CRC-32 is updated.
+  /// Updates the CRC-32s of those `entries` (indices) that were mapped in mode write_through. With
+  /// `durable`, syncs their bytes before their headers. If the monitor cancels the call, no CRC-32
+  /// is updated. Throws Error(io).
   void refresh(std::span<const std::size_t> entries, const RefreshOptions& options);
 
  private:

@@ -8,17 +8,17 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// Computes the CRC-32s of stored entries, and writes each one that changed to the local and then
-/// to the central header of the entry. A crash in between leaves different CRC-32s in the two
-/// headers: verify() reports this, and the next refresh of the entry repairs it. Holes of the file
-/// are not read. Thread-safe: while the bytes do not change, concurrent calls write the same
-/// values.
+/// Computes the CRC-32s of the stored entries at the indices `entries`. Writes each one that
+/// changed to the local header and then to the central header of the entry. A crash between the two
+/// writes leaves different CRC-32s: verify() reports this, and the next refresh of the entry
+/// repairs it. Does not read holes of the file. Thread-safe: while the bytes do not change,
+/// concurrent calls write the same values. Throws like stored_crc32s().
 void refresh_crc32s(os::File& file, const Archive& archive, std::span<const std::size_t> entries,
                     const RefreshOptions& options);
 
-/// Recomputes the checksum in the archive's comment (codecs/zip/structure.hpp), if there is one,
-/// and makes it durable. Call it when the structure was changed on purpose. The checksum does not
-/// include CRC-32s, so writes to tensors do not change it.
+/// Recomputes the checksum of the structure in the archive's comment (codecs/zip/structure.hpp), if
+/// there is one, and makes it durable. Call this after the structure was changed on purpose. The
+/// checksum does not include CRC-32s, so writes to tensors do not change it.
 void refresh_structure_checksum(os::File& file, const Archive& archive);
 
 /// Disables the lines of all tensors in the entry `%checksums`, if there is one, because the

@@ -35,8 +35,8 @@ namespace {
 constexpr std::uint64_t kBlockBytes = base::kChecksumBlockBytes;
 constexpr std::size_t kCheckedPieceBytes = std::size_t{1} << 20;
 
-/// A block of a stored entry; or a whole entry, if it is empty or deflated, or if has_blocks() is
-/// false.
+/// A block of a stored entry; or a whole entry, if the entry is empty or deflated, or if
+/// has_blocks() is false for the entry.
 struct Block {
   std::size_t entry = 0;
   std::uint64_t begin = 0;

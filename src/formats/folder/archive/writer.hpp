@@ -23,7 +23,7 @@ inline constexpr std::uint32_t kArchiveAlignment = 64;
 /// mode write_through or locked by another save.
 void save_archive(Plan plan, const Path& path, const WriteRequest& request, int deflate_level = 0);
 
-/// Like save_archive(), for entries that are already prepared, in the given order.
+/// Like save_archive(), for prepared entries, which are written in the given order.
 void save_entries(const std::vector<ZipArchiveEntry>& entries, const Path& path,
                   const WriteRequest& request);
 

@@ -10,7 +10,7 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// The length of a tensor's first dimension.
+/// The key of a tensor, and the length of its first dimension.
 struct LeafLength {
   std::string key;
   std::uint64_t length = 0;
@@ -23,8 +23,8 @@ struct LeafLength {
 std::string with_lengths(std::string_view text, const std::string& where,
                          std::span<const LeafLength> lengths, std::optional<std::uint64_t> batch);
 
-/// Applies with_lengths() to the meta.json of `folder`, atomically and durably. Writes nothing if
-/// the text stays the same.
+/// Replaces the meta.json of `folder` by the result of with_lengths(), atomically and durably.
+/// Writes nothing if the text stays the same. Throws like with_lengths(), and Error(io).
 void set_meta_lengths(const Path& folder, std::span<const LeafLength> lengths,
                       std::optional<std::uint64_t> batch);
 

@@ -13,7 +13,7 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// Maximum size of a meta.json or `%notes.json`; checked before reading it.
+/// Maximum size of a meta.json or `%notes.json`; a larger file is refused before it is read.
 inline constexpr std::uint64_t kMaxMetaBytes = std::uint64_t{256} << 20;
 
 /// The highest `_format_version` that is read; also the one that is written.
@@ -59,8 +59,8 @@ struct NodeMeta {
 };
 
 /// Parses a meta.json of version 0 or 1. `where` is the path of the file. Throws Error(corrupt) if
-/// the text is not a meta.json, Error(unsupported) for a higher version. An entry that cannot be
-/// read gets a `problem`, and does not affect the others.
+/// the text is not a meta.json, and Error(unsupported) for a higher version. An entry that cannot
+/// be read gets a MetaEntry::problem, and does not affect other entries.
 NodeMeta parse_meta(std::string_view text, const std::string& where);
 
 /// Sets `size_bytes` of a tensor's entry from its dtype and shape, or `problem` if they are
@@ -68,14 +68,16 @@ NodeMeta parse_meta(std::string_view text, const std::string& where);
 void check_leaf_size(MetaEntry& entry);
 
 /// Returns the members in the meta.json of a NonTensorData, NonTensorStack or tensorclass, except
-/// `_type`.
+/// `_type`. `where` is the path of the file. Throws Error(corrupt) if the text is not a JSON
+/// object.
 Value::Object parse_fields(std::string_view text, const std::string& where);
 
 /// Returns Python's __name__ of a class: "MyData" for "<class 'module.MyData'>".
 std::string_view short_class_name(std::string_view type) noexcept;
 
-/// A member of a TensorDict's meta.json: an entry; or, if `key` is `shape`, `device` or `_type`,
-/// the metadata of that name at the position of the entry that it hides.
+/// A member of a TensorDict's meta.json. Usually it describes the entry `key`. If is_reserved_key()
+/// is true for the key, meta.json cannot describe the entry: the member then is the node's metadata
+/// of that name, at the position of the entry.
 struct MetaMember {
   std::string_view key;
   std::string_view node_type;  ///< class name of a node or value; empty for a tensor
@@ -84,10 +86,11 @@ struct MetaMember {
   bool is_nested = false;
 };
 
-/// True for keys that a TensorDict's meta.json cannot store.
+/// True for "shape", "device" and "_type": a TensorDict's meta.json uses these keys for metadata,
+/// so it cannot describe entries with them.
 bool is_reserved_key(std::string_view key) noexcept;
 
-// Formats meta.json as tensordict 0.15.3 does, byte for byte.
+// These functions return the text of a meta.json, byte for byte as tensordict 0.15.3 writes it.
 std::string tensordict_meta(const NodeInfo& info, const std::vector<MetaMember>& members);
 std::string lazy_stack_meta(const NodeInfo& info);
 std::string tensorclass_meta(const NodeInfo& info);

@@ -36,8 +36,8 @@ struct EntryDraft {
   std::string dtype;
   std::string_view dtype_found;
   IntegerArray shape;
-  std::vector<std::string_view> members;  ///< those below that were found
-  std::string_view repeated;              ///< one that was found twice; empty for none
+  std::vector<std::string_view> members;  ///< the known members that were found
+  std::string_view repeated;              ///< a known member that was found twice, or ""
 
   void add_member(std::string_view name) {
     for (const std::string_view known : {"type", "dtype", "shape", "is_nested"}) {
