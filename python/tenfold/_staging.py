@@ -50,6 +50,8 @@ _AT_FDCWD = -100
 class Staging:
     """A temporary folder that is filled and then renamed to `path`.
 
+    It gets the permission bits of the old version, and its owner and group if possible.
+
     Other processes do not remove the temporary folder as a leftover while this process holds its
     lease, which has the name of the folder with the suffix ``.lease``.
 
@@ -82,6 +84,8 @@ class Staging:
         self._lease = _acquire(self._outer)
         try:
             self.folder.mkdir(parents=True)
+            with contextlib.suppress(*_MISSING):  # there is no old version
+                _core.copy_permissions(path, self.folder)
         except BaseException:
             self.close()
             raise

@@ -219,6 +219,22 @@ def test_a_lost_lease_fails_the_save(tmp_path) -> None:
     assert staging.folder.exists()  # another process may own it
 
 
+def test_the_permissions_of_the_old_folder_are_kept(tmp_path) -> None:
+    path = tmp_path / "checkpoint"
+    publish(path, "old")
+    path.chmod(0o700)
+    if os.geteuid() == 0:
+        os.chown(path, 65534, 65534)
+    old = path.stat()
+    staging = Staging(path)
+    assert staging.folder.stat().st_mode == old.st_mode  # before the first file is written
+    fill(staging.folder, "new")
+    staging.publish()
+    new = path.stat()
+    assert (new.st_mode, new.st_uid, new.st_gid) == (old.st_mode, old.st_uid, old.st_gid)
+    assert contents(path) == "new"
+
+
 def test_unlisted_links_and_special_files_are_kept(tmp_path, monkeypatch) -> None:
     path = tmp_path / "checkpoint"
     real = os.open
