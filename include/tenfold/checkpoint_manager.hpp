@@ -210,7 +210,7 @@ class TENFOLD_API CheckpointManager {
   bool should_save(std::int64_t step) const;
   /// Makes should_save() count from this step. save() calls begin_save() first. If another thread
   /// will call save(), call begin_save() before, so that should_save() counts from the step at
-  /// once.
+  /// once. Throws Error(invalid_argument) for a negative step, from which it does not count.
   void begin_save(std::int64_t step);
 
   /// Saves each entry of `state` as an entry of the step, then prunes. An existing step is replaced

@@ -52,10 +52,10 @@ TENFOLD_API TensorDict memmap(const TensorDict& tree, const Path& path,
 TENFOLD_API TensorDict open_memmap(const Path& path, Mode mode = Mode::write_through);
 
 /// Copies the tensors to `file`, which must exist, and returns the same tree over one mapping of
-/// this file. The file gets the size that the tensors need, unless that is 0. To share memory
-/// between processes, pass the path of an unnamed file, such as "/proc/self/fd/5" of a memfd. Only
-/// the options `zeros`, `num_threads` and `monitor` have an effect; `zeros` sets the size of the
-/// file and copies nothing. Throws Error(file_not_found), and Error(io), for example with ENOSPC.
+/// this file. The file gets the size that the tensors need. To share memory between processes, pass
+/// the path of an unnamed file, such as "/proc/self/fd/5" of a memfd. Only the options `zeros`,
+/// `num_threads` and `monitor` have an effect; `zeros` sets the size of the file and copies
+/// nothing. Throws Error(file_not_found), and Error(io), for example with ENOSPC.
 TENFOLD_API TensorDict memmap_into(const TensorDict& tree, const Path& file,
                                    const MemmapOptions& options = {});
 

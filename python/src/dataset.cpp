@@ -24,6 +24,8 @@
 #include "dataset/padding.hpp"
 #include "dataset/row_bytes.hpp"
 #include "ingest/arrow/abi.hpp"
+#include "os/fs/directory.hpp"
+#include "os/fs/file.hpp"
 #include "os/fs/lease.hpp"
 #include "rows_in.hpp"
 #include "tree_in.hpp"
@@ -178,6 +180,13 @@ LeaseHandle acquire_lease(nb::object folder, const std::string& name) {
   })};
 }
 
+/// Gives `folder` the permission bits of the folder `like`, and its owner and group if possible.
+void copy_permissions(PathArgument like, PathArgument folder) {
+  const Path source = path_from(like);
+  const Path target = path_from(folder);
+  without_gil([&] { os::Directory::open(target).copy_permissions(os::file_info(source)); });
+}
+
 DatasetHandle create_parts_at(PathArgument path, const std::string& schema) {
   const Path target = path_from(path);
   return {without_gil([&] { return create_parts(target, Schema::from_json(schema, "schema")); })};
@@ -313,7 +322,12 @@ void bind_dataset(nb::module_& module) {
   module.def("checked_schema", checked_schema, "json"_a, "where"_a);
   nb::class_<LeaseHandle>(module, "Lease")
       .def_static("acquire", acquire_lease, "folder"_a, "name"_a)
+      .def("is_held",
+           [](const LeaseHandle& self) {
+             return without_gil([&] { return self.lease && self.lease->is_held(); });
+           })
       .def("release", [](LeaseHandle& self) { self.lease.reset(); });
+  module.def("copy_permissions", copy_permissions, "like"_a, "folder"_a);
   module.def("commit_parts", commit_parts_at, "path"_a, "parts"_a, "durable"_a,
              "progress"_a.none());
   module.def("compact", compact_at, "path"_a, "durable"_a, "num_threads"_a, "progress"_a.none());

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import fcntl
 import json
 import os
 import re
@@ -42,7 +41,7 @@ _MISSING = (FileNotFoundError, NotADirectoryError)
 
 # Temporary names start with an underscore, because transformers skips such names when it uploads a
 # folder.
-_LEFTOVER = re.compile(r"_.+\.staged-[0-9a-f]{8}")
+_LEFTOVER = re.compile(r"(_.+\.staged-[0-9a-f]{8})(\.lease~?)?")
 _CHUNK_BYTES = 1 << 20
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
@@ -51,8 +50,10 @@ _AT_FDCWD = -100
 class Staging:
     """A temporary folder that is filled and then renamed to `path`.
 
-    As long as the process that created the object runs, no other process removes the folder as a
-    leftover.
+    It gets the permission bits of the old version, and its owner and group if possible.
+
+    Other processes do not remove the temporary folder as a leftover while this process holds its
+    lease, which has the name of the folder with the suffix ``.lease``.
 
     Args:
         path: Final path of the folder. Missing parent folders are created; links are followed.
@@ -80,33 +81,14 @@ class Staging:
         put_back(path)
         if exists(path):
             shutil.rmtree(_replaced(path), ignore_errors=True)
-        self._lock = self._create()
-
-    def _create(self) -> int:
-        """Creates and locks the folder. Returns the descriptor that holds the lock.
-
-        Before the folder is locked, another process may remove it as a leftover. The folder is
-        then created again.
-        """
-        while True:
-            self._outer.mkdir()
-            try:
-                lock = os.open(self._outer, os.O_RDONLY | os.O_DIRECTORY)
-            except FileNotFoundError:
-                continue
-            # This waits for a process that is removing the folder. Some network file systems have
-            # no locks; on these, `remove_leftovers` does not remove the folders of dead processes.
-            with contextlib.suppress(OSError):
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            try:
-                self.folder.mkdir()
-            except OSError as error:
-                os.close(lock)
-                if not isinstance(error, FileNotFoundError):
-                    self._outer.rmdir()
-                    raise
-            else:
-                return lock
+        self._lease = _acquire(self._outer)
+        try:
+            self.folder.mkdir(parents=True)
+            with contextlib.suppress(*_MISSING):  # there is no old version
+                _core.copy_permissions(path, self.folder)
+        except BaseException:
+            self.close()
+            raise
 
     def publish(self, own_names: re.Pattern[str] | None = None) -> None:
         """Checks the staged folder and renames it to `path`.
@@ -123,12 +105,14 @@ class Staging:
 
         Raises:
             CorruptFileError: If a staged file violates its format.
-            OSError: If a system call failed. The old version at `path` is unchanged, unless the
-                fsync after the rename failed.
+            OSError: If a system call failed, or this process no longer holds the lease. The old
+                version at `path` is unchanged, unless the fsync after the rename failed.
         """
         _write_manifest(self.folder)
         to_move = _keep_unlisted(self.path, self.folder, own_names)
-        _sync(self.folder)
+        _sync_tree(self.folder)
+        if not self._lease.is_held():  # a forked child, or stopped for longer than a lease lasts
+            raise OSError(errno.EBUSY, "Not saved: it lost the temporary folder", str(self.path))
         _rename_over(self.folder, self.path)
         for name in to_move:  # from the old folder, which now has the temporary name
             try:
@@ -139,11 +123,10 @@ class Staging:
 
     def close(self) -> None:
         """Removes the temporary folder: unpublished files, or the replaced version. Idempotent."""
-        if self._lock < 0:
-            return
-        shutil.rmtree(self._outer, ignore_errors=True)
-        lock, self._lock = self._lock, -1
-        os.close(lock)
+        with contextlib.suppress(OSError):  # the next save removes the folder
+            if self._lease.is_held():
+                shutil.rmtree(self._outer, ignore_errors=True)
+        self._lease.release()
 
 
 def new_token() -> str:
@@ -179,12 +162,9 @@ def check(path: Path) -> bool:
         document = (path / MANIFEST).read_bytes()
     except FileNotFoundError:
         return False
-    problems = [
-        f"{path}: {name}: expected {expected}, found {found}"
-        for name, expected, found in _differences(path, document)
-    ]
+    problems = _differences(path, document)
     if problems:
-        raise CorruptFileError("; ".join(problems))
+        raise CorruptFileError("; ".join(f"{path}: {problem}" for problem in problems))
     return True
 
 
@@ -235,19 +215,14 @@ def remove_all(checkpoints: list[Path]) -> None:
 def remove_leftovers(directory: Path) -> None:
     """Removes folders that dead processes were writing or removing in a directory."""
     try:
-        entries = [entry for entry in os.scandir(directory) if _LEFTOVER.fullmatch(entry.name)]
+        found = [_LEFTOVER.fullmatch(entry.name) for entry in os.scandir(directory)]
     except _MISSING:
         return
-    for entry in entries:
-        with contextlib.suppress(OSError):  # already removed, or its writer is alive
-            lock = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Another process may have removed the folder, and the writer created a new one.
-                if os.path.samestat(os.fstat(lock), os.lstat(entry.path)):
-                    shutil.rmtree(entry.path, ignore_errors=True)
-            finally:
-                os.close(lock)
+    for folder in {directory / match[1] for match in found if match}:
+        with contextlib.suppress(OSError):  # its writer is alive
+            lease = _acquire(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+            lease.release()
 
 
 # --- names ---
@@ -259,6 +234,11 @@ def _hidden_sibling(path: Path, token: str) -> Path:
 
 def _replaced(path: Path) -> Path:
     return path.with_name(f"_{path.name}.replaced")
+
+
+def _acquire(folder: Path) -> _core.Lease:
+    """Acquires the lease of a temporary folder. Raises OSError if a live process holds it."""
+    return _core.Lease.acquire(folder.parent, f"{folder.name}.lease")
 
 
 def _rename_over(folder: Path, path: Path) -> None:
@@ -279,7 +259,7 @@ def _rename_over(folder: Path, path: Path) -> None:
                     raise
         with contextlib.suppress(OSError):  # the next save removes the replaced folder
             os.rename(replaced, folder)
-    _sync_folder(path.parent)
+    _sync(path.parent)
 
 
 def _exchange(folder: Path, path: Path) -> bool:
@@ -404,7 +384,7 @@ def _link_or_copy(source: Path, target: Path) -> bool:
     return True
 
 
-def _differences(folder: Path, document: bytes) -> list[tuple[str, str, str]]:
+def _differences(folder: Path, document: bytes) -> list[str]:
     """For each file that differs from the manifest: its name, and what was expected and found."""
     try:
         manifest = json.loads(document)
@@ -413,36 +393,37 @@ def _differences(folder: Path, document: bytes) -> list[tuple[str, str, str]]:
         files = manifest["files"] if version == _VERSION else {}
         expected = {name: (int(each["bytes"]), str(each["crc32"])) for name, each in files.items()}
     except _INVALID as error:
-        return [(MANIFEST, "the document that the save wrote", repr(error))]
+        return [f"{MANIFEST}: expected the document that the save wrote, found {error!r}"]
     if version != _VERSION:
         raise UnsupportedError(
             f"{folder}: {MANIFEST}: expected version {_VERSION}, found {version!r}"
         )
     outside = [name for name in expected if os.path.isabs(name) or ".." in Path(name).parts]
     if outside:
-        return [(MANIFEST, "files of this folder", repr(outside[0]))]
+        return [f"{MANIFEST}: expected files of this folder, found {outside[0]!r}"]
     differences = []
     for name, found in _describe_all(folder, list(expected)).items():
         size, checksum = expected[name]
         if found is None:
-            differences.append((name, f"{size} bytes", "no file"))
+            differences.append(f"{name}: expected {size} bytes, found no file")
         elif found["bytes"] != size:
-            differences.append((name, f"{size} bytes", str(found["bytes"])))
+            differences.append(f"{name}: expected {size} bytes, found {found['bytes']}")
         elif found["crc32"] != checksum:
-            differences.append((name, f"CRC-32 {checksum}", found["crc32"]))
+            differences.append(f"{name}: expected CRC-32 {checksum}, found {found['crc32']}")
     return differences
 
 
-def _sync(folder: Path) -> None:
+def _sync_tree(folder: Path) -> None:
     for parent, _, names in os.walk(folder, topdown=False):
         for name in names:
-            _sync_file(os.path.join(parent, name))
-        _sync_folder(Path(parent))
+            _sync(os.path.join(parent, name))
+        _sync(parent)
 
 
-def _sync_file(path: str) -> None:
+def _sync(path: str | Path) -> None:
     # Links, FIFOs and unreadable files were kept from the old folder, not written here.
-    if not stat.S_ISREG(os.lstat(path).st_mode):
+    mode = os.lstat(path).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         return
     try:
         file = os.open(path, os.O_RDONLY)
@@ -452,11 +433,3 @@ def _sync_file(path: str) -> None:
         os.fsync(file)
     finally:
         os.close(file)
-
-
-def _sync_folder(path: Path) -> None:
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -87,6 +87,10 @@ std::string time_text() {
                      time.minutes().count(), time.seconds().count(), time.subseconds().count());
 }
 
+void check_step(std::int64_t step) {
+  if (step < 0) throw base::invalid_argument().part("step").expected("0 or more").found(step);
+}
+
 void require_json(std::string_view option, const Value& value) {
   if (!checkpoint::is_json(value)) {
     throw base::unsupported()
@@ -218,6 +222,7 @@ os::Directory& CheckpointManager::State::require_writer() {
 bool CheckpointManager::State::is_absent() const { return !lease_ && !os::exists(directory); }
 
 void CheckpointManager::State::count_from(std::int64_t step) {
+  check_step(step);
   const std::lock_guard lock(last_mutex);
   last_step = step;
   last_save_time = std::chrono::steady_clock::now();
@@ -349,9 +354,7 @@ void CheckpointManager::State::warn_of_no_metric(const CheckpointInfo& info) {
 std::unique_ptr<checkpoint::PendingSave> CheckpointManager::State::begin_save(
     std::int64_t number, const TensorDict& state, const CheckpointSaveOptions& save_options,
     const checkpoint::RanksPlan& ranks) {
-  if (number < 0) {
-    throw base::invalid_argument().part("step").expected("0 or more").found(number);
-  }
+  check_step(number);
   require_utf8_names(save_options.metrics);
   require_json("extra", save_options.extra);
   require_json("versions", save_options.versions);

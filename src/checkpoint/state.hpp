@@ -137,7 +137,8 @@ struct CheckpointManager::State {
   std::mutex mutex;
   checkpoint::DirectoryReader reader;
   checkpoint::Trash trash;
-  /// Makes should_save() count steps from `step`, and seconds from the current time.
+  /// Makes should_save() count steps from `step`, and seconds from the current time. Throws
+  /// Error(invalid_argument) for a negative step.
   void count_from(std::int64_t step);
 
   std::mutex last_mutex;

@@ -119,7 +119,7 @@ TensorDict memmap_into(const TensorDict& tree, const Path& path, const MemmapOpt
     const std::uint64_t there = file.size_bytes();
     os::require_free_space(file.fd(), file.display(), end > there ? end - there : 0);
   }
-  if (end > 0) file.truncate(end);
+  file.truncate(end);
   std::vector<std::uint64_t> offsets;
   for (const formats::LeafWrite& write : writes) offsets.push_back(write.file_offset_bytes);
   formats::Progress progress(options.monitor, end, "memmap");

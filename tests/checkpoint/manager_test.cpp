@@ -1156,6 +1156,9 @@ TEST(CheckpointManager, ShouldSaveFollowsStepsAndSecondsOfTheOptions) {
   EXPECT_TRUE(manager.should_save(20));
   manager.begin_save(20);
   EXPECT_FALSE(manager.should_save(20));
+  EXPECT_THROW(manager.save(-1, state_at(1)), Error);
+  EXPECT_THROW(manager.begin_save(-1), Error);
+  EXPECT_FALSE(manager.should_save(21));
   EXPECT_TRUE(CheckpointManager(folder.path()).should_save(0));
   CheckpointManager timed(folder.path(), {.every_seconds = 1e-9});
   EXPECT_TRUE(timed.should_save(0));

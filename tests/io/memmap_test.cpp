@@ -317,6 +317,14 @@ TEST_F(Memmap, WritesATreeToOneFile) {
   EXPECT_EQ(found, -1);
 }
 
+TEST_F(Memmap, OneFileOfEmptyTensorsIsEmpty) {
+  std::ofstream(folder_ / "shared") << "longer";
+  TensorDict tree;
+  tree.set("none", Tensor::zeros(DType::int8, {0, 3}));
+  EXPECT_EQ(test::difference(tree, memmap_into(tree, folder_ / "shared")), "");
+  EXPECT_EQ(std::filesystem::file_size(folder_ / "shared"), 0U);
+}
+
 TEST_F(Memmap, AnUnbatchedNestedTensorStaysUnbatchedInOneFile) {
   std::ofstream(folder_ / "shared") << "";
   const std::vector<std::int64_t> sizes = {1, 2};

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,7 @@ def test_crash_at_any_change_leaves_the_old_or_the_new_folder(
         # The next save works, and removes the leftovers.
         publish(run / "checkpoint", "next")
         assert contents(run / "checkpoint") == "next"
+        assert [path.name for path in run.iterdir()] == ["checkpoint"]
         assert (run / "checkpoint/unlisted.txt").read_text() == "mine"
         if is_done:
             assert found == "new"
@@ -170,41 +172,67 @@ def test_a_reader_between_two_renames_does_not_fail_the_save(tmp_path, monkeypat
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
 
 
-def test_a_folder_that_is_removed_before_it_is_locked_is_created_again(
-    tmp_path, monkeypatch
-) -> None:
-    real, num_removed = fcntl.flock, 0
-
-    def flock(descriptor, operation) -> None:
-        nonlocal num_removed
-        if num_removed < 2 and not operation & fcntl.LOCK_NB:
-            num_removed += 1
-            _staging.remove_leftovers(tmp_path)
-        real(descriptor, operation)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(fcntl, "flock", flock)
-        publish(tmp_path / "checkpoint", "new")
-    assert num_removed == 2
-    assert contents(tmp_path / "checkpoint") == "new"
+KILLED = """
+import os, sys
+from pathlib import Path
+from tenfold._staging import Staging
+staging = Staging(Path(sys.argv[1]))
+if os.fork() == 0:
+    sys.stdin.read()
+    os._exit(0)
+print(staging.folder, flush=True)
+os.kill(os.getpid(), 9)
+"""
 
 
-def test_a_folder_that_is_created_again_is_no_leftover(tmp_path, monkeypatch) -> None:
-    folder = tmp_path / "_checkpoint.staged-00000000"
-    folder.mkdir()
-    real = fcntl.flock
+def test_only_folders_of_dead_processes_are_removed(tmp_path) -> None:
+    living = Staging(tmp_path / "living")
+    command = [sys.executable, "-c", KILLED, tmp_path / "dead"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        folder = Path(process.stdout.readline().decode().strip())
+        process.wait()  # its child is still running
+        assert folder.is_dir()
+        publish(tmp_path / "next", "new")
+        assert not folder.exists()
+        assert living.folder.exists()
+    living.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["next"]
 
-    def flock(descriptor, operation) -> None:
-        shutil.rmtree(folder)
-        (folder / "checkpoint").mkdir(parents=True)
-        real(descriptor, operation)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(fcntl, "flock", flock)
-        _staging.remove_leftovers(tmp_path)
-    assert (folder / "checkpoint").is_dir()
+def test_a_lease_without_a_folder_is_removed(tmp_path) -> None:
+    for name in ("_x.staged-00000000.lease", "_x.staged-00000001.lease~"):
+        (tmp_path / name).write_text("tenfold-lease-1")  # incomplete, so no process holds it
+        os.utime(tmp_path / name, (0, 0))
     _staging.remove_leftovers(tmp_path)
-    assert not folder.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lost_lease_fails_the_save(tmp_path) -> None:
+    publish(tmp_path / "checkpoint", "old")
+    staging = Staging(tmp_path / "checkpoint")
+    fill(staging.folder, "new")
+    (tmp_path / f"{staging.folder.parent.name}.lease").unlink()
+    with pytest.raises(OSError, match="Not saved"):
+        staging.publish()
+    staging.close()
+    assert contents(tmp_path / "checkpoint") == "old"
+    assert staging.folder.exists()  # another process may own it
+
+
+def test_the_permissions_of_the_old_folder_are_kept(tmp_path) -> None:
+    path = tmp_path / "checkpoint"
+    publish(path, "old")
+    path.chmod(0o700)
+    if os.geteuid() == 0:
+        os.chown(path, 65534, 65534)
+    old = path.stat()
+    staging = Staging(path)
+    assert staging.folder.stat().st_mode == old.st_mode  # before the first file is written
+    fill(staging.folder, "new")
+    staging.publish()
+    new = path.stat()
+    assert (new.st_mode, new.st_uid, new.st_gid) == (old.st_mode, old.st_uid, old.st_gid)
+    assert contents(path) == "new"
 
 
 def test_unlisted_links_and_special_files_are_kept(tmp_path, monkeypatch) -> None:

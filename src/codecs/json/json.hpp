@@ -71,14 +71,16 @@ class JsonWriter {
   void end_object();
   void begin_array();
   void end_array();
-  /// Writes a bool, an integer that int64 can hold, or a string; for an optional, its value or
-  /// null; for a range, an array.
+  /// Writes a bool, an integer or a string; for an optional, its value or null; for a range, an
+  /// array.
   template <class T>
   void value(const T& item) {
     if constexpr (std::same_as<T, bool>) {
       boolean(item);
+    } else if constexpr (std::signed_integral<T>) {
+      integer(item);
     } else if constexpr (std::integral<T>) {
-      integer(static_cast<std::int64_t>(item));
+      big_integer(std::to_string(item));
     } else if constexpr (std::convertible_to<const T&, std::string_view>) {
       string(item);
     } else if constexpr (requires { item.has_value(); }) {

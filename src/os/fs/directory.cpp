@@ -43,6 +43,14 @@ bool is_missing_feature(int system_errno) noexcept {
   return system_errno == EINVAL || system_errno == ENOSYS || system_errno == EOPNOTSUPP;
 }
 
+/// True if `system_errno`, the error of renameat2(), means that the call or its flags are not
+/// supported. The seccomp profiles of some containers refuse renameat2() with EPERM. To tell this
+/// from missing permissions, calls it with flags for which the kernel reports EINVAL.
+bool is_renameat2_missing(int system_errno) noexcept {
+  if (system_errno != EPERM) return is_missing_feature(system_errno);
+  return ::renameat2(-1, "", -1, "", ~0U) != 0 && errno == EPERM;
+}
+
 }  // namespace
 
 Directory Directory::open(const Path& path) {
@@ -222,9 +230,10 @@ bool Directory::rename_if_absent(const std::string& from, const std::string& to)
   require_component(to, display_);
   AnnouncedChange change([&] { return change_of(Change::Kind::rename, fd(), from, to); });
   if (::renameat2(fd(), from.c_str(), fd(), to.c_str(), RENAME_NOREPLACE) != 0) {
-    if (errno == EEXIST) return false;
-    if (!is_missing_feature(errno)) {
-      throw_system_error(errno, display_of(to), "cannot be created", fd());
+    const int system_errno = errno;
+    if (system_errno == EEXIST) return false;
+    if (!is_renameat2_missing(system_errno)) {
+      throw_system_error(system_errno, display_of(to), "cannot be created", fd());
     }
     // RENAME_NOREPLACE is not supported: check and rename in two steps. If another process creates
     // `to` between the steps, renameat() finds a folder with files or replaces `to`.
@@ -244,8 +253,9 @@ bool Directory::exchange(const std::string& a, const std::string& b) {
   if (!exchange_supported()) return false;
   AnnouncedChange change([&] { return change_of(Change::Kind::exchange, fd(), a, b); });
   if (::renameat2(fd(), a.c_str(), fd(), b.c_str(), RENAME_EXCHANGE) != 0) {
-    if (is_missing_feature(errno)) return false;
-    throw_system_error(errno, display_of(b), "cannot be replaced", fd());
+    const int system_errno = errno;
+    if (is_renameat2_missing(system_errno)) return false;
+    throw_system_error(system_errno, display_of(b), "cannot be replaced", fd());
   }
   change.done();
   return true;

@@ -80,11 +80,11 @@ class Directory {
   /// empty folder.
   void rename(const std::string& from, const std::string& to);
   /// Renames an entry of this folder atomically (RENAME_NOREPLACE), or returns false if `to`
-  /// exists. If the file system does not support the flag, checks and renames in two steps, which
+  /// exists. If the system does not support the call, checks and renames in two steps, which
   /// is not atomic.
   bool rename_if_absent(const std::string& from, const std::string& to);
-  /// Exchanges two entries of this folder atomically (RENAME_EXCHANGE). Returns false if the file
-  /// system does not support it.
+  /// Exchanges two entries of this folder atomically (RENAME_EXCHANGE). Returns false if the system
+  /// does not support it: the kernel, the file system, or the seccomp profile of a container.
   bool exchange(const std::string& a, const std::string& b);
   /// Creates the symbolic link `name` with target `text`. Returns false if `name` exists. If the
   /// file system has no symbolic links, throws Error(io) with EPERM, EOPNOTSUPP or ENOSYS.

@@ -126,9 +126,11 @@ TEST(JsonWriter, LimitsOfIntegersAreWrittenExactly) {
   JsonWriter writer(JsonStyle::python);
   writer.begin_array();
   writer.integer(std::numeric_limits<std::int64_t>::min());
+  writer.value(std::numeric_limits<std::uint64_t>::max());
   writer.big_integer("123456789012345678901234567890");
   writer.end_array();
-  EXPECT_EQ(writer.take(), "[-9223372036854775808, 123456789012345678901234567890]");
+  EXPECT_EQ(writer.take(),
+            "[-9223372036854775808, 18446744073709551615, 123456789012345678901234567890]");
 }
 
 }  // namespace

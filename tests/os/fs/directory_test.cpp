@@ -3,12 +3,20 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/fsuid.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <iterator>
 #include <vector>
 
@@ -184,6 +192,53 @@ TEST(Directory, ExchangeReportsThatItIsNotSupported) {
   EXPECT_FALSE(directory.exchange("a", "b"));
   set_exchange_supported(true);
   EXPECT_EQ(read_text(folder / "a"), "a");
+}
+
+/// Makes renameat2() fail with EPERM in this thread, as the seccomp profiles of some containers do.
+/// Returns false if the system has no seccomp.
+bool refuse_renameat2() {
+  std::array<sock_filter, 4> filter = {{
+      {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
+      {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_renameat2},
+      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EPERM},
+      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
+  }};
+  const sock_fprog program{filter.size(), filter.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST(Directory, RenamesWithoutRenameat2IfSeccompRefusesIt) {
+  const TemporaryFolder folder;
+  Directory directory = Directory::open(folder.path());
+  write_text(folder / "a", "a");
+  write_text(folder / "b", "b");
+  const auto in_thread = [&] {  // because a filter cannot be removed from its thread
+    if (!refuse_renameat2()) return false;
+    EXPECT_FALSE(directory.exchange("a", "b"));
+    EXPECT_FALSE(directory.rename_if_absent("a", "b"));
+    EXPECT_TRUE(directory.rename_if_absent("a", "c"));
+    return true;
+  };
+  if (!std::async(std::launch::async, in_thread).get()) GTEST_SKIP() << "no seccomp";
+  EXPECT_EQ(read_text(folder / "b"), "b");
+  EXPECT_EQ(read_text(folder / "c"), "a");
+}
+
+TEST(Directory, RenamesWithoutPermissionFail) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const TemporaryFolder folder;
+  Directory directory = Directory::open(folder.path());
+  write_text(folder / "a", "a");
+  write_text(folder / "b", "b");
+  ASSERT_EQ(::chmod(folder.path().c_str(), 01777), 0);  // others may not rename files of root
+  const auto in_thread = [&] {
+    constexpr uid_t kNobody = 65534;
+    ::setfsuid(kNobody);  // in this thread only
+    EXPECT_EQ(error_of([&] { directory.exchange("a", "b"); }).system_errno(), EPERM);
+    EXPECT_EQ(error_of([&] { directory.rename_if_absent("a", "c"); }).system_errno(), EPERM);
+  };
+  std::async(std::launch::async, in_thread).get();
 }
 
 TEST(Directory, HardLinksAFileOfAnotherFolder) {
