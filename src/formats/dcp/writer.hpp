@@ -42,8 +42,7 @@ class ItemFile {
 };
 
 /// Returns the bytes of `.metadata`: a pickle of torch's Metadata that parse_metadata() and torch
-/// can read. For a chunk without elements, the size of its item is 0, and `storage_data` does not
-/// list the item.
+/// can read. Omits items of size 0, those of chunks without elements, from `storage_data`.
 std::string write_metadata(const Metadata& metadata);
 
 }  // namespace tenfold::detail::formats::dcp
