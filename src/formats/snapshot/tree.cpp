@@ -96,7 +96,6 @@ class Builder {
         rank_(std::move(rank)),
         source_(std::make_shared<RawSource>(context_->files)) {}
 
-  /// `path` has no rank. A plain value becomes a NonTensor.
   Node::Slot slot(const std::string& path, const std::string& key) {
     keys_.assign(1, key);
     Converted converted = convert(path);
