@@ -26,7 +26,7 @@ struct Children {
   struct Pair {
     std::uint32_t key;
     std::uint32_t value;
-    std::string problem;  ///< the reason
+    std::string problem;  ///< why it cannot be an entry
   };
   /// For dicts: pairs whose keys are not supported, or have the same string as an earlier,
   /// different key.
