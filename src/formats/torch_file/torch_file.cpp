@@ -169,7 +169,7 @@ std::vector<LegacyExtent> extents_of(const os::File& file, const Pickle& object,
     if (known == sizes.end()) {
       throw base::corrupt(where)
           .part("storage keys")
-          .expected("one that the object names")
+          .expected("the key of a storage that the object uses")
           .found((key ? base::quote(*key) : list.describe(item)));
     }
     std::optional<std::uint64_t> size_bytes;
