@@ -304,6 +304,9 @@ def test_ranks_that_disagree_are_refused(tmp_path, change):
     metadata = pickle.loads(second.read_bytes())
     change(metadata.state_dict_metadata["w"], metadata)
     second.write_bytes(pickle.dumps(metadata))
-    words = 'key "w": the ranks disagree: expected one kind, dtype, shape and path, found two'
+    words = (
+        'key "w": the ranks disagree: expected the same kind, dtype, shape and path, '
+        "found different ones"
+    )
     with pytest.raises(tenfold.CorruptFileError, match=words):
         tenfold.load(path)

@@ -84,8 +84,6 @@ bool probe(const FileHead& head) {
   return folder.entry_info(kMetadata) || folder.entry_info("__0.metadata");
 }
 
-/// Builds the tree that the manifest describes, if there is a manifest for torch's layout, else the
-/// tree that torch's metadata describes.
 TensorDict tree_of(const Metadata& metadata, const std::optional<Manifest>& manifest,
                    const std::shared_ptr<Files>& files, const std::string& where) {
   if (manifest && manifest->layout == kTorchLayout) {

@@ -16,8 +16,8 @@
 namespace tenfold::detail::formats::dcp {
 namespace {
 
-/// Up to this size, mapping costs more than reading. Linux also limits the number of maps of a
-/// process, by default to 65,530.
+/// Tensors of up to this size are read into memory: mapping them takes longer, and Linux limits the
+/// number of mappings of a process, by default to 65,530.
 constexpr std::uint64_t kSmallBytes = std::uint64_t{64} << 10;
 constexpr std::size_t kPieceBytes = std::size_t{256} << 10;  ///< decompressed at a time
 
@@ -157,7 +157,7 @@ Leaf Source::add(const std::shared_ptr<Source>& source, DType dtype, Shape shape
 }
 
 /// Returns the tensor in the leaf's item. Throws Error(corrupt) if the item contains no tensor, or
-/// if its dtype or shape differs from the metadata.
+/// one whose dtype or shape differs from that of the leaf.
 const Leaf& Source::find(const Leaf& leaf) {
   Stored& stored_tensor = stored(leaf);
   std::call_once(stored_tensor.looked, [&] {
@@ -180,7 +180,7 @@ Buffer Source::map(const Leaf& leaf) {
   if (leaf.nbytes() == 0) return {};
   const Leaf& found = find(leaf);
   if (leaf.nbytes() > kSmallBytes) {
-    // tensor() maps aligned bytes. A view that is not row-major is copied below.
+    // tensor() maps the bytes if they are aligned. A tensor that is not row-major is copied below.
     const Tensor tensor = found.tensor();
     if (tensor.is_contiguous()) {
       const auto begin = static_cast<std::size_t>(tensor.raw_data() - tensor.buffer().data());

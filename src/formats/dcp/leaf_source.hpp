@@ -39,10 +39,10 @@ class Files : public std::enable_shared_from_this<Files> {
   /// file is missing or too short, and Error(io) if it was replaced after it was first opened.
   std::shared_ptr<const os::File> open(const Item& item);
 
-  /// Returns the location of the uncompressed bytes of an item. They are in its file, or, if the
-  /// item is compressed, in a decompressed copy in memory. For a compressed item, throws like
-  /// open() and zstd_decoder(), and Error(corrupt) if the stream is too large or truncated. For
-  /// other items, opens no file before `file` of the result is called, which throws like open().
+  /// Returns the location of an item that is not compressed. FilePart::file opens the file, and
+  /// throws like open(). For a compressed item, decompresses it and returns the location of the
+  /// copy in memory. In this case, throws like open() and zstd_decoder(), and Error(corrupt) if the
+  /// stream is too large or truncated.
   FilePart place(const Item& item);
   /// Names an item in messages: "ckpt/__0_0.distcp: item at byte 43".
   base::Where where(const Item& item) const;
@@ -79,15 +79,15 @@ class Files : public std::enable_shared_from_this<Files> {
   Recent recent_streams_{kMaxDecompressed};
 };
 
-/// Leaves for the chunks of the tensors in one folder. A chunk is stored as one item. At the first
-/// access to a leaf, its item is opened, and compared with the metadata.
+/// Creates and reads the leaves for the chunks of the tensors in one folder. Each chunk is one
+/// item.
 class Source final : public LeafSource {
  public:
   explicit Source(std::shared_ptr<Files> files) : files_(std::move(files)) {}
 
   /// Returns a leaf for an item; `name` is the name of its tensor, for messages. Leaves of one item
-  /// share storage. Call this before any leaf of `source` is used. The leaf throws Error(corrupt)
-  /// when it is accessed if the item does not contain a tensor of this dtype and shape.
+  /// share storage. Access to the leaf throws Error(corrupt) if the item does not contain a tensor
+  /// of this dtype and shape. Create all leaves of `source` before any of them is accessed.
   static Leaf add(const std::shared_ptr<Source>& source, DType dtype, Shape shape, const Item& item,
                   const std::string& name);
 

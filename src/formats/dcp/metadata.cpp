@@ -22,7 +22,7 @@ using codecs::PickleNode;
 
 namespace {
 
-/// Modules of the classes, in different versions of torch.
+/// Modules of the metadata classes in different versions of torch.
 constexpr std::array<std::string_view, 5> kModules = {
     "torch.distributed.checkpoint.metadata", "torch.distributed.checkpoint.filesystem",
     "torch.distributed._shard.checkpoint.metadata",
@@ -31,7 +31,7 @@ constexpr std::array<std::string_view, 5> kModules = {
 
 /// Maximum decompressed size of an object.
 constexpr std::uint64_t kMaxObjectBytes = std::uint64_t{1} << 30;
-/// Maximum decompressed size of an item beyond the tensor's bytes: the pickle and the headers.
+/// Maximum decompressed size of the pickle and headers in the item of a chunk.
 constexpr std::uint64_t kMaxOverheadBytes = std::uint64_t{1} << 20;
 /// Maximum compression ratio of Zstandard: a block of 4 bytes can repeat one byte for 128 KiB.
 constexpr std::uint64_t kMaxZstdRatio = 32'768;
@@ -89,8 +89,8 @@ class MetadataReader {
 
   std::string describe(std::uint32_t id) const { return graph_.describe(id); }
 
-  /// Counts bytes that are copied or compared: many objects of the pickle may refer to the same
-  /// bytes. Throws Error(unsupported) if there are too many.
+  /// Subtracts bytes that are copied or compared from the budget (see kMaxRepeatedBytes). Throws
+  /// Error(unsupported) if the budget is exceeded.
   void spend(std::uint64_t size_bytes) const {
     if (size_bytes > budget_bytes_) {
       throw base::unsupported(where_)
@@ -212,8 +212,7 @@ class MetadataReader {
     return item;
   }
 
-  /// True if the only extension is torch's ZStandard, in version 1 or any version 1.x. No other
-  /// extension is supported.
+  /// True if the only extension is torch's ZStandard, in version 1 or any version 1.x.
   bool is_zstd(std::uint32_t id) const {
     const PickleNode list = at(id);
     if (list.items.size() != 1 || at(list.items[0]).kind != PickleKind::text) return false;
@@ -272,7 +271,7 @@ class MetadataReader {
       path.push_back(
           {is_index ? std::to_string(natural(id, "planner_data")) : text(id, "planner_data"),
            is_index});
-      // The tree has a copy of the text of a key in the location of each node below the key.
+      // The location (`where`) of each node of the tree contains the text of all keys above it.
       spend(sizeof(Key) + items.size() * path.back().text.size());
     }
     return path;
@@ -372,7 +371,7 @@ class MetadataReader {
     }
     const PickleNode tuple = at(state->second);
     if (tuple.kind != PickleKind::tuple || tuple.items.size() < 2) {
-      unexpected("properties", "a tuple of dtype, layout and others", state->second);
+      unexpected("properties", "a tuple that starts with dtype and layout", state->second);
     }
     const PickleNode layout = at(tuple.items[1]);
     if (layout.kind == PickleKind::reduce) {
@@ -414,8 +413,8 @@ class MetadataReader {
   throw base::corrupt(where)
       .part("key ", base::quote(name))
       .problem("the ranks disagree")
-      .expected("one kind, dtype, shape and path")
-      .found("two");
+      .expected("the same kind, dtype, shape and path")
+      .found("different ones");
 }
 
 }  // namespace

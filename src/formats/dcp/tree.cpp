@@ -22,8 +22,8 @@
 namespace tenfold::detail::formats::dcp {
 namespace {
 
-/// Maximum number of missing items in all lists. Without this limit, a path with a large index
-/// would create as many items.
+/// Maximum number of missing items in all lists together. Without a limit, one path with a large
+/// index would create a huge list.
 constexpr std::uint64_t kMaxHoles = 65'536;
 
 Error corrupt(const std::string& where, const std::string& key) {

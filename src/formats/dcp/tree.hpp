@@ -14,9 +14,8 @@ namespace tenfold::detail::formats::dcp {
 /// Builds the tree of the metadata: dicts and lists according to the paths, tensors assembled from
 /// their chunks, objects read at their first access. A subtree without tensors, except the root,
 /// becomes one JSON value if all its objects are JSON. A missing item of a list is null, as in
-/// torch. `where` names the folder. Throws like AssembledSource::assemble(), and Error(corrupt) for
-/// paths that contradict each other, naming the key, and if more than 65,536 items of lists are
-/// missing in all, naming a list.
+/// torch. `where` names the folder. Throws like AssembledSource::assemble(). Throws Error(corrupt)
+/// if paths contradict each other, or if more than 65,536 items are missing in all lists together.
 TensorDict build_tree(Metadata metadata, const std::shared_ptr<Files>& files,
                       const std::string& where);
 

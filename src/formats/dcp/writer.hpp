@@ -13,9 +13,8 @@
 
 namespace tenfold::detail::formats::dcp {
 
-/// An item of a `.distcp` file: a file of torch.save. For a tensor, head() and tail() return the
-/// bytes before and after those of the tensor, which the caller writes. For a value, head() and
-/// tail() are the whole item.
+/// An item of a `.distcp` file: a file of torch.save. For a tensor, the item is head(), the
+/// tensor's bytes and tail(). For a value, the item is head() and tail().
 class ItemFile {
  public:
   ItemFile(DType dtype, const Shape& shape);
@@ -25,8 +24,7 @@ class ItemFile {
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
   /// The offset of the tensor's bytes in the item; for a value, the size of head().
   std::uint64_t data_offset() const noexcept { return data_offset_; }
-  /// Return the bytes before and after the tensor's bytes. `crc32` is the CRC-32 of the tensor's
-  /// bytes; ignored for a value.
+  /// `crc32` is the CRC-32 of the tensor's bytes; ignored for a value.
   std::string head(std::uint32_t crc32) const;
   std::string tail(std::uint32_t crc32) const;
 
@@ -42,8 +40,7 @@ class ItemFile {
 };
 
 /// Returns the bytes of `.metadata`: a pickle of torch's Metadata that parse_metadata() and torch
-/// can read. For a chunk without elements, the size of its item is 0, and `storage_data` does not
-/// list the item.
+/// can read. Omits items of size 0, those of chunks without elements, from `storage_data`.
 std::string write_metadata(const Metadata& metadata);
 
 }  // namespace tenfold::detail::formats::dcp

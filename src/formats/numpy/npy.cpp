@@ -25,7 +25,7 @@
 #include "os/fs/file.hpp"
 #include "os/memory/mapping.hpp"
 
-// A NumPy file is one array without a name: a bare root.
+// A file .npy contains one array, which has no name. Its tree is a bare root.
 
 namespace tenfold::detail::formats::numpy {
 namespace {

@@ -179,7 +179,7 @@ void check_npy_leaf(const std::string& subject, const Leaf& leaf) {
   if (!npy_descr(leaf.dtype())) {
     throw refuse()
         .problem("NumPy has no name for the dtype")
-        .expected("one that it has")
+        .expected("a dtype of NumPy")
         .found(to_string(leaf.dtype()));
   }
   if (leaf.shape().size() > kMaxDimensions) {

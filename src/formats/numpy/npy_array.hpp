@@ -13,7 +13,7 @@
 
 namespace tenfold::detail::formats::numpy {
 
-// NumPy arrays as tensors: shared by files of one array (.npy) and of several (.npz).
+// Conversion between NumPy arrays and tensors, for the formats .npy (one array) and .npz (several).
 
 /// Returns NumPy's name of a dtype in little-endian order ("<f4", "|b1"); nullopt if NumPy has no
 /// such dtype.
@@ -27,7 +27,7 @@ std::optional<DType> dtype_of_npy_descr(std::string_view descr) noexcept;
 /// An array whose header matches the size of its bytes.
 struct NpyArray {
   DType dtype = DType::float32;
-  bool fortran_order = false;  ///< only if there are elements and more than one dimension
+  bool fortran_order = false;  ///< false for empty arrays, and up to one dimension
   Shape shape;
   std::uint64_t data_offset_bytes = 0;  ///< of its elements, from the start of the header
   std::uint64_t nbytes = 0;

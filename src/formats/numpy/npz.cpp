@@ -43,8 +43,8 @@ namespace {
 
 /// An archive of NumPy files, through one mapping. A leaf's position is the index of its member.
 ///
-/// map() returns stored members with aligned elements in place, and copies of all others: deflated
-/// members, and most members that numpy.savez writes, because it does not align their elements.
+/// map() maps stored members with aligned elements, and copies all other members into memory:
+/// deflated members, and most members that numpy.savez writes, because it does not align elements.
 class NpzSource final : public LeafSource, public std::enable_shared_from_this<NpzSource> {
  public:
   /// Reads the zip directory. Throws like read_zip_directory(), and Error(unsupported) for members
@@ -277,7 +277,7 @@ void check_root(const NodeInfo& info) {
         .part("root")
         .problem(ints ? "integer keys" : "keys that are not str", " cannot be stored")
         .expected("strings")
-        .found((ints ? "integers" : "others"));
+        .found((ints ? "integers" : "keys of other types"));
   }
 }
 

@@ -22,10 +22,11 @@ std::string read_metadata(const os::Directory& root);
 /// Throws Error(invalid_argument) if foreign_in() finds files in the folder at `path`, because a
 /// new snapshot would remove them.
 void require_replaceable(const Path& path);
-/// Returns the paths, relative to `folder`, of the files that do not belong to a snapshot in the
-/// folder: they are neither its metadata, notes and checksums nor named by its metadata. If there
-/// is no metadata, these are all files. For a sub-folder that has only such files, returns the path
-/// of the sub-folder instead. Ignores temporary files and folders of saves.
+/// Returns the paths, relative to `folder`, of its foreign files. If the folder has the metadata of
+/// a snapshot, the foreign files are those that the metadata does not name, except the metadata,
+/// notes and checksums themselves; otherwise all files are foreign. For a sub-folder that has only
+/// foreign files, returns the path of the sub-folder instead. Ignores temporary files and folders
+/// of saves.
 std::vector<std::string> foreign_in(const os::Directory& folder);
 
 /// Writes the data files of a plan into a folder that has none of them. Returns their checksums if

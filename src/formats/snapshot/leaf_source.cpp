@@ -14,7 +14,7 @@
 namespace tenfold::detail::formats::snapshot {
 namespace {
 
-/// Maximum number of files that stay open. Further files are opened for each use.
+/// Maximum number of files that stay open.
 constexpr std::size_t kMaxOpenFiles = 256;
 /// A file that is a single tensor of up to this size is read into memory: mapping it would take
 /// longer, and a process can have only a limited number of mappings.

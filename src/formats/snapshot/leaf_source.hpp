@@ -23,7 +23,6 @@ class Files {
  public:
   explicit Files(os::Directory root) : root_(std::move(root)) {}
 
-  /// A data file.
   struct File {
     std::string location;
     std::uint64_t number = 0;                ///< different for each file
@@ -32,8 +31,8 @@ class Files {
     Buffer mapping;                          ///< of the whole file; empty before map()
     std::map<std::pair<std::uint64_t, std::size_t>, Buffer> copies;  ///< by offset and size
   };
-  /// Returns the file at `location`, which is_plain_location() must accept, without opening it. The
-  /// reference is valid as long as this object exists.
+  /// Returns the file at `location`, and does not open it yet. is_plain_location() must be true for
+  /// the location. The reference is valid as long as this object exists.
   File& at(const std::string& location);
 
   /// Returns the open file. Throws Error(corrupt) if it is missing, or if a component of its path
@@ -56,10 +55,10 @@ class Files {
   std::size_t num_open_ = 0;
 };
 
-/// Tensors whose bytes are stored raw in the files of a snapshot. map() maps a tensor, with two
-/// exceptions that it copies into memory: a tensor at an unaligned offset (torchsnapshot packs
-/// tensors without padding), and a tensor that is the whole content of a small file. Thread-safe
-/// once all leaves are created.
+/// Tensors whose bytes are stored raw in the files of a snapshot. map() maps a tensor, except in
+/// two cases, in which it copies the tensor into memory: the tensor is at an unaligned offset
+/// (torchsnapshot packs tensors without padding), or it is the whole content of a small file.
+/// Thread-safe once all leaves are created.
 class RawSource final : public LeafSource {
  public:
   explicit RawSource(std::shared_ptr<Files> files) : files_(std::move(files)) {}

@@ -22,7 +22,7 @@ inline constexpr std::uint64_t kMaxMetadataBytes = std::uint64_t{1} << 30;
 /// One tensor in the file `.snapshot_metadata`.
 struct TensorEntry {
   std::string location;    ///< path of its file, relative to the folder
-  std::string serializer;  ///< "buffer_protocol", "torch_save", or another that is not read
+  std::string serializer;  ///< "buffer_protocol", "torch_save", or another, which is not supported
   std::string dtype;       ///< "torch.float32"
   Shape shape;
   bool replicated = false;
@@ -85,7 +85,6 @@ struct Manifest {
   std::vector<std::pair<std::string, Entry>> entries;
 
   void add(std::string path, Entry entry);
-  /// Returns the entry with that path, or null.
   const Entry* find(std::string_view path) const;
 
  private:

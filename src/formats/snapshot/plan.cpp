@@ -624,8 +624,8 @@ class Planner {
     return plan_.files.back().location;
   }
 
-  /// Returns an unused location in the folder for `owner`. The rest of the location is `name` if
-  /// this is valid and unused; otherwise it is "%n", which no escaped key contains, and a number.
+  /// Returns an unused location: `name` in the folder for `owner`. If that is invalid or used,
+  /// returns "%n0", "%n1", ... in the folder; no escaped key contains "%n".
   std::string new_location(const std::string& name, Owner owner) {
     std::string folder = rank_name_ + "/";
     if (owner != Owner::one_rank) {

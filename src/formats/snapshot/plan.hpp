@@ -67,17 +67,22 @@ struct PlannedRank {
 /// Returns the path of an entry in the manifest, without the rank.
 std::string path_of(const KeyPath& key);
 
-/// Plans the files of a snapshot as torchsnapshot does. Small tensors are packed into slabs, each
-/// at a multiple of 64 bytes (torchsnapshot uses no padding). Other tensors get separate files, and
-/// large ones are split along dimension 0 into several files. Tensors that share storage (aliases)
-/// share files if torchsnapshot stores their dtype raw; split tensors do so only if they agree in
-/// shape, dtype and the ranks that write their chunks, and split shards never do. Long bytes
-/// objects, and values that torchsnapshot pickles, such as None, tuples, complex tensors and
-/// tensors of dtypes that it has no name for, become files of torch.save. If there are several
-/// ranks, each file is below a folder whose name is the number of the rank that writes it, so that
-/// ranks never write the same file. Throws Error(unsupported), which names the key, for entries
-/// that a snapshot cannot store. Throws Error(invalid_argument) for PlannedRank::shards that do not
-/// match the tree, and the errors of tree_notes_of(). Reads no tensor.
+/// Plans the files of a snapshot as torchsnapshot does:
+///
+/// - Small tensors are packed into slabs, each tensor at a multiple of 64 bytes (torchsnapshot uses
+///   no padding).
+/// - Other tensors get separate files. Large ones are split along dimension 0 into several files.
+/// - Aliases (tensors that share storage) share files if torchsnapshot stores their dtype raw. If
+///   they are split, they must also have the same shape and dtype, and the same ranks must write
+///   their chunks. Split shards never share files.
+/// - Long bytes objects, and values that torchsnapshot pickles, become files of torch.save. These
+///   are None, tuples, complex tensors, tensors of dtypes that torchsnapshot has no name for, ...
+/// - If there are several ranks, the path of each file contains the number of the rank that writes
+///   it, so that ranks never write the same file.
+///
+/// Throws Error(unsupported), naming the key, for entries that a snapshot cannot store, and
+/// Error(invalid_argument) if PlannedRank::shards does not match the tree. Also throws like
+/// tree_notes_of(). Reads no tensor.
 Plan plan_snapshot(const TensorDict& tree, const SnapshotOptions& options,
                    const PlannedRank& rank = {});
 

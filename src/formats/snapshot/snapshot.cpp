@@ -54,7 +54,7 @@ constexpr std::size_t kOpenFiles = 64;
 /// Number of threads that fsync files and folders. They mostly wait for the disk.
 constexpr int kSyncThreads = 32;
 
-/// The folder at `path` below `root`; a copy of the root for "".
+/// Opens the folder at `path` below `root`. An empty path is the root.
 os::Directory open_folder(const os::Directory& root, std::string_view path) {
   os::Directory folder = root.duplicate();
   while (!path.empty()) {
@@ -275,8 +275,8 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
   write_folder(tree, path, options);
 }
 
-/// Visits every entry of the tree, which converts the entry, and checks the sizes of files of raw
-/// bytes.
+/// Accesses every entry of the tree, so that invalid entries throw, and checks the sizes of the
+/// files of raw tensors.
 class Verifier {
  public:
   Verifier(const VerifyRequest& request, std::string where)
@@ -360,7 +360,6 @@ std::string read_metadata(const os::Directory& root) {
   return file.read_all(kMaxMetadataBytes);
 }
 
-// Files that the metadata does not name do not belong to the snapshot, and must not be removed.
 std::vector<std::string> foreign_in(const os::Directory& folder) {
   std::set<std::string> named;
   if (folder.entry_info(std::string(kMetadataName))) named = named_files(folder);

@@ -38,8 +38,8 @@ struct Context {
   std::string where;
   /// Maps the path of a sharded tensor, without the rank, to its entries of all ranks.
   std::unordered_map<std::string_view, std::vector<const Entry*>> sharded;
-  /// Maps the path of a container, without the rank, to the paths, with the rank, of the sharded
-  /// tensors directly in it. Sharded tensors that are themselves elements of app_state are omitted.
+  /// Maps the path of a container (without the rank) to the paths (with the rank) of the sharded
+  /// tensors directly in it. Has no entry for app_state itself.
   std::unordered_map<std::string_view, std::vector<std::string_view>> sharded_below;
   /// True if the tree is for a rank that took no part in the save. The tree then has the containers
   /// of rank 0, and access to an entry that is neither replicated nor sharded throws
@@ -96,7 +96,6 @@ class Builder {
         rank_(std::move(rank)),
         source_(std::make_shared<RawSource>(context_->files)) {}
 
-  /// `path` has no rank. A plain value becomes a NonTensor.
   Node::Slot slot(const std::string& path, const std::string& key) {
     keys_.assign(1, key);
     Converted converted = convert(path);
@@ -370,8 +369,8 @@ class Builder {
                   std::move(keys));
   }
 
-  /// Returns the keys of this dict under which other ranks have sharded tensors and this rank has
-  /// nothing: any rank may read a sharded tensor.
+  /// Returns the keys of the sharded tensors that only other ranks have in this dict. The dict of
+  /// this rank gets them too, because any rank may read a sharded tensor.
   std::vector<Key> keys_of_others(const std::string& path, const Entry& own) const {
     std::vector<Key> keys;
     const auto below = context_->sharded_below.find(path);
@@ -508,9 +507,9 @@ void apply_root(const Entry* root, NodeInfo& info, const std::vector<Node::Entry
   static_cast<void>(std::move(keys).finish(info, text_at));
 }
 
-/// Sorts the escaped keys `tops` of the elements of app_state into the order of the keys of `root`,
-/// the entry of app_state. A manifest lists replicated elements with those of rank 0, after the
-/// elements that rank 0 itself wrote.
+/// Sorts the escaped keys `tops` of the elements of app_state as in `root`, the entry of app_state.
+/// A manifest does not keep this order: it lists replicated elements after the other elements of
+/// rank 0.
 void sort_tops(const Entry* root, std::vector<std::string>& tops) {
   if (root == nullptr) return;
   std::unordered_map<std::string, std::size_t> positions;

@@ -21,12 +21,12 @@ namespace tenfold::detail::formats::snapshot {
 /// If several ranks took the snapshot, the tree is a dict with keys "0", "1", ... Its entries are
 /// the app_state that each rank would restore: the own entries of the rank, the replicated entries
 /// of rank 0, and tensors assembled from the shards of all ranks. The tree of each rank is built at
-/// its first access. The dict has the ranks with entries of their own.
+/// its first access. The dict has a key for each rank with entries of its own.
 ///
-/// If `for_rank` is given, the tree is for that rank. If the rank took part, the dict has its key
-/// even if it has no entries of its own. If the rank did not take part, the tree of rank 0 is the
-/// tree for this rank: access to an entry in it that is neither replicated nor sharded throws
-/// Error(key_not_found).
+/// `for_rank` is the rank that restores from the tree, if it is known. If this rank took part in
+/// the snapshot, the dict has its key even if it has no entries of its own. If it did not take
+/// part, it restores the app_state of rank 0: access to an entry in it that is neither replicated
+/// nor sharded then throws Error(key_not_found).
 ///
 /// Entries that a tree cannot contain (quantized tensors, unknown types) and invalid entries throw
 /// when they are accessed; the error names the key. Other entries are not affected.

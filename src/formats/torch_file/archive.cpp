@@ -11,10 +11,9 @@
 namespace tenfold::detail::formats::torch_file {
 namespace {
 
-constexpr std::uint64_t kMaxWordBytes = 64;  // of version and byteorder
-constexpr int kLastVersion = 10;             // that torch reads
+constexpr std::uint64_t kMaxWordBytes = 64;  // of the records version and byteorder
+constexpr int kLastVersion = 10;             // the last that torch reads
 
-/// The text of a small record.
 std::string word_in(const codecs::ZipInput& input, const Archive& archive,
                     const codecs::ZipEntry& entry) {
   if (entry.size_bytes > kMaxWordBytes) {

@@ -14,7 +14,7 @@ namespace tenfold::detail::formats::torch_file {
 /// tenfold's record with the properties of the tree that a pickle cannot express (tree_notes.hpp).
 inline constexpr std::string_view kNotesRecord = "tenfold.json";
 
-/// A larger `data.pkl` is refused before it is read.
+/// Maximum size of `data.pkl`; a larger one is refused before it is read.
 inline constexpr std::uint64_t kMaxPickleBytes = std::uint64_t{1} << 30;
 
 /// The zip archive that torch.save writes since torch 1.6. Every record is `<root>/<name>`, with

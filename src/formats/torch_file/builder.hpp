@@ -107,9 +107,9 @@ class TreeBuilder {
   /// the message.
   void require_tensor(const Slot& part, const std::string& name) const;
 
-  /// Returns the call of _rebuild_qtensor: `call` itself, or the argument of `call` if that creates
-  /// a Parameter. Returns nullopt for any other call. quantized() converts the call to a dict of
-  /// the integers, the dtype and the quantization scheme with its parameters.
+  /// Returns the call of _rebuild_qtensor: `call` itself, or its first argument if `call` creates a
+  /// Parameter; nullopt for other calls. The tree does not keep that the tensor is a Parameter.
+  /// This loses no gradient, because quantized tensors have no gradients in torch.
   std::optional<Pickle::Call> quantized_call(const Pickle::Call& call) const;
   [[gnu::noinline]] Slot quantized(std::uint32_t id, const Pickle::Call& call);
   void require_numbers(std::span<const std::uint32_t> arguments) const;

@@ -26,15 +26,15 @@ struct Children {
   struct Pair {
     std::uint32_t key;
     std::uint32_t value;
-    std::string problem;  ///< the reason
+    std::string problem;  ///< why it cannot be an entry
   };
   /// For dicts: pairs whose keys are not supported, or have the same string as an earlier,
   /// different key.
   std::vector<Pair> unreadable;
 };
 
-/// Builds the container: a NonTensor for a list, tuple or dict that has neither tensors nor nodes,
-/// unless `forced` is set, else a node. Throws Error(unsupported) if keys of a dict are equal.
+/// Builds a container: a node if it has tensors or nodes, if its kind is sparse or opaque, or if
+/// `forced` is set; otherwise a NonTensor. Throws Error(unsupported) if keys of a dict are equal.
 Node::Slot container_of(const Pickle& pickle, Children children, NodeKind kind, bool forced);
 
 /// Returns the name "module.Class" of the callable that would create the object `id`. For a value

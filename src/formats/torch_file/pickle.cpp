@@ -122,7 +122,7 @@ Error Pickle::unsupported() const { return base::unsupported(place()); }
 void Pickle::refuse_global(std::string_view module, std::string_view name) const {
   throw unsupported()
       .problem("it is not a tensor, JSON value or container of them")
-      .expected("one of the classes that are read")
+      .expected("a supported class")
       .found(base::quote(std::string(module) + "." + std::string(name)))
       .remedy("nothing was imported");
 }

@@ -23,22 +23,23 @@ class Pickle {
 
   codecs::PickleNode at(std::uint32_t id) const { return graph_.at(id); }
 
-  /// Limits the size of the tree: spend() accepts this number of nodes, plus four for each node and
-  /// one for each byte of the pickle. Without a limit, a small pickle could become a huge tree: a
-  /// pickle can refer to one list a thousand times, and this list can refer to another list a
-  /// thousand times, but a tree has a copy for each reference. The bytes are added because each
-  /// reference takes at least one byte, so a long list of few different values is not refused.
+  /// Limits the size of the tree: spend() accepts this number of nodes, plus four for each node of
+  /// the pickle and one for each of its bytes. Without a limit, a small pickle could become a huge
+  /// tree: a pickle can refer to one list a thousand times, and this list can refer to another list
+  /// a thousand times, but a tree has a copy for each reference. A long list of few different
+  /// values is not refused, because each reference takes at least one byte.
   static constexpr std::size_t kMaxRepeats = 1'000'000;
   /// Counts nodes of the pickle that are converted or read. A shared node counts each time. Throws
   /// Error(unsupported) if there are too many.
   void spend(std::size_t nodes) const;
   /// Counts bytes that are copied to the tree: 256 bytes count as one node.
   void spend_bytes(std::size_t size_bytes) const { spend(size_bytes / 256); }
-  /// True if spend() has thrown. The error then concerns the whole pickle, not one entry.
+  /// True if the last spend() threw. Its error concerns the whole pickle, not one entry.
   bool is_spent() const noexcept { return is_spent_; }
   const codecs::PickleGraph& graph() const noexcept { return graph_; }
 
-  /// Returns the changes of the object `id` after its creation, in order.
+  /// Returns the changes that the pickle makes to the object `id` after its creation, in the
+  /// order in which it makes them.
   std::span<const codecs::PickleChange> changes(std::uint32_t id) const;
 
   /// A call in the pickle: the name of the function or class, and its arguments.
@@ -65,8 +66,8 @@ class Pickle {
   bool is_global(std::uint32_t id, std::string_view module, std::string_view name) const {
     return graph_.is_global(id, module, name);
   }
-  // Like the functions of PickleGraph with the same names. Throw Error(corrupt), which names
-  // `subject`, for other nodes; lengths() throws Error(unsupported) for more than 64 lengths.
+  // Like PickleGraph::lengths() and natural(). Throw Error(corrupt), naming `subject`, if the node
+  // has another type or value. lengths() throws Error(unsupported) for more than 64 lengths.
   Shape lengths(std::uint32_t id, std::string_view subject) const;
   std::uint64_t natural(std::uint32_t id, std::string_view subject) const;
 
@@ -75,7 +76,7 @@ class Pickle {
   // Errors that name the current key: `<where>: key "a.b"`.
   Error corrupt() const;
   Error unsupported() const;
-  /// Throws Error(unsupported) for a global that this version does not read.
+  /// Throws Error(unsupported) for a class or function that tenfold does not support.
   [[noreturn]] void refuse_global(std::string_view module, std::string_view name) const;
   /// Throws Error(corrupt) unless there are `least` to `most` arguments.
   void require_arguments(const Call& call, std::size_t least, std::size_t most) const;
@@ -91,7 +92,7 @@ class Pickle {
   const codecs::PickleGraph& graph_;
   base::Where where_;
   std::vector<codecs::PickleChange> changes_;  ///< sorted by object, stably
-  mutable std::size_t budget_;                 ///< the number of nodes that spend() accepts
+  mutable std::size_t budget_;                 ///< the number of nodes that spend() still accepts
   mutable bool is_spent_ = false;
 };
 

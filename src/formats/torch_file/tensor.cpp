@@ -596,7 +596,7 @@ Node::Slot TreeBuilder::quantized(std::uint32_t id, const Pickle::Call& call) {
   });
 }
 
-/// Checks the scale and zero point of the whole tensor.
+/// Checks that the scale is a float and the zero point is an int.
 void TreeBuilder::require_numbers(std::span<const std::uint32_t> arguments) const {
   if (pickle_.at(arguments[1]).kind == PickleKind::number &&
       pickle_.at(arguments[2]).kind == PickleKind::integer) {
@@ -629,9 +629,6 @@ void TreeBuilder::require_channels(const Children& parts, const Shape& shape,
   }
 }
 
-/// Returns the call of _rebuild_qtensor: `call` itself, or its first argument if `call` creates a
-/// Parameter; nullopt for other calls. The tree does not keep that the tensor is a Parameter. This
-/// loses no gradient, because quantized tensors have no gradients in torch.
 std::optional<Pickle::Call> TreeBuilder::quantized_call(const Pickle::Call& call) const {
   constexpr std::string_view kRebuild = "_rebuild_qtensor";
   if (call.is(kUtils, kRebuild)) return call;
@@ -761,7 +758,7 @@ std::span<const std::uint32_t> state_of(const Pickle& pickle, std::uint32_t id) 
 DType dtype_of(const Pickle& pickle, std::uint32_t id) {
   const PickleNode node = pickle.at(id);
   if (node.kind != PickleKind::reduce || !pickle.is_global(node.items[0], "numpy", "dtype")) {
-    throw pickle.corrupt().part("dtype").expected("one of NumPy").found(pickle.describe(id));
+    throw pickle.corrupt().part("dtype").expected("a dtype of NumPy").found(pickle.describe(id));
   }
   const auto call = pickle.call(id);
   const auto text = call->arguments.empty() ? std::nullopt : pickle.text(call->arguments[0]);
@@ -835,7 +832,7 @@ Leaf fortran_leaf_of(const Pickle& pickle, DType dtype, Shape shape, std::uint32
   return leaf_of(pickle, dtype, shape, axes, data);
 }
 
-/// _frombuffer(bytes, dtype, shape, order[, axes])
+/// Converts the call _frombuffer(bytes, dtype, shape, order[, axes]).
 Leaf leaf_of_buffer(const Pickle& pickle, const Pickle::Call& call) {
   pickle.require_arguments(call, 4, 5);
   const auto order = pickle.text(call.arguments[3]);
@@ -875,7 +872,7 @@ std::optional<Leaf> numpy_leaf(const Pickle& pickle, std::uint32_t id, const Pic
   }
   if (call.name != "_reconstruct") return std::nullopt;
   if (call.arguments.empty() || !pickle.is_global(call.arguments[0], "numpy", "ndarray")) {
-    throw pickle.unsupported().part("array").expected("a plain one").found("one of another class");
+    throw pickle.unsupported().part("array").expected("numpy.ndarray").found("another class");
   }
   const auto state = state_of(pickle, id);
   if (state.size() != 5) {

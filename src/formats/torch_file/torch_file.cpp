@@ -169,7 +169,7 @@ std::vector<LegacyExtent> extents_of(const os::File& file, const Pickle& object,
     if (known == sizes.end()) {
       throw base::corrupt(where)
           .part("storage keys")
-          .expected("one that the object names")
+          .expected("the key of a storage that the object uses")
           .found((key ? base::quote(*key) : list.describe(item)));
     }
     std::optional<std::uint64_t> size_bytes;
@@ -208,7 +208,7 @@ bool is_legacy_head(std::string_view head) noexcept {
 /// number, the protocol number 1001, a dict that describes the machine, the saved object, and a
 /// list of storage keys. Then each storage follows: the number of its elements in 8 bytes, and the
 /// elements. Storages may be unaligned, so a storage is copied into memory when one of its tensors
-/// is first mapped. Throws Error(corrupt) and Error(unsupported).
+/// is first mapped.
 TensorDict open_legacy(os::File file) {
   const base::Where where = file.display();
   const Buffer front = os::map_file(file, 0, file.size_bytes(), os::MapKind::read_only);
@@ -308,7 +308,7 @@ class ArchiveStorages final : public Storages {
   std::atomic<bool> is_located_{false};
 };
 
-/// The storages of a pickle that has none.
+/// An empty set of storages, for a pickle that refers to none.
 class NoStorages final : public Storages {
  public:
   explicit NoStorages(base::Where where) : where_(std::move(where)) {}
@@ -366,8 +366,8 @@ std::shared_ptr<ArchiveStorages> open_archive(
   return std::make_shared<ArchiveStorages>(std::move(file), std::move(archive));
 }
 
-/// Returns build(graph), with the graph of `data.pkl`, whose strings are valid only during the
-/// call.
+/// Calls build() with the graph of `data.pkl`, and returns its result. The strings of the graph are
+/// valid only during the call.
 template <class Build>
 auto with_graph(const ArchiveStorages& storages, const Build& build) {
   const std::vector<std::byte> bytes = read_pickle(storages.input(), storages.archive());
@@ -378,8 +378,8 @@ auto with_graph(const ArchiveStorages& storages, const Build& build) {
 /// From this number of entries on, another thread reads local headers while the tree is built.
 constexpr std::size_t kMinEntriesOfTwoThreads = 1000;
 
-/// Calls build(), and calls storages.read_local_headers(), on another thread if the archive has
-/// many entries. Returns the result of build().
+/// Calls build() and storages.read_local_headers(), in parallel if the archive has many entries.
+/// Returns the result of build().
 template <class Build>
 auto with_local_headers(ArchiveStorages& storages, const Build& build) {
   const bool is_large = storages.archive().directory.entries.size() >= kMinEntriesOfTwoThreads;

@@ -180,7 +180,7 @@ Node::Slot TreeBuilder::called_set(std::uint32_t id, Value::Special::Type type,
 
 Node::Slot TreeBuilder::set_of(std::uint32_t id, Value::Special::Type type,
                                std::span<const std::uint32_t> items) {
-  force_node_ = false;  // a set as root is not a tree
+  force_node_ = false;  // a set becomes a value even at the root
   Value::Special set;
   set.type = type;
   Slot converted = container(id, NodeKind::list, [&](Children& to) { add_items(to, items); });

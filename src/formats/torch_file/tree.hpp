@@ -16,7 +16,7 @@ namespace tenfold::detail::formats::torch_file {
 ///
 ///   dict, OrderedDict, list, tuple                 that container; a JSON value if it has neither
 ///                                                  tensors nor opaque nodes
-///   defaultdict                                    as a dict
+///   defaultdict                                    a dict
 ///   Counter with tensors or opaque nodes           a dict
 ///   tensors, nested tensors, parameters, numpy     leaves
 ///   scalars and arrays

@@ -596,7 +596,7 @@ class Pickler {
     to_.call();
   }
 
-  /// Writes requires_grad, and no hooks.
+  /// Writes requires_grad, and an empty OrderedDict: the backward hooks.
   void write_grad(bool is_required) {
     to_.boolean(is_required);
     to_.begin_ordered_dict();
@@ -679,7 +679,7 @@ std::vector<ZipArchiveEntry> entries_of(Plan plan, std::string notes, const std:
   const auto add = [&](const std::string& name, std::string text, std::optional<Leaf> leaf) {
     entries.push_back({root + "/" + name, std::move(text), std::move(leaf), kAlignment});
   };
-  // torch takes the root from the first record.
+  // torch takes the name of the folder from the first record.
   add("data.pkl", std::move(plan.pickle), std::nullopt);
   add("byteorder", "little", std::nullopt);
   for (std::size_t i = 0; i < plan.storages.size(); ++i) {

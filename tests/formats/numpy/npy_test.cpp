@@ -212,7 +212,7 @@ TEST(Npy, RefusesDtypesThatNumpyLacksBeforeWriting) {
     if (numpy::npy_descr(dtype)) continue;
     ++count;
     EXPECT_EQ(refusal_of(tree_of(Tensor::zeros(dtype, {2}))),
-              "root: NumPy has no name for the dtype: expected one that it has, found " +
+              "root: NumPy has no name for the dtype: expected a dtype of NumPy, found " +
                   to_string(dtype));
   }
   EXPECT_EQ(count, kNumDTypes - 14);

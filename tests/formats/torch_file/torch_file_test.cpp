@@ -557,10 +557,13 @@ TEST(TorchFile, LegacyHeadersMustBeComplete) {
   }
   EXPECT_THAT(refusal({.keys = pickled::tuple({pickled::text("94")})}),
               HasSubstr("storage keys: expected a list, found an object of another type"));
-  EXPECT_THAT(refusal({.keys = pickled::list({pickled::text("95")})}),
-              HasSubstr("storage keys: expected one that the object names, found \"95\""));
-  EXPECT_THAT(refusal({.keys = pickled::list({pickled::integer(94)})}),
-              HasSubstr("storage keys: expected one that the object names, found an integer"));
+  EXPECT_THAT(
+      refusal({.keys = pickled::list({pickled::text("95")})}),
+      HasSubstr("storage keys: expected the key of a storage that the object uses, found \"95\""));
+  EXPECT_THAT(
+      refusal({.keys = pickled::list({pickled::integer(94)})}),
+      HasSubstr(
+          "storage keys: expected the key of a storage that the object uses, found an integer"));
 }
 
 }  // namespace

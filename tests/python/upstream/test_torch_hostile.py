@@ -263,9 +263,9 @@ CASES: dict[str, tuple[Any, str]] = {
         nested([1.0], [[2], [2]], [[1], [1]], [0, 2]),
         "values do not fit the sizes: expected 4 elements, found 1",
     ),
-    "array of a class": (array(of=Named("numpy.matrix")), "array: expected a plain one"),
+    "array of a class": (array(of=Named("numpy.matrix")), "array: expected numpy.ndarray"),
     "array without a state": (array(state=(1, 2)), "array: expected a state of 5 parts"),
-    "array of no dtype": (array(dtype="f4"), "dtype: expected one of NumPy"),
+    "array of no dtype": (array(dtype="f4"), "dtype: expected a dtype of NumPy"),
     "dtype without a state": (
         array(dtype=Call(Named("numpy.dtype"), "f4", False, True)),
         "dtype: expected a state with a byte order",
