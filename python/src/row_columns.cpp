@@ -77,16 +77,14 @@ void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t be
     }
     const std::int64_t rows = column.num_rows();
     const bool is_known = column.type().form != RowForm::none;
-    if (is_known && column.add_arrays(tensor->dtype(), tensor->shape(), tensor->raw_data())) return;
+    if (is_known && column.add_rows(*tensor)) return;
     column.truncate(rows);
     if (column.is_fixed_by_schema()) refuse_rows(column, values, begin, end);
-    const auto joined = column.with(type_of_array(*tensor, true));
+    const auto joined = column.with(RowType::of(*tensor, true));
     if (!joined) mismatch(column, values);
     table_.promote(column, *joined);
     if (tensor->ndim() > 1) column.expect_length(tensor->shape()[1]);
-    if (!column.add_arrays(tensor->dtype(), tensor->shape(), tensor->raw_data())) {
-      mismatch(column, values);
-    }
+    if (!column.add_rows(*tensor)) mismatch(column, values);
     return;
   }
   for (std::int64_t i = begin; i < end; ++i) {

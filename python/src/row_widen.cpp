@@ -9,10 +9,7 @@
 namespace tenfold::python {
 
 nb::object RowReader::simple_mapping(PyObject* value) {
-  const bool is_plain = value == Py_None || PyFloat_Check(value) || PyLong_Check(value) ||
-                        PyUnicode_Check(value) || PyBytes_Check(value) || PyList_Check(value) ||
-                        PyTuple_Check(value);
-  if (is_plain || time_from(value) || array_from(value)) return {};
+  if (!is_convertible(value) || array_from(value)) return {};
   nb::object made =
       nb::module_::import_("tenfold.dataset._ingest.values").attr("row_of")(nb::handle(value));
   return PyDict_Check(made.ptr()) ? made : nb::object();
@@ -79,9 +76,7 @@ void RowReader::widen_value(const KeyPath& path, Entry* entry, PyObject* value, 
   const RowType type = widened(column, value);
   if (!apply) {
     // Throws, before any column changes, for a value that JSON cannot represent.
-    if (type.form == RowForm::json && (PyList_Check(value) || PyTuple_Check(value))) {
-      json_of(value);
-    }
+    if (type.form == RowForm::json && is_sequence(value)) json_of(value);
     return;
   }
   if (column == nullptr) entry->column = column = &table_.add_column(path);
