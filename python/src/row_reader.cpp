@@ -44,20 +44,14 @@ void RowReader::make_schema_entries() {
     RowColumn& column = table_.column(i);
     nb::borrow<nb::set>(names_).add(text(dotted(column.path())));
     Record* record = root_.get();
-    for (std::size_t depth = 0; depth < column.path().size(); ++depth) {
-      const nb::str key = text(column.path()[depth]);
-      Entry* entry = find(*record, key.ptr());
+    Entry* entry = nullptr;
+    for (const std::string& part : column.path()) {
+      if (entry != nullptr) record = &entry->members();
+      const nb::str key = text(part);
+      entry = find(*record, key.ptr());
       if (entry == nullptr) entry = &record->add(key);
-      if (depth + 1 == column.path().size()) {
-        entry->column = &column;
-      } else {
-        if (!entry->record) {
-          entry->record = std::make_unique<Record>();
-          entry->record->path = entry->path;
-        }
-        record = entry->record.get();
-      }
     }
+    entry->column = &column;
   }
 }
 
@@ -97,7 +91,10 @@ void RowReader::add(nb::handle row) {
       }
       widen(*root_, dict.ptr(), false);
       widen(*root_, dict.ptr(), true);
-      if (!add_record(*root_, dict.ptr())) mismatch_in(*root_, dict.ptr());
+      if (!add_record(*root_, dict.ptr(), true)) {
+        throw BadValue{
+            "", "expected a row that stays the same while it is read, found one that changes"};
+      }
       refuse_missing();
     }
   } catch (...) {
@@ -117,7 +114,7 @@ bool RowReader::add_dict(PyObject* dict) {
   return add_record(*root_, dict) && table_.missing_column() == nullptr;
 }
 
-bool RowReader::add_record(Record& record, PyObject* dict) {
+bool RowReader::add_record(Record& record, PyObject* dict, bool is_widened) {
   Py_ssize_t position = 0;
   PyObject* key = nullptr;
   PyObject* value = nullptr;
@@ -134,19 +131,19 @@ bool RowReader::add_record(Record& record, PyObject* dict) {
       entry = find(record, key);
       if (entry == nullptr) return false;
     }
-    if (!add_value(*entry, value)) return false;
+    if (!add_value(*entry, value, is_widened)) return false;
     entry->was_seen = true;
   }
   return true;
 }
 
-bool RowReader::add_value(Entry& entry, PyObject* value) {
+bool RowReader::add_value(Entry& entry, PyObject* value, bool is_widened) {
   if (entry.is_ignored) return true;
   if (entry.record) {
     if (value == Py_None) return true;
-    if (PyDict_Check(value)) return add_record(*entry.record, value);
+    if (PyDict_Check(value)) return add_record(*entry.record, value, is_widened);
     const nb::object dict = simple_mapping(value);
-    return dict.is_valid() && add_record(*entry.record, dict.ptr());
+    return dict.is_valid() && add_record(*entry.record, dict.ptr(), is_widened);
   }
   if (entry.column == nullptr) return false;
   if (entry.column->num_rows() > table_.block_rows()) {
@@ -154,7 +151,9 @@ bool RowReader::add_value(Entry& entry, PyObject* value) {
   }
   RowColumn& column = table_.begin_value(*entry.column);
   try {
-    return add_scalar(column, value);
+    if (add_scalar(column, value)) return true;
+    if (is_widened) mismatch(column, value);
+    return false;
   } catch (BadValue& bad) {
     if (bad.column.empty()) bad.column = dotted(entry.path);
     throw;
