@@ -9,32 +9,25 @@ namespace tenfold::python {
 /// the column is not requested, or is not in the schema.
 RowReader::Entry* RowReader::column_at(const nb::tuple& keys) {
   Record* record = root_.get();
-  for (std::size_t depth = 0;; ++depth) {
-    const nb::object key = keys[depth];
-    const bool is_last = depth + 1 == nb::len(keys);
-    Entry* entry = find(*record, key.ptr());
+  Entry* entry = nullptr;
+  for (const nb::handle key : keys) {
+    if (entry != nullptr) {
+      if (entry->column != nullptr) {
+        throw BadValue{dotted(entry->path),
+                       "expected " + entry->column->text() + ", found an object"};
+      }
+      record = &entry->members();
+    }
+    entry = find(*record, key.ptr());
     if (entry == nullptr) {
       entry = &record->add(key);
       entry->is_ignored = is_ignored(entry->path);
     }
     entry->was_seen = true;
     if (entry->is_ignored) return nullptr;
-    if (is_last) {
-      if (entry->column == nullptr && !entry->record) {
-        entry->column = &table_.add_column(entry->path);
-      }
-      return entry;
-    }
-    if (entry->column != nullptr) {
-      throw BadValue{dotted(entry->path),
-                     "expected " + entry->column->text() + ", found an object"};
-    }
-    if (!entry->record) {
-      entry->record = std::make_unique<Record>();
-      entry->record->path = entry->path;
-    }
-    record = entry->record.get();
   }
+  if (entry->column == nullptr && !entry->record) entry->column = &table_.add_column(entry->path);
+  return entry;
 }
 
 void RowReader::add_columns(nb::dict columns, std::int64_t begin, std::int64_t end) {
@@ -55,18 +48,6 @@ void RowReader::add_columns(nb::dict columns, std::int64_t begin, std::int64_t e
   table_.end_rows(end - begin);
 }
 
-/// Throws for the first row of the array `values` that does not fit the column's type in the
-/// schema.
-void RowReader::refuse_rows(RowColumn& column, nb::handle values, std::int64_t begin,
-                            std::int64_t end) {
-  for (std::int64_t i = begin; i < end; ++i) {
-    // A tensor is not a sequence in Python's C API.
-    const nb::object value = values[nb::int_(i - begin)];
-    if (!add_scalar(column, value.ptr())) mismatch(column, value, i);
-  }
-  mismatch(column, values);
-}
-
 /// Adds the rows [begin, end) of a list, or all rows of an array, which the caller has sliced.
 void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t begin,
                            std::int64_t end) {
@@ -77,16 +58,18 @@ void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t be
     }
     const std::int64_t rows = column.num_rows();
     const bool is_known = column.type().form != RowForm::none;
-    if (is_known && column.add_arrays(tensor->dtype(), tensor->shape(), tensor->raw_data())) return;
+    if (is_known && column.add_rows(*tensor)) return;
+    if (column.is_fixed_by_schema()) {
+      const std::int64_t row = column.num_rows() - rows;
+      // A tensor is not a sequence in Python's C API.
+      mismatch(column, nb::object(values[nb::int_(row)]), begin + row);
+    }
     column.truncate(rows);
-    if (column.is_fixed_by_schema()) refuse_rows(column, values, begin, end);
-    const auto joined = column.with(type_of_array(*tensor, true));
+    const auto joined = column.with(RowType::of(*tensor, true));
     if (!joined) mismatch(column, values);
     table_.promote(column, *joined);
     if (tensor->ndim() > 1) column.expect_length(tensor->shape()[1]);
-    if (!column.add_arrays(tensor->dtype(), tensor->shape(), tensor->raw_data())) {
-      mismatch(column, values);
-    }
+    if (!column.add_rows(*tensor)) mismatch(column, values);
     return;
   }
   for (std::int64_t i = begin; i < end; ++i) {

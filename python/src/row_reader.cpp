@@ -44,20 +44,14 @@ void RowReader::make_schema_entries() {
     RowColumn& column = table_.column(i);
     nb::borrow<nb::set>(names_).add(text(dotted(column.path())));
     Record* record = root_.get();
-    for (std::size_t depth = 0; depth < column.path().size(); ++depth) {
-      const nb::str key = text(column.path()[depth]);
-      Entry* entry = find(*record, key.ptr());
+    Entry* entry = nullptr;
+    for (const std::string& part : column.path()) {
+      if (entry != nullptr) record = &entry->members();
+      const nb::str key = text(part);
+      entry = find(*record, key.ptr());
       if (entry == nullptr) entry = &record->add(key);
-      if (depth + 1 == column.path().size()) {
-        entry->column = &column;
-      } else {
-        if (!entry->record) {
-          entry->record = std::make_unique<Record>();
-          entry->record->path = entry->path;
-        }
-        record = entry->record.get();
-      }
     }
+    entry->column = &column;
   }
 }
 
@@ -97,7 +91,10 @@ void RowReader::add(nb::handle row) {
       }
       widen(*root_, dict.ptr(), false);
       widen(*root_, dict.ptr(), true);
-      if (!add_record(*root_, dict.ptr())) mismatch_in(*root_, dict.ptr());
+      if (!add_record(*root_, dict.ptr(), true)) {
+        throw BadValue{
+            "", "expected a row that stays the same while it is read, found one that changes"};
+      }
       refuse_missing();
     }
   } catch (...) {
@@ -117,7 +114,7 @@ bool RowReader::add_dict(PyObject* dict) {
   return add_record(*root_, dict) && table_.missing_column() == nullptr;
 }
 
-bool RowReader::add_record(Record& record, PyObject* dict) {
+bool RowReader::add_record(Record& record, PyObject* dict, bool is_widened) {
   Py_ssize_t position = 0;
   PyObject* key = nullptr;
   PyObject* value = nullptr;
@@ -134,19 +131,19 @@ bool RowReader::add_record(Record& record, PyObject* dict) {
       entry = find(record, key);
       if (entry == nullptr) return false;
     }
-    if (!add_value(*entry, value)) return false;
+    if (!add_value(*entry, value, is_widened)) return false;
     entry->was_seen = true;
   }
   return true;
 }
 
-bool RowReader::add_value(Entry& entry, PyObject* value) {
+bool RowReader::add_value(Entry& entry, PyObject* value, bool is_widened) {
   if (entry.is_ignored) return true;
   if (entry.record) {
     if (value == Py_None) return true;
-    if (PyDict_Check(value)) return add_record(*entry.record, value);
+    if (PyDict_Check(value)) return add_record(*entry.record, value, is_widened);
     const nb::object dict = simple_mapping(value);
-    return dict.is_valid() && add_record(*entry.record, dict.ptr());
+    return dict.is_valid() && add_record(*entry.record, dict.ptr(), is_widened);
   }
   if (entry.column == nullptr) return false;
   if (entry.column->num_rows() > table_.block_rows()) {
@@ -154,7 +151,9 @@ bool RowReader::add_value(Entry& entry, PyObject* value) {
   }
   RowColumn& column = table_.begin_value(*entry.column);
   try {
-    return add_scalar(column, value);
+    if (add_scalar(column, value)) return true;
+    if (is_widened) mismatch(column, value);
+    return false;
   } catch (BadValue& bad) {
     if (bad.column.empty()) bad.column = dotted(entry.path);
     throw;
@@ -163,34 +162,10 @@ bool RowReader::add_value(Entry& entry, PyObject* value) {
 
 /// The caller keeps a reference to `value`, because Python code may run.
 bool RowReader::add_scalar(RowColumn& column, PyObject* value) {
-  if (PyFloat_Check(value)) return column.add_float(float_value(value));
-  if (PyUnicode_Check(value)) {
-    return column.add_text(ColumnKind::string, Utf8(value).view());
-  }
-  if (value == Py_None) return column.add_null();
-  if (PyBool_Check(value)) return column.add_bool(value == Py_True);
-  if (PyLong_Check(value)) {
-    const Integer number = integer_of(value);
-    if (number.size == Integer::Size::int64) return column.add_int(number.value);
-    if (number.size == Integer::Size::uint64) return column.add_uint(number.large);
-    return column.add_huge(digits_of(value));
-  }
-  if (PyList_Check(value) || PyTuple_Check(value)) return add_list(column, value);
-  if (PyBytes_Check(value)) {
-    return column.add_text(ColumnKind::bytes, bytes_text(value));
-  }
-  if (PyByteArray_Check(value)) {
-    return column.add_text(ColumnKind::bytes, bytearray_text(value));
-  }
-  if (PyDict_Check(value)) return false;
-  if (const auto time = time_from(value)) {
-    return time->count ? column.add_time(*time->count, time->unit, time->clock) : column.add_null();
-  }
-  if (const auto tensor = array_from(value)) {
-    return column.add_array(tensor->dtype(), tensor->shape(), tensor->raw_data());
-  }
-  const nb::object plain = simple(column, value);
-  return add_scalar(column, plain.ptr());
+  const auto added = visit_value(value, [&](const auto& known) { return column.add(known); });
+  if (added) return *added;
+  if (is_sequence(value)) return add_list(column, value);
+  return !PyDict_Check(value) && add_scalar(column, simple(column, value).ptr());
 }
 
 /// Calls simple_value() until the result is an array or of a built-in type. Throws for a Decimal if
@@ -224,12 +199,12 @@ bool RowReader::put_items(RowColumn& column, PyObject* list, std::size_t depth) 
   for (std::size_t i = 0; i < count && i < sequence_size(list); ++i) {
     PyObject* item = sequence_item(list, i);
     if (depth == inner.size()) {
-      if (PyFloat_Check(item)) {
-        if (!column.put_float(float_value(item))) return false;
+      if (PyFloat_CheckExact(item)) {
+        if (!column.put(float_value(item))) return false;
       } else if (!put_item(column, item)) {
         return false;
       }
-    } else if (PyList_Check(item) || PyTuple_Check(item)) {
+    } else if (is_sequence(item)) {
       const nb::object kept = nb::borrow(item);  // as in put_part()
       if (!put_items(column, item, depth + 1)) return false;
     } else if (!put_part(column, item, depth)) {
@@ -244,39 +219,18 @@ bool RowReader::put_items(RowColumn& column, PyObject* list, std::size_t depth) 
 bool RowReader::put_part(RowColumn& column, nb::handle item, std::size_t depth) {
   // Keep a reference: Python code runs from here on, and might drop the last one.
   const nb::object kept = nb::borrow(item);
-  if (const auto tensor = array_from(kept)) {
-    return column.put_array(tensor->dtype(), tensor->shape(), tensor->raw_data(), depth);
-  }
+  if (const auto array = array_from(kept)) return column.put_array(*array, depth);
   if (!is_convertible(kept)) return false;
   const nb::object plain = simple(column, kept);
-  const bool is_list = PyList_Check(plain.ptr()) || PyTuple_Check(plain.ptr());
-  return is_list ? put_items(column, plain.ptr(), depth + 1) : put_part(column, plain, depth);
+  return is_sequence(plain.ptr()) ? put_items(column, plain.ptr(), depth + 1)
+                                  : put_part(column, plain, depth);
 }
 
 bool RowReader::put_item(RowColumn& column, PyObject* item) {
-  if (PyBool_Check(item)) return column.put_bool(item == Py_True);
-  if (PyLong_Check(item)) {
-    const Integer number = integer_of(item);
-    if (number.size == Integer::Size::int64) return column.put_int(number.value);
-    if (number.size == Integer::Size::uint64) return column.put_uint(number.large);
-    return column.put_huge(digits_of(item));
-  }
-  if (PyUnicode_Check(item)) return column.put_text(ColumnKind::string, Utf8(item).view());
-  if (item == Py_None) return column.put_null();
-  if (PyBytes_Check(item)) {
-    return column.put_text(ColumnKind::bytes, bytes_text(item));
-  }
-  if (PyDict_Check(item) || PyList_Check(item) || PyTuple_Check(item)) return false;
-  const nb::object kept = nb::borrow(item);
-  if (const auto time = time_from(kept)) {
-    return time->count ? column.put_time(*time->count, time->unit, time->clock) : column.put_null();
-  }
-  if (const auto tensor = array_from(kept)) {
-    if (tensor->ndim() > 0) return false;
-    return column.put_array(tensor->dtype(), {}, tensor->raw_data()) ||
-           column.put_number(tensor->dtype(), tensor->raw_data());
-  }
-  return put_item(column, simple(column, kept).ptr());
+  const nb::object kept = nb::borrow(item);  // as in put_part()
+  const auto done = visit_value(kept, [&](const auto& known) { return column.put(known); });
+  if (done) return *done;
+  return is_convertible(kept) && put_item(column, simple(column, kept).ptr());
 }
 
 // --- new keys ---

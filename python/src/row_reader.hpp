@@ -59,16 +59,14 @@ class RowReader {
 
   nb::object with_nulls(const nb::object& dict) const;
   bool add_dict(PyObject* dict);
-  bool add_record(Record& record, PyObject* dict);
-  bool add_value(Entry& entry, PyObject* value);
+  bool add_record(Record& record, PyObject* dict, bool is_widened = false);
+  bool add_value(Entry& entry, PyObject* value, bool is_widened);
   bool add_list(RowColumn& column, PyObject* list);
   bool put_items(RowColumn& column, PyObject* list, std::size_t depth);
   bool put_part(RowColumn& column, nb::handle item, std::size_t depth);
   bool put_item(RowColumn& column, PyObject* item);
   bool add_scalar(RowColumn& column, PyObject* value);
   nb::object simple(const RowColumn& column, nb::handle value) const;
-  [[noreturn]] void refuse_rows(RowColumn& column, nb::handle values, std::int64_t begin,
-                                std::int64_t end);
   Entry* column_at(const nb::tuple& keys);
   void add_column(RowColumn& column, nb::handle values, std::int64_t begin, std::int64_t end);
 
@@ -86,7 +84,6 @@ class RowReader {
   static std::string found_in(const RowColumn* column, nb::handle value);
   [[noreturn]] void mismatch(const RowColumn& column, nb::handle value,
                              std::int64_t row = -1) const;
-  void mismatch_in(Record& record, PyObject* dict);
   void refuse_missing();
 
   RowTable& table_;

@@ -9,6 +9,9 @@ namespace tenfold::python {
 
 /// A key of a record: its value is a column or a record, or is ignored.
 struct RowReader::Entry {
+  /// The record of the value; creates it if necessary.
+  Record& members();
+
   nb::object key;
   KeyPath path;
   RowColumn* column = nullptr;
@@ -43,5 +46,13 @@ struct RowReader::Record {
     }
   }
 };
+
+inline RowReader::Record& RowReader::Entry::members() {
+  if (!record) {
+    record = std::make_unique<Record>();
+    record->path = path;
+  }
+  return *record;
+}
 
 }  // namespace tenfold::python

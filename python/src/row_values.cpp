@@ -19,8 +19,6 @@ namespace {
 
 std::string class_of(nb::handle object) { return std::string(type_name(object.ptr())); }
 
-bool is_sequence(PyObject* object) { return PyList_Check(object) || PyTuple_Check(object); }
-
 nb::object ingest_values() { return nb::module_::import_("tenfold.dataset._ingest.values"); }
 
 /// The dtype for a format of the buffer protocol (PEP 3118) in native byte order; nullopt if there
@@ -94,12 +92,6 @@ bool is_plain(PyObject* object) {
          PyByteArray_Check(object) || is_sequence(object) || PyDict_Check(object);
 }
 
-bool is_time(PyObject* object) {
-  if (is_datetime(object)) return true;
-  const auto name = type_name(object);
-  return name == "numpy.datetime64" || name == "numpy.timedelta64";
-}
-
 /// True for masked arrays of numpy. Their buffer also contains the masked elements.
 bool is_masked_array(PyObject* object) {
   if (type_name(object).starts_with("numpy.")) return false;
@@ -165,20 +157,6 @@ Utf8::Utf8(PyObject* text) {
   view_ = bytes_text(encoded_.ptr());
 }
 
-Integer integer_of(PyObject* number) {
-  Integer made;
-  int overflow = 0;
-  made.value = PyLong_AsLongLongAndOverflow(number, &overflow);
-  if (overflow == 0) return made;
-  made.size = Integer::Size::huge;
-  if (overflow > 0) {
-    made.large = PyLong_AsUnsignedLongLong(number);
-    if (PyErr_Occurred() == nullptr) made.size = Integer::Size::uint64;
-    PyErr_Clear();
-  }
-  return made;
-}
-
 std::string digits_of(nb::handle integer) {
   // Not str(), which a subclass of int may override.
   const nb::object digits = nb::steal(PyNumber_ToBase(integer.ptr(), 10));
@@ -188,27 +166,26 @@ std::string digits_of(nb::handle integer) {
   throw BadValue{"", long_integer(std::nullopt)};
 }
 
-std::optional<Time> time_from(nb::handle object) {
-  if (!is_time(object.ptr())) return std::nullopt;
-  Time time;
+bool is_time(PyObject* object) {
+  if (is_datetime(object)) return true;
+  const auto name = type_name(object);
+  return name == "numpy.datetime64" || name == "numpy.timedelta64";
+}
+
+std::optional<RowTime> time_from(nb::handle object) {
   try {
-    const nb::tuple count_and_unit =
-        nb::borrow<nb::tuple>(ingest_values().attr("time_count")(object));
-    if (!count_and_unit[0].is_none()) {
-      const Integer count = integer_of(nb::object(count_and_unit[0]).ptr());
-      if (count.size != Integer::Size::int64) {
-        throw BadValue{"",
-                       "expected a time whose count fits int64, found " + utf8(nb::str(object))};
-      }
-      time.count = count.value;
+    const nb::tuple time = nb::borrow<nb::tuple>(ingest_values().attr("time_count")(object));
+    if (time[0].is_none()) return std::nullopt;
+    int overflow = 0;
+    const std::int64_t count = PyLong_AsLongLongAndOverflow(nb::object(time[0]).ptr(), &overflow);
+    if (overflow != 0) {
+      throw BadValue{"", "expected a time whose count fits int64, found " + utf8(nb::str(object))};
     }
-    time.unit = utf8(count_and_unit[1]);
-    time.clock = nb::cast<bool>(count_and_unit[2]) ? Clock::utc : Clock::local;
+    return RowTime{count, utf8(time[1]), nb::cast<bool>(time[2]) ? Clock::utc : Clock::local};
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_ValueError)) throw;
     throw BadValue{"", utf8(nb::str(error.value()))};
   }
-  return time;
 }
 
 std::optional<Tensor> array_from(nb::handle object) {
@@ -291,9 +268,7 @@ std::string found_text(nb::handle object) {
     return text.substr(0, size) + "...";
   }
   try {
-    if (time_from(object)) {
-      return utf8(nb::str(object)) + ", " + row_type_of(object).text();
-    }
+    if (is_time(raw)) return utf8(nb::str(object)) + ", " + row_type_of(object).text();
     const RowType type = row_type_of(object);
     if (type.form != RowForm::list) return type.text();
     const Py_ssize_t length = PyObject_Size(object.ptr());
@@ -318,37 +293,9 @@ std::string json_of(nb::handle object) {
   }
 }
 
-RowType type_of_array(const Tensor& tensor, bool is_rows) {
-  const Shape& shape = tensor.shape();
-  RowType type = type_of_numbers(tensor.dtype(), tensor.raw_data(), tensor.numel());
-  if (shape.size() == (is_rows ? 1U : 0U)) return type;
-  type.form = RowForm::list;
-  type.inner.assign(shape.begin() + (is_rows ? 2 : 1), shape.end());
-  if (numel_of(type.inner) == 0 && !(is_rows && shape[0] == 0)) {
-    throw BadValue{"", "expected an array whose elements are not empty, found one of shape " +
-                           base::list_text(shape)};
-  }
-  return type;
-}
-
 RowType row_type_of(nb::handle value) {
   const nb::object known = known_value(value);
   PyObject* const raw = known.ptr();
-  if (raw == Py_None) return {};
-  if (PyBool_Check(raw)) return RowType::scalar(DType::bool_);
-  if (PyFloat_Check(raw)) return RowType::scalar(DType::float64);
-  if (PyLong_Check(raw)) {
-    const Integer number = integer_of(raw);
-    if (number.size == Integer::Size::int64) return RowType::integer(number.value);
-    if (number.size == Integer::Size::uint64) return RowType::integer(number.large);
-    digits_of(known);
-    return RowType::huge_integer();
-  }
-  if (PyUnicode_Check(raw)) {
-    const Utf8 checked(raw);
-    return RowType::text(ColumnKind::string);
-  }
-  if (PyBytes_Check(raw) || PyByteArray_Check(raw)) return RowType::text(ColumnKind::bytes);
   if (is_sequence(raw)) {
     ListTypes types;
     std::optional<BadValue> refused;
@@ -356,13 +303,11 @@ RowType row_type_of(nb::handle value) {
     if (refused && !types.is_uneven()) throw *std::move(refused);
     return types.type();
   }
-  if (const auto time = time_from(known)) {
-    return time->count ? RowType::time(time->unit, time->clock) : RowType();
-  }
-  const auto array = array_from(known);
-  if (!array)
+  auto type = visit_value(known, [](const auto& each) { return RowType::of(each); });
+  if (!type) {
     throw BadValue{"", "expected a value that a column can store, found " + class_of(value)};
-  return type_of_array(*array);
+  }
+  return *std::move(type);
 }
 
 }  // namespace tenfold::python

@@ -11,11 +11,14 @@
 #include "common.hpp"
 #include "ingest/row_fault.hpp"
 #include "ingest/row_type.hpp"
+#include "python_objects.hpp"
 
 namespace tenfold::python {
 
 /// Thrown by add_columns() if a column contains records. The caller then adds the rows one by one.
 struct RowsNeeded {};
+
+inline bool is_sequence(PyObject* object) { return PyList_Check(object) || PyTuple_Check(object); }
 
 /// The UTF-8 of a str, without a copy if the str is ASCII. Only ascii_text() may cache something in
 /// the str.
@@ -30,33 +33,54 @@ class Utf8 {
   std::string_view view_;
 };
 
-/// An integer: `value` if it fits int64, `large` if it only fits uint64. For any other integer,
-/// `size` is `huge` and the number is not stored.
-struct Integer {
-  enum class Size : std::uint8_t { int64, uint64, huge } size = Size::int64;
-  std::int64_t value = 0;
-  std::uint64_t large = 0;
-};
-Integer integer_of(PyObject* number);
 /// The decimal digits of an int. Throws BadValue if there are more digits than Python converts.
 std::string digits_of(nb::handle integer);
 
-/// A time stamp or duration.
-struct Time {
-  std::optional<std::int64_t> count;  ///< empty for NaT (not a time) of numpy and pandas, which
-                                      ///< becomes null
-  std::string unit;
-  Clock clock = Clock::unknown;
-};
-/// Converts a time object of the datetime module, numpy or pandas, by
-/// `tenfold.dataset._ingest.values.time_count`. Empty for other objects. Throws BadValue for a time
-/// that cannot be converted, or whose count does not fit int64.
-std::optional<Time> time_from(nb::handle object);
+/// True for a time object of the datetime module, numpy or pandas.
+bool is_time(PyObject* object);
+/// Converts a time object by `tenfold.dataset._ingest.values.time_count`. Empty for NaT (not a
+/// time), which becomes null. Throws BadValue for a time that cannot be converted, or whose count
+/// does not fit int64.
+std::optional<RowTime> time_from(nb::handle object);
 
 /// Converts a dense tensor or array of any library, or a complex number, to a contiguous tensor in
 /// main memory, without a copy if possible. Empty for other objects, such as arrays of strings and
 /// objects.
 std::optional<Tensor> array_from(nb::handle object);
+
+/// Calls `use` with the C++ value of a scalar or array: nullptr for None and NaT, bool,
+/// std::int64_t, std::uint64_t (only integers of at least 2^63), HugeInteger, double, RowText,
+/// RowTime, or Tensor. Empty for lists, dicts and objects that only simple_value() may convert. The
+/// caller keeps a reference to `object`.
+template <class Use>
+auto visit_value(nb::handle object, const Use& use) -> std::optional<decltype(use(nullptr))> {
+  PyObject* const raw = object.ptr();
+  if (PyFloat_CheckExact(raw)) return use(float_value(raw));
+  if (PyUnicode_Check(raw)) return use(RowText{ColumnKind::string, Utf8(raw).view()});
+  if (raw == Py_None) return use(nullptr);
+  if (PyBool_Check(raw)) return use(raw == Py_True);
+  if (PyLong_Check(raw)) {
+    int overflow = 0;
+    const std::int64_t value = PyLong_AsLongLongAndOverflow(raw, &overflow);
+    if (overflow == 0) return use(value);
+    if (overflow > 0) {
+      const std::uint64_t large = PyLong_AsUnsignedLongLong(raw);
+      if (PyErr_Occurred() == nullptr) return use(large);
+      PyErr_Clear();
+    }
+    return use(HugeInteger{digits_of(object)});
+  }
+  if (PyFloat_Check(raw)) return use(float_value(raw));
+  if (PyBytes_Check(raw)) return use(RowText{ColumnKind::bytes, bytes_text(raw)});
+  if (PyByteArray_Check(raw)) return use(RowText{ColumnKind::bytes, bytearray_text(raw)});
+  if (PyDict_Check(raw) || is_sequence(raw)) return std::nullopt;
+  if (is_time(raw)) {
+    const auto time = time_from(object);
+    return time ? use(*time) : use(nullptr);
+  }
+  if (const auto array = array_from(object)) return use(*array);
+  return std::nullopt;
+}
 
 /// Converts an object that is neither of a built-in type of Python nor an array, by
 /// `tenfold.dataset._ingest.values.simple`. Throws BadValue if the object cannot be converted.
@@ -82,10 +106,6 @@ std::string found_text(nb::handle object);
 
 /// Formats a value as json.dumps() does. Throws BadValue for a value that JSON cannot represent.
 std::string json_of(nb::handle object);
-
-/// The type of an array or, if `is_rows`, of the values along its first dimension. Throws BadValue
-/// (without a column) for lists whose elements are empty arrays.
-RowType type_of_array(const Tensor& tensor, bool is_rows = false);
 
 /// The type of a value. Throws BadValue (without a column) if no column can hold it.
 RowType row_type_of(nb::handle value);

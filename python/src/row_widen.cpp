@@ -9,10 +9,7 @@
 namespace tenfold::python {
 
 nb::object RowReader::simple_mapping(PyObject* value) {
-  const bool is_plain = value == Py_None || PyFloat_Check(value) || PyLong_Check(value) ||
-                        PyUnicode_Check(value) || PyBytes_Check(value) || PyList_Check(value) ||
-                        PyTuple_Check(value);
-  if (is_plain || time_from(value) || array_from(value)) return {};
+  if (!is_convertible(value) || array_from(value)) return {};
   nb::object made =
       nb::module_::import_("tenfold.dataset._ingest.values").attr("row_of")(nb::handle(value));
   return PyDict_Check(made.ptr()) ? made : nb::object();
@@ -61,14 +58,12 @@ void RowReader::widen_value(const KeyPath& path, Entry* entry, PyObject* value, 
     if (column != nullptr && column->type().form != RowForm::none) mismatch(*column, value);
     Record empty;
     empty.path = path;
-    if (apply && !entry->record) {
-      if (column != nullptr) table_.remove_column(*column);
+    if (apply && column != nullptr) {
+      table_.remove_column(*column);
       entry->column = nullptr;
-      entry->record = std::make_unique<Record>();
-      entry->record->path = path;
     }
-    const bool exists = entry != nullptr && entry->record != nullptr;
-    widen(exists ? *entry->record : empty, dict.ptr(), apply);
+    const bool exists = apply || (entry != nullptr && entry->record != nullptr);
+    widen(exists ? entry->members() : empty, dict.ptr(), apply);
     return;
   }
   if (entry != nullptr && entry->record) {
@@ -79,9 +74,7 @@ void RowReader::widen_value(const KeyPath& path, Entry* entry, PyObject* value, 
   const RowType type = widened(column, value);
   if (!apply) {
     // Throws, before any column changes, for a value that JSON cannot represent.
-    if (type.form == RowForm::json && (PyList_Check(value) || PyTuple_Check(value))) {
-      json_of(value);
-    }
+    if (type.form == RowForm::json && is_sequence(value)) json_of(value);
     return;
   }
   if (column == nullptr) entry->column = column = &table_.add_column(path);
@@ -165,28 +158,6 @@ void RowReader::mismatch(const RowColumn& column, nb::handle value, std::int64_t
     what += "; a missing element of a list is NaN";
   }
   throw BadValue{dotted(column.path()), what, row};
-}
-
-/// Throws for the value of the row that does not fit its column of the schema.
-void RowReader::mismatch_in(Record& record, PyObject* dict) {
-  table_.undo_row();
-  for (const auto& [key, member] : nb::borrow<nb::dict>(dict)) {
-    const nb::object value = nb::borrow(member);  // as in add_record()
-    Entry* entry = find(record, key.ptr());
-    if (entry == nullptr || entry->is_ignored) continue;
-    if (entry->record && PyDict_Check(value.ptr())) {
-      mismatch_in(*entry->record, value.ptr());
-    } else if (entry->column != nullptr &&
-               !add_scalar(table_.begin_value(*entry->column), value.ptr())) {
-      mismatch(*entry->column, value);
-    } else if (entry->record && !value.is_none()) {
-      throw BadValue{dotted(entry->path), "expected an object, found " + found_text(value)};
-    }
-  }
-  if (&record == root_.get()) {
-    throw BadValue{"",
-                   "expected a row that stays the same while it is read, found one that changes"};
-  }
 }
 
 void RowReader::refuse_missing() {

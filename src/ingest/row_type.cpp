@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.hpp"
+#include "ingest/row_fault.hpp"
 
 namespace tenfold {
 
@@ -30,7 +31,7 @@ ScalarKinds kinds_of_dtype(DType dtype) {
 
 }  // namespace
 
-RowType RowType::of(ScalarKinds kinds) {
+RowType RowType::of_kinds(ScalarKinds kinds) {
   RowType type;
   type.kinds = static_cast<ScalarKinds>(kinds & ~kNull);
   const auto holder = growing_type_of(type.kinds);
@@ -58,17 +59,26 @@ RowType RowType::text(ColumnKind kind) {
   return type;
 }
 
-RowType RowType::integer(std::int64_t value) { return of(kinds_of(value)); }
+RowType RowType::of(const HugeInteger&) { return of_kinds(kInteger | kHuge | kInexact); }
 
-RowType RowType::integer(std::uint64_t value) { return of(kinds_of(value)); }
-
-RowType RowType::huge_integer() { return of(kInteger | kHuge | kInexact); }
-
-RowType RowType::time(std::string unit, Clock clock) {
+RowType RowType::of(const RowTime& time) {
   RowType type = scalar(DType::int64);
   type.kinds = 0;
-  type.unit = std::move(unit);
-  type.clock = clock;
+  type.unit = time.unit;
+  type.clock = time.clock;
+  return type;
+}
+
+RowType RowType::of(const Tensor& array, bool is_rows) {
+  const Shape& shape = array.shape();
+  RowType type = type_of_numbers(array.dtype(), array.raw_data(), array.numel());
+  if (shape.size() == (is_rows ? 1U : 0U)) return type;
+  type.form = RowForm::list;
+  type.inner.assign(shape.begin() + (is_rows ? 2 : 1), shape.end());
+  if (numel_of(type.inner) == 0 && !(is_rows && shape[0] == 0)) {
+    throw BadValue{"", "expected an array whose elements are not empty, found one of shape " +
+                           base::list_text(shape)};
+  }
   return type;
 }
 

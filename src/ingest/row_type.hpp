@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tenfold/ingest.hpp>
@@ -29,6 +30,23 @@ enum class Clock : std::uint8_t {
   utc,    ///< values with a time zone
 };
 
+/// An integer that does not fit 64 bits.
+struct HugeInteger {
+  std::string digits{};
+};
+
+struct RowText {
+  ColumnKind kind = ColumnKind::string;  ///< string or bytes
+  std::string_view text{};
+};
+
+/// A date, time stamp, time of day or duration.
+struct RowTime {
+  std::int64_t count = 0;
+  std::string unit{};
+  Clock clock = Clock::unknown;
+};
+
 /// The type of one value, or of all values of a column so far. Values with `kinds` are promoted by
 /// growing_type_of(). Bytes, times, and tensors and arrays of dtypes other than bool, int64, uint64
 /// and float64 keep their type.
@@ -44,17 +62,25 @@ struct RowType {
   bool has_null = false;  ///< lists: at least one contains a null
 
   /// The type of scalars of these kinds; of form `none` if there are only nulls.
-  static RowType of(ScalarKinds kinds);
+  static RowType of_kinds(ScalarKinds kinds);
   static RowType scalar(DType dtype);
   static RowType text(ColumnKind kind);
-  static RowType integer(std::int64_t value);
-  /// An integer of at least 2^63.
-  static RowType integer(std::uint64_t value);
-  /// An integer that does not fit 64 bits.
-  static RowType huge_integer();
-  static RowType time(std::string unit, Clock clock);
   static RowType list();
   static RowType json();
+
+  /// The type of a value: null, a scalar, or an array of numbers.
+  static RowType of(std::nullptr_t) { return {}; }
+  static RowType of(bool) { return scalar(DType::bool_); }
+  static RowType of(std::int64_t value) { return of_kinds(kinds_of(value)); }
+  /// The type of an integer of at least 2^63.
+  static RowType of(std::uint64_t value) { return of_kinds(kinds_of(value)); }
+  static RowType of(double) { return scalar(DType::float64); }
+  static RowType of(const HugeInteger& integer);
+  static RowType of(const RowText& text) { return RowType::text(text.kind); }
+  static RowType of(const RowTime& time);
+  /// The type of a contiguous array or, if `is_rows`, of the values along its first dimension.
+  /// Throws BadValue (without a column) for lists whose elements are empty arrays.
+  static RowType of(const Tensor& array, bool is_rows = false);
 
   bool is_number() const noexcept { return kind == ColumnKind::number; }
   /// For lists: true if at least one of them is not empty.
@@ -120,7 +146,7 @@ class ListTypes {
   };
 
   RowType item_type() const {
-    return others_.form == RowForm::none ? RowType::of(kinds_) : others_;
+    return others_.form == RowForm::none ? RowType::of_kinds(kinds_) : others_;
   }
 
   std::vector<Lengths> levels_;     ///< lengths of lists, of lists in lists, ...

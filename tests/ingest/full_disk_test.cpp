@@ -69,16 +69,16 @@ void ingest_table(const Path& path, bool durable) {
   RowTable table(path, std::nullopt, {}, options);
   RowColumn& x = table.add_column({"x"});
   RowColumn& s = table.add_column({"s"});
-  table.promote(x, RowType::integer(std::int64_t{1}));
+  table.promote(x, RowType::of(std::int64_t{1}));
   table.promote(s, RowType::text(ColumnKind::string));
   for (std::int64_t row = 0; row < kRows; ++row) {
     if (row == 3) table.promote(x, *x.with(RowType::scalar(DType::float64)));
     if (row < 3) {
-      table.begin_value(x).add_int(row);
+      table.begin_value(x).add(row);
     } else {
-      table.begin_value(x).add_float(0.5);
+      table.begin_value(x).add(0.5);
     }
-    table.begin_value(s).add_text(ColumnKind::string, "s" + std::to_string(row));
+    table.begin_value(s).add(RowText{ColumnKind::string, "s" + std::to_string(row)});
     table.end_row();
     table.flush();
   }

@@ -23,22 +23,22 @@ RowType type_of_list(const std::vector<RowType>& items) {
 }
 
 TEST(RowType, KindsHaveAProvisionalTypeUntilTheyAreSettled) {
-  EXPECT_EQ(RowType::of(kNull).form, RowForm::none);
-  EXPECT_EQ(RowType::of(kNull | kBool).text(), "bool");
-  EXPECT_EQ(RowType::of(kBool | kInteger).text(), "int64");
-  EXPECT_EQ(RowType::of(kInteger | kBig).text(), "uint64");
-  EXPECT_EQ(RowType::of(kInteger | kInexact | kFloat).text(), "string");
-  const RowType both_ends = RowType::of(kInteger | kNegative | kBig);
+  EXPECT_EQ(RowType::of_kinds(kNull).form, RowForm::none);
+  EXPECT_EQ(RowType::of_kinds(kNull | kBool).text(), "bool");
+  EXPECT_EQ(RowType::of_kinds(kBool | kInteger).text(), "int64");
+  EXPECT_EQ(RowType::of_kinds(kInteger | kBig).text(), "uint64");
+  EXPECT_EQ(RowType::of_kinds(kInteger | kInexact | kFloat).text(), "string");
+  const RowType both_ends = RowType::of_kinds(kInteger | kNegative | kBig);
   EXPECT_EQ(both_ends.text(), "float64");
   EXPECT_EQ(settled(both_ends).text(), "string");
-  EXPECT_EQ(RowType::huge_integer().text(), "string");
-  EXPECT_EQ(RowType::integer(kBigInteger).text(), "uint64");
+  EXPECT_EQ(RowType::of(HugeInteger{}).text(), "string");
+  EXPECT_EQ(RowType::of(kBigInteger).text(), "uint64");
 }
 
 TEST(ListTypes, ItemsArePromotedToOneType) {
   EXPECT_EQ(type_of_list({}).text(), "an empty list");
   EXPECT_EQ(type_of_list({RowType()}).text(), "a list of null");
-  const RowType integer = RowType::integer(std::int64_t{7});
+  const RowType integer = RowType::of(std::int64_t{7});
   const RowType mixed = type_of_list({integer, RowType(), RowType::scalar(DType::float64)});
   EXPECT_EQ(mixed.text(), "a list of float64");
   EXPECT_TRUE(mixed.has_null);
@@ -48,7 +48,7 @@ TEST(ListTypes, ItemsArePromotedToOneType) {
 TEST(ListTypes, ItemsThatNoTypeHoldsAreRefused) {
   ListTypes types;
   ASSERT_TRUE(types.add_item(1, RowType::text(ColumnKind::bytes)));
-  EXPECT_FALSE(types.add_item(1, RowType::integer(std::int64_t{1})));
+  EXPECT_FALSE(types.add_item(1, RowType::of(std::int64_t{1})));
   EXPECT_EQ(types.type().text(), "a list of bytes");
   ASSERT_TRUE(types.add_item(1, RowType::text(ColumnKind::bytes)));
 }
@@ -57,7 +57,7 @@ TEST(ListTypes, ItemsThatNoTypeHoldsAreRefusedInAnyOrder) {
   for (const bool is_list_first : {false, true}) {
     ListTypes types;
     if (is_list_first) types.add_items(2, kInteger);
-    EXPECT_TRUE(types.add_item(1, RowType::integer(std::int64_t{1})));
+    EXPECT_TRUE(types.add_item(1, RowType::of(std::int64_t{1})));
     EXPECT_FALSE(types.add_item(1, RowType::scalar(DType::float32)));
     if (!is_list_first) types.add_items(2, kInteger);
     EXPECT_TRUE(types.is_uneven());

@@ -19,7 +19,7 @@ from tenfold._interop.arrays import (
     unmasked_rows,
 )
 from tenfold.dataset._indexing import positions_of
-from tenfold.dataset._schema import Schema
+from tenfold.dataset._schema import Schema, column_of_validity, validity_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -532,14 +532,13 @@ def _is_nan(value: Any) -> bool:
 def _has_flags(row: Any) -> bool:
     """True if a row, or a record in it, has a key that ends with ".valid"."""
     return any(
-        (isinstance(key, str) and key.endswith(".valid"))
-        or (_is_mapping(row[key]) and _has_flags(row[key]))
+        column_of_validity(key) is not None or (_is_mapping(row[key]) and _has_flags(row[key]))
         for key in row.keys()  # noqa: SIM118 - a TensorDict iterates over its rows
     )
 
 
 def _validity(keys: tuple[str, ...]) -> tuple[str, ...]:
-    return (*keys[:-1], keys[-1] + ".valid")
+    return (*keys[:-1], validity_name(keys[-1]))
 
 
 def _has_none(values: Any) -> bool:
@@ -550,8 +549,8 @@ def _lacks_value(keys: tuple[str, ...]) -> str:
     """The message for a row or batch that has the validity of a column, but not the column."""
     name = ".".join(keys)
     return (
-        f'column "{name}": expected a value, because "{name}.valid" is given, found none; use None '
-        "for a missing value"
+        f'column "{name}": expected a value, because "{validity_name(name)}" is given, found none; '
+        "use None for a missing value"
     )
 
 

@@ -32,7 +32,7 @@ from tenfold.dataset._rows import (
     samples_of,
     stacked,
 )
-from tenfold.dataset._schema import Schema
+from tenfold.dataset._schema import Schema, column_of_validity, validity_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -339,9 +339,9 @@ class Dataset(Growing):
             return _entry(batch, name)
         except KeyError:
             # In batches, NaN marks missing floats, except in ragged columns.
-            of = name.removesuffix(".valid")
-            column = dict(self.schema._leaves()).get(of)
-            if of == name or column is None or column.ragged or not column.nullable:
+            of = column_of_validity(name)
+            column = dict(self.schema._leaves()).get(of or "")
+            if of is None or column is None or column.ragged or not column.nullable:
                 raise
             if not column.dtype.startswith(("float", "bfloat")):
                 raise
@@ -955,7 +955,7 @@ def _check_validity_names(schema: Schema, renamed: dict[tuple[str, ...], str]) -
         if not column.nullable or flags not in leaves:
             continue
         old, old_flags = (renamed.get(name, ".".join(name)) for name in (keys, flags))
-        if old_flags != f"{old}.valid":
+        if old_flags != validity_name(old):
             raise ValueError(
                 f'rename: column "{old_flags}": expected another name than that of the validity '
                 f'of the column "{".".join(keys)}", found "{".".join(flags)}"'

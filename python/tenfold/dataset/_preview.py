@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tenfold._html import paragraph, table
-from tenfold.dataset._schema import Schema
+from tenfold.dataset._schema import Schema, validity_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _values(native: Any, name: str, column: Column, count: int) -> list[str]:
 
 
 def _cell(row: Any, name: str) -> str:
-    valid = _entry(row, f"{name}.valid", None)
+    valid = _entry(row, validity_name(name), None)
     if valid is not None and not bool(valid.all() if hasattr(valid, "all") else valid):
         return "null"
     return _shortened(_text(_entry(row, name, "")))

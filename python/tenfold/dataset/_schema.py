@@ -21,6 +21,22 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+def validity_name(column: str) -> str:
+    """The name under which rows and batches have the validity of a nullable column.
+
+    Args:
+        column: The dotted name of the column, or the last of its keys.
+    """
+    return f"{column}.valid"
+
+
+def column_of_validity(name: object) -> str | None:
+    """The inverse of `validity_name`; None for other names, and for keys that are not a str."""
+    if isinstance(name, str) and name.endswith(".valid"):
+        return name.removesuffix(".valid")
+    return None
+
+
 @set_module("tenfold")
 class Column(NamedTuple):
     """One column.

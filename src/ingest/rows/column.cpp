@@ -70,7 +70,7 @@ std::optional<RowType> RowColumn::with(const RowType& value) const {
 
 // --- values ---
 
-bool RowColumn::add_null() {
+bool RowColumn::add(std::nullptr_t) {
   if (is_locked_ && !wanted_.nullable) return false;
   add_nulls(1);
   return true;
@@ -86,9 +86,8 @@ void RowColumn::add_nulls(std::int64_t count) {
 
 bool RowColumn::add_array(DType dtype, std::span<const std::int64_t> shape,
                           const std::byte* elements) {
-  if (!takes_numbers()) return false;
   if (shape.empty()) return is_scalar() && put_number(dtype, elements) && end_scalar();
-  if (!is_list() ||
+  if (!is_list() || !takes_numbers() ||
       !std::equal(shape.begin() + 1, shape.end(), type_.inner.begin(), type_.inner.end())) {
     return false;
   }
@@ -96,19 +95,21 @@ bool RowColumn::add_array(DType dtype, std::span<const std::int64_t> shape,
   return put_elements(dtype, elements, count) && end_list(shape[0]);
 }
 
-bool RowColumn::add_arrays(DType dtype, std::span<const std::int64_t> shape,
-                           const std::byte* elements) {
-  const auto row_shape = shape.subspan(1);
+bool RowColumn::add_rows(const Tensor& array) {
+  const DType dtype = array.dtype();
+  const std::byte* const elements = array.raw_data();
+  const std::int64_t count = array.shape()[0];
+  const auto row_shape = std::span(array.shape()).subspan(1);
   const bool at_once = dtype == type_.dtype && takes_numbers() && row_shape.empty() && is_scalar();
   if (at_once) {
-    put_numbers(elements, shape[0]);
-    rows_.num_rows += shape[0];
+    put_numbers(elements, count);
+    rows_.num_rows += count;
     return true;
   }
   const auto row_bytes =
       static_cast<std::size_t>(numel_of(Shape(row_shape.begin(), row_shape.end()))) *
       itemsize(dtype);
-  for (std::int64_t row = 0; row < shape[0]; ++row) {
+  for (std::int64_t row = 0; row < count; ++row) {
     if (!add_array(dtype, row_shape, elements + static_cast<std::size_t>(row) * row_bytes)) {
       return false;
     }
@@ -141,11 +142,10 @@ std::int64_t RowColumn::elements_in_block() const {
 
 // --- elements ---
 
-bool RowColumn::put_array(DType dtype, std::span<const std::int64_t> shape,
-                          const std::byte* elements, std::size_t depth) {
+bool RowColumn::put_array(const Tensor& array, std::size_t depth) {
   const auto expected = std::span(type_.inner).subspan(depth);
-  const bool fits = is_list() && takes_numbers() && std::ranges::equal(shape, expected);
-  return fits && put_elements(dtype, elements, numel_of(Shape(shape.begin(), shape.end())));
+  const bool fits = is_list() && takes_numbers() && std::ranges::equal(array.shape(), expected);
+  return fits && put_elements(array.dtype(), array.raw_data(), array.numel());
 }
 
 /// Appends numbers of any dtype.
@@ -204,10 +204,10 @@ bool RowColumn::put_digits(std::string_view text) {
   return true;
 }
 
-bool RowColumn::put_text(ColumnKind kind, std::string_view text) {
-  if (type_.kind != kind || !type_.has_elements) return false;
+bool RowColumn::put(const RowText& text) {
+  if (type_.kind != text.kind || !type_.has_elements) return false;
   if (is_list()) note_text(Origins::Kind::same);
-  rows_.values.append(text);
+  rows_.values.append(text.text);
   if (is_list()) rows_.end_item();
   return true;
 }
@@ -216,7 +216,8 @@ void RowColumn::note_text(Origins::Kind kind) {
   if (text_origins_.is_kept()) text_origins_.push(kind);
 }
 
-bool RowColumn::put_huge(std::string_view digits) {
+bool RowColumn::put(const HugeInteger& integer) {
+  const std::string& digits = integer.digits;
   if (!type_.has_elements) return false;
   if (!type_.is_number()) return put_digits(digits);
   if (!is_locked_ || !(is_floating_point(type_.dtype) || is_complex(type_.dtype))) return false;
@@ -226,22 +227,23 @@ bool RowColumn::put_huge(std::string_view digits) {
          put_cast(DType::float64, reinterpret_cast<const std::byte*>(&value), 1);
 }
 
-bool RowColumn::put_time(std::int64_t count, std::string_view unit, Clock clock) {
+bool RowColumn::put(const RowTime& time) {
   const bool fits = type_.dtype == DType::int64 && type_.has_elements && type_.is_number() &&
-                    type_.unit == unit && (type_.clock == Clock::unknown || type_.clock == clock);
+                    type_.unit == time.unit &&
+                    (type_.clock == Clock::unknown || type_.clock == time.clock);
   if (!fits) return false;
-  type_.clock = clock;
-  put(count);
+  type_.clock = time.clock;
+  append(time.count);
   note(Origins::Kind::same);
   return true;
 }
 
-bool RowColumn::put_bool(bool value) {
+bool RowColumn::put(bool value) {
   if (!type_.has_elements || (!type_.unit.empty() && !is_locked_)) return false;
   if (!type_.is_number()) return put_digits(value ? "true" : "false");
   const auto byte = static_cast<std::byte>(value ? 1 : 0);
   if (type_.dtype == DType::bool_) {
-    put(byte);
+    append(byte);
     note(Origins::Kind::same);
     return true;
   }
@@ -261,18 +263,18 @@ bool RowColumn::put_other_int(std::int64_t value) {
   if (type_.dtype == DType::uint64) {
     if (value < 0) return false;
     type_.kinds |= kinds_of(value);
-    put(static_cast<std::uint64_t>(value));
+    append(static_cast<std::uint64_t>(value));
     note(Origins::Kind::same);
     return true;
   }
   if (type_.dtype != DType::float64 || !is_exact(value)) return false;
   type_.kinds |= kinds_of(value);
   note_other(Origins::Kind::integer);
-  put(static_cast<double>(value));
+  append(static_cast<double>(value));
   return true;
 }
 
-bool RowColumn::put_uint(std::uint64_t value) {
+bool RowColumn::put(std::uint64_t value) {
   if (!type_.has_elements) return false;
   if (!type_.is_number()) return put_digits(std::to_string(value));
   const auto* bytes = reinterpret_cast<const std::byte*>(&value);
@@ -281,14 +283,14 @@ bool RowColumn::put_uint(std::uint64_t value) {
   const bool is_inexact = (kinds & scalar_kind::kInexact) != 0;
   if (type_.dtype == DType::uint64) {
     type_.kinds |= kinds;
-    put(value);
+    append(value);
     note(Origins::Kind::same);
     return true;
   }
   if (type_.dtype != DType::float64 || is_inexact) return false;
   type_.kinds |= kinds;
   note_other(Origins::Kind::integer);
-  put(static_cast<double>(value));
+  append(static_cast<double>(value));
   return true;
 }
 
@@ -313,23 +315,23 @@ bool RowColumn::put_number(DType dtype, const std::byte* element) {
   };
   switch (dtype) {
     case DType::bool_:
-      return put_bool(read(std::uint8_t{}) != 0);
+      return put(read(std::uint8_t{}) != 0);
     case DType::int64:
-      return put_int(read(std::int64_t{}));
+      return put(read(std::int64_t{}));
     case DType::uint64: {
       const auto value = read(std::uint64_t{});
       return value >> 63 != 0 || type_.dtype == DType::uint64
-                 ? put_uint(value)
-                 : put_int(static_cast<std::int64_t>(value));
+                 ? put(value)
+                 : put(static_cast<std::int64_t>(value));
     }
     case DType::float64:
-      return put_float(read(double{}));
+      return put(read(double{}));
     default:
       return is_locked_ && put_cast(dtype, element, 1);
   }
 }
 
-bool RowColumn::put_null() {
+bool RowColumn::put(std::nullptr_t) {
   if (!takes_null_elements() || (!is_locked_ && !is_list())) return false;
   type_.has_null = true;
   if (first_null_row_ < 0) first_null_row_ = rows_before_ + rows_.num_rows;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -21,9 +22,9 @@ namespace tenfold {
 ///
 /// The functions that add a value return false if the column cannot hold the value without
 /// promotion. If with() returns a type, call promote() with it, then add the value again. Before
-/// they return false, add_array() and add_arrays() may have added a part of the value, which
-/// truncate() removes. To add a list, add its elements, then call end_list(); truncate() removes an
-/// unfinished list.
+/// they return false, add() and add_rows() may have added a part of an array, which truncate()
+/// removes. To add a list, add its elements, then call end_list(); truncate() removes an unfinished
+/// list.
 class RowColumn {
  public:
   /// The column has nulls in the `rows_before` rows of earlier blocks. `defers_nulls`: accept lists
@@ -68,24 +69,18 @@ class RowColumn {
 
   // --- values ---
 
-  bool add_null();
-  bool add_bool(bool value) { return is_scalar() && put_bool(value) && end_scalar(); }
-  bool add_int(std::int64_t value) { return is_scalar() && put_int(value) && end_scalar(); }
-  bool add_uint(std::uint64_t value) { return is_scalar() && put_uint(value) && end_scalar(); }
-  bool add_float(double value) { return is_scalar() && put_float(value) && end_scalar(); }
-  bool add_text(ColumnKind kind, std::string_view text) {
-    return is_scalar() && put_text(kind, text) && end_scalar();
+  /// Adds a value, as put() does for an element of a list.
+  template <class T>
+  bool add(const T& value) {
+    return is_scalar() && put(value) && end_scalar();
   }
-  /// Adds a date, time or duration. A column with another unit or clock does not accept it.
-  bool add_time(std::int64_t count, std::string_view unit, Clock clock) {
-    return is_scalar() && put_time(count, unit, clock) && end_scalar();
+  bool add(std::nullptr_t);
+  /// Adds a contiguous array: a number, or a list.
+  bool add(const Tensor& array) {
+    return add_array(array.dtype(), array.shape(), array.raw_data());
   }
-  /// Adds an integer beyond 64 bits.
-  bool add_huge(std::string_view digits) { return is_scalar() && put_huge(digits) && end_scalar(); }
-  /// Adds an array, given as bytes in row-major order.
-  bool add_array(DType dtype, std::span<const std::int64_t> shape, const std::byte* elements);
-  /// Adds a row for each index of the first dimension of an array.
-  bool add_arrays(DType dtype, std::span<const std::int64_t> shape, const std::byte* elements);
+  /// Adds a row for each index of the first dimension of a contiguous array.
+  bool add_rows(const Tensor& array);
   bool add_json(std::string_view text);
   void add_nulls(std::int64_t count);
 
@@ -106,31 +101,40 @@ class RowColumn {
 
   // --- elements of lists ---
 
-  bool put_bool(bool value);
-  bool put_int(std::int64_t value) {
+  bool put(std::nullptr_t);
+  bool put(bool value);
+  bool put(std::int64_t value) {
     if (type_.dtype == DType::int64 && type_.has_elements && type_.is_number() &&
         type_.unit.empty()) [[likely]] {
       type_.kinds |= kinds_of(value);
-      put(value);
+      append(value);
       note(Origins::Kind::same);
       return true;
     }
     return put_other_int(value);
   }
-  bool put_uint(std::uint64_t value);
-  bool put_float(double value) {
+  bool put(std::uint64_t value);
+  bool put(double value) {
     if (type_.dtype == DType::float64 && type_.has_elements) [[likely]] {
       type_.kinds |= scalar_kind::kFloat;
-      put(value);
+      append(value);
       note(Origins::Kind::same);
       return true;
     }
     return put_other_float(value);
   }
-  bool put_huge(std::string_view digits);
-  bool put_text(ColumnKind kind, std::string_view text);
-  bool put_time(std::int64_t count, std::string_view unit, Clock clock);
-  bool put_null();
+  bool put(const HugeInteger& integer);
+  bool put(const RowText& text);
+  /// A column with another unit or clock does not accept the time.
+  bool put(const RowTime& time);
+  /// Adds a 0-d array.
+  bool put(const Tensor& number) {
+    return number.ndim() == 0 && put_number(number.dtype(), number.raw_data());
+  }
+  /// Adds a contiguous array to the current list: an element or, if `depth` > 0, a part of an
+  /// element, with the shape of an element from dimension `depth` on. All elements must have the
+  /// same shape.
+  bool put_array(const Tensor& array, std::size_t depth = 0);
   /// True if lists may contain nulls.
   bool takes_null_elements() const noexcept {
     if ((is_locked_ || !defers_nulls_) && (!type_.has_elements || !type_.takes_nulls())) {
@@ -138,12 +142,6 @@ class RowColumn {
     }
     return !keeps_kinds_ || (is_locked_ ? wanted_.nullable : type_.is_number());
   }
-  /// Adds a 0-d array.
-  bool put_number(DType dtype, const std::byte* element);
-  /// Adds an array to the current list: an element or, if `depth` > 0, a part of an element, with
-  /// the element's shape from dimension `depth` on. All elements must have the same shape.
-  bool put_array(DType dtype, std::span<const std::int64_t> shape, const std::byte* elements,
-                 std::size_t depth = 0);
 
   // --- blocks ---
 
@@ -179,7 +177,7 @@ class RowColumn {
     return type_.is_number() && type_.has_elements && (type_.unit.empty() || is_locked_);
   }
   template <class T>
-  void put(T value) {
+  void append(T value) {
     std::memcpy(rows_.values.extend(sizeof(T)), &value, sizeof(T));
   }
   void note(Origins::Kind kind) {
@@ -193,6 +191,8 @@ class RowColumn {
     return true;
   }
 
+  bool add_array(DType dtype, std::span<const std::int64_t> shape, const std::byte* elements);
+  bool put_number(DType dtype, const std::byte* element);
   bool put_other_int(std::int64_t value);
   bool put_other_float(double value);
   bool put_elements(DType dtype, const std::byte* elements, std::int64_t count);

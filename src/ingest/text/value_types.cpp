@@ -51,9 +51,9 @@ class Planner {
  private:
   void add(const ValueTypes& types, bool nullable) {
     const bool is_list = types.kind == ValueTypes::Kind::list;
-    const RowType type = settled(is_list ? types.lists.type() : RowType::of(types.scalars));
+    const RowType type = settled(is_list ? types.lists.type() : RowType::of_kinds(types.scalars));
     const RowType first =
-        settled(is_list ? types.first_list->type() : RowType::of(types.first_scalar));
+        settled(is_list ? types.first_list->type() : RowType::of_kinds(types.first_scalar));
     Target target = target_of(type, is_list ? types.lists.length() : 0);
     target.column.path = path_;
     target.column.nullable = nullable || types.kind == ValueTypes::Kind::none;

@@ -37,18 +37,18 @@ void promote(RowColumn& column, const RowType& value) {
 TEST(RowColumn, PromotedNumbersKeepTheirSourceText) {
   RowColumn column({"x"}, 0);
   promote(column, RowType::scalar(DType::bool_));
-  ASSERT_TRUE(column.add_bool(true));
-  EXPECT_FALSE(column.add_int(7));
-  promote(column, RowType::integer(std::int64_t{7}));
-  ASSERT_TRUE(column.add_int(7));
-  ASSERT_TRUE(column.add_bool(false));
-  EXPECT_FALSE(column.add_float(0.5));
+  ASSERT_TRUE(column.add(true));
+  EXPECT_FALSE(column.add(std::int64_t{7}));
+  promote(column, RowType::of(std::int64_t{7}));
+  ASSERT_TRUE(column.add(std::int64_t{7}));
+  ASSERT_TRUE(column.add(false));
+  EXPECT_FALSE(column.add(0.5));
   promote(column, RowType::scalar(DType::float64));
-  ASSERT_TRUE(column.add_float(2.0));
-  ASSERT_TRUE(column.add_int(-3));
-  ASSERT_TRUE(column.add_null());
+  ASSERT_TRUE(column.add(2.0));
+  ASSERT_TRUE(column.add(std::int64_t{-3}));
+  ASSERT_TRUE(column.add(nullptr));
   promote(column, RowType::text(ColumnKind::string));
-  ASSERT_TRUE(column.add_text(ColumnKind::string, "end"));
+  ASSERT_TRUE(column.add(RowText{ColumnKind::string, "end"}));
   EXPECT_THAT(texts(column), ElementsAre("true", "7", "false", "2.0", "-3", "", "end"));
   EXPECT_THAT(column.block().valid, ElementsAre(1, 1, 1, 1, 1, 0, 1));
 }
@@ -56,8 +56,8 @@ TEST(RowColumn, PromotedNumbersKeepTheirSourceText) {
 TEST(RowColumn, InexactIntegersAndFloatsBecomeStrings) {
   RowColumn column({"x"}, 0);
   constexpr std::int64_t kOdd = (std::int64_t{1} << 53) + 1;
-  promote(column, RowType::integer(kOdd));
-  ASSERT_TRUE(column.add_int(kOdd));
+  promote(column, RowType::of(kOdd));
+  ASSERT_TRUE(column.add(kOdd));
   promote(column, RowType::scalar(DType::float64));
   EXPECT_EQ(column.type().kind, ColumnKind::string);
   EXPECT_THAT(texts(column), ElementsAre("9007199254740993"));
@@ -69,18 +69,18 @@ TEST(RowColumn, NoValueBecomesAStringIfKindsAreKept) {
     promote(column, type);
     return column;
   };
-  RowColumn numbers = column_with(RowType::integer(std::int64_t{-1}));
-  ASSERT_TRUE(numbers.add_int(-1));
+  RowColumn numbers = column_with(RowType::of(std::int64_t{-1}));
+  ASSERT_TRUE(numbers.add(std::int64_t{-1}));
   EXPECT_FALSE(numbers.with(RowType::text(ColumnKind::string)));
-  EXPECT_FALSE(numbers.with(RowType::integer(std::uint64_t{1} << 63U)));
+  EXPECT_FALSE(numbers.with(RowType::of(std::uint64_t{1} << 63U)));
   EXPECT_TRUE(numbers.with(RowType::scalar(DType::float64)));
   RowColumn strings = column_with(RowType::text(ColumnKind::string));
-  ASSERT_TRUE(strings.add_text(ColumnKind::string, "a"));
-  EXPECT_FALSE(strings.add_int(1));
-  EXPECT_FALSE(strings.with(RowType::integer(std::int64_t{1})));
+  ASSERT_TRUE(strings.add(RowText{ColumnKind::string, "a"}));
+  EXPECT_FALSE(strings.add(std::int64_t{1}));
+  EXPECT_FALSE(strings.with(RowType::of(std::int64_t{1})));
   const RowColumn empty({"x"}, 0, true, true);
   EXPECT_FALSE(empty.with(RowType::json()));
-  EXPECT_FALSE(empty.with(RowType::huge_integer()));
+  EXPECT_FALSE(empty.with(RowType::of(HugeInteger{})));
   EXPECT_TRUE(empty.with(RowType::text(ColumnKind::bytes)));
 }
 
@@ -89,13 +89,13 @@ TEST(RowColumn, NullsInListsAreCheckedAgainstTheFinalType) {
   RowType nulls = RowType::list();
   nulls.has_null = true;
   promote(column, nulls);
-  ASSERT_TRUE(column.put_null());
+  ASSERT_TRUE(column.put(nullptr));
   ASSERT_TRUE(column.end_list(1));
   EXPECT_EQ(column.first_null_not_fitting(), -1);
-  RowType integers = RowType::integer(std::int64_t{3});
+  RowType integers = RowType::of(std::int64_t{3});
   integers.form = RowForm::list;
   promote(column, integers);
-  ASSERT_TRUE(column.put_int(3));
+  ASSERT_TRUE(column.put(std::int64_t{3}));
   ASSERT_TRUE(column.end_list(1));
   EXPECT_EQ(column.first_null_not_fitting(), 0);
   RowType floats = RowType::scalar(DType::float64);
@@ -115,13 +115,13 @@ TEST(RowColumn, ItemsOfStringListsAreTheSourceValuesAsJson) {
   RowType flags = RowType::scalar(DType::bool_);
   flags.form = RowForm::list;
   promote(column, flags);
-  ASSERT_TRUE(column.put_bool(true));
+  ASSERT_TRUE(column.put(true));
   ASSERT_TRUE(column.end_list(1));
   RowType words = RowType::text(ColumnKind::string);
   words.form = RowForm::list;
   promote(column, words);
-  ASSERT_TRUE(column.put_text(ColumnKind::string, "1"));
-  ASSERT_TRUE(column.put_int(1));
+  ASSERT_TRUE(column.put(RowText{ColumnKind::string, "1"}));
+  ASSERT_TRUE(column.put(std::int64_t{1}));
   ASSERT_TRUE(column.end_list(2));
   promote(column, RowType::json());
   EXPECT_THAT(texts(column), ElementsAre("[true]", "[\"1\", 1]"));
@@ -134,11 +134,11 @@ TEST(RowColumn, AnUndoneRowIsRemovedCompletely) {
   list.kind = ColumnKind::string;
   list.dtype = DType::uint8;
   promote(column, list);
-  ASSERT_TRUE(column.put_text(ColumnKind::string, "kept"));
+  ASSERT_TRUE(column.put(RowText{ColumnKind::string, "kept"}));
   ASSERT_TRUE(column.end_list(1));
-  ASSERT_TRUE(column.put_text(ColumnKind::string, "half"));
+  ASSERT_TRUE(column.put(RowText{ColumnKind::string, "half"}));
   column.truncate(1);
-  ASSERT_TRUE(column.put_text(ColumnKind::string, "new"));
+  ASSERT_TRUE(column.put(RowText{ColumnKind::string, "new"}));
   ASSERT_TRUE(column.end_list(1));
   const ColumnChunk chunk = column.block();
   EXPECT_THAT(chunk.ends, ElementsAre(1, 2));
@@ -151,16 +151,26 @@ TEST(RowColumn, ListsOfOneLengthAreFixedRowsUntilTheLengthChanges) {
   list.has_elements = true;
   list.dtype = DType::float64;
   promote(column, list);
-  for (const double value : {1.0, 2.0}) ASSERT_TRUE(column.put_float(value));
+  for (const double value : {1.0, 2.0}) ASSERT_TRUE(column.put(value));
   ASSERT_TRUE(column.end_list(2));
-  ASSERT_TRUE(column.add_null());
+  ASSERT_TRUE(column.add(nullptr));
   EXPECT_FALSE(column.stored().ragged);
   EXPECT_THAT(column.stored().shape, ElementsAre(2));
   EXPECT_EQ(column.block().values.size(), 4 * sizeof(double));
   column.clear_block();
-  ASSERT_TRUE(column.put_float(3.0));
+  ASSERT_TRUE(column.put(3.0));
   ASSERT_TRUE(column.end_list(1));
   EXPECT_TRUE(column.stored().ragged);
+}
+
+TEST(RowColumn, ANumberOfAnArrayBecomesAStringAsOtherNumbersDo) {
+  RowColumn column({"x"}, 0);
+  promote(column, RowType::text(ColumnKind::string));
+  EXPECT_TRUE(column.add(Tensor::scalar<std::int64_t>(3)));
+  EXPECT_TRUE(column.add(Tensor::scalar(true)));
+  EXPECT_FALSE(column.add(Tensor::scalar(0.5F)));
+  EXPECT_FALSE(column.add(Tensor::from<std::int64_t>({3})));
+  EXPECT_THAT(texts(column), ElementsAre("3", "true"));
 }
 
 TEST(RowColumn, ARequestedColumnAcceptsFittingValuesAndNeverChanges) {
@@ -168,11 +178,11 @@ TEST(RowColumn, ARequestedColumnAcceptsFittingValuesAndNeverChanges) {
   wanted.path = {"x"};
   wanted.dtype = DType::uint8;
   RowColumn column(wanted);
-  EXPECT_TRUE(column.add_int(255));
-  EXPECT_FALSE(column.add_int(256));
-  EXPECT_FALSE(column.add_float(0.5));
-  EXPECT_TRUE(column.add_float(2.0));
-  EXPECT_FALSE(column.add_null());
+  EXPECT_TRUE(column.add(std::int64_t{255}));
+  EXPECT_FALSE(column.add(std::int64_t{256}));
+  EXPECT_FALSE(column.add(0.5));
+  EXPECT_TRUE(column.add(2.0));
+  EXPECT_FALSE(column.add(nullptr));
   EXPECT_FALSE(column.with(RowType::scalar(DType::float64)).has_value());
   EXPECT_EQ(column.num_rows(), 2);
 }
@@ -185,8 +195,7 @@ TEST(RowColumn, RowsWithoutElementsAreCounted) {
   RowColumn column(wanted);
   EXPECT_FALSE(column.end_list(1));
   EXPECT_TRUE(column.end_list(2));
-  const std::int64_t shape[] = {2, 0};
-  EXPECT_TRUE(column.add_array(DType::float32, shape, nullptr));
+  EXPECT_TRUE(column.add(Tensor::zeros(DType::float32, {2, 0})));
   EXPECT_THAT(column.take_rows().values.shape(), ElementsAre(2, 2, 0));
 }
 
@@ -196,21 +205,20 @@ TEST(RowColumn, ArraysInListsAreElementsOrPartsOfThem) {
   wanted.dtype = DType::int64;
   wanted.shape = {1, 2, 2};
   RowColumn column(wanted);
-  const std::int64_t numbers[] = {1, 2, 3, 4};
-  const auto* bytes = reinterpret_cast<const std::byte*>(numbers);
-  const std::int64_t element[] = {2, 2};
-  const std::int64_t part[] = {2};
-  EXPECT_FALSE(column.put_array(DType::int64, part, bytes));
-  EXPECT_FALSE(column.put_array(DType::int64, element, bytes, 1));
-  EXPECT_TRUE(column.put_array(DType::int64, element, bytes));
+  const std::vector<std::int64_t> numbers = {1, 2, 3, 4};
+  const Tensor element = Tensor::from(numbers, {2, 2});
+  const Tensor part = Tensor::from<std::int64_t>({1, 2});
+  EXPECT_FALSE(column.put_array(part));
+  EXPECT_FALSE(column.put_array(element, 1));
+  EXPECT_TRUE(column.put_array(element));
   EXPECT_TRUE(column.end_list(1));
-  EXPECT_TRUE(column.put_array(DType::int64, part, bytes, 1));
-  EXPECT_TRUE(column.put_array(DType::int64, part, bytes + 16, 1));
+  EXPECT_TRUE(column.put_array(part, 1));
+  EXPECT_TRUE(column.put_array(Tensor::from<std::int64_t>({3, 4}), 1));
   EXPECT_TRUE(column.end_list(1));
   const ColumnChunk rows = column.block();
-  ASSERT_EQ(rows.values.size(), 2 * sizeof numbers);
-  EXPECT_EQ(std::memcmp(rows.values.data(), numbers, sizeof numbers), 0);
-  EXPECT_EQ(std::memcmp(rows.values.data() + sizeof numbers, numbers, sizeof numbers), 0);
+  const std::vector<std::int64_t> twice = {1, 2, 3, 4, 1, 2, 3, 4};
+  ASSERT_EQ(rows.values.size(), twice.size() * 8);
+  EXPECT_EQ(std::memcmp(rows.values.data(), twice.data(), rows.values.size()), 0);
 }
 
 TEST(RowColumn, IntegerArraysInListsBecomeFloatsAfterFloats) {
@@ -219,9 +227,7 @@ TEST(RowColumn, IntegerArraysInListsBecomeFloatsAfterFloats) {
   floats.form = RowForm::list;
   floats.inner = {2};
   promote(column, floats);
-  const std::int64_t numbers[] = {1, -2};
-  const std::int64_t shape[] = {2};
-  ASSERT_TRUE(column.put_array(DType::int64, shape, reinterpret_cast<const std::byte*>(numbers)));
+  ASSERT_TRUE(column.put_array(Tensor::from<std::int64_t>({1, -2})));
   ASSERT_TRUE(column.end_list(1));
   double stored[2];
   std::memcpy(stored, column.block().values.data(), sizeof stored);
@@ -234,9 +240,9 @@ TEST(RowType, JoinsFollowTheLattice) {
     return type ? type->text() : std::string("none");
   };
   const RowType flag = RowType::scalar(DType::bool_);
-  const RowType number = RowType::integer(std::int64_t{5});
-  const RowType negative = RowType::integer(std::int64_t{-5});
-  const RowType large = RowType::integer(~std::uint64_t{0});
+  const RowType number = RowType::of(std::int64_t{5});
+  const RowType negative = RowType::of(std::int64_t{-5});
+  const RowType large = RowType::of(~std::uint64_t{0});
   const RowType real = RowType::scalar(DType::float64);
   const RowType word = RowType::text(ColumnKind::string);
   EXPECT_EQ(joined({}, flag), "bool");

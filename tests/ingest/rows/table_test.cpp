@@ -26,16 +26,16 @@ TEST(RowTable, WrittenColumnsAreConverted) {
   const test::TemporaryFolder folder;
   RowTable table(folder.path() / "ds", std::nullopt, {}, {});
   RowColumn& x = table.add_column({"x"});
-  promote(table, x, RowType::integer(std::int64_t{1}));
-  ASSERT_TRUE(x.add_int(1));
+  promote(table, x, RowType::of(std::int64_t{1}));
+  ASSERT_TRUE(x.add(std::int64_t{1}));
   table.end_row();
   table.flush();
   promote(table, x, RowType::scalar(DType::float64));
-  ASSERT_TRUE(x.add_float(0.5));
+  ASSERT_TRUE(x.add(0.5));
   table.end_row();
   table.flush();
   promote(table, x, RowType::text(ColumnKind::string));
-  ASSERT_TRUE(x.add_text(ColumnKind::string, "end"));
+  ASSERT_TRUE(x.add(RowText{ColumnKind::string, "end"}));
   table.end_row();
   const SourceReport report = table.finish();
   EXPECT_EQ(report.num_rows, 3U);
@@ -51,15 +51,15 @@ TEST(RowTable, IntegersOutsideOneTypeAreStringsUnlessAFloatFollows) {
   for (const bool has_float : {false, true}) {
     RowTable table(folder.path() / "ds", std::nullopt, {}, {});
     RowColumn& x = table.add_column({"x"});
-    promote(table, x, RowType::integer(std::int64_t{-1}));
-    ASSERT_TRUE(x.add_int(-1));
+    promote(table, x, RowType::of(std::int64_t{-1}));
+    ASSERT_TRUE(x.add(std::int64_t{-1}));
     table.end_row();
     table.flush();
-    promote(table, x, RowType::integer(std::uint64_t{1} << 63));
-    ASSERT_TRUE(x.add_uint(std::uint64_t{1} << 63));
+    promote(table, x, RowType::of(std::uint64_t{1} << 63));
+    ASSERT_TRUE(x.add(std::uint64_t{1} << 63));
     table.end_row();
     if (has_float) {
-      ASSERT_TRUE(x.add_float(0.5));
+      ASSERT_TRUE(x.add(0.5));
       table.end_row();
     }
     table.flush();
@@ -83,7 +83,7 @@ TEST(RowTable, RowsBeforeTheFirstTypedColumnAreNull) {
   table.end_rows(2);
   table.flush();
   promote(table, x, RowType::scalar(DType::float64));
-  ASSERT_TRUE(x.add_float(7));
+  ASSERT_TRUE(x.add(7.0));
   table.end_row();
   table.finish();
   const Tensor column = Dataset(folder.path() / "ds").column("x");
@@ -97,9 +97,9 @@ TEST(RowTable, AnUnfinishedRowIsDiscarded) {
   RowTable table(folder.path() / "ds", std::nullopt, {}, {});
   RowColumn& x = table.add_column({"x"});
   promote(table, x, RowType::scalar(DType::bool_));
-  ASSERT_TRUE(table.begin_value(x).add_bool(true));
+  ASSERT_TRUE(table.begin_value(x).add(true));
   table.end_row();
-  ASSERT_TRUE(table.begin_value(x).add_bool(false));
+  ASSERT_TRUE(table.begin_value(x).add(false));
   table.undo_row();
   EXPECT_EQ(table.finish().num_rows, 1U);
 }
@@ -108,24 +108,24 @@ TEST(RowTable, AnUnfinishedRowDoesNotChangeTheTypeOfAColumn) {
   RowTable table(std::nullopt, std::nullopt, {}, {}, false);
   RowColumn& numbers = table.add_column({"numbers"});
   RowColumn& lists = table.add_column({"lists"});
-  promote(table, numbers, RowType::integer(std::int64_t{1}));
+  promote(table, numbers, RowType::of(std::int64_t{1}));
   RowType floats = RowType::scalar(DType::float64);
   floats.form = RowForm::list;
   promote(table, lists, floats);
-  ASSERT_TRUE(table.begin_value(numbers).add_int(1));
-  ASSERT_TRUE(table.begin_value(lists).put_float(0.5) && lists.end_list(1));
+  ASSERT_TRUE(table.begin_value(numbers).add(std::int64_t{1}));
+  ASSERT_TRUE(table.begin_value(lists).put(0.5) && lists.end_list(1));
   table.end_row();
-  ASSERT_TRUE(table.begin_value(numbers).add_int(-1));
-  ASSERT_TRUE(table.begin_value(lists).put_null() && lists.end_list(1));
+  ASSERT_TRUE(table.begin_value(numbers).add(std::int64_t{-1}));
+  ASSERT_TRUE(table.begin_value(lists).put(nullptr) && lists.end_list(1));
   table.undo_row();
-  ASSERT_TRUE(table.begin_value(numbers).add_null());
+  ASSERT_TRUE(table.begin_value(numbers).add(nullptr));
   table.undo_row();
   RowType strings = RowType::text(ColumnKind::string);
   strings.form = RowForm::list;
   EXPECT_TRUE(lists.with(strings).has_value());
-  promote(table, numbers, RowType::integer(std::uint64_t{1} << 63));
-  ASSERT_TRUE(table.begin_value(numbers).add_uint(std::uint64_t{1} << 63));
-  ASSERT_TRUE(table.begin_value(lists).put_float(1.5) && lists.end_list(1));
+  promote(table, numbers, RowType::of(std::uint64_t{1} << 63));
+  ASSERT_TRUE(table.begin_value(numbers).add(std::uint64_t{1} << 63));
+  ASSERT_TRUE(table.begin_value(lists).put(1.5) && lists.end_list(1));
   table.end_row();
   const SourceReport report = table.finish();
   const Column& column = report.schema.columns()[0];
@@ -136,12 +136,12 @@ TEST(RowTable, AnUnfinishedRowDoesNotChangeTheTypeOfAColumn) {
 TEST(RowTable, ANullInAListOfIntegersIsRefusedAtTheEnd) {
   RowTable table(std::nullopt, std::nullopt, {}, {});
   RowColumn& x = table.add_column({"r", "x"});
-  RowType type = RowType::integer(std::int64_t{1});
+  RowType type = RowType::of(std::int64_t{1});
   type.form = RowForm::list;
   promote(table, x, type);
-  ASSERT_TRUE(table.begin_value(x).put_int(1) && x.end_list(1));
+  ASSERT_TRUE(table.begin_value(x).put(std::int64_t{1}) && x.end_list(1));
   table.end_row();
-  ASSERT_TRUE(table.begin_value(x).put_int(2) && x.put_null() && x.end_list(2));
+  ASSERT_TRUE(table.begin_value(x).put(std::int64_t{2}) && x.put(nullptr) && x.end_list(2));
   table.end_row();
   try {
     table.finish();
@@ -160,12 +160,12 @@ TEST(RowTable, NullsOfMissingColumnsAreDeferredToTheBlock) {
   RowColumn& sparse = table.add_column({"sparse"});
   RowColumn& absent = table.add_column({"absent"});
   for (RowColumn* column : {&dense, &sparse, &absent}) {
-    promote(table, *column, RowType::integer(std::int64_t{1}));
+    promote(table, *column, RowType::of(std::int64_t{1}));
   }
   for (std::int64_t row = 0; row < 5; ++row) {
-    ASSERT_TRUE(table.begin_value(dense).add_int(row));
+    ASSERT_TRUE(table.begin_value(dense).add(row));
     if (row == 3) {
-      ASSERT_TRUE(table.begin_value(sparse).add_int(30));
+      ASSERT_TRUE(table.begin_value(sparse).add(std::int64_t{30}));
     }
     table.end_row();
   }
@@ -195,7 +195,7 @@ TEST(RowTable, ReportsTheMissingRequiredColumn) {
   y.nullable = true;
   RowTable table(std::nullopt, Schema({x, y}), {}, {});
   EXPECT_EQ(table.missing_column(), &table.column(0));
-  ASSERT_TRUE(table.begin_value(table.column(0)).add_int(1));
+  ASSERT_TRUE(table.begin_value(table.column(0)).add(std::int64_t{1}));
   EXPECT_EQ(table.missing_column(), nullptr);
 }
 
@@ -215,18 +215,18 @@ TEST(RowTable, CollectedRowsKeepTheKindsOfValues) {
   s.nullable = true;
   RowTable table(Schema({x, n, s}), 2);
   RowColumn& values = table.begin_value(table.column(0));
-  ASSERT_TRUE(values.put_int(1) && values.put_float(0.5) && values.end_list(2));
+  ASSERT_TRUE(values.put(std::int64_t{1}) && values.put(0.5) && values.end_list(2));
   RowColumn& counts = table.begin_value(table.column(1));
-  EXPECT_FALSE(counts.add_float(1));
-  EXPECT_FALSE(counts.add_int(40'000));
+  EXPECT_FALSE(counts.add(1.0));
+  EXPECT_FALSE(counts.add(std::int64_t{40'000}));
   EXPECT_EQ(counts.out_of_range(), "40000");
-  ASSERT_TRUE(counts.add_bool(true));
+  ASSERT_TRUE(counts.add(true));
   RowColumn& texts = table.begin_value(table.column(2));
-  EXPECT_FALSE(texts.add_int(1));
+  EXPECT_FALSE(texts.add(std::int64_t{1}));
   EXPECT_FALSE(texts.takes_json());
-  ASSERT_TRUE(texts.add_text(ColumnKind::string, "a"));
+  ASSERT_TRUE(texts.add(RowText{ColumnKind::string, "a"}));
   table.end_row();
-  ASSERT_TRUE(table.begin_value(table.column(1)).add_int(2));
+  ASSERT_TRUE(table.begin_value(table.column(1)).add(std::int64_t{2}));
   table.end_row();
 
   const Batch rows = table.take_rows();
@@ -257,16 +257,16 @@ TEST(RowTable, NullsCountAsRowsOfFixedSizeIfListsHaveOneLength) {
   RowType list = RowType::scalar(DType::float64);
   list.form = RowForm::list;
   promote(table, x, list);
-  promote(table, y, RowType::integer(std::int64_t{1}));
+  promote(table, y, RowType::of(std::int64_t{1}));
   const auto add_list = [&](std::int64_t length) {
     RowColumn& column = table.begin_value(x);
-    for (std::int64_t i = 0; i < length; ++i) ASSERT_TRUE(column.put_float(0.5));
+    for (std::int64_t i = 0; i < length; ++i) ASSERT_TRUE(column.put(0.5));
     ASSERT_TRUE(column.end_list(length));
     table.end_row();
   };
   const auto add_nulls = [&](int count) {
     for (int i = 0; i < count; ++i) {
-      ASSERT_TRUE(table.begin_value(y).add_int(i));
+      ASSERT_TRUE(table.begin_value(y).add(std::int64_t{i}));
       table.end_row();
     }
   };

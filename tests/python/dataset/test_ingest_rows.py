@@ -723,6 +723,19 @@ def test_huge_integers_of_a_subclass_are_stored_as_digits(tmp_path):
     assert ingest(tmp_path, [{"x": "a"}, {"x": Named(2**70)}])["x"] == ["a", str(2**70)]
 
 
+def test_values_are_stored_alike_in_lists_and_alone(tmp_path):
+    ds = ingest(tmp_path, [{"x": [bytearray(b"a"), b"b"]}, {"x": [b"c"]}])
+    assert ds["x"] == [[b"a", b"b"], [b"c"]]
+
+
+def test_numbers_of_numpy_after_a_string_are_stored_as_strings(tmp_path):
+    values = ["a", np.int64(3), np.bool_(True), np.uint64(2**63), torch.tensor(0.5).double()]
+    expected = ["a", "3", "true", str(2**63), "0.5"]
+    assert ingest(tmp_path, [{"x": value} for value in values])["x"] == expected
+    schema = {"x": "string"}
+    assert ingest(tmp_path, {"x": np.array([1, 2])}, schema=schema)["x"] == ["1", "2"]
+
+
 def test_an_array_without_len_is_a_bad_row(tmp_path):
     class Exported:
         def __dlpack__(self, **options):

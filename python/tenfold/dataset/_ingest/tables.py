@@ -19,7 +19,7 @@ from tenfold._interop.arrays import (
 from tenfold.dataset._ingest import arrow
 from tenfold.dataset._ingest import values as row_values
 from tenfold.dataset._ingest.options import IngestOptions, is_path
-from tenfold.dataset._schema import Schema
+from tenfold.dataset._schema import Schema, column_of_validity, validity_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def run_dataset(source: Any, options: IngestOptions) -> dict[str, Any]:
     leaves = dict(source.schema._leaves())
     # NaN in a float column may be a value or a missing value, so pass the validity as well.
     flags = [
-        f"{name}.valid"
+        validity_name(name)
         for name, column in leaves.items()
         if column.nullable and not column.ragged and column.dtype.startswith(("float", "bfloat"))
     ]
@@ -202,10 +202,11 @@ def _take_validity(flat: dict[tuple[str, ...], Any], options: IngestOptions) -> 
         names = frozenset(name for name, _ in Schema.from_json(options.schema)._leaves())
     for keys in list(flat):
         *record, name = keys
-        base = (*record, name.removesuffix(".valid"))
+        column = column_of_validity(name)
+        if column is None or (base := (*record, column)) not in flat:
+            continue
         prefix = "".join(f"{key}." for key in record)
-        known = (name.removesuffix(".valid"),) if base in flat else ()
-        if not row_values.is_validity(name, known, flat[keys], names, prefix, 1):
+        if not row_values.is_validity(name, flat[keys], names, prefix, 1):
             continue
         values, valid = flat[base], flat[keys]
         if len(valid) != len(values):

@@ -18,6 +18,7 @@ from tenfold._interop.arrays import (
     unmasked_row,
     without_elements,
 )
+from tenfold.dataset._schema import column_of_validity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -199,22 +200,25 @@ def with_nulls(row: dict[Any, Any], names: Any, prefix: str = "") -> dict[Any, A
             if record is not value:
                 made = dict(row) if made is row else made
                 made[key] = record
-        elif isinstance(key, str) and is_validity(key, row, value, names, prefix, 0):
+        elif (
+            (column := column_of_validity(key)) is not None
+            and column in row
+            and is_validity(key, value, names, prefix, 0)
+        ):
             made = dict(row) if made is row else made
             del made[key]
             if not value:
-                made[key.removesuffix(".valid")] = None
+                made[column] = None
     return made
 
 
-def is_validity(key: str, known: Any, value: Any, names: Any, prefix: str, ndim: int) -> bool:
-    """True if `key` is ``"<column>.valid"`` and `value` is the validity of that column.
+def is_validity(key: str, value: Any, names: Any, prefix: str, ndim: int) -> bool:
+    """True if `value`, with the key ``"<column>.valid"``, is the validity of that column.
 
-    The column must be in `known`, and `key` must not be a column of the schema itself. A validity
-    tensor has `ndim` dimensions. `names` and `prefix` are as for `with_nulls`.
+    A validity tensor has `ndim` dimensions. `names` and `prefix` are as for `with_nulls`; `key`
+    must not be a column of the schema itself.
     """
-    base = key.removesuffix(".valid")
-    if base == key or base not in known or (names is not None and f"{prefix}{key}" in names):
+    if names is not None and f"{prefix}{key}" in names:
         return False
     dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
     return (dtype == "bool" and value.ndim == ndim) or (
