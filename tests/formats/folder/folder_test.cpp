@@ -568,6 +568,13 @@ TEST(MemmapFolder, KeepsABatchSizeNextToEntriesThatNeedNotBeginWithIt) {
   expect_round_trip(nested);
 }
 
+TEST(MemmapFolder, KeepsLongShapesWithoutElements) {
+  constexpr std::int64_t kLongest = std::numeric_limits<std::int64_t>::max();
+  TensorDict tree = batch_of({kLongest});
+  tree.set("x", Tensor::zeros(DType::float32, {kLongest, 0}));
+  expect_round_trip(tree);
+}
+
 TEST(MemmapFolder, RoundTripsDurableSavesWithSeveralThreadCounts) {
   TensorDict tree = test::sample_checkpoint();
   for (int i = 0; i < 100; ++i)
