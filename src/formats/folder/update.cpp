@@ -465,6 +465,7 @@ class MetaEdit {
 
   /// Replaces the file, whose checksums become invalid.
   void replace(const std::string& text) const {
+    check_meta_bytes(text.size(), path_);
     drop_checksums(directory_, path_.parent_path(),
                    [](std::string_view file) { return file == kMetaName; });
     replace_file(path_, text, false);
