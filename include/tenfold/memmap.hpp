@@ -71,10 +71,11 @@ struct NewLeaf {
 
 /// Adds a tensor of zeros to the node in `folder`. Returns the path of the tensor's file, which is
 /// not created if the tensor has no elements. Throws Error(invalid_argument) if `folder` is not the
-/// folder of a TensorDict, if the key exists or is reserved, or if its file name is in use or not
-/// allowed. Throws Error(unsupported) if the folder is a data set that grows. Throws Error(io):
-/// EEXIST if the file exists and NewLeaf::existing_ok is not set, EBUSY while a save replaces the
-/// folder or if other callers change it for 10 seconds.
+/// folder of a TensorDict, if the key exists or is reserved, if its file name is in use or not
+/// allowed, or if the batch size of the node would fit none of its tensors. Throws
+/// Error(unsupported) if the folder is a data set that grows. Throws Error(io): EEXIST if the file
+/// exists and NewLeaf::existing_ok is not set, EBUSY while a save replaces the folder or if other
+/// callers change it for 10 seconds.
 TENFOLD_API Path add_memmap_leaf(const Path& folder, const NewLeaf& leaf);
 
 /// Adds an empty node to the node in `folder` and returns its folder, which may already exist.

@@ -32,10 +32,12 @@ inline Dataset numbers_at(const Path& path, const CreateOptions& options = {}) {
 }
 
 /// Rows of one column, "x", with no elements.
-inline Batch rows_without_bytes(DType dtype, std::int64_t count) {
+inline Batch rows_without_bytes(DType dtype, std::int64_t count, const Shape& inner = {0}) {
   std::vector<BatchColumn> columns(1);
-  columns[0].column = {.path = {"x"}, .dtype = dtype, .shape = {0}};
-  columns[0].values = Tensor::zeros(dtype, {count, 0});
+  columns[0].column = {.path = {"x"}, .dtype = dtype, .shape = inner};
+  Shape shape = inner;
+  shape.insert(shape.begin(), count);
+  columns[0].values = Tensor::zeros(dtype, std::move(shape));
   return {count, std::move(columns)};
 }
 

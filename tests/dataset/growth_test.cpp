@@ -592,8 +592,9 @@ TEST(Growth, RefusesMismatchedRowsAndAppendsNothing) {
 
 TEST(Growth, RefusesMoreRowsThanReadersCount) {
   const test::TemporaryFolder folder;
-  const auto expect_one_append = [&](DType dtype, std::int64_t num_rows, const std::string& fault) {
-    const Batch rows = test::rows_without_bytes(dtype, num_rows);
+  const auto expect_one_append = [&](DType dtype, std::int64_t num_rows, const Shape& inner,
+                                     const std::string& fault) {
+    const Batch rows = test::rows_without_bytes(dtype, num_rows, inner);
     const Path path = folder / to_string(dtype);
     Dataset ds = create(path, schema_of(rows));
     EXPECT_EQ(ds.append(rows), num_rows);
@@ -603,10 +604,10 @@ TEST(Growth, RefusesMoreRowsThanReadersCount) {
     ds.close();
     EXPECT_EQ(Dataset(path).size(), num_rows);
   };
-  expect_one_append(DType::uint8, std::int64_t{1} << 62,
+  expect_one_append(DType::uint8, std::int64_t{1} << 62, {0},
                     "uint8: rows in all: expected fewer than 2^63, found 4611686018427387904 and "
                     "4611686018427387904");
-  expect_one_append(DType::float32, std::int64_t{1} << 60,
+  expect_one_append(DType::float32, std::int64_t{1} << 60, {0, 4},
                     "float32: tensor \"x\": shape too large: expected fewer than 2^63 bytes");
 }
 

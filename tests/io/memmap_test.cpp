@@ -398,6 +398,20 @@ TEST_F(Memmap, RefusesToAddExistingOrInvalidEntries) {
   EXPECT_THAT(open(path_).keys(), ElementsAre("a", "b", "s"));
 }
 
+TEST_F(Memmap, RefusesToAddATensorIfTheBatchSizeWouldFitNone) {
+  write_memmap(sample(), path_);
+  const Path node = add_memmap_node(path_, "n", {4});
+  const auto thrown = thrown_by([&] { add_memmap_leaf(node, {.key = "x", .shape = {3}}); });
+  EXPECT_EQ(thrown.code, ErrorCode::invalid_argument);
+  EXPECT_THAT(thrown.message, HasSubstr("key \"x\": the shape does not fit: expected it to start "
+                                        "with the batch_size [4], found [3]"));
+  EXPECT_FALSE(fs::exists(node / "x.memmap"));
+  const Tensor sizes = Tensor::zeros(DType::int64, {4, 1});
+  add_memmap_leaf(node, {.key = "nested", .shape = {4, 1}, .sizes = &sizes});
+  add_memmap_leaf(node, {.key = "x", .shape = {3}});
+  EXPECT_THAT(open(path_).at("n", "x").shape(), ElementsAre(3));
+}
+
 TEST_F(Memmap, RefusesToAddTheKeyOfAnUnbatchedTensor) {
   TensorDict below = two_rows({"x"}, "");
   Leaf unbatched(counting({7}));

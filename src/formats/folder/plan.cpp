@@ -127,6 +127,7 @@ class Planner {
     file.name = std::move(name);
     file.size_bytes = text.size();
     file.text = std::move(text);
+    check_meta_bytes(file.size_bytes, {"", plan_.path_of(file)}, options_.max_meta_bytes);
     plan_.files.push_back(std::move(file));
   }
 
@@ -245,11 +246,13 @@ void Planner::add_value(const NonTensor& value, std::size_t folder, const std::s
     refuse(key_part(path),
            "a value of type " + std::string(pickled->type_name()) + ", which is not JSON");
   }
+  std::string text;
   try {
-    add_text(folder, std::string(kMetaName), non_tensor_meta(value));
+    text = non_tensor_meta(value);
   } catch (const Error& error) {
     throw Error(error).within(key_part(path));
   }
+  add_text(folder, std::string(kMetaName), std::move(text));
 }
 
 void Planner::add_leaf(const Leaf& leaf, std::size_t folder, const std::string& name,

@@ -8,6 +8,8 @@
 
 #include <tenfold/tensordict.hpp>
 
+#include "formats/folder/meta/meta.hpp"
+
 namespace tenfold::detail::formats::folder {
 
 /// All folders and files for a tree, determined before any of them is created, so that entries that
@@ -52,6 +54,7 @@ enum class NotesUse : std::uint8_t {
 struct PlanOptions {
   NotesUse notes = NotesUse::all;
   bool robust_names = true;  ///< false: unencoded keys, as tensordict before 0.14 wrote them
+  std::uint64_t max_meta_bytes = kMaxMetaBytes;  ///< of each meta.json and of `%notes.json`
 };
 
 /// Plans a tree. Throws Error(invalid_argument) for keys that are not UTF-8 or whose file names are

@@ -215,10 +215,12 @@ class NodeBuilder {
       if (name.empty()) name = encode_key(entry.key) + std::string(kLeafSuffix);
       if (name.size() > os::kMaxNameBytes) continue;
       const auto file = folder.file_info(name);
-      const Shape inner(entry.shape.begin() + 1, entry.shape.end());
-      const std::uint64_t row_bytes = nbytes_of(entry.dtype, inner);
-      if (!file || row_bytes == 0) continue;
-      const auto rows = static_cast<std::int64_t>(file->size_bytes / row_bytes);
+      MetaEntry row;
+      row.dtype = entry.dtype;
+      row.shape.assign(entry.shape.begin() + 1, entry.shape.end());
+      check_leaf_size(row);
+      if (!file || row.problem || row.size_bytes == 0) continue;
+      const auto rows = static_cast<std::int64_t>(file->size_bytes / row.size_bytes);
       entry.shape[0] = std::max(entry.shape[0], rows);
       check_leaf_size(entry);
     }

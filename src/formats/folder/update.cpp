@@ -440,6 +440,20 @@ class MetaEdit {
     }
   }
 
+  /// Throws Error(invalid_argument) if the batch size would fit no tensor of the node, because
+  /// readers refuse such a node.
+  void check_batch(const NewLeaf& leaf) const {
+    const auto fits = [&](const MetaEntry& entry) {
+      return !entry.is_node && !entry.problem &&
+             fits_batch(entry.shape, entry.is_nested, meta_.batch_size);
+    };
+    if (fits_batch(leaf.shape, leaf.sizes != nullptr, meta_.batch_size)) return;
+    if (std::ranges::any_of(meta_.entries, fits)) return;
+    require_batch(leaf.shape, meta_.batch_size, [&] {
+      return base::invalid_argument(directory_.display()).part(key_part(leaf.key));
+    });
+  }
+
   /// Adds `"key": entry` as the last member; the text of the other members stays unchanged.
   void add(std::string_view key, const Value::Object& entry) {
     const std::size_t brace = text_.rfind('}');
@@ -451,6 +465,7 @@ class MetaEdit {
 
   /// Replaces the file, whose checksums become invalid.
   void replace(const std::string& text) const {
+    check_meta_bytes(text.size(), path_);
     drop_checksums(directory_, path_.parent_path(),
                    [](std::string_view file) { return file == kMetaName; });
     replace_file(path_, text, false);
@@ -620,6 +635,7 @@ Path add_leaf(const Path& folder, const NewLeaf& leaf) {
   const std::string stem = entry_name(leaf.key, true, leaf.robust_names, "");
   const std::string name = stem + std::string(kLeafSuffix);
   edit.check_new(leaf.key, stem, false, leaf.sizes != nullptr);
+  edit.check_batch(leaf);
   const std::uint64_t size_bytes = data_bytes(leaf);
   if (size_bytes > 0) make_file(edit.directory(), name, size_bytes, leaf.existing_ok, {});
   if (leaf.sizes != nullptr && leaf.sizes->numel() > 0) {

@@ -15,6 +15,7 @@
 
 #include <tenfold/error.hpp>
 
+#include "formats/folder/plan.hpp"
 #include "formats/format.hpp"
 #include "io/sample_trees.hpp"
 #include "support/file_limit.hpp"
@@ -231,7 +232,7 @@ TEST(MemmapFolder, IgnoresAnUnbatchedTensorIfAnotherToolAddedItsKey) {
   }
   const Warnings warnings;
   EXPECT_EQ(test::difference(tree, open_folder(folder / "tree")), "");
-  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("tensor \"table\": ignored: another tool")));
+  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("tensor \"table\": ignored, because")));
 }
 
 TEST(MemmapFolder, StoresSharedTensorsOnce) {
@@ -566,6 +567,25 @@ TEST(MemmapFolder, KeepsABatchSizeNextToEntriesThatNeedNotBeginWithIt) {
   nested.set("x", Leaf::nested(counting({3}),
                                Tensor::from(std::span<const std::int64_t>(lengths), {2, 1})));
   expect_round_trip(nested);
+}
+
+TEST(MemmapFolder, RefusesMetadataLongerThanReadersAccept) {
+  const auto refused = [](const TensorDict& tree) {
+    const auto plan = [&] { folder::plan_tree(tree, {.max_meta_bytes = 1000}); };
+    return message_of(plan, ErrorCode::unsupported);
+  };
+  EXPECT_EQ(refused(with("n", with("v", NonTensor{Value(std::string(1000, 'x'))}))),
+            "n/v/meta.json: too long: expected at most 1000 bytes, found 1114");
+  TensorDict tree;
+  tree.info().metadata["long"] = std::string(1000, 'x');
+  EXPECT_THAT(refused(tree), HasSubstr("%notes.json: too long: expected at most 1000 bytes"));
+}
+
+TEST(MemmapFolder, KeepsLongShapesWithoutElements) {
+  constexpr std::int64_t kLongest = std::numeric_limits<std::int64_t>::max();
+  TensorDict tree = batch_of({kLongest});
+  tree.set("x", Tensor::zeros(DType::float32, {kLongest, 0}));
+  expect_round_trip(tree);
 }
 
 TEST(MemmapFolder, RoundTripsDurableSavesWithSeveralThreadCounts) {

@@ -11,10 +11,17 @@
 #include <tenfold/error.hpp>
 #include <tenfold/tensordict.hpp>
 
+#include "base/fail.hpp"
+
 namespace tenfold::detail::formats::folder {
 
 /// Maximum size of a meta.json or `%notes.json`; a larger file is refused before it is read.
 inline constexpr std::uint64_t kMaxMetaBytes = std::uint64_t{256} << 20;
+
+/// Throws Error(unsupported) for a meta.json or `%notes.json` that is longer than `limit_bytes`,
+/// because readers refuse it.
+void check_meta_bytes(std::uint64_t size_bytes, const base::Where& where,
+                      std::uint64_t limit_bytes = kMaxMetaBytes);
 
 /// The highest `_format_version` that is read; also the one that is written.
 inline constexpr std::int64_t kFormatVersion = 1;

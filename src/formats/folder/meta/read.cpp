@@ -61,10 +61,9 @@ struct EntryDraft {
 };
 
 /// Checks a shape of elements of `itemsize` bytes and sets `size_bytes`. Returns the error, if any.
+/// The limit is that of Tensor: `itemsize` does not matter for a shape without elements.
 std::optional<Error> check_shape(const Shape& shape, std::size_t itemsize,
                                  std::uint64_t& size_bytes) {
-  std::uint64_t size = itemsize;
-  bool empty = false;
   for (const std::int64_t length : shape) {
     if (length < 0) {
       return base::corrupt()
@@ -72,8 +71,9 @@ std::optional<Error> check_shape(const Shape& shape, std::size_t itemsize,
           .expected("at least 0")
           .found(length);
     }
-    if (length == 0) empty = true;
   }
+  const bool empty = std::ranges::find(shape, 0) != shape.end();
+  std::uint64_t size = empty ? 1 : itemsize;
   for (const std::int64_t length : shape) {
     if (length == 0) continue;
     const auto product = base::checked_mul(size, static_cast<std::uint64_t>(length));

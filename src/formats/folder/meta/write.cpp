@@ -50,6 +50,15 @@ bool is_reserved_key(std::string_view key) noexcept {
   return key == "shape" || key == "device" || key == "_type";
 }
 
+void check_meta_bytes(std::uint64_t size_bytes, const base::Where& where,
+                      std::uint64_t limit_bytes) {
+  if (size_bytes <= limit_bytes) return;
+  throw base::unsupported(where)
+      .problem("too long")
+      .expected("at most ", limit_bytes, " bytes")
+      .found(size_bytes);
+}
+
 std::string tensordict_meta(const NodeInfo& info, const std::vector<MetaMember>& members) {
   const auto has_key = [&](std::string_view key) {
     return std::any_of(members.begin(), members.end(),
