@@ -10,8 +10,7 @@ namespace tenfold {
 /// concatenated. The leaves of the columns may have different paths.
 bool are_compatible(const Column& a, const Column& b);
 
-/// Returns a description for messages: "int64 [3], ragged, nullable", with the column's unit if it
-/// has one.
+/// Returns a description for messages, such as "int64 [3], ragged, nullable, unit \"m\"".
 std::string describe(const Column& column);
 
 }  // namespace tenfold

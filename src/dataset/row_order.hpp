@@ -42,8 +42,8 @@ RowOrderPtr permuted_order(RowOrderPtr base, const Permutation& permutation, std
 /// Concatenates orders.
 RowOrderPtr joined_order(std::vector<RowOrderPtr> parts);
 
-/// Interleaves orders: row k is the next row of part pattern[k % pattern.size()]. Ends when this
-/// part has no more rows.
+/// Interleaves orders: row k is the next row of part pattern[k % pattern.size()]. Ends before the
+/// first row whose part has no more rows.
 RowOrderPtr mixed_order(std::vector<RowOrderPtr> parts, std::vector<std::uint32_t> pattern);
 
 }  // namespace tenfold
