@@ -94,8 +94,7 @@ struct DatasetState {
   Schema schema;
   RowOrderPtr order;  ///< maps positions to row numbers over all parts
   BufferPool pool;
-  std::optional<os::FileIdentity>
-      origin;  ///< identity of the file or folder, if opened from one path
+  std::optional<os::FileIdentity> origin;  ///< nullopt unless all rows are from one opened path
 };
 
 }  // namespace detail

@@ -323,9 +323,8 @@ class PartLocations {
 
   const DatasetState& state_;
   DatasetState few_;
-  std::vector<std::int64_t>
-      places_;  ///< for each part of the state, its index in few_.parts or kNone
-  std::vector<std::int64_t> rows_;  ///< row numbers in few_
+  std::vector<std::int64_t> places_;  ///< for each part of the state, its index in few_ or kNone
+  std::vector<std::int64_t> rows_;    ///< row numbers in few_
   std::int64_t next_row_ = 0;
 };
 

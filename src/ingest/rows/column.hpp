@@ -96,8 +96,9 @@ class RowColumn {
     return is_json() ||
            (is_locked_ && !keeps_kinds_ && is_scalar() && type_.kind == ColumnKind::string);
   }
-  /// Unless the length of an earlier list is known: sets the length with which the column compares
-  /// the lengths of its lists, to decide whether all are equal. Accepts lists of other lengths.
+  /// Sets the length with which the column compares the lengths of its lists, to decide whether all
+  /// are equal. Does nothing if the length of an earlier list is known. Lists of other lengths are
+  /// still accepted.
   void expect_length(std::int64_t length) noexcept {
     if (length_ < 0) length_ = length;
   }
@@ -208,7 +209,8 @@ class RowColumn {
   bool put_digits(std::string_view text);
   void note_text(Origins::Kind kind);
   void promote_origins(const RowType& type);
-  /// The column, with lists as ragged rows, unless they are numbers of a common `length`.
+  /// The column as stored. `length`: if not 0, lists of numbers become rows of fixed size with this
+  /// length; all other lists become ragged rows.
   Column block_column(std::int64_t length = 0) const;
   ColumnBuilder& finished(const Column& column);
   ColumnBuilder& padded(const Column& column);

@@ -11,7 +11,7 @@
 
 namespace tenfold {
 
-/// The type of each element before promotion. If the column ends as a string column, elements are
+/// The type of each element before promotion. If the column becomes a string column, elements are
 /// formatted as values of their type in the source: `1` and not `1.0`, `true` and not `1`. Uses two
 /// bits per element, and nothing while all elements of the column have one kind.
 class Origins {
