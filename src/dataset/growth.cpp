@@ -26,7 +26,8 @@ namespace folder = formats::folder;
 
 namespace {
 
-/// The file of a leaf. Throws Error(unsupported) if rows cannot be added to it.
+/// Returns the file of a leaf; the caller sets size_bytes. Throws Error(unsupported) if rows cannot
+/// be added to it.
 folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const LeafRole& role,
                                  const std::string& column) {
   const std::string where = "column " + base::quote(column);

@@ -28,7 +28,7 @@ using RowOrderPtr = std::shared_ptr<const RowOrder>;
 /// The rows [begin, begin + size).
 RowOrderPtr row_range(std::int64_t begin, std::int64_t size);
 
-/// The positions [begin, begin + size) of `base`.
+/// The rows of `base` at the positions [begin, begin + size).
 RowOrderPtr sub_order(const RowOrderPtr& base, std::int64_t begin, std::int64_t size);
 
 /// The rows of `base` at `positions`, which must be in range. Copies the positions.

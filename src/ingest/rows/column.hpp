@@ -26,10 +26,10 @@ namespace tenfold {
 /// unfinished list.
 class RowColumn {
  public:
-  /// The column has nulls in the `rows_before` rows of earlier blocks. `defers_nulls`: accept lists
-  /// with nulls even if their current type cannot represent nulls, because later rows may promote
-  /// the type to float. At the end, first_null_not_fitting() returns the first row whose nulls do
-  /// not fit. `keeps_kinds`: no value of another type is converted to a string.
+  /// A column that is null in the `rows_before` rows of earlier blocks. `defers_nulls`: accept
+  /// lists with nulls even if their current type cannot represent nulls, because later rows may
+  /// promote the type to float. At the end, first_null_not_fitting() returns the first row whose
+  /// nulls do not fit. `keeps_kinds`: values of other types are never converted to strings.
   RowColumn(KeyPath path, std::int64_t rows_before, bool defers_nulls = true,
             bool keeps_kinds = false);
   /// A column of a schema given by the user: its type never changes. `keeps_kinds`: a column of
@@ -61,7 +61,7 @@ class RowColumn {
   /// or the column is fixed by a schema.
   std::optional<RowType> with(const RowType& value) const;
   void promote(const RowType& type);
-  /// The first row with a null in a list if the current type cannot represent it; -1: none.
+  /// The first row whose list has a null that the current type cannot represent; -1: none.
   std::int64_t first_null_not_fitting() const noexcept {
     return type_.takes_nulls() ? -1 : first_null_row_;
   }
@@ -200,7 +200,8 @@ class RowColumn {
   bool put_cast(DType dtype, const std::byte* elements, std::int64_t count);
   void put_numbers(const std::byte* elements, std::int64_t count);
   std::int64_t elements_in_block() const;
-  /// The number of elements in earlier blocks, counted as origins_ counts them.
+  /// The number of elements that origins_ has for earlier blocks: those of lists, or one for each
+  /// row.
   std::int64_t elements_before() const noexcept {
     return is_list() ? list_elements_before_ : rows_before_;
   }

@@ -18,7 +18,7 @@ class Origins {
  public:
   enum class Kind : std::uint8_t {
     same,
-    integer,  ///< in string columns: the string form of a value that was not a string
+    integer,  ///< an integer; in string columns: any value that was not a string
     boolean,
     null,  ///< a null in a list
   };

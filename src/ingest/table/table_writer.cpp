@@ -524,7 +524,7 @@ struct TableWriter::State {
     if (incomplete) {
       throw base::invalid_argument()
           .part("data set")
-          .expected("no call after one that failed while it wrote")
+          .expected("no call after a failed write")
           .found("one")
           .remedy("start a new data set");
     }
