@@ -6,12 +6,11 @@
 
 namespace tenfold {
 
-/// True if both columns have the same path, type, shape and unit, so that their rows can be
-/// concatenated. The leaves of the columns may have different paths.
+/// True if both columns have the same path, type and unit, so that their rows can be concatenated.
+/// The type includes the shape, `ragged` and `nullable`. The leaves may have different paths.
 bool are_compatible(const Column& a, const Column& b);
 
-/// Returns a description for messages: "int64 [3], ragged, nullable", with the column's unit if it
-/// has one.
+/// Returns a description for messages, such as `int64 [3], ragged, nullable, unit "m"`.
 std::string describe(const Column& column);
 
 }  // namespace tenfold

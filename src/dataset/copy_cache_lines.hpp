@@ -30,9 +30,9 @@ struct CacheLineCopiers {
   CopyCacheLines from_cache;
   /// Like from_memory, for two rows.
   CopyTwoRows two_from_memory;
-  /// Writes whole cache lines. On x86-64 it uses non-temporal stores, which do not first read the
-  /// lines that they overwrite. `out`, `size_bytes` and `second_offset_bytes` must be multiples of
-  /// kCacheLineBytes. Call end_streaming() after the last copy.
+  /// Like two_from_memory, but on x86-64 with non-temporal stores, which bypass the caches and do
+  /// not first read the lines that they overwrite. `out`, `size_bytes` and `second_offset_bytes`
+  /// must be multiples of kCacheLineBytes. Call end_streaming() after the last copy.
   CopyTwoRows two_past_caches;
 };
 

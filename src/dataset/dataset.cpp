@@ -111,8 +111,8 @@ Joined join(std::span<const Dataset> sources, std::string_view call) {
       joined.orders.push_back(row_range(0, 0));
       continue;
     }
-    // If `all` already has these columns of these tables, add no parts. So joining views of one
-    // data set, or a data set with itself, does not make gathering slower.
+    // Reuse parts that are already in `all`, so that joining views of one data set does not make
+    // gathering slower.
     std::vector<DatasetPart>& all = joined.state->parts;
     const auto known =
         std::search(all.begin(), all.end(), parts.begin(), parts.end(), is_same_part);
@@ -149,8 +149,8 @@ bool is_inside(const KeyPath& path, const KeyPath& record) {
   return path.size() > record.size() && std::equal(record.begin(), record.end(), path.begin());
 }
 
-/// Returns the path of the record with the dotted name `name` that contains the column at `path`;
-/// empty if no such record contains it.
+/// Returns the proper prefix of `path` whose dotted name is `name`: the path of a record that
+/// contains the column at `path`. Empty if there is none.
 KeyPath record_of(const KeyPath& path, std::string_view name) {
   for (std::size_t length = 1; length < path.size(); ++length) {
     KeyPath record(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(length));
@@ -290,7 +290,7 @@ Tensor Dataset::column(std::string_view name) const {
     throw fail_dataset()
         .part("column ", base::quote(name))
         .problem("its rows are strings, bytes or ragged, or it is a record of several columns")
-        .expected("one column of fixed rows")
+        .expected("one column with rows of fixed size")
         .found(columns.size() == 1 ? describe(columns[0])
                                    : std::to_string(columns.size()) + " columns")
         .remedy("read it by rows()");
@@ -320,7 +320,7 @@ Dataset Dataset::select(const std::vector<std::string>& names) const {
   const auto state = this->state();
   auto made = std::make_shared<DatasetState>(*state);
   std::vector<Column> columns;
-  std::vector<PartColumn> wanted;  // for each of `columns`, the column of this state
+  std::vector<PartColumn> wanted;  // for each of `columns`, its source in this state
   for (const std::string& name : names) {
     const std::size_t before = columns.size();
     const Column* exact = schema().find(name);

@@ -19,7 +19,7 @@ namespace tenfold {
 /// Identifies a column of a table.
 struct PartColumn {
   std::size_t index = 0;     ///< index in the table's schema
-  bool is_validity = false;  ///< true: the validity of that column, as a bool column
+  bool is_validity = false;  ///< true: the bool validity of that column, not its values
 
   bool operator==(const PartColumn&) const = default;
 };
@@ -27,8 +27,8 @@ struct PartColumn {
 /// Tables on disk that are opened when their rows are needed. Thread-safe.
 class ClosedTables {
  public:
-  /// Maximum number of tables that an object of this class keeps open, and that gather() has open
-  /// at a time.
+  /// Maximum number of tables that are open at a time: in an object of this class, and in a call of
+  /// gather().
   static constexpr std::size_t kMaxOpen = 1024;
 
   virtual ~ClosedTables() = default;
@@ -69,7 +69,7 @@ class DatasetPart {
   Columns chosen_;
 };
 
-/// Replaces the columns of each part by choose(columns).
+/// Replaces the selected columns of each part by choose(part.chosen()).
 template <class Choose>
 void choose_columns(std::vector<DatasetPart>& parts, const Choose& choose) {
   // Consecutive parts often share one list.
@@ -92,9 +92,9 @@ struct DatasetState {
   bool all_open = true;  ///< all parts are open
   TensorDict tree;       ///< the tree that was opened; for joined data sets, the first one
   Schema schema;
-  RowOrderPtr order;  ///< maps a position to a row number, counted over all parts
+  RowOrderPtr order;  ///< maps positions to row numbers over all parts
   BufferPool pool;
-  std::optional<os::FileIdentity> origin;  ///< identity of the opened path, if there is exactly one
+  std::optional<os::FileIdentity> origin;  ///< nullopt unless all rows are from one opened path
 };
 
 }  // namespace detail
@@ -109,8 +109,8 @@ inline Dataset dataset_of(std::shared_ptr<const DatasetState> state) {
   return detail::Access::make<Dataset>(std::move(state));
 }
 
-/// Returns the state for all rows of a tree, in the order of the tree. `in_place` is passed to
-/// Table.
+/// Returns the state of a data set with the rows of a tree in stored order. Omits the busy slots of
+/// a circular buffer (RingGuard::order()). `in_place` is passed to Table.
 std::shared_ptr<const DatasetState> state_of(TensorDict tree,
                                              const std::optional<os::FileIdentity>& origin = {},
                                              std::shared_ptr<InPlaceWrites> in_place = nullptr);
@@ -119,10 +119,10 @@ std::shared_ptr<const DatasetState> state_of(TensorDict tree,
 /// ClosedTables::kMaxOpen parts.
 std::shared_ptr<const DatasetState> with_open_parts(std::shared_ptr<const DatasetState> state);
 
-/// Copies rows, numbered over all parts, into a batch. Throws Error(corrupt) for invalid end
-/// offsets, Error(invalid_argument) for a padding value that its column's dtype cannot represent.
-/// For circular buffers, also throws like RingWait and RingWatch::torn(); for parts that are not
-/// open, like PartsFolder::open(number).
+/// Copies rows into a batch. `rows`: row numbers over all parts. Throws Error(corrupt) for invalid
+/// end offsets, and Error(invalid_argument) for a padding value that the column's dtype cannot
+/// represent. Also throws the errors of RingWait::wait() and RingWatch::torn() if a part is a
+/// circular buffer, and those of PartsFolder::open(number) if a part is not open.
 Batch gather(const DatasetState& state, std::span<const std::int64_t> rows,
              const BatchOptions& options);
 

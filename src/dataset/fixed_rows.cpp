@@ -8,8 +8,8 @@
 namespace tenfold {
 namespace {
 
-/// Alignment in bytes of the offset of each tensor in the block. In memory of the pool, no two
-/// tensors share a cache line, and vector loads are aligned.
+/// Alignment in bytes of the offset of each tensor in the block. Memory of the pool has the same
+/// alignment, so no two tensors share a cache line, and vector loads are aligned.
 constexpr std::uint64_t kAlignment = 64;
 
 /// Returns true if a batch has a validity tensor for the column. A column of floats needs none,

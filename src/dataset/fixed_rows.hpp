@@ -19,13 +19,14 @@ namespace tenfold {
 /// Thread safety: several threads may copy different rows concurrently.
 class FixedRows {
  public:
-  /// Allocates an uninitialised block for `num_rows` rows, and sets those tensors of `columns` that
-  /// are in the block. `columns` has an element for each column of the schema.
+  /// Allocates an uninitialised block for `num_rows` rows, and sets the tensors of `columns` that
+  /// are stored in it. `columns` must have one element for each column of the schema.
   FixedRows(const DatasetState& state, std::size_t num_rows, std::vector<BatchColumn>& columns);
 
   std::uint64_t num_bytes() const noexcept { return num_bytes_; }
-  /// Copies rows of the data set to consecutive rows of the block, from row `first`. `rows`: row
-  /// numbers within the part. `parts`: the part of each row; empty if there is only one part.
+  /// Copies rows of the data set to consecutive rows of the block, from row `first` on. `parts`:
+  /// the part of each row; empty if there is only one part. `rows`: the index of each row in its
+  /// part.
   void copy(std::span<const std::uint32_t> parts, std::span<const std::int64_t> rows,
             std::size_t first) const;
   /// Zeroes `count` rows of the block.

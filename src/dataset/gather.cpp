@@ -22,8 +22,8 @@
 namespace tenfold {
 namespace {
 
-/// Minimum number of bytes for each thread. Waking a thread takes as long as copying a few hundred
-/// KiB.
+/// Minimum number of bytes for each thread. Waking a thread takes as long as copying a few
+/// hundred KiB.
 constexpr std::uint64_t kMinBytesAThread = 256 << 10U;
 
 /// The rows of a batch, each as a part and a row index in the part.
@@ -59,9 +59,9 @@ class RowLocations {
   std::vector<std::int64_t> local_;
 };
 
-/// The elements of a ragged row, or the bytes of a string: [begin, end) in the values of its part.
-/// If rows are lists of strings, extents_of() returns the items of each row, and extents_of_items()
-/// the bytes of each item.
+/// The range of the elements of a ragged row, or of the bytes of a string, in the values of its
+/// part. For lists of strings, extents_of() returns the range of items of each row, and
+/// extents_of_items() the range of bytes of each item.
 struct Extent {
   std::size_t part;
   std::int64_t begin;
@@ -86,7 +86,6 @@ class Gatherer {
  private:
   std::int64_t num_rows() const { return static_cast<std::int64_t>(places_.size()); }
 
-  /// Copies with several threads if there are enough bytes.
   void copy_fixed(std::vector<BatchColumn>& columns) const {
     const FixedRows into(state_, places_.size(), columns);
     const int threads = os::num_threads_for(options_.num_threads);
@@ -139,8 +138,8 @@ class Gatherer {
     return tensor_in(dtype, std::move(shape), block, 0);
   }
 
-  /// The offsets of rows with these extents in the batch, int64 [n + 1]. Throws Error(corrupt) if
-  /// the last offset exceeds 63 bits, which is possible if the elements have 0 bytes.
+  /// Returns the offsets of a batch whose rows have these extents, int64 [n + 1]. Throws
+  /// Error(corrupt) if the last offset exceeds 63 bits, which is possible for elements of 0 bytes.
   Tensor offsets_of(const Column& column, const std::vector<Extent>& extents) const {
     constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
     Tensor offsets = take(DType::int64, {static_cast<std::int64_t>(extents.size()) + 1});
@@ -248,7 +247,6 @@ class Gatherer {
   RowLocations places_;
 };
 
-/// Copies row `from` of one tensor to row `to` of another.
 void copy_row(const Tensor& rows, std::size_t from, const Tensor& into, std::size_t to) {
   if (rows.numel() == 0) return;
   const auto row_bytes =
@@ -257,9 +255,9 @@ void copy_row(const Tensor& rows, std::size_t from, const Tensor& into, std::siz
               row_bytes);
 }
 
-/// Copies rows again that a writer overwrote during their copy, until each row has been copied
-/// without being overwritten. Throws like RingWait::wait() if this takes too long. Used for
-/// circular buffers, whose columns all have a fixed size.
+/// Repeats the copy of rows that a writer overwrote while they were copied, until no row is
+/// overwritten during its copy. Throws the error of RingWait::wait() if this takes too long. All
+/// columns have rows of fixed size, because only such columns can be in a circular buffer.
 void copy_torn_again(const DatasetState& state, std::span<const std::int64_t> rows,
                      const RingWatch& first, const BatchOptions& options, Batch& batch) {
   RingWait writing(first.where());
@@ -292,7 +290,7 @@ std::size_t part_of(const std::vector<DatasetPart>& parts, std::int64_t row) {
   return static_cast<std::size_t>(after - parts.begin()) - 1;
 }
 
-/// Rows that need at most kMaxOpen parts, and these parts, opened.
+/// Rows of at most kMaxOpen parts, and these parts, opened.
 class PartLocations {
  public:
   explicit PartLocations(const DatasetState& state)
@@ -325,7 +323,7 @@ class PartLocations {
 
   const DatasetState& state_;
   DatasetState few_;
-  std::vector<std::int64_t> places_;  ///< for each part of the state, its index in few_.parts
+  std::vector<std::int64_t> places_;  ///< for each part of the state, its index in few_ or kNone
   std::vector<std::int64_t> rows_;    ///< row numbers in few_
   std::int64_t next_row_ = 0;
 };
@@ -391,7 +389,7 @@ std::vector<BatchColumn> join(const std::vector<Batch>& batches) {
   return columns;
 }
 
-/// Pads the columns that `options` selects: gathers these columns again, from the unpadded columns.
+/// Pads the columns that `options` selects, by gathering all rows of each unpadded column.
 void pad(const BufferPool& pool, std::int64_t num_rows, const BatchOptions& options,
          std::vector<BatchColumn>& columns) {
   const auto is_padded = [&](const Column& column) {

@@ -18,9 +18,9 @@ namespace {
 constexpr std::size_t kAheadBytes = 4096;
 /// Prefetch distance in each row if two rows are copied at once.
 constexpr std::size_t kAheadOfEachBytes = kAheadBytes / 2;
-/// Copies of wide rows of whole cache lines bypass the caches if the result has at least this size.
-/// Such a result would be evicted from L2 before the caller reads it, and would evict from L3 the
-/// rows that are copied next.
+/// gather_wide() bypasses the caches if rows are whole cache lines and the result has at least this
+/// size. Such a result would be evicted from L2 before the caller reads it, and would evict from L3
+/// the rows that are copied next.
 constexpr std::size_t kStreamedBytes = std::size_t{4} << 20U;
 /// Maximum size of a block of rows. Two blocks of this size and their copies fit in an L2 of 256
 /// KiB.
@@ -29,7 +29,8 @@ constexpr std::size_t kMaxBlockRows = 128;
 /// Distance of prefetches from L2 to L1.
 constexpr std::size_t kNearBytes = 2048;
 
-/// The rows to copy: the part of each row (empty if there is only one part), and its index there.
+/// The rows to copy: the part of each row (empty if there is only one part), and the index of each
+/// row in its part.
 struct ChosenRows {
   std::span<const std::uint32_t> parts;
   std::span<const std::int64_t> rows;

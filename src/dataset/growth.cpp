@@ -26,7 +26,8 @@ namespace folder = formats::folder;
 
 namespace {
 
-/// The file of a leaf. Throws Error(unsupported) if rows cannot be added to it.
+/// Returns the file of a leaf; the caller sets size_bytes. Throws Error(unsupported) if rows cannot
+/// be added to it.
 folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const LeafRole& role,
                                  const std::string& column) {
   const std::string where = "column " + base::quote(column);
@@ -63,8 +64,9 @@ folder::GrowingLeaf growing_leaf(const Path& path, const TensorDict& tree, const
   return {key, folder::file_of(leaf), below, role.is_unbatched, false, role.row_bytes, 0};
 }
 
-/// Returns the number of batched tensors and values in a node and below it. Throws
-/// Error(unsupported) for a child node that has none, or is not a TensorDict of `num_rows` rows.
+/// Returns the number of batched tensors and non-tensor values in `node` and its descendants.
+/// Throws Error(unsupported) for a child node that has none, or is not a TensorDict of `num_rows`
+/// rows.
 std::size_t count_batched(const Path& path, const TensorDict& node, std::int64_t num_rows) {
   std::size_t count = 0;
   node.for_each([&](const std::string& key, const TensorDict::Item& item) {
@@ -118,7 +120,7 @@ std::uint64_t last_end(const Path& path, const Column& column, const Tensor& end
 }
 
 /// Throws Error(invalid_argument) if readers would refuse the shape of a tensor of `num_rows` rows
-/// of 0 bytes. The size of a file limits other shapes.
+/// of 0 bytes. The shapes of other tensors are limited by the sizes of their files.
 void check_empty_rows(const Path& path, const Schema& schema, const std::vector<LeafRole>& roles,
                       std::int64_t num_rows) {
   for (const LeafRole& role : roles) {
@@ -212,7 +214,6 @@ std::int64_t FolderGrowth::size() {
   return known_size();
 }
 
-/// Returns the number of rows. Opens the data set only if size_ is not known.
 std::int64_t FolderGrowth::known_size() {
   if (size_ < 0) current();
   return size_;
@@ -318,8 +319,8 @@ std::int64_t FolderGrowth::append(const Batch& rows) {
     throw;
   }
   const folder::CommitState& now = writer.state();
-  // If a circular buffer was full and has no busy rows, the open state remains valid, because it
-  // maps all slots.
+  // A write to a full circular buffer leaves the open state valid, because it maps all slots. Busy
+  // rows after a failed write must be omitted.
   if (now.num_rows != shown || now.busy_rows > 0) {
     forget();
     size_ = static_cast<std::int64_t>(now.num_rows);
@@ -354,7 +355,7 @@ void FolderGrowth::update(std::span<const std::int64_t> positions, const Batch& 
     if (!column.has_ends() || find_column(rows, column) == nullptr) continue;
     throw base::unsupported(folder_.path())
         .part("column ", base::quote(column.name()))
-        .problem("ragged rows cannot be changed in place")
+        .problem("rows of variable size cannot be changed in place")
         .expected("columns with rows of fixed size")
         .remedy("append() a new row");
   }

@@ -19,7 +19,7 @@ namespace tenfold {
 
 namespace detail {
 
-/// The rows of a data set that was opened from a path. append() adds rows; refresh() adds the rows
+/// The rows of a data set that was opened from a path. append() adds rows; refresh() reads the rows
 /// that other objects and processes have appended.
 ///
 /// Thread safety: all members may be called from any thread; each append is atomic. If the process
@@ -68,14 +68,14 @@ class FolderGrowth final : public Growth {
   void forget() noexcept;
   void renew() noexcept;
   void start();
-  /// The leaves to append to. `is_exact`: the files must end with the last row.
+  /// The leaves to append to. `is_exact`: throw if there are elements after those of the last row.
   std::vector<detail::formats::folder::GrowingLeaf> leaves_of(const DatasetState& state,
                                                               bool is_exact);
 
   os::RenewingMutex mutex_{[this] { renew(); }};  ///< guards the members below
   detail::formats::folder::AppendableFolder folder_;
   std::shared_ptr<const DatasetState> state_;  ///< null if it must be opened again
-  std::int64_t size_ = -1;                     ///< number of rows; negative: not known yet
+  std::int64_t size_ = -1;                     ///< number of rows; negative: unknown
   Schema schema_;                              ///< never changes
   std::vector<LeafRole> roles_;
   std::shared_ptr<InPlaceWrites> in_place_;  ///< null unless it was opened for writing

@@ -7,8 +7,9 @@
 namespace tenfold {
 
 /// Names the leaves of all columns after the columns, like name_leaves(Column&). The names are
-/// unique, and differ from the members of tensordict's metadata. Only the leaf of a column's values
-/// may have the name of the column.
+/// unique, and differ from the members of tensordict's metadata, such as "shape". Only the leaf of
+/// a column's values may have the name of the column.
+///
 /// With columns "x" (strings) and "x.end" (numbers), the column "x.end" is stored as "x.end", and
 /// the end offsets of "x" are stored as "x.end.1". A column "shape" is stored as "shape.1".
 void name_leaves(std::vector<Column>& columns);

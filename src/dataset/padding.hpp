@@ -12,9 +12,8 @@ namespace tenfold {
 /// Fills the end of ragged rows that are shorter than the longest row of their batch.
 class Padding {
  public:
-  /// `value` is the padding value of `column`. An integer or bool dtype must represent it exactly;
-  /// other dtypes round it as torch does. Throws Error(invalid_argument) if the dtype of the column
-  /// cannot represent it.
+  /// Throws Error(invalid_argument) if the dtype of the column cannot represent `value`. Integer
+  /// and bool dtypes must represent it exactly; other dtypes round it as torch does.
   Padding(const Column& column, const PadValue& value);
 
   /// Fills `into`, whose size is a multiple of the size of an element.

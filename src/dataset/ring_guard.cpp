@@ -32,7 +32,7 @@ constexpr std::chrono::microseconds kShortPause{20};
 constexpr std::chrono::milliseconds kLongPause{1};
 constexpr int kPollsPerLockCheck = 64;
 
-/// The number of waits before giving up: after about 10 s of long pauses.
+/// The number of waits before RingWait::wait() throws. The long pauses take about 10 s in total.
 std::atomic<int> ring_patience{kYields + kShortPauses + 10'000};
 
 /// True if a write is in progress, or if a writer crashed in a write since the machine booted.

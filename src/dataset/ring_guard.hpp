@@ -22,9 +22,10 @@ struct DatasetState;
 }  // namespace detail
 using detail::DatasetState;
 
-/// Pauses between attempts to read rows of a circular buffer that are being overwritten. Each
-/// wait() is one pause, at first a very short one. It throws Error(io) (EAGAIN) after about 10
-/// seconds in total: the writer is then stopped, or faster than rows can be copied.
+/// Pauses between attempts to read rows of a circular buffer that are being overwritten. wait()
+/// pauses once; the first pauses are very short. After about 10 seconds of pauses it throws
+/// Error(io) (EAGAIN), because the writer has stopped, or overwrites rows faster than they can be
+/// copied.
 class RingWait {
  public:
   explicit RingWait(const std::string& where) : where_(where) {}
@@ -44,8 +45,9 @@ struct SlotRange {
   std::int64_t end = 0;
 };
 
-/// The slots [0, num_rows), without the busy slots: those before the busy slots and those after
-/// them. Each range may be empty.
+/// The slots [0, num_rows) that are not busy: a range before the busy slots, and a range after
+/// them. Each range may be empty. A slot is busy while its row is written, and after a failed
+/// write.
 std::array<SlotRange, 2> settled_slots(const detail::formats::folder::CommitState& state,
                                        std::uint64_t capacity, std::int64_t num_rows);
 
@@ -57,7 +59,7 @@ class RingGuard {
   /// Null unless `tree` is the folder of a circular buffer.
   static std::shared_ptr<const RingGuard> of(const TensorDict& tree);
 
-  /// The current state, also while a write is in progress.
+  /// The current state. Does not wait for the end of a write.
   detail::formats::folder::CommitState now() const;
   /// Waits for the end of a write in progress, and returns the state. Stops waiting if the writer
   /// crashed. Throws the errors of RingWait::wait().
@@ -67,8 +69,9 @@ class RingGuard {
   /// True while a writer holds the lock: from its first append until it closes the buffer or its
   /// process ends.
   bool has_writer() const;
-  /// The slots [0, num_rows), without the busy slots: a failed write or a crash left their rows
-  /// half written. Warns if it omits slots.
+  /// The order of the slots [0, num_rows), after the end of a write in progress. Omits slots whose
+  /// rows are incomplete after a failed write or a crash, and warns about them. Throws the errors
+  /// of settled().
   RowOrderPtr order(std::int64_t num_rows) const;
 
  private:

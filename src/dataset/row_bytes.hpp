@@ -23,7 +23,7 @@ struct LeafRole {
   std::uint64_t row_bytes = 0;
 };
 
-/// The leaves of all columns, in order.
+/// The leaves of the first column, then those of the second, and so on.
 std::vector<LeafRole> leaf_roles(const Schema& schema);
 
 /// Throws Error(invalid_argument), naming column and `where`, unless `rows` has the columns of
@@ -43,9 +43,9 @@ const BatchColumn* find_column(const Batch& rows, const Column& column);
 /// otherwise zeros.
 void fill_null(DType dtype, std::byte* elements, std::int64_t count);
 
-/// The values to store for a column of fixed-size rows: `found.values`, but NaN in the
-/// floating-point rows that `found.valid` declares as missing, because readers take these rows for
-/// missing if their elements are NaN. Contiguous.
+/// The contiguous values to store for a column of fixed-size rows: `found.values`, with NaN in rows
+/// that are missing according to `found.valid`, because readers recognise missing floating-point
+/// rows by NaN. Other dtypes are not changed.
 Tensor values_of(const Column& column, const BatchColumn& found, std::int64_t num_rows);
 
 /// Validity of the rows of a nullable column, bool [num_rows]: `found.valid` if it is bool.
@@ -53,9 +53,9 @@ Tensor values_of(const Column& column, const BatchColumn& found, std::int64_t nu
 /// NaN, and every other row is valid.
 Tensor valid_of(const Column& column, const BatchColumn& found, std::int64_t num_rows);
 
-/// A contiguous tensor for each leaf, with the data of `rows`, which must have passed check_rows()
-/// with all columns. `lengths`: the number of elements that each leaf already has. End offsets
-/// continue from these numbers.
+/// A contiguous tensor for each leaf, with the data of `rows`. `rows` must have all columns and
+/// have passed check_rows(). `lengths`: the number of elements that each leaf already has, from
+/// which end offsets continue.
 std::vector<Tensor> leaf_tensors(const std::vector<LeafRole>& roles, const Schema& schema,
                                  const Batch& rows, const std::vector<std::int64_t>& lengths);
 

@@ -48,8 +48,8 @@ class Shifted final : public RowOrder {
   std::int64_t size_;
 };
 
-/// The rows of `base` at copied positions. A copy of 1 MiB or more has a memory mapping of its own,
-/// from 2 MiB on with huge pages where available, because it is read in random order. `Index`: the
+/// The rows of `base` at copied positions. The copy is read in random order, so a copy of 1 MiB or
+/// more has its own memory mapping, with huge pages (where available) from 2 MiB on. `Index`: the
 /// type of the copied positions, int32 if it can represent all positions of `base`, else int64.
 template <class Index>
 class Taken final : public RowOrder {

@@ -28,7 +28,7 @@ using RowOrderPtr = std::shared_ptr<const RowOrder>;
 /// The rows [begin, begin + size).
 RowOrderPtr row_range(std::int64_t begin, std::int64_t size);
 
-/// The positions [begin, begin + size) of `base`.
+/// The rows of `base` at the positions [begin, begin + size).
 RowOrderPtr sub_order(const RowOrderPtr& base, std::int64_t begin, std::int64_t size);
 
 /// The rows of `base` at `positions`, which must be in range. Copies the positions.
@@ -42,8 +42,8 @@ RowOrderPtr permuted_order(RowOrderPtr base, const Permutation& permutation, std
 /// Concatenates orders.
 RowOrderPtr joined_order(std::vector<RowOrderPtr> parts);
 
-/// Interleaves orders: row k is the next row of part pattern[k % pattern.size()]. Ends when this
-/// part has no more rows.
+/// Interleaves orders: row k is the next row of part pattern[k % pattern.size()]. Ends before the
+/// first row whose part has no more rows.
 RowOrderPtr mixed_order(std::vector<RowOrderPtr> parts, std::vector<std::uint32_t> pattern);
 
 }  // namespace tenfold

@@ -19,7 +19,9 @@ class RingGuard;
 /// The subject of messages about `tree`: its path, or "data set" if it is in memory.
 base::Where subject_of(const TensorDict& tree);
 
-/// The number of rows of `tree`. Throws Error(invalid_argument) if `tree` is not a table.
+/// The number of rows of `tree`: the first batch dimension of a TensorDict or tensorclass, or
+/// dimension 0 of the batched tensors of a dict. Throws Error(invalid_argument) if there is none,
+/// if the tensors of a dict differ in it, or for other kinds of nodes.
 std::int64_t num_rows_of(const TensorDict& tree);
 
 /// Checks, from metadata only, that every leaf of every column exists and has the right dtype and
@@ -58,8 +60,8 @@ class Table {
   const Schema& schema() const noexcept { return schema_; }
   /// The column at `index` of the schema.
   const StoredColumn& stored(std::size_t index) const { return stored_.at(index); }
-  /// Must be called before a write to stored(): removes the checksums of the files, which become
-  /// wrong with the write. Does nothing if there are none.
+  /// Must be called before a write to the tensors of stored(): removes the checksums of the files,
+  /// which the write invalidates. Does nothing if there are none.
   void will_write_in_place() const;
   /// The guard of a circular buffer, whose rows may be overwritten while they are read; null for
   /// other tables.

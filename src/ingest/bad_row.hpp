@@ -42,7 +42,7 @@ Error error_of_row(ErrorCode code, std::string_view where, std::string place, co
 Error error_of_row(ErrorCode code, std::string_view file, std::uint64_t line, std::int64_t row,
                    const RowFault& fault);
 
-/// The rows of a source, for messages.
+/// Describes rows of a source in messages and in reports of bad rows.
 struct SourceRows {
   std::string where{};  ///< the file, or the origin of the rows
   /// Maps the index of a row in the source to the file of the row and the index of the row in this
@@ -50,7 +50,7 @@ struct SourceRows {
   std::function<SourceRow(std::int64_t row)> find{};
 
   Error error_of(const BadValue& bad) const;
-  /// Describes the row of a bad value, which was omitted.
+  /// Describes the row of a bad value.
   BadRow bad_row_of(const BadValue& bad, std::string_view text) const;
 
  private:

@@ -9,8 +9,7 @@
 
 namespace tenfold {
 
-/// The kinds of scalars in a column, as a set of bits. The kinds of a column are the union of the
-/// kinds of its parts, in any order.
+/// The kinds of scalars in a column, as a set of bits: the bitwise or of the kinds of its values.
 using ScalarKinds = std::uint16_t;
 namespace scalar_kind {
 inline constexpr ScalarKinds kNull = 1;
@@ -51,13 +50,13 @@ struct ScalarType {
   DType dtype = DType::float64;
 };
 
-/// The promotion table of all sources whose values have no fixed dtype: the type that holds every
-/// value.
+/// Returns the type that holds values of all these kinds, for sources whose values have no fixed
+/// dtype. This is the first sufficient type in this order; nullopt if there are only nulls:
 ///
-///   null -> bool -> int64 -> float64 -> string
+///   bool -> int64 -> float64 -> string
 ///
-/// uint64 instead of int64 if there is a kBig integer and no negative integer. A string if no dtype
-/// of the table holds every number exactly. nullopt if there are only nulls.
+/// uint64 takes the place of int64 if there is a kBig integer and no negative integer. The type is
+/// string if no dtype in this order represents every number exactly.
 std::optional<ScalarType> type_of(ScalarKinds kinds) noexcept;
 
 /// The type in which values are stored while more values may follow: adding kinds never requires a

@@ -52,7 +52,7 @@ struct RowTime {
 /// and float64 keep their type.
 struct RowType {
   RowForm form = RowForm::none;
-  bool has_elements = false;  ///< false: null, or lists that are empty or contain only nulls
+  bool has_elements = false;  ///< false: only nulls, empty lists and lists of nulls so far
   ScalarKinds kinds = 0;      ///< kinds of the elements, if they can be promoted
   ColumnKind kind = ColumnKind::number;
   DType dtype = DType::bool_;
@@ -94,9 +94,9 @@ struct RowType {
 /// The type of `count` numbers.
 RowType type_of_numbers(DType dtype, const std::byte* elements, std::int64_t count);
 
-/// The narrowest type for the values of both types, to which later values may be added. Empty if
-/// there is none, as for a number and a list, a string and bytes, counts of two units, or numbers
-/// of two dtypes of which one is not promoted.
+/// The narrowest type for the values of both types, to which later values may be added. nullopt if
+/// there is none: for example, for a number and a list, for a string and bytes, for counts of two
+/// units, or for different dtypes if one of them cannot be promoted.
 std::optional<RowType> join(const RowType& a, const RowType& b);
 
 /// The final type once all values are known, by type_of().
@@ -109,7 +109,8 @@ std::optional<Promotion> promotion_of(std::string column, const std::string& fir
                                       const RowType& type);
 
 /// The column, without a path, that stores values of this type. `length`: the common length of all
-/// lists, which makes numbers rows of fixed size; 0 if lists differ in length or are empty.
+/// lists, so that lists of numbers become rows of fixed size; 0 if the lists differ in length or
+/// are empty.
 Column column_of(const RowType& type, std::int64_t length = 0);
 
 /// The properties that determine the type of one list, or of all lists of a column.

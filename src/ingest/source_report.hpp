@@ -20,8 +20,8 @@ struct SourceReport : IngestReport {
   Schema schema;
 };
 
-/// The columns that names select. A name ("a", "a.b") selects a column, or all columns in a record.
-/// A flat column "a.b" takes precedence over column b of record a.
+/// Finds columns by name. A name ("a", "a.b") selects a column, or all columns in a record. A flat
+/// column "a.b" takes precedence over column b of record a.
 class ColumnsByName {
  public:
   explicit ColumnsByName(const std::vector<Column>& columns);
@@ -34,7 +34,7 @@ class ColumnsByName {
   Indices all_;   ///< columns by their dotted names, and by those of the records around them
 };
 
-/// Indices of the columns that `names` selects, in the order of `names`; of all columns if `names`
+/// Indices of the columns that `names` select, in the order of `names`; of all columns if `names`
 /// is empty. Ignores unknown names.
 std::vector<std::size_t> known_columns(const std::vector<Column>& columns,
                                        const std::vector<std::string>& names);

@@ -547,7 +547,7 @@ TEST(Dataset, ARecordHasNoSingleTensor) {
     static_cast<void>(ds.column("r"));
     FAIL();
   } catch (const Error& error) {
-    EXPECT_EQ(error.expected(), "one column of fixed rows");
+    EXPECT_EQ(error.expected(), "one column with rows of fixed size");
     EXPECT_EQ(error.found(), "2 columns");
   }
 }

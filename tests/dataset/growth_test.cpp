@@ -907,7 +907,8 @@ TEST(Growth, RefusesStringsInPlaceWhateverKindTheBatchStates) {
   ds.append(Batch(2, {names}));
   for (const ColumnKind kind : {ColumnKind::string, ColumnKind::number}) {
     names.column.kind = kind;
-    expect_error(ErrorCode::unsupported, "column \"name\": ragged rows cannot be changed in place",
+    expect_error(ErrorCode::unsupported,
+                 "column \"name\": rows of variable size cannot be changed in place",
                  [&] { ds.update(std::array<std::int64_t, 2>{1, 0}, Batch(2, {names})); });
   }
   EXPECT_EQ(ds.rows(0, 2).text("name", 0), "Ann");

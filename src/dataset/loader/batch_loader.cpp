@@ -46,7 +46,8 @@ void check(const BatchLoaderOptions& options) {
   }
 }
 
-/// `largest`: the largest number that the member may be.
+/// Returns the int member `key`, which must not be negative. `largest` is the limit that messages
+/// name; it is not checked here.
 std::int64_t member(const Value::Object& object, const char* key,
                     const char* largest = "2^63 - 1") {
   const Value* value = object.find(key);
@@ -83,7 +84,6 @@ void check_epoch(const std::string& what, std::int64_t epoch) {
   throw fail_loader().part(what).expected("0 to ", kMaxEpoch).found(epoch);
 }
 
-/// The members of a saved state of a loader.
 struct LoaderState {
   std::uint64_t seed = 0;
   std::int64_t epoch = 0;
@@ -143,7 +143,8 @@ struct BatchLoader::State {
   }
 };
 
-/// Locks the state of the loader, because several threads may change its position.
+/// Locks the state of a loader. Throws Error(unsupported) in a child that was forked while another
+/// thread held the lock.
 class BatchLoader::StateLock {
  public:
   explicit StateLock(State& state) : state_(state) {

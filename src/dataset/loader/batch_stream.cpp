@@ -98,7 +98,7 @@ std::vector<std::int64_t> BatchStream::rows_of(std::int64_t batch) const {
 Batch BatchStream::make(std::int64_t batch) {
   BatchOptions options = options_.batch;
   options.num_threads = threads_a_batch_;
-  // Cached data may be evicted in the middle of an epoch.
+  // Check for page faults even if all data was cached: it may be evicted in the middle of an epoch.
   const bool is_watched = batch % kWatchedBatches == 0 && !residency_.is_needed();
   const std::uint64_t before = is_watched ? os::num_pages_waited_for() : 0;
   Batch made = gather(*state_of(dataset_), rows_of(batch), options);

@@ -44,14 +44,14 @@ class BatchStream {
     BatchStream& stream_;
   };
 
-  // Only the thread that holds a Turn may call these members.
+  // Only the thread that holds a Turn may call the following public members.
 
-  /// The next batch, or nullopt at the end. If making the batch failed, throws the exception; the
-  /// next call returns the batch after it.
+  /// The next batch, or nullopt at the end. Rethrows the exception if making the batch failed; the
+  /// next call then returns the batch after it.
   std::optional<Batch> next();
   bool is_at_end() const noexcept { return next_ == num_batches_; }
-  /// The number of rows, of all ranks together, before the next batch: those of batches that next()
-  /// returned or failed to make, and those skipped at the start.
+  /// The position of the next batch in the epoch, counted in rows of all ranks. Batches that next()
+  /// failed to make count, and so do the rows before the start position.
   std::int64_t position() const noexcept { return position_; }
   const LoaderStats& stats() const noexcept { return stats_; }
 
@@ -64,7 +64,7 @@ class BatchStream {
   using Lock = std::unique_lock<std::mutex>;
 
   std::int64_t end_of(std::int64_t batch) const;
-  /// The rows of this rank in batch number `batch`, numbered across all parts.
+  /// The rows of this rank in batch number `batch`, as row numbers over all parts.
   std::vector<std::int64_t> rows_of(std::int64_t batch) const;
   Batch make(std::int64_t batch);
   /// If pages are missing, prefetches the pages of `batch`, which this thread makes next, and of

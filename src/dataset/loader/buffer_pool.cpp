@@ -16,13 +16,13 @@ namespace {
 /// Blocks up to this size come from the heap. If a program keeps its batches, no block returns to
 /// the pool, and mapping new pages for each small block would take longer than filling it.
 constexpr std::size_t kMaxHeapBytes = std::size_t{64} << 10U;
-/// The maximum numbers of free blocks. With default options and few ragged columns, a loader uses
-/// fewer blocks at a time. If there are more free blocks, the oldest is released.
+/// The maximum numbers of free blocks; if there are more, the oldest is released. With default
+/// options and few ragged columns, a loader uses fewer blocks at a time.
 constexpr std::size_t kMaxFreeLarge = 16;
 constexpr std::size_t kMaxFreeSmall = 64;
 constexpr std::size_t kPageBytes = 4096;
-/// The maximum number of supplied blocks that no batch uses yet, usually more than concurrent
-/// batches need. If there are more, the oldest block is dropped: probably, no batch needs its size.
+/// The maximum number of supplied blocks that no batch uses yet; if there are more, the oldest is
+/// dropped. Concurrent batches usually need fewer, so no batch is likely to need its size.
 constexpr std::size_t kMaxSupplied = 64;
 /// The maximum number of recorded sizes, in case the caller never calls requested().
 constexpr std::size_t kMaxRequested = 1024;

@@ -26,17 +26,18 @@ class EpochOrder {
                                        std::int64_t block_rows);
 
   std::int64_t size() const noexcept { return size_; }
-  /// The number of rows of each window but the last ones; 0 unless shuffled in blocks.
+  /// The number of rows of a full window; 0 unless shuffled in blocks.
   std::int64_t window_rows() const noexcept {
     return std::min(kWindowBlocks, num_blocks_) * block_rows_;
   }
-  /// Writes the elements begin, begin + 1, ... of the order to `positions`. The indices begin to
-  /// begin + positions.size() - 1 must be in [0, size()).
+  /// Writes elements [begin, begin + positions.size()) of the order to `positions`. This range must
+  /// be within [0, size()).
   void fill(std::int64_t begin, std::span<std::int64_t> positions) const;
 
  private:
   explicit EpochOrder(std::int64_t size) : size_(size) {}
-  /// Replaces positions in a window, whose first block is `first_block`, by rows.
+  /// Replaces indices within the window that begins with shuffled block `first_block` by positions
+  /// of the data set.
   void map_blocks(std::int64_t first_block, std::span<std::int64_t> positions) const;
 
   std::int64_t size_;

@@ -70,7 +70,7 @@ class Lanes {
   __m256i low_mask_;
   __m256i swap_;
   __m128i low_bits_;
-  __m128i above_low_;  ///< shift that keeps the upper bits of a product, as does above_high_
+  __m128i above_low_;  ///< shift that leaves the upper low_bits bits of a product
   __m128i above_high_;
   __m256i keys1_[PermutationNetwork::kRounds];
   __m256i keys2_[PermutationNetwork::kRounds];

@@ -18,8 +18,8 @@ constexpr std::uint32_t kRoundFactor2 = 0x846CA68B;
 /// inlined.
 [[gnu::always_inline]] inline std::uint64_t encrypt(const PermutationNetwork& network,
                                                     std::uint64_t value) noexcept {
-  // A 32-bit finaliser with a key before each product. The result is the upper bits of the last
-  // product, because they depend on all bits of its factors.
+  // A 32-bit finaliser that XORs half of the key before each multiplication. The result is the
+  // upper bits of the last product, because they depend on all bits of its factors.
   const auto round_of = [](std::uint32_t half, std::uint64_t key, unsigned width) {
     std::uint32_t mixed = half ^ static_cast<std::uint32_t>(key);
     mixed = mixed * kRoundFactor1 ^ static_cast<std::uint32_t>(key >> 32U);

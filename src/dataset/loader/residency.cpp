@@ -49,7 +49,7 @@ Residency::Residency(const DatasetState& state, bool random) : random_(random) {
   forced_ = strategy_from_environment();
 
   constexpr std::uint64_t kEndBytes = sizeof(std::int64_t);
-  // Parts that are not open cannot be sampled.
+  // Parts that are not open have no columns, so they are neither sampled nor prefetched.
   for (const DatasetPart& part : state.parts) {
     for (const StoredColumn* column : part.columns) {
       const bool has_ends = column->ends.numel() > 0;

@@ -43,8 +43,9 @@ class Residency {
   /// in a hundred is missing, about half of all runs sample a missing page.
   static constexpr std::int64_t kSamplesInAll = 64;
 
-  /// True if the pages of the samples [begin, end) are cached. Samples are elements in a random
-  /// order, each at its first byte; element i is at `bytes` + i * `stride_bytes`.
+  /// True if the pages of the samples [begin, end) are cached. Sample k is the first byte of
+  /// element p(k), where p is a fixed random permutation. Element i is at `bytes` + i *
+  /// `stride_bytes`.
   static bool is_sample_cached(std::span<const std::byte> bytes, std::uint64_t stride_bytes,
                                std::int64_t num_elements, std::int64_t begin, std::int64_t end);
 
@@ -66,19 +67,19 @@ class Residency {
   int num_stages() const noexcept { return num_stages_; }
   /// Prefetches the data of these rows (numbered across all parts) that belongs to `stage`.
   void prefetch(std::span<const std::int64_t> rows, int stage);
-  /// Samples a few of the rows that are about to be prefetched, and stops prefetching if nearly all
-  /// pages of many samples are cached.
+  /// Samples a few of `rows`, which are about to be prefetched. Stops prefetching if nearly all of
+  /// the samples of recent calls were cached.
   void reconsider(std::span<const std::int64_t> rows, int stage);
-  /// Starts prefetching if gathering a batch of `num_rows` rows caused many major page faults.
-  /// `num_pages`: the number of these faults. Called for some batches while prefetching is off.
+  /// Reports that gathering a batch of `num_rows` rows caused `num_pages` major page faults. Starts
+  /// prefetching if these are many. Called for some batches while prefetching is off.
   void note_waits(std::uint64_t num_pages, std::int64_t num_rows);
   /// "resident" if prefetching was never needed, else "willneed", "pread" or "none".
   std::string_view strategy() const noexcept;
 
  private:
   enum class Strategy : std::uint8_t { willneed, pread, none };
-  /// A tensor of which each row needs a piece. In stages after the first, the end offsets in
-  /// `column` are the bounds of the pieces.
+  /// A tensor that has a piece for each row of the data set. In stage 0 the piece is a row of the
+  /// tensor; in later stages the end offsets in `column` are its bounds.
   struct Source {
     std::span<const std::byte> bytes;
     std::uint64_t row_bytes;
@@ -103,8 +104,8 @@ class Residency {
   void start_prefetching();
   void stop_prefetching();
   void choose_strategy();
-  /// The piece that row `local` of its part needs; empty for a row without elements, and for
-  /// invalid end offsets, which gathering reports.
+  /// The piece for row `local` of the part. Empty if the row has no elements, or if its end offsets
+  /// are invalid (gather() reports them).
   static Piece piece_of(const Source& source, std::int64_t local);
   /// Calls use(source, piece) for each nonempty piece of these rows in each source of `stage`.
   template <class Use>

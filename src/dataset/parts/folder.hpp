@@ -51,10 +51,9 @@ class RecentlyUsed {
   std::unordered_map<std::size_t, typename Values::iterator> places_;
 };
 
-/// The tree of one part.
 struct PartTree {
   TensorDict tree;
-  std::vector<LeafRole> roles;  ///< the roles of the data set, with this part's names of leaves
+  std::vector<LeafRole> roles;  ///< the leaf roles of the data set, with this part's leaf names
 };
 
 /// A folder with a `%parts.json`: a data set whose parts are data sets. Parts are opened when they
@@ -72,14 +71,14 @@ class PartsFolder final : public ClosedTables, public std::enable_shared_from_th
   static std::shared_ptr<PartsFolder> of(const TensorDict& tree);
 
   const detail::formats::PartsManifest& manifest() const noexcept { return manifest_; }
-  /// The schema, with the leaf names of a new data set.
+  /// The schema in the manifest, with the leaf names that name_leaves() chooses.
   const Schema& schema() const noexcept { return schema_; }
   std::size_t num_parts() const noexcept { return manifest_.parts.size(); }
   std::int64_t num_rows() const noexcept { return first_rows_.back(); }
   /// The first row of each part, followed by the number of all rows.
   const std::vector<std::int64_t>& first_rows() const noexcept { return first_rows_; }
   const os::Directory& directory() const noexcept { return folder_; }
-  /// "ds/part-0"
+  /// The path of a part for messages, such as "ds/part-0".
   std::string display_of(std::size_t number) const;
 
   /// The table of a part. Throws Error(corrupt) if the part is missing, is a link, is a circular

@@ -76,8 +76,8 @@ VerifyReport verify(const Path& path, const VerifyRequest& request) {
       report.problems.push_back(problem_of(error, path.string()));
       return report;
     }
-    // Report the problems of the last pass only if no other process changed the manifest during the
-    // pass. An append marks a part as open in the manifest before it adds rows.
+    // Report the problems of the last pass only if no other process has changed the manifest since
+    // the pass began. An append marks a part as open in the manifest before it adds rows.
     std::string text = parts_manifest_text(folder->manifest());
     if (text == text_before) return report;
     text_before = std::move(text);

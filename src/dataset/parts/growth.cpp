@@ -114,8 +114,8 @@ std::int64_t PartsGrowth::size() {
   return num_rows();
 }
 
-/// The number of rows. While this process appends, `writer_` returns the number of rows of the last
-/// part, so that no file is opened.
+/// The number of rows. While there is a `writer_`, it counts the rows of the last part without
+/// opening files.
 std::int64_t PartsGrowth::num_rows() {
   if (!writer_) return current()->order->size();
   std::int64_t rows = writer_->size();
@@ -128,8 +128,7 @@ void PartsGrowth::require_open(const char* what) const {
   throw base::unsupported(path_).part(what).problem("it was closed").remedy("open it again");
 }
 
-/// Replaces the manifest on disk, then the copy in memory. If writing to the disk throws, the copy
-/// does not change.
+/// Replaces the manifest on disk, then the copy in memory.
 void PartsGrowth::publish(formats::PartsManifest manifest) {
   publish_parts(manifest, *lease_, path_, true);
   manifest_ = std::move(manifest);
@@ -264,7 +263,7 @@ void PartsGrowth::close() {
 
 void PartsGrowth::release() noexcept {
   lease_.reset();
-  // In a forked child, this would release the lock of the parent.
+  // In a forked child, unlock() would release the lock of the parent.
   if (opener_.is_here()) folder_.unlock();
 }
 

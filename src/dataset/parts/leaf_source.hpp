@@ -26,11 +26,11 @@ class PartsSource final : public LeafSource, public std::enable_shared_from_this
   explicit PartsSource(std::shared_ptr<PartsFolder> folder);
 
   const std::shared_ptr<PartsFolder>& folder() const noexcept { return folder_; }
-  /// True if `leaf`, the entry of a tree at `position`, named `key`, is an unmodified entry of
-  /// tree() at this position.
+  /// True if `leaf` is an unmodified copy of the entry of tree() at `position`, and `key` is the
+  /// name of that entry.
   bool is_leaf(std::size_t position, const std::string& key, const Leaf& leaf) const;
-  /// True if `num_entries` is the number of entries of tree(), and `tree` has the batch size and
-  /// the schema of tree().
+  /// True if `tree`, which has `num_entries` entries, has as many entries as tree(), and the same
+  /// batch size and schema.
   bool is_all(std::size_t num_entries, const TensorDict& tree) const;
   /// The tree of all leaves, which keep this object alive.
   TensorDict tree();
@@ -40,7 +40,7 @@ class PartsSource final : public LeafSource, public std::enable_shared_from_this
   base::Where where(const Leaf& leaf) const override;
 
  private:
-  /// The index of the first element or row of each part, then the total number of elements or rows.
+  /// The index of the first element (or row) of each part, then the total number.
   using Starts = std::vector<std::int64_t>;
 
   void count_elements();
@@ -53,7 +53,7 @@ class PartsSource final : public LeafSource, public std::enable_shared_from_this
   std::shared_ptr<PartsFolder> folder_;
   Schema schema_;
   std::vector<LeafRole> roles_;
-  std::vector<Starts> elements_;  ///< the starts for each unbatched role; empty for other roles
+  std::vector<Starts> elements_;         ///< for each role: its starts if unbatched, else empty
   std::vector<std::size_t> counted_in_;  ///< for a role of end offsets: the role of its elements
   std::mutex mutex_;
   std::map<std::uint64_t, Buffer> copies_;

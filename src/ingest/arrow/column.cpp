@@ -19,7 +19,6 @@
 namespace tenfold {
 namespace {
 
-/// Reads the rows of one column.
 class RowsReader {
  public:
   RowsReader(const ArrowColumn& column, const ArrowSlice& batch)

@@ -18,7 +18,7 @@ namespace tenfold {
 /// - lists (but not list views) of such numbers or of such fixed-size lists
 /// - strings and bytes with offsets
 ///
-/// All other values are copied, and always the values of nested columns (ArrowColumn::is_nested).
+/// All other values are copied, and so are all values of nested columns (ArrowColumn::is_nested).
 struct ArrowRows {
   ColumnChunk chunk;  ///< points into `owned` or into Arrow's buffers
   ColumnBuilder owned;

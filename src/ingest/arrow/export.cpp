@@ -277,7 +277,6 @@ class ArrowArrayMaker {
 
   ArrowArray* child(std::size_t i) { return &holder_->children[i]; }
 
-  /// Moves the array to `out`.
   void move_to(ArrowArray* out) {
     *out = ArrowArray{};
     out->length = length_;
@@ -348,7 +347,6 @@ void text_array(const Tensor& bytes, std::vector<std::int64_t> offsets, const Te
   maker.move_to(out);
 }
 
-/// Initialises `out` with an array of these rows of `column`.
 void export_arrow_column(const Column& column, const ExportedRows& rows, ArrowArray* out) {
   if (!column.has_ends()) {
     element_array(column, rows.values, rows.size, 0, rows.valid, out);
@@ -403,7 +401,8 @@ Span span_of(const Tensor& ends, std::int64_t begin, std::int64_t end, std::int6
 }
 
 /// Adds a separate column for the validity of each nullable float column with rows of fixed size,
-/// because gathered batches mark missing values only by NaN.
+/// because gathered batches mark missing values only by NaN. Appends the indices of these float
+/// columns to `columns`.
 Schema with_validity(const Schema& schema, std::vector<std::size_t>& columns) {
   std::vector<Column> all = schema.columns();
   std::string record = "%valid";

@@ -111,7 +111,7 @@ void check_names(const ArrowType& type, const base::Where& where) {
   for (const ArrowType& child : record.children) {
     if (type.kind == ArrowKind::record && !names.insert(child.name).second) {
       throw base::unsupported(where)
-          .problem("structs in a list are stored as JSON")
+          .problem("structs in lists, maps or dictionaries are stored as JSON")
           .expected("distinct names of their fields")
           .found(base::quote(child.name), " twice")
           .remedy("rename one of the fields");

@@ -38,16 +38,16 @@ struct ArrowColumn {
   bool is_shape_given = false;  ///< is_nested: the inner shape is that of a requested schema
 };
 
-/// The columns of a record batch of type `batch`, in order. Only columns of Arrow's type null are
-/// nullable. Throws Error(unsupported) if `batch` is not a struct, or if a struct that becomes JSON
-/// has two fields with the same name.
+/// The columns of a record batch of type `batch`, in the order of its fields. Only columns of
+/// Arrow's type null are nullable. Throws Error(unsupported) if `batch` is not a struct, or if a
+/// struct that becomes JSON has two fields with the same name.
 std::vector<ArrowColumn> arrow_columns(const ArrowType& batch, const std::string& where);
 
 /// Adapts a column to `target`, the column of a requested schema. Lists of numbers become JSON if
-/// `target` is a string column: as numbers, their nulls would be NaN or bad rows. A nested column
-/// gets its inner shape if `target` is a column of numbers with as many dimensions: the shape of
-/// `target`, without its first dimension unless `target` is ragged. Rows with another inner shape
-/// are then bad rows.
+/// `target` is a string column, because nulls in lists of numbers would be NaN or bad rows. A
+/// nested column gets its inner shape if `target` is a column of numbers with as many dimensions:
+/// the shape of `target`, without its first dimension unless `target` is ragged. Rows with another
+/// inner shape are then bad rows.
 void adapt_to(ArrowColumn& column, const Column& target);
 
 /// Compares the lengths of lists, and of the lists nested in them, with the dimensions of `shape`

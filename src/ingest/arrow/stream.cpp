@@ -129,7 +129,8 @@ bool can_share(const ArrowType& type) {
          std::ranges::any_of(type.children, can_share);
 }
 
-/// Subtracts the approximate size in bytes of a copy of value `i`. Stops when `left` is negative.
+/// Subtracts the approximate size in bytes of a copy of value `i` from `left`. Stops as soon as
+/// `left` is negative.
 void count_bytes(const ArrowSlice& values, std::int64_t i, std::int64_t& left) {
   left -= 8;
   if (left < 0 || !values.is_valid(i)) return;
@@ -314,8 +315,8 @@ class ArrowIngest {
     }
   }
 
-  /// Returns how many rows at the start of `batch` to copy at a time: at least one, and so few that
-  /// the copies of values that rows can share have about kSharedBytes at most.
+  /// Returns the number of rows at the start of `batch` to copy at a time: at least one, and so few
+  /// that the copies of columns with can_share() take about kSharedBytes at most.
   std::int64_t rows_to_copy(const ArrowSlice& batch) const {
     std::vector<std::size_t> shared;
     std::ranges::copy_if(columns_, std::back_inserter(shared),
@@ -325,7 +326,7 @@ class ArrowIngest {
       for (const std::size_t i : shared) {
         ArrowSlice values = batch;
         for (const std::size_t field : sources_[i].fields) {
-          if (!values.is_valid(row)) break;  // its values are unchecked
+          if (!values.is_valid(row)) break;  // the fields of a null struct are unchecked
           values = values.field(field);
         }
         count_bytes(values, row, left);
@@ -498,8 +499,8 @@ class ArrowIngest {
            (!targets_[i].nullable && !read.chunk.valid.empty());
   }
 
-  /// Marks null rows of the batch as bad. A record batch has no null rows, although the interface
-  /// allows them.
+  /// Marks null rows of the batch as bad: the C interface allows them, but no column can store
+  /// them.
   void bad_batch_rows(const ArrowSlice& batch, std::vector<BadValue>& bad) const {
     for (std::int64_t i = 0; batch.may_have_nulls() && i < batch.size; ++i) {
       if (!batch.is_valid(i)) {

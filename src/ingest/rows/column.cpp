@@ -125,7 +125,7 @@ bool RowColumn::add_json(std::string_view text) {
 
 bool RowColumn::end_list(std::int64_t length) {
   const std::int64_t before = rows_.ends.empty() ? 0 : rows_.ends.back();
-  // Elements without numbers have no bytes to count.
+  // Elements of 0 numbers have no bytes, so end_of_values() cannot count them.
   const std::int64_t found = numel_of(type_.inner) == 0 ? length : rows_.end_of_values() - before;
   const bool fits = !is_locked_ || wanted_.ragged || found == wanted_.shape[0];
   if (fits) rows_.end_row();
@@ -341,8 +341,6 @@ bool RowColumn::put(std::nullptr_t) {
   fill_null(dtype, rows_.values.extend(itemsize(dtype)), 1);
   return true;
 }
-
-// The current block of a RowColumn: promotion, truncation, and conversion to a chunk.
 
 // --- promotion ---
 

@@ -27,10 +27,10 @@ namespace tenfold {
 /// list.
 class RowColumn {
  public:
-  /// The column has nulls in the `rows_before` rows of earlier blocks. `defers_nulls`: accept lists
-  /// with nulls even if their current type cannot represent nulls, because later rows may promote
-  /// the type to float. At the end, first_null_not_fitting() returns the first row whose nulls do
-  /// not fit. `keeps_kinds`: no value of another type is converted to a string.
+  /// A column that is null in the `rows_before` rows of earlier blocks. `defers_nulls`: accept
+  /// lists with nulls even if their current type cannot represent nulls, because later rows may
+  /// promote the type to float. At the end, first_null_not_fitting() returns the first row whose
+  /// nulls do not fit. `keeps_kinds`: values of other types are never converted to strings.
   RowColumn(KeyPath path, std::int64_t rows_before, bool defers_nulls = true,
             bool keeps_kinds = false);
   /// A column of a schema given by the user: its type never changes. `keeps_kinds`: a column of
@@ -62,7 +62,7 @@ class RowColumn {
   /// or the column is fixed by a schema.
   std::optional<RowType> with(const RowType& value) const;
   void promote(const RowType& type);
-  /// The first row with a null in a list if the current type cannot represent it; -1: none.
+  /// The first row whose list has a null that the current type cannot represent; -1: none.
   std::int64_t first_null_not_fitting() const noexcept {
     return type_.takes_nulls() ? -1 : first_null_row_;
   }
@@ -91,8 +91,9 @@ class RowColumn {
     return is_json() ||
            (is_locked_ && !keeps_kinds_ && is_scalar() && type_.kind == ColumnKind::string);
   }
-  /// Unless the length of an earlier list is known: sets the length with which the column compares
-  /// the lengths of its lists, to decide whether all are equal. Accepts lists of other lengths.
+  /// Sets the length with which the column compares the lengths of its lists, to decide whether all
+  /// are equal. Does nothing if the length of an earlier list is known. Lists of other lengths are
+  /// still accepted.
   void expect_length(std::int64_t length) noexcept {
     if (length_ < 0) length_ = length;
   }
@@ -199,7 +200,8 @@ class RowColumn {
   bool put_cast(DType dtype, const std::byte* elements, std::int64_t count);
   void put_numbers(const std::byte* elements, std::int64_t count);
   std::int64_t elements_in_block() const;
-  /// The number of elements in earlier blocks, counted as origins_ counts them.
+  /// The number of elements that origins_ has for earlier blocks: those of lists, or one for each
+  /// row.
   std::int64_t elements_before() const noexcept {
     return is_list() ? list_elements_before_ : rows_before_;
   }
@@ -208,7 +210,8 @@ class RowColumn {
   bool put_digits(std::string_view text);
   void note_text(Origins::Kind kind);
   void promote_origins(const RowType& type);
-  /// The column, with lists as ragged rows, unless they are numbers of a common `length`.
+  /// The column as stored. `length`: if not 0, lists of numbers become rows of fixed size with this
+  /// length; all other lists become ragged rows.
   Column block_column(std::int64_t length = 0) const;
   ColumnBuilder& finished(const Column& column);
   ColumnBuilder& padded(const Column& column);

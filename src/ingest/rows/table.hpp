@@ -17,8 +17,8 @@
 
 namespace tenfold {
 
-/// Writes row-by-row input as a data set. Infers the columns on the way, and rewrites a column if
-/// its type changes.
+/// Writes row-by-row input as a data set. Infers the columns from the values, and rewrites a column
+/// if its type changes.
 ///
 /// The time for a row depends on the number of columns in which it has a value, not on the number
 /// of all columns. missing_column() also takes time for each column of a schema that requires a

@@ -97,7 +97,7 @@ BatchColumn batch_column(const Column& column, const ColumnChunk& rows, Buffer v
   made.values = Tensor(column.dtype, std::move(shape), std::move(values));
   if (column.has_ends()) made.offsets = offsets_of(rows.ends);
   if (column.ragged && column.is_text()) made.item_offsets = offsets_of(rows.item_ends);
-  // NaN marks missing values of fixed float rows.
+  // In float columns with rows of fixed size, NaN marks missing values.
   if (!column.nullable || (!column.has_ends() && is_floating_point(column.dtype))) return made;
   made.valid = Tensor::zeros(DType::bool_, {rows.num_rows});
   std::uint8_t* const valid = reinterpret_cast<std::uint8_t*>(made.valid.mutable_raw_data());

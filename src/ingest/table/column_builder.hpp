@@ -20,8 +20,8 @@ namespace tenfold {
 struct ColumnChunk {
   std::int64_t num_rows = 0;
   std::span<const std::byte> values{};  ///< values of all rows, contiguous in row-major order
-  /// End offset of each row, relative to the chunk: in elements, for strings in bytes, for ragged
-  /// strings in items.
+  /// End offset of each row, relative to the chunk. Counts bytes in string columns, items in ragged
+  /// string columns, and elements in other ragged columns.
   std::span<const std::int64_t> ends{};
   std::span<const std::int64_t> item_ends{};  ///< ragged strings: end offset of each item in
                                               ///< `values`

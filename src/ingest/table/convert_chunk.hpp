@@ -11,14 +11,14 @@
 
 namespace tenfold {
 
-/// The type of each element before promotion. If the column ends as a string column, elements are
+/// The type of each element before promotion. If the column becomes a string column, elements are
 /// formatted as values of their type in the source: `1` and not `1.0`, `true` and not `1`. Uses two
 /// bits per element, and nothing while all elements of the column have one kind.
 class Origins {
  public:
   enum class Kind : std::uint8_t {
     same,
-    integer,  ///< in string columns: the string form of a value that was not a string
+    integer,  ///< an integer; in string columns: any value that was not a string
     boolean,
     null,  ///< a null in a list
   };

@@ -89,8 +89,8 @@ class ColumnWriter {
   std::vector<std::int64_t> scratch_;
 };
 
-/// Maximum size of the values in a block of rows that is read back or filled, unless the block is a
-/// single row.
+/// Maximum size of the values in a block of rows that is read back or filled with nulls, unless the
+/// block is a single row.
 constexpr std::uint64_t kBlockBytes = std::uint64_t{4} << 20;
 constexpr std::int64_t kBlockRows = 1 << 16;
 
@@ -298,8 +298,8 @@ namespace {
 
 using formats::folder::Plan;
 
-/// The total size of the write buffers of all columns' files, unless the limits below, which apply
-/// to each buffer, require another size.
+/// The total size of the write buffers of all columns' files. The limits for the size of each
+/// buffer take precedence.
 constexpr std::size_t kGatheredBytes = std::size_t{16} << 20;
 constexpr std::size_t kMaxGatheredBytes = std::size_t{2} << 20;
 constexpr std::size_t kLeastGatheredBytes = std::size_t{16} << 10;
@@ -426,7 +426,8 @@ struct TableWriter::State {
       replacement.folder().create_directory(name);
       values = os::Directory::open_at(replacement.folder(), name);
     }
-    // No encoded key and no clash_name() has this form.
+    // The name cannot clash with the final name of a file: no encoded key and no clash_name() has
+    // this form.
     return create(unbatched ? values : replacement.folder(),
                   "%part-" + std::to_string(num_created));
   }
@@ -523,7 +524,7 @@ struct TableWriter::State {
     if (incomplete) {
       throw base::invalid_argument()
           .part("data set")
-          .expected("no call after one that failed while it wrote")
+          .expected("no call after a failed write")
           .found("one")
           .remedy("start a new data set");
     }

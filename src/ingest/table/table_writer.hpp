@@ -24,8 +24,7 @@ struct TableWriterOptions {
   bool durable = true;             ///< durable when commit() returns
   int num_threads = 0;             ///< threads that sync files in commit(); 0: TENFOLD_NUM_THREADS,
                                    ///< or min(8, cores)
-  Monitor* monitor = nullptr;      ///< can cancel a durable commit(); the reader of the source
-                                   ///< reports the bytes
+  Monitor* monitor = nullptr;      ///< polled by a durable commit(), which it can cancel
   std::int64_t expected_rows = 0;  ///< lower bound of the rows to come, which must fit on the disk
   /// Called by commit() after all rows were appended and before anything is published, to check
   /// them or derive data from them.

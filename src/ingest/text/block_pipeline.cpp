@@ -77,7 +77,7 @@ class Pipeline {
     return !read_all_;
   }
 
-  /// Waits until block `number` is next. Returns false if the pipeline has ended.
+  /// Waits until block `number` is the next to deliver. Returns false if the pipeline has ended.
   bool await_turn(std::uint64_t number) {
     std::unique_lock lock(mutex_);
     while (!over_ && turn_ != number) {

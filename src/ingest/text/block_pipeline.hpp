@@ -24,8 +24,8 @@ class BlockWork {
 
 /// Reads blocks in order, processes them on several threads, and delivers the results in order. An
 /// exception from a block ends the pipeline after all earlier blocks are delivered, and is
-/// rethrown. It is ignored if deliver() or an exception of an earlier block ended the pipeline
-/// before. The calling thread polls `progress`; an exception of the poll ends the pipeline at once.
+/// rethrown. It is ignored if an earlier block has ended the pipeline before. The calling thread
+/// polls `progress`; an exception of the poll ends the pipeline at once.
 void run_pipeline(BlockReader& reader, int num_threads, detail::formats::Progress& progress,
                   const std::function<std::unique_ptr<BlockWork>()>& make_work);
 

@@ -36,7 +36,7 @@ struct ZipFile {
   os::File file;
   codecs::ZipDirectory directory;
 };
-/// Throws Error(corrupt), Error(unsupported) as codecs::read_zip_directory() does.
+/// Opens an archive. Throws the errors of codecs::read_zip_directory().
 std::shared_ptr<const ZipFile> open_zip_file(const Path& path);
 
 /// Streams the entry with the index `number`. Checks its size and CRC-32 at the end.

@@ -81,7 +81,7 @@ void JsonRows::note_names(const Field& field, const std::string& prefix, std::ve
 }
 
 bool JsonRows::object(const Field& field, std::size_t depth) {
-  if (depth > codecs::kMaxJsonDepth) return malformed("records nested less deep");
+  if (depth > codecs::kMaxJsonDepth) return malformed("records nested less deeply");
   text_.move_to(text_.at() + 1);
   std::size_t next = 0;
   std::size_t num_seen = 0;
@@ -141,8 +141,8 @@ bool JsonRows::plain_number(TextColumn& column) {
 }
 
 /// Consumes the next key and returns its field. First tries the field at `next`, because keys
-/// usually have the same order in all records. Returns null if the plan has no such field, after
-/// skipping its value, or if the record is rejected.
+/// usually have the same order in all records. Returns null if the plan has no such field (then the
+/// value is skipped), or if the record is rejected.
 const Field* JsonRows::find(const Field& field, std::size_t& next) {
   if (next < field.fields.size()) {
     const Field& expected = field.fields[next];
@@ -212,8 +212,7 @@ bool JsonRows::member(const Field& field, std::size_t depth) {
   return unexpected(field.full_name, "an object", text_.at());
 }
 
-/// Handles the fields that the object does not have. Rejects the record if one of them requires a
-/// value.
+/// Rejects the record if a field that the object does not have requires a value.
 bool JsonRows::miss(const Field& field) {
   for (const std::size_t number : field.required_fields) {
     const Field& child = field.fields[number];
@@ -416,7 +415,8 @@ bool JsonRows::mismatch(std::string column, std::string message, Outcome outcome
   return false;
 }
 
-/// Rejects the record because of the value at `begin`, or because this value is malformed.
+/// Rejects the record because of the value at `begin`; with Outcome::malformed if the value itself
+/// is malformed.
 bool JsonRows::unexpected(std::string column, const std::string& expected, const char* begin,
                           Outcome outcome) {
   text_.move_to(begin);

@@ -241,7 +241,7 @@ bool JsonText::skip_value(std::size_t depth) {
     keys_.clear();
     decoded_.clear();
   }
-  if (depth > codecs::kMaxJsonDepth) return fail("values nested less deep");
+  if (depth > codecs::kMaxJsonDepth) return fail("values nested less deeply");
   skip_blanks();
   switch (*at_) {
     case '{':

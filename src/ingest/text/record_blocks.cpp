@@ -306,7 +306,7 @@ std::uint64_t BlockReader::count_lines(const char* begin, const char* end) const
 }
 
 /// Detects the line end from the header. Returns false if the header does not end before `end`, or
-/// if more bytes must show whether a line feed follows its carriage return.
+/// if it ends with a carriage return at `end`, which a line feed may follow.
 bool BlockReader::find_line_end(const char* begin, const char* end) {
   file_->line_end = '\n';
   const char* const feed = end_of_csv_record(begin, end, file_->delimiter);
@@ -327,7 +327,7 @@ void BlockReader::refuse_line_feeds(const char* begin, const char* end) const {
     const char* const limit = after == nullptr ? end : after;
     if (end_of_csv_record(at, limit, file_->delimiter) != nullptr) {
       throw base::corrupt(file_->display)
-          .expected("a carriage return at the end of each record, as of the header")
+          .expected("a carriage return at the end of each record, as after the header")
           .found("a line feed")
           .remedy("convert the line ends");
     }
@@ -335,7 +335,8 @@ void BlockReader::refuse_line_feeds(const char* begin, const char* end) const {
   }
 }
 
-/// Uses the separator that the first line of the file names. Throws if the caller passed another.
+/// Uses the separator that the first line of the file names. Throws if the caller passed another
+/// separator.
 void BlockReader::use_separator(char named) {
   if (file_->has_known_delimiter && file_->delimiter != named) {
     throw base::invalid_argument(base::Where(file_->display, "line 1"))

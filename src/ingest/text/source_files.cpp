@@ -106,8 +106,8 @@ std::vector<Path> paths_of(const Path& source) {
   const bool is_glob = base::is_glob(source.string());
   std::vector<Path> found;
   if (is_glob) expand(Path(), source.begin(), source.end(), found);
-  // A pattern with two "**" may match a file several times, and matches of different folders are
-  // not in order, so sort them and remove duplicates.
+  // The matches are not sorted across folders, and a pattern with two "**" may match a file several
+  // times.
   std::ranges::sort(found);
   const auto twice = std::ranges::unique(found);
   found.erase(twice.begin(), twice.end());
@@ -151,8 +151,8 @@ void add_archive(const Path& path, SourceFormat format, std::vector<SourceFile>&
   for (std::size_t i = 0; i < zip->directory.entries.size(); ++i) {
     const std::string& name = zip->directory.entries[i].name;
     const std::string file_name = name.substr(name.rfind('/') + 1);
-    // Ignore hidden files, because macOS adds one for each file of an archive.
     const bool is_text = kind_of(file_name, format) != SourceKind::unknown && !is_packed(file_name);
+    // Ignore hidden files, because macOS adds one for each file of an archive.
     const bool is_file = !file_name.empty() && !file_name.starts_with('.');
     if (is_text && is_file) entries.emplace_back(name, i);
   }

@@ -41,15 +41,15 @@ struct SourceFile {
 /// (.gz, .zst, .bz2, .xz) after it is ignored.
 SourceKind kind_of_name(const std::string& name);
 
-/// The files that `sources` expand to, in order, without entering archives; the matches of a glob
-/// are sorted by path. Throws Error(file_not_found) for missing files and for globs without a
-/// match.
+/// The files that `sources` expand to, in the order of `sources`; the matches of a glob are sorted
+/// by path. Does not look into archives. Throws Error(file_not_found) for missing files and for
+/// globs without a match.
 std::vector<Path> find_files(const std::vector<Path>& sources);
 
-/// The text sources that `sources` expand to, in order; the matches of a glob are sorted by path,
-/// the entries of an archive by name. Hidden and compressed entries of an archive are skipped.
-/// Unless `format` is by_name, the other entries, and files that are not .zip archives, are read in
-/// that format, whatever their names.
+/// The text sources that `sources` expand to, in the order of `sources`; the matches of a glob are
+/// sorted by path, the entries of an archive by name. Hidden and compressed entries of an archive
+/// are skipped. Unless `format` is by_name, the other entries, and files that are not .zip
+/// archives, are read in that format, whatever their names.
 ///
 /// Throws Error(file_not_found) for missing files and for globs without a match; Error(unsupported)
 /// for folders, for archives without a text file and, if `format` is by_name, for files whose names

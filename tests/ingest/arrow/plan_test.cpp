@@ -123,7 +123,8 @@ TEST(ArrowPlan, AStructInJsonHasDistinctFields) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::unsupported);
     EXPECT_STREQ(error.what(),
-                 "test: schema: column \"x\": structs in a list are stored as JSON: expected "
+                 "test: schema: column \"x\": structs in lists, maps or dictionaries are stored as "
+                 "JSON: expected "
                  "distinct names of their fields, found \"a\" twice; rename one of the fields");
   }
 }

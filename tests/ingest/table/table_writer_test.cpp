@@ -511,7 +511,7 @@ TEST(TableWriter, RefusesToCommitAfterAnAppendThatFailed) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
-                 "data set: expected no call after one that failed while it wrote, found one; "
+                 "data set: expected no call after a failed write, found one; "
                  "start a new data set");
   }
   EXPECT_FALSE(fs::exists(folder / "rows"));

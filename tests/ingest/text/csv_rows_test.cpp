@@ -307,7 +307,7 @@ TEST(IngestCsv, LineFeedsAfterAHeaderThatEndsWithACarriageReturnAreRefused) {
     IngestOf of;
     EXPECT_EQ(
         of.error("a.csv", text, ErrorCode::corrupt, {.on_error = OnError::skip}),
-        "a.csv: expected a carriage return at the end of each record, as of the header, found "
+        "a.csv: expected a carriage return at the end of each record, as after the header, found "
         "a line feed; convert the line ends")
         << text;
   }

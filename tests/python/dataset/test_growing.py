@@ -384,7 +384,7 @@ def test_rows_are_written_in_place(tmp_path: Path) -> None:
         ds[0] = {"id": [1]}
     text = tenfold.create(tmp_path / "text", {"name": "string"})
     text.append({"name": "Ann"})
-    with pytest.raises(tenfold.UnsupportedError, match="ragged rows cannot be changed"):
+    with pytest.raises(tenfold.UnsupportedError, match="rows of variable size cannot be changed"):
         text[0] = {"name": "Bob"}
 
 
