@@ -277,7 +277,7 @@ std::string ZipDirectoryReader::directory_text(const ZipEnd& end) const {
   return bytes_at(end.directory_offset, static_cast<std::size_t>(end.directory_bytes));
 }
 
-/// Calls `use` with each central header of the directory, in order.
+/// Calls `use` with each central header, in the order of the directory.
 template <class Use>
 void ZipDirectoryReader::for_each_central(std::string_view text, std::uint64_t entries,
                                           const Use& use) const {

@@ -60,7 +60,7 @@ std::uint64_t process_namespace() {
 }
 
 struct ProcessState {
-  bool has_ended = false;  ///< a zombie that its parent has not reaped yet
+  bool has_ended = false;  ///< also true for a zombie, which its parent has not reaped yet
   std::uint64_t start_ticks = 0;
 };
 
