@@ -181,8 +181,9 @@ ZipEnd ZipDirectoryReader::read_end() const {
                   " bytes")
         .found(end.entries, " in ", end.directory_bytes);
   }
-  // Refuse a gap between the directory and the end records, which also occurs if bytes before the
-  // archive are not counted in the offsets: readers would interpret such offsets differently.
+  // Refuse a gap between the directory and the end records. A gap also occurs if the archive
+  // follows other bytes in the file and its offsets do not count them: readers interpret such
+  // offsets differently.
   if (!base::range_fits(end.directory_offset, end.directory_bytes, end.directory_end) ||
       end.directory_offset + end.directory_bytes != end.directory_end) {
     throw corrupt()

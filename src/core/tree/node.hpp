@@ -23,7 +23,7 @@ namespace tenfold {
 class LazyItem {
  public:
   virtual ~LazyItem() = default;
-  /// Reads the entry. Called at most once if it succeeds.
+  /// Reads the entry. Not called again after a call that succeeded.
   virtual TensorDict::Item load() = 0;
 };
 

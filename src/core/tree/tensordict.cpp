@@ -48,7 +48,7 @@ std::string_view kind_text(const TensorDict::Item& item) {
       .found(kind_text(item));
 }
 
-/// An entry, and the message prefix of the node that contains it.
+/// An entry, and the node that contains it, as messages name that node.
 struct Found {
   TensorDict::Item item;
   base::Where place;
