@@ -24,8 +24,8 @@ class StreamDecoder {
   /// memory limit of its decoder, and std::bad_alloc for lack of memory.
   virtual Step decode(std::span<const std::byte> from, std::span<std::byte> into) = 0;
 
-  /// True if the input so far is empty, or ends at the end of a stream, gzip member or zstd frame
-  /// or in the zeros that pad it.
+  /// True if the input so far is empty, or ends at the end of a stream (or gzip member, or zstd
+  /// frame) or in the zeros that follow it as padding.
   virtual bool is_whole() const noexcept = 0;
 };
 

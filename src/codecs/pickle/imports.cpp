@@ -30,7 +30,7 @@ struct Opcode {
   unsigned char code = 0;
   Argument argument = Argument::nothing;
   bool to_mark = false;   ///< pops all values down to the innermost mark, and the mark
-  std::uint8_t pops = 0;  ///< number of values popped after those down to the mark
+  std::uint8_t pops = 0;  ///< number of values popped; if to_mark, of those below the mark
   std::uint8_t pushes = 0;
 };
 

@@ -23,9 +23,9 @@ using enum PickleKind;
 
 /// Executes the opcodes of a pickle as Python's pickletools documents them, but creates nodes where
 /// Python would import a name or call a function. Accepts every pickle that Python's unpickler
-/// accepts, except for those that read_pickle() refuses as unsupported and for some unusual ones.
-/// Examples are pickles with several values on the stack at STOP, with items set in a list or
-/// appended to a bytearray, and with a named tuple as the arguments of a call.
+/// accepts, except those that read_pickle() refuses as unsupported and some unusual ones, such as
+/// pickles with several values on the stack at STOP, with items set in a list or appended to a
+/// bytearray, or with a named tuple as the arguments of a call.
 class PickleMachine : private PickleState {
  public:
   using PickleState::PickleState;

@@ -16,8 +16,8 @@ struct Deflated {
 inline constexpr int kMaxDeflateLevel = 12;
 
 /// Deflates `bytes` (RFC 1951) at `level`, which is clamped to 1 ... kMaxDeflateLevel. If that
-/// would not make `bytes` smaller, returns a result whose size_bytes is 0. For two or more bytes,
-/// allocates one byte less than the size of `bytes`, and the memory of the compressor.
+/// would not make `bytes` smaller, returns a result whose size_bytes is 0. Allocates
+/// about the size of `bytes`, and the memory of the compressor.
 Deflated deflate(std::span<const std::byte> bytes, int level);
 
 }  // namespace tenfold::codecs

@@ -26,15 +26,16 @@ inline constexpr std::uint32_t kMaxZipAlignment = 1U << 15U;
 /// The layout of an archive. The position of an item does not depend on later items, so its bytes
 /// can be written before the next item is added.
 ///
-///   local header, bytes of item 0      the headers have true sizes and CRCs, so no descriptors
-///   local header, bytes of item 1      follow; padding in their extra fields aligns the bytes
+///   local header, bytes of item 0
+///   local header, bytes of item 1
 ///   ...
 ///   central directory and end records  zip64 records if a size, an offset or the number of entries
 ///                                      needs them
 ///   comment                            the checksum of the structure (structure.hpp)
 ///
-/// There are no gaps between these parts. Dates are 1980-01-01, so that equal items make equal
-/// archives.
+/// There are no gaps between these parts. Padding in the extra fields of the local headers aligns
+/// the bytes. Local headers have the sizes and the CRC-32, so no data descriptors follow the bytes.
+/// Dates are 1980-01-01, so that equal items make equal archives.
 class ZipLayout {
  public:
   /// Throws Error(invalid_argument) for a duplicate name, a name that zip_name_fault() refuses, a

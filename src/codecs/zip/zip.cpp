@@ -181,8 +181,9 @@ ZipEnd ZipDirectoryReader::read_end() const {
                   " bytes")
         .found(end.entries, " in ", end.directory_bytes);
   }
-  // Refuse a gap between the directory and the end records, which also occurs if bytes before the
-  // archive are not counted in the offsets: readers would interpret such offsets differently.
+  // Refuse a gap between the directory and the end records. A gap also occurs if the archive
+  // follows other bytes in the file and its offsets do not count them: readers interpret such
+  // offsets differently.
   if (!base::range_fits(end.directory_offset, end.directory_bytes, end.directory_end) ||
       end.directory_offset + end.directory_bytes != end.directory_end) {
     throw corrupt()
@@ -277,7 +278,7 @@ std::string ZipDirectoryReader::directory_text(const ZipEnd& end) const {
   return bytes_at(end.directory_offset, static_cast<std::size_t>(end.directory_bytes));
 }
 
-/// Calls `use` with each central header of the directory, in order.
+/// Calls `use` with each central header, in the order of the directory.
 template <class Use>
 void ZipDirectoryReader::for_each_central(std::string_view text, std::uint64_t entries,
                                           const Use& use) const {

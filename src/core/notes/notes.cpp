@@ -185,8 +185,9 @@ void apply_marks(const Marks& marks, Value& value) {
   if (marks.type) value = *special_from_json(*marks.type, value);
 }
 
-/// Applies the marks bottom-up, because an extended scalar copies the value that it is made from.
-/// Returns false if a resulting extended scalar has no counterpart in Python.
+/// Applies the marks bottom-up: an extended scalar is made from a copy of its value, so the marks
+/// inside that value must be applied before. Returns false if a resulting extended scalar has no
+/// counterpart in Python.
 bool apply_all(std::vector<std::pair<const Marks*, Value*>>& places) {
   for (auto place = places.rbegin(); place != places.rend(); ++place) {
     apply_marks(*place->first, *place->second);

@@ -96,8 +96,8 @@ struct Notes {
   static Notes from_json(std::string_view text, const base::Where& where);
 };
 
-/// True for the kinds that node notes record. meta.json, or the equivalent document of another
-/// format, stores the others, except opaque nodes, which cannot be saved.
+/// True for the kinds of nodes that have a note. The other kinds are stored in meta.json, or in the
+/// equivalent document of another format, except opaque nodes, which cannot be saved.
 bool has_note(NodeKind kind) noexcept;
 
 /// Joins the keys to a path of the notes: "model/encoder.weight".
@@ -106,13 +106,13 @@ std::string note_path_child(std::string_view parent, std::string_view key);
 /// Splits a path of the notes into its keys; nullopt if it is not well formed.
 std::optional<KeyPath> keys_of_note_path(std::string_view path);
 
-/// Throws Error(invalid_argument), naming the entry at `path`, if a program set a field of the node
-/// that readers refuse or lose:
-/// - int_keys or typed_keys, if the node is not a dict; both of them, if it is one
+/// Throws Error(invalid_argument), naming the entry at `path`, if node.info() has a value that
+/// would not survive a save and a load:
+/// - int_keys or typed_keys on a node that is not a dict, or both of them on a dict
 /// - typed_keys for which are_valid() is false
 /// - a device for which is_torch_device() is false
 /// - names whose number is not the number of batch dimensions
-/// - names or a class_name that are not UTF-8
+/// - a name, stack_dim_name or class_name that is not UTF-8 (encoded lone surrogates are allowed)
 /// - a negative length in batch_size
 /// - a stack_dim of a lazy stack that is not from 0 to kMaxStackDim
 void require_valid_info(std::string_view path, const TensorDict& node);
@@ -120,11 +120,11 @@ void require_valid_info(std::string_view path, const TensorDict& node);
 /// int_keys and typed_keys, or typed_keys for which are_valid() is false.
 void require_valid_keys(std::string_view path, const Value& value);
 
-/// Fills the members `nodes`, `values`, `aliases` and `unbatched` for a whole tree; the other
-/// members stay empty. Among leaves over the same bytes, the first in the order of walk() is the
-/// alias target. Reads no tensor. If `of_leaves` is false, `aliases` and `unbatched` stay empty,
-/// too, for formats that store them natively. Throws what walk(), require_valid_info() and
-/// require_valid_keys() throw.
+/// Returns the `nodes`, `values`, `aliases` and `unbatched` of a whole tree; the other members are
+/// empty. Among leaves over the same bytes, the first in the order of walk() is the alias target.
+/// Reads no tensor. If `of_leaves` is false, `aliases` and `unbatched` are empty, too, for formats
+/// that store them natively. Throws what walk(), require_valid_info() and require_valid_keys()
+/// throw.
 Notes collect_notes(const TensorDict& tree, bool of_leaves = true);
 
 /// Adds the note of the JSON value at `path`: the locations of its tuples, its extended scalars,

@@ -19,8 +19,8 @@
 namespace tenfold {
 namespace {
 
-// Narrow floats are converted through float, as in torch, so that only pairs of the eleven types
-// with hardware conversions need code of their own. A chunk of this many elements stays in L1.
+// Floats of 8 and 16 bits are converted through float32, as in torch, so that only pairs of the
+// eleven types in Table need code. The float32 values of one piece stay in the L1 cache.
 constexpr std::size_t kPieceElements = 1024;
 
 template <class T>
@@ -43,9 +43,8 @@ enum class StoredBool : std::uint8_t {};
 template <class Int, class Float>
 Int truncated(Float value) noexcept {
   constexpr auto kLimit = static_cast<Float>(std::uint64_t{1} << (sizeof(Int) * 8 - 1));
-  // The bounds are powers of two, which every float type represents exactly. A float64 between
-  // -limit - 1 and -limit is in range, but the check may treat it as out of range: both give the
-  // lowest integer.
+  // The bounds are powers of two, which every float type represents exactly. A value between
+  // -limit - 1 and -limit truncates to the lowest integer, which is also the result out of range.
   const bool fits = value >= -kLimit && value < kLimit;
   return fits ? static_cast<Int>(value) : std::numeric_limits<Int>::min();
 }

@@ -13,8 +13,8 @@ namespace tenfold {
 bool can_cast(DType from, DType to) noexcept;
 
 /// Converts `count` contiguous elements as torch's `.to(dtype)` does. Rounds to nearest, ties to
-/// even, first to float32 if the target is a narrower float. In float8_e8m0fnu, which has neither
-/// sign nor 0, ties are rounded up, and so is every number between 2^-127 and 2^-126. Values beyond
+/// even; for a float target of 8 or 16 bits, rounds to float32 first. In float8_e8m0fnu, which has
+/// neither sign nor 0, ties and all numbers between 2^-127 and 2^-126 are rounded up. Values beyond
 /// the range of a float type become infinity; in float8_e4m3fn they become 448, in the fnuz types
 /// and float8_e8m0fnu NaN. Floats are truncated to integers; any value except 0 becomes true. NaN,
 /// and floats beyond an integer's range, for which torch's result is undefined, give the same

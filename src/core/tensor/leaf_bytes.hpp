@@ -11,10 +11,10 @@
 
 namespace tenfold {
 
-/// Passes the row-major bytes [begin, end) of a leaf to `use` in order, in pieces of at most
-/// `scratch.size()` bytes. A tensor that is contiguous in memory is not copied. The bytes of other
-/// leaves are copied to `scratch`. Throws Error(invalid_argument) unless `begin` and `end` are
-/// multiples of the itemsize within the leaf, and `scratch` has room for one element.
+/// Passes the bytes [begin, end) of a leaf, in row-major order, to `use` in consecutive pieces of
+/// at most `scratch.size()` bytes. A tensor that is contiguous in memory is not copied; the bytes
+/// of other leaves are copied to `scratch`. Throws Error(invalid_argument) unless `begin` and `end`
+/// are multiples of the itemsize within the leaf, and `scratch` has room for one element.
 void for_each_piece(const Leaf& leaf, std::uint64_t begin, std::uint64_t end,
                     std::span<std::byte> scratch,
                     const std::function<void(std::span<const std::byte>)>& use);

@@ -22,8 +22,8 @@ constexpr auto kMaxInt64 = static_cast<std::uint64_t>(std::numeric_limits<std::i
 
 Error fail() { return base::invalid_argument().part("tensor"); }
 
-/// The product of the lengths, with 0 counted as 1. Strides are computed from the lengths, so a
-/// length of 0 must not hide an overflow of the others.
+/// The product of the lengths, with 0 counted as 1. Strides are products of the lengths, so a
+/// length of 0 must not hide that the product of the other lengths overflows.
 std::uint64_t checked_extent(const Shape& shape) {
   std::uint64_t extent = 1;
   for (const std::int64_t length : shape) {
@@ -71,7 +71,7 @@ bool integer_fits(DType dtype, const std::byte* bytes, DType wanted) {
   double number = 0;
   cast_elements(dtype, bytes, DType::float64, reinterpret_cast<std::byte*>(&number), 1);
   const double limit = std::ldexp(1.0, bits - (is_signed ? 1 : 0));
-  number = std::trunc(number);  // NaN fits nothing
+  number = std::trunc(number);  // NaN fails both comparisons
   return number < limit && number >= (is_signed ? -limit : 0.0);
 }
 

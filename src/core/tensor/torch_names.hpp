@@ -4,8 +4,8 @@
 
 namespace tenfold {
 
-// Checks of the names of torch's constants, such as "torch.float32" in a pickle. The constants
-// become extended scalars of a tree, including dtypes that a Tensor cannot have. The first two
+// Checks of the names of torch's constants, such as "torch.float32" in a pickle. A tree stores such
+// a constant as an extended scalar, even a dtype that a tenfold Tensor cannot have. The first two
 // functions take the name without the prefix "torch.".
 
 /// True for "float32", ..., and for the torch dtypes that have no DType: "bits8", "int4", ...

@@ -17,7 +17,7 @@
 namespace tenfold {
 namespace {
 
-/// Whole runs of fewer bytes are read together with the runs after them, and then copied to their
+/// Runs of fewer bytes are read in groups into a scratch buffer, and then copied to their
 /// destinations.
 constexpr std::uint64_t kDirectBytes = std::uint64_t{64} << 10;
 constexpr std::uint64_t kScratchBytes = std::uint64_t{1} << 20;

@@ -86,15 +86,15 @@ class LeafSource {
   virtual StoredRange identity(const Leaf& leaf);
 
   /// For messages: the file that stores the leaf's bytes, and in a file of several tensors the
-  /// part, such as `tensor "w"`. Without a path if the source has no file.
+  /// part, such as `tensor "w"`. The path is empty if the source has no file.
   virtual base::Where where(const Leaf& leaf) const = 0;
 
   /// The leaves from which `leaf` is assembled or computed; empty if `leaf` is stored as one range,
   /// or if the source does not report them.
   virtual std::vector<Leaf> parts(const Leaf& leaf) const;
 
-  /// Makes writes through shared mappings durable (msync, fdatasync); does nothing in other modes.
-  /// The monitor may be null.
+  /// Makes writes through shared mappings durable (msync, fdatasync); does nothing for other
+  /// mappings. The monitor may be null.
   virtual void flush(Monitor* /*monitor*/) {}
 };
 

@@ -23,7 +23,7 @@ namespace tenfold {
 class LazyItem {
  public:
   virtual ~LazyItem() = default;
-  /// Reads the entry. Called at most once if it succeeds.
+  /// Reads the entry. Not called again after a call that succeeded.
   virtual TensorDict::Item load() = 0;
 };
 
@@ -83,7 +83,8 @@ inline const std::shared_ptr<Node>& node_of(const TensorDict& tree) noexcept {
   return detail::Access::node(tree);
 }
 
-/// Like TensorDict::contains() and get() with a path of one key; dots in the key have no meaning.
+/// Like TensorDict::contains() and get() with a path of one key; dots in the key are not
+/// separators.
 bool has_key(const TensorDict& tree, std::string_view key);
 TensorDict::Item item_at_key(const TensorDict& tree, std::string_view key);
 

@@ -19,7 +19,7 @@ namespace {
 
 using Item = TensorDict::Item;
 
-/// The selection: one row, whose dimension is removed, or the rows [begin, end).
+/// The rows [begin, end), or a single row, for which the result loses the dimension.
 struct Rows {
   bool single;
   std::int64_t begin;

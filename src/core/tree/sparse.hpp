@@ -26,8 +26,8 @@ inline constexpr std::string_view kJagged = "jagged";
 /// layout "jagged", "lengths" may be missing.
 bool are_sparse_parts(std::span<const std::string> keys, std::string_view layout);
 
-/// Sorts the components of a sparse tensor in the order of sparse_parts(), which a file need not
-/// use.
+/// Sorts the components of a sparse tensor in the order of sparse_parts(); a file may have any
+/// order.
 void sort_sparse_parts(detail::Node& node);
 
 /// Checks torch's invariants of a sparse tensor, because programs use its indices without checks.

@@ -20,8 +20,8 @@ constexpr std::array<std::string_view, 9> kKindNames = {"tensordict", "dict",   
                                                         "list",       "tuple",  "tensorclass",
                                                         "lazy_stack", "sparse", "opaque"};
 
-/// The node at the path `below` from the node `where`, for messages: "ckpt", or
-/// "ckpt: node \"model.encoder\"".
+/// For messages: names the node at the path `below` under the node `where`, as "ckpt" if the path
+/// is empty, or as "ckpt: node \"model.encoder\"".
 base::Where place(const std::string& where, std::span<const std::string> below) {
   if (below.empty()) return where;
   return {where, "node " + base::quote(dotted(KeyPath(below.begin(), below.end())))};
@@ -48,7 +48,7 @@ std::string_view kind_text(const TensorDict::Item& item) {
       .found(kind_text(item));
 }
 
-/// An entry, and the message prefix of the node that contains it.
+/// An entry, and the node that contains it, as messages name that node.
 struct Found {
   TensorDict::Item item;
   base::Where place;

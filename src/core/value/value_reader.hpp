@@ -45,7 +45,7 @@ class ValueReader {
   /// returns nullopt.
   ValueReader at(std::string_view key) const;
   std::optional<ValueReader> find(std::string_view key) const;
-  /// The members of an object, in order.
+  /// The members of an object, in the order of the document.
   std::vector<std::pair<std::string_view, ValueReader>> members() const;
   /// The items of an array. Throws Error(corrupt) if `count` is given and is not their number.
   std::vector<ValueReader> items(std::optional<std::size_t> count = {}) const;

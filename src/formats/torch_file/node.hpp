@@ -33,8 +33,9 @@ struct Children {
   std::vector<Pair> unreadable;
 };
 
-/// Builds a container: a node if it has tensors or nodes, if its kind is sparse or opaque, or if
-/// `forced` is set; otherwise a NonTensor. Throws Error(unsupported) if keys of a dict are equal.
+/// Builds a container: a node if it has tensors, nodes or `versions` (which a NonTensor cannot
+/// store), if its kind is sparse or opaque, or if `forced` is set; otherwise a NonTensor. Throws
+/// Error(unsupported) if keys of a dict are equal.
 Node::Slot container_of(const Pickle& pickle, Children children, NodeKind kind, bool forced);
 
 /// Returns the name "module.Class" of the callable that would create the object `id`. For a value

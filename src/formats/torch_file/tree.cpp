@@ -464,7 +464,7 @@ TensorDict node_of(const Pickle& pickle, Children children, NodeKind kind) {
 }  // namespace
 
 Node::Slot container_of(const Pickle& pickle, Children children, NodeKind kind, bool forced) {
-  const bool is_value = kind != NodeKind::opaque && kind != NodeKind::sparse;
+  const bool is_value = kind != NodeKind::opaque && kind != NodeKind::sparse && !children.versions;
   if (children.any_tensor || forced || !is_value) return node_of(pickle, std::move(children), kind);
   if (kind == NodeKind::dict || kind == NodeKind::ordered_dict) {
     Value::Object object;

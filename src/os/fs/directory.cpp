@@ -317,7 +317,7 @@ Parent open_parent(const Path& path, bool create_missing) {
   }
   Path above = plain.has_parent_path() ? plain.parent_path() : Path(".");
   while (above.filename() == "." && above.has_parent_path()) above = above.parent_path();
-  // A missing folder before ".." is not created: the folder is then not found below.
+  // If `above` ends with "..", a missing folder before it is not created: open() below throws.
   if (create_missing && above.filename() != ".." && !os::exists(above)) {
     Parent next = open_parent(above, true);
     try {

@@ -40,7 +40,7 @@ bool exists(const Path& path);
 /// "a/b" for "a/b//". A path of slashes alone is returned unchanged.
 Path without_trailing_slashes(Path path);
 /// Removes trailing slashes, and then replaces `path` by its target as long as it is a symlink.
-/// `path` need not exist. A save writes to this path, so it replaces the target of a link, not the
+/// `path` need not exist. A save writes to the result, so it replaces the target of a link, not the
 /// link. Throws Error(io) if the links form a loop or cannot be read.
 Path resolve_link(const Path& path);
 /// `path` relative to `folder` ("." for the folder itself); empty if `path` is not in the folder.
@@ -96,8 +96,8 @@ class File {
   /// file from create_at() or in_memory().
   const FileInfo& info_at_open() const noexcept { return info_at_open_; }
   std::uint64_t size_bytes() const { return info().size_bytes; }
-  /// The name of the file in messages: the path as the user gave it, the path of the folder and the
-  /// name of the entry, or the argument of in_memory().
+  /// The name of the file in messages. Depending on how the file was opened, it is the path as the
+  /// user gave it, "<folder>/<entry>", or the argument of in_memory().
   const std::string& display() const noexcept { return display_; }
   int fd() const noexcept { return fd_.get(); }
 

@@ -31,7 +31,7 @@ std::uint64_t writable_bytes(int descriptor) noexcept {
   const auto block_bytes = static_cast<std::uint64_t>(system.f_frsize);
   const auto total_bytes =
       base::checked_mul(std::uint64_t{system.f_blocks}, block_bytes).value_or(kMaxBytes);
-  // A tmpfs without a limit, and some FUSE file systems.
+  // A tmpfs without a limit and some FUSE file systems report size 0.
   if (total_bytes == 0) return kMaxBytes;
   switch (static_cast<std::uint32_t>(system.f_type)) {
     case EXT4_SUPER_MAGIC:  // the same magic number as ext2 and ext3

@@ -60,7 +60,7 @@ std::uint64_t process_namespace() {
 }
 
 struct ProcessState {
-  bool has_ended = false;  ///< a zombie that its parent has not reaped yet
+  bool has_ended = false;  ///< also true for a zombie, which its parent has not reaped yet
   std::uint64_t start_ticks = 0;
 };
 
@@ -330,7 +330,8 @@ void remove_dead(const std::shared_ptr<Directory>& folder, const std::string& na
 std::optional<Lease> Lease::try_acquire(const Directory& folder, const std::string& name) {
   const auto same = std::make_shared<Directory>(folder.duplicate());
   const std::string text = holder().new_text();
-  // Retries after a dead lease, a concurrent release, or a concurrent take-over.
+  // Tries again after removing a dead lease, and if another process released or took over the
+  // lease concurrently.
   constexpr int kMaxAttempts = 5;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     // Register the lease before the link exists, so that this process never considers its own lease

@@ -97,8 +97,8 @@ std::string held_by(const FileInfo& file);
 /// Sets the time-out of leases and returns the previous one. For tests.
 std::chrono::seconds set_lease_timeout(std::chrono::seconds timeout);
 
-/// Sets the interval of the heartbeat and returns the previous one. For tests. A thread that is
-/// already waiting first completes the previous interval.
+/// Sets the interval at which holders refresh their leases, and returns the previous one. For
+/// tests. A thread that is already waiting first completes the previous interval.
 std::chrono::milliseconds set_lease_heartbeat(std::chrono::milliseconds interval);
 
 /// If false, leases are created as small files, as on a file system without symbolic links. For

@@ -46,7 +46,7 @@ struct Unmap {
     throw Error::io(ENOMEM, file.display())
         .problem(action)
         .expected("fewer than ", max_map_count(),
-                  " maps in this process, which is the system's limit")
+                  " mappings in this process, which is the system's limit")
         .remedy("raise vm.max_map_count, or save in a single-file format such as safetensors");
   }
   throw_system_error(system_errno, file.display(), action);

@@ -55,7 +55,7 @@ const Mapping* mapping_of(const Buffer& buffer) noexcept;
 /// file in errors.
 void sync_mapping(const Buffer& buffer, const std::string& display);
 
-/// The limit of maps per process (vm.max_map_count).
+/// The kernel's limit of mappings per process (vm.max_map_count).
 std::uint64_t max_map_count();
 
 }  // namespace tenfold::os

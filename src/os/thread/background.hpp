@@ -7,11 +7,11 @@
 
 namespace tenfold::os {
 
-/// Starts up to `num_threads` threads that call `work(i)` for each i in [0, count), starting the
-/// items in order, and returns at once. For hints only: an item that throws ends the job silently,
-/// and so does the exit of the process. If no thread can be started, `work` is not called. A fork
-/// waits until no item is running, because the child must not inherit a lock that an item holds;
-/// the job continues in the parent only.
+/// Starts up to `num_threads` threads that call `work(i)` once for each i in [0, count), in
+/// ascending order of i, and returns at once. For hints only: an item that throws ends the job
+/// silently, and so does the exit of the process. If no thread can be started, `work` is not
+/// called. A fork waits until no item is running, because the child must not inherit a lock that an
+/// item holds; the job continues in the parent only.
 void run_in_background(std::size_t count, int num_threads, std::function<void(std::size_t)> work);
 
 /// Closes `file` on a background thread, or on this thread if none can be started. The last close

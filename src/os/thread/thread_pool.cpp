@@ -95,7 +95,7 @@ class Pool {
     job.run_items(between);
 
     std::unique_lock lock(mutex_);
-    std::erase(waiting_, &job);  // remove invitations that no thread accepted
+    std::erase(waiting_, &job);  // remove the entries that no thread has taken
     while (job.num_running > 0) {
       if (!between || job.has_failed()) {
         job.finished.wait(lock);

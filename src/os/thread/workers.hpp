@@ -5,7 +5,8 @@
 
 namespace tenfold::os {
 
-/// Threads that an object owns for its lifetime, each of which runs one waiting loop.
+/// Threads that an object owns. Each of them runs one loop, which waits for work until the owner
+/// signals it to stop.
 ///
 /// A forked child has no such threads: is_here() is false there, and the destructor does not wait.
 class Workers {

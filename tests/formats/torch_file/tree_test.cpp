@@ -185,6 +185,16 @@ TEST_F(TorchTree, AttributesOfADictOtherThanMetadataAreIgnoredWithAWarning) {
   }
 }
 
+TEST_F(TorchTree, StateDictsWithoutTensorsKeepTheirMetadata) {
+  const std::string versions = pickled::dict({pickled::text("layer"), kOne});
+  const TensorDict found = node(pickled::with_state(
+      pickled::call("collections", "OrderedDict", {}) + pickled::text("n") + kTwo + "s",
+      pickled::dict({pickled::text("_metadata"), versions})));
+  EXPECT_EQ(found.kind(), NodeKind::ordered_dict);
+  EXPECT_EQ(found.value("n"), Value(2));
+  EXPECT_EQ(found.info().module_versions, Value(Value::Object{{{"layer", 1}}}));
+}
+
 TEST_F(TorchTree, TheLastOfEqualKeysCounts) {
   const std::string key = pickled::text("a");
   EXPECT_EQ(value(pickled::dict({key, kOne, pickled::text("b"), kTwo, key, kTwo})),
