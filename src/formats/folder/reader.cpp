@@ -143,7 +143,7 @@ class NodeBuilder {
     }
   }
 
-  /// The tensor of a key that meta.json cannot store.
+  /// Returns the tensor that the notes list for a key that meta.json cannot list.
   std::optional<MetaEntry> hidden_leaf(std::string_view key) const {
     for (const auto& [name, leaf] : notes_->leaves) {
       if (name != key) continue;
@@ -601,7 +601,7 @@ TensorDict::Item read_node(const NodePlace& place, const std::string& class_name
 
 namespace {
 
-/// Stores the committed number of rows in `store`.
+/// Stores in `store` that the tree has a `%commit`, and the number of committed rows.
 void take_page(const CommitPage& page, Store& store) {
   store.set_grows();
   if (const CommitState* state = state_now(page)) {

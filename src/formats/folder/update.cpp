@@ -112,7 +112,7 @@ class Folders {
 enum class Write : std::uint8_t {
   replacement,  ///< a temporary file that then replaces the old file
   in_place,
-  extension,  ///< in place; the tensor keeps its bytes
+  extension,  ///< in place; keeps the content, and only extends the file
 };
 
 /// Copies the data of `from`, but not its holes.
@@ -319,8 +319,8 @@ std::string key_of(const Notes& notes, const std::string& path, const std::strin
   return decode_key(name).value_or(name);
 }
 
-/// True if `folder` has the tensors of the tensorclass in its parent folder; false for a node with
-/// a key of that name.
+/// True if `folder` is the sub-folder `_tensordict` of a tensorclass; false for a node with the key
+/// "_tensordict".
 bool is_inner(const Path& folder) {
   if (folder.filename() != kInnerName) return false;
   const os::Directory parent = os::Directory::open(folder.parent_path());
@@ -393,7 +393,7 @@ class MetaEdit {
     const std::size_t longest = files.back().size();
     const bool is_own = is_clash_name(stem) || is_own_name(files.front());
     const bool is_temporary = std::ranges::any_of(files, is_leftover);
-    // Readers first look for the encoded name.
+    // Readers look for the encoded name first, so it must be free, too.
     const std::string encoded = encode_key(key);
     if (stem != encoded)
       std::ranges::move(file_names(encoded, is_node, is_nested), std::back_inserter(files));
@@ -482,8 +482,7 @@ class MetaEdit {
   }
 
   Path path_;
-  /// Without this lock, a save could replace the folder, and replace() would write the changed old
-  /// meta.json to the new folder.
+  /// Keeps saves from replacing the folder: replace() would write the old meta.json to the new one.
   ScopedWriteThroughLock held_;
   os::Directory directory_;
   os::File file_;

@@ -29,7 +29,7 @@ namespace {
 constexpr std::array<std::string_view, 1> kSuffixes = {".tdz"};
 
 /// tensordict writes meta.json first, so usually the first entry's name is sufficient. Otherwise
-/// the directory is read.
+/// the zip directory is read.
 bool probe_archive(const FileHead& head) {
   if (head.first_zip_name() == kMetaName) return true;
   const codecs::ZipDirectory* directory = head.zip_directory();

@@ -18,7 +18,8 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// Writes the CRC-32 at `offset` of a header, unless it is there already. Returns true if it wrote.
+/// Writes a CRC-32 at `offset` in the file, unless the file has it there already. Returns true if
+/// it wrote.
 bool patch(os::File& file, std::uint64_t offset, std::uint32_t crc) {
   std::array<std::byte, 4> wanted{};
   for (std::size_t i = 0; i < wanted.size(); ++i) {

@@ -26,8 +26,8 @@
 #include "formats/shared/progress.hpp"
 #include "os/thread/thread_pool.hpp"
 
-// Reads the entries of an archive that the request does not skip, in blocks that threads share, and
-// checks their CRC-32s and the block checksums in `%checksums`.
+// Reads the entries of an archive that the request does not skip, in blocks that are distributed
+// over threads, and checks their CRC-32s and their checksums in `%checksums`.
 
 namespace tenfold::detail::formats::folder {
 namespace {
@@ -35,8 +35,8 @@ namespace {
 constexpr std::uint64_t kBlockBytes = base::kChecksumBlockBytes;
 constexpr std::size_t kCheckedPieceBytes = std::size_t{1} << 20;
 
-/// A block of a stored entry; or a whole entry, if the entry is empty or deflated, or if
-/// has_blocks() is false for the entry.
+/// A block of a stored entry, or a whole entry that is empty, deflated, or without blocks
+/// (has_blocks()).
 struct Block {
   std::size_t entry = 0;
   std::uint64_t begin = 0;
@@ -126,8 +126,8 @@ class ArchiveVerifier {
     return blocks;
   }
 
-  /// True if each checksum of the entry in `%checksums` begins at the start of a block, and no two
-  /// begin at the start of the same block.
+  /// True if each checksum of the entry in `%checksums` is of bytes from the start of a block on,
+  /// at most one for each block.
   bool has_blocks(const codecs::ZipEntry& entry) const {
     const auto lines = lines_.find(entry.name);
     if (lines == lines_.end()) return true;

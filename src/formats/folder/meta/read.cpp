@@ -232,7 +232,7 @@ void MetaHandler::string(std::string_view value) {
   unexpected("a string");
 }
 
-/// Handles a member of the document that is neither valid metadata nor an entry, or that is null.
+/// Handles a member of the document whose value is null, or is neither valid metadata nor an entry.
 void MetaHandler::member_of_root(std::string_view found) {
   const bool null = found == "null";
   if (member_ == "_type") {
