@@ -181,7 +181,7 @@ bool finish_replacement(os::Directory& parent, const std::string& name) {
   return false;
 }
 
-/// Returns the text of a warning: the old version could not be removed.
+/// Returns the text of the warning that the old version cannot be removed.
 std::string not_removed(const std::string& display, const std::string& sibling,
                         std::string_view why) {
   return display + ": saved; the previous version, " + base::quote(sibling) +

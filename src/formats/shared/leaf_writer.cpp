@@ -155,7 +155,7 @@ class Gatherer {
   std::vector<std::span<const std::byte>> parts_;
 };
 
-/// Memory of one thread: for bytes that cannot be written directly from the leaf, and for small
+/// Memory of one thread, for bytes that cannot be written directly from the leaf and for small
 /// pieces.
 struct Workspace {
   Scratch scratch{kWritePieceBytes};
