@@ -85,9 +85,9 @@ ChecksumsEdit::ChecksumsEdit(const os::Directory& folder, const os::Path& path)
     return;
   }
   throw Error::io(EBUSY, (path_ / kChecksumsName).string())
-      .problem("another process holds its lock")
-      .expected("at most 10 seconds")
-      .found("longer");
+      .problem("another writer has locked it for 10 seconds")
+      .expected("one writer at a time")
+      .remedy("try again");
 }
 
 void ChecksumsEdit::publish(const std::vector<ChecksumLine>& lines) {

@@ -377,9 +377,9 @@ class MetaEdit {
       return;
     }
     throw Error::io(EBUSY, path_.string())
-        .problem("the folder is being changed")
-        .expected("another writer for at most 10 seconds")
-        .found("longer");
+        .problem("another writer has locked it for 10 seconds")
+        .expected("one writer at a time")
+        .remedy("try again");
   }
 
   const NodeMeta& meta() const noexcept { return meta_; }
@@ -593,8 +593,8 @@ void require_same_note(const Path& folder, const Value& value) {
   const bool needs_note = !note.int_keys.empty() || !note.typed_keys.empty();
   if (old == note || (old.empty() && !needs_note)) return;
   throw refuse()
-      .expected("the types of keys, tuples and OrderedDicts that the notes state for the old value")
-      .found("others");
+      .expected("the types of keys, tuples and OrderedDicts that the notes list for the old value")
+      .found("other types");
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ struct GrowingLeaf {
   bool is_unbatched = false;     ///< elements of ragged rows, whose end offsets are in another
                                  ///< tensor
   bool counts_itself = false;    ///< part of a sparse matrix: its length is not the number of rows
-  std::uint64_t row_bytes = 0;   ///< size of one element of the first dimension
+  std::uint64_t row_bytes = 0;   ///< size of one row of this tensor
   std::uint64_t size_bytes = 0;  ///< committed size of the file
 };
 

@@ -229,7 +229,7 @@ class Unpacker {
         .problem("CRC-32 differs")
         .expected(fmt::format("{:08x}", entry.crc32))
         .found(fmt::format("{:08x}", crc))
-        .remedy("if the bytes are right, refresh_archive_checksums makes the CRC-32 right");
+        .remedy("if the bytes are right, refresh_archive_checksums corrects the CRC-32");
   }
 
   const Archive& archive_;

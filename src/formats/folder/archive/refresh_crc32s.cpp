@@ -73,7 +73,7 @@ void drop_leaf_checksums(os::File& file, const Archive& archive) {
         .problem("mode \"r+\" cannot disable the checksums of tensors")
         .expected("a stored entry without a data descriptor, of at most ", kMaxChecksumsBytes,
                   " bytes")
-        .found("another")
+        .found("another kind of entry")
         .remedy("pack the folder again");
   }
   std::string text(static_cast<std::size_t>(entry.size_bytes), '\0');

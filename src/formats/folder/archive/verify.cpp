@@ -84,7 +84,7 @@ class ArchiveVerifier {
   void check_structure() {
     try {
       codecs::check_zip_structure(archive_->input(), archive_->directory(),
-                                  "refresh_archive_checksums makes its comment right");
+                                  "refresh_archive_checksums corrects the checksum in its comment");
     } catch (const Error& error) {
       if (!is_problem_of_files(error)) throw;
       add(error, {archive_->file().display(), "file"});
@@ -256,8 +256,8 @@ class ArchiveVerifier {
             .expected(fmt::format("{:08x}", expected))
             .found(fmt::format("{:08x}", crc))
             .remedy("the archive is damaged, or a program that wrote to its shared mapping "
-                    "crashed: if the bytes are right, refresh_archive_checksums makes the CRC-32 "
-                    "right"),
+                    "crashed: if the bytes are right, refresh_archive_checksums corrects the "
+                    "CRC-32"),
         {display_of(entry.name), "bytes"});
     return at;
   }
