@@ -34,8 +34,8 @@ std::string meta_where(const NodePlace& place);
 TensorDict::Item read_node(const NodePlace& place, const std::string& class_name = {});
 
 /// Opens the tree with the root `folder`: reads its `%notes.json`, its `%commit` and the root node
-/// (read_node()). If `problems` is given, data that is ignored is added to this list, without a
-/// warning, also when the tree is accessed later; so the list must outlive the tree. Throws like
+/// (read_node()). If `problems` is given, adds ignored data to this list instead of warning. This
+/// also happens when the tree is accessed later, so the list must outlive the tree. Throws like
 /// read_node(), and Error(unsupported) if the root is a JSON value.
 TensorDict open_tree(std::shared_ptr<Folder> folder, Mode mode,
                      std::vector<Problem>* problems = nullptr);

@@ -333,8 +333,8 @@ bool is_inner(const Path& folder) {
 }
 
 /// Returns the notes of the tree that contains the node in `folder`, and the note path of this
-/// node. The root of the tree is the first folder with notes, from `folder` upwards. Returns empty
-/// notes and an empty path if a folder without meta.json comes first.
+/// node. The root of the tree is the first folder with notes, from `folder` upwards. The search
+/// ends at a folder without meta.json: then returns empty notes and an empty path.
 std::pair<Notes, std::string> notes_about(const Path& folder) {
   std::vector<std::string> names;  // from `folder` up to the root
   Path at = os::canonical(folder);

@@ -192,7 +192,7 @@ class FolderReplacement {
   /// The temporary name of folder() in parent().
   const std::string& hidden_name() const noexcept { return sibling_->name(); }
   const os::Directory& parent() const noexcept { return parent_; }
-  /// The path to replace, without a link at its end.
+  /// The path to replace. If it was a symbolic link, the target of the link.
   Path path() const { return parent_.display_of(name_); }
   /// Publishes folder(). Throws Error(io) (EBUSY), and leaves the old folder in place, if this
   /// writer no longer holds its Sibling, or if another handle has locked a folder that another

@@ -214,7 +214,7 @@ void GrowingFolder::truncate_uncommitted() noexcept {
 void GrowingFolder::reserve_durably(std::uint64_t num_rows) {
   const CommitState& durable = commit_.durable();
   const std::uint64_t end = state().written + num_rows;
-  // No mark is needed for slots that never had a row, or if an earlier mark includes the slots.
+  // Slots that never had a row need no mark, nor do slots that an earlier mark includes.
   if (end <= capacity() || end <= durable.written + durable.busy_rows) return;
   CommitState next = durable;
   next.busy_begin = durable.written % capacity();

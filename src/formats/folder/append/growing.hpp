@@ -118,7 +118,8 @@ class GrowingFolder {
   std::vector<std::string> metadata_names() const;
   void write_checksums(bool with_metadata);
   os::Directory open_folder(const std::string& folder) const;
-  /// The folders of the leaves and those above them, without the root, parents first.
+  /// Paths of the folders of the leaves and of all folders above these, parents first. Excludes the
+  /// root.
   std::vector<std::string> folders_below() const;
   void write_meta(const std::string& folder);
   void write_notes();

@@ -256,7 +256,7 @@ void MetaHandler::member_of_root(std::string_view found) {
 void MetaHandler::unexpected(std::string_view found) {
   if (level_ == 0) throw base::corrupt(where_).expected("a JSON object").found(found);
   if (array_ != nullptr && level_ == array_level_) {
-    if (array_->found.empty()) array_->found = "one that holds something else";
+    if (array_->found.empty()) array_->found = "an array with other elements";
     return;
   }
   if (in_names_ && level_ == 2) {
