@@ -51,9 +51,10 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
     std::string key;
     std::uint64_t size_bytes = 0;  ///< of the data; of a nested leaf: of its sizes
     AliasGroup* group = nullptr;
-    bool in_group = false;  ///< represents `group`, or has the same file or bytes as it
-    bool left_group =
-        false;  ///< has other bytes than `group`, or in mode write_through another file
+    /// The leaf represents `group`, or has the same file or bytes.
+    bool in_group = false;
+    /// The leaf has other bytes than `group` or, in mode write_through, another file.
+    bool left_group = false;
   };
   struct NestedSizes {
     Tensor sizes;

@@ -75,8 +75,8 @@ CASES = {
                                       "a tensor's shape, such as [2] of \"a\", found [7]",
                            {"meta.json": {**td(a=leaf(), b=leaf((3, 7))), "shape": [7]}, "a.memmap": GOOD,
                             "b.memmap": b"\0" * 84}),
-    "batch-of-no-tensor-below": ("corrupt", "/n/meta.json: shape: the batch size fits no tensor: expected the beginning "
-                                            "of a tensor's shape, such as [2] of \"a\", found [2, 2]",
+    "batch-of-no-tensor-below": ("corrupt", "/n/meta.json: shape: the batch size fits no tensor: expected the "
+                                            "beginning of a tensor's shape, such as [2] of \"a\", found [2, 2]",
                                  {"meta.json": td(n=NODE), "n/meta.json": {**td(a=leaf()), "shape": [2, 2]},
                                   "n/a.memmap": GOOD}),
     "device-index": ("corrupt", "/meta.json: device: expected a type and optionally an index of at most 127, as in "

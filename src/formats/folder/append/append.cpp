@@ -44,11 +44,12 @@ constexpr std::size_t kOpenFiles = 64;
 struct AppendedLeaf {
   Path file;
   Leaf rows;
-  os::FileInfo found;            ///< of the file; default values if there is no file
-  base::Where where;             ///< for messages
-  std::uint64_t old_bytes = 0;   ///< offset at which the rows are written
-  std::uint64_t kept_bytes = 0;  ///< size according to the node's meta.json: more than `old_bytes`
-                                 ///< after an append that crashed before it replaced the root's
+  os::FileInfo found;           ///< of the file; default values if there is no file
+  base::Where where;            ///< for messages
+  std::uint64_t old_bytes = 0;  ///< offset at which the rows are written
+  /// Size according to the node's meta.json. It is more than `old_bytes` after an append that
+  /// crashed before it replaced the root's meta.json.
+  std::uint64_t kept_bytes = 0;
 };
 
 bool same_rows(const Leaf& a, const Leaf& b) {

@@ -90,9 +90,8 @@ class Archive : public std::enable_shared_from_this<Archive> {
   std::unordered_set<std::string_view> folders_;  ///< without a trailing slash
   bool is_one_mapping_ = true;
 
-  std::mutex mutex_;
-  std::unordered_set<std::size_t>
-      written_;  ///< entries mapped in mode write_through; guarded by mutex_
+  std::mutex mutex_;                         ///< guards written_
+  std::unordered_set<std::size_t> written_;  ///< entries mapped in mode write_through
 };
 
 }  // namespace tenfold::detail::formats::folder
