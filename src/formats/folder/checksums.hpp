@@ -26,7 +26,7 @@ class ChecksumsEdit {
   /// False if the file is missing or damaged, and after publish() or close(). A damaged file has no
   /// valid checksums, and verify() reports it.
   bool is_whole() const noexcept { return file_.valid(); }
-  /// The lines of the file; empty unless is_whole().
+  /// The lines of the file. Requires is_whole().
   const std::vector<ChecksumLine>& lines() const noexcept { return lines_; }
   /// Replaces the file by one with `lines`, atomically and durably, then closes this object. Throws
   /// Error(io), also (ESTALE) if the folder was moved or replaced.

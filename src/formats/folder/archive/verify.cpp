@@ -126,8 +126,8 @@ class ArchiveVerifier {
     return blocks;
   }
 
-  /// True if each checksum of the entry in `%checksums` is of bytes from the start of a block on,
-  /// at most one for each block.
+  /// True if each line of the entry in `%checksums` begins at the start of a block, and no two
+  /// lines begin at the same block.
   bool has_blocks(const codecs::ZipEntry& entry) const {
     const auto lines = lines_.find(entry.name);
     if (lines == lines_.end()) return true;
