@@ -61,7 +61,7 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
     std::uint64_t data_bytes = 0;
   };
 
-  /// Returns the name in the notes, or the encoded key without a suffix.
+  /// Returns the name in the notes, or the encoded key. Does not append a suffix.
   std::string file_name(std::uint64_t position) const;
   std::string data_file_name(std::uint64_t position) const;
   std::string file_path(std::uint64_t position) const;

@@ -27,8 +27,8 @@ std::string meta_where(const NodePlace& place);
 /// element of a stack with a `stack_dim` above 0, and the items of a NonTensorStack that are
 /// folders. Lists no folder. Reads no tensor, except one row offset of a sparse matrix to which
 /// rows are being added. `class_name` is the name of the tensorclass if a folder above stores it,
-/// as for a folder
-/// `_tensordict` and for the elements of a stack of tensorclasses; otherwise it is empty.
+/// as for a folder `_tensordict` and for the elements of a stack of tensorclasses; otherwise it is
+/// empty.
 /// Throws Error(corrupt) for invalid metadata, Error(unsupported) for values in pickles and for
 /// views, and Error(io), also (ESTALE) if the tree was replaced.
 TensorDict::Item read_node(const NodePlace& place, const std::string& class_name = {});

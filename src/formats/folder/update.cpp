@@ -482,7 +482,7 @@ class MetaEdit {
   }
 
   Path path_;
-  /// Keeps saves from replacing the folder: replace() would write the old meta.json to the new one.
+  /// Keeps saves from replacing the folder, so that replace() does not write to the new folder.
   ScopedWriteThroughLock held_;
   os::Directory directory_;
   os::File file_;

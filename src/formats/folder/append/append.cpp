@@ -421,7 +421,7 @@ void Appender::truncate_uncommitted() const noexcept {
 }  // namespace
 
 void append_rows(const Path& path, const TensorDict& rows) {
-  // Keeps saves from replacing the folder: the rows would be written to the new folder.
+  // Keeps saves from replacing the folder, so that rows are not written to the new folder.
   const ScopedWriteThroughLock unreplaced(path);
   const os::Directory& directory = unreplaced.folder();
   const std::string meta_name(kMetaName);
