@@ -48,7 +48,8 @@ def refused(path, text, error=tenfold.CorruptFileError):
 def test_batch_size_that_matches_no_tensor_is_refused(tmp_path):
     path = folder(tmp_path / "x", node([7], a=leaf([2]), b=leaf([3, 7])), a=bytes(8), b=bytes(84))
     refused(
-        path, "the batch size fits no tensor: expected lengths with which shapes begin, such as [2]"
+        path,
+        "the batch size fits no tensor: expected the beginning of a tensor's shape, such as [2]",
     )
 
 

@@ -17,19 +17,20 @@ class Arena {
   /// Larger leaves are mapped instead.
   static constexpr std::uint64_t kMaxPieceBytes = std::uint64_t{64} << 10;
 
-  /// True if a leaf of this size is stored in the arena. After close(), always false: leaves of all
-  /// sizes are mapped, because their bytes may change.
+  /// True if a leaf of this size is stored in the arena. Always false after close(): then leaves of
+  /// all sizes are mapped.
   bool takes(std::uint64_t size_bytes) const noexcept {
     return is_open_ && size_bytes <= kMaxPieceBytes;
   }
-  /// Makes takes() return false. Call before any leaf is read.
+  /// Makes takes() return false, for trees whose files may be overwritten while they are open. Call
+  /// this before any leaf is read.
   void close() noexcept { is_open_ = false; }
 
   /// Allocates `size_bytes` uninitialised bytes (at most kMaxPieceBytes), aligned to 64 bytes.
   Buffer allocate(std::size_t size_bytes);
 
  private:
-  bool is_open_ = true;  ///< set to false, if at all, before any leaf is read
+  bool is_open_ = true;
   std::mutex mutex_;
   std::shared_ptr<std::byte> block_;
   std::size_t block_bytes_ = 0;

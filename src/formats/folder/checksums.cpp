@@ -85,9 +85,9 @@ ChecksumsEdit::ChecksumsEdit(const os::Directory& folder, const os::Path& path)
     return;
   }
   throw Error::io(EBUSY, (path_ / kChecksumsName).string())
-      .problem("another process holds its lock")
-      .expected("at most 10 seconds")
-      .found("longer");
+      .problem("another writer has locked it for 10 seconds")
+      .expected("one writer at a time")
+      .remedy("try again");
 }
 
 void ChecksumsEdit::publish(const std::vector<ChecksumLine>& lines) {
@@ -102,8 +102,7 @@ void drop_leaf_checksums(const os::Directory& folder, const os::Path& path) {
   announce_writes_in_place(folder);
   const auto is_tensor = [](std::string_view file) { return !is_metadata(file); };
   drop_checksums(folder, path, is_tensor);
-  // After the first check for a commit page, a process may have begun to add rows, and have written
-  // the lines again.
+  // A process that began to add rows after the first announcement may have written the lines again.
   if (announce_writes_in_place(folder)) drop_lines(folder, path, "", is_tensor);
 }
 

@@ -26,12 +26,12 @@ class ChecksumsEdit {
   /// False if the file is missing or damaged, and after publish() or close(). A damaged file has no
   /// valid checksums, and verify() reports it.
   bool is_whole() const noexcept { return file_.valid(); }
-  /// The lines of the file. Only if is_whole().
+  /// The lines of the file. Requires is_whole().
   const std::vector<ChecksumLine>& lines() const noexcept { return lines_; }
   /// Replaces the file by one with `lines`, atomically and durably, then closes this object. Throws
   /// Error(io), also (ESTALE) if the folder was moved or replaced.
   void publish(const std::vector<ChecksumLine>& lines);
-  /// Releases the lock. Changes nothing.
+  /// Releases the lock without changing the file.
   void close() noexcept {
     lock_.reset();
     file_.close();
@@ -45,7 +45,7 @@ class ChecksumsEdit {
   std::vector<ChecksumLine> lines_;
 };
 
-/// Returns true for the path of a file, relative to a folder, that is about to change.
+/// Returns true if the file at `path`, relative to a folder, is about to change.
 using ConcernsFile = std::function<bool(std::string_view path)>;
 
 /// Removes the lines of the files for which `concerns` returns true from the `%checksums` of the
@@ -61,9 +61,10 @@ void drop_checksums_above(const os::Path& path);
 /// drop_checksums_above() first.
 void publish_folder(FolderReplacement& replacement, bool durable);
 
-/// Calls announce_writes_in_place(), and drop_checksums() for the files of all tensors, because
-/// they are about to be written through mappings. Before that, throws Error(io): (ESTALE) if the
-/// folder was moved or replaced, (EACCES) like refuse_shared_files().
+/// Prepares a folder whose tensors are about to be written through mappings: calls
+/// announce_writes_in_place(), and drop_checksums() for the files of all tensors. Throws like
+/// drop_checksums(). Throws Error(io), before it changes anything, if the folder was moved or
+/// replaced (ESTALE), and like refuse_shared_files() (EACCES).
 void drop_leaf_checksums(const os::Directory& folder, const os::Path& path);
 
 }  // namespace tenfold::detail::formats::folder

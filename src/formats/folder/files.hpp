@@ -105,15 +105,15 @@ class Folder {
   virtual std::optional<std::string> read_text(const std::string& name,
                                                std::uint64_t limit_bytes) = 0;
 
-  /// True for the root of a tree that may have a `%commit`.
+  /// True if this folder may have a `%commit`: it is the root of a tree in the file system.
   virtual bool may_grow() const noexcept { return false; }
 
-  /// True if all tensors of the tree are in one mapping: in an archive whose tensors can all be
-  /// mapped (Archive::is_one_mapping()).
+  /// True if all tensors of the tree are in one mapping. This is the case for an archive if all its
+  /// tensors can be mapped.
   virtual bool is_one_mapping() const noexcept { return false; }
 
   /// Makes writes durable. `mapped`: the mapped ranges to write back. An archive ignores `mapped`,
-  /// makes all entries durable that this object opened for writing, and updates their CRC-32s.
+  /// makes durable all entries that this object opened for writing, and updates their CRC-32s.
   /// Throws Error(io).
   virtual void flush(const std::vector<MappedPart>& mapped, Monitor* monitor) = 0;
 

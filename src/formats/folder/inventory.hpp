@@ -25,7 +25,7 @@ bool is_own_name(std::string_view name);
 struct Inventory {
   std::vector<std::string> files;    ///< named by metadata, tenfold's own files, and leftovers
   std::vector<std::string> folders;  ///< as `files`; parents first, without the root
-  std::vector<std::string> foreign;  ///< files and folders that are not part of the tree
+  std::vector<std::string> foreign;  ///< other files and folders, which are not part of the tree
 };
 
 /// Lists the saved tree in a folder. Does not enter foreign folders and leftovers

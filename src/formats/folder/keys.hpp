@@ -16,7 +16,7 @@ inline constexpr std::string_view kValuesName = "%values";
 /// The file with the rows that could not be ingested, in the root of a data set.
 inline constexpr std::string_view kBadRowsName = "bad_rows.jsonl";
 
-/// The sub-folder of a tensorclass that has its tensors.
+/// The sub-folder with the tensors of a tensorclass.
 inline constexpr std::string_view kInnerName = "_tensordict";
 /// The file in which tensordict pickles values that are not JSON. tenfold never reads it.
 inline constexpr std::string_view kPickleName = "other.pickle";
@@ -28,8 +28,8 @@ std::string encode_key(std::string_view key);
 /// Returns the key that encodes to `component`, or nullopt if there is none.
 std::optional<std::string> decode_key(std::string_view component);
 
-/// True if a leaf's file may have the unencoded key in its name, as tensordict wrote it before 0.14
-/// or with robust_key=False. Such a name cannot lead out of its folder on any system.
+/// True if the unencoded key is safe in the name of a leaf's file: on no system does the name lead
+/// out of the folder. tensordict uses unencoded keys before 0.14, and with robust_key=False.
 bool is_safe_raw_leaf(std::string_view key) noexcept;
 /// Like is_safe_raw_leaf(), for a node's folder, whose name has no suffix: also false for "", "."
 /// and "..".
@@ -48,20 +48,19 @@ std::string entry_name(std::string_view key, bool is_leaf, bool robust, std::str
 std::string sizes_name(const std::string& stem);
 
 /// Returns the name of a node's folder, or the names of a tensor's files: the data file and, for a
-/// nested tensor, the file with the sizes, whose name is the longest. `stem` is the encoded or
+/// nested tensor, the file with the sizes. The last name is the longest. `stem` is the encoded or
 /// unencoded key.
 std::vector<std::string> file_names(const std::string& stem, bool is_node, bool is_nested);
 
 /// Returns "%clash-<number>", the name of an entry whose usual name is already taken in its folder.
 std::string clash_name(std::uint64_t number);
 
-/// True for names in the form of clash_name().
 bool is_clash_name(std::string_view name) noexcept;
 
 /// Returns `key "a"` for messages about the entry with that key or note path.
 std::string key_part(std::string_view key);
 
-/// True if `path`, relative to any folder, has the name of a tensor's file.
+/// True if `path` ends with the name of a tensor's file.
 bool is_leaf_file(std::string_view path) noexcept;
 
 /// True if `path`, relative to the root of a saved tree, is a meta.json or the `%notes.json`.

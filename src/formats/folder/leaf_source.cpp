@@ -30,7 +30,6 @@ std::size_t piece_bytes(std::uint64_t left) {
 }
 
 /// True if the first `size_bytes` bytes of both files are equal; false if one of them is shorter.
-/// Uses bounded memory.
 bool same_content(const StoredFile& a, const StoredFile& b, std::uint64_t size_bytes) {
   std::vector<std::byte> scratch(2 * piece_bytes(size_bytes));
   for (std::uint64_t done = 0; done < size_bytes;) {

@@ -43,29 +43,31 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
   std::uint64_t check(const Leaf& leaf);
 
   const std::shared_ptr<Folder>& folder() const noexcept { return folder_; }
-  /// The name of the leaf's file. If there is no file, the name that it would have.
+  /// Returns the name of the leaf's file, or the name that it would have if there is no file.
   std::string file_of(const Leaf& leaf);
 
  private:
   struct Record {
     std::string key;
-    std::uint64_t size_bytes = 0;  ///< for a nested leaf, of its sizes
+    std::uint64_t size_bytes = 0;  ///< of the data; of a nested leaf: of its sizes
     AliasGroup* group = nullptr;
-    bool in_group = false;    ///< represents its alias group, or has the same file or bytes
-    bool left_group = false;  ///< has other bytes, or in mode write_through another file
+    /// The leaf represents `group`, or has the same file or bytes.
+    bool in_group = false;
+    /// The leaf has other bytes than `group` or, in mode write_through, another file.
+    bool left_group = false;
   };
   struct NestedSizes {
     Tensor sizes;
     std::uint64_t data_bytes = 0;
   };
 
-  /// The name in the notes, or the encoded key. Without a suffix.
+  /// Returns the name in the notes, or the encoded key. Does not append a suffix.
   std::string file_name(std::uint64_t position) const;
   std::string data_file_name(std::uint64_t position) const;
   std::string file_path(std::uint64_t position) const;
   std::string part(std::uint64_t position) const;
-  /// Opens the leaf's file with that suffix: by its name in the notes or its encoded name, else by
-  /// the unencoded key. Throws if there is none.
+  /// Opens the leaf's data file or, if `suffix` is kSizesSuffix, its file of sizes. Tries
+  /// file_name() first, then the unencoded key if may_use_raw_name(). Throws if there is no file.
   std::unique_ptr<StoredFile> open_file(std::uint64_t position, std::string_view suffix,
                                         bool for_writing);
   std::unique_ptr<StoredFile> try_open(const std::string& name, bool for_writing) const;

@@ -47,7 +47,7 @@ bool is_node_of_parent(const os::Directory& folder) {
   try {
     return folder.open_parent().entry_info(std::string(kMetaName)).has_value();
   } catch (const Error&) {
-    return false;  // No permission to open it.
+    return false;  // for example, no permission to open the parent folder
   }
 }
 

@@ -4,10 +4,10 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// Refuses to write in place to files that other trees share by hard links: steps of a
-/// CheckpointManager with `share_unchanged`, or copies by `cp -l`. Links within one tree are
-/// aliases, and allowed. `folder`: a tree, or a node of one. Throws Error(io) (EACCES), naming a
-/// file, if that file has links outside of the tree.
+/// Throws Error(io) (EACCES), naming a file, if a file in `folder` has hard links outside of its
+/// tree: a write in place would change other trees, too. Steps of a CheckpointManager with
+/// `share_unchanged` and copies by `cp -l` have such links. Links within one tree are aliases, and
+/// allowed. `folder` is the root of a tree or a node.
 void refuse_shared_files(const os::Directory& folder);
 
 }  // namespace tenfold::detail::formats::folder

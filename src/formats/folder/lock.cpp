@@ -44,15 +44,15 @@ void WriteThroughLock::release() noexcept {
 WriteThroughLock lock_for_writing_through(const Path& path) {
   for (int attempt = 0; attempt < kMaxLockAttempts; ++attempt) {
     WriteThroughLock lock{os::Directory::open(path), {}, {}};
-    // If the file system has no locks, a replacement that has begun cannot be detected.
+    // If the file system has no locks, a concurrent replacement is not detected.
     bool locked = lock.folder.try_lock_shared() != os::LockResult::held;
     for (auto node = node_above(lock.folder); locked && node; node = node_above(*node)) {
       locked = node->try_lock_shared() != os::LockResult::held;
       lock.above.push_back(node->duplicate());
     }
     if (!locked) break;
-    // If the folder or a parent was replaced between open and lock, the lock is on the old folder,
-    // which is about to be removed.
+    // If the folder or a parent was replaced between open and lock, the lock is on the old folder:
+    // try again.
     if (os::exists(path) && os::file_info(path).same_file(lock.folder.info())) return lock;
   }
   throw Error::io(EBUSY, path.string())

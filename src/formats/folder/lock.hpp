@@ -9,15 +9,15 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// The shared flocks of a write-through handle: on its folder and on the parents that are nodes of
-/// a tree (they have a meta.json), so that none of them is replaced.
+/// Shared flocks that keep saves from replacing a folder that is open in mode write_through, and
+/// its parent folders that are nodes of the same tree, which have a meta.json.
 struct WriteThroughLock {
   os::Directory folder;
   std::vector<os::Directory> above;
   os::OwnProcess process{};
 
   /// Releases the locks, even if descriptors that share them are still open. A forked child only
-  /// closes its descriptors, because unlocking one would release the lock of the parent.
+  /// closes its descriptors, because unlocking one would release the lock of the parent process.
   void release() noexcept;
 };
 

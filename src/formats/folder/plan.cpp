@@ -54,9 +54,9 @@ std::string common_class(const TensorDict& stack) {
   return common;
 }
 
-/// Reduces the notes to those of NotesUse::needed. Removes aliases, and the notes of values in
-/// which all keys are strings: tensordict, too, writes one file for each alias, and stores a tuple
-/// as a list and an OrderedDict as a dict.
+/// Removes the notes that NotesUse::needed omits. These are aliases, because tensordict also writes
+/// one file for each alias, and the notes of values in which all keys are strings, because
+/// tensordict also stores a tuple as a list and an OrderedDict as a dict.
 void keep_needed(Notes& notes) {
   notes.aliases.clear();
   std::erase_if(notes.values, [](const auto& entry) {
@@ -374,8 +374,8 @@ void Planner::note_names(const std::vector<Entry>& entries, const std::string& p
 }
 
 /// Throws if the entries have tensors and none of their shapes begins with the batch size, because
-/// readers refuse such a node. One that does is sufficient: the tree may come from a folder that
-/// tensordict up to 0.14 wrote, which saves an UnbatchedTensor like any other tensor.
+/// readers refuse such a node. A single shape that does is sufficient, because tensordict up to
+/// 0.14 saves an UnbatchedTensor like any other tensor.
 void Planner::check_batch(const Shape& batch, const std::vector<Entry>& entries,
                           const std::string& path) {
   const Entry* other = nullptr;

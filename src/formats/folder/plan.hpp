@@ -30,11 +30,11 @@ struct Plan {
     std::string text;
     Leaf leaf = Leaf(Tensor());
     std::uint64_t size_bytes = 0;
-    std::size_t same_as = kNone;  ///< index of the file that already has the same bytes
+    std::size_t same_as = kNone;  ///< index of an earlier file of which this file is an alias
   };
 
   std::vector<Folder> folders;         ///< parents before children, depth first
-  std::vector<File> files;             ///< `same_as` is a smaller index
+  std::vector<File> files;             ///< in depth-first order of the folders
   std::uint64_t leaf_bytes = 0;        ///< total size of the leaves, without aliases
   std::string unloadable_by_upstream;  ///< path of a leaf whose dtype tensordict cannot load, or ""
 
@@ -46,9 +46,9 @@ struct Plan {
 /// The content of `%notes.json`.
 enum class NotesUse : std::uint8_t {
   all,     ///< everything that the folder cannot express, including shared storage
-  needed,  ///< only what tensordict's own files would lose: a key, its type, a kind of node, an
-           ///< unbatched tensor, the schema, metadata
-  none,    ///< nothing: throws Error(unsupported) for a tree that needs notes
+  needed,  ///< only what tensordict's own files would lose: keys and their types, kinds of nodes,
+           ///< unbatched tensors, the schema, metadata
+  none,    ///< no notes: plan_tree() throws Error(unsupported) for a tree that needs them
 };
 
 struct PlanOptions {
@@ -57,11 +57,11 @@ struct PlanOptions {
   std::uint64_t max_meta_bytes = kMaxMetaBytes;  ///< of each meta.json and of `%notes.json`
 };
 
-/// Plans a tree. Throws Error(invalid_argument) for keys that are not UTF-8 or whose file names are
-/// too long or need encoding (without `robust_names`), for malformed stacks, and like
-/// require_valid_info(). Throws Error(unsupported) for entries that cannot be stored. Visits every
-/// node. Reads no tensor except the sizes of nested tensors and, to compare their bytes, aliases
-/// that are stored in separate files.
+/// Plans the folders and files of a tree. Visits every node. Reads no tensor except the sizes of
+/// nested tensors and, to compare their bytes, aliases that are stored in separate files. Throws
+/// Error(unsupported) for entries that cannot be stored. Throws Error(invalid_argument) for
+/// malformed stacks, keys that are not UTF-8, names of files that are too long and, without
+/// `robust_names`, keys that need encoding; also like require_valid_info().
 Plan plan_tree(const TensorDict& tree, const PlanOptions& options = {});
 
 }  // namespace tenfold::detail::formats::folder

@@ -143,7 +143,7 @@ class NodeBuilder {
     }
   }
 
-  /// The tensor of a key that meta.json cannot store.
+  /// Returns the tensor that the notes list for a key that meta.json cannot list.
   std::optional<MetaEntry> hidden_leaf(std::string_view key) const {
     for (const auto& [name, leaf] : notes_->leaves) {
       if (name != key) continue;
@@ -295,8 +295,8 @@ std::shared_ptr<Node> new_node(const NodePlace& place) {
   return node;
 }
 
-/// Sorts the entries of a list or tuple by key, which is the position of the entry. They are not
-/// sorted if some are unbatched tensors, which are read last, or if a tool that rewrote the folder
+/// Sorts the entries of a list or tuple by key, which is the position of the entry. They may be
+/// unsorted, because unbatched tensors are read last, or because a tool that rewrote the folder
 /// stored the nodes after the tensors.
 void sort_positions(std::vector<Node::Entry>& entries) {
   std::vector<std::pair<std::uint64_t, std::size_t>> order;
@@ -369,8 +369,8 @@ void require_batch_of_tensors(const NodePlace& place, const NodeMeta& meta) {
   throw base::corrupt(meta_where(place))
       .part("shape")
       .problem("the batch size fits no tensor")
-      .expected("lengths with which shapes begin, such as ", base::list_text(other->shape), " of ",
-                base::quote(other->key))
+      .expected("the beginning of a tensor's shape, such as ", base::list_text(other->shape),
+                " of ", base::quote(other->key))
       .found(base::list_text(meta.batch_size));
 }
 
@@ -603,7 +603,7 @@ TensorDict::Item read_node(const NodePlace& place, const std::string& class_name
 
 namespace {
 
-/// Stores the committed number of rows in `store`.
+/// Stores in `store` that the tree has a `%commit`, and the number of committed rows.
 void take_page(const CommitPage& page, Store& store) {
   store.set_grows();
   if (const CommitState* state = state_now(page)) {

@@ -22,19 +22,20 @@ struct NodePlace {
 /// Returns the path of the node's meta.json, for messages.
 std::string meta_where(const NodePlace& place);
 
-/// Reads the node or JSON value in one folder. Reads the meta.json of the folder and of its
-/// sub-folders `%values` and `_tensordict`. Child nodes are read at their first access, except the
-/// first element of a stack with a `stack_dim` above 0, and the items of a NonTensorStack that are
-/// folders. Lists no folder, and reads no tensor except one row offset of a sparse matrix that
-/// grows. `class_name` is the name of the tensorclass if a folder above stores it, as for a folder
-/// `_tensordict` and for the elements of a stack of tensorclasses; otherwise it is empty.
+/// Reads the node or JSON value in one folder: the meta.json of the folder and of its sub-folders
+/// `%values` and `_tensordict`. Child nodes are read at their first access, except the first
+/// element of a stack with a `stack_dim` above 0, and the items of a NonTensorStack that are
+/// folders. Lists no folder. Reads no tensor, except one row offset of a sparse matrix to which
+/// rows are being added. `class_name` is the name of the tensorclass if a folder above stores it,
+/// as for a folder `_tensordict` and for the elements of a stack of tensorclasses; otherwise it is
+/// empty.
 /// Throws Error(corrupt) for invalid metadata, Error(unsupported) for values in pickles and for
 /// views, and Error(io), also (ESTALE) if the tree was replaced.
 TensorDict::Item read_node(const NodePlace& place, const std::string& class_name = {});
 
 /// Opens the tree with the root `folder`: reads its `%notes.json`, its `%commit` and the root node
-/// (read_node()). If `problems` is given, data that is ignored is added to this list, without a
-/// warning, also when the tree is accessed later; so the list must outlive the tree. Throws like
+/// (read_node()). If `problems` is given, adds ignored data to this list instead of warning. This
+/// also happens when the tree is accessed later, so the list must outlive the tree. Throws like
 /// read_node(), and Error(unsupported) if the root is a JSON value.
 TensorDict open_tree(std::shared_ptr<Folder> folder, Mode mode,
                      std::vector<Problem>* problems = nullptr);

@@ -17,10 +17,10 @@ inline constexpr std::string_view kRowEnds = "crow_indices";
 /// number of row offsets of a sparse matrix, minus 1. Returns nullopt for other nodes.
 std::optional<std::int64_t> rows_counted(const NodeMeta& meta);
 
-/// Sets the lengths of the tensors of the sparse matrix that `meta` describes to those of a matrix
-/// with `rows` rows. The row offsets in `folder` determine the number of elements. Returns false,
-/// and changes nothing, if `meta` describes no sparse matrix with row offsets or a matrix with more
-/// than `rows` rows, or if the file in `folder` has too few row offsets.
+/// If `meta` describes a sparse matrix, sets the lengths of its tensors to those of a matrix with
+/// `rows` rows. Reads the number of elements from the file of row offsets in `folder`. Returns
+/// false, and changes nothing, if `meta` describes something else, if the matrix has more than
+/// `rows` rows, or if the file has too few row offsets.
 bool count_sparse_rows(NodeMeta& meta, std::int64_t rows, Folder& folder);
 
 }  // namespace tenfold::detail::formats::folder

@@ -36,9 +36,9 @@ struct NodeNotes {
 struct AliasGroup {
   std::mutex mutex;
   bool started = false;                ///< a leaf represents the group
-  StoredInfo info;                     ///< of the file of this leaf
-  std::weak_ptr<FolderSource> source;  ///< of this leaf
-  std::uint64_t position = 0;          ///< of this leaf
+  StoredInfo info;                     ///< of the file of the representing leaf
+  std::weak_ptr<FolderSource> source;  ///< of the representing leaf
+  std::uint64_t position = 0;          ///< of the representing leaf
   Buffer buffer;                       ///< the bytes of the group, once mapped
 };
 
@@ -58,7 +58,7 @@ class Store {
   /// Number of rows of the root in `%commit` at opening; empty if the number in meta.json applies.
   const std::optional<std::int64_t>& live_rows() const noexcept { return live_rows_; }
   void set_live_rows(std::int64_t rows) noexcept { live_rows_ = rows; }
-  /// Number of rows of the root, which nodes below with a batch size must have, too. Set when the
+  /// Number of rows of the root, and of all nodes below it that have a batch size. Set when the
   /// root's meta.json is read, if grows() is true and the root has a batch size; otherwise empty.
   const std::optional<std::int64_t>& root_rows() const noexcept { return root_rows_; }
   void set_root_rows(std::int64_t rows) noexcept { root_rows_ = rows; }

@@ -112,7 +112,7 @@ class Folders {
 enum class Write : std::uint8_t {
   replacement,  ///< a temporary file that then replaces the old file
   in_place,
-  extension,  ///< in place; the tensor keeps its bytes
+  extension,  ///< in place; keeps the content, and only extends the file
 };
 
 /// Copies the data of `from`, but not its holes.
@@ -319,8 +319,8 @@ std::string key_of(const Notes& notes, const std::string& path, const std::strin
   return decode_key(name).value_or(name);
 }
 
-/// True if `folder` has the tensors of the tensorclass in its parent folder; false for a node with
-/// a key of that name.
+/// True if `folder` is the sub-folder `_tensordict` of a tensorclass; false for a node with the key
+/// "_tensordict".
 bool is_inner(const Path& folder) {
   if (folder.filename() != kInnerName) return false;
   const os::Directory parent = os::Directory::open(folder.parent_path());
@@ -333,8 +333,8 @@ bool is_inner(const Path& folder) {
 }
 
 /// Returns the notes of the tree that contains the node in `folder`, and the note path of this
-/// node. The root of the tree is the first folder with notes, from `folder` upwards. Returns empty
-/// notes and an empty path if a folder without meta.json comes first.
+/// node. The root of the tree is the first folder with notes, from `folder` upwards. The search
+/// ends at a folder without meta.json: then returns empty notes and an empty path.
 std::pair<Notes, std::string> notes_about(const Path& folder) {
   std::vector<std::string> names;  // from `folder` up to the root
   Path at = os::canonical(folder);
@@ -377,9 +377,9 @@ class MetaEdit {
       return;
     }
     throw Error::io(EBUSY, path_.string())
-        .problem("the folder is being changed")
-        .expected("another writer for at most 10 seconds")
-        .found("longer");
+        .problem("another writer has locked it for 10 seconds")
+        .expected("one writer at a time")
+        .remedy("try again");
   }
 
   const NodeMeta& meta() const noexcept { return meta_; }
@@ -393,7 +393,7 @@ class MetaEdit {
     const std::size_t longest = files.back().size();
     const bool is_own = is_clash_name(stem) || is_own_name(files.front());
     const bool is_temporary = std::ranges::any_of(files, is_leftover);
-    // Readers first look for the encoded name.
+    // Readers look for the encoded name first, so it must be free, too.
     const std::string encoded = encode_key(key);
     if (stem != encoded)
       std::ranges::move(file_names(encoded, is_node, is_nested), std::back_inserter(files));
@@ -497,8 +497,7 @@ class MetaEdit {
   }
 
   Path path_;
-  /// Without this lock, a save could replace the folder, and replace() would write the changed old
-  /// meta.json to the new folder.
+  /// Keeps saves from replacing the folder, so that replace() does not write to the new folder.
   ScopedWriteThroughLock held_;
   os::Directory directory_;
   os::File file_;
@@ -609,8 +608,8 @@ void require_same_note(const Path& folder, const Value& value) {
   const bool needs_note = !note.int_keys.empty() || !note.typed_keys.empty();
   if (old == note || (old.empty() && !needs_note)) return;
   throw refuse()
-      .expected("the types of keys, tuples and OrderedDicts that the notes state for the old value")
-      .found("others");
+      .expected("the types of keys, tuples and OrderedDicts that the notes list for the old value")
+      .found("other types");
 }
 
 }  // namespace

@@ -13,10 +13,10 @@ namespace tenfold::detail::formats::folder {
 
 /// Options of an update of a folder to the planned content.
 struct UpdateRequest {
-  /// If true, overwrites files of tensors in place, as tensordict does, except that a file that
-  /// several tensors share by hard links is replaced. Removes no files of tensors. If false,
-  /// replaces each file that it writes atomically, and removes files and folders of the old tree
-  /// that are not planned.
+  /// If true, overwrites files of tensors in place, as tensordict does, but replaces a file that
+  /// several tensors share by hard links. Removes no files of tensors. If false, atomically
+  /// replaces each file that it writes, and removes files and folders of the old tree that are not
+  /// planned.
   bool in_place = false;
   bool zeros = false;          ///< store zeros as holes instead of the bytes of the leaves; with
                                ///< `in_place`, existing files keep their content
@@ -36,8 +36,8 @@ struct UpdateRequest {
 /// of the tree (EACCES).
 void update_folder(const Plan& plan, const Path& path, const UpdateRequest& request);
 
-// Implement add_memmap_leaf(), add_memmap_node() and write_memmap_value() of tenfold/memmap.hpp.
-// Each adds or changes one entry of a folder, and does not change other entries.
+// Implementations of add_memmap_leaf(), add_memmap_node() and write_memmap_value() of
+// tenfold/memmap.hpp.
 
 Path add_leaf(const Path& folder, const NewLeaf& leaf);
 Path add_node(const Path& folder, std::string_view key, const Shape& batch_size, bool robust_names);

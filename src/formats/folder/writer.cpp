@@ -400,8 +400,8 @@ void write_plan(const Plan& plan, os::Directory& root, const WriteRequest& reque
 void warn_of_unloadable(const Plan& plan, const Path& path) {
   if (!plan.unloadable_by_upstream.empty()) {
     warn(path.string() + ": tensor " + base::quote(plan.unloadable_by_upstream) +
-         ": tensordict 0.15.3 cannot load float8 and float4 from a folder; tenfold can, and the "
-         "safetensors format is read by both");
+         ": tensordict 0.15.3 cannot load float8 and float4 from a folder; tenfold can, and "
+         "both can load them from a safetensors file");
   }
 }
 

@@ -128,7 +128,7 @@ bool overlaps(const ByteBox& box, std::uint64_t begin, std::uint64_t end) {
     const std::uint64_t stop =
         std::min(box.offsets[d] + box.sizes[d], (end - base - 1) / strides[d] + 1);
     if (first >= stop) return false;
-    // A subarray between the first and the last one is completely within the range.
+    // Of three or more subarrays, all but the first and the last are completely in [begin, end).
     if (d == last || stop - first > 2) return true;
     return self(self, d + 1, base + first * strides[d]) ||
            (stop - first == 2 && self(self, d + 1, base + (first + 1) * strides[d]));
@@ -478,8 +478,8 @@ std::string blank_boxes_text(const std::vector<std::vector<Box>>& tensors,
 
 namespace {
 
-/// Removes the characters of `text` before the next `separator`, and the separator, and returns
-/// these characters. Without a separator, removes and returns the whole text.
+/// Returns the part of `text` before the first `separator`, and removes this part and the separator
+/// from `text`. Without a separator, returns and removes the whole text.
 std::string_view take_until(std::string_view& text, char separator) {
   const std::size_t at = text.find(separator);
   const std::string_view taken = text.substr(0, at);

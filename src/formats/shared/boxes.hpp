@@ -28,8 +28,8 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
-/// A box of the bytes of a tensor, which are seen as an array of `shape`. byte_box() merges
-/// dimensions where it can, so a contiguous box has one dimension.
+/// A box in the bytes of a tensor, which form an array of `shape`. byte_box() merges dimensions
+/// where it can, so a contiguous box has one dimension.
 struct ByteBox {
   std::vector<std::uint64_t> shape;
   std::vector<std::uint64_t> offsets;
@@ -109,10 +109,10 @@ struct BoxedTensor {
 
 /// Compares the boxes of tensors with their checksums, in parallel. Splits each tensor into ranges
 /// whose borders no box crosses. Reads each range once, sequentially, up to its first problem, and
-/// skips ranges that the tensor's `skips` excludes. Memory contains a hash state, or the bytes of a
-/// small box, for each box that was begun and is not complete yet. Boxes that overlap, or do not
-/// cover all bytes, are a problem of the tensor. Returns the problems, in the order of the tensors.
-/// Throws an error for which is_problem_of_files() is false.
+/// skips ranges that the tensor's `skips` excludes. Needs memory for each box of which it has read
+/// some, but not all bytes: a hash state, or the bytes of a small box. Returns the problems, in the
+/// order of the tensors; boxes that overlap or do not cover all bytes are a problem, too. Throws an
+/// error for which is_problem_of_files() is false.
 std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threads,
                                  Progress& progress);
 
@@ -122,22 +122,23 @@ std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threa
 // digits>:<offsets>:<sizes>" in elements, with comma-separated numbers. A tensor without elements
 // has no boxes.
 
-/// Returns this text for tensors of `shapes`, with zeros in place of all hexadecimal digits.
-/// `tensors` has the boxes of each tensor.
+/// Returns the text of "tenfold_boxes" for tensors of `shapes`, with zeros in place of all
+/// hexadecimal digits. `tensors` has the boxes of each tensor.
 std::string blank_boxes_text(const std::vector<std::vector<Box>>& tensors,
                              const std::vector<Shape>& shapes);
 
-/// A box in such a text.
+/// A box in the text of "tenfold_boxes".
 struct StoredBox {
   std::uint64_t checksum = 0;
   std::optional<Box> box;  ///< empty: the whole tensor
 };
-/// Returns the boxes of each tensor, in file order. Returns nullopt if the text does not have this
-/// form. Does not check that the boxes are inside the tensors.
+/// Parses the text of "tenfold_boxes". Returns the boxes of each tensor, in file order, or nullopt
+/// if the text has another form. Does not check that the boxes are inside the tensors.
 std::optional<std::vector<std::vector<StoredBox>>> parse_boxes_text(std::string_view text);
 
 /// Fills in the digits of blank_boxes_text(), which begins at `text_at` in `document`: first
-/// `checksums`, one for each box in order, then the hash of the document, in the first 16 digits.
+/// `checksums`, one for each box in the order of the text, then the hash of the document, in the
+/// first 16 digits.
 void fill_boxes(std::string& document, std::size_t text_at,
                 std::span<const std::uint64_t> checksums);
 

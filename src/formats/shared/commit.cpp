@@ -164,10 +164,10 @@ void remove_replaced(os::Directory& parent, const std::string& aside, const std:
   later.keep();
 }
 
-/// Handles a folder `.<name>.tenfold-old` that a crashed writer left. If nothing is at `name`,
-/// renames the folder back to `name` and returns true. Otherwise the replacement was completed:
-/// removes the folder and returns false. Also returns false if there is no such folder, or if its
-/// writer is alive.
+/// Undoes or completes the replacement of a folder by a writer that crashed and left the folder
+/// `.<name>.tenfold-old`. If nothing is at `name`, renames this folder back to `name` and returns
+/// true. Otherwise removes it and returns false. Also returns false if there is no such folder, or
+/// if its writer is alive.
 bool finish_replacement(os::Directory& parent, const std::string& name) {
   const std::string aside = replaced_name(name);
   const auto found = parent.entry_info(aside);
@@ -181,7 +181,7 @@ bool finish_replacement(os::Directory& parent, const std::string& name) {
   return false;
 }
 
-/// Returns the text of a warning: the old version could not be removed.
+/// Returns the text of the warning that the old version cannot be removed.
 std::string not_removed(const std::string& display, const std::string& sibling,
                         std::string_view why) {
   return display + ": saved; the previous version, " + base::quote(sibling) +

@@ -18,11 +18,11 @@ namespace tenfold::detail::formats {
 /// Maximum number of concurrent writers of one target.
 inline constexpr int kMaxSiblings = 64;
 
-/// A hidden name next to a target, `.<name>.tenfold-<slot>`, and the lease
-/// `.<name>.tenfold-<slot>.lease`, whose holder alone may use this name. take() removes files and
-/// folders that crashed writers left under such names. The destructor removes the file or folder
-/// with this name, unless keep() was called or the lease is lost, and releases the lease. The
-/// `parent` of take() must outlive this object.
+/// A hidden name `.<name>.tenfold-<slot>` in the folder of a target, for its new version, and the
+/// lease `.<name>.tenfold-<slot>.lease`, whose holder alone may use this name. take() removes files
+/// and folders that crashed writers left under such names. The destructor releases the lease. It
+/// also removes the file or folder with the hidden name, unless keep() was called or the lease is
+/// lost. The `parent` of take() must outlive this object.
 class Sibling {
  public:
   /// Takes the first slot whose lease can be acquired and whose leftovers can be removed. Removes
@@ -58,9 +58,8 @@ class Sibling {
   bool is_temporary_ = true;
 };
 
-/// Takes the lease of one slot of a target. Returns nullopt if a live writer holds the lease, if
-/// the lease of a dead writer cannot be removed, and in the other cases of
-/// os::Lease::try_acquire().
+/// Takes the lease of one slot of a target. Returns nullopt like os::Lease::try_acquire(), for
+/// example if a live writer holds the lease.
 std::optional<os::Lease> try_lease_slot(const os::Directory& parent, const std::string& target_name,
                                         int slot);
 
@@ -79,8 +78,8 @@ os::File create_like(os::Directory& folder, const std::string& name,
 
 /// Whether a save locks the file that it replaces.
 enum class OldFile : std::uint8_t {
-  unlocked,  ///< No: for files that are never opened in "r+".
-  /// Yes, until the save ends, unless this user may not open the file or the file system has no
+  unlocked,  ///< does not lock it; for files that are never opened in "r+"
+  /// Locks it until the save ends, unless this user may not open the file or the file system has no
   /// locks. The save throws Error(io) (EBUSY) if the file is open in "r+" or if another save has
   /// locked it.
   exclusive,
@@ -122,7 +121,7 @@ class FileReplacement {
   const std::optional<os::FileInfo>& old_info() const noexcept { return old_info_; }
   /// False in a forked child, and if another process took over the lease.
   bool is_ours() const { return sibling_->is_ours(); }
-  /// The slot, held during the lifetime of this object.
+  /// The slot of the Sibling that this object holds.
   int slot() const noexcept { return sibling_->slot(); }
   /// Closes file() and publishes it. Throws Error(io) (EBUSY), and leaves the old file in place, in
   /// two cases: this writer no longer holds its Sibling; or, with OldFile::exclusive, another
@@ -155,8 +154,8 @@ class FileReplacement {
 /// file, or if the file is read-only and has several hard links.
 os::File open_write_through(const Path& path);
 
-/// A function that returns the paths in a folder that do not belong to the saved tree. A save that
-/// replaces the folder must not remove them.
+/// A function that returns the paths of the files and folders in a folder that do not belong to the
+/// saved tree. A save that replaces the folder must not remove them.
 using FindForeign = std::function<std::vector<std::string>(const os::Directory&)>;
 
 /// Returns the result of `find_foreign` for the folder at `path`; empty if there is no folder.
@@ -193,7 +192,7 @@ class FolderReplacement {
   /// The temporary name of folder() in parent().
   const std::string& hidden_name() const noexcept { return sibling_->name(); }
   const os::Directory& parent() const noexcept { return parent_; }
-  /// The path to replace, without a link at its end.
+  /// The path to replace. If it was a symbolic link, the target of the link.
   Path path() const { return parent_.display_of(name_); }
   /// Publishes folder(). Throws Error(io) (EBUSY), and leaves the old folder in place, if this
   /// writer no longer holds its Sibling, or if another handle has locked a folder that another
@@ -222,8 +221,8 @@ class FolderReplacement {
 /// `path` that does not exist is opened or saved, and for the steps of a checkpoint directory.
 bool recover_folder(const Path& path);
 
-/// Does nothing if `overwrite` is true. Otherwise, throws Error(io) (EEXIST) if `path` exists, also
-/// if it exists only because recover_folder(), which this function calls, renamed a folder back.
+/// If `overwrite` is false, calls recover_folder() and throws Error(io) (EEXIST) if `path` exists
+/// afterwards.
 void refuse_existing(const Path& path, bool overwrite);
 
 /// Creates or atomically replaces the file at `path`, with `bytes` as its content. Throws like

@@ -137,7 +137,8 @@ class TreeReader {
              "the position of one of " + std::to_string(manifest_.tensors.size()) + " tensors");
       }
       const auto number = static_cast<std::size_t>(*position);
-      // Each leaf has all chunks of its tensor, so a small tree could become a large one.
+      // A leaf needs memory for all chunks of its tensor. If tensors could be repeated, a small
+      // manifest could need a lot of memory.
       if (used_[number]) fail(path, "a tensor that no other key has");
       used_[number] = true;
       return leaf_of_(number);

@@ -16,9 +16,9 @@
 
 namespace tenfold::detail::formats {
 
-// `metadata.json` of a folder that several processes wrote in a layout of
-// torch.distributed.checkpoint. It stores what the other files cannot express, or would express
-// only in a pickle.
+// The file `metadata.json` of a folder that several processes wrote in a layout of
+// torch.distributed.checkpoint. It stores what the other files of the folder cannot store, or could
+// store only in a pickle.
 //
 //   {"format": "tenfold.distributed", "version": 1, "layout": "shards",
 //    "files": ["shard-00001-model-00001-of-00001.safetensors", ...], "checksums": true,

@@ -29,11 +29,11 @@ class FileHead {
   bool is_file() const noexcept { return info_.is_regular; }
   bool is_folder() const noexcept { return info_.is_directory; }
 
-  /// The file, open for reading; opened by the first call. Only if is_file().
+  /// The file, open for reading; opened by the first call. Requires is_file().
   const os::File& file() const;
   /// Moves the file to the caller. The next call of file() opens it again.
   os::File take_file() const;
-  /// The open folder; opened by the first call. Only if is_folder().
+  /// The open folder; opened by the first call. Requires is_folder().
   const os::Directory& folder() const;
   /// Moves the folder to the caller. The next call of folder() opens it again.
   os::Directory take_folder() const;

@@ -22,8 +22,8 @@ struct FilePart {
   std::uint64_t size_bytes = 0;
   base::Where where{};  ///< for messages
 
-  /// Fills `into` with the bytes from `offset_bytes` of the part. Throws Error(corrupt) if the file
-  /// is too short, and Error(io).
+  /// Fills `into` with the bytes from `offset_bytes` of the part on. Throws Error(corrupt) if the
+  /// file is too short, and Error(io).
   void read_at(std::uint64_t offset_bytes, std::span<std::byte> into) const {
     file()->read_at(begin + offset_bytes, into);
   }

@@ -51,7 +51,7 @@ bool stays_below(std::string_view path) {
   }
 }
 
-/// Parses the rest of a line after "box".
+/// Parses the line of a box. `text` is the part of the line after "box".
 ChecksumLine parse_box_line(std::string_view checksum, std::string_view text,
                             const std::string& where, std::size_t number) {
   const auto shape = parse_numbers(take_word(text));

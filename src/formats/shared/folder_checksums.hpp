@@ -16,15 +16,15 @@ namespace tenfold::detail::formats {
 inline constexpr std::string_view kChecksumsName = "%checksums";
 
 /// A line of the file `%checksums` in the root of a saved tree. Each file of the tree except
-/// `%checksums` and `%commit` has a line for each of its blocks of 16 MiB. The last block of a file
-/// may be shorter. In a file of a snapshot, a new block begins at each tensor:
+/// `%checksums` and `%commit` has this line for each of its blocks of 16 MiB:
 ///
 ///   <XXH3 of the block, 16 hexadecimal digits> <offset> <length> <path>
 ///
-/// The offset and the length are decimal. The path is relative to the root, has "/" between its
-/// components, and extends to the end of the line. A tensor that several processes wrote has a line
-/// for each box (boxes.hpp) instead. A box whose bytes are contiguous has a line like that of a
-/// block; any other box has the line
+/// The last block of a file may be shorter. In a file of a snapshot, each tensor begins a new
+/// block. The offset and the length are decimal. The path is relative to the root, has "/" between
+/// its components, and extends to the end of the line. A tensor that several processes wrote has a
+/// line for each box (boxes.hpp) instead. A box whose bytes are contiguous has a line like that of
+/// a block; any other box has the line
 ///
 ///   <XXH3 of the box> box <shape> <offsets> <sizes> <path>
 ///

@@ -21,8 +21,8 @@ struct HubIndex {
   /// The members of "metadata" that are strings: not "total_size", which is a number.
   std::map<std::string, std::string, std::less<>> metadata;
   std::vector<std::string> shards;  ///< file names without duplicates, in order of first appearance
-  std::vector<std::pair<std::string, std::uint32_t>> weight_map;  ///< in order; the number is an
-                                                                  ///< index in `shards`
+  /// For each tensor its name and the index of its file in `shards`, in the order of the index.
+  std::vector<std::pair<std::string, std::uint32_t>> weight_map;
 };
 
 inline constexpr std::uint64_t kMaxHubIndexBytes = 1'000'000'000;

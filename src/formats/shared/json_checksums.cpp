@@ -91,7 +91,7 @@ void check_document_hash(const ChecksummedDocument& document, VerifyReport& repo
     report.problems.push_back(problem_of(base::corrupt({document.path, document.member_part})
                                              .problem("cannot be read")
                                              .expected("hexadecimal digits as tenfold writes them")
-                                             .found("others")
+                                             .found("other characters")
                                              .remedy("another tool may have changed the file")));
   } else if (const std::uint64_t found = hash_with_blank_digits(document.bytes, document.digits_at);
              found != *stored) {

@@ -73,7 +73,7 @@ struct LeafComparison {
   bool is_equal = true;               ///< output: the leaf has the stored checksums
 };
 
-/// When to stop comparing.
+/// When compare_with_checksums() stops.
 enum class CompareUntil : std::uint8_t {
   each_is_known,    ///< once each leaf is known to be equal or different
   first_difference  ///< at the first difference: then no leaf counts as equal

@@ -45,11 +45,11 @@ class MappedZip {
   /// Returns a copy of an entry in memory. Calls `make` if there is no copy yet. All calls for an
   /// entry return the same memory.
   Buffer copy(std::size_t entry, const MakeCopy& make);
-  /// Fills `into` from `offset_bytes` of a copy of an entry, which `make` creates if there is none.
-  /// Most callers read all bytes of an entry once, on several threads in any order. So a copy
-  /// serves several reads, and is freed when the number of bytes read reaches its size, unless
-  /// copy() has returned it. Of the partly read copies, only the most recently read ones are kept:
-  /// three more than there are threads.
+  /// Fills `into` with the bytes from `offset_bytes` of a copy of an entry on. Calls `make` if
+  /// there is no copy. Most callers read all bytes of an entry once, on several threads in any
+  /// order. So a copy is kept for further reads, and freed when the number of bytes read reaches
+  /// its size, unless copy() has returned it. Of the partly read copies, only the most recently
+  /// read ones are kept: three more than there are threads.
   void read_copy(std::size_t entry, std::uint64_t offset_bytes, std::span<std::byte> into,
                  const MakeCopy& make);
 
@@ -61,7 +61,7 @@ class MappedZip {
     Buffer bytes;      ///< empty until it is made
     std::uint64_t num_read = 0;
   };
-  /// Counts a call of read_copy() during its lifetime.
+  /// Counts a running call of read_copy() in num_readers_.
   class Reader {
    public:
     explicit Reader(MappedZip& zip);

@@ -32,9 +32,10 @@ TensorDict::Item read_pickle_file(const os::File& file);
 /// object of \"some.Class\"".
 std::string describe_object(const TensorDict::Item& item);
 
-/// Returns the records, for write_zip_archive(), of a file that read_object_file() and
-/// torch.load(weights_only=True) read as `item`. Throws Error(unsupported) for items that a file of
-/// torch.save cannot store. Reads no tensor. Defined in torch_file/write.cpp.
+/// Returns the zip entries, for write_zip_archive(), of a file in the format of torch.save that
+/// contains `item`. read_object_file() and torch.load(weights_only=True) can read the file. Throws
+/// Error(unsupported) for items that such a file cannot store. Reads no tensor. Defined in
+/// torch_file/write.cpp.
 std::vector<ZipArchiveEntry> plan_object_file(const TensorDict::Item& item);
 
 }  // namespace tenfold::detail::formats

@@ -14,7 +14,7 @@ namespace tenfold::detail::formats {
 
 struct Format;
 namespace parts {
-extern const Format kFormat;  // of data sets, in dataset/parts/
+extern const Format kFormat;  // data sets of parts; defined in dataset/parts/
 }
 
 inline constexpr std::string_view kPartsName = "%parts.json";

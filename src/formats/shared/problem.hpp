@@ -17,13 +17,13 @@ bool is_problem_of_files(const Error& error) noexcept;
 /// has none.
 Problem problem_of(const Error& error, const base::Where& where = {});
 
-/// Adds an error to a report, as problem_of() converts it: an Error(corrupt), an
+/// Adds problem_of(error, where) to a report if the error is an Error(corrupt), an
 /// Error(unsupported), or an Error(io) for which is_problem_of_files() is true. Throws any other
 /// error.
 void add_problem(VerifyReport& report, const Error& error, const base::Where& where);
 
-/// Adds the problems and counts of `part`, the report of a part of the checked data, to `report`.
-/// Does not add `part.unchecked`.
+/// Adds the problems and counts of `part`, the report of a part of the checked data, to `report`,
+/// but not `part.unchecked`.
 void add_report(VerifyReport& report, const VerifyReport& part);
 
 /// Returns an Error(corrupt) with the first problem of a report and the number of further problems.

@@ -19,15 +19,16 @@ class Progress {
   void add(std::uint64_t bytes) noexcept {
     done_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   }
-  /// Reports at most every 50 ms. Throws Error(io) (ECANCELED) if the Monitor cancels the call.
+  /// Calls Monitor::report(), at most every 50 ms. Throws Error(io) (ECANCELED) if the Monitor
+  /// cancels the call.
   void poll();
-  /// Reports completion: calls Monitor::report(n, n, what), where n is the larger of the number of
-  /// bytes done and the total.
+  /// Reports completion: calls Monitor::report() with the larger of the number of bytes done and
+  /// the total for both numbers.
   void finish();
   std::uint64_t done_bytes() const noexcept { return done_bytes_.load(std::memory_order_relaxed); }
 
  private:
-  /// Returns the total to report: `done` if the estimate was smaller, 0 if the total is unknown.
+  /// Returns the total to report: at least `done`, or 0 if the total is unknown.
   std::uint64_t reported_total(std::uint64_t done) const noexcept;
 
   Monitor* monitor_;

@@ -9,8 +9,8 @@
 #include "base/text.hpp"
 #include "core/tree/batch.hpp"
 
-// Checks that most formats apply to entries. They throw `refuse()`, an Error(unsupported) that
-// names the entry, with the reason.
+// Checks of entries that most formats use. `refuse` returns an Error(unsupported) that names the
+// entry; a check that fails adds the reason and throws this error.
 
 namespace tenfold::detail::formats {
 

@@ -7,7 +7,7 @@
 #include "core/notes/notes.hpp"
 #include "core/notes/walk.hpp"
 
-// The writer. The reader is in tree_notes_apply.cpp.
+// Writes tree notes; tree_notes_apply.cpp reads them.
 
 namespace tenfold::detail::formats {
 namespace {

@@ -26,8 +26,8 @@ namespace tenfold::detail::formats {
 // each module's state dict. core/notes/notes.hpp defines the paths. "nodes" lists only nodes of
 // kind tensordict, tensorclass and lazy_stack. Empty members are omitted.
 
-/// Whether the tree notes store NodeInfo::module_versions; `elsewhere`: another part of the file or
-/// folder stores them.
+/// Where NodeInfo::module_versions is stored: in the tree notes, or in another part of the file or
+/// folder.
 enum class ModuleVersions : std::uint8_t { elsewhere, in_notes };
 
 /// Returns the document, or "" if it would have no member except "version". Throws

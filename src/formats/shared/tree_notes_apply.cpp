@@ -26,8 +26,9 @@ using Object = Value::Object;
   throw base::corrupt(where).part(base::quote(member)).expected(expected).found(found.type_name());
 }
 
-/// Returns the container at `key` as a node. A container without tensors is a value in the tree:
-/// converts it to a node. Returns nullopt if there is no such entry, or if it is not a container.
+/// Returns the container at `key` as a node. If it is a value, because it has no tensors, replaces
+/// it in `parent` by a node. Returns nullopt if there is no such entry, or if it is not a
+/// container.
 std::optional<TensorDict> child_node(TensorDict& parent, const std::string& key) {
   if (!parent.contains(key)) return std::nullopt;
   const TensorDict::Item item = parent.get(key);
@@ -39,8 +40,8 @@ std::optional<TensorDict> child_node(TensorDict& parent, const std::string& key)
   return made;
 }
 
-/// Returns the shape of a tensor, or the batch size of a node, that must start with the batch size
-/// of the enclosing node. Returns nullopt for entries without this requirement.
+/// Returns the shape of a tensor or the batch size of a node: it must start with the batch size of
+/// the enclosing node. Returns nullopt for entries without this requirement.
 std::optional<Shape> batch_of(const TensorDict::Item& item) {
   if (const auto* leaf = std::get_if<Leaf>(&item)) {
     return leaf->is_unbatched() ? std::nullopt : std::optional(leaf->shape());

@@ -47,7 +47,7 @@ void VerifyFilter::add(Node& node, std::size_t depth, Places& places) {
       item = node.item(i);
     } catch (const Error& error) {
       if (error.code() == ErrorCode::io) throw;
-      continue;  // it is not selected: select() would have thrown
+      continue;  // the entry is not selected, because select() would have thrown
     }
     if (const auto* leaf = std::get_if<Leaf>(&*item)) {
       add(*leaf, places);

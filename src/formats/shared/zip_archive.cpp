@@ -70,9 +70,9 @@ constexpr std::uint64_t kWindowBytes = std::uint64_t{64} << 20;
 constexpr std::size_t kWindowEntries = 256;
 constexpr std::size_t kScratchBytes = std::size_t{1} << 20;
 
-/// A deflated or stored entry.
+/// The bytes of an entry to be written, and their deflated form if it is smaller.
 struct Packed {
-  Buffer gathered;  ///< owns `bytes` if they had to be gathered first
+  Buffer gathered;  ///< owns `bytes` if they were copied into one buffer
   std::span<const std::byte> bytes;
   codecs::Deflated deflated;
   std::uint32_t crc32 = 0;
@@ -117,7 +117,7 @@ Packed pack(const ZipArchiveEntry& entry) {
   return packed;
 }
 
-/// An item that is deflated if that made it smaller.
+/// Returns the item of an entry: deflated if that made the entry smaller, otherwise stored.
 codecs::ZipItem packed_item(const ZipArchiveEntry& entry, const Packed& packed) {
   codecs::ZipItem item = item_of(entry);
   if (packed.deflated.size_bytes > 0) {

@@ -20,10 +20,10 @@ struct ZipArchiveEntry {
   std::string head;              ///< its first bytes, for example an .npy header
   std::optional<Leaf> leaf;      ///< the leaf whose bytes follow; empty if there is none
   std::uint32_t alignment = 1;   ///< of a stored entry's first byte in the file: a power of two
-  std::uint64_t zero_bytes = 0;  ///< instead of a leaf: this many zeros, a hole in the file
+  std::uint64_t zero_bytes = 0;  ///< number of zeros instead of a leaf; a hole in the file
   int deflate_level = 0;  ///< 0: store; 1 to codecs::kMaxDeflateLevel: deflate if that makes the
                           ///< entry smaller
-  std::string comment{};  ///< in the directory
+  std::string comment{};  ///< comment of the entry in the central header
 };
 
 /// Writes a whole archive to the empty `file`, with the CRC-32s of the entries in the local and

@@ -49,7 +49,7 @@ std::vector<Block> blocks_of(Entries entries) {
 
 using Read = std::function<void(std::uint64_t offset_bytes, std::span<std::byte> into)>;
 
-/// Continues `crc` with the bytes [begin, end) of a file.
+/// Returns `crc` continued with the bytes [begin, end), which `read` reads.
 std::uint32_t crc32_of(const Read& read, std::uint64_t begin, std::uint64_t end, std::uint32_t crc,
                        std::vector<std::byte>& scratch) {
   const std::uint64_t most = std::min<std::uint64_t>(kZipPieceBytes, end - begin);
@@ -78,7 +78,8 @@ std::uint32_t crc32_with_holes(const os::File& file, std::uint64_t begin, std::u
       crc = codecs::crc32_combine(crc, codecs::crc32_of_zeros(data - begin), data - begin);
     }
     const std::uint64_t hole = os::next_hole(file, data);
-    // If the file was truncated concurrently, there is no hole after `begin`. Then reading throws.
+    // If the file was truncated concurrently, there is no hole after `begin`, and crc32_of()
+    // throws.
     begin = hole > begin ? std::min(hole, end) : end;
     crc = crc32_of(read, data, begin, crc, scratch);
   }

@@ -34,9 +34,10 @@ struct ZipUse {
 /// entries.use(). Adds the number of wanted entries to report.num_checksums, and all problems,
 /// including errors of entries.use(), to the report. Throws an error for which
 /// is_problem_of_files() is false.
+///
 /// Distributes blocks of 16 MiB of stored entries over the threads, and reads holes, too. One
 /// thread inflates a whole deflated entry. Calls input.read from several threads. Counts the bytes
-/// in the archive (deflated ones as such) as progress.
+/// that the wanted entries have in the archive, deflated or stored, as progress.
 void verify_zip(const codecs::ZipInput& input, const codecs::ZipDirectory& directory,
                 const ZipUse& entries, int num_threads, Progress& progress, VerifyReport& report);
 

@@ -13,7 +13,7 @@
 namespace tenfold::detail::formats {
 namespace {
 
-/// Smaller entries are inflated without checking the available memory.
+/// Entries that need at most this much memory are inflated without checking the available memory.
 constexpr std::uint64_t kMuchInflatedBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kMaxBytes = std::numeric_limits<std::uint64_t>::max();
 
@@ -21,7 +21,7 @@ constexpr std::uint64_t kMaxBytes = std::numeric_limits<std::uint64_t>::max();
 
 Buffer read_entry_into_memory(const codecs::ZipInput& input, const codecs::ZipEntry& entry,
                               const base::Where& where, const std::string& remedy) {
-  // A deflated entry is read as a whole before it is inflated.
+  // A deflated entry is read completely before it is inflated.
   const std::uint64_t needed_bytes =
       base::checked_add(entry.size_bytes, entry.stored_bytes).value_or(kMaxBytes);
   if (entry.method == codecs::ZipMethod::deflated && needed_bytes > kMuchInflatedBytes) {

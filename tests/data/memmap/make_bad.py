@@ -66,17 +66,17 @@ CASES = {
                        {"meta.json": {**td(), "shape": [2, -1]}}),
     "batch-text": ("corrupt", "/meta.json: shape: expected an array of integers, found a string",
                    {"meta.json": {**td(), "shape": "[]"}}),
-    "batch-floats": ("corrupt", "/meta.json: shape: expected an array of integers, found one that holds something else",
+    "batch-floats": ("corrupt", "/meta.json: shape: expected an array of integers, found an array with other elements",
                      {"meta.json": {**td(), "shape": [2.0]}}),
     "batch-huge": ("corrupt", "/meta.json: shape: shape too large: expected fewer than 2^63 bytes, "
                               "found [4611686018427387904, 4]",
                    {"meta.json": {**td(), "shape": [2**62, 4]}}),
-    "batch-of-no-tensor": ("corrupt", "/meta.json: shape: the batch size fits no tensor: expected lengths with which "
-                                      'shapes begin, such as [2] of "a", found [7]',
+    "batch-of-no-tensor": ("corrupt", "/meta.json: shape: the batch size fits no tensor: expected the beginning of "
+                                      "a tensor's shape, such as [2] of \"a\", found [7]",
                            {"meta.json": {**td(a=leaf(), b=leaf((3, 7))), "shape": [7]}, "a.memmap": GOOD,
                             "b.memmap": b"\0" * 84}),
-    "batch-of-no-tensor-below": ("corrupt", "/n/meta.json: shape: the batch size fits no tensor: expected lengths with "
-                                            'which shapes begin, such as [2] of "a", found [2, 2]',
+    "batch-of-no-tensor-below": ("corrupt", "/n/meta.json: shape: the batch size fits no tensor: expected the "
+                                            "beginning of a tensor's shape, such as [2] of \"a\", found [2, 2]",
                                  {"meta.json": td(n=NODE), "n/meta.json": {**td(a=leaf()), "shape": [2, 2]},
                                   "n/a.memmap": GOOD}),
     "device-index": ("corrupt", "/meta.json: device: expected a type and optionally an index of at most 127, as in "
@@ -135,10 +135,10 @@ CASES = {
                                "found 8; it may be truncated",
                     {"meta.json": td(a=leaf([2**40])), "a.memmap": GOOD}),
     "shape-big-int": ("corrupt", '/meta.json: tensor "a": shape: expected an array of integers, '
-                                 "found one that holds something else",
+                                 "found an array with other elements",
                       {"meta.json": td(a=leaf([2**64])), "a.memmap": GOOD}),
     "shape-nested-array": ("corrupt", '/meta.json: tensor "a": shape: expected an array of integers, '
-                                      "found one that holds something else",
+                                      "found an array with other elements",
                            {"meta.json": td(a=leaf([[2]])), "a.memmap": GOOD}),
     "shape-number": ("corrupt", '/meta.json: tensor "a": shape: expected an array of integers, found an integer',
                      {"meta.json": td(a={**leaf(), "shape": 2}), "a.memmap": GOOD}),

@@ -105,7 +105,7 @@ TEST(JsonChecksums, ReportsDigitsThatCannotBeReadAndAnotherHash) {
   upper[18] = 'F';
   EXPECT_EQ(problem(upper),
             "member: cannot be read: expected hexadecimal digits as tenfold writes them, found "
-            "others; another tool may have changed the file");
+            "other characters; another tool may have changed the file");
   document.insert(document.size() - 1, " ");
   EXPECT_THAT(
       problem(document),

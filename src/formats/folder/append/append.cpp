@@ -44,11 +44,12 @@ constexpr std::size_t kOpenFiles = 64;
 struct AppendedLeaf {
   Path file;
   Leaf rows;
-  os::FileInfo found;            ///< of the file; of size 0 and without links if there is none
-  base::Where where;             ///< for messages
-  std::uint64_t old_bytes = 0;   ///< offset at which the rows are written
-  std::uint64_t kept_bytes = 0;  ///< size according to meta.json: more than `old_bytes` if an
-                                 ///< append crashed before it replaced the root's meta.json
+  os::FileInfo found;           ///< of the file; default values if there is no file
+  base::Where where;            ///< for messages
+  std::uint64_t old_bytes = 0;  ///< offset at which the rows are written
+  /// Size according to the node's meta.json. It is more than `old_bytes` after an append that
+  /// crashed before it replaced the root's meta.json.
+  std::uint64_t kept_bytes = 0;
 };
 
 bool same_rows(const Leaf& a, const Leaf& b) {
@@ -58,10 +59,10 @@ bool same_rows(const Leaf& a, const Leaf& b) {
          std::equal(left.raw_data(), left.raw_data() + left.nbytes(), right.raw_data());
 }
 
-/// Returns the name of the file or folder of an entry: the encoded key and the suffix, or, only
-/// with `may_be_raw`, the unencoded key and the suffix, which tensordict before 0.14 wrote, and
-/// later versions write with robust_key=False. The unencoded name is returned if it exists, the
-/// encoded one does not, and no other key of the node encodes to it.
+/// Returns the name of an entry's file or folder. Usually this is the encoded key and the suffix.
+/// If `may_be_raw`, it can be the unencoded key and the suffix, as written by tensordict before
+/// 0.14 or with robust_key=False: only the unencoded name exists, and it is not the encoded name of
+/// another key of the node.
 std::string name_in(const os::Directory& folder, const NodeMeta& meta, const std::string& key,
                     std::string_view suffix, bool may_be_raw) {
   const auto exists = [&](const std::string& name) {
@@ -82,17 +83,19 @@ struct GrowingMeta {
   std::string text;
 };
 
-/// Compares the rows with a saved tree, collects the changes, and writes them.
+/// Appends rows to all tensors of a saved tree. visit() checks the rows and collects the changes,
+/// run() writes them.
 class Appender {
  public:
   Appender(std::int64_t num_rows, Notes notes) : num_rows_(num_rows), notes_(std::move(notes)) {}
 
-  /// `path`: the keys of the node, joined by "."; `notes_path`: the note path of the node; `depth`:
-  /// of the folder below the root.
+  /// Visits the saved node in `directory`, whose path is `folder`, and its child nodes. `rows`: the
+  /// rows to append to the node. `path`: the keys from the root to the node, joined by ".", for
+  /// messages. `depth`: the depth of `folder` below the root.
   void visit(const os::Directory& directory, const Path& folder, const TensorDict& rows,
              const std::string& path, const std::string& notes_path, std::size_t depth);
-  /// Throws if the disk has no space for the new rows. Does not check this for rows of at most
-  /// os::kUncheckedBytes bytes in total.
+  /// Throws if the disk has no space for the new rows. Rows of at most os::kUncheckedBytes bytes in
+  /// total are not checked.
   void require_free_space() const;
   void run();
 
@@ -115,8 +118,8 @@ class Appender {
   Notes notes_;
   std::vector<AppendedLeaf> leaves_;
   std::vector<GrowingMeta> metas_;  ///< parents before children
-  /// The number of rows of the root, whose meta.json is replaced last. An append that crashed may
-  /// have counted its rows in nodes below the root: the next append overwrites these rows.
+  /// The number of rows in the root's meta.json, which is replaced last. After a crash, nodes below
+  /// the root may count more rows; the next append overwrites them.
   std::int64_t saved_rows_ = 0;
 };
 
@@ -128,9 +131,8 @@ std::string Appender::name_of(const os::Directory& directory, const NodeMeta& me
   return name_in(directory, meta, entry.key, kLeafSuffix, is_safe_raw_leaf(entry.key));
 }
 
-/// Throws unless the rows have all keys in the meta.json of the saved node. The only other keys
-/// that the rows may have are those of the node's unbatched tensors, which all rows share and which
-/// stay as they are.
+/// Throws unless the rows have all keys in the meta.json of the saved node, and no others except
+/// keys of its unbatched tensors. An append does not change unbatched tensors.
 void Appender::check_keys(const NodeMeta& meta, const TensorDict& rows,
                           const std::string& notes_path, const base::Where& where) const {
   for (const MetaEntry& entry : meta.entries) {
@@ -157,13 +159,12 @@ void Appender::check_keys(const NodeMeta& meta, const TensorDict& rows,
         .part("key ", base::quote(key))
         .expected(is_saved_unbatched ? "an unbatched tensor, as in the saved tree"
                                      : "only keys of the saved tree in the rows")
-        .found(is_saved_unbatched ? "another entry" : "another one");
+        .found(is_saved_unbatched ? "an entry that is not unbatched" : "a new key");
   }
 }
 
-/// Throws if the node has an entry whose key is the name of a member that meta.json uses itself
-/// ("shape", "device", "_type"), because meta.json cannot list such an entry. The length of such a
-/// tensor is only in the notes, which are not replaced together with meta.json.
+/// Throws if the node has an entry with a key that meta.json reserves ("shape", "device", "_type").
+/// Only the notes can list such an entry and its length, and an append does not change the notes.
 void Appender::refuse_hidden_keys(const NodeMeta& meta, const std::string& notes_path,
                                   const base::Where& where) const {
   for (const auto& [key, position] : meta.reserved) {
@@ -174,7 +175,7 @@ void Appender::refuse_hidden_keys(const NodeMeta& meta, const std::string& notes
         .problem("rows cannot be appended to it")
         .expected("another key")
         .found("one that tensordict's metadata uses itself")
-        .remedy("save the tree with the key renamed");
+        .remedy("rename the key and save the tree again");
   }
 }
 
@@ -243,7 +244,7 @@ bool Appender::is_linked_to_another(const AppendedLeaf& leaf) {
     throw base::invalid_argument(leaf.where)
         .problem("shares its file with another tensor, ", first.where.text())
         .expected("the same rows for both")
-        .found("others")
+        .found("different rows")
         .remedy("save the whole tree again without shared storage");
   }
   return false;
@@ -301,7 +302,7 @@ void Appender::visit(const os::Directory& directory, const Path& folder, const T
   if (node_rows < saved_rows_) {
     throw base::corrupt(file.display())
         .part("batch size")
-        .expected(saved_rows_, " rows at least, as the root has")
+        .expected("at least ", saved_rows_, " rows, the number of the root")
         .found(node_rows);
   }
   if (num_rows_ > std::numeric_limits<std::int64_t>::max() - saved_rows_) {
@@ -360,7 +361,7 @@ void Appender::require_free_space() const {
   for (const AppendedLeaf& leaf : leaves_) new_bytes += leaf.rows.nbytes();
   if (new_bytes <= os::kUncheckedBytes) return;
   for (const AppendedLeaf& leaf : leaves_) {
-    // Leftovers of a crashed append after the committed end are overwritten: subtract their size.
+    // The new rows overwrite the bytes that a crashed append left after the committed end.
     new_bytes -= std::min(leaf.rows.nbytes(), leaf.found.size_bytes - leaf.old_bytes);
   }
   const os::Parent parent = os::open_parent(leaves_.front().file, false);
@@ -404,8 +405,7 @@ void Appender::run() {
   }
 }
 
-/// Truncates the files to the rows that meta.json counts: if the disk is full, the next append
-/// needs the space.
+/// Truncates the files to the rows that meta.json counts, to free the space of the failed append.
 void Appender::truncate_uncommitted() const noexcept {
   for (const AppendedLeaf& leaf : leaves_) {
     try {
@@ -413,7 +413,7 @@ void Appender::truncate_uncommitted() const noexcept {
       os::File file = os::File::try_open_read_write_at(parent.directory, parent.name);
       if (file.valid() && file.size_bytes() > leaf.kept_bytes) file.truncate(leaf.kept_bytes);
     } catch (const Error&) {
-      continue;  // bytes after the committed end are ignored by readers
+      continue;  // readers ignore bytes after the committed end
     }
   }
 }
@@ -421,7 +421,7 @@ void Appender::truncate_uncommitted() const noexcept {
 }  // namespace
 
 void append_rows(const Path& path, const TensorDict& rows) {
-  // Without this lock, a save could replace the folder, and rows would be written to the new one.
+  // Keeps saves from replacing the folder, so that rows are not written to the new folder.
   const ScopedWriteThroughLock unreplaced(path);
   const os::Directory& directory = unreplaced.folder();
   const std::string meta_name(kMetaName);

@@ -61,11 +61,11 @@ void AppendableFolder::start(const std::function<std::vector<GrowingLeaf>(bool)>
                                               std::move(found));
     writer_->start();
   } catch (...) {
-    // Remove the page before its lock is released: after that, another writer may use it.
+    // Remove the page while it is locked: afterwards, another writer may use it.
     try {
       if (was_closed) lock_.folder.remove_file(commit_name);
     } catch (const Error&) {
-      // The page counts no new rows. The next writer that closes the folder removes the page.
+      // The page counts no new rows, and the next writer removes it when it closes the folder.
     }
     writer_ = nullptr;
     throw;
@@ -90,7 +90,7 @@ void AppendableFolder::close(const std::function<void()>& reopen) {
     reopen();
   } catch (...) {
     lock_.release();
-    if (!moved) throw;  // a folder that was moved cannot be reopened
+    if (!moved) throw;  // if the folder was moved, `reopen` cannot succeed
   }
   lock_.release();
   if (moved) throw Error(*moved);

@@ -15,21 +15,19 @@
 
 namespace tenfold::detail::formats::folder {
 
-// The interface of this format to folders to which rows are added: data sets, dictionaries and
-// sparse matrices.
+// Data sets, dictionaries and sparse matrices use these functions to add rows to folders of this
+// format.
 
-/// Returns the folder that contains the file of a leaf. Returns null for a leaf that is not in a
-/// folder of this format: in memory, in an archive or in another format.
+/// Returns the folder that contains the file of a leaf. Returns null for a leaf in memory, in an
+/// archive or in a file of another format.
 std::shared_ptr<FolderHandle> folder_of(const Leaf& leaf);
-/// Returns the name of the leaf's file in folder_of(leaf), which must not be null. If there is no
-/// file, returns the name that it would have.
+/// Returns the name of the leaf's file in folder_of(leaf), which must not be null. A leaf of 0
+/// bytes has no file: returns the name that its file would have.
 std::string file_of(const Leaf& leaf);
 
-/// A data set, dictionary or sparse matrix at a path, opened for reading or appending. Rows can be
-/// appended if the path is a folder of this format that was opened in mode write_through, after
-/// lock() and start().
-///
-/// Thread safety: none; one thread at a time.
+/// A data set, dictionary or sparse matrix at a path, opened for reading or appending. To append,
+/// open a folder of this format in mode write_through, and call lock() and start(). Not
+/// thread-safe.
 class AppendableFolder {
  public:
   /// `content` is what the path contains, for messages: "a data set". The string must outlive this
@@ -39,7 +37,6 @@ class AppendableFolder {
   const Path& path() const noexcept { return path_; }  ///< absolute
   Mode mode() const noexcept { return mode_; }
   bool is_closed() const noexcept { return is_closed_; }
-  /// True if the path is open for writing.
   bool is_writable() const noexcept { return mode_ == Mode::write_through && !is_closed_; }
   /// Locks the folder, so that no save replaces it until close(). The mode must be write_through.
   /// Throws like lock_for_writing_through().
@@ -49,7 +46,8 @@ class AppendableFolder {
 
   /// Throws Error(unsupported) naming `call`, unless the path is open in mode write_through.
   void require_writable(const char* call) const;
-  /// Throws Error(unsupported) if lock() was not called, because the path is of another format.
+  /// Throws Error(unsupported) unless lock() was called. Callers call lock() only for folders of
+  /// this format.
   void require_folder() const;
 
   /// The writer; null before start() and after close().
@@ -62,16 +60,15 @@ class AppendableFolder {
   void start(const std::function<std::vector<GrowingLeaf>(bool is_exact)>& leaves);
   /// Calls GrowingFolder::flush() if there is a writer.
   void flush();
-  /// Closes the writer, which releases its lock against other writers. Then calls `reopen`, which
-  /// opens the rows for reading, and releases the lock of lock(), even if `reopen` throws: after
-  /// that, saves may replace the folder. If the folder was moved or deleted, does all this, then
-  /// throws Error(io) (ESTALE): the rows are committed, but the metadata may not have been written.
-  /// If closing the writer fails with any other error, nothing else is closed, and close() may be
+  /// Closes the writer, calls `reopen` to open the rows for reading, and releases the lock of
+  /// lock(), even if `reopen` throws. If the folder was moved or deleted, throws Error(io) (ESTALE)
+  /// at the end: the rows are committed, but their metadata may not have been written. If the
+  /// writer cannot be closed for another reason, throws before calling `reopen`, and close() may be
   /// called again (see GrowingFolder::close()).
   void close(const std::function<void()>& reopen);
-  /// For a forked child, if a thread of the parent was using this object at the fork: forgets the
-  /// lock and the writer without destroying them. Afterwards, a folder that was open for writing
-  /// counts as closed.
+  /// Forgets the lock and the writer without destroying them. A folder that was open for writing is
+  /// closed afterwards. For a forked child, if a thread of the parent process was using this object
+  /// at the fork.
   void abandon() noexcept;
 
  private:

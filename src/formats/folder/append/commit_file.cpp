@@ -41,10 +41,9 @@ CommitPage read_page(const os::File& file) {
   throw Error::io(EBUSY, path.string())
       .problem("rows are being added by process ", process)
       .expected("one writer at a time")
-      .remedy("close() it first");
+      .remedy("close it there first");
 }
 
-/// Returns the number of rows in meta.json.
 std::uint64_t rows_in_meta(const os::File& meta) {
   const NodeMeta node = parse_meta(meta.read_all(kMaxMetaBytes), meta.display());
   if (const auto rows = rows_counted(node)) return static_cast<std::uint64_t>(*rows);
@@ -54,8 +53,8 @@ std::uint64_t rows_in_meta(const os::File& meta) {
       .found("[]");
 }
 
-/// Creates the commit page under the lock of meta.json. If another writer holds that lock, only
-/// waits for kRetryPause. Does nothing if the page exists.
+/// Creates the commit page, if it is missing, under the lock of meta.json. If another process holds
+/// that lock, waits for kRetryPause and returns; the caller then tries again.
 void create_page(const Path& path, const os::Directory& root) {
   os::File meta = os::File::open_read_at(root, std::string(kMetaName));
   const auto lock = os::WriterLock::try_acquire_current(root, std::string(kMetaName), meta);
@@ -112,7 +111,7 @@ void CommitFile::take_over(std::uint64_t num_rows) {
   } else {
     state.num_rows = state.written = num_rows;
   }
-  // meta.json counts more rows than the last commit only if another tool has replaced it.
+  // If meta.json counts more rows than the last commit, another tool has replaced it.
   if (page_.capacity == 0 && state.num_rows < num_rows) state.num_rows = state.written = num_rows;
   const std::array<std::uint64_t, 1> process = {os::process_id()};
   file_.write_at(kProcessOffset, std::as_bytes(std::span(process)));
@@ -176,9 +175,9 @@ void refuse_growing(const os::Directory& folder) {
       .problem(is_ring ? "a circular buffer" : "a data set that grows")
       .expected("one whose rows are all in meta.json")
       .found("a \"", kCommitFile, "\"")
-      .remedy(is_ring ? "save its rows to another path"
-                      : "open it with mode \"r+\" by the class that wrote it, add to it there and "
-                        "close it");
+      .remedy(is_ring
+                  ? "save its rows to another path"
+                  : "add rows with the class that wrote it, opened with mode \"r+\", and close it");
 }
 
 }  // namespace tenfold::detail::formats::folder

@@ -27,7 +27,7 @@ class CommitFile {
   CommitFile(const Path& path, const os::Directory& root);
 
   const CommitState& state() const noexcept { return page_.live; }
-  /// Circular buffers: the state after a power failure.
+  /// Circular buffers only: the state that is valid after a power failure.
   const CommitState& durable() const noexcept { return *page_.durable; }
   std::uint64_t capacity() const noexcept { return page_.capacity; }
 
@@ -37,9 +37,11 @@ class CommitFile {
   /// Publishes `next` to all readers, with the next sequence number and the current boot ID. Throws
   /// Error(io).
   void publish(CommitState next);
-  /// Circular buffers: marks an unfinished write as failed, by making the sequence number even.
+  /// If a write to a circular buffer was not finished, marks it as failed, by making the sequence
+  /// number even.
   void rest();
-  /// Circular buffers: makes `next` the state that is valid after a power failure. Syncs the file.
+  /// Circular buffers only: makes `next` the state that is valid after a power failure. Syncs the
+  /// file.
   void publish_durable(CommitState next);
   /// True if a process has called announce_writes_in_place() since the page was created.
   bool was_written_in_place() const;
@@ -60,9 +62,9 @@ class CommitFile {
 /// Creates the commit page of an empty circular buffer, in a folder that is not published yet.
 void create_ring_page(os::Directory& folder, std::uint64_t capacity);
 
-/// Sets a flag in the commit page: when the process that adds rows next writes `%checksums`, it
-/// removes the checksums of the tensors. Call this before writing rows in place. Returns false if
-/// the folder has no commit page.
+/// Call this before overwriting rows in place. Sets a flag in the commit page, so that the process
+/// that adds rows removes the checksums of the tensors when it next writes `%checksums`. Returns
+/// false if the folder has no commit page.
 bool announce_writes_in_place(const os::Directory& folder);
 
 /// True while a CommitFile of this process or another has locked the folder's commit page.

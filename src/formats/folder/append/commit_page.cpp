@@ -16,8 +16,8 @@ constexpr std::uint64_t kSlotSeed = 0x0064'6c6f'666e'6574;
 constexpr std::size_t kChecksumBytes = 8;
 constexpr std::size_t kHeaderBytes = 32;
 
-/// Returns an error for a page of the wrong size or with an invalid header, which may be the page
-/// of a circular buffer or not.
+/// Returns an error for a page of the wrong size or with an invalid header. It is not known whether
+/// the page is that of a circular buffer.
 Error fail(const std::string& where) {
   return base::corrupt(where).remedy(
       "to go back to the rows of the last flush, remove the file, unless it is the file of a "
@@ -68,7 +68,8 @@ std::optional<CommitState> parse_slot(std::span<const std::byte> page, std::size
   return state;
 }
 
-/// Returns the newest valid one of the two commit records at `offset`, or nullopt if none is valid.
+/// Returns the newer of the two commit records at `offset`, without invalid ones; nullopt if both
+/// are invalid.
 std::optional<CommitState> newest(std::span<const std::byte> page, std::size_t offset) {
   const auto first = parse_slot(page, offset);
   const auto second = parse_slot(page, offset + kSlotBytes);

@@ -37,14 +37,14 @@ inline constexpr std::size_t kDurableOffset = 128;
 inline constexpr std::size_t kHeaderOffset = 256;
 inline constexpr std::size_t kProcessOffset = 512;
 inline constexpr std::size_t kInPlaceOffset = 520;
-/// Maximum number of rows, and of rows written.
+/// Maximum of CommitState::num_rows and CommitState::written.
 inline constexpr std::uint64_t kMaxRows = std::numeric_limits<std::int64_t>::max();
 
-/// A commit record.
+/// The content of a commit record.
 struct CommitState {
-  /// Circular buffers: a seqlock, odd during a write. Busy rows with an even sequence number are
-  /// lost: their write failed, or their writer crashed. In durable records, and in folders that are
-  /// not circular buffers, a counter of the records.
+  /// In the first two records of a circular buffer: a seqlock, odd during a write. If it is even,
+  /// the busy rows are lost, because their write failed or their writer crashed. In all other
+  /// records: the number of the record, starting at 1 or 2.
   std::uint64_t sequence = 0;
   os::BootId boot{};
   std::uint64_t num_rows = 0;  ///< committed rows; at most the capacity of a circular buffer
@@ -76,22 +76,23 @@ CommitBytes encode_page(const CommitPage& page);
 /// Throws Error(corrupt), naming `where`, unless the size is kCommitPageBytes.
 void check_commit_size(std::uint64_t size_bytes, const std::string& where);
 
-/// Parses and validates a page. In the result, a circular buffer has num_rows == min(written,
-/// capacity) and a busy range inside it. Throws Error(corrupt), naming `where`, for an invalid
-/// size, header or state, or if neither of two alternating records is valid.
+/// Parses and validates a page. Throws Error(corrupt), naming `where`, for an invalid size or
+/// header, if both of two alternating records are invalid, or if the newer one has impossible
+/// numbers. In a circular buffer, num_rows must be min(written, capacity), busy_begin must be below
+/// the capacity, and busy_rows must be at most the capacity.
 CommitPage parse_commit_page(std::span<const std::byte> bytes, const std::string& where);
 
 /// Reads the commit page of a folder. Returns nullopt if there is none. Throws like
 /// parse_commit_page().
 std::optional<CommitPage> read_commit_page(Folder& folder);
 
-/// Returns the valid state, a member of `page`: the live record if it was written during this boot,
-/// else the durable record of a circular buffer. If neither applies, returns null: then meta.json
-/// has the number of rows.
+/// Returns the state in `page` that is valid now: the live record if it was written during this
+/// boot, else the durable record of a circular buffer. Returns null if there is neither: then the
+/// number of rows in meta.json is valid.
 const CommitState* state_now(const CommitPage& page);
 
-/// Returns the number of committed rows in the folder's `%commit`; nullopt if meta.json has the
-/// number, because there is no `%commit` or state_now() returns null. Throws like
+/// Returns the number of committed rows in the folder's `%commit`. Returns nullopt if the number in
+/// meta.json is valid: there is no `%commit`, or state_now() returns null. Throws like
 /// read_commit_page().
 std::optional<std::int64_t> committed_rows(Folder& folder);
 

@@ -73,11 +73,11 @@ void GrowingFolder::check_here() const {
   process_.require_here(path_.string());
   if (is_closed_) {
     throw base::unsupported(path_.string())
-        .problem("it was closed, but that may not be durable yet")
+        .problem("it was closed, but the close may not be durable yet")
         .remedy("close it again");
   }
   if (commit_.is_locked()) return;
-  check_in_place();  // the lease of a folder that was removed is gone, too
+  check_in_place();  // the lock is also lost if the folder was removed
   throw Error::io(EBUSY, path_.string())
       .expected("this process to be the writer")
       .found("another process, which took over while this one was stopped for too long")
@@ -165,7 +165,7 @@ void GrowingFolder::require_free_space(std::span<const std::span<const std::byte
   if (new_bytes <= os::kUncheckedBytes) return;
   for (std::size_t i = 0; i < leaves_.size(); ++i) {
     if (!leaves_[i].file.valid()) continue;
-    // Leftovers of a crashed append after the committed end are overwritten: subtract their size.
+    // The new rows overwrite the bytes that a crashed append left after the committed end.
     new_bytes -= std::min<std::uint64_t>(bytes[i].size(),
                                          leaves_[i].file.size_bytes() - leaves_[i].leaf.size_bytes);
   }
@@ -198,7 +198,7 @@ void GrowingFolder::append(std::uint64_t num_rows,
   }
 }
 
-/// Truncates the files to the committed size: on a full disk, the next append needs the space.
+/// Truncates the files to the committed size, to free the space of the failed append.
 void GrowingFolder::truncate_uncommitted() noexcept {
   for (OpenLeaf& open : leaves_) {
     try {
@@ -214,7 +214,7 @@ void GrowingFolder::truncate_uncommitted() noexcept {
 void GrowingFolder::reserve_durably(std::uint64_t num_rows) {
   const CommitState& durable = commit_.durable();
   const std::uint64_t end = state().written + num_rows;
-  // No mark is needed for slots that never had a row, or if an earlier mark includes the slots.
+  // Slots that never had a row need no mark, nor do slots that an earlier mark includes.
   if (end <= capacity() || end <= durable.written + durable.busy_rows) return;
   CommitState next = durable;
   next.busy_begin = durable.written % capacity();
@@ -276,8 +276,8 @@ void GrowingFolder::write_ring(std::uint64_t num_rows,
 }
 
 void GrowingFolder::begin_checksums() {
-  // In saved trees that contain this folder as a node, the checksums of leaves become stale, and
-  // those of metadata, which flush() replaces.
+  // In saved trees that contain this folder as a node, the checksums of its leaves and metadata
+  // become stale.
   drop_checksums_above(path_);
   if (capacity() > 0) return;
   ChecksumsEdit edit(root_, path_);
@@ -424,11 +424,10 @@ void GrowingFolder::close() {
   if (capacity() == 0) root_.sync();
 }
 
-/// Does all of close() except for making the removal of `%commit` durable. Once `%commit` is
-/// removed, another process may add rows.
+/// Does everything that close() does, except for making the removal of `%commit` durable.
 void GrowingFolder::finish() {
   flush();
-  check_here();  // flush() may have been stopped for longer than the lease's time-out
+  check_here();  // during flush(), the process may have been stopped until its lease expired
   check_in_place();
   write_notes();
   if (capacity() == 0) {

@@ -21,13 +21,12 @@ class LeafSums;
 /// A tensor of a folder to which rows are added.
 struct GrowingLeaf {
   std::string key;
-  std::string file;    ///< its name in `folder`
-  std::string folder;  ///< of the node, relative to the root: "", "camera/lens", "%values" if
-                       ///< unbatched
+  std::string file;    ///< name of its file in `folder`
+  std::string folder;  ///< path relative to the root: "", "camera/lens", "%values" if unbatched
   bool is_unbatched = false;     ///< elements of ragged rows, whose end offsets are in another
                                  ///< tensor
-  bool counts_itself = false;    ///< of a sparse matrix: its length is not the number of rows
-  std::uint64_t row_bytes = 0;   ///< size of one index of the first dimension
+  bool counts_itself = false;    ///< part of a sparse matrix: its length is not the number of rows
+  std::uint64_t row_bytes = 0;   ///< size of one row of this tensor
   std::uint64_t size_bytes = 0;  ///< committed size of the file
 };
 
@@ -45,7 +44,7 @@ struct GrowingLeaf {
 /// may then count more rows than that of the root; while there is a `%commit`, readers ignore rows
 /// beyond those of the root.
 ///
-/// Thread safety: none; one thread at a time.
+/// Not thread-safe.
 class GrowingFolder {
  public:
   /// Takes over `commit`, and with it the lock. `leaves` must have as many rows as `commit` counts.
@@ -76,16 +75,16 @@ class GrowingFolder {
   void check_here() const;
   /// False in a forked child of the process that created this object.
   bool is_here() const noexcept { return process_.is_here(); }
-  /// Throws Error(invalid_argument) if there would be too many rows for a commit record after the
-  /// addition of `num_rows` rows.
+  /// Throws Error(invalid_argument) if there would be more than kMaxRows rows after the addition of
+  /// `num_rows` rows.
   void require_countable(std::uint64_t num_rows) const;
-  /// Appends `num_rows` rows. `bytes` has one run of bytes for each leaf, in the order of the
-  /// leaves. Before it writes more than os::kUncheckedBytes bytes, checks the free space. Throws
-  /// Error(io), and like check_here() and require_countable(); then no row is appended.
+  /// Appends `num_rows` rows. `bytes` has the new bytes of each leaf, in the order of the leaves.
+  /// Throws Error(io), and like check_here() and require_countable(); then no row is appended.
   void append(std::uint64_t num_rows, std::span<const std::span<const std::byte>> bytes);
   /// Writes `num_rows` rows, as in append(), to the next slots of a circular buffer. If there are
   /// more than capacity() rows, writes only the last capacity() of them. Throws Error(io), and like
-  /// check_here(). If a write fails, the rows in the slots to overwrite are lost.
+  /// check_here() and require_countable(). If a write fails, the rows in the slots to overwrite are
+  /// lost.
   void write_ring(std::uint64_t num_rows, std::span<const std::span<const std::byte>> bytes);
   /// Makes all rows durable (see the class comment). Does nothing if no rows were added since the
   /// last flush. Throws Error(io), also (ESTALE) if the folder was moved or deleted, and like
@@ -119,7 +118,8 @@ class GrowingFolder {
   std::vector<std::string> metadata_names() const;
   void write_checksums(bool with_metadata);
   os::Directory open_folder(const std::string& folder) const;
-  /// The folders of the leaves and those above them, without the root, parents first.
+  /// Paths of the folders of the leaves and of all folders above these, parents first. Excludes the
+  /// root.
   std::vector<std::string> folders_below() const;
   void write_meta(const std::string& folder);
   void write_notes();
@@ -132,12 +132,12 @@ class GrowingFolder {
   std::vector<OpenLeaf> leaves_;
   os::OwnProcess process_;
   std::function<std::string(const std::string&)> edit_notes_;
-  bool files_are_new_ = false;   ///< new entries of folders are not synced yet
-  bool is_dirty_ = false;        ///< rows were added since the last flush, or perhaps by a writer
-                                 ///< that crashed
+  bool files_are_new_ = false;   ///< files were created, and their folders are not synced yet
+  bool is_dirty_ = false;        ///< rows were added since the last flush, or may have been added
+                                 ///< by a writer that crashed
   bool has_checksums_ = false;   ///< `%checksums` exists, is valid and is maintained
   bool metadata_waits_ = false;  ///< checksums of metadata were removed, and close() restores them
-  bool is_closed_ = false;       ///< close() can only be repeated
+  bool is_closed_ = false;       ///< only close() may be called
 };
 
 }  // namespace tenfold::detail::formats::folder

@@ -33,13 +33,13 @@ class LeafSums {
 
  private:
   std::uint64_t stored_bytes_;  ///< size of the whole blocks in `%checksums`
-  base::BlockSums sums_;        ///< of the bytes after these
+  base::BlockSums sums_;        ///< of the bytes after the first `stored_bytes_`
 };
 
-/// Returns the number of bytes that the lines of a file cover from its start, block by block; 0 if
-/// there are no lines. Returns nullopt if the lines leave a gap or overlap, if a line is for a box
-/// (formats/shared/boxes.hpp), if a block is longer than kChecksumBlockBytes, or if a block before
-/// the last is shorter.
+/// Returns the number of bytes that the lines of a file cover; 0 if there are no lines. Returns
+/// nullopt unless the lines are of consecutive blocks from the start of the file, all of
+/// kChecksumBlockBytes bytes except the last, which may be shorter. Also returns nullopt if a line
+/// is for a box (formats/shared/boxes.hpp).
 std::optional<std::uint64_t> covered_bytes(const std::vector<ChecksumLine>& lines);
 
 /// Reads the file, and adds the checksums of its current content to `lines`.

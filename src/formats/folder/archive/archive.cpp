@@ -77,9 +77,9 @@ void Archive::index_folders() {
   for (std::size_t i = 0; i < entries().size(); ++i) {
     const std::string_view name = entries()[i].name;
     if (is_leaf_file(name) && !zip_.can_map(entries()[i])) is_one_mapping_ = false;
-    // Add the parent folders, but only to the depth that try_child() accepts: to add all parents of
-    // a hostile name would take quadratic time in its length. Most entries are in the same folder
-    // as the previous entry, whose parents are already added.
+    // Add the parent folders, but only to the depth that try_child() accepts: adding all parents of
+    // a hostile name would take quadratic time in its length. Skip entries in the same folder as
+    // the previous entry, whose parents are already added.
     std::size_t slash = std::string_view::npos;
     std::size_t next = name.find('/');
     for (std::size_t depth = 0; next != std::string_view::npos && depth <= Folder::kMaxDepth;

@@ -39,7 +39,7 @@ struct RefreshOptions {
 /// them, and refresh_archive_checksums() updates them.
 class Archive : public std::enable_shared_from_this<Archive> {
  public:
-  /// Reads the directory. In mode write_through, also disables the checksums of tensors in the
+  /// Reads the zip directory. In mode write_through, also disables the checksums of tensors in the
   /// entry `%checksums`. Throws like codecs::read_zip_directory(), and Error(corrupt) if a file and
   /// a folder have one name. In mode write_through, also throws like open_write_through() and
   /// drop_leaf_checksums().
@@ -90,8 +90,8 @@ class Archive : public std::enable_shared_from_this<Archive> {
   std::unordered_set<std::string_view> folders_;  ///< without a trailing slash
   bool is_one_mapping_ = true;
 
-  std::mutex mutex_;
-  std::unordered_set<std::size_t> written_;  ///< mapped in mode write_through; guarded by mutex_
+  std::mutex mutex_;                         ///< guards written_
+  std::unordered_set<std::size_t> written_;  ///< entries mapped in mode write_through
 };
 
 }  // namespace tenfold::detail::formats::folder

@@ -29,7 +29,7 @@ namespace {
 constexpr std::array<std::string_view, 1> kSuffixes = {".tdz"};
 
 /// tensordict writes meta.json first, so usually the first entry's name is sufficient. Otherwise
-/// the directory is read.
+/// the zip directory is read.
 bool probe_archive(const FileHead& head) {
   if (head.first_zip_name() == kMetaName) return true;
   const codecs::ZipDirectory* directory = head.zip_directory();
@@ -46,8 +46,8 @@ void write_archive(const TensorDict& tree, const Path& path, const WriteRequest&
   Plan plan = plan_tree(tree, {.notes = request.notes ? NotesUse::all : NotesUse::none});
   if (!plan.unloadable_by_upstream.empty()) {
     warn(path.string() + ": tensor " + base::quote(plan.unloadable_by_upstream) +
-         ": tensordict 0.15.3 cannot load float8 and float4 from an archive; tenfold can, and the "
-         "safetensors format is read by both");
+         ": tensordict 0.15.3 cannot load float8 and float4 from an archive; tenfold can, and "
+         "both can load them from a safetensors file");
   }
   save_archive(std::move(plan), path, request);
 }

@@ -38,7 +38,7 @@ namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
-/// The files of a folder as leaves of bytes; position_of() is the index of a file.
+/// The files of a folder as leaves of dtype uint8. position_of() returns the index of the file.
 class PackedFiles final : public LeafSource {
  public:
   explicit PackedFiles(os::Directory root) : root_(std::move(root)) {}
@@ -64,7 +64,8 @@ class PackedFiles final : public LeafSource {
   std::vector<std::string> paths_;
 };
 
-/// Lists a folder in tensordict's order.
+/// Lists the files of a folder and its sub-folders as archive entries, in the order that
+/// save_archive() uses.
 class Lister {
  public:
   Lister(const os::Directory& root, int deflate_level)
@@ -100,7 +101,7 @@ class Lister {
         throw base::unsupported(folder.display_of(name))
             .problem("cannot be packed")
             .expected("a file or a folder")
-            .found("a link or another special file");
+            .found("a link or a special file");
       }
     }
     for (const std::string& name : folders) {
@@ -134,8 +135,8 @@ void refuse_inside(const Path& folder, const Path& archive) {
       .found("one within ", folder.string());
 }
 
-/// The parent folders of all entries, parents first. Throws Error(unsupported) if they nest deeper
-/// than a tree may.
+/// Returns the folders that contain entries, parents first. Throws Error(unsupported) if an entry
+/// is nested deeper than Folder::kMaxDepth.
 std::set<std::string> folders_of(const Archive& archive) {
   std::set<std::string> folders;
   for (const codecs::ZipEntry& entry : archive.entries()) {
@@ -228,7 +229,7 @@ class Unpacker {
         .problem("CRC-32 differs")
         .expected(fmt::format("{:08x}", entry.crc32))
         .found(fmt::format("{:08x}", crc))
-        .remedy("if the bytes are right, refresh_archive_checksums makes the CRC-32 right");
+        .remedy("if the bytes are right, refresh_archive_checksums corrects the CRC-32");
   }
 
   const Archive& archive_;

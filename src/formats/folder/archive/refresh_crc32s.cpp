@@ -18,7 +18,8 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// Writes the CRC-32 at `offset` of a header, unless it is there already. Returns true if it wrote.
+/// Writes a CRC-32 at `offset` in the file, unless the file has it there already. Returns true if
+/// it wrote.
 bool patch(os::File& file, std::uint64_t offset, std::uint32_t crc) {
   std::array<std::byte, 4> wanted{};
   for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -72,7 +73,7 @@ void drop_leaf_checksums(os::File& file, const Archive& archive) {
         .problem("mode \"r+\" cannot disable the checksums of tensors")
         .expected("a stored entry without a data descriptor, of at most ", kMaxChecksumsBytes,
                   " bytes")
-        .found("another")
+        .found("another kind of entry")
         .remedy("pack the folder again");
   }
   std::string text(static_cast<std::size_t>(entry.size_bytes), '\0');

@@ -17,8 +17,8 @@ void refresh_crc32s(os::File& file, const Archive& archive, std::span<const std:
                     const RefreshOptions& options);
 
 /// Recomputes the checksum of the structure in the archive's comment (codecs/zip/structure.hpp), if
-/// there is one, and makes it durable. Call this after the structure was changed on purpose. The
-/// checksum does not include CRC-32s, so writes to tensors do not change it.
+/// there is one, and makes it durable. The checksum does not include CRC-32s, so writes to tensors
+/// do not change it.
 void refresh_structure_checksum(os::File& file, const Archive& archive);
 
 /// Disables the lines of all tensors in the entry `%checksums`, if there is one, because the

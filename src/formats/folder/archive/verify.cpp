@@ -26,8 +26,8 @@
 #include "formats/shared/progress.hpp"
 #include "os/thread/thread_pool.hpp"
 
-// Reads the entries of an archive that the request does not skip, in blocks that threads share, and
-// checks their CRC-32s and the block checksums in `%checksums`.
+// Reads the entries of an archive that the request does not skip, in blocks that are distributed
+// over threads, and checks their CRC-32s and their checksums in `%checksums`.
 
 namespace tenfold::detail::formats::folder {
 namespace {
@@ -35,8 +35,8 @@ namespace {
 constexpr std::uint64_t kBlockBytes = base::kChecksumBlockBytes;
 constexpr std::size_t kCheckedPieceBytes = std::size_t{1} << 20;
 
-/// A block of a stored entry; or a whole entry, if the entry is empty or deflated, or if
-/// has_blocks() is false for the entry.
+/// A block of a stored entry, or a whole entry that is empty, deflated, or without blocks
+/// (has_blocks()).
 struct Block {
   std::size_t entry = 0;
   std::uint64_t begin = 0;
@@ -84,7 +84,7 @@ class ArchiveVerifier {
   void check_structure() {
     try {
       codecs::check_zip_structure(archive_->input(), archive_->directory(),
-                                  "refresh_archive_checksums makes its comment right");
+                                  "refresh_archive_checksums corrects the checksum in its comment");
     } catch (const Error& error) {
       if (!is_problem_of_files(error)) throw;
       add(error, {archive_->file().display(), "file"});
@@ -126,8 +126,8 @@ class ArchiveVerifier {
     return blocks;
   }
 
-  /// True if each checksum of the entry in `%checksums` begins at the start of a block, and no two
-  /// begin at the start of the same block.
+  /// True if each line of the entry in `%checksums` begins at the start of a block, and no two
+  /// lines begin at the same block.
   bool has_blocks(const codecs::ZipEntry& entry) const {
     const auto lines = lines_.find(entry.name);
     if (lines == lines_.end()) return true;
@@ -256,8 +256,8 @@ class ArchiveVerifier {
             .expected(fmt::format("{:08x}", expected))
             .found(fmt::format("{:08x}", crc))
             .remedy("the archive is damaged, or a program that wrote to its shared mapping "
-                    "crashed: if the bytes are right, refresh_archive_checksums makes the CRC-32 "
-                    "right"),
+                    "crashed: if the bytes are right, refresh_archive_checksums corrects the "
+                    "CRC-32"),
         {display_of(entry.name), "bytes"});
     return at;
   }

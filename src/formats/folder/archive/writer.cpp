@@ -15,7 +15,7 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// The order of a plan's files in the archive.
+/// Sorts the files of a plan as tensordict orders them in an archive.
 class Order {
  public:
   explicit Order(const Plan& plan)

@@ -16,10 +16,10 @@ struct LeafLength {
   std::uint64_t length = 0;
 };
 
-/// Returns the text of a meta.json with new lengths of the first dimension: of each tensor in
-/// `lengths` and, if `batch` is given, of the batch size. `where` names the file. Throws
-/// Error(corrupt) if another tool has changed the file: if it is not JSON, if it lacks a tensor, or
-/// if the shape of a tensor, or with `batch` the batch size, has no dimensions.
+/// Replaces the first length of the shape of each tensor in `lengths` and, if `batch` is given, of
+/// the batch size. Returns the new text of the meta.json. `where` names the file. Throws
+/// Error(corrupt) if the text is not JSON, if it lacks a tensor, or if a shape to be changed is
+/// missing or empty: another tool has changed the file.
 std::string with_lengths(std::string_view text, const std::string& where,
                          std::span<const LeafLength> lengths, std::optional<std::uint64_t> batch);
 

@@ -37,7 +37,7 @@ struct MetaEntry {
   std::optional<Error> problem{};  ///< why the tensor cannot be read; names no file
 };
 
-/// The content of a folder, by its `_class` and `_type`.
+/// The kind of a node or value, according to `_class` and `_type` of its meta.json.
 enum class MetaKind : std::uint8_t {
   tensordict,
   lazy_stack,
@@ -59,9 +59,10 @@ struct NodeMeta {
   std::string device;          ///< empty for none
   std::int64_t stack_dim = 0;  ///< for stacks
   std::optional<std::string> stack_dim_name;
-  std::vector<MetaEntry> entries;  ///< in order; also of kinds that do not use them
-  /// The members `shape`, `device`, `_type` in order, each with the number of entries before it. If
-  /// the node has an entry whose key is such a name, this number is the position of that entry.
+  std::vector<MetaEntry> entries;  ///< in the order of the file; parsed for every kind
+  /// The members `shape`, `device` and `_type` in the order of the file, each with the number of
+  /// entries before it. If the node has an entry whose key is such a name, this number is the
+  /// position of that entry.
   std::vector<std::pair<std::string_view, std::size_t>> reserved;
 };
 

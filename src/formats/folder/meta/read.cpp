@@ -232,7 +232,7 @@ void MetaHandler::string(std::string_view value) {
   unexpected("a string");
 }
 
-/// Handles a member of the document that is neither valid metadata nor an entry, or that is null.
+/// Handles a member of the document whose value is null, or is neither valid metadata nor an entry.
 void MetaHandler::member_of_root(std::string_view found) {
   const bool null = found == "null";
   if (member_ == "_type") {
@@ -256,7 +256,7 @@ void MetaHandler::member_of_root(std::string_view found) {
 void MetaHandler::unexpected(std::string_view found) {
   if (level_ == 0) throw base::corrupt(where_).expected("a JSON object").found(found);
   if (array_ != nullptr && level_ == array_level_) {
-    if (array_->found.empty()) array_->found = "one that holds something else";
+    if (array_->found.empty()) array_->found = "an array with other elements";
     return;
   }
   if (in_names_ && level_ == 2) {
