@@ -354,7 +354,7 @@ void TreeBuilder::put(TensorDict& node, std::string key, Converted converted) {
 }
 
 TreeBuilder::Converted TreeBuilder::finish(Children children, NodeInfo info) {
-  if (children.any_tensor || force_node_) {
+  if (children.any_tensor || force_node_ || info.module_versions) {
     TensorDict made(std::move(info));
     put_all(made, children);
     return TensorDict::Item(std::move(made));

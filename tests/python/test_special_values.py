@@ -119,3 +119,12 @@ tenfold.save({"sets": set(sets), "pairs": {(item, 1) for item in sets}}, sys.arg
     for seed, file in enumerate(files):
         run_python(program, file, environment={"PYTHONHASHSEED": str(seed)})
     assert len({file.read_bytes() for file in files}) == 1
+
+
+@pytest.mark.parametrize("name", ["saved", "saved.safetensors", "saved.pt", "saved.tdz"])
+def test_versions_of_a_module_without_tensors_are_kept(tmp_path, name):
+    state = torch.nn.Sequential(torch.nn.ReLU()).state_dict()
+    tenfold.save({"model": state, "x": torch.ones(2)}, tmp_path / name)
+    loaded = tenfold.load(tmp_path / name).to_dict()["model"]
+    assert loaded == state
+    assert loaded._metadata == state._metadata
