@@ -373,11 +373,18 @@ void Planner::note_names(const std::vector<Entry>& entries, const std::string& p
   }
 }
 
-/// Throws if the entries have tensors and none of their shapes begins with the batch size, because
-/// readers refuse such a node. One that does is sufficient: the tree may come from a folder that
-/// tensordict up to 0.14 wrote, which saves an UnbatchedTensor like any other tensor.
+/// Throws if readers would refuse the batch size: if it is too large, or if the entries have
+/// tensors and none of their shapes begins with it. One that does is sufficient: the tree may come
+/// from a folder that tensordict up to 0.14 wrote, which saves an UnbatchedTensor like any other
+/// tensor.
 void Planner::check_batch(const Shape& batch, const std::vector<Entry>& entries,
                           const std::string& path) {
+  if (const auto fault = batch_size_fault(batch)) {
+    throw Error(*fault)
+        .code(ErrorCode::unsupported)
+        .within("batch size")
+        .within(path.empty() ? "the root" : key_part(path));
+  }
   const Entry* other = nullptr;
   for (const Entry& entry : entries) {
     const Leaf* leaf = entry.leaf();
