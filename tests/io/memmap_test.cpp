@@ -369,7 +369,9 @@ TEST_F(Memmap, RefusesToAddExistingOrInvalidEntries) {
   EXPECT_EQ(thrown_by([&] { add_memmap_node(path_, "\xff", {4}); }).code,
             ErrorCode::invalid_argument);
   EXPECT_THAT(thrown_by([&] { add_memmap_node(path_, "n", {-1}); }).message,
-              HasSubstr("batch size: expected lengths of 0 or more, found [-1]"));
+              HasSubstr("key \"n\": batch size: negative length in shape: expected at least 0"));
+  EXPECT_THAT(thrown_by([&] { add_memmap_node(path_, "n", {std::int64_t{1} << 62, 4}); }).message,
+              HasSubstr("key \"n\": batch size: shape too large"));
   const Tensor sizes = Tensor::zeros(DType::int64, {2});
   EXPECT_THAT(thrown_by([&] {
                 add_memmap_leaf(path_, {.key = "n", .shape = {2}, .sizes = &sizes});

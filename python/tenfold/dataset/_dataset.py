@@ -239,7 +239,12 @@ class Dataset(Growing):
         if isinstance(index, str):
             return self._column(column_name("column", index))
         if isinstance(index, tuple) and index and all(isinstance(key, str) for key in index):
-            return self._column(column_name("column", index))
+            name = column_name("column", index)
+            record, *rest = index
+            if rest and name in self.schema and record in self.schema:
+                # Another column has this dotted name.
+                return _entry(self._column(record), ".".join(rest))
+            return self._column(name)
         positions = positions_of(index, len(self))
         if isinstance(positions, int):
             return self._row(positions)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 from tenfold._html import paragraph, table
 from tenfold.dataset._schema import Schema, validity_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from tenfold.dataset._schema import Column
@@ -28,7 +29,7 @@ def preview(title: str, native: Any, schema: Schema) -> str:
 
     The first column is always shown.
     """
-    leaves = list(schema._leaves())
+    leaves = list(_leaves(schema))
     columns = _columns(native, leaves[:_MAX_COLUMNS_HTML])
     widths = [max(map(len, cells)) for cells in columns]
     shown, width = 0, 0
@@ -42,7 +43,7 @@ def preview(title: str, native: Any, schema: Schema) -> str:
 
 def preview_html(title: str, native: Any, schema: Schema) -> str:
     """The title and a table of the first rows with up to 30 columns, as HTML."""
-    leaves = list(schema._leaves())
+    leaves = list(_leaves(schema))
     columns = _columns(native, leaves[:_MAX_COLUMNS_HTML])
     names, types, *rows = zip(*columns, strict=True) if columns else ((), ())
     more = "; ".join(_omitted(len(native), len(leaves) - len(columns)))
@@ -57,37 +58,49 @@ def _omitted(num_rows: int, num_columns: int) -> list[str]:
     ]
 
 
-def _columns(native: Any, leaves: Sequence[tuple[str, Column]]) -> list[list[str]]:
+def _leaves(schema: Schema, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Column]]:
+    """The columns with their names within nested records."""
+    for name, column in schema.items():
+        if isinstance(column, Schema):
+            yield from _leaves(column, (*path, name))
+        else:
+            yield (*path, name), column
+
+
+def _columns(native: Any, leaves: Sequence[tuple[tuple[str, ...], Column]]) -> list[list[str]]:
     """Name, type and first values of each column."""
     count = min(len(native), _NUM_ROWS)
-    return [[name, str(column), *_values(native, name, column, count)] for name, column in leaves]
+    uses = Counter(".".join(path) for path, _ in leaves)
+    columns = []
+    for path, column in leaves:
+        name = ".".join(path)
+        # The dotted name of a field may also be that of another column, which would be selected.
+        selected = name if uses[name] == 1 else path[0]
+        columns.append([name, str(column), *_values(native, selected, path, column, count)])
+    return columns
 
 
-def _values(native: Any, name: str, column: Column, count: int) -> list[str]:
+def _values(
+    native: Any, selected: str, path: tuple[str, ...], column: Column, count: int
+) -> list[str]:
     if math.prod(column.shape) > _MAX_VALUE_ELEMENTS:
         return ["..."] * count
     try:
-        view = native.select([name])
-        return [_cell(view.row(position), name) for position in range(count)]
+        view = native.select([selected])
+        return [_cell(view.row(position), path) for position in range(count)]
     except (ValueError, OSError) as error:
         # A damaged column must not hide the others in a debugger or a notebook.
         return [_shortened(f"({type(error).__name__}: {error})")] * count
 
 
-def _cell(row: Any, name: str) -> str:
-    valid = _entry(row, validity_name(name), None)
+def _cell(row: Any, path: tuple[str, ...]) -> str:
+    *records, name = path
+    for record in records:
+        row = row[record]
+    valid = row.get(validity_name(name))
     if valid is not None and not bool(valid.all() if hasattr(valid, "all") else valid):
         return "null"
-    return _shortened(_text(_entry(row, name, "")))
-
-
-def _entry(row: Any, name: str, default: Any) -> Any:
-    """The value of a dotted name in a row with nested records."""
-    if name in row:
-        return row[name]
-    record, _, rest = name.partition(".")
-    inside = row.get(record)
-    return _entry(inside, rest, default) if rest and isinstance(inside, dict) else default
+    return _shortened(_text(row[name]))
 
 
 def _text(value: Any) -> str:

@@ -373,11 +373,17 @@ void Planner::note_names(const std::vector<Entry>& entries, const std::string& p
   }
 }
 
-/// Throws if the entries have tensors and none of their shapes begins with the batch size, because
-/// readers refuse such a node. A single shape that does is sufficient, because tensordict up to
-/// 0.14 saves an UnbatchedTensor like any other tensor.
+/// Throws if readers would refuse the batch size: if it is too large, or if the entries have
+/// tensors and none of their shapes begins with it. A single shape that does is sufficient, because
+/// tensordict up to 0.14 saves an UnbatchedTensor like any other tensor.
 void Planner::check_batch(const Shape& batch, const std::vector<Entry>& entries,
                           const std::string& path) {
+  if (const auto fault = batch_size_fault(batch)) {
+    throw Error(*fault)
+        .code(ErrorCode::unsupported)
+        .within("batch size")
+        .within(path.empty() ? "the root" : key_part(path));
+  }
   const Entry* other = nullptr;
   for (const Entry& entry : entries) {
     const Leaf* leaf = entry.leaf();

@@ -647,12 +647,12 @@ Path add_leaf(const Path& folder, const NewLeaf& leaf) {
 
 Path add_node(const Path& folder, std::string_view key, const Shape& batch_size,
               bool robust_names) {
-  if (std::ranges::any_of(batch_size, [](std::int64_t length) { return length < 0; })) {
-    throw base::invalid_argument(folder.string())
-        .part(key_part(key))
-        .part("batch size")
-        .expected("lengths of 0 or more")
-        .found(base::list_text(batch_size));
+  if (const auto fault = batch_size_fault(batch_size)) {
+    throw Error(*fault)
+        .code(ErrorCode::invalid_argument)
+        .within("batch size")
+        .within(key_part(key))
+        .path(folder.string());
   }
   MetaEdit edit(folder);
   const std::string name = entry_name(key, false, robust_names, "");

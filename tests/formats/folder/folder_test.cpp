@@ -581,6 +581,15 @@ TEST(MemmapFolder, RefusesMetadataLongerThanReadersAccept) {
   EXPECT_THAT(refused(tree), HasSubstr("%notes.json: too long: expected at most 1000 bytes"));
 }
 
+TEST(MemmapFolder, RefusesABatchSizeThatIsTooLarge) {
+  const TensorDict tree = batch_of({std::int64_t{1} << 62, 4});
+  EXPECT_EQ(message_of([&] { folder::kFormat.check(with("n", tree)); }, ErrorCode::unsupported),
+            "key \"n\": batch size: shape too large: expected fewer than 2^63 bytes, found "
+            "[4611686018427387904, 4]");
+  EXPECT_THAT(message_of([&] { folder::kFormat.check(tree); }, ErrorCode::unsupported),
+              HasSubstr("the root: batch size: shape too large"));
+}
+
 TEST(MemmapFolder, KeepsLongShapesWithoutElements) {
   constexpr std::int64_t kLongest = std::numeric_limits<std::int64_t>::max();
   TensorDict tree = batch_of({kLongest});

@@ -754,3 +754,10 @@ def test_a_nested_tensor_is_a_bad_row(tmp_path):
     for rows in ([{"x": nested}], [{"x": [1.0]}, {"x": nested}], [{"x": [nested]}]):
         with pytest.raises(ValueError, match=r'column "x": .*found.* Tensor'):
             ingest(tmp_path, rows)
+
+
+def test_a_tuple_finds_a_nested_field_beside_a_column_of_its_dotted_name(tmp_path):
+    ds = tenfold.ingest([{"a.b": 1, "a": {"b": 2}}], tmp_path / "d")
+    assert ds["a.b"].tolist() == ds.map(dict)["a.b"].tolist() == [1]
+    assert ds["a", "b"].tolist() == ds.map(dict)["a", "b"].tolist() == [2]
+    assert ds.select(["a.b"])["a", "b"].tolist() == [1]

@@ -260,7 +260,7 @@ def test_from_tensordict_refuses_other_values():
         Sample.from_tensordict({"x": 1})
     with pytest.raises(ValueError, match=r"Sample: expected the keys .*found \['other'\]"):
         Sample.from_tensordict(tenfold.TensorDict({"other": torch.zeros(2)}))
-    with pytest.raises(KeyError, match='field "x": expected .* found one in each'):
+    with pytest.raises(KeyError, match=r'field "x": expected .* found one in each'):
         Sample.from_tensordict(tenfold.TensorDict({"x": torch.zeros(2)}), {"x": 1})
 
 

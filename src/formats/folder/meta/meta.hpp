@@ -75,6 +75,9 @@ NodeMeta parse_meta(std::string_view text, const std::string& where);
 /// invalid.
 void check_leaf_size(MetaEntry& entry);
 
+/// Returns the error of readers about a batch size that is invalid or too large, if any.
+std::optional<Error> batch_size_fault(const Shape& batch);
+
 /// Returns the members in the meta.json of a NonTensorData, NonTensorStack or tensorclass, except
 /// `_type`. `where` is the path of the file. Throws Error(corrupt) if the text is not a JSON
 /// object.

@@ -401,8 +401,7 @@ NodeMeta MetaHandler::finish() {
   if (!batch_.found.empty()) {
     throw base::corrupt(where_).part("shape").expected("an array of integers").found(batch_.found);
   }
-  std::uint64_t ignored = 0;
-  if (const auto problem = check_shape(batch_.values, 1, ignored)) {
+  if (const auto problem = batch_size_fault(batch_.values)) {
     throw Error(*problem).path(where_).within("shape");
   }
   meta_.kind = kind_of(class_, meta_.type);
@@ -457,6 +456,11 @@ void check_leaf_size(MetaEntry& entry) {
     problem = bad_sizes().expected("components of at least 1 dimension").found("0");
   }
   if (problem) entry.problem = Error(*problem).within(place_of(entry).part);
+}
+
+std::optional<Error> batch_size_fault(const Shape& batch) {
+  std::uint64_t ignored = 0;
+  return check_shape(batch, 1, ignored);
 }
 
 bool fits_batch(const Shape& shape, bool is_nested, const Shape& batch) {
