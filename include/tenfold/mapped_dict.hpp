@@ -159,9 +159,9 @@ class TENFOLD_API MappedDict {
   /// True if no row is superseded.
   bool is_dense() const;
 
-  // assign(), extend(), compact() and flush() throw Error(unsupported) unless the mode is
-  // Mode::write_through, and after close(). Only one process at a time can write: if another
-  // process does, they throw Error(io) (EBUSY) naming that process.
+  // assign(), extend(), compact() and flush() throw Error(unsupported) after close(), and in any
+  // mode except Mode::write_through. Only one process at a time can write: if another process does,
+  // they throw Error(io) (EBUSY) naming that process.
 
   /// Assigns new values to existing keys: `values` has a row for each key and the columns of
   /// schema(). The old rows remain, superseded, until compact(). Throws Error(key_not_found) naming

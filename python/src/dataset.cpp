@@ -150,8 +150,8 @@ DatasetHandle create_at(PathArgument path, const std::string& schema, std::int64
   })};
 }
 
-/// Total size in bytes of all columns in the opened tree, even if the data set is a part of its
-/// rows.
+/// Total size in bytes of the data set's columns in the opened tree. Counts all rows of the tree,
+/// even if the data set is a view of a part of them.
 std::uint64_t num_bytes_of(const DatasetHandle& self) {
   const TensorDict& tree = self.dataset.tree();
   std::uint64_t total = 0;

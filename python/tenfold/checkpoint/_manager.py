@@ -880,7 +880,7 @@ class CheckpointManager:
         force: bool,
         block: bool | None,
     ) -> SaveRequest:
-        """Checks a save on this rank, and collects the state of every object."""
+        """Checks the arguments of a save, and collects the state of every object on this rank."""
         number = integer("save: step", step, 0)
         values = metrics_of(metrics)
         force = boolean("save: force", force)

@@ -470,8 +470,9 @@ def expands(shape, batch):
     )
 
 
-# tensordict's addcmul and addcdiv refuse numbers and 0-D tensors. If the members of a stack have no
-# batch dimension, each of them gets a 0-D tensor.
+# Returns a function that tells whether tensordict refuses an operand of a shape. Its addcmul and
+# addcdiv refuse 0-D operands. A stack splits an operand that expands to its batch size among its
+# members; if these have no batch dimension, each is called with a 0-D part.
 def is_a_number_there(name, call_name):
     takes_tensors = call_name.startswith(("addcmul", "addcdiv"))
     return lambda batch, shape: (
