@@ -139,14 +139,16 @@ void sync_tensor(AnyObject tensor, const std::string& file) {
 
 }  // namespace
 
-MappedFile MappedFile::of_leaf(const Leaf& leaf, const Tensor& tensor, Mode mode) {
-  MappedFile mapped;
-  mapped.path = source_of(leaf)->where(leaf).path;
+std::string file_of(const Leaf& leaf) {
   // where() returns the name that encodes the key, but the file may be named by the key itself.
   auto* source = dynamic_cast<detail::formats::folder::FolderSource*>(source_of(leaf).get());
-  if (source != nullptr) {
-    mapped.path = source->folder()->display() + "/" + source->file_of(leaf);
-  }
+  if (source == nullptr) return source_of(leaf)->where(leaf).path;
+  return source->folder()->display() + "/" + source->file_of(leaf);
+}
+
+MappedFile MappedFile::of_leaf(const Leaf& leaf, const Tensor& tensor, Mode mode) {
+  MappedFile mapped;
+  mapped.path = file_of(leaf);
   mapped.mode = mode;
   mapped.base = reinterpret_cast<std::uintptr_t>(tensor.raw_data());
   if (const os::Mapping* mapping = os::mapping_of(tensor.buffer())) mapped.inode = mapping->inode;

@@ -25,6 +25,9 @@ struct MappedFile {
   static MappedFile of_leaf(const Leaf& leaf, const Tensor& tensor, Mode mode);
 };
 
+/// The file of a leaf that is not in memory.
+std::string file_of(const Leaf& leaf);
+
 /// Throws Error(corrupt) if the file of `object`, a MemoryMappedTensor over `tensor`, was
 /// truncated: reading the tensor would raise SIGBUS. A replaced or removed file is not an error,
 /// because its bytes remain mapped.

@@ -10,8 +10,12 @@
 #include "arguments.hpp"
 #include "base/fail.hpp"
 #include "call.hpp"
+#include "core/notes/notes.hpp"
+#include "core/tree/leaf_source.hpp"
 #include "formats/folder/keys.hpp"
+#include "formats/folder/plan.hpp"
 #include "io/memmap.hpp"
+#include "mapped_file.hpp"
 #include "os/fs/unreplaced.hpp"
 #include "tree_in.hpp"
 
@@ -34,6 +38,28 @@ void write_tree(const NodeHandle& tree, PathArgument path, int num_threads, bool
     options.monitor = monitor;
     write_memmap(tree.node, where, options);
   });
+}
+
+/// Returns (keys, path in the folder, file) for each tensor that write_tree() writes. `file` is
+/// that of a tensor that is not in memory; otherwise None.
+nb::list planned_files(const NodeHandle& tree, bool robust_names) {
+  namespace folder = detail::formats::folder;
+  // With all notes, only trees that no folder can hold are refused.
+  const folder::Plan plan =
+      without_gil([&] { return folder::plan_tree(tree.node, {.robust_names = robust_names}); });
+  nb::list files;
+  for (const folder::Plan::File& file : plan.files) {
+    if (!file.is_leaf || file.is_sizes) continue;
+    const KeyPath path = *keys_of_note_path(file.note_path);
+    nb::list keys;
+    for (const std::string& key : path) keys.append(text(key));
+    nb::object stored = nb::none();
+    if (source_of(file.leaf) != nullptr) {
+      stored = text(without_gil([&] { return file_of(file.leaf); }));
+    }
+    files.append(nb::make_tuple(nb::tuple(keys), text(plan.path_of(file)), stored));
+  }
+  return files;
 }
 
 NodeHandle open_tree(PathArgument path, const std::string& mode) {
@@ -157,6 +183,9 @@ void bind_memmap(nb::module_& module) {
   module.def("write_memmap", &write_tree, "tree"_a, "path"_a, nb::kw_only(), "num_threads"_a,
              "zeros"_a, "durable"_a, "in_place"_a, "existing_ok"_a, "robust_names"_a,
              "already_mapped"_a);
+  module.def("planned_files", &planned_files, "tree"_a, "robust_names"_a,
+             nb::sig("def planned_files(tree: Node, robust_names: bool) -> "
+                     "list[tuple[tuple[str, ...], str, str | None]]"));
   module.def("open_memmap", &open_tree, "path"_a, "mode"_a);
   nb::class_<os::NamedEntry>(module, "NamedEntry")
       .def(

@@ -131,13 +131,15 @@ class Planner {
     plan_.files.push_back(std::move(file));
   }
 
-  void add_bytes(std::size_t folder, std::string name, const Leaf& leaf, bool is_sizes) {
+  void add_bytes(std::size_t folder, std::string name, const Leaf& leaf, const std::string& path,
+                 bool is_sizes) {
     Plan::File file;
     file.folder = folder;
     file.name = std::move(name);
     file.is_leaf = true;
     file.is_sizes = is_sizes;
     file.leaf = leaf;
+    file.note_path = path;
     file.size_bytes = leaf.nbytes();
     if (file.size_bytes == 0) return;  // tensordict writes no empty files
     plan_.files.push_back(std::move(file));
@@ -262,7 +264,7 @@ void Planner::add_leaf(const Leaf& leaf, std::size_t folder, const std::string& 
   }
   const bool clashes = is_clash_name(name);
   const std::size_t number = plan_.files.size();
-  add_bytes(folder, clashes ? name : name + std::string(kLeafSuffix), leaf, false);
+  add_bytes(folder, clashes ? name : name + std::string(kLeafSuffix), leaf, path, false);
   if (!notes_.aliases.empty() && plan_.files.size() > number) leaf_files_.emplace(path, number);
   if (!leaf.is_nested()) return;
   if (leaf.shape()[1] == 0 && leaf.shape()[0] != 0) {
@@ -271,7 +273,7 @@ void Planner::add_leaf(const Leaf& leaf, std::size_t folder, const std::string& 
         .expected("components of at least 1 dimension")
         .found("0");
   }
-  add_bytes(folder, sizes_name(name), Leaf(leaf.sizes()), true);
+  add_bytes(folder, sizes_name(name), Leaf(leaf.sizes()), path, true);
 }
 
 std::vector<Planner::Entry> Planner::entries_of(const TensorDict& node, const std::string& path,

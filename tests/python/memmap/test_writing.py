@@ -541,6 +541,33 @@ def test_private_mappings_are_saved_to_their_own_path(tmp_path, mode, atomic, me
     assert tenfold.verify(tmp_path / "p").ok
 
 
+@pytest.mark.parametrize("loaded", [True, False])
+def test_mapped_tensors_keep_files_that_are_not_named_by_their_encoded_keys(
+    tmp_path, monkeypatch, loaded
+):
+    if not loaded:
+        monkeypatch.setattr("tenfold.tensordict._files.folder.map_now", lambda *_: 0)
+    TensorDict({"a b": torch.ones(3)}, [3]).memmap(tmp_path / "raw", robust_key=False)
+    clashing = {"a": torch.ones(3), "a.memmap": {"x": torch.ones(3)}}
+    TensorDict(clashing, [3]).memmap(tmp_path / "clash")
+    for name, robust_key in (("raw", False), ("clash", None)):
+        files = [path for path in (tmp_path / name).rglob("*.memmap") if path.is_file()]
+        before = [path.stat().st_ino for path in files]
+        TensorDict.load_memmap(tmp_path / name).memmap_(robust_key=robust_key)
+        assert [path.stat().st_ino for path in files] == before
+
+
+def test_files_named_by_unencoded_keys_of_tensors_that_are_not_loaded_stay(tmp_path, monkeypatch):
+    TensorDict({"a b": torch.arange(3)}, [3]).memmap(tmp_path / "p", robust_key=False)
+    monkeypatch.setattr("tenfold.tensordict._files.folder.map_now", lambda *_: 0)
+    with pytest.raises(RuntimeError, match="copy_existing"):
+        TensorDict.load_memmap(tmp_path / "p").memmap_()
+    assert TensorDict.load_memmap(tmp_path / "p")["a b"].tolist() == [0, 1, 2]
+    TensorDict.load_memmap(tmp_path / "p").memmap_(copy_existing=True)
+    assert TensorDict.load_memmap(tmp_path / "p")["a b"].tolist() == [0, 1, 2]
+    assert names(tmp_path / "p") == ["a%20b.memmap", "meta.json"]
+
+
 @pytest.mark.parametrize("rows", [slice(1, None), slice(0, 2)], ids=["end", "begin"])
 def test_part_of_a_private_mapping_does_not_overwrite_its_folder(tmp_path, rows):
     saved = make().save(tmp_path / "p")

@@ -93,6 +93,14 @@ def nodes_of(tree: Any) -> Iterator[Any]:
             yield from nodes_of(entry)
 
 
+def entry_at(tree: Any, keys: tuple[str, ...]) -> Any:
+    """The entry of a tree at `keys`, loaded if necessary; keys of stacks are "0", "1", ..."""
+    for key in keys:
+        node = node_of(tree)
+        tree = node.tensordicts[int(key)] if is_stack(node) else node._entry(key)
+    return tree
+
+
 def lock(tree: Any) -> None:
     """Locks a tree and marks it as memory-mapped; parents lock nodes that are loaded later."""
     for node in nodes_of(tree):
@@ -152,7 +160,7 @@ def adopt(
     native: Any,
     opened: Any,
     keys_above: tuple[str, ...] = (),
-    kept: dict[int, dict[str, Any]] | None = None,
+    kept: dict[tuple[str, ...], Any] | None = None,
 ) -> None:
     """Attaches `native`, a node of the engine, to an existing Python node.
 
@@ -164,12 +172,11 @@ def adopt(
     are lazy stacks or neither is. If a member of a lazy stack cannot remain, or the number of
     members differs, all members are read again.
 
-    `kept` (id of a node -> key -> tensor) is given if the node was just written. In this case, the
-    tensors in `kept`, and values that are not tensors, also remain. All other tensors and values
-    are read from the folder on access.
+    `kept` (keys -> tensor) is given if the node was just written. In this case, the tensors in
+    `kept`, and values that are not tensors, also remain. All other tensors and values are read from
+    the folder on access.
     """
     node = node_of(tree)
-    stay = {} if kept is None else kept.get(id(node), {})
     items: dict[str, Any] = {}
     before = held(node)
     for key in list(native.keys()):
@@ -179,9 +186,9 @@ def adopt(
             if isinstance(below, _core.Node) and fits(entry, below):
                 adopt(entry, below, opened, (*keys_above, key), kept)
                 items[key] = entry
-        elif key in stay:
-            items[key] = stay[key]
-        elif kept is not None and getattr(entry, "_is_non_tensor", False):
+        elif kept is not None and (
+            (*keys_above, key) in kept or getattr(entry, "_is_non_tensor", False)
+        ):
             items[key] = entry
     node._disk = Disk(native, opened, keys_above)
     if is_stack(node):
@@ -290,9 +297,7 @@ def reopened(
         raise OSError(errno.ESTALE, problem, path)
     with using(framework):
         made = open_folder(path, mode)
-    for key in keys:
-        node = node_of(made)
-        made = node.tensordicts[int(key)] if is_stack(node) else node._entry(key)
+    made = entry_at(made, keys)
     map_now(made)
     made = node_of(made)  # a pickled tensorclass consists of its class and this node
     if marked:

@@ -38,146 +38,85 @@ class _Targets:
     as tensors in memory.
 
     Attributes:
-        kept: id of a node -> key -> tensor, for contiguous tensors that are shared mappings (r+) of
-            their final file, from its first byte on.
+        kept: keys -> tensor, for contiguous tensors that are shared mappings (r+) of their final
+            file, from its first byte on.
         there: Paths within the target of final files that need not be written: those of the tensors
             in `kept`, and of tensors of a folder opened with mode "r+" that are not loaded yet.
-        elsewhere: (dotted key path, file) of the first tensor not in `kept` that is mapped from
-            another file, or from a part of its final file; otherwise None.
-        written: Paths within the target of the final files that are not in `there`.
-        sources: (dotted key path, file) of each tensor like `elsewhere` whose file is in the
-            target.
+        written: The other final files. Empty if no tensor is mapped.
+        elsewhere: (dotted key path, path, MappedFile) of each tensor that is mapped from another
+            file, or from a part of its final file; None instead of the MappedFile of a tensor that
+            is not loaded.
     """
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, tree: Any, target: str, robust_key: bool | None = None) -> None:
         self.target = target
-        self.kept: dict[int, dict[str, Any]] = {}
+        self.kept: dict[tuple[str, ...], Any] = {}
         self.there: list[str] = []
-        self.elsewhere: tuple[str, str] | None = None
         self.written: set[str] = set()
-        self.sources: list[tuple[str, str]] = []
-        self._mapped = folders.mapped_class_if_imported()
+        self.elsewhere: list[tuple[str, str, Any]] = []
+        nodes = list(folders.nodes_of(tree))
+        for node in nodes:
+            _let_go_if_renamed(node)
+        if not any(map(_has_mapped, nodes)):
+            return
+        native = _core.tree(tree, target)
+        for keys, place, stored in _core.planned_files(native, robust_key is not False):
+            final = os.path.join(target, place)
+            if self._is_there(tree, keys, final, stored):
+                self.there.append(place)
+            else:
+                self.written.add(final)
 
-    def visit(
-        self,
-        entry: Any,
-        within: str,
-        keys: tuple[str, ...],
-        cls: type | None = None,
-        bare: bool = False,
-    ) -> None:
-        """Inspects the tensors of a tree and the files that they will have.
+    def _is_there(self, tree: Any, keys: tuple[str, ...], final: str, stored: str | None) -> bool:
+        """Inspects a tensor, and returns whether its file `final` need not be written.
 
-        Args:
-            entry: The tree: a node or an object of a tensorclass.
-            within: The tree's folder within the target: empty, or a path that ends with a slash.
-            keys: The keys from the root to `entry`.
-            cls: The tensorclass of the stack that `entry` is a member of, or None.
-            bare: True for a member of a stack whose members all have the same tensorclass. The
-                class is stored once, for the whole stack.
+        `stored` is the file of a tensor that is not loaded.
         """
-        node = node_of(entry)
-        if cls is None and node is not entry:
-            cls = type(entry)
-        if folders.is_stack(node):
-            members = node.tensordicts
-            has_class = _has_common_class(members, cls)
-            if has_class:
-                within += "_tensordict/"
-            for number, member in enumerate(members):
-                self.visit(member, f"{within}{number}/", (*keys, str(number)), cls, has_class)
-            return
-        if not bare and _class_name(node, cls):
-            within += "_tensordict/"
-        _let_go_if_renamed(node)
-        self._visit_unfetched(node, within, keys)
-        for key, value in folders.held(node).items():
-            if self._mapped is not None and type(value) is self._mapped:
-                self._visit_mapped(node, key, value, within, keys)
-            elif node_of(value) is not None:
-                self.visit(value, f"{within}{_core.encode_key(key)}/", (*keys, key))
-            elif not getattr(value, "_is_non_tensor", False):
-                self.written.add(within + _core.encode_key(key) + ".memmap")
-
-    def _visit_unfetched(self, node: Any, within: str, keys: tuple[str, ...]) -> None:
-        """Inspects the tensors of a node that are not loaded; loads the nodes directly below it.
-
-        Does nothing unless the node is mapped from a folder.
-        """
-        disk = folders.disk_of(node)
-        if disk is None or not isinstance(disk.opened, folders.MemmapFolder):
-            return
-        if disk.whole and not any(value is ON_DISK for value in node._items.values()):
-            return
-        own = str(folders.folder_of(node))
-        is_own_file = own == os.path.normpath(os.path.join(self.target, within))
-        for key, kind, description in node._kinds():
-            if kind != "tensor" or description is None:
-                continue
-            name = _core.encode_key(key) + ".memmap"
-            if is_own_file and disk.mode == "r+":
-                self.there.append(within + name)
-                continue
-            self.written.add(within + name)
-            if is_own_file:
-                continue  # a private mapping of the file that its content replaces
-            self._add_elsewhere((*keys, key), os.path.join(own, name))
-
-    def _visit_mapped(
-        self, node: Any, key: str, tensor: Any, within: str, keys: tuple[str, ...]
-    ) -> None:
-        file = tensor._file
-        place = within + _core.encode_key(key) + ".memmap"
+        node = node_of(folders.entry_at(tree, keys[:-1]))
+        if node is None:  # a sparse tensor, which the engine stores as a node
+            return False
+        value = node._items.get(keys[-1], ON_DISK)
+        if value is ON_DISK:
+            opened = node._disk.opened
+            if stored is None or not isinstance(opened, folders.MemmapFolder):
+                return False
+            if stored != final:
+                self.elsewhere.append((".".join(keys), stored, None))
+                return False
+            return opened.mode == "r+"  # otherwise a private mapping, which the content replaces
+        file = value._file if type(value) is folders.mapped_class_if_imported() else None
         if file is None or file.path is None:
-            self.written.add(place)
-            return
-        exists = file.path == os.path.join(self.target, place)
-        if exists and file.mode == "r+" and _is_whole(tensor, file) and _is_same_file(file):
-            self.kept.setdefault(id(node), {})[key] = tensor
-            self.there.append(place)
-            return
-        self.written.add(place)
-        if exists and not _is_same_file(file):
-            return  # the file was replaced or deleted: writing to its path changes no mapped bytes
-        if exists and file.mode != "r+" and _is_all(tensor, file):
-            return  # a private mapping of the whole file, which the tensor's content replaces
-        self._add_elsewhere((*keys, key), file.path, file)
-
-    def _add_elsewhere(self, keys: tuple[str, ...], path: str, file: Any = None) -> None:
-        """Adds a tensor to `sources` if its file is in the target; sets `elsewhere` if None."""
-        if self.elsewhere is None:
-            self.elsewhere = (".".join(keys), path)
-        is_within = path.startswith(os.path.join(self.target, ""))
-        if is_within and (file is None or _is_same_file(file)):
-            self.sources.append((".".join(keys), path))
+            return False
+        if file.path == final:
+            if not _is_same_file(file):
+                return False  # it was replaced or deleted: writing changes no mapped bytes
+            if file.mode == "r+" and _is_whole(value, file):
+                self.kept[keys] = value
+                return True
+            if file.mode != "r+" and _is_all(value, file):
+                return False  # a private mapping of the whole file, which the content replaces
+        self.elsewhere.append((".".join(keys), file.path, file))
+        return False
 
 
 def _let_go_if_renamed(node: Any) -> None:
     """Loads all entries and marks the node as changed if its engine node has other properties."""
     disk = node._disk
-    if disk is None or disk.changed or node._info() == disk.node.info():
+    if folders.is_stack(node) or disk is None or disk.changed:
+        return
+    if node._info() == disk.node.info():
         return
     node._entries()
     disk.changed = True
 
 
-def _has_common_class(members: list[Any], cls: type | None) -> bool:
-    """True if the members of a stack, whose tensorclass is `cls`, are stored as one class."""
-    names = {_class_name(member, cls) for member in members}
-    return len(names) == 1 and names != {""}
-
-
-def _class_name(entry: Any, cls: type | None) -> str:
-    """The name of the class that is stored for an entry of a stack with the tensorclass `cls`.
-
-    Empty for TensorDicts and for stacks: the class of a stack is stored with its members.
-    """
-    node = node_of(entry)
-    if folders.is_stack(node):
-        return ""
-    if cls is not None or node is not entry:
-        return str(cls or type(entry))
-    return node._node_info.class_name if node._node_info.kind == "tensorclass" else ""
+def _has_mapped(node: Any) -> bool:
+    """True if a node is mapped from a folder, or has a tensor that is mapped from a file."""
+    disk = folders.disk_of(node)
+    if disk is not None and isinstance(disk.opened, folders.MemmapFolder):
+        return True
+    mapped = folders.mapped_class_if_imported()
+    return mapped is not None and mapped in map(type, folders.held(node).values())
 
 
 def _is_whole(tensor: Any, file: Any) -> bool:
@@ -202,65 +141,52 @@ def write(tree: Any, prefix: str, options: Options) -> Any:
     Returns a tree over the files: with `options.in_place` `tree` itself, otherwise a new one.
     """
     target = os.path.abspath(prefix)
-    survey = find_targets(tree, target)
-    if not options.copy_existing and not options.zeros:
-        _refuse(survey)
-    if options.atomic is False and not options.zeros:
-        _refuse_overwritten(survey)
-    native = _core.tree(tree, target)
-    there = [] if options.atomic is True else survey.there
-    _write(native, target, options, there)
-    kept = survey.kept if there else {}
+    kept = _write(tree, target, options)
     if options.in_place:
         handle = _core.open_memmap(target, "r+")
         folders.adopt(tree, handle, folders.MemmapFolder(target, "r+"), (), kept)
         made = tree
     else:
         made = folders.open_folder(target, "r+")
-        _put_back(made, tree, kept)
+        for keys, tensor in kept.items():
+            node_of(folders.entry_at(made, keys[:-1]))._items[keys[-1]] = tensor
     folders.map_now(made)
     folders.lock(made)
     return made
 
 
-def find_targets(tree: Any, target: str) -> _Targets:
-    """Finds which tensors of `tree` are mapped from files, in or outside of `target`."""
-    survey = _Targets(target)
-    survey.visit(tree, "", ())
-    return survey
-
-
-def refuse_elsewhere(tree: Any, target: str) -> None:
-    """Raises RuntimeError if a tensor is mapped from elsewhere; see `_Targets.elsewhere`."""
-    _refuse(find_targets(tree, target))
-
-
 def _refuse(survey: _Targets) -> None:
-    if survey.elsewhere is None:
-        return
-    key, file = survey.elsewhere
-    raise RuntimeError(
-        f'{survey.target}: key "{key}": A filename was provided but the tensor already has a file '
-        f"associated: expected a tensor in memory, found one mapped from {file}; pass "
-        "copy_existing=True"
-    )
+    """Raises RuntimeError if a tensor is mapped from elsewhere; see `_Targets.elsewhere`."""
+    for key, path, _ in survey.elsewhere:
+        raise RuntimeError(
+            f'{survey.target}: key "{key}": A filename was provided but the tensor already has a '
+            f"file associated: expected a tensor in memory, found one mapped from {path}; pass "
+            "copy_existing=True"
+        )
 
 
 def _refuse_overwritten(survey: _Targets) -> None:
-    """Raises RuntimeError if a write in place would overwrite a file in `survey.sources`."""
-    for key, file in survey.sources:
-        if os.path.relpath(file, survey.target) in survey.written:
+    """Raises RuntimeError if a write in place would overwrite the file of a mapped tensor."""
+    for key, path, file in survey.elsewhere:
+        if path in survey.written and (file is None or _is_same_file(file)):
             raise RuntimeError(
                 f'{survey.target}: key "{key}": atomic=False overwrites the file that the tensor '
-                f"is mapped from: expected a tensor in memory, found one mapped from {file}; "
+                f"is mapped from: expected a tensor in memory, found one mapped from {path}; "
                 "clone it, or pass atomic=True"
             )
 
 
-def _write(native: Any, target: str, options: Options, there: list[str]) -> None:
+def _write(tree: Any, target: str, options: Options) -> dict[tuple[str, ...], Any]:
+    """Writes the files; returns the tensors whose files were kept, as `_Targets.kept`."""
     try:
+        survey = _Targets(tree, target, options.robust_key)
+        if not options.copy_existing and not options.zeros:
+            _refuse(survey)
+        if options.atomic is False and not options.zeros:
+            _refuse_overwritten(survey)
+        there = [] if options.atomic is True else survey.there
         _core.write_memmap(
-            native,
+            _core.tree(tree, target),
             target,
             num_threads=integer("memmap: num_threads", options.num_threads, 0, INT32_MAX),
             zeros=options.zeros,
@@ -270,6 +196,7 @@ def _write(native: Any, target: str, options: Options, there: list[str]) -> None
             robust_names=options.robust_key is not False,
             already_mapped=there,
         )
+        return survey.kept if there else {}
     except FileExistsError as error:
         raise RuntimeError(_text(error)) from None
     except OSError as error:
@@ -288,21 +215,6 @@ def _write(native: Any, target: str, options: Options, there: list[str]) -> None
 
 def _text(error: OSError) -> str:
     return f"{os.fsdecode(error.filename or '')}: {error.strerror}"
-
-
-def _put_back(made: Any, tree: Any, kept: dict[int, dict[str, Any]]) -> None:
-    """Sets the tensors in `kept` in the new tree `made`, so that they are not mapped again."""
-    source, target = node_of(tree), node_of(made)
-    if not kept or folders.is_stack(source) != folders.is_stack(target):
-        return
-    if not folders.is_stack(target):
-        target._items.update(kept.get(id(source), {}))
-    for key, value in folders.held(source).items():
-        if node_of(value) is not None:
-            is_stack = folders.is_stack(target)
-            below = target.tensordicts[int(key)] if is_stack else target._entry(key)
-            if node_of(below) is not None:
-                _put_back(below, value, kept)
 
 
 # --- without a prefix ----------------------------------------------------------------------------
@@ -388,13 +300,16 @@ def save(
 ) -> Any:
     """Implements `TensorDict.save`, except for deflated archives; returns the opened tree."""
     path = os.path.abspath(os.fsdecode(prefix))
-    if not options and (atomic is False or robust_key is False or _is_mapped_from(tree, path)):
+    is_folder = os.path.isdir(path)
+    if not options and (
+        atomic is False or robust_key is False or (is_folder and _Targets(tree, path).there)
+    ):
         written = Options(
             copy_existing, num_threads, True, robust_key, atomic, durable, False, False
         )
         return write(tree, path, written)
     if not copy_existing:
-        refuse_elsewhere(tree, path)
+        _refuse(_Targets(tree, path))
     if path.endswith(archives.SUFFIX) and options.get("format") is None:
         options["format"] = "memmap"  # for an archive, the caller sets the format
     save_node(
@@ -406,7 +321,3 @@ def save(
     folders.map_now(made)
     folders.lock(made)
     return made
-
-
-def _is_mapped_from(tree: Any, path: str) -> bool:
-    return bool(find_targets(tree, path).there)
