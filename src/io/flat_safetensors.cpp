@@ -32,7 +32,7 @@ FlatSafetensors::Entry entry_of(const formats::safetensors::Header& header, std:
   return entry;
 }
 
-/// `leaf(i)` creates the leaf of entry i of the header.
+/// `make_leaf(i)` creates the leaf of entry i of the header.
 template <class MakeLeaf>
 FlatSafetensors flat_of(const formats::safetensors::Header& header, std::string where,
                         const MakeLeaf& make_leaf) {

@@ -51,7 +51,8 @@ _VALUE_BYTES = 256
 # A rank other than the coordinator sends a value with a larger pickle than this only if the
 # coordinator lacks it: most values are equal on all ranks, and all copies would arrive at once.
 _SENT_VALUE_BYTES = 64 << 10
-# Bytes reserved in the header for each byte of the pickle of such a value. JSON is rarely longer.
+# If a rank sent only the size of a value's pickle, this many bytes are reserved in the header for
+# each byte of the pickle. The JSON of the value is rarely longer.
 _JSON_BYTES = 4
 
 

@@ -514,8 +514,9 @@ void add_order(Plan& plan, const std::vector<std::string_view>& stored_names) {
   for (const std::string_view name : stored_names) positions.emplace(name, positions.size());
   for (const auto& [dropped, kept] : plan.metadata) {
     const auto tensor = positions.find(kept);
-    // A member whose value is the name of an alias comes from the user's metadata: the value of an
-    // alias's member is the name of a stored tensor.
+    // `positions` also has the aliases found so far, after the stored tensors. A member that names
+    // one of them belongs to the user's metadata, because the member of an alias names a stored
+    // tensor.
     const bool is_alias = !is_reserved_member(dropped) && tensor != positions.end() &&
                           tensor->second < stored_names.size();
     if (is_alias) positions.emplace(dropped, positions.size());
