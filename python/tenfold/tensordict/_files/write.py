@@ -46,6 +46,7 @@ class _Targets:
         elsewhere: (dotted key path, path, MappedFile) of each tensor that is mapped from another
             file, or from a part of its final file; None instead of the MappedFile of a tensor that
             is not loaded.
+        native: The tree of the engine. None if no tensor is mapped.
     """
 
     def __init__(self, tree: Any, target: str, robust_key: bool | None = None) -> None:
@@ -54,25 +55,29 @@ class _Targets:
         self.there: list[str] = []
         self.written: set[str] = set()
         self.elsewhere: list[tuple[str, str, Any]] = []
+        self.native: Any = None
         nodes = list(folders.nodes_of(tree))
         for node in nodes:
             _let_go_if_renamed(node)
         if not any(map(_has_mapped, nodes)):
             return
-        native = _core.tree(tree, target)
-        for keys, place, stored in _core.planned_files(native, robust_key is not False):
+        self.native = _core.tree(tree, target)
+        parents: dict[tuple[str, ...], Any] = {}
+        for keys, place, stored in _core.planned_files(self.native, robust_key is not False):
+            above = keys[:-1]
+            if above not in parents:
+                parents[above] = node_of(folders.entry_at(tree, above))
             final = os.path.join(target, place)
-            if self._is_there(tree, keys, final, stored):
+            if self._is_there(parents[above], keys, final, stored):
                 self.there.append(place)
             else:
                 self.written.add(final)
 
-    def _is_there(self, tree: Any, keys: tuple[str, ...], final: str, stored: str | None) -> bool:
-        """Inspects a tensor, and returns whether its file `final` need not be written.
+    def _is_there(self, node: Any, keys: tuple[str, ...], final: str, stored: str | None) -> bool:
+        """Inspects a tensor of `node`, and returns whether its file `final` need not be written.
 
         `stored` is the file of a tensor that is not loaded.
         """
-        node = node_of(folders.entry_at(tree, keys[:-1]))
         if node is None:  # a sparse tensor, which the engine stores as a node
             return False
         value = node._items.get(keys[-1], ON_DISK)
@@ -186,7 +191,7 @@ def _write(tree: Any, target: str, options: Options) -> dict[tuple[str, ...], An
             _refuse_overwritten(survey)
         there = [] if options.atomic is True else survey.there
         _core.write_memmap(
-            _core.tree(tree, target),
+            _core.tree(tree, target) if survey.native is None else survey.native,
             target,
             num_threads=integer("memmap: num_threads", options.num_threads, 0, INT32_MAX),
             zeros=options.zeros,
