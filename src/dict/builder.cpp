@@ -205,7 +205,7 @@ class Build {
         .part("key ", keys_.shown(static_cast<std::int64_t>(a)))
         .expected("every key once")
         .found("it in rows ", a, " and ", b)
-        .remedy("duplicates=\"last\" (in C++: DuplicateKeys::last) keeps the last row");
+        .remedy("the option duplicates \"last\" (in C++: DuplicateKeys::last) keeps the last row");
   }
 
   const StoredKeys& keys_;

@@ -613,7 +613,7 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
           .part("key ", there)
           .expected("new keys")
           .found("existing ones")
-          .remedy("duplicates=\"last\" (in C++: DuplicateKeys::last) assigns them");
+          .remedy("the option duplicates \"last\" (in C++: DuplicateKeys::last) assigns them");
     }
     const std::vector<bool> again = repeated(keys);
     const std::string twice = named_keys(keys, [&](std::size_t i) { return bool{again[i]}; });
@@ -622,7 +622,8 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
           .part("key ", twice)
           .expected("every key once")
           .found("it more than once")
-          .remedy("duplicates=\"last\" (in C++: DuplicateKeys::last) keeps the last value");
+          .remedy(
+              "the option duplicates \"last\" (in C++: DuplicateKeys::last) keeps the last value");
     }
   }
   to.write(keys, rows, values);

@@ -197,7 +197,7 @@ TEST_F(Cli, PrintsHelpToStandardOutput) {
   EXPECT_THAT(help.out, HasSubstr("convert"));
   const Result command_help = tenfold_run({"stat", "--help"});
   EXPECT_EQ(command_help.status, 0);
-  EXPECT_THAT(command_help.out, HasSubstr("complex by magnitude"));
+  EXPECT_THAT(command_help.out, HasSubstr("complex number by its magnitude"));
   const Result version_text = tenfold_run({"--version"});
   EXPECT_EQ(version_text.status, 0);
   EXPECT_EQ(version_text.out, "tenfold " + std::string(version()) + "\n");

@@ -217,7 +217,7 @@ TEST(StateMapper, RefusesJsonThatIsNotAHierarchy) {
       << R"({"%state_mapper": {"version": 2, "default_key": "d"}})";
   EXPECT_THAT(
       message_of([&] { StateMapper::open(folder.path() / "x.json"); }, ErrorCode::unsupported),
-      HasSubstr("newer tenfold"));
+      HasSubstr("newer version of tenfold"));
 }
 
 /// Replaces or adds the tensor `part` of the golden tree `name`, opens the tree from memory and

@@ -146,7 +146,7 @@ HEAD = '"%state_mapper": {"version": 1, "default_key": "default"}'
         ('{"x": {"default": {}}}', "Corrupt", "default of a level is a value"),
         ('{"%state_mapper": 3}', "Corrupt", "version: expected an int"),
         ('{"%state_mapper": {"version": true}}', "Corrupt", "version: expected an int"),
-        ('{"%state_mapper": {"version": 2}}', "Unsupported", "found 2; a newer tenfold"),
+        ('{"%state_mapper": {"version": 2}}', "Unsupported", "found 2; use a newer version"),
         ('{"%state_mapper": {"version": 1}}', "Corrupt", "default_key"),
         ('{"%state_mapper": {"version": 1, "default_key": ""}}', "Corrupt", "default_key"),
         (f'{{{HEAD}, "%x": 1}}', "Corrupt", '"%x"'),
