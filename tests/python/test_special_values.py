@@ -125,6 +125,6 @@ tenfold.save({"sets": set(sets), "pairs": {(item, 1) for item in sets}}, sys.arg
 def test_versions_of_a_module_without_tensors_are_kept(tmp_path, name):
     state = torch.nn.Sequential(torch.nn.ReLU()).state_dict()
     tenfold.save({"model": state, "x": torch.ones(2)}, tmp_path / name)
-    loaded = tenfold.load(tmp_path / name).to_dict()["model"]
+    loaded = tenfold.load(tmp_path / name)["model"]
     assert loaded == state
     assert loaded._metadata == state._metadata

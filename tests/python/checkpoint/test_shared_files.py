@@ -8,7 +8,7 @@ import torch
 
 import tenfold
 
-REFUSED = "more hard link.* elsewhere.*export makes a copy"
+REFUSED = "more hard link.* elsewhere.*export .*makes a copy"
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_mode_r_plus_of_hard_linked_files_raises_and_changes_nothing(manager, st
 
 
 def test_mode_r_plus_of_a_hard_linked_archive_raises(manager):
-    with pytest.raises(PermissionError, match="export makes a copy"):
+    with pytest.raises(PermissionError, match=r"export .*makes a copy"):
         tenfold.open(manager.path(2) / "packed.tdz", mode="r+")
     assert manager.verify(2).ok
 
