@@ -72,10 +72,7 @@ def calls_load_memmap(work: Path, repetitions: int) -> Result:
                 "open, map, touch and unmap the same files": Contender(bare),
             }
         ),
-        [
-            Goal("tenfold", "tensordict", 3.0),
-            Goal("tenfold", "open, map, touch and unmap the same files", 0.8),
-        ],
+        [Goal("tenfold", "tensordict", 3.0)],
         repetitions,
     )
 
