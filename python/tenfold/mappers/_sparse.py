@@ -90,6 +90,9 @@ class SparseStateMapper(StateMapper):
             return self._native.rows(list(states), self._path)
 
     def key(self, state: Any) -> Hashable:
+        parts = state if type(state) is tuple else (state,)
+        if _NO_FLOATS.issuperset(map(type, parts)):  # of most states, and quick to find
+            return state  # type: ignore[no-any-return]
         try:
             hash(state)
         except TypeError:
@@ -128,6 +131,9 @@ class SparseStateMapper(StateMapper):
         where = f"{self._path!r}, " if self._path is not None else ""
         default = "" if self._native.fallback is None else ", with a default"
         return f"SparseStateMapper({where}{len(self):,} states{default}, {self.matrix!r})"
+
+
+_NO_FLOATS = frozenset({str, int, bytes})
 
 
 def _has_large_float(state: Any) -> bool:
