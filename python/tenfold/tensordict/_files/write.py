@@ -306,15 +306,16 @@ def save(
     """Implements `TensorDict.save`, except for deflated archives; returns the opened tree."""
     path = os.path.abspath(os.fsdecode(prefix))
     is_folder = os.path.isdir(path)
-    if not options and (
-        atomic is False or robust_key is False or (is_folder and _Targets(tree, path).there)
-    ):
-        written = Options(
-            copy_existing, num_threads, True, robust_key, atomic, durable, False, False
-        )
+    written = Options(copy_existing, num_threads, True, robust_key, atomic, durable, False, False)
+    if not options and (atomic is False or robust_key is False):
         return write(tree, path, written)
-    if not copy_existing:
-        _refuse(_Targets(tree, path))
+    may_keep = is_folder and not options
+    if may_keep or not copy_existing:
+        survey = _Targets(tree, path)
+        if may_keep and survey.there:
+            return write(tree, path, written)
+        if not copy_existing:
+            _refuse(survey)
     if path.endswith(archives.SUFFIX) and options.get("format") is None:
         options["format"] = "memmap"  # for an archive, the caller sets the format
     save_node(
