@@ -314,7 +314,7 @@ class Columns:
     """
 
     def __init__(self, schema: Schema) -> None:
-        self.leaves = dict(_leaves(schema, ()))
+        self.leaves = dict(schema._by_keys())
         self._has_nullable = any(column.nullable for column in self.leaves.values())
         self._records = {keys[:depth] for keys in self.leaves for depth in range(1, len(keys))}
         # Maps the keys, or the dotted name, of a value in a row to the keys of the column, or of
@@ -486,14 +486,6 @@ class Columns:
                     f"found {size}"
                 )
         return False, sizes[first]
-
-
-def _leaves(schema: Schema, inside: tuple[str, ...]) -> Iterable[tuple[tuple[str, ...], Column]]:
-    for name, column in schema.items():
-        if isinstance(column, Schema):
-            yield from _leaves(column, (*inside, name))
-        else:
-            yield (*inside, name), column
 
 
 def _is_mapping(value: Any) -> bool:

@@ -17,7 +17,7 @@ from tenfold._interop.frameworks import decided, using
 from tenfold._options import UINT64_MAX, column_name, column_names, integer, text
 from tenfold._options import function as callable_or_error
 from tenfold._public import set_module
-from tenfold.dataset._append import Columns, Growing, _validity
+from tenfold.dataset._append import Growing, _validity
 from tenfold.dataset._indexing import Indices, Positions, positions_of, positions_where
 from tenfold.dataset._ingest.bad_rows import bad_rows_of
 from tenfold.dataset._preview import preview, preview_html
@@ -954,7 +954,7 @@ def _check_validity_names(schema: Schema, renamed: dict[tuple[str, ...], str]) -
         schema: The columns after `Dataset.rename`.
         renamed: New to old names.
     """
-    leaves = Columns(schema).leaves
+    leaves = dict(schema._by_keys())
     for keys, column in leaves.items():
         flags = _validity(keys)
         if not column.nullable or flags not in leaves:

@@ -10,7 +10,7 @@ from tenfold.dataset._schema import Schema, validity_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from tenfold.dataset._schema import Column
@@ -29,7 +29,7 @@ def preview(title: str, native: Any, schema: Schema) -> str:
 
     The first column is always shown.
     """
-    leaves = list(_leaves(schema))
+    leaves = list(schema._by_keys())
     columns = _columns(native, leaves[:_MAX_COLUMNS_HTML])
     widths = [max(map(len, cells)) for cells in columns]
     shown, width = 0, 0
@@ -43,7 +43,7 @@ def preview(title: str, native: Any, schema: Schema) -> str:
 
 def preview_html(title: str, native: Any, schema: Schema) -> str:
     """The title and a table of the first rows with up to 30 columns, as HTML."""
-    leaves = list(_leaves(schema))
+    leaves = list(schema._by_keys())
     columns = _columns(native, leaves[:_MAX_COLUMNS_HTML])
     names, types, *rows = zip(*columns, strict=True) if columns else ((), ())
     more = "; ".join(_omitted(len(native), len(leaves) - len(columns)))
@@ -56,15 +56,6 @@ def _omitted(num_rows: int, num_columns: int) -> list[str]:
     return [
         f"... and {count:,} more {name}{'s' * (count > 1)}" for count, name in omitted if count > 0
     ]
-
-
-def _leaves(schema: Schema, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Column]]:
-    """The columns with their names within nested records."""
-    for name, column in schema.items():
-        if isinstance(column, Schema):
-            yield from _leaves(column, (*path, name))
-        else:
-            yield (*path, name), column
 
 
 def _columns(native: Any, leaves: Sequence[tuple[tuple[str, ...], Column]]) -> list[list[str]]:

@@ -148,11 +148,16 @@ class Schema(Mapping[str, "Column | Schema"]):
 
     def _leaves(self, prefix: str = "") -> Iterator[tuple[str, Column]]:
         """The columns by dotted name, including those of nested records."""
+        for keys, column in self._by_keys():
+            yield prefix + ".".join(keys), column
+
+    def _by_keys(self, inside: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Column]]:
+        """The columns by their keys, including those of nested records."""
         for name, column in self._columns.items():
             if isinstance(column, Schema):
-                yield from column._leaves(f"{prefix}{name}.")
+                yield from column._by_keys((*inside, name))
             else:
-                yield prefix + name, column
+                yield (*inside, name), column
 
     def _lines(self, prefix: str) -> Iterator[str]:
         for name, column in self._leaves(prefix):
