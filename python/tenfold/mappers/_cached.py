@@ -88,7 +88,7 @@ class CachedStateMapper(StateMapper):
 
     def generate(self, states: list[Any]) -> Any:
         self._begin_after_fork()
-        keys = [self.mapper.key(state) for state in states]
+        keys = self.mapper._keys_of(states)
         with self._lock:
             stamp, kept, places, missing = self._look_up(keys, states)
         if kept is not None and not missing:
@@ -123,15 +123,15 @@ class CachedStateMapper(StateMapper):
         if stamp != self._stamp:
             self._forget()
             self._stamp = stamp
-        slots, places, missing = [], [], {}
-        for place, key in enumerate(keys):
-            slot = self._slots.get(key)
-            if slot is None:
-                missing[key] = states[place]
-            else:
-                self._slots.move_to_end(key)
-                slots.append(slot)
-                places.append(place)
+        slots = list(map(self._slots.get, keys))
+        places = list(range(len(keys)))
+        missing: dict[Hashable, Any] = {}
+        if None in slots:
+            places = [place for place in places if slots[place] is not None]
+            missing = {keys[i]: states[i] for i, slot in enumerate(slots) if slot is None}
+            slots = [slots[place] for place in places]
+        for place in places:
+            self._slots.move_to_end(keys[place])
         self.misses += len(missing)
         self.hits += len(states) - len(missing)
         return stamp, _rows.take(self._rows, slots) if slots else None, places, missing
@@ -198,6 +198,9 @@ class CachedStateMapper(StateMapper):
 
     def key(self, state: Any) -> Hashable:
         return self.mapper.key(state)
+
+    def _keys_of(self, states: list[Any]) -> list[Hashable]:
+        return self.mapper._keys_of(states)
 
     def stamp(self) -> Any:
         return self.mapper.stamp()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import operator
 import os
 from collections.abc import Iterable
@@ -100,6 +101,13 @@ class SparseStateMapper(StateMapper):
             raise
         # In Python, such a float equals an int; here, it is another state.
         return (float, repr(state)) if _has_large_float(state) else state
+
+    def _keys_of(self, states: list[Any]) -> list[Hashable]:
+        if set(map(type, states)) == {tuple}:
+            parts = itertools.chain.from_iterable(states)
+            if _NO_FLOATS.issuperset(map(type, parts)):
+                return states
+        return super()._keys_of(states)
 
     # --- saving ---
 
