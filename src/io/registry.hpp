@@ -24,7 +24,7 @@ struct FoundFormat {
   TensorDict open(Mode mode) const { return format->open(head, {.mode = mode}); }
 };
 
-/// The text after the path in the error for files and folders of an unknown format.
+/// The problem in the error message for files and folders of an unknown format.
 inline constexpr std::string_view kUnknownFormat = "not a known format";
 
 /// Returns the format of a path: the one called `name` or, if that is empty, the one that the

@@ -374,7 +374,7 @@ std::vector<PairDifference> compare_values(std::vector<LeafPair> pairs,
       [&] { progress.poll(); });
   progress.finish();
 
-  // In order, so that results are reproducible.
+  // Merge in a fixed order, so that the rounding of the sums is reproducible.
   std::vector<Sums> merged(pairs.size());
   for (std::size_t i = 0; i < tasks.size(); ++i) merged[tasks[i].pair].merge(sums[i]);
   std::vector<PairDifference> differences(pairs.size());
