@@ -199,7 +199,8 @@ std::optional<Step> DirectoryReader::read(const os::Directory& directory, const 
     return step;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::file_not_found) return std::nullopt;
-    // If the step seemed absent, a restart would skip it.
+    // Other errors, such as too many open files, are no problem of the step. If the step were
+    // listed as unreadable, a restart would skip it.
     if (!formats::is_problem_of_files(error)) throw;
     return is_none(error, true);
   }

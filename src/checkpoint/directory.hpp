@@ -21,7 +21,7 @@ namespace tenfold::checkpoint {
 struct Step {
   CheckpointInfo info;
   std::string folder_name;
-  os::FileInfo document;  ///< identifies checkpoint.json: saving the step again changes it
+  os::FileInfo document;  ///< stat of checkpoint.json; differs after the step is saved again
 };
 
 /// A folder that has the name of a step but is not a valid step. Its document is missing, damaged,
@@ -40,7 +40,7 @@ class Listing {
       : steps_(std::move(steps)), unreadable_(std::move(unreadable)) {}
 
   const std::vector<Step>& steps() const noexcept { return steps_; }
-  /// In ascending order.
+  /// Sorted by the step number, in ascending order.
   const std::vector<UnreadableStep>& unreadable() const noexcept { return unreadable_; }
   const Step* find(std::int64_t number) const noexcept;
   /// Returns an invalid folder that has a name of step `number`, or null.

@@ -22,11 +22,10 @@ namespace tenfold::checkpoint {
 class Restoration {
  public:
   /// Throws Error(key_not_found) if the requested step is missing. If the document of the requested
-  /// step cannot be read, throws the error of reading it. Without a requested step, throws
-  /// Error(file_not_found) if no step has a document; if no document can be read, throws one error
-  /// that lists the problems. This error is Error(corrupt) if a document is damaged, otherwise it
-  /// has the code of the newest problem that is not a missing document. Throws
-  /// Error(invalid_argument) if the options have both `path` and `discard_later`.
+  /// step cannot be read, throws the error of reading it. Without a requested step, throws an error
+  /// if no document can be read: Error(file_not_found) if all documents are missing, Error(corrupt)
+  /// if one is damaged, otherwise an error with the code of the highest step that has a document.
+  /// Throws Error(invalid_argument) if the options have both `path` and `discard_later`.
   Restoration(const CheckpointManager& manager, const CheckpointRestoreOptions& options);
 
   const std::vector<Step>& candidates() const noexcept { return candidates_; }
@@ -62,7 +61,7 @@ class Restoration {
   std::vector<SkippedCheckpoint> skipped_;
   /// Steps whose line is unknown, because they have no document.
   std::vector<SkippedCheckpoint> without_document_;
-  std::map<std::int64_t, std::uint64_t> stats_;  ///< stats_of() opened candidates, by seq
+  std::map<std::int64_t, std::uint64_t> stats_;  ///< stats_of() each opened candidate, by seq
 };
 
 /// Returns true if `error` means that the step is damaged, or was removed or replaced after it was

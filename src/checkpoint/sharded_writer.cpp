@@ -86,7 +86,7 @@ class Cover {
   Error fail() const { return base::invalid_argument(where_); }
 
   void require_disjoint() const {
-    if (shape_.empty()) return;  // boxes of a scalar are equal
+    if (shape_.empty()) return;  // all boxes of a scalar are equal
     for (std::size_t i = 0; i < shards_.size(); ++i) {
       const ShardBox& first = shards_[i]->shard;
       for (std::size_t j = i + 1; j < shards_.size(); ++j) {
@@ -162,7 +162,7 @@ class ValuesFolder {
   const Path& path() const noexcept { return path_; }
 
  private:
-  os::Parent parent_;  // before the sibling, which refers to it
+  os::Parent parent_;  // declared before sibling_, which refers to it
   detail::formats::Sibling sibling_;
   Path path_;
 };
