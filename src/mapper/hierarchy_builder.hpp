@@ -42,8 +42,8 @@ inline constexpr std::string_view kHierarchyClass = "tenfold.HierarchicalStateMa
 /// Flattens nested levels. For each level, call begin_level(), add its entries, and call
 /// end_level(). The constructor begins the root, which needs no end_level().
 ///
-/// Throws errors with the code and the Where given to the constructor. These concern a key (also
-/// default_key) that is empty or contains "/", a level with the default key, and more than
+/// Throws an error, with the code and the Where given to the constructor, for a key (also
+/// default_key) that is empty or contains "/", for a level with the default key, and for more than
 /// kMaxDepth levels.
 class HierarchyBuilder {
  public:

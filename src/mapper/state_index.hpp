@@ -23,8 +23,8 @@ struct StateIndexColumn {
 /// Formats the key at a position, for messages.
 using ShownKey = std::function<std::string(std::size_t)>;
 
-/// Builds the node of a dictionary in memory. Throws Error(invalid_argument) for a duplicate key,
-/// which the message names as formatted by `shown`, if given.
+/// Builds the node of a dictionary in memory. Throws Error(invalid_argument) for a duplicate key.
+/// `shown`, if given, formats the key in the message.
 TensorDict make_state_index(const DictKeys& keys, DictKeyType type,
                             const std::vector<StateIndexColumn>& columns,
                             const ShownKey& shown = {});
