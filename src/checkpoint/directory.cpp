@@ -39,7 +39,7 @@ void recover_steps(const Path& path, const std::vector<std::string>& names) {
     try {
       formats::recover_folder(path / hidden->folder_name);
     } catch (const Error&) {
-      continue;  // The directory may be read-only for this process: a writer renames the step.
+      continue;  // The directory may be read-only for this process: a writer will rename the step.
     }
   }
 }

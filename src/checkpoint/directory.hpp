@@ -17,7 +17,7 @@
 
 namespace tenfold::checkpoint {
 
-/// A step that is complete according to its document.
+/// A step whose document (checkpoint.json) is valid.
 struct Step {
   CheckpointInfo info;
   std::string folder_name;
@@ -64,8 +64,8 @@ std::string step_folder_name(std::int64_t step);
 /// Returns the number in the name of a step's folder, with or without leading zeros. Returns
 /// nullopt for other names and for numbers that int64 cannot hold.
 std::optional<std::int64_t> step_of_folder_name(std::string_view name) noexcept;
-/// The parts of the name of a hidden sibling of a step: ".step_00000500.tenfold-0" has the rest
-/// "tenfold-0".
+/// The parts of the name of a hidden sibling of a step's folder: ".step_00000500.tenfold-0" has the
+/// rest "tenfold-0".
 struct HiddenName {
   std::string folder_name;
   std::string rest;

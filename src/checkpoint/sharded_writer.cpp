@@ -148,7 +148,7 @@ class ValuesFolder {
       : parent_(os::open_parent(os::resolve_link(path), true)),
         sibling_(detail::formats::Sibling::take(parent_.directory, parent_.name)),
         path_(checkpoint::beside(path, sibling_.name())) {
-    constexpr std::uint32_t kOwnersFolder = 0700;  // the old version may be private
+    constexpr std::uint32_t kOwnersFolder = 0700;  // the replaced version may be private
     parent_.directory.create_directory(sibling_.name(), kOwnersFolder);
     const std::string marker = checkpoint::marker_text(id);
     os::File file = os::File::create_at(os::Directory::open_at(parent_.directory, sibling_.name()),
@@ -345,7 +345,7 @@ class ShardedWriter::State {
       }
       by_rank.insert_or_assign(receipt->rank, std::move(*receipt));
     }
-    std::map<int, std::pair<std::size_t, std::size_t>> used;  // boxes and checksums of each rank
+    std::map<int, std::pair<std::size_t, std::size_t>> used;  // number of boxes and checksums
     for (PlannedShard& planned : shards_) {
       const int rank = planned.shard.rank;
       const auto receipt = by_rank.find(rank);

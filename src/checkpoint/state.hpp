@@ -73,7 +73,7 @@ struct PendingSave {
   /// of an earlier job from writing into this save. Empty if no rank has entries.
   std::string ranks_name;
   detail::formats::FolderReplacement replacement;
-  std::vector<ShardedEntry> sharded;  ///< created within `replacement`
+  std::vector<ShardedEntry> sharded;  ///< their files are in `replacement`
 };
 
 using Internals = detail::CheckpointInternals;

@@ -26,9 +26,9 @@ void refuse_opaque(const TensorDict& tree, const std::string& where, const std::
 /// more elements than it contains.
 void require_whole(const Leaf& leaf);
 
-/// Throws Error(unsupported), naming the key, for content that `format` cannot store: an opaque
-/// node, a sparse tensor, or a tree that is a single value without a name (see is_bare()). Also
-/// calls require_whole() for each leaf.
+/// Throws Error(unsupported), naming the key, for an opaque node, which no format can store. Also
+/// throws it for a sparse tensor and for a tree that is a single value without a name (see
+/// is_bare()) if `format` cannot store these. Calls require_whole() for each leaf.
 void check_supported(const TensorDict& tree, const detail::formats::Format& format,
                      const std::string& where);
 

@@ -28,7 +28,7 @@ void drop_stale_schema(TensorDict& root);
 
 /// A copy of the tree in which each tensor is replaced by `change(tensor)`.
 TensorDict map_leaves(const TensorDict& tree, const std::function<Leaf(const Leaf&)>& change);
-/// Like the overload above, but changes nodes that have no other owner in place.
+/// Like the overload above, but changes in place the nodes that have no other owner.
 TensorDict map_leaves(TensorDict&& tree, const std::function<Leaf(const Leaf&)>& change);
 
 /// A leaf over `tensor` with the properties of `leaf`: nested sizes, is_unbatched() and grad().

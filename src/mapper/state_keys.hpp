@@ -15,7 +15,7 @@
 
 namespace tenfold {
 
-/// The form of states as keys of a dictionary.
+/// The form of states (see StateMapper) as keys of a dictionary.
 enum class StateKeyKind : std::uint8_t {
   int64,  ///< "int": integers
   text,   ///< "str": strings

@@ -237,7 +237,7 @@ void ByteScanner::pickles(std::string_view bytes, const std::string& where, bool
     const std::string_view rest = bytes.substr(static_cast<std::size_t>(at));
     if (i > 0 && ++num_following_ > max_following_) {
       add("more than " + std::to_string(max_following_) +
-              " pickles that follow others; the rest is not scanned",
+              " pickles that directly follow another; the rest is not scanned",
           ScanRisk::suspicious, where, at);
       return;
     }
@@ -345,7 +345,7 @@ void ByteScanner::zip(std::string_view bytes, const std::string& where) {
       }
       if (depth_ > 1) inflated_bytes_ += entry.size_bytes;
       if (depth_ > 1 && inflated_bytes_ > kMaxInflatedBytes) {
-        add("archives in archives of more than 4 GiB" + std::string(kNotScanned),
+        add("record beyond the first 4 GiB of nested archives" + std::string(kNotScanned),
             ScanRisk::suspicious, place, 0);
         continue;
       }

@@ -235,7 +235,7 @@ std::string text_of(const NonTensor& json) {
   return (json.is_stack ? "stack of " : "") + truncated_json(json.value);
 }
 
-/// " along 1 on cpu"
+/// The stack dimension and the device, for example " along 1 on cpu".
 std::string stacking_text(const NonTensor& stack) {
   return " along " + std::to_string(stack.stack_dim) +
          (stack.device.empty() ? "" : " on " + stack.device);
@@ -347,7 +347,7 @@ bool starts_with(const KeyPath& path, const KeyPath& start) {
   return path.size() >= start.size() && std::equal(start.begin(), start.end(), path.begin());
 }
 
-/// Compares nodes. Reports a node that is in both trees as changed if it differs or is not read.
+/// Compares nodes. Reports a node that is in both trees as changed if it differs or is_unread().
 /// Handles a node that is in only one tree as follows:
 ///
 /// - If the other tree has some of the node's entries, for example under flat names, reports the
