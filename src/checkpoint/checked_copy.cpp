@@ -45,7 +45,7 @@ constexpr std::uint64_t kCopyPieceBytes = std::uint64_t{1} << 20;
 /// The stored checksums of an entry's tensors.
 struct StoredChecksums {
   formats::ChecksumsByLeaf blocks;
-  bool has_boxes = false;  ///< some checksums are those of boxes
+  bool has_boxes = false;  ///< some checksums cover boxes instead of blocks
 };
 
 /// Reads the block checksums of an entry in the format safetensors or memmap. For other formats,
