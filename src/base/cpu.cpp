@@ -11,7 +11,8 @@ namespace tenfold::base {
 
 namespace {
 
-// Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, CPUID; volume 1, 13.3.
+// Bits of CPUID and XCR0: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2,
+// CPUID, and volume 1, section 13.3.
 constexpr unsigned kOsxsave = 1U << 27U;        // leaf 1, ECX
 constexpr unsigned kAvx2 = 1U << 5U;            // leaf 7, EBX
 constexpr unsigned kAvx512vbmi2 = 1U << 6U;     // leaf 7, ECX

@@ -21,7 +21,7 @@ struct Where {
 
   /// The beginning of Error::what(): "<path>: <part>".
   std::string text() const { return path + (path.empty() || part.empty() ? "" : ": ") + part; }
-  /// A Where of the same file, whose part is this part, ": " and `place`.
+  /// The Where of `place` within this part of the same file: joins both with ": ".
   Where at(std::string_view place) const {
     return {path, part + (part.empty() ? "" : ": ") + std::string(place)};
   }

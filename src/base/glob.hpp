@@ -13,7 +13,7 @@ namespace tenfold::base {
 /// class, such a byte is greater than every valid character.
 bool glob_match(std::string_view pattern, std::string_view text) noexcept;
 
-/// False only if no string that starts with `prefix` matches. May also be true if none matches.
+/// True if a string that starts with `prefix` may match. May be true even if none does.
 bool glob_may_match_below(std::string_view pattern, std::string_view prefix) noexcept;
 
 /// True if `pattern` contains `*`, `?` or `[`.

@@ -45,7 +45,7 @@ constexpr std::uint64_t kCopyPieceBytes = std::uint64_t{1} << 20;
 /// The stored checksums of an entry's tensors.
 struct StoredChecksums {
   formats::ChecksumsByLeaf blocks;
-  bool has_boxes = false;  ///< some checksums are of the boxes of several processes
+  bool has_boxes = false;  ///< some checksums cover boxes instead of blocks
 };
 
 /// Reads the block checksums of an entry in the format safetensors or memmap. For other formats,
@@ -63,7 +63,7 @@ StoredChecksums checksums_of(const Path& path, const std::string& format) {
     const std::string name(formats::kChecksumsName);
     const std::string text =
         os::File::open_read_at(root, name).read_all(formats::kMaxChecksumsBytes);
-    std::map<std::string, std::uint64_t> last;  // bytes of the last block of each file
+    std::map<std::string, std::uint64_t> last;  // size of the latest block of each file
     for (formats::ChecksumLine& line : formats::parse_checksums(text, root.display_of(name))) {
       // If one process wrote a file, only its last block may be shorter than the others. A block
       // after a shorter one shows that several processes wrote boxes of the file.

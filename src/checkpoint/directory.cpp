@@ -39,7 +39,7 @@ void recover_steps(const Path& path, const std::vector<std::string>& names) {
     try {
       formats::recover_folder(path / hidden->folder_name);
     } catch (const Error&) {
-      continue;  // The directory may be read-only for this process: a writer renames the step.
+      continue;  // The directory may be read-only for this process: a writer will rename the step.
     }
   }
 }
@@ -199,7 +199,8 @@ std::optional<Step> DirectoryReader::read(const os::Directory& directory, const 
     return step;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::file_not_found) return std::nullopt;
-    // If the step seemed absent, a restart would skip it.
+    // Other errors, such as too many open files, are no problem of the step. If the step were
+    // listed as unreadable, a restart would skip it.
     if (!formats::is_problem_of_files(error)) throw;
     return is_none(error, true);
   }

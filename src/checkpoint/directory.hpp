@@ -17,11 +17,11 @@
 
 namespace tenfold::checkpoint {
 
-/// A step that is complete according to its document.
+/// A step whose document (checkpoint.json) is valid.
 struct Step {
   CheckpointInfo info;
   std::string folder_name;
-  os::FileInfo document;  ///< identifies checkpoint.json: saving the step again changes it
+  os::FileInfo document;  ///< stat of checkpoint.json; differs after the step is saved again
 };
 
 /// A folder that has the name of a step but is not a valid step. Its document is missing, damaged,
@@ -40,7 +40,7 @@ class Listing {
       : steps_(std::move(steps)), unreadable_(std::move(unreadable)) {}
 
   const std::vector<Step>& steps() const noexcept { return steps_; }
-  /// In ascending order.
+  /// Sorted by the step number, in ascending order.
   const std::vector<UnreadableStep>& unreadable() const noexcept { return unreadable_; }
   const Step* find(std::int64_t number) const noexcept;
   /// Returns an invalid folder that has a name of step `number`, or null.
@@ -64,8 +64,8 @@ std::string step_folder_name(std::int64_t step);
 /// Returns the number in the name of a step's folder, with or without leading zeros. Returns
 /// nullopt for other names and for numbers that int64 cannot hold.
 std::optional<std::int64_t> step_of_folder_name(std::string_view name) noexcept;
-/// The parts of the name of a hidden sibling of a step: ".step_00000500.tenfold-0" has the rest
-/// "tenfold-0".
+/// The parts of the name of a hidden sibling of a step's folder: ".step_00000500.tenfold-0" has the
+/// rest "tenfold-0".
 struct HiddenName {
   std::string folder_name;
   std::string rest;

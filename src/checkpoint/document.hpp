@@ -17,8 +17,8 @@ inline constexpr std::string_view kFormatName = "tenfold.checkpoint";
 /// The version that is written. Newer versions are refused.
 inline constexpr std::int64_t kDocumentVersion = 1;
 
-/// Returns true if the value survives a round trip through JSON with NaN and infinities: it must
-/// have no tuples, extended scalars or OrderedDicts, only str keys, and only strings of valid
+/// Returns true if the value survives a round trip through JSON that allows NaN and infinities. It
+/// must have no tuples, extended scalars or OrderedDicts, only str keys, and only strings of valid
 /// Unicode.
 bool is_json(const Value& value);
 

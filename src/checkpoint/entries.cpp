@@ -189,8 +189,8 @@ std::optional<EarlierEntry> earlier_entry(const EarlierStep& step, const Checkpo
     const Fingerprint found = fingerprint(step.folder, *old);
     if (found.checksum != old->checksum || found.num_bytes != old->num_bytes) return std::nullopt;
     EntryPlace place = place_of(step.folder, old->path);
-    // Use the time at which the earlier save wrote a file after the tensors: for memmap the file of
-    // checksums, for other formats the step's document.
+    // Use the modification time of a file that the earlier save wrote after the tensors: for memmap
+    // the file of checksums, for other formats the step's document.
     earlier.version.saved_ns =
         entry.format == "memmap"
             ? os::File::open_read_at(os::Directory::open_at(place.folder, place.name),

@@ -63,7 +63,7 @@ class StepEntry final : public LazyItem {
     const Path within(entry_.path);
     os::Directory directory = folder_->directory().duplicate();
     for (const Path& part : within.parent_path()) {
-      directory = os::Directory::open_at(directory, part.string());  // never a link
+      directory = os::Directory::open_at(directory, part.string());  // refuses a link
     }
     const std::string name = within.filename().string();
     if (const auto link = directory.read_link(name)) {

@@ -28,7 +28,7 @@ namespace formats = detail::formats;
 namespace safetensors = detail::formats::safetensors;
 
 /// Shards and their index. JSON values are in the index, so the headers of shards have a known
-/// size. Tensors that are passed to publish(), but are not in the outline, are in further shards.
+/// size. publish() writes tensors that are not in the outline into additional shards.
 class IndexLayout final : public ShardedLayout {
  public:
   IndexLayout(const Path& path, const TensorDict& outline,

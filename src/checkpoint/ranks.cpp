@@ -177,7 +177,7 @@ std::vector<std::string> write_shards(const CheckpointManager& manager,
   std::vector<std::string> receipts;
   parts.for_each([&](const std::string&, const TensorDict::Item& item) {
     ShardTicket ticket = ShardTicket::parse(tickets.at(receipts.size()));
-    // On another host the directory may have another path.
+    // Use this host's path of the directory, which may differ from that of the coordinator's host.
     const Path staging(ticket.staging);
     ticket.staging =
         (manager.directory() / staging.parent_path().filename() / staging.filename()).string();

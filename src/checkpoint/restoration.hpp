@@ -22,11 +22,10 @@ namespace tenfold::checkpoint {
 class Restoration {
  public:
   /// Throws Error(key_not_found) if the requested step is missing. If the document of the requested
-  /// step cannot be read, throws the error of reading it. Without a requested step, throws
-  /// Error(file_not_found) if no step has a document; if no document can be read, throws one error
-  /// that lists the problems. This error is Error(corrupt) if a document is damaged, otherwise it
-  /// has the code of the newest problem that is not a missing document. Throws
-  /// Error(invalid_argument) if the options have both `path` and `discard_later`.
+  /// step cannot be read, throws the error of reading it. Without a requested step, throws an error
+  /// if no document can be read: Error(file_not_found) if all documents are missing, Error(corrupt)
+  /// if one is damaged, otherwise an error with the code of the highest step that has a document.
+  /// Throws Error(invalid_argument) if the options have both `path` and `discard_later`.
   Restoration(const CheckpointManager& manager, const CheckpointRestoreOptions& options);
 
   const std::vector<Step>& candidates() const noexcept { return candidates_; }
@@ -35,7 +34,7 @@ class Restoration {
   /// Checks a candidate and opens it with the entries of `rank`, or with those of rank 0 if the
   /// step does not have that rank. Throws Error(corrupt) if the step is damaged or the check finds
   /// an entry that cannot be read. Throws Error(file_not_found) if the step was removed or, with
-  /// CheckpointCheck::none, if a file was removed. Does not convert other errors, such as the error
+  /// CheckpointCheck::none, if a file was removed. Other errors pass unchanged, such as the error
   /// of a cancelled call or of a process that has too many open files. `copied`: names of entries
   /// whose block checksums are not compared here, because the caller copies these entries with
   /// copy_entry(), which compares them.
@@ -55,14 +54,15 @@ class Restoration {
   /// Returns the damaged steps with a number greater than `step`, highest number first.
   std::vector<SkippedCheckpoint> skipped_after(std::int64_t step) const;
 
-  std::shared_ptr<Internals::State> state_;  ///< null for a step's folder
+  std::shared_ptr<Internals::State> state_;  ///< null if `path` names a single step
   Path directory_;
   bool is_given_ = false;  ///< one step was requested
   std::vector<Step> candidates_;
   std::vector<SkippedCheckpoint> skipped_;
-  /// Steps whose line is unknown, because they have no document.
+  /// Steps whose line is unknown, because they have no valid document.
   std::vector<SkippedCheckpoint> without_document_;
-  std::map<std::int64_t, std::uint64_t> stats_;  ///< stats_of() opened candidates, by seq
+  /// The results of stats_of() for the opened candidates, by seq.
+  std::map<std::int64_t, std::uint64_t> stats_;
 };
 
 /// Returns true if `error` means that the step is damaged, or was removed or replaced after it was

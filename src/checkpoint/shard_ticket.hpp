@@ -38,8 +38,8 @@ struct ShardTicket {
     bool is_written = true;  ///< false: a duplicate of a box that is written
     detail::formats::Box box;
   };
-  std::string id;  ///< identifies the save; stored in the marker of the staged files
-  std::string boot;
+  std::string id;    ///< identifies the save; stored in the marker of the staged files
+  std::string boot;  ///< boot ID of the coordinator's host
   std::string host;
   std::string staging;  ///< absolute path
   std::string values;   ///< absolute path of the folder for add_values(); empty if there is none
@@ -64,7 +64,7 @@ struct ShardReceipt {
   std::string id;
   int rank = 0;
   std::size_t num_boxes = 0;
-  std::vector<std::uint64_t> checksums;  ///< checksums of the parts of the rank's boxes, in order
+  std::vector<std::uint64_t> checksums;  ///< one for each part of a box, in the order of the ticket
 
   std::string to_text() const;
   /// Returns nullopt if the text is malformed.

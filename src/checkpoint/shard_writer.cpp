@@ -348,8 +348,8 @@ class ShardWriter::State {
       file.close_written();
     }
   } catch (...) {
-    // The kernel reports a writeback error once. So a second sync would succeed, although bytes are
-    // lost.
+    // The kernel reports a writeback error only once. A second sync would succeed although bytes
+    // are lost, so all boxes must be written again.
     is_written_.assign(is_written_.size(), false);
     throw;
   }

@@ -154,7 +154,7 @@ class FileLayout final : public ShardedLayout {
       add(write_whole(file, end, leaf));
       end += leaf.nbytes();
     }
-    if (file.size_bytes() != end) file.truncate(end);  // a failed call may have written more
+    if (file.size_bytes() != end) file.truncate(end);  // a failed publish() may have written more
     std::string header = header_of(plan, ordered);
     const bool fits = header.size() <= reserved_bytes_ || insert_space(header.size());
     if (fits) safetensors::pad_header(header, reserved_bytes_);

@@ -34,7 +34,7 @@ struct PlannedShard {
 struct PublishedTree {
   struct Tensor {
     Leaf leaf;
-    std::optional<std::size_t> number;  ///< its index in the plan; nullopt if it was not planned
+    std::optional<std::size_t> number;  ///< index among the planned tensors; nullopt if not planned
   };
   TensorDict outline;
   std::vector<Tensor> tensors;  ///< in the order of for_each_leaf
@@ -53,13 +53,14 @@ class ShardedLayout {
   /// The absolute path of the staged file or folder.
   const std::string& staging() const noexcept { return staging_; }
   virtual bool is_folder() const noexcept = 0;
-  /// Returns true if publish() may have changed files: if it failed, it must not be called again.
+  /// Returns true after publish() may have changed files. If publish() then failed, it must not be
+  /// called again.
   bool has_begun() const noexcept { return has_begun_; }
 
   /// Writes everything that the ranks have not written, and renames the files to the target.
-  /// `tree` must contain all planned tensors, with the planned keys, dtypes, shapes and order. Only
-  /// with ShardLayout::plain may it contain more tensors. `boxes`: a list of boxes for each element
-  /// of places().
+  /// `tree` must contain all planned tensors, with the planned keys, dtypes, shapes and order. It
+  /// may contain additional tensors only with ShardLayout::plain. `boxes`: a list of boxes for each
+  /// element of places().
   virtual void publish(const PublishedTree& tree,
                        const std::vector<std::vector<SummedBox>>& boxes) = 0;
 
@@ -73,7 +74,7 @@ class ShardedLayout {
 /// Returns a copy of the tree whose tensors have the dtypes and shapes, but no bytes. Throws
 /// Error(unsupported), naming the key, for nodes and tensors that cannot be written in boxes (lazy
 /// stacks, opaque nodes, sparse and nested tensors); Error(invalid_argument) for nodes nested too
-/// deep.
+/// deeply.
 TensorDict outline_of(const TensorDict& tree);
 
 /// Creates the files for an outline in the format that the options or the suffix of `path` select:

@@ -86,7 +86,7 @@ class Cover {
   Error fail() const { return base::invalid_argument(where_); }
 
   void require_disjoint() const {
-    if (shape_.empty()) return;  // boxes of a scalar are equal
+    if (shape_.empty()) return;  // all boxes of a scalar are equal
     for (std::size_t i = 0; i < shards_.size(); ++i) {
       const ShardBox& first = shards_[i]->shard;
       for (std::size_t j = i + 1; j < shards_.size(); ++j) {
@@ -148,7 +148,7 @@ class ValuesFolder {
       : parent_(os::open_parent(os::resolve_link(path), true)),
         sibling_(detail::formats::Sibling::take(parent_.directory, parent_.name)),
         path_(checkpoint::beside(path, sibling_.name())) {
-    constexpr std::uint32_t kOwnersFolder = 0700;  // the old version may be private
+    constexpr std::uint32_t kOwnersFolder = 0700;  // the replaced version may be private
     parent_.directory.create_directory(sibling_.name(), kOwnersFolder);
     const std::string marker = checkpoint::marker_text(id);
     os::File file = os::File::create_at(os::Directory::open_at(parent_.directory, sibling_.name()),
@@ -162,7 +162,7 @@ class ValuesFolder {
   const Path& path() const noexcept { return path_; }
 
  private:
-  os::Parent parent_;  // before the sibling, which refers to it
+  os::Parent parent_;  // declared before sibling_, which refers to it
   detail::formats::Sibling sibling_;
   Path path_;
 };
@@ -345,7 +345,7 @@ class ShardedWriter::State {
       }
       by_rank.insert_or_assign(receipt->rank, std::move(*receipt));
     }
-    std::map<int, std::pair<std::size_t, std::size_t>> used;  // boxes and checksums of each rank
+    std::map<int, std::pair<std::size_t, std::size_t>> used;  // number of boxes and checksums
     for (PlannedShard& planned : shards_) {
       const int rank = planned.shard.rank;
       const auto receipt = by_rank.find(rank);

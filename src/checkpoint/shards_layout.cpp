@@ -303,9 +303,9 @@ class SafetensorsShards final : public ShardsLayout {
   std::vector<FileTensors> of_file_;
 };
 
-/// `.metadata`, one `.distcp` file for each rank that has boxes to store, and kValuesFile if there
-/// are values. A `.distcp` file is a concatenation of torch.save files; those of tensors begin at
-/// multiples of kItemAlignment.
+/// A folder with `.metadata`, one `.distcp` file for each rank that has boxes to store, and
+/// kValuesFile if there are values. A `.distcp` file is a concatenation of torch.save files; those
+/// of tensors begin at multiples of kItemAlignment.
 class TorchShards final : public ShardsLayout {
  public:
   TorchShards(const Path& path, const TensorDict& outline, const ShardedWriteOptions& options,

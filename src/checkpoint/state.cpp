@@ -322,7 +322,7 @@ void CheckpointManager::State::require_replaceable(const checkpoint::UnreadableS
 void CheckpointManager::State::warn_of_unchanged(const Step& previous, const CheckpointInfo& info,
                                                  const std::set<std::string>& constant) {
   for (const CheckpointEntry& entry : info.entries) {
-    // An entry of one rank is usually the position in its data, which may be the same as before.
+    // An entry of one rank is usually the rank's position in its data, which may be unchanged.
     if (entry.rank || constant.contains(entry.name)) continue;
     const CheckpointEntry* old = checkpoint::entry_of(previous.info, entry.name, {});
     if (old == nullptr || old->format != entry.format || old->checksum != entry.checksum ||
@@ -447,7 +447,7 @@ Path CheckpointManager::State::publish(checkpoint::PendingSave& save) {
   write_new_file(hidden, std::string(checkpoint::kDocumentName), checkpoint::write_document(info),
                  options.durable);
   const std::uint64_t stats = checkpoint::hash_of_stats(hidden, info);
-  require_writer();  // the writes may have been stopped for longer than the lease's time-out
+  require_writer();  // the lease expires if the process is stopped for long during the writes
   save.replacement.publish(options.durable);
   // The next save must not continue steps that this lineage omits.
   ancestors_.assign(info.lineage.begin(), std::prev(info.lineage.end()));
@@ -550,8 +550,8 @@ checkpoint::KnownSteps CheckpointManager::State::known_steps(const Listing& list
     const auto found = checked.find(step->info.seq);
     if (found == checked.end()) continue;
     const bool is_whole = found->second.is_whole;
-    // Of the complete steps, only the newest unchanged step of the current line is needed. So
-    // stats_of() is not called for complete steps of other lines, nor after this step was found.
+    // Only the newest unchanged complete step of the current line is needed. So do not call
+    // stats_of() for complete steps of other lines, or for those that are older than this step.
     if (is_whole && (known.newest_verified || !listing.is_on_line(*step))) continue;
     try {
       if (stats_of(*step) != found->second.stats) continue;

@@ -64,15 +64,16 @@ struct PendingSave {
   CheckpointInfo info;  ///< entries are added as they are written
   std::string folder_name;
   std::vector<PlannedEntry> plan;
-  /// The highest step of the line before this save; empty if there is none or this save replaces
-  /// it. With share_unchanged, files that equal files of `previous` may become hard links to them.
+  /// The highest step of the current line before this save; empty if there is none or this save
+  /// replaces it. With share_unchanged, files that equal files of `previous` may become hard links
+  /// to them.
   std::optional<Step> previous;
   bool is_previous_synced = false;
   /// The folder "ranks-<random>" in the hidden folder. The random name prevents a surviving process
   /// of an earlier job from writing into this save. Empty if no rank has entries.
   std::string ranks_name;
   detail::formats::FolderReplacement replacement;
-  std::vector<ShardedEntry> sharded;  ///< created within `replacement`
+  std::vector<ShardedEntry> sharded;  ///< their files are in `replacement`
 };
 
 using Internals = detail::CheckpointInternals;
@@ -147,7 +148,7 @@ struct CheckpointManager::State {
 
  private:
   struct Checked {
-    std::uint64_t stats = 0;  ///< stats_of() the step before the check
+    std::uint64_t stats = 0;  ///< the result of stats_of() before the check
     bool is_whole = false;
   };
 
@@ -165,7 +166,7 @@ struct CheckpointManager::State {
 
   std::optional<os::Directory> writer_directory_;
   std::optional<os::Lease> lease_;
-  std::string run_id_;                    ///< empty until the first save, and after a restore
+  std::string run_id_;  ///< empty before the first save after creation or a restore
   std::vector<CheckpointRun> ancestors_;  ///< the runs that this run continues, oldest first
   bool has_continued_ = false;
   std::optional<std::int64_t> last_saved_;  ///< the last step saved after the last restore

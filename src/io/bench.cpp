@@ -32,14 +32,13 @@ constexpr std::uint64_t kMaxRows = 4096;  ///< maximum number of gathered rows
 constexpr int kColdRounds = 3;            ///< number of rounds, of which the best is reported
 constexpr int kWarmRounds = 3;
 
-/// A byte range of a source.
+/// A byte range of a source, which is a tensor or a file.
 struct BenchRange {
   std::size_t source = 0;
   std::uint64_t begin = 0;
   std::uint64_t size_bytes = 0;
 };
 
-/// Reads a piece of a source.
 using ReadPiece =
     std::function<void(std::size_t source, std::uint64_t begin, std::span<std::byte> into)>;
 
@@ -188,8 +187,7 @@ class Bench {
   }
 
   /// Returns random rows of the largest dense tensor that has at least two rows, or nothing if
-  /// there is none. Of a row that is longer than kBytesPerRead, returns only the first
-  /// kBytesPerRead.
+  /// there is none. Truncates longer rows to kBytesPerRead.
   std::vector<BenchRange> rows_of(const std::vector<std::uint64_t>& sizes) const {
     const std::vector<NamedLeaf> leaves = tensors_of(open(path_));
     std::optional<std::size_t> largest;
@@ -230,7 +228,7 @@ class Bench {
   double round(const std::vector<BenchRange>& ranges, const ReadPiece& read) {
     using Clock = std::chrono::steady_clock;
     const Clock::time_point start = Clock::now();
-    // Many small ranges are one task.
+    // Combine many small ranges into one task.
     const std::size_t per_task = ranges.size() > 64 * static_cast<std::size_t>(num_threads_)
                                      ? ranges.size() / (16 * static_cast<std::size_t>(num_threads_))
                                      : 1;
@@ -254,8 +252,9 @@ class Bench {
     return static_cast<double>(total_of(ranges)) / std::max(seconds.count(), 1e-9);
   }
 
-  /// Measures reads of files and of leaves alternately. Otherwise, caches below the page cache (of
-  /// a host or a controller) would favour the later measurement. Keeps the best round of each.
+  /// Measures reads of files (`places`) and of tensors (`ranges`), and keeps the best round of
+  /// each. The rounds alternate, because caches below the page cache (of a host or a controller)
+  /// would favour the measurement that is done last.
   void measure(BenchPart& part, const std::vector<BenchRange>& ranges,
                const std::vector<BenchRange>& places) {
     if (ranges.empty()) return;
@@ -274,9 +273,8 @@ class Bench {
     }
   }
 
-  /// Drops the files from the page cache and measures one round, or measures nothing if pages stay
-  /// cached. If `read` reads leaves, the tree was opened before this call, so that a round does not
-  /// include the time to read its metadata.
+  /// Drops the files from the page cache and measures one round. Measures nothing if pages stay
+  /// cached. `read` must be ready: the time to open a tree is not part of a round.
   void cold_round(double& best, const std::vector<BenchRange>& ranges, const ReadPiece& read) {
     if (files_.drop_from_page_cache()) best = std::fmax(best, round(ranges, read));
   }

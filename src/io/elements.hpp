@@ -10,10 +10,9 @@
 
 namespace tenfold {
 
-/// Removes repeated elements of expanded tensors: sets the length of each dimension along which all
-/// `leaves` have stride 0 to 1. All leaves must have the same shape. Returns the number of times
-/// that each remaining element was repeated. Returns 1 and changes nothing if a leaf is nested or
-/// not in memory.
+/// Removes repeated elements of expanded tensors: a dimension along which all `leaves` have stride
+/// 0 gets length 1. All leaves must have the same shape. Returns how often each remaining element
+/// was repeated. Returns 1 and changes nothing if a leaf is nested or not in memory.
 std::uint64_t drop_repeats(std::initializer_list<Leaf*> leaves);
 
 /// Numbers per element: 2 for float4_e2m1fn_x2, else 1.

@@ -93,7 +93,7 @@ std::vector<const formats::safetensors::Plan::Tensor*> ordered(
   return order;
 }
 
-/// Returns the user's metadata without checksums, which belong to another file. Throws if the
+/// Returns the user's metadata without checksums, which are those of another file. Throws if the
 /// metadata describes a tree of other tensors (keys "tensordict" and "tenfold"): readers would
 /// apply this description and refuse the file.
 FlatMetadata checked_metadata(const std::vector<const formats::safetensors::Plan::Tensor*>& order,

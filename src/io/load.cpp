@@ -50,7 +50,7 @@ void require_intact(const formats::Format& format, const Path& path, const LoadO
   throw formats::error_of(report);
 }
 
-/// Collects pointers to the tensors of a tree, in order. The caller must be the only owner of the
+/// Appends pointers to the tensors of a tree, depth first. The caller must be the only owner of the
 /// nodes, because it changes the tensors in place. No entry may be lazy.
 void collect(const TensorDict& tree, std::vector<Leaf*>& leaves) {
   for (Node::Entry& entry : node_of(tree)->entries) {
@@ -62,7 +62,7 @@ void collect(const TensorDict& tree, std::vector<Leaf*>& leaves) {
   }
 }
 
-/// A copy of `leaf` that holds `tensor`, its mapped bytes.
+/// A copy of `leaf` whose data is `tensor`.
 Leaf over(const Leaf& leaf, Tensor tensor) {
   Leaf mapped = with_tensor(leaf, std::move(tensor));
   mapped.mark_in_storage(leaf.in_storage());
@@ -125,7 +125,7 @@ void map_all(const std::vector<Leaf*>& leaves, const LoadOptions& options) {
 
 /// Copies leaves to the heap until no two leaves share bytes.
 void untie(const std::vector<Leaf*>& leaves) {
-  // By address; of two leaves with the same address, the longer one first, then the earlier one.
+  // Sort by address. If addresses are equal, the longer leaf comes first, so that it is not copied.
   std::vector<std::tuple<std::uintptr_t, std::uint64_t, std::size_t>> extents;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     const Tensor tensor = leaves[i]->tensor();

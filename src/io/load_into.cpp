@@ -106,15 +106,17 @@ Prefix common_prefix(const Names& with, const Names& plain) {
   return most;
 }
 
-/// For messages about renaming `num_names`: "the names match", or "3 of the 4 names match".
+/// The start of a remedy: "the names match" if all `num_names` match, else "3 of the 4 names
+/// match".
 std::string matching(const Prefix& prefix, std::size_t num_names) {
   if (prefix.num_matches == num_names) return "\n  the names match ";
   return "\n  " + std::to_string(prefix.num_matches) + " of the " + std::to_string(num_names) +
          " names match ";
 }
 
-/// A remedy that removes or adds a prefix, so that at least half of the missing or unexpected names
-/// match; empty if there is none.
+/// Returns a remedy: to remove a prefix from the unexpected names if at least half of the missing
+/// names then match, or to add a prefix if at least half of the unexpected names then match.
+/// Returns an empty string if neither holds.
 std::string rename_remedy(const LoadReport& report) {
   const Names& missing = report.missing;
   const Names& unexpected = report.unexpected;
@@ -216,7 +218,8 @@ struct Group {
   Wave copies;
 };
 
-/// Splits the copies that have elements into groups, whose bytes are disjoint and in order.
+/// Splits the copies that have elements into groups with disjoint bytes, in ascending order of
+/// address.
 std::vector<Group> groups_of(const std::vector<LeafCopy>& copies) {
   std::vector<Extent> extents;
   extents.reserve(copies.size());
@@ -236,8 +239,8 @@ std::vector<Group> groups_of(const std::vector<LeafCopy>& copies) {
   return groups;
 }
 
-/// Replaces the sources in memory that may share bytes with a target by copies, so that no source
-/// is read after it was overwritten.
+/// Copies each source in memory that may share bytes with a target, and makes the copy the source,
+/// so that no source is read after it was overwritten.
 void copy_shared_sources(std::vector<LeafCopy>& copies, const std::vector<Group>& groups) {
   for (LeafCopy& copy : copies) {
     const Tensor* from = copy.from.tensor_in_memory();
@@ -251,8 +254,8 @@ void copy_shared_sources(std::vector<LeafCopy>& copies, const std::vector<Group>
   }
 }
 
-/// Returns the copies of a group in order. Omits each copy for which a later one writes to exactly
-/// the same elements.
+/// Returns the copies of a group in ascending order of index. Omits each copy for which a later one
+/// writes to exactly the same elements.
 Wave without_overwritten(const std::vector<LeafCopy>& copies, Wave group) {
   std::ranges::sort(group, std::greater<>());
   std::set<std::tuple<const std::byte*, std::size_t, Shape, Shape>> seen;

@@ -28,7 +28,7 @@ bool ReadAhead::is_worthwhile(std::uint64_t total_bytes, Mode mode) {
 }
 
 void ReadAhead::add(const Tensor& tensor) {
-  // For a strided tensor, the whole buffer.
+  // Prefetch the whole buffer of a strided tensor.
   const std::span<const std::byte> bytes =
       tensor.is_contiguous()
           ? tensor.buffer().bytes().subspan(static_cast<std::size_t>(tensor.offset_bytes()),

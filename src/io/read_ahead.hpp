@@ -11,7 +11,7 @@
 
 namespace tenfold {
 
-/// Prefetches mapped leaves into memory before they are accessed, in the order in which they were
+/// Prefetches mapped tensors into memory before they are accessed, in the order in which they were
 /// added.
 ///
 /// An access to a page that is not cached waits for one request to the device. So a thread that
@@ -21,8 +21,8 @@ namespace tenfold {
 /// do this if the first piece is cached. Nothing is copied: `pread` to a buffer would also bring
 /// pages into the page cache, but take several times as much CPU time.
 ///
-/// Prefetching is only a hint. It reports no errors; the later access does. Leaves whose last
-/// tensor was destroyed are skipped.
+/// Prefetching is only a hint. It reports no errors; the later access does. Skips a mapping that no
+/// tensor uses any more.
 class ReadAhead {
  public:
   /// False for less than 16 MiB, which cause few page faults. False for more than half of the

@@ -72,7 +72,7 @@ std::optional<std::string> intended_suffix(const std::string& file_name) {
   for (const formats::Format* format : formats::all()) {
     known.insert(known.end(), format->suffixes.begin(), format->suffixes.end());
   }
-  if (std::ranges::find(known, suffix) != known.end()) return suffix;  // "M.SAFETENSORS"
+  if (std::ranges::find(known, suffix) != known.end()) return suffix;  // not in lower case
   const std::vector<std::string> near = base::near_matches(suffix, known, 1);
   return near.empty() ? std::nullopt : std::optional(near.front());
 }
@@ -180,7 +180,7 @@ bool is_damaged_folder(const os::Directory& folder) {
 bool may_be_of(const formats::Format& format, const formats::FileHead& head) {
   if (&format != &formats::torch_file::kFormat) return true;
   const std::string_view text = head.head().substr(0, 3);
-  if (text.starts_with('\x80')) return text == "\x80\x02\x8a";  // protocol 2, a long integer
+  if (text.starts_with('\x80')) return text == "\x80\x02\x8a";  // protocol 2, then a long integer
   return text.starts_with("PK") || !head.path().filename().string().ends_with(".bin");
 }
 
@@ -292,7 +292,7 @@ FoundFormat format_of_content(const Path& path, std::string_view name) {
   }
   const formats::Format* format = format_by_suffix(path);
   if (format != nullptr && may_be_of(*format, head)) return found(*format);
-  if (!head.is_file()) static_cast<void>(head.file());  // throws: a FIFO, socket or device
+  if (!head.is_file()) static_cast<void>(head.file());  // throws for a FIFO, socket or device
   throw unknown_file(head);
 }
 

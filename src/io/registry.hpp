@@ -6,14 +6,14 @@
 
 namespace tenfold {
 
-/// Returns the format called `name`. For an unknown name, throws an error that lists the names:
-/// Error(unsupported) for "pickle", Error(invalid_argument) for any other.
+/// Returns the format called `name`. For an unknown name, throws an Error(invalid_argument) that
+/// lists the names of all formats. For "pickle", which is not supported, throws Error(unsupported).
 const detail::formats::Format& format_by_name(std::string_view name);
 
 /// Returns the format in which to save: the one called `name` or, if that is empty, the one with
-/// the suffix of `path`. Without a known suffix, returns the memory-mapped folder, and warns if the
-/// suffix resembles a known one or is usual for other programs. Throws like format_by_name(), and
-/// Error(unsupported) if `name` is empty and the suffix is ".pkl".
+/// the suffix of `path`. Without a known suffix, returns the format of memory-mapped folders, and
+/// warns if the suffix resembles a known one or is usual for other programs. Throws like
+/// format_by_name(), and Error(unsupported) if `name` is empty and the suffix is ".pkl".
 const detail::formats::Format& format_for_saving(const Path& path, std::string_view name);
 
 /// The content of a path, and its format.
@@ -24,7 +24,7 @@ struct FoundFormat {
   TensorDict open(Mode mode) const { return format->open(head, {.mode = mode}); }
 };
 
-/// The text after the path in the error for files and folders of an unknown format.
+/// The problem in the error message for files and folders of an unknown format.
 inline constexpr std::string_view kUnknownFormat = "not a known format";
 
 /// Returns the format of a path: the one called `name` or, if that is empty, the one that the

@@ -39,9 +39,9 @@ struct Renamer {
   const RenameFunction& rename;
   bool flat;
   std::map<KeyPath, NodeInfo> infos;         ///< the NodeInfo of each node of the source
-  std::map<KeyPath, std::string> taken;      ///< new path of an entry -> name of its source
-  std::map<std::string, std::string> names;  ///< as `taken`, but by dotted name
-  std::map<KeyPath, std::string> entered;    ///< new path of a node -> a source below it
+  std::map<KeyPath, std::string> taken;      ///< new path of an entry -> its old name
+  std::map<std::string, std::string> names;  ///< new dotted name of an entry -> its old name
+  std::map<KeyPath, std::string> entered;    ///< new path of a node -> old name of an entry in it
   TensorDict root;
 
   [[noreturn]] static void clash(const std::string& a, const std::string& b,
@@ -53,7 +53,8 @@ struct Renamer {
         .expected("a new name for each");
   }
 
-  /// Throws because the new path of `name`, `target`, is above or below the new path of `other`.
+  /// Throws because `target`, the new path of the entry `name`, is above or below the new path of
+  /// the entry `other`. `how` joins the two names in the message.
   [[noreturn]] static void clash_below(const std::string& name, const KeyPath& target,
                                        const std::string& other, const std::string& how) {
     throw base::invalid_argument()

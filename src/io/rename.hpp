@@ -11,8 +11,8 @@ void require_renamed(const TensorDict& tree, const std::vector<std::string>& nam
 /// Returns a tree in which each tensor and JSON value has the dotted name that `rename` returns for
 /// its old one. renamed_path() splits the new names into keys. Entries keep their order. Nodes keep
 /// their kinds, unless fix_kind() changes them. Throws Error(invalid_argument) for an empty new
-/// name. Also throws it, naming both sources, if two entries, at least one of them renamed, get the
-/// same dotted name, or if one entry would be inside the other.
+/// name. Also throws it, naming both old names, if one entry would be inside another, or if two
+/// entries get the same dotted name and at least one of them was renamed.
 TensorDict rename_leaves(const TensorDict& tree, const RenameFunction& rename);
 
 /// Splits the new name of the entry at `path` into keys. Unchanged keys at both ends of the path

@@ -9,7 +9,7 @@
 
 namespace tenfold {
 
-/// Determines which paths a list of keys (as in select()) names, and records which keys matched.
+/// Determines which paths a list of keys names, as select() does, and records which keys matched.
 /// The time per path is linear in the number of globs and logarithmic in the number of other keys.
 /// The list of keys must outlive this object.
 class Selector {
@@ -19,8 +19,8 @@ class Selector {
   /// True if a key names the entry or node at `path` itself; `name` is dotted(path).
   bool names(const KeyPath& path, const std::string& name);
 
-  /// True if a key names the entry at `path` or one of its ancestors. Records only the keys that
-  /// name the topmost entry that is named.
+  /// True if a key names the entry at `path` or one of its ancestors. Starts with the topmost
+  /// ancestor and stops at the first that is named, so that only the keys of that one are recorded.
   bool selects_or_contains(const KeyPath& path);
 
   /// True if a key may name a descendant of the node whose dotted name is `name`.

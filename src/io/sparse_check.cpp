@@ -17,7 +17,7 @@ namespace {
 /// lazy entry that proves to be unsupported, such as an array of strings in an archive.
 std::optional<TensorDict> child_at(Node& node, std::size_t at) {
   try {
-    if (node.leaf_at(at) != nullptr) return std::nullopt;  // without a copy
+    if (node.leaf_at(at) != nullptr) return std::nullopt;  // item() would copy the leaf
     const TensorDict::Item item = node.item(at);
     const auto* child = std::get_if<TensorDict>(&item);
     return child == nullptr ? std::nullopt : std::optional(*child);

@@ -21,8 +21,8 @@ constexpr std::uint64_t kStatElementsPerRead = std::uint64_t{1} << 16;
 /// Number of elements that are converted to double at a time: their doubles fit into the L1 cache.
 constexpr std::uint64_t kElementsPerDescription = 2048;
 
-/// If the largest magnitude of a block is outside this range, the sums of the block need the range
-/// of long double.
+/// If the largest magnitude of a block is above the first limit or below the second, sums of
+/// squares may overflow or underflow in double, so that the block needs long double.
 constexpr double kLargeForMoments = 1e140;
 constexpr double kSmallForMoments = 1e-140;
 

@@ -19,7 +19,7 @@ NodeInfo dict_info(const NodeInfo& info);
 /// Repairs the kind of a node whose entries were changed. A list, tuple or lazy stack whose keys
 /// are no longer "0" to "n - 1" becomes a dict, in which keys that are integers have the type int.
 /// A sparse tensor that lacks a component becomes a dict. Other nodes keep their kind. Also removes
-/// typed keys without an entry.
+/// elements of NodeInfo::typed_keys whose key has no entry.
 void fix_kind(TensorDict& node);
 
 /// Removes the schema of a data set from the root of a tree whose entries were changed, if the
@@ -28,7 +28,7 @@ void drop_stale_schema(TensorDict& root);
 
 /// A copy of the tree in which each tensor is replaced by `change(tensor)`.
 TensorDict map_leaves(const TensorDict& tree, const std::function<Leaf(const Leaf&)>& change);
-/// Like the overload above, but changes nodes that have no other owner in place.
+/// Like the overload above, but changes in place the nodes that have no other owner.
 TensorDict map_leaves(TensorDict&& tree, const std::function<Leaf(const Leaf&)>& change);
 
 /// A leaf over `tensor` with the properties of `leaf`: nested sizes, is_unbatched() and grad().
@@ -45,7 +45,7 @@ struct NamedLeaf {
   KeyPath path;
   Leaf leaf;
 };
-/// The tensors of a tree, in order.
+/// The tensors of a tree, in the order of TensorDict::for_each_leaf().
 std::vector<NamedLeaf> tensors_of(const TensorDict& tree);
 
 }  // namespace tenfold

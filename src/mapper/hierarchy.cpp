@@ -158,7 +158,7 @@ void Hierarchy::read_texts(const TensorDict& tensors) {
   if (text_bytes_.dtype() != DType::uint8 || text_bytes_.ndim() != 1 ||
       text_ends_.dtype() != DType::int64 || text_ends_.ndim() != 1) {
     throw head_.corrupt("texts")
-        .expected("uint8 bytes and int64 ends of one dimension")
+        .expected("uint8 bytes and int64 end offsets of one dimension")
         .found("other tensors");
   }
 }
@@ -273,7 +273,7 @@ Value Hierarchy::text(std::int64_t row) const {
   if (begin < 0 || end < begin || end > text_bytes_.numel()) {
     throw head_.corrupt("texts")
         .part("ends")
-        .expected("nondecreasing ends up to ", text_bytes_.numel())
+        .expected("nondecreasing end offsets up to ", text_bytes_.numel())
         .found(begin, " before ", end);
   }
   const auto* bytes = reinterpret_cast<const char*>(text_bytes_.raw_data());

@@ -21,8 +21,9 @@ namespace tenfold {
 enum class ValueOrigin : std::uint8_t { number, list, tensor };
 std::string_view to_string(ValueOrigin origin) noexcept;
 
-/// A state of a hierarchy: its leading components that can be keys, joined by "/". If further
-/// components follow (goes_on), only a mapper among the values can interpret them.
+/// A state (see StateMapper) as a path in a hierarchy. `text` joins its leading components that can
+/// be keys by "/". If further components follow (goes_on), only a mapper among the values can
+/// interpret them.
 struct StatePath {
   StatePath() = default;
   /// `path`: all components, joined by "/".
@@ -60,7 +61,7 @@ struct HierarchyTable {
 /// string, or to a mapper. As a tree:
 ///
 ///     {"paths": see StatePaths, "tables": [tensor [n, *shape], ...],
-///      "texts": uint8, "text_ends": int64: concatenated JSON strings,
+///      "texts": uint8, "text_ends": int64: concatenated JSON strings and their end offsets,
 ///      "mappers": [the trees of mappers among the values]}
 ///
 /// Entries of this tree without content may be missing, except "paths".

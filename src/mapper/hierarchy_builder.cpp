@@ -54,9 +54,8 @@ DType wide_type(const JsonNumbers& numbers) {
 /// True if the integers were stored as `dtype` without loss.
 bool same_integers(const JsonNumbers& numbers, DType dtype, const std::byte* stored) {
   const bool is_unsigned = dtype == DType::uint64;
+  // The comparison of bits below cannot tell a negative int64 from a large uint64.
   if (numbers.has_large && !is_unsigned) return false;
-  // Stored with the other signedness, the bits of a negative number, or of a number beyond int64,
-  // represent another number.
   if (is_unsigned && numbers.has_negative) return false;
   std::vector<std::int64_t> back(numbers.integers.size());
   cast_elements(dtype, stored, wide_type(numbers), reinterpret_cast<std::byte*>(back.data()),

@@ -31,9 +31,9 @@ struct JsonNumbers {
   std::vector<double> floats;          ///< one for each number
 };
 
-/// Converts a number, a bool, or nested lists or tuples of only numbers or only bools, in which all
-/// lists of one level have equal lengths. Returns nullopt for other JSON, and if neither int64 nor
-/// uint64 can represent an integer.
+/// Converts a number, a bool, or nested lists or tuples of numbers or of bools that have equal
+/// lengths on each level. Returns nullopt for other JSON, also for numbers mixed with bools, and
+/// for an integer that neither int64 nor uint64 can represent.
 std::optional<JsonNumbers> json_numbers(const Value& value);
 
 /// The name of the class of hierarchies in files.
@@ -42,8 +42,8 @@ inline constexpr std::string_view kHierarchyClass = "tenfold.HierarchicalStateMa
 /// Flattens nested levels. For each level, call begin_level(), add its entries, and call
 /// end_level(). The constructor begins the root, which needs no end_level().
 ///
-/// Throws errors with the code and the Where given to the constructor. These concern a key (also
-/// default_key) that is empty or contains "/", a level with the default key, and more than
+/// Throws an error, with the code and the Where given to the constructor, for a key (also
+/// default_key) that is empty or contains "/", for a level with the default key, and for more than
 /// kMaxDepth levels.
 class HierarchyBuilder {
  public:
@@ -52,8 +52,8 @@ class HierarchyBuilder {
 
   void begin_level(std::string_view key);
   void end_level();
-  /// Adds a value. It becomes a row of a table if json_numbers() converts it, unless it has no
-  /// numbers or an integer beyond int64. Any other value is stored as a JSON string.
+  /// Adds a value. A value that json_numbers() converts becomes a row of a table, except if it has
+  /// no numbers or has an integer beyond int64. Any other value is stored as a JSON string.
   void add(std::string_view key, const Value& value);
   void add(std::string_view key, Tensor tensor);
   /// Adds a value that is already formatted as JSON.

@@ -69,7 +69,7 @@ class JsonLevels {
     if (!dtype || !has_json_form(*dtype)) {
       throw builder_.fail_at(key)
           .part("dtype")
-          .expected("one of real numbers")
+          .expected("a dtype of real numbers")
           .found(short_json(type));
     }
     const Value* values = object.find("values");

@@ -16,7 +16,7 @@ namespace tenfold {
 // with "%", or another default key than "default", the root's first member is
 // `"%state_mapper": {"version": 1, "default_key": "default"}`. In such a file, tensors are
 // `{"%tensor": "float32", "shape": [2], "values": [1.0, 2.0]}`, and a key that begins with "%" is
-// written with another "%" before it. Without that member, the file is plain JSON, which any
+// written with another "%" before it. Without "%state_mapper", the file is plain JSON, which any
 // program may write.
 
 /// True if the name is that of an index of safetensors shards: "*.safetensors.index.json".

@@ -35,7 +35,7 @@ struct StateNames {
 
 namespace detail {
 
-/// The state behind a StateMapper, which is a handle.
+/// The object to which StateMapper, a handle, refers.
 struct SavedMapper {
   SavedMapper(MapperHead saved_head, MapperKind what, TensorDict parts)
       : head(std::move(saved_head)), kind(what), tensors(std::move(parts)) {}

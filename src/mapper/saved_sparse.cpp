@@ -79,8 +79,8 @@ Tensor SavedSparse::rows_at(std::span<const std::int64_t> positions,
           .expected("one of ", keys.size(), " states, or a default row")
           .found("neither");
     }
-    // `numbers` has one element for each key. A damaged index may count fewer keys than there are
-    // rows, so a position may be larger.
+    // `numbers` has keys.size() elements. A damaged index of `keys` may report fewer keys
+    // than there are rows, so a position may be out of range.
     if (numbers && positions[i] >= numbers->numel()) {
       throw base::corrupt(names.mapper())
           .part("rows")

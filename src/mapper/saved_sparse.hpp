@@ -47,8 +47,8 @@ std::shared_ptr<const SavedSparse> saved_sparse(MapperHead head, TensorDict tens
 
 /// Creates a mapper from keys to rows of `matrix`. `keys`: the result of make_state_keys().
 /// `numbers`: the row of each key, which the caller has checked; by default 0, 1, 2, ... Throws
-/// Error(invalid_argument) if, without `numbers`, there are more keys than rows, and for a fallback
-/// that does not have the dtype and shape of a row.
+/// Error(invalid_argument) if there are more keys than rows and no `numbers`, and if `fallback`
+/// does not have the dtype and shape of a row.
 std::shared_ptr<const SavedSparse> made_sparse(std::pair<std::string_view, TensorDict> keys,
                                                const SparseMatrix& matrix,
                                                const std::optional<Tensor>& fallback,

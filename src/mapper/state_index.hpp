@@ -23,8 +23,8 @@ struct StateIndexColumn {
 /// Formats the key at a position, for messages.
 using ShownKey = std::function<std::string(std::size_t)>;
 
-/// Builds the node of a dictionary in memory. Throws Error(invalid_argument) for a duplicate key,
-/// which the message names as formatted by `shown`, if given.
+/// Builds the node of a dictionary in memory. Throws Error(invalid_argument) for a duplicate key.
+/// `shown`, if given, formats the key in the message.
 TensorDict make_state_index(const DictKeys& keys, DictKeyType type,
                             const std::vector<StateIndexColumn>& columns,
                             const ShownKey& shown = {});
@@ -33,7 +33,7 @@ TensorDict make_state_index(const DictKeys& keys, DictKeyType type,
 /// Error(unsupported) if `dict` has superseded rows: call compact() first.
 TensorDict state_index_of(const MappedDict& dict);
 
-/// Opens the dictionary in a node of make_state_index(), which it does not change. Throws
+/// Opens the dictionary in `tree`, a node of make_state_index(), and does not change `tree`. Throws
 /// Error(corrupt) if the node is not a dictionary, or if one of `columns` is missing or has another
 /// dtype.
 MappedDict open_state_index(const TensorDict& tree, DictKeyType type,

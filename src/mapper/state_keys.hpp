@@ -15,7 +15,7 @@
 
 namespace tenfold {
 
-/// The form of states as keys of a dictionary.
+/// The form of states (see StateMapper) as keys of a dictionary.
 enum class StateKeyKind : std::uint8_t {
   int64,  ///< "int": integers
   text,   ///< "str": strings
@@ -32,8 +32,8 @@ DictKeyType key_type_of(StateKeyKind kind) noexcept;
 std::string state_text(const Value& state);
 
 /// Returns the name of the StateKeyKind for these states, and the node of a dictionary from each
-/// state to its position. Throws Error(invalid_argument) for an invalid state, and for a duplicate
-/// state, which the message names as formatted by `shown`, if given.
+/// state to its position. Throws Error(invalid_argument) for an invalid or a duplicate state.
+/// `shown`, if given, formats the duplicate in the message.
 std::pair<std::string_view, TensorDict> make_state_keys(std::span<const Value> states,
                                                         const ShownKey& shown = {});
 

@@ -237,7 +237,7 @@ void ByteScanner::pickles(std::string_view bytes, const std::string& where, bool
     const std::string_view rest = bytes.substr(static_cast<std::size_t>(at));
     if (i > 0 && ++num_following_ > max_following_) {
       add("more than " + std::to_string(max_following_) +
-              " pickles that follow others; the rest is not scanned",
+              " pickles that directly follow another; the rest is not scanned",
           ScanRisk::suspicious, where, at);
       return;
     }
@@ -270,9 +270,9 @@ void ByteScanner::guess(std::string_view bytes, const std::string& where) {
 }
 
 /// Adds a finding for an archive other than zip, or for a compressed file, except where `hint`
-/// makes a match of the magic number unreliable. Returns true if it added a finding, but false for
-/// a tar archive. Then the caller tries other kinds of content, because a pickle can contain the
-/// magic number of tar in a string.
+/// makes a match of the magic number unreliable. Returns true if it added a finding, except for a
+/// tar archive: returns false, so that the caller also tries other kinds of content, because a
+/// pickle can contain the magic number of tar in a string.
 bool ByteScanner::packed(std::string_view bytes, const std::string& where, ScanHint hint) {
   if (hint == ScanHint::storage) return false;
   constexpr std::size_t kTarMagicAt = 257;
@@ -345,7 +345,7 @@ void ByteScanner::zip(std::string_view bytes, const std::string& where) {
       }
       if (depth_ > 1) inflated_bytes_ += entry.size_bytes;
       if (depth_ > 1 && inflated_bytes_ > kMaxInflatedBytes) {
-        add("archives in archives of more than 4 GiB" + std::string(kNotScanned),
+        add("record beyond the first 4 GiB of nested archives" + std::string(kNotScanned),
             ScanRisk::suspicious, place, 0);
         continue;
       }

@@ -193,8 +193,8 @@ ScanFolder files_in(const os::Path& root) {
       std::error_code ignored;
       if (entry->is_symlink(ignored) && (!unknown || is_dangling)) {
         if (entry->is_directory(ignored) && !leads_into(entry->path(), root)) {
-          found.skipped.emplace_back(entry->path(),
-                                     "link to a folder outside, which is not scanned");
+          found.skipped.emplace_back(
+              entry->path(), "link that leads out of the scanned folder and is not followed");
         }
         continue;
       }

@@ -562,7 +562,7 @@ TEST(StateMapper, NamesTheDamagedPartOfAHierarchy) {
   for (const char* part : {"texts", "text_ends"}) {
     EXPECT_THAT(
         with(part, floats),
-        HasSubstr("texts: expected uint8 bytes and int64 ends of one dimension, found other "
+        HasSubstr("texts: expected uint8 bytes and int64 end offsets of one dimension, found other "
                   "tensors"));
   }
   EXPECT_THAT(with("paths", paths_node({"", "a"}, {0, 2}, {0, 7}, {1, 0})),
@@ -588,8 +588,9 @@ TEST(StateMapper, ReportsInvalidEndOffsetsOfStrings) {
     const StateMapper mapper(made);
     return message_of([&] { mapper.value("mixed"); }, ErrorCode::corrupt);
   };
-  EXPECT_THAT(message(6, 16),
-              HasSubstr("texts: ends: expected nondecreasing ends up to 15, found 6 before 16"));
+  EXPECT_THAT(
+      message(6, 16),
+      HasSubstr("texts: ends: expected nondecreasing end offsets up to 15, found 6 before 16"));
   EXPECT_THAT(message(6, 5), HasSubstr("found 6 before 5"));
   EXPECT_THAT(message(-1, 15), HasSubstr("found -1 before 15"));
 }

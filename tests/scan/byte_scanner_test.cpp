@@ -53,10 +53,10 @@ TEST(ByteScanner, LimitsTheNumberOfPicklesThatFollowOthers) {
   ByteScanner scanner(3);
   scanner.enter("f", "");
   scanner.any("N.N.N.N." + kEvil, "x", ScanHint::pickle);
-  EXPECT_THAT(
-      scanner.take().findings,
-      ElementsAre(suspicious("more than 3 pickles that follow others; the rest is not scanned",
-                             "x at byte 8")));
+  EXPECT_THAT(scanner.take().findings,
+              ElementsAre(suspicious(
+                  "more than 3 pickles that directly follow another; the rest is not scanned",
+                  "x at byte 8")));
 }
 
 TEST(ByteScanner, HintsFollowTheSuffixesOfNames) {

@@ -141,9 +141,10 @@ TEST_F(Scan, ReportsALinkToAFolderOutside) {
   fs::create_directory_symlink("../run_2", folder_ / "run/x");
   EXPECT_THAT(
       findings("run"),
-      ElementsAre(
-          suspicious("link to a folder outside, which is not scanned", "\"a/root\": at byte 0"),
-          suspicious("link to a folder outside, which is not scanned", "\"x\": at byte 0")));
+      ElementsAre(suspicious("link that leads out of the scanned folder and is not followed",
+                             "\"a/root\": at byte 0"),
+                  suspicious("link that leads out of the scanned folder and is not followed",
+                             "\"x\": at byte 0")));
   fs::create_directory_symlink("run", folder_ / "link");
   EXPECT_EQ(findings("link").size(), 2U);
 }

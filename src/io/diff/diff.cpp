@@ -162,12 +162,11 @@ class Descent {
   std::string place_;
 };
 
-/// Describes the first difference between two unequal values. The values must not contain
-/// OrderedDicts. Returns one description for each value. It consists of the dotted name of the
-/// first nested value that differs, and of a text that shows the difference. The text is the
-/// truncated_json(), the type, the number of items or the JSON from the first byte that differs.
-/// Examples: "layers.900: 7" and "layers.900: 8", "tuple [1]" and "list [1]", "b: 2" and "b:
-/// nothing".
+/// Describes the first difference between two unequal values, which must not contain OrderedDicts.
+/// Each of the two descriptions consists of the dotted name of the nested value that differs, and
+/// of a text that shows the difference: the truncated_json(), the type, the number of items, or the
+/// JSON from the first byte that differs. Examples: "layers.900: 7" and "layers.900: 8",
+/// "tuple [1]" and "list [1]", "b: 2" and "b: nothing".
 JsonDifference json_difference(const Value& a, const Value& b) { return Descent().compare(a, b); }
 
 constexpr std::size_t kUnmatched = static_cast<std::size_t>(-1);
@@ -188,9 +187,9 @@ struct Place {
   bool is_unread = false;
 };
 
-/// True for a node whose content cannot be compared. Such a node is a persistent ID in a pickle
-/// that is not part of a tensor (usually a storage), or an unreadable entry of a bundle that is not
-/// a regular file. (For a regular file, the node contains the bytes.)
+/// True for a node whose content cannot be compared: a persistent ID in a pickle that is not part
+/// of a tensor (usually a storage), or an entry that is refused (NodeInfo::is_refused) and is not a
+/// regular file. (The node of a refused regular file contains the bytes.)
 bool is_unread(const TensorDict& node) {
   const NodeInfo& info = node.info();
   return (info.kind == NodeKind::opaque && info.class_name == "persistent id") ||
@@ -236,13 +235,13 @@ std::string text_of(const NonTensor& json) {
   return (json.is_stack ? "stack of " : "") + truncated_json(json.value);
 }
 
-/// " along 1 on cpu"
+/// The stack dimension and the device, for example " along 1 on cpu".
 std::string stacking_text(const NonTensor& stack) {
   return " along " + std::to_string(stack.stack_dim) +
          (stack.device.empty() ? "" : " on " + stack.device);
 }
 
-/// The content of a tree, in order.
+/// The entries and nodes of a tree, depth first.
 class Side {
  public:
   explicit Side(const TensorDict& tree) { visit(tree); }
@@ -348,13 +347,13 @@ bool starts_with(const KeyPath& path, const KeyPath& start) {
   return path.size() >= start.size() && std::equal(start.begin(), start.end(), path.begin());
 }
 
-/// Compares nodes. Reports a node that is in both trees as changed if it differs or is not read.
+/// Compares nodes. Reports a node that is in both trees as changed if it differs or is_unread().
 /// Handles a node that is in only one tree as follows:
 ///
-/// - If the other tree has some of its entries, for example under flat names, reports the node as
-///   changed, and does not report the nodes below it.
-/// - If it has no entries, reports it as an added or removed entry.
-/// - Otherwise, does not report it, because its entries are reported.
+/// - If the other tree has some of the node's entries, for example under flat names, reports the
+///   node as changed, and does not report the nodes below it.
+/// - If the node has no entries, reports it as an added or removed entry.
+/// - Otherwise, does not report the node, because its entries are reported.
 class NodeComparison {
  public:
   explicit NodeComparison(DiffReport& report) : report_(report) {}
@@ -452,7 +451,7 @@ void require_tolerance(const char* argument, double value) {
   if (value >= 0) return;
   throw base::invalid_argument()
       .part("diff: ", argument)
-      .expected("a number from 0")
+      .expected("0 or more")
       .found(to_json(Value(value)));
 }
 

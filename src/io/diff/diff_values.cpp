@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::uint64_t kElementsPerTask = std::uint64_t{1} << 20;
 constexpr std::uint64_t kElementsPerRead = std::uint64_t{1} << 15;
-constexpr std::size_t kBlockElements = 1024;  ///< elements compared at a time: doubles stay in L1
+constexpr std::size_t kBlockElements = 1024;  ///< compared at a time: their doubles fit into L1
 
 /// The squares of doubles above the first limit may overflow, and those below the second may
 /// underflow, so their sums need long double.
@@ -374,7 +374,7 @@ std::vector<PairDifference> compare_values(std::vector<LeafPair> pairs,
       [&] { progress.poll(); });
   progress.finish();
 
-  // In order, so that results are reproducible.
+  // Merge in a fixed order, so that the rounding of the sums is reproducible.
   std::vector<Sums> merged(pairs.size());
   for (std::size_t i = 0; i < tasks.size(); ++i) merged[tasks[i].pair].merge(sums[i]);
   std::vector<PairDifference> differences(pairs.size());

@@ -12,8 +12,8 @@ struct LeafPair {
   Leaf b;
 };
 
-/// The result for a pair. All statistics are omitted if the tensors have equal dtypes and bytes, or
-/// if exactly one of the dtypes is float4_e2m1fn_x2.
+/// The result for a pair. All members keep their initial values if the tensors have equal dtypes
+/// and bytes, or if exactly one of the dtypes is float4_e2m1fn_x2.
 struct PairDifference {
   bool differs = false;  ///< a value differs by more than the tolerance
   double max_abs = Change::kNone;

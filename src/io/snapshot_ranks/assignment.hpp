@@ -7,9 +7,9 @@
 #include "formats/snapshot/plan.hpp"
 #include "io/snapshot_ranks/outline.hpp"
 
-// Some entries and boxes are on several ranks: replicated entries, and boxes of sharded tensors
-// that are replicated along a dimension of the device mesh. This code assigns each of them to the
-// rank that writes it.
+// Replicated entries are on several ranks. So are boxes (parts) of sharded tensors that are
+// replicated along a dimension of the device mesh. This code chooses the rank that writes each such
+// entry or box.
 
 namespace tenfold::detail::snapshot_ranks {
 

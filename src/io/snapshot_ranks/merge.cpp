@@ -52,7 +52,7 @@ class Merger {
     if (!receipt.notes.empty()) add_notes(from_json(receipt.notes, where), where);
   }
 
-  /// Requires all chunks of replicated entries.
+  /// Throws if a replicated entry or one of its chunks is missing.
   void require(const Assignment& assignment) const {
     for (const auto& [path, writers] : assignment.replicated) {
       const Entry* entry = find("0/" + path);
@@ -146,8 +146,8 @@ class Merger {
   }
 
   /// Adds the notes document of one rank. Paths in the document begin with the rank, so they are
-  /// unique. Metadata has no paths, because it belongs to the tree of all ranks: for each key, the
-  /// value of the first rank that has the key is used.
+  /// unique. Its member "metadata" has no paths, because it belongs to the tree of all ranks: for
+  /// each key, the value of the first rank that has the key is used.
   void add_notes(Value notes, const std::string& where) {
     auto* document = std::get_if<Value::Object>(&notes.data());
     if (document == nullptr) return;

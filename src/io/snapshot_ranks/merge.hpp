@@ -15,13 +15,13 @@
 
 namespace tenfold::detail::snapshot_ranks {
 
-/// Describes the files that a rank has written.
+/// A description of the files that a rank has written.
 struct Receipt {
-  std::string id;
+  std::string id;  ///< the ID of the save
   std::int64_t rank = 0;
-  std::string manifest;   ///< the manifest, as in `.snapshot_metadata`
-  std::string checksums;  ///< the checksums, as in `%checksums`
-  std::string notes;      ///< the notes, as in `%notes.json`; may be empty
+  std::string manifest;   ///< the manifest, in the format of `.snapshot_metadata`
+  std::string checksums;  ///< the checksums, in the format of `%checksums`
+  std::string notes;      ///< the notes document, in the format of `%notes.json`; may be empty
 
   std::string to_text() const;
   /// Parses the result of to_text(). Throws Error(invalid_argument) for a string that is not a
@@ -39,7 +39,7 @@ struct Merged {
 /// Merges the receipts of all ranks. Throws Error(invalid_argument), naming the entry and the ranks
 /// whose receipts should have it, if a replicated entry, one of its chunks, or a box of a sharded
 /// tensor is missing. Throws Error(corrupt) if the documents of a receipt cannot be parsed, or if a
-/// member of the notes has different types in two receipts.
+/// member of the notes document has different types in two receipts.
 Merged merge(const std::string& where, const std::vector<Receipt>& receipts,
              const formats::snapshot::Assignment& assignment, const std::vector<Outline>& outlines);
 

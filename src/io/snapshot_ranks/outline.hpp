@@ -17,8 +17,8 @@ namespace tenfold::detail::snapshot_ranks {
 /// An entry that is marked as replicated.
 struct Candidate {
   std::string path;
-  std::string description;           ///< must be the same on all ranks
-  std::string group;                 ///< equal for entries that share bytes of one file
+  std::string description;  ///< dtype and shape, value or digest; must be the same on all ranks
+  std::string group;        ///< equal for entries that share bytes of one file
   std::vector<std::uint64_t> sizes;  ///< bytes of each chunk; one number if there are no chunks
 };
 
