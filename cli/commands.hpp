@@ -41,7 +41,7 @@ void add_bench(CLI::App& app, Chosen& chosen);
 /// everything.
 Keys key_paths(const std::vector<std::string>& keys);
 
-/// A JSON object with these members, in order.
+/// A JSON object with these members, in this order.
 Value object(std::vector<std::pair<std::string, Value>> members);
 
 /// Calls `visit` for each entry of a node, or `fail` for an entry that cannot be read.
