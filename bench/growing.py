@@ -68,7 +68,7 @@ def append_small(work: Path, repetitions: int) -> Result:
     upstream = tensordict.TensorDict(batch, [rows])
     ds.append(batch)
     for _ in range(400):
-        ring.append(batch)  # full: from here on rows are overwritten
+        ring.append(batch)  # afterwards the buffer is full, so each append overwrites rows
 
     result = compare(
         "append_small",

@@ -21,11 +21,10 @@ ROW_BYTES = 256
 DATA_BYTES = 8 << 30
 MEMORY_BYTES = 3 << 29  # 1.5 GiB
 ROWS_READ = 200_000
-# Few rows, because each row takes milliseconds with readahead. Each worker of the DataLoader reads
-# one batch.
+# The peers read few rows, because each row takes milliseconds with readahead.
 UPSTREAM_ROWS_READ = 512
 WORKERS = 8
-DATALOADER_ROWS_READ = WORKERS * 256
+DATALOADER_ROWS_READ = WORKERS * 256  # one batch per worker
 
 # Each program prints the seconds for its rows, and its anonymous memory (RssAnon) in MiB.
 PREAMBLE = """

@@ -1,4 +1,4 @@
-"""Rows of a csr matrix: batches from memory maps, opening, and blocks of rows from the device."""
+"""Rows of a csr matrix: cached batches, opening, and blocks of rows that are not cached."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import tenfold
 
 ROWS, COLS, ROW_ENTRIES = 200_000, 100_000, 20
 BATCH = 256
-# The matrix for reads from the device has long rows: a row is a cell, and a column is a gene.
+# The matrix for reads from the disk has long rows: a row is a cell, and a column is a gene.
 CELLS, GENES, CELL_ENTRIES = 100_000, 30_000, 1_000
 BLOCK_ROWS = 64
 AHEAD = 4  # number of batches to prefetch
