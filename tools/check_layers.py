@@ -6,7 +6,7 @@
     io  <-  checkpoint  <-  { python, cli, examples }
 
 `a <- b` means that b may include a, and also what a may include. LAYERS forbids some of these
-includes: no other layer of src/ includes scan, for example.
+includes. For example, no other layer of src/ may include scan.
 
 Also checks the imports between the modules of python/tenfold (python_layers.py).
 
@@ -23,7 +23,7 @@ from pathlib import Path
 
 import python_layers
 
-# The layers of src/ in order, each with the lower layers whose headers it must not include.
+# The layers of src/ from low to high, each with the lower layers that it must not include.
 LAYERS = {
     "base": [],
     "os": [],

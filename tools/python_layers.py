@@ -67,7 +67,8 @@ ENTRANCES = {"", "__main__", "_pickle"}
 # the modules in `ENTRANCES` do not.
 LARGEST_CYCLE = 4
 
-# Allowed imports in functions of the same or a higher layer: importer -> imported module -> reason.
+# Allowed imports, within functions, of modules of the importer's own layer or of a higher one:
+# importer -> imported module -> reason.
 TIES = {
     "_io.load_into": {
         "_io.optimizer": "load_into and optimizer import each other",
