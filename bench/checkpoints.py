@@ -74,7 +74,7 @@ def memcpy_into(tree: Tree) -> Callable[[], None]:
 
 
 def quiet(work: Callable[[], object]) -> Callable[[], object]:
-    """Wraps `work` to hide warnings: nothing is trained, so the manager sees an unchanged state."""
+    """Wraps `work` to hide the warnings that the state has not changed: nothing is trained."""
 
     def run() -> object:
         with warnings.catch_warnings():

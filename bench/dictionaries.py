@@ -230,7 +230,7 @@ def dict_lookups(work: Path, repetitions: int) -> Result:
 
 def dict_cold(work: Path, repetitions: int) -> Result | None:
     if not drop_caches():
-        print("dict_cold: left out, dropping the page cache needs root")
+        print("dict_cold is left out: dropping the page cache needs root")
         return None
     keys, values = _keys(KEYS), _values(KEYS)
     path = work / "d"

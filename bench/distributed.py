@@ -183,7 +183,7 @@ def sync_files(folder: Path) -> None:
 
 
 def whole_files(state: dict[str, Any], folder: Path) -> dict[str, Callable[[], float]]:
-    """Returns contenders that save whole tensors in one file, as single processes read it."""
+    """Returns contenders that save whole tensors in one file, which a single process can read."""
     path, shards, whole = folder / "new.safetensors", folder / "shards", folder / "whole"
 
     def ours() -> float:

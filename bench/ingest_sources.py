@@ -124,7 +124,7 @@ def hugging_face_parquet(source: Path, cache: Path) -> None:
 
 def has_datasets() -> bool:
     if importlib.util.find_spec("datasets") is None:
-        print("ingest_parquet: load_dataset is left out: pip install datasets")
+        print("ingest_parquet leaves out load_dataset: `pip install datasets` installs it")
         return False
     return True
 

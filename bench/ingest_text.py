@@ -126,7 +126,7 @@ def has_duckdb() -> bool:
     try:
         import duckdb  # noqa: F401
     except ImportError:
-        print("ingest_lines: DuckDB is left out: pip install duckdb")
+        print("ingest_lines leaves out DuckDB: `pip install duckdb` installs it")
         return False
     return True
 

@@ -4,7 +4,7 @@
 //
 //   libtorch MODEL.safetensors MODEL_FOLDER MODEL.pt REPETITIONS
 //
-// Writes MODEL.pt. Prints {"contender": [seconds, ...], ...} without the first round.
+// Writes MODEL.pt. Prints {"contender": [seconds, ...], ...}; the first round does not count.
 
 #include <fcntl.h>
 #include <unistd.h>

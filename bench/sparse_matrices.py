@@ -124,7 +124,7 @@ def sparse_open(work: Path, repetitions: int) -> Result:
 
 def sparse_blocks_cold(work: Path, repetitions: int) -> Result | None:
     if not drop_caches():
-        print("sparse_blocks_cold: left out, dropping the page cache needs root")
+        print("sparse_blocks_cold is left out: dropping the page cache needs root")
         return None
     path = work / "cells"
     x = _matrix(CELLS, GENES, CELL_ENTRIES)

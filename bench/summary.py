@@ -250,7 +250,7 @@ def main() -> int:
         return 0
     stale = [path for path, text in made().items() if path.read_text(encoding="utf-8") != text]
     for path in stale:
-        print(f"{path.relative_to(ROOT)}: is stale; run python bench/summary.py")
+        print(f"{path.relative_to(ROOT)}: is out of date; run python bench/summary.py")
     return 1 if stale else 0
 
 

@@ -296,7 +296,7 @@ void add_checkpoints(CLI::App& app, Chosen& chosen) {
   command
       ->add_flag("--restore-check", options->restore_check,
                  "Print the step that a restart restores, and newer\ndamaged steps; "
-                 "exit 1 if there are any")
+                 "exit 1 if any are damaged")
       ->excludes(prune)
       ->excludes(verify);
   command->add_flag("--json", options->json, "One JSON document");

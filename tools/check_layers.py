@@ -53,8 +53,8 @@ PUBLIC_HEADERS = {
     "codecs": ["tenfold/error.hpp"],
 }
 
-# A folder of formats/ is one format. Its files may include headers of their own folder and the
-# following ones, which all formats share.
+# A folder of formats/ is one format. Its files may include the headers of their own folder, and
+# these headers, which all formats share.
 FORMATS_SHARE = ("formats/format.hpp", "formats/shared/")
 
 # Includes that are allowed although the rules forbid them: (folder of src/, header): reason.

@@ -30,8 +30,9 @@ constexpr unsigned kPartBits = 8;
 constexpr std::size_t kParts = std::size_t{1} << kPartBits;
 constexpr std::size_t kSinkBytes = std::size_t{1} << 20;
 constexpr std::int64_t kPollRows = 1 << 14;
-/// The number of random seeds that are tried for each size of the index, and the number of sizes.
-/// Keys that collide under every seed were almost certainly chosen to collide.
+/// The numbers of attempts: kSizes sizes of the index, each about twice the size before, and kSeeds
+/// random seeds for each size. Keys for which all attempts fail were almost certainly chosen to
+/// collide.
 constexpr int kSeeds = 3;
 constexpr int kSizes = 3;
 constexpr const char* kSpillName = "%index-spill";

@@ -15,7 +15,7 @@ namespace {
 
 /// The number of rows that are looked up at a time.
 constexpr std::int64_t kCheckedRows = 1024;
-/// Maximum number of reported problems of one kind.
+/// Maximum number of reported keys that the lookup does not find at their row.
 constexpr std::size_t kMaxProblems = 10;
 
 /// Result of a lookup that found the key in no row of the state, but found a slot, perhaps of

@@ -148,7 +148,7 @@ class DictHandle {
   };
   /// Implements MappedDict::assign() and extend(), and throws their errors.
   void write(const DictKeys& keys, const Batch& values, Write kind);
-  /// Acquires the writer lock, as write() does, before there is anything to write.
+  /// Acquires the writer lock before the first write(), which would otherwise acquire it.
   void begin_writing();
   void flush();
   void close();

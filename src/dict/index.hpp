@@ -24,13 +24,13 @@ namespace tenfold {
 /// cache line of it.
 ///
 /// Each row of the tensor is a bucket of eight slots. A slot is 0 (free), or has row + 1 in the low
-/// 40 bits and 24 bits of the key's hash, the fingerprint, above them. The number of a key's home
-/// bucket is the high half of the 128-bit product `hash * num_home`. If the home bucket is full,
-/// the next buckets are used. This is linear probing (Knuth, The Art of Computer Programming, vol.
-/// 3, 6.4) by buckets, with fingerprints as in "Cuckoo Filter: Practically Better Than Bloom" (Fan
-/// et al., 2014) and Abseil's Swiss tables. kDictTailBuckets more buckets follow the `num_home`
-/// home buckets, so that probing never wraps around. The hash is XXH3 with a random seed for each
-/// file, so that nobody can choose colliding keys in advance.
+/// 40 bits and the fingerprint (the low 24 bits of the key's hash) in the high bits. The number of
+/// a key's home bucket is the high half of the 128-bit product `hash * num_home`. If the home
+/// bucket is full, the next buckets are used. This is linear probing (Knuth, The Art of Computer
+/// Programming, vol. 3, 6.4) by buckets, with fingerprints as in "Cuckoo Filter: Practically Better
+/// Than Bloom" (Fan et al., 2014) and Abseil's Swiss tables. kDictTailBuckets more buckets follow
+/// the `num_home` home buckets, so that probing never wraps around. The hash is XXH3 with a random
+/// seed for each file, so that nobody can choose colliding keys in advance.
 ///
 /// The last row is the header; DictWord names its words. A slot may point to a row that is not
 /// committed yet: readers ignore such a row. Because fingerprints may collide, readers always

@@ -132,7 +132,8 @@ class Block {
 template <class Index>
 std::size_t first_outside(const Index* minor_indices, std::size_t count, std::int64_t length) {
   using Unsigned = std::make_unsigned_t<Index>;
-  // As unsigned numbers, negative indices are large. So one comparison is enough, which vectorises.
+  // As unsigned numbers, negative indices are large. So the maximum shows both kinds of invalid
+  // indices, and the compiler vectorizes the loop.
   Unsigned greatest = 0;
   for (std::size_t i = 0; i < count; ++i) {
     greatest = std::max(greatest, static_cast<Unsigned>(minor_indices[i]));
