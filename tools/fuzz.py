@@ -76,7 +76,7 @@ def merge(program: Path, target: Path, sources: list[Path]) -> None:
     shutil.rmtree(merged, ignore_errors=True)
     merged.mkdir(parents=True)
     old = target.with_name(target.name + ".old")
-    if old.is_dir():  # a merge was interrupted between the two calls of rename() below
+    if old.is_dir():  # an earlier merge was interrupted after its first rename()
         sources = [*sources, old]
     done = subprocess.run([program, "-merge=1", *COMMON, merged, *sources], capture_output=True)
     if done.returncode == 0:

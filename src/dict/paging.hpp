@@ -45,7 +45,7 @@ class DictPaging {
   bool prefetch_keys(std::span<const std::int64_t> rows) const;
 
   std::shared_ptr<const DictState> state_;
-  /// The index, the keys and the end offsets of the keys; without those below Residency::kMinBytes.
+  /// The index, the keys and their end offsets. Omits those smaller than Residency::kMinBytes.
   std::vector<std::span<const std::byte>> sources_;
   Residency values_;
   bool needed_ = false;
