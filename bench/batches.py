@@ -239,7 +239,7 @@ def frames_cached(work: Path, repetitions: int) -> Result:
 
 def frames_cold(work: Path, repetitions: int) -> Result | None:
     if not drop_caches():
-        print("frames_cold: left out, dropping the page cache needs root")
+        print("frames_cold is left out: dropping the page cache needs root")
         return None
     path = frames(work)
     # Few batches: with more, the readahead of the other contenders would read the whole file.

@@ -98,7 +98,7 @@ def calls_memmap(work: Path, repetitions: int) -> Result:
     )
 
 
-# The fields of a row, as in a replay buffer.
+# The fields of a row, as in a replay buffer, and the number of values of each.
 WIDTHS = {"obs": 17, "act": 6, "rew": 1, "done": 1, "next_obs": 17, "logp": 1, "adv": 1, "i": 1}
 
 

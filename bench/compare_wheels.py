@@ -4,9 +4,10 @@
     python bench/compare_wheels.py A.whl B.whl open_folder save_many --rounds 4
 
 In each round, each benchmark runs once with A and once with B, and the order alternates between
-rounds. A row is one contender of one benchmark; its smallest time counts. For each row of tenfold,
-the program prints the time of B divided by the time of A. At the end, it prints the geometric mean
-of these ratios. With --write, the first round with A also updates the tables in docs/performance/.
+rounds. A row is one contender of one benchmark, and its smallest time counts. For each row of a
+contender that uses tenfold, the program prints the time of B divided by the time of A. At the end,
+it prints the geometric mean of these ratios. With --write, the first round with A also updates the
+tables in docs/performance/.
 
 Exits with 1 if the mean is above 1.05, if there are no rows to compare, if a benchmark fails, or if
 B misses a goal in all rounds and A meets this goal in at least one.

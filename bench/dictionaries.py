@@ -78,7 +78,10 @@ def _build_lmdb(path: Path, keys: list[str], values: np.ndarray) -> None:
 
 
 def _build_small_lmdb(path: Path, keys: list[str], values: np.ndarray) -> None:
-    """Writes to lmdb in key order. This fills its pages: 20 M keys take a third of the space."""
+    """Writes to lmdb in key order, which fills its pages.
+
+    20 M keys then take a third of the space that they take in random order.
+    """
     env = lmdb.open(str(path), map_size=1 << 34, sync=False)
     order = np.argsort(np.array(keys, dtype=np.bytes_))
     for begin in range(0, len(keys), KEYS_A_COMMIT):
@@ -227,7 +230,7 @@ def dict_lookups(work: Path, repetitions: int) -> Result:
 
 def dict_cold(work: Path, repetitions: int) -> Result | None:
     if not drop_caches():
-        print("dict_cold: left out, dropping the page cache needs root")
+        print("dict_cold is left out: dropping the page cache needs root")
         return None
     keys, values = _keys(KEYS), _values(KEYS)
     path = work / "d"

@@ -70,7 +70,7 @@ def dict_larger_than_memory(work: Path, repetitions: int) -> Result | None:
     try:
         group = MemoryLimit(MEMORY_BYTES)
     except OSError as error:
-        print(f"dict_larger_than_memory: left out, a control group cannot be created: {error}")
+        print(f"dict_larger_than_memory is left out: a control group cannot be created: {error}")
         return None
     try:
         return _measured(work, repetitions, group)

@@ -57,7 +57,10 @@ def small_state(count: int, mesh: Any) -> dict[str, Any]:
 
 
 def large_state(num_bytes: int, mesh: Any) -> dict[str, Any]:
-    """Returns 12 float32 matrices, split by rows. An element is its row plus its matrix number."""
+    """Returns 12 float32 matrices, split by rows.
+
+    The value of an element is its row index plus the number of its matrix.
+    """
     all_rows = max(1, num_bytes // 12 // 4096 // 4 // SAVING_RANKS) * SAVING_RANKS
     rows = all_rows // mesh.size()
     numbers = torch.arange(mesh.get_rank() * rows, (mesh.get_rank() + 1) * rows)
@@ -180,7 +183,7 @@ def sync_files(folder: Path) -> None:
 
 
 def whole_files(state: dict[str, Any], folder: Path) -> dict[str, Callable[[], float]]:
-    """Returns contenders that save whole tensors in one file, as single processes read it."""
+    """Returns contenders that save whole tensors in one file, which a single process can read."""
     path, shards, whole = folder / "new.safetensors", folder / "shards", folder / "whole"
 
     def ours() -> float:
@@ -273,8 +276,12 @@ def rank_main(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tensors", type=int, default=20_000, help="small tensors; 0: none")
-    parser.add_argument("--gigabytes", type=float, default=1.5, help="of large tensors; 0: none")
+    parser.add_argument(
+        "--tensors", type=int, default=20_000, help="number of small tensors; 0: none"
+    )
+    parser.add_argument(
+        "--gigabytes", type=float, default=1.5, help="total size of the large tensors; 0: none"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", type=Path, default=None, help="a folder on the disk to measure")
     arguments = parser.parse_args()

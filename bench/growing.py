@@ -67,8 +67,9 @@ def append_small(work: Path, repetitions: int) -> Result:
     )
     upstream = tensordict.TensorDict(batch, [rows])
     ds.append(batch)
+    # Fill the circular buffer, so that each measured append overwrites rows.
     for _ in range(400):
-        ring.append(batch)  # full: from here on rows are overwritten
+        ring.append(batch)
 
     result = compare(
         "append_small",

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass
 class Contender:
-    """One measured program. `run` is timed; `before` and `after(result of run)` are not."""
+    """One measured program. Only `run` is timed. `after` gets the result of `run`."""
 
     run: Callable[[], object]
     before: Callable[[], object] = lambda: None
@@ -229,7 +229,7 @@ class Blocks:
 
 
 def bare_copies(columns: list[torch.Tensor], count: int, batch: int) -> Callable[[], None]:
-    """Returns a function that copies `count` batches of random rows, which are already chosen."""
+    """Returns a function that copies `count` batches of random rows, which are chosen only once."""
     raw = load_raw()
     rows = torch.randint(0, len(columns[0]), (count, batch))
     outputs = [torch.empty(batch, *column.shape[1:], dtype=column.dtype) for column in columns]
@@ -261,16 +261,16 @@ def remove(path: Path) -> None:
 
 
 # If a virtual machine gives a free page back to its host, the next use of this page takes ten times
-# as long. So memory is used right before a timed run, which then reuses the same pages. A run is
-# repeated if the machine gave back DISTURBING_MIB during it or, in a run of more than a second,
-# DISTURBING_MIB per second. This limit is a rate because a machine always gives back some pages
-# within minutes. After MOST_ATTEMPTS runs, the last one counts.
+# as long. So memory is used right before a timed run, which then reuses the same pages. A run of up
+# to a second is repeated if the machine gave back DISTURBING_MIB during it. For a longer run, the
+# limit is DISTURBING_MIB per second, because a machine always gives back some pages within minutes.
+# After MOST_ATTEMPTS runs, the last one counts.
 MOST_ATTEMPTS = 3
 DISTURBING_MIB = 16
 
 
 def given_back_mib() -> int:
-    """Returns the MiB that this machine gave back to its host; 0 if the kernel does not count."""
+    """Returns the MiB that this machine gave back to its host; 0 if they are not reported."""
     try:
         text = Path("/sys/module/page_reporting/parameters/reported_kib").read_text()
     except OSError:
@@ -334,7 +334,7 @@ def hold_in_memory(*folders: Path) -> None:
             mapped = mmap.mmap(opened.fileno(), 0, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
         address = np.frombuffer(mapped, np.uint8).ctypes.data
         if libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(len(mapped))) != 0:
-            print(f"{file}: it cannot be held in memory: {os.strerror(ctypes.get_errno())}")
+            print(f"{file}: cannot be locked in memory: {os.strerror(ctypes.get_errno())}")
         _held.append(mapped)
 
 

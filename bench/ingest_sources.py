@@ -85,7 +85,7 @@ def write_parquet(path: Path, num_rows: int) -> int:
 
 
 def pyarrow_parquet(source: Path, target: Path) -> None:
-    """Writes batches to memory maps as users would, with strings as bytes and end offsets."""
+    """Writes pyarrow's batches to memory maps, with strings as bytes and end offsets."""
     opened = pq.ParquetFile(source)
     num_rows = opened.metadata.num_rows
     maps = {
@@ -124,7 +124,7 @@ def hugging_face_parquet(source: Path, cache: Path) -> None:
 
 def has_datasets() -> bool:
     if importlib.util.find_spec("datasets") is None:
-        print("ingest_parquet: without Hugging Face datasets: pip install datasets")
+        print("ingest_parquet leaves out load_dataset: `pip install datasets` installs it")
         return False
     return True
 
@@ -269,7 +269,7 @@ def list_of_dicts(work: Path, num_rows: int, repetitions: int) -> Result:
                 before=lambda: fresh_folder(paths[2]),
             ),
         },
-        # Without fsync, because the contenders with numpy and pyarrow do not call it either.
+        # The goal is for saves that are not durable, because numpy and pyarrow do not call fsync.
         [Goal("tenfold, not durable", "pyarrow from_pylist -> memmap", 3.3)],
         repetitions,
     )

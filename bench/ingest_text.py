@@ -126,7 +126,7 @@ def has_duckdb() -> bool:
     try:
         import duckdb  # noqa: F401
     except ImportError:
-        print("ingest_lines: without DuckDB: pip install duckdb")
+        print("ingest_lines leaves out DuckDB: `pip install duckdb` installs it")
         return False
     return True
 
@@ -145,7 +145,8 @@ def ingest_lines(work: Path, repetitions: int) -> Result:
             lambda: fresh(ours),
         )
 
-    # Without fsync, like pyarrow and pandas.
+    # Except for one contender, tenfold saves without fsync, because pyarrow and pandas do not call
+    # it either.
     contenders = {
         "tenfold, 1 thread": tenfold_on(1),
         "tenfold, 2 threads": tenfold_on(2),

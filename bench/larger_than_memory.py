@@ -21,11 +21,10 @@ ROW_BYTES = 256
 DATA_BYTES = 8 << 30
 MEMORY_BYTES = 3 << 29  # 1.5 GiB
 ROWS_READ = 200_000
-# Few rows, because each row takes milliseconds with readahead. Each worker of the DataLoader reads
-# one batch.
+# The peers read few rows, because each row takes milliseconds with readahead.
 UPSTREAM_ROWS_READ = 512
 WORKERS = 8
-DATALOADER_ROWS_READ = WORKERS * 256
+DATALOADER_ROWS_READ = WORKERS * 256  # one batch per worker
 
 # Each program prints the seconds for its rows, and its anonymous memory (RssAnon) in MiB.
 PREAMBLE = """
@@ -102,7 +101,7 @@ def larger_than_memory(work: Path, repetitions: int) -> Result | None:
     try:
         group = MemoryLimit(MEMORY_BYTES)
     except OSError as error:
-        print(f"larger_than_memory: left out, a control group cannot be created: {error}")
+        print(f"larger_than_memory is left out: a control group cannot be created: {error}")
         return None
     try:
         return _measured(work, repetitions, group)
@@ -124,7 +123,7 @@ def _measured(work: Path, repetitions: int, group: MemoryLimit) -> Result:
     if raw.raw_read_pages_uring(str(path / "x.memmap").encode(), 1, 64) == 1:
         bare["pages of 4 KiB by io_uring, 64 under way"] = raw.raw_read_pages_uring
     else:
-        print("larger_than_memory: without io_uring, which the kernel does not support or allow")
+        print("larger_than_memory leaves out io_uring: the kernel does not support or allow it")
     timings = {name: Timing() for name in (*contenders, *bare)}
     memory = 0.0
     for _ in range(max(3, repetitions // 2)):

@@ -4,7 +4,7 @@
 //
 //   libtorch MODEL.safetensors MODEL_FOLDER MODEL.pt REPETITIONS
 //
-// Writes MODEL.pt. Prints {"contender": [seconds, ...], ...} without the first round.
+// Writes MODEL.pt. Prints {"contender": [seconds, ...], ...}; the first round does not count.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -112,7 +112,8 @@ void read(const Tensors& to, const std::string& path, int num_threads) {
 /// Throws unless `filled` equals `source`, and sets `filled` to zeros for the next contender.
 void check(const Tensors& filled, const Tensors& source) {
   for (std::size_t i = 0; i < source.size(); ++i) {
-    if (!at::equal(filled[i], source[i])) throw std::runtime_error("the bytes differ");
+    if (!at::equal(filled[i], source[i]))
+      throw std::runtime_error("a parameter differs from its source");
     filled[i].detach().zero_();
   }
 }

@@ -25,7 +25,7 @@ def compiled() -> Path | None:
     source, program = ROOT / "bench" / "libtorch.cpp", ROOT / "build" / "bench" / "libtorch"
     library = BUILD / "src" / "libtenfold.a"
     if not library.exists():
-        print(f"libtorch_load_into: left out, {library} is missing: `make build` makes it")
+        print(f"libtorch_load_into is left out: {library} is missing; `make build` makes it")
         return None
     header = ROOT / "include" / "tenfold" / "torch.hpp"
     inputs = max(path.stat().st_mtime for path in (source, header, library))

@@ -72,7 +72,7 @@ std::size_t num_pages(int fd) {
 
 extern "C" {
 
-// Writes each block to a new file `folder`/<i>; the folder exists. Returns 0 on success.
+// Writes each block to a new file `folder`/<i>; the folder must exist. Returns 0 on success.
 int raw_write_files(const char* folder, std::size_t count, const char* const* blocks,
                     const std::size_t* sizes, int sync, int num_threads) {
   const std::string prefix = std::string(folder) + "/";

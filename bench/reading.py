@@ -238,7 +238,7 @@ def read_warm(work: Path, repetitions: int) -> Result:
 
 def read_cold(work: Path, repetitions: int) -> Result | None:
     if not drop_caches():
-        print("read_cold: left out, dropping the page cache needs root")
+        print("read_cold is left out: dropping the page cache needs root")
         return None
     tree = trees.gpt2_with_adam()
     one, folder, theirs, pickled = (

@@ -144,7 +144,7 @@ def main() -> None:
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in every]
     if unknown:
-        parser.error(f"unknown: {', '.join(unknown)}")
+        parser.error(f"unknown benchmarks: {', '.join(unknown)}")
     checkpoints.WIDTH = options.width
     base = options.folder or ROOT / "build" / "bench"
     base.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ def upstream():
     try:
         import torchsnapshot
     except ImportError:
-        print("snapshots: left out, torchsnapshot cannot be imported: `make deps` installs it")
+        print("snapshots are left out: torchsnapshot cannot be imported; `make deps` installs it")
         return None
     warnings.filterwarnings("ignore", message="TypedStorage is deprecated")
     return torchsnapshot

@@ -1,4 +1,4 @@
-"""Rows of a csr matrix: batches from memory maps, opening, and blocks of rows from the device."""
+"""Rows of a csr matrix: cached batches, opening, and blocks of rows that are not cached."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import tenfold
 
 ROWS, COLS, ROW_ENTRIES = 200_000, 100_000, 20
 BATCH = 256
-# The matrix for reads from the device has long rows: a row is a cell, and a column is a gene.
+# The matrix for reads from the disk has long rows: a row is a cell, and a column is a gene.
 CELLS, GENES, CELL_ENTRIES = 100_000, 30_000, 1_000
 BLOCK_ROWS = 64
 AHEAD = 4  # number of batches to prefetch
@@ -124,7 +124,7 @@ def sparse_open(work: Path, repetitions: int) -> Result:
 
 def sparse_blocks_cold(work: Path, repetitions: int) -> Result | None:
     if not drop_caches():
-        print("sparse_blocks_cold: left out, dropping the page cache needs root")
+        print("sparse_blocks_cold is left out: dropping the page cache needs root")
         return None
     path = work / "cells"
     x = _matrix(CELLS, GENES, CELL_ENTRIES)

@@ -107,7 +107,10 @@ def mappers_look_up(work: Path, repetitions: int) -> Result:
 
 
 def sparse_rows(work: Path) -> tuple[scipy.sparse.csr_array, dict[tuple[int, int], int]]:
-    """Returns a row with 16 of 2,000 features per state, and the row indices of 40,000 states."""
+    """Returns a matrix with a row for each of 40,000 states, and the row index of each state.
+
+    A row has 16 of 2,000 features.
+    """
     generator = np.random.default_rng(0)
     side, per_row, num_cols = 200, 16, 2000
     columns = np.stack([generator.choice(num_cols, per_row, False) for _ in range(side * side)])

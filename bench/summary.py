@@ -146,11 +146,11 @@ def timings(topic: str) -> dict[str, dict[str, float]]:
 
 
 def updated_tables(text: str, measured: dict[str, str]) -> list[str]:
-    """Returns the tables of the page `text`, in order; `measured` tables replace older ones.
+    """Returns the tables of the page `text`, in its order; `measured` tables replace older ones.
 
     A comment below the title of a table names its benchmark, so that a table whose title has
-    changed is replaced. A table without this comment is replaced by the new table with its title.
-    New benchmarks follow at the end.
+    changed is replaced. A table without this comment is replaced by the new table with the same
+    title. New benchmarks follow at the end.
     """
     new = {name: table.replace("\n", f"\n<!-- {name} -->\n", 1) for name, table in measured.items()}
     names = {table.split("\n", 1)[0]: name for name, table in new.items()}
@@ -250,7 +250,7 @@ def main() -> int:
         return 0
     stale = [path for path, text in made().items() if path.read_text(encoding="utf-8") != text]
     for path in stale:
-        print(f"{path.relative_to(ROOT)}: is stale; run python bench/summary.py")
+        print(f"{path.relative_to(ROOT)}: is out of date; run python bench/summary.py")
     return 1 if stale else 0
 
 

@@ -81,7 +81,7 @@ def read_torch_file(work: Path, repetitions: int) -> Result:
 
 def read_torch_file_cold(work: Path, repetitions: int) -> Result | None:
     if not drop_caches():
-        print("read_torch_file_cold: left out, dropping the page cache needs root")
+        print("read_torch_file_cold is left out: dropping the page cache needs root")
         return None
     tree = trees.gpt2_with_adam()
     pickled = work / "cold-read.pt"

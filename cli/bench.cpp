@@ -15,11 +15,12 @@ namespace tenfold::cli {
 namespace {
 
 constexpr const char* kBenchHelp =
-    "read: tensors, sequentially; gather: rows of the largest tensor at random.\n"
+    "read: tensors, sequentially; gather: random rows of the largest tensor.\n"
     "Cold is from disk, after these files were dropped from the page cache ('-' if\n"
     "that is not possible); warm is from memory. The limit is bare pread on the same\n"
-    "files, of the same number of bytes in pieces of the same size. Each is the best\n"
-    "of three; for a few megabytes the figures are mostly noise. Nothing is written.";
+    "files, of the same number of bytes in pieces of the same size. Each speed is the\n"
+    "best of three runs. Speeds for only a few megabytes are mostly noise. Nothing is\n"
+    "written.";
 
 struct BenchArguments {
   std::string path;
@@ -103,7 +104,7 @@ void add_bench(CLI::App& app, Chosen& chosen) {
   command->add_option("path", options->path, "File or folder")->required();
   command
       ->add_option("--max-mb", options->max_megabytes,
-                   "At most this many MB of each kind (default: 1000)")
+                   "At most this many MB for read, and for gather\n(default: 1000)")
       ->transform(whole_number(1, 1'000'000'000));
   add_threads(*command, options->num_threads);
   command->add_flag("--json", options->json, "One JSON document");

@@ -38,7 +38,7 @@ struct CheckpointsArguments {
 
 /// A step, as a row of the table.
 struct StepRow {
-  CheckpointStatus status;               ///< only the number, if `is_readable` is false
+  CheckpointStatus status;  ///< if `is_readable` is false: only the step number and `kept_by`
   std::optional<VerifyReport> report{};  ///< nullopt if the step was not verified
   bool is_readable = true;  ///< false: removed, or `checkpoint.json` is missing or damaged
 };
@@ -96,8 +96,8 @@ std::string metrics_text(const CheckpointInfo& info) {
 
 /// Returns what keeps a step, such as "newest" for a retention rule, or "removed next" if nothing
 /// does. If there are no rules, returns "held" for a step that a process holds, and "-" for any
-/// other step. A kept step that is not on the current line gets the suffix " (not on the current
-/// line)".
+/// other step. A kept step that is not on the current line (see CheckpointManager) gets the suffix
+/// " (not on the current line)".
 std::string status_text(const CheckpointStatus& status, bool has_rules) {
   if (status.kept_by.empty()) return "removed next";
   const std::string rules = has_rules ? joined(status.kept_by) : status.is_held ? "held" : "-";
@@ -176,7 +176,7 @@ int check_restore(const CheckpointManager& manager, bool json, Output& out) {
 }
 
 /// Verifies the steps. The manager records which steps are damaged, and does not count these among
-/// the newest steps to keep. A step that another process removes in the meantime has no report.
+/// the newest steps to keep. A step that another process removes concurrently has no report.
 Reports verify_all(const CheckpointManager& manager, const std::vector<std::int64_t>& steps) {
   Reports reports;
   ProgressBar bar;
@@ -198,7 +198,8 @@ StepRow unreadable_row(std::int64_t step, const VerifyReport& report, const char
   return row;
 }
 
-/// The steps in the folder, and the steps that were damaged and have been removed since.
+/// The steps in the folder, including unreadable ones, and the damaged steps that were removed
+/// after they had been verified.
 std::vector<StepRow> step_rows(const CheckpointManager& manager, Reports reports,
                                const Reports& unreadable) {
   std::vector<StepRow> rows;
@@ -272,27 +273,30 @@ void add_checkpoints(CLI::App& app, Chosen& chosen) {
   command->add_option("--keep", options->keep, "Show what pruning to the newest N steps removes")
       ->transform(whole_number(1, kMost))
       ->type_name("N");
-  command->add_option("--keep-every", options->keep_every, "... and keeps multiples of N")
+  command
+      ->add_option("--keep-every", options->keep_every,
+                   "Also keep the steps that are multiples of N")
       ->transform(whole_number(1, kMost))
       ->type_name("N")
       ->needs("--keep");
-  command->add_option("--best", options->best, "... and the best step by this metric")
+  command->add_option("--best", options->best, "Also keep the best step by this metric")
       ->type_name("METRIC")
       ->needs("--keep");
-  command->add_flag("--best-max", options->best_is_max, "The greatest value is the best")
+  command
+      ->add_flag("--best-max", options->best_is_max, "The greatest value of the metric is the best")
       ->needs("--best");
-  command->add_option("--best-to-keep", options->best_to_keep, "The N best steps")
+  command->add_option("--best-to-keep", options->best_to_keep, "Keep the N best steps (default: 1)")
       ->transform(whole_number(1, kMost))
       ->type_name("N")
       ->needs("--best");
-  auto* prune = command->add_flag("--prune", options->prune, "Remove what no rule keeps");
+  auto* prune = command->add_flag("--prune", options->prune, "Remove the steps that no rule keeps");
   prune->needs("--keep");
   auto* verify =
       command->add_flag("--verify", options->verify, "Check every checksum; exit 1 if damaged");
   command
       ->add_flag("--restore-check", options->restore_check,
                  "Print the step that a restart restores, and newer\ndamaged steps; "
-                 "exit 1 if there are any")
+                 "exit 1 if any are damaged")
       ->excludes(prune)
       ->excludes(verify);
   command->add_flag("--json", options->json, "One JSON document");

@@ -21,11 +21,11 @@ namespace {
 constexpr std::int64_t kRowsPerRead = std::int64_t{1} << 16;
 constexpr std::uint64_t kBytesPerRead = std::uint64_t{1} << 24;
 
-/// A tree with the index of each column at its path, so that select() can choose columns.
+/// A tree that has each column's index at the column's path, so that select() can choose columns.
 TensorDict tree_of_numbers(const std::vector<Column>& columns) {
   TensorDict tree;
   for (std::size_t i = 0; i < columns.size(); ++i) {
-    TensorDict node = tree;  // a handle
+    TensorDict node = tree;  // shares the node of `tree`
     const KeyPath& path = columns[i].path;
     for (std::size_t level = 0; level + 1 < path.size(); ++level) {
       if (!node.contains(KeyPath{path[level]})) node.set(path[level], TensorDict());
@@ -43,7 +43,7 @@ std::uint64_t bytes_at(const TensorDict& tree, const KeyPath& path) {
   return leaf == nullptr ? 0 : leaf->nbytes();
 }
 
-/// Validity of the rows [begin, end).
+/// The validity mask of the rows [begin, end): bool, false for null.
 Tensor valid_rows(const Dataset& data, const Column& column, std::int64_t begin, std::int64_t end) {
   // Select the column first, because another column may be named "<column>.valid".
   const Dataset alone = data.select({column.name()});

@@ -10,7 +10,7 @@
 
 namespace tenfold::cli {
 
-/// The data set of a tree that has a schema. Empty for a tree without a schema.
+/// The data set of a tree that has a schema; nullopt for a tree without a schema.
 std::optional<Dataset> dataset_of(const TensorDict& tree);
 
 /// The columns that KEY arguments name, in the order of the schema; all columns if there are no
@@ -30,7 +30,7 @@ std::uint64_t column_bytes(const Dataset& data, const Column& column);
 std::vector<Value> first_values(const Dataset& data, const Column& column, std::int64_t num_rows);
 
 struct ColumnStatistics {
-  /// Statistics of the values that are not null; for strings, NaN and counts of 0.
+  /// Statistics of the values that are not null. For strings, the counts are 0 and the rest is NaN.
   Statistics figures;
   std::uint64_t nulls = 0;  ///< number of rows without a value
 };

@@ -16,8 +16,8 @@ class App;
 
 namespace tenfold::cli {
 
-/// The command that the parser selected, for run(). The function prints to `Output` and returns the
-/// exit status, 0 or 1. It reports errors by exceptions.
+/// The command that the parser selected. The function prints to `Output` and returns the exit
+/// status, 0 or 1. It reports errors by exceptions.
 struct Chosen {
   std::function<int(Output&)> command;
 };
@@ -41,7 +41,7 @@ void add_bench(CLI::App& app, Chosen& chosen);
 /// everything.
 Keys key_paths(const std::vector<std::string>& keys);
 
-/// A JSON object with these members, in order.
+/// A JSON object with these members, in this order.
 Value object(std::vector<std::pair<std::string, Value>> members);
 
 /// Calls `visit` for each entry of a node, or `fail` for an entry that cannot be read.
@@ -50,7 +50,7 @@ void for_each_readable(
     const std::function<void(const std::string& key, const TensorDict::Item& item)>& visit,
     const std::function<void(const std::string& key, const Error& error)>& fail);
 
-/// "float32 [3, 4]"; for a nested tensor "float32 nested [3, 2]", with the shape of its sizes.
+/// "float32 [3, 4]". For a nested tensor "float32 nested [3, 2]": 3 components of 2 dimensions.
 std::string leaf_text(const Leaf& leaf);
 
 }  // namespace tenfold::cli

@@ -132,7 +132,7 @@ void add_convert(CLI::App& app, Chosen& chosen) {
   command->add_option("--exclude", options->exclude, "All but these")->allow_extra_args(false);
   command->add_option("--rename", options->rename, "OLD=NEW, for an entry and everything below it")
       ->allow_extra_args(false);
-  command->add_option("--dtype", options->dtype, "Cast floating-point tensors");
+  command->add_option("--dtype", options->dtype, "Cast floating-point tensors to this dtype");
   command->add_option("--shard-size", options->shard_size,
                       "Greatest size of a shard of .safetensors.index.json\n"
                       "(default: 5GB)");

@@ -17,13 +17,13 @@ namespace {
 constexpr const char* kDiffHelp =
     "A and B may be in any two formats. Tensors and JSON values are matched by dotted\n"
     "name; values are equal if |a - b| <= atol + rtol * |b|, or if both are NaN.\n"
-    "Another dtype, shape, JSON value or kind of node is a change, at any\n"
+    "A different dtype, shape, JSON value or kind of node is a change at any\n"
     "tolerance.\n"
     "rel l2 is |a - b| / |a|, cosine is the cosine of the angle between a and b.\n"
     "Exit status: 0 the same, 1 different, 2 failure.";
 
-constexpr std::size_t kMaxTextWidth = 32;  ///< maximum width of a value of either tree, on a
-                                           ///< terminal
+/// Maximum width, on a terminal, of the text that describes a changed entry of one of the trees.
+constexpr std::size_t kMaxTextWidth = 32;
 
 struct DiffArguments {
   std::string a;

@@ -15,8 +15,8 @@ namespace tenfold::cli {
 Value json_element(DType dtype, const std::string& text);
 
 /// Converts the elements of `texts` from index `at` on to nested lists. The nesting has one level
-/// for each dimension of `shape` from `level` on. Advances `at`. If there are no elements, returns
-/// an empty list, because the other dimensions may have any length.
+/// for each dimension of `shape` from `level` on. Advances `at`. If one dimension is 0, returns a
+/// single empty list, because the other dimensions may be huge.
 Value nested_json(DType dtype, const Shape& shape, std::size_t level,
                   const std::vector<std::string>& texts, std::size_t& at);
 

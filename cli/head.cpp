@@ -96,8 +96,7 @@ void print_json(const std::string& key, const Leaf& leaf, const Rows& rows, Outp
 }
 
 /// Formats a row of two or more dimensions with nested brackets, and "…" in place of the elements
-/// that were not read. A row without elements is "[]", because its other dimensions may have any
-/// length.
+/// that were not read. If one dimension is 0, returns "[]", because the others may be huge.
 std::string nested_text(const Shape& shape, std::size_t level,
                         const std::vector<std::string>& texts, std::size_t& at) {
   if (level == shape.size()) return at < texts.size() ? texts[at++] : "…";
@@ -121,8 +120,8 @@ void print_text(const std::string& key, const Leaf& leaf, const Rows& rows, Outp
   out.line(out.paint(Style::bold, printable(key)) + "  " +
            out.paint(Style::dtype, leaf_text(leaf)));
   const std::size_t columns = out.columns();  // 0: no limit for the length of a row
-  // Each element takes at least three columns: one character and a gap of two. More elements than
-  // these do not fit.
+  // Do not read elements that cannot fit in a line: each takes at least three columns, one for a
+  // character and two for the gap.
   const std::uint64_t elements =
       columns == 0 ? rows.elements : std::min<std::uint64_t>(rows.elements, columns / 3 + 1);
   std::vector<std::vector<std::string>> cells;

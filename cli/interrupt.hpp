@@ -5,9 +5,9 @@
 namespace tenfold::cli {
 
 /// While this object exists, Ctrl-C makes interrupted() return true, and the command stops at its
-/// next check. A command that was finished when Ctrl-C came does not print its result. A second
-/// Ctrl-C ends the program at once. If interrupts were ignored before (nohup, a background job),
-/// they stay ignored.
+/// next check. If the command has finished but not printed yet, it does not print its result. A
+/// second Ctrl-C ends the program at once. If interrupts were ignored before (nohup, a background
+/// job), they stay ignored.
 class InterruptGuard {
  public:
   InterruptGuard();

@@ -9,7 +9,7 @@
 namespace tenfold::cli {
 
 /// Formats one strict JSON document (RFC 8259). NaN becomes null, infinities become "inf" and
-/// "-inf". Control characters are escaped, C1 as well, because a terminal may obey them. A byte
+/// "-inf". C0 and C1 control characters are escaped, because a terminal may interpret them. A byte
 /// that is not UTF-8 becomes the escape of a lone surrogate, such as "\udcff" for 0xff. In Python,
 /// os.fsencode() recovers the byte from the parsed string.
 std::string strict_json(const Value& value);

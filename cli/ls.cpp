@@ -24,7 +24,7 @@ struct Listed {
   std::string dtype = "json";
   std::optional<Shape> shape;
   std::uint64_t size_bytes = 0;
-  std::string problem;  ///< why it cannot be read
+  std::string problem;  ///< why the entry cannot be read; empty if it can
 };
 
 constexpr std::string_view kNotRead = "not read";

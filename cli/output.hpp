@@ -23,7 +23,7 @@ class Output {
   void line(std::string_view text) { text_.append(text).append("\n"); }
   /// Appends text that contains its own line ends.
   void text(std::string_view text) { text_.append(text); }
-  /// Sets the document of --json.
+  /// Appends the JSON document that a command prints with --json.
   void document(const Value& value);
 
   /// Adds colours to `text` if standard output is a terminal, TERM is not "dumb", and NO_COLOR is
@@ -42,8 +42,8 @@ class Output {
 
 /// Rows below a header, each column as wide as its widest cell. If the terminal is too narrow, the
 /// cells of the first column are shortened in the middle. If that is not enough, the first cell of
-/// each row gets its own line, and the other cells follow in as many lines as necessary. Those
-/// cells are only cut if they are wider than a line.
+/// each row gets its own line, and the other cells follow in as many lines as necessary. In this
+/// form, a cell is shortened only if it is wider than a line.
 class Table {
  public:
   enum class Align { left, right };
@@ -79,7 +79,7 @@ std::string short_number(double number);
 std::string human_bytes(std::uint64_t size_bytes);
 /// "[3, 4]".
 std::string shape_text(const Shape& shape);
-/// A list of integers.
+/// The shape as a JSON list of integers.
 Value shape_json(const Shape& shape);
 
 }  // namespace tenfold::cli

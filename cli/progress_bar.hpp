@@ -42,7 +42,7 @@ class ProgressBar : public Monitor {
   Clock::time_point start_ = Clock::now();
   std::string what_;
   Clock::time_point part_start_ = start_;
-  Clock::time_point last_report_ = start_;  ///< time of the last report
+  Clock::time_point last_report_ = start_;
   Clock::time_point last_draw_{};
 };
 

@@ -8,7 +8,8 @@
 namespace tenfold::cli {
 
 /// Rules of `--rename A=B`, each of which renames A and everything below it to B. "model=" removes
-/// the level "model", and "=model" adds that level above everything. Rules apply in order.
+/// the level "model", and "=model" adds that level above everything. Each rule applies to the names
+/// that the rules before it produced.
 class RenameRules {
  public:
   /// Throws Error(invalid_argument) for the rule "=" and for a rule without "=".

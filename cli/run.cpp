@@ -32,7 +32,7 @@ constexpr int kExitBrokenPipe = 141;  // as shells report it for a program that 
 constexpr const char* kDescription =
     "PyTorch's data on disk as memory-mapped trees of tensors, without pickle.\n"
     "Commands for tensors read every format: memmap folders, safetensors, .pt, ...\n"
-    "KEY is a dotted name with all below it, or a glob over names: 'model.*.bias'.";
+    "KEY is a dotted name with everything below it, or a glob like 'model.*.bias'.";
 
 constexpr const char* kFooter =
     "Exit status: 0 done, 1 a problem or difference was found, 2 usage or failure.\n"

@@ -52,7 +52,7 @@ void add_scan(CLI::App& app, Chosen& chosen) {
   auto options = std::make_shared<ScanArguments>();
   CLI::App* command =
       app.add_subcommand("scan", "List what pickles would import; exit 1 if any of it is not safe");
-  command->add_option("path", options->path, "File of torch.save, pickle, archive, folder of these")
+  command->add_option("path", options->path, "torch.save file, pickle, archive, or folder of these")
       ->required();
   command->add_flag("--json", options->json, "One JSON document");
   command->callback([options, &chosen] {

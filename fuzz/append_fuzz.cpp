@@ -4,8 +4,8 @@
 //
 //   flags & 15   the index of the file, modulo the number of files, in the sorted list of all files
 //                of the valid data set
-//   flags & 64   set: the bytes replace everything after the offset; not set: the bytes replace as
-//                many bytes of the file
+//   flags & 64   set: the bytes replace everything after the offset; not set: the bytes replace the
+//                same number of bytes after the offset
 //   flags & 128  the change is made after rows were appended, as if by another program
 
 #include <algorithm>

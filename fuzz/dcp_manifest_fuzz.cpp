@@ -26,7 +26,8 @@ namespace {
 
 using namespace tenfold;
 
-/// Saves with two ranks: a matrix with half of its rows on each rank, a vector on rank 0, a value.
+/// Saves with two ranks: a matrix with half of its rows on each rank, a vector on rank 0, and a
+/// number.
 void save_by_two(const Path& path, ShardLayout layout) {
   const auto dict = [] { return TensorDict(NodeInfo{.kind = NodeKind::dict}); };
   TensorDict tree = dict();

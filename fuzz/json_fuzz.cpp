@@ -1,5 +1,5 @@
-// Arbitrary bytes as JSON. They are refused as corrupt, or the value survives a round trip, in
-// every style.
+// Arbitrary bytes as JSON. They are refused as corrupt, or the value survives a round trip in every
+// JsonStyle.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,4 @@
-// Arbitrary bytes as an archive of a folder. They are refused with an Error, or every tensor can be
-// mapped.
+// Arbitrary bytes as a .tdz archive. They are refused with an Error, or every tensor can be mapped.
 
 #include <cstddef>
 #include <cstdint>

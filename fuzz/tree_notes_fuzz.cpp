@@ -1,4 +1,4 @@
-// Arbitrary bytes as the notes document of a plain tree. The document is refused, or the notes of
+// Arbitrary bytes as the notes document of a small tree. The document is refused, or the notes of
 // the tree to which it was applied survive a round trip.
 
 #include <cstddef>

@@ -6,7 +6,7 @@
     io  <-  checkpoint  <-  { python, cli, examples }
 
 `a <- b` means that b may include a, and also what a may include. LAYERS forbids some of these
-includes: no other layer of src/ includes scan, for example.
+includes. For example, no other layer of src/ may include scan.
 
 Also checks the imports between the modules of python/tenfold (python_layers.py).
 
@@ -23,7 +23,7 @@ from pathlib import Path
 
 import python_layers
 
-# The layers of src/ in order, each with the lower layers whose headers it must not include.
+# The layers of src/ from low to high, each with the lower layers that it must not include.
 LAYERS = {
     "base": [],
     "os": [],
@@ -53,8 +53,8 @@ PUBLIC_HEADERS = {
     "codecs": ["tenfold/error.hpp"],
 }
 
-# A folder of formats/ is one format. Its files may include headers of their own folder and the
-# following ones, which all formats share.
+# A folder of formats/ is one format. Its files may include the headers of their own folder, and
+# these headers, which all formats share.
 FORMATS_SHARE = ("formats/format.hpp", "formats/shared/")
 
 # Includes that are allowed although the rules forbid them: (folder of src/, header): reason.

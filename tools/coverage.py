@@ -128,7 +128,7 @@ def run_programs(build: Path, corpus_only: bool) -> bool:
         False if a test failed.
     """
     for counters in build.rglob("*.gcda"):
-        counters.unlink()  # of an earlier run, to which gcc would add
+        counters.unlink()  # otherwise the programs would add to the counts of an earlier run
     command = ["ctest", "--test-dir", str(build), "--output-on-failure"]
     command += ["--parallel", str(os.cpu_count() or 1)]
     if corpus_only:
@@ -159,7 +159,10 @@ def lines_run(build: Path) -> dict[str, dict[int, int]]:
 
 
 def add(described: dict[str, Any], counts: dict[str, dict[int, int]]) -> None:
-    """Adds the counts of an object file. A line has the greatest count of all its instances."""
+    """Adds the counts of an object file.
+
+    A line may be compiled several times, for example in a template. The greatest count is kept.
+    """
     for file in described["files"]:
         path = (Path(described["current_working_directory"]) / file["file"]).resolve()
         if not path.is_relative_to(REPOSITORY):

@@ -76,7 +76,7 @@ def merge(program: Path, target: Path, sources: list[Path]) -> None:
     shutil.rmtree(merged, ignore_errors=True)
     merged.mkdir(parents=True)
     old = target.with_name(target.name + ".old")
-    if old.is_dir():  # from a run that was interrupted below
+    if old.is_dir():  # an earlier merge was interrupted after its first rename()
         sources = [*sources, old]
     done = subprocess.run([program, "-merge=1", *COMMON, merged, *sources], capture_output=True)
     if done.returncode == 0:
@@ -89,8 +89,8 @@ def merge(program: Path, target: Path, sources: list[Path]) -> None:
 def keep(program: Path, inputs: list[Path], given: Path) -> None:
     """Copies small inputs to `given` if they run branches that no input in `given` runs.
 
-    An input that only runs a known branch more often is not copied: such inputs are several times
-    as many.
+    An input that only runs a known branch more often is not copied, because there are several times
+    as many such inputs.
     """
     given.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as small:
@@ -118,7 +118,7 @@ def main() -> int:
     known = {p.name.removeprefix("fuzz_").removesuffix("_fuzz"): p for p in programs}
     unknown = [name for name in names if name not in known]
     if programs and unknown:
-        print(f"--only: no targets of these names: {', '.join(unknown)}", file=sys.stderr)
+        print(f"--only: unknown targets: {', '.join(unknown)}", file=sys.stderr)
         return 2
     programs = [known[name] for name in known if not names or name in names]
     if not programs:

@@ -34,7 +34,7 @@ def main() -> int:
     if "--check" not in sys.argv[1:]:
         STUB.write_text(text)
     elif not STUB.exists() or STUB.read_text() != text:
-        print(f"{STUB}: not as listed in __init__.py; run make format", file=sys.stderr)
+        print(f"{STUB}: differs from the table in __init__.py; run make format", file=sys.stderr)
         return 1
     return 0
 

@@ -67,7 +67,8 @@ ENTRANCES = {"", "__main__", "_pickle"}
 # the modules in `ENTRANCES` do not.
 LARGEST_CYCLE = 4
 
-# Allowed imports in functions of the same or a higher layer: importer -> imported module -> reason.
+# Allowed imports, within functions, of modules of the importer's own layer or of a higher one:
+# importer -> imported module -> reason.
 TIES = {
     "_io.load_into": {
         "_io.optimizer": "load_into and optimizer import each other",
@@ -93,14 +94,14 @@ LIBRARIES = {"torch", "numpy", "tensordict"}
 # Modules outside _interop/ that may import one of LIBRARIES -> reason.
 LIBRARY_USERS = {
     "distributed._save_load": "calls torch.distributed.checkpoint",
-    "distributed._planner": "its classes are subclasses of torch.distributed.checkpoint's",
-    "distributed._plans": "its classes are subclasses of torch.distributed.checkpoint's",
-    "distributed._reader": "its class is a subclass of torch.distributed.checkpoint's",
+    "distributed._planner": "derives classes from classes of torch.distributed.checkpoint",
+    "distributed._plans": "derives classes from classes of torch.distributed.checkpoint",
+    "distributed._reader": "derives a class from a class of torch.distributed.checkpoint",
     "distributed._tree": "finds the values of a tree that are instances of torch.Tensor",
     "distributed._values": "calls torch.save",
-    "distributed._writer": "its class is a subclass of torch.distributed.checkpoint's",
+    "distributed._writer": "derives a class from a class of torch.distributed.checkpoint",
     "torchrl": "an adapter whose rows are TensorDicts of the tensordict package",
-    "tensordict._files.mapped_tensor": "its class is a subclass of torch.Tensor",
+    "tensordict._files.mapped_tensor": "derives a class from torch.Tensor",
 }
 
 
@@ -174,7 +175,7 @@ def _reached(module: str, imported: dict[str, set[str]]) -> set[str]:
 
 def _problem(module: str, found: Import, used: set[tuple[str, str]]) -> str | None:
     if found.name.startswith("."):
-        return "write the whole name of the module"
+        return "write the full name of the module, not a relative import"
     top, _, target = found.name.partition(".")
     if top in LIBRARIES:
         if module.startswith("_interop") or module in LIBRARY_USERS:

@@ -30,8 +30,9 @@ constexpr unsigned kPartBits = 8;
 constexpr std::size_t kParts = std::size_t{1} << kPartBits;
 constexpr std::size_t kSinkBytes = std::size_t{1} << 20;
 constexpr std::int64_t kPollRows = 1 << 14;
-/// The number of random seeds that are tried for each size of the index, and the number of sizes.
-/// Keys that collide under every seed were almost certainly chosen to collide.
+/// The numbers of attempts: kSizes sizes of the index, each about twice the size before, and kSeeds
+/// random seeds for each size. Keys for which all attempts fail were almost certainly chosen to
+/// collide.
 constexpr int kSeeds = 3;
 constexpr int kSizes = 3;
 constexpr const char* kSpillName = "%index-spill";
@@ -102,7 +103,7 @@ class Parts {
   std::array<Part, kParts> parts_;
 };
 
-/// Writes slots to a sink in order, with zeros in between.
+/// Writes slots to a sink sequentially. skip_to() writes free slots (zeros) up to a position.
 class SlotStream {
  public:
   explicit SlotStream(const DictSink& sink) : sink_(sink) {}
@@ -141,7 +142,7 @@ class Build {
   /// Writes the index to `sink`. Returns false if an entry would be too far from its home bucket;
   /// then `sink` has received only a part of the index.
   bool run(const DictSink& sink) {
-    // Each entry is counted twice: when it is added, and when it is taken out in order.
+    // Each entry is counted twice: when it is added, and when its sorted partition is taken.
     detail::formats::Progress progress(
         options_.monitor, 2 * sizeof(Entry) * static_cast<std::uint64_t>(keys_.num_rows), "index");
     for (std::int64_t row = 0; row < keys_.num_rows; ++row) {
@@ -175,8 +176,7 @@ class Build {
 
  private:
   /// Keeps only the last row of each key, or throws for a duplicate key with DuplicateKeys::error.
-  /// Equal keys have equal hashes, so their entries are in one run of equal hashes, in the order of
-  /// their rows.
+  /// Equal keys have equal hashes, so their entries are in one run of equal hashes, sorted by row.
   void drop_duplicates(std::vector<Entry>& entries) {
     std::size_t kept = 0;
     std::size_t first = 0;  // index of the first kept entry with this hash

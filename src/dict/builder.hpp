@@ -10,13 +10,13 @@
 
 namespace tenfold {
 
-/// Receives the bytes of a new index, in order. If the offset is 0 again, a new attempt starts: the
-/// bytes received before are invalid.
+/// Receives the bytes of a new index at ascending offsets. A call with offset 0 starts the index
+/// anew: discard all bytes received before.
 using DictSink = std::function<void(std::uint64_t offset_bytes, std::span<const std::byte>)>;
 
 struct DictBuildOptions {
   DuplicateKeys duplicates = DuplicateKeys::error;
-  double load = kDictBuiltLoad;  ///< load factor: rows and `room` per slot
+  double load = kDictBuiltLoad;  ///< load factor: (rows + `room`) / slots
   std::uint64_t room = 0;        ///< reserve slots for this many more keys
   /// Folder for the unnamed spill file of entries beyond `most_in_memory`; null: no spill file, all
   /// entries stay in memory.
@@ -27,9 +27,9 @@ struct DictBuildOptions {
 };
 
 /// Builds the index of `keys`. If several rows have the same key, the index points to the last of
-/// them, and the others are superseded. Hashes are sorted partition by partition, so that the index
-/// is written sequentially. With a spill file, memory holds at most `most_in_memory` entries, and
-/// the partition (one of 256) that is being sorted. Returns the number of superseded rows.
+/// them, and the earlier ones are superseded. Hashes are sorted partition by partition, so that the
+/// index is written sequentially. With a spill file, memory holds at most `most_in_memory` entries,
+/// and the partition (one of 256) that is being sorted. Returns the number of superseded rows.
 ///
 /// Throws Error(invalid_argument) if rows and `room` together exceed kDictMaxRows, or, with
 /// DuplicateKeys::error, for a duplicate key, naming the key and its rows; Error(corrupt) if the

@@ -15,11 +15,11 @@ namespace {
 
 /// The number of rows that are looked up at a time.
 constexpr std::int64_t kCheckedRows = 1024;
-/// Maximum number of reported problems of one kind.
+/// Maximum number of reported keys that the lookup does not find at their row.
 constexpr std::size_t kMaxProblems = 10;
 
-/// Used instead of a row number if the lookup found no row of the state, but a slot that points to
-/// a row newer than the state. The slot may be that of another key.
+/// Result of a lookup that found the key in no row of the state, but found a slot, perhaps of
+/// another key, that points to a row newer than the state.
 constexpr std::int64_t kFoundInNewerRow = -2;
 
 /// Looks up the key of each row in [begin, end), and calls use(row, found). `found` is the row that
@@ -63,10 +63,10 @@ std::int64_t count_slots(const DictState& state) {
 }
 
 /// Values that show whether a writer changed slots of committed rows. A writer changes at least one
-/// of the values before it changes such slots, and again afterwards. So no writer changed such
-/// slots during a check if two conditions hold:
+/// of these values before it changes such slots, and again afterwards. So no such slot changed
+/// during a check if two conditions hold:
 /// - The values are the same before and after the check.
-/// - When the check began, the index was settled, and no rows newer than the state were committed.
+/// - When the check began, is_settled was true, and no rows newer than the state were committed.
 struct Moment {
   std::int64_t num_rows;
   std::array<std::uint64_t, 3> words;
@@ -102,8 +102,8 @@ std::vector<Problem> check_dict(const DictState& state) {
       // finding a row before it is an error.
       if (found == row) ++num_live;
       if (found >= row || problems.size() >= kMaxProblems) return;
-      // Not an error in an index that a writer has not closed. The writer may have crashed, may not
-      // have changed the slot yet, or may have added a newer row of the key.
+      // Correct while the index is open for writing: the writer may have crashed, may still have to
+      // change the slot, or may have added a newer row of the key.
       if ((found >= 0 || found == kFoundInNewerRow) && is_open()) return;
       add(corrupt("key " + state.keys.shown(row))
               .expected("row ", row, " in the index")

@@ -35,8 +35,8 @@ std::vector<bool> repeated(const DictKeys& keys) {
 
 }  // namespace
 
-/// The changes of the index for one batch of added rows. Hashes are computed whenever they are
-/// needed, because storing them would take much memory for many keys.
+/// The changes to the index for one batch of added rows. Hashes are computed whenever they are
+/// needed, because storing the hashes of many keys would take much memory.
 struct DictWriter::Change {
   const DictKeys& keys;
   std::span<const std::int64_t> old_rows;  ///< -1 for a new key
@@ -108,7 +108,7 @@ void DictWriter::sync_index() const { os::sync_mapping(index_->buffer(), index_f
 /// finds the flag with another boot ID ignores this index, and builds one in memory from the rows.
 void DictWriter::begin() {
   if (is_begun_) return;
-  // Throws if a call of close() released the writer's lock and then failed.
+  // Throws if an earlier close() released the writer's lock and then failed.
   dataset_.append(dataset_.rows(0, 0));
   drop_checksums();
   index_->set_word(DictWord::writer, dict_boot());
@@ -214,7 +214,8 @@ bool DictWriter::insert(const Change& change) {
 
 /// Removes the slots of the new keys among the first `count` keys.
 void DictWriter::rollback(const Change& change, std::size_t count) {
-  // In reverse order, because a search ends at the first bucket with a free slot.
+  // In reverse order, so that no free slot comes before a slot that is still to be removed: a
+  // search ends at the first bucket with a free slot.
   for (std::size_t i = count; i-- > 0;) {
     if (!change.is_new(i)) continue;
     const auto position = index_->position_of(change.hash(i, index_->seed()), change.row(i));
@@ -226,8 +227,7 @@ void DictWriter::rollback(const Change& change, std::size_t count) {
 /// does not describe the committed rows. The commit of `num_rows` rows makes this pair valid. If
 /// `num_rows` is kDictNever, clears this pair.
 void DictWriter::set_dead(std::uint64_t num_dead, std::uint64_t num_rows) {
-  const bool is_a = index_->word(DictWord::num_rows_a) != num_rows_;  // use the pair that is not
-                                                                      // valid now
+  const bool is_a = index_->word(DictWord::num_rows_a) != num_rows_;
   const DictWord counted = is_a ? DictWord::num_rows_a : DictWord::num_rows_b;
   index_->set_word(counted, kDictNever);
   index_->set_word(is_a ? DictWord::dead_a : DictWord::dead_b, num_dead);
@@ -371,10 +371,9 @@ void DictHandle::renew() {
 /// durable.
 DictHandle::~DictHandle() = default;
 
-/// Rows are opened before the index. If the dictionary was replaced in between, both are opened
-/// again. In the first attempt, `dataset_` may still have the rows of a dictionary that was
-/// replaced before this call. So an error of the first attempt is ignored, and both are opened
-/// again.
+/// Opens the rows, then the index. If the dictionary was replaced in between, opens both again. In
+/// the first attempt, `dataset_` may still have the rows of a dictionary that was replaced before
+/// this call. So an error of the first attempt is ignored, and both are opened again.
 std::shared_ptr<const DictState> DictHandle::open_state() {
   if (!path_) return open_state_once();
   bool is_first = true;
@@ -486,8 +485,8 @@ std::shared_ptr<const DictState> DictHandle::newer_with(std::shared_ptr<const Di
 
 /// The object that prefetches pages; null if all sampled pages are cached, or during the pause
 /// after futile prefetches. Sampling the pages takes longer than the lookup of a batch, so they are
-/// sampled only for a new state and, at most once per second, after a lookup that contradicts the
-/// samples. Such a lookup is slow although all samples were cached, or fast although one was not.
+/// sampled only for a new state and, at most once per second, after a lookup whose duration
+/// contradicts the samples: slow although all samples were cached, or fast although one was not.
 std::shared_ptr<DictPaging> DictHandle::paging() {
   const Lock lock(mutex_);
   if (!paging_ || paging_->state() != state_) {
@@ -551,7 +550,7 @@ const Path& DictHandle::require_writable(const char* what) const {
   if (!path_ || mode_ != Mode::write_through) {
     throw refuse()
         .expected("a dictionary opened with mode \"r+\", by its path")
-        .found("another one");
+        .found("one opened in another way");
   }
   if (is_closed_) throw refuse().problem("it was closed").remedy("open it again");
   if (state_->place.root == nullptr) {
@@ -595,7 +594,8 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
         .expected("a row for each of ", rows.size(), " keys")
         .found(values.num_rows());
   }
-  // The rows also have the column of keys, so append() would accept one among the values.
+  // Appending to the data set would accept a column "key" among the values, because the stored rows
+  // have one. So check the values first.
   check_rows(value_schema_, values, where);
   if (kind != Write::assign && state_->keys.type == DictKeyType::string) {
     for (const std::string_view key : std::get<1>(keys.views())) check_utf8(key, where);

@@ -56,7 +56,7 @@ class DictWriter {
   /// True if write() failed after it had replaced, or may have replaced, the file of the index.
   /// This object still maps the old file then, so create another writer, which rebuilds the index.
   bool has_old_index() const noexcept { return has_old_index_; }
-  /// Moves the index, which is mapped read-write, out of this object, which must then be destroyed.
+  /// Moves the index (mapped read-write) out of this object. Destroy this object afterwards.
   std::unique_ptr<DictIndex> take_index() noexcept { return std::move(index_); }
 
  private:
@@ -113,7 +113,8 @@ namespace detail {
 /// refresh(), flush() and close() implement the functions of MappedDict with the same names.
 ///
 /// Thread safety: all members may be called from any thread. If the process forks while another
-/// thread calls a member, the child opens the path, if there is one, again and read-only.
+/// thread calls a member, the child process opens the dictionary again, read-only (unless it was
+/// created from a TensorDict).
 class DictHandle {
  public:
   DictHandle(const Path& path, Mode mode);
@@ -143,18 +144,18 @@ class DictHandle {
   enum class Write : std::uint8_t {
     assign,  ///< only existing keys; of duplicates, the last one wins
     extend,  ///< only new keys, without duplicates
-    put,     ///< any keys, also duplicates
+    put,     ///< any keys; of duplicates, the last one wins
   };
   /// Implements MappedDict::assign() and extend(), and throws their errors.
   void write(const DictKeys& keys, const Batch& values, Write kind);
-  /// Acquires the writer lock, as write() does, before there is anything to write.
+  /// Acquires the writer lock before the first write(), which would otherwise acquire it.
   void begin_writing();
   void flush();
   void close();
-  /// Calls `replace`, which writes a new dictionary, made from `source`, to the path. Before the
-  /// call, repairs the index if necessary, releases the writer lock and opens the folder read-only.
-  /// After the call, opens the folder again with the original mode; if that fails, the handle stays
-  /// closed. `replace` must throw if rows were added after `source` was read.
+  /// Calls `replace(source)`, which must write a new dictionary with the content of `source` to the
+  /// path, and must throw if rows were added after `source` was read. Before the call, repairs the
+  /// index if necessary, releases the writer lock and opens the folder read-only. After the call,
+  /// opens the folder again with the original mode; if that fails, the handle stays closed.
   void replace(const std::function<void(const std::shared_ptr<const DictState>& source)>& replace);
 
  private:
@@ -204,11 +205,10 @@ class DictHandle {
   std::chrono::steady_clock::time_point checked_{};  ///< time at which paging_ was created
   unsigned futile_prefetches_ = 0;       ///< consecutive prefetches of pages that were all cached
   unsigned pause_ = 0;                   ///< lookups to skip before the next prefetch
-  std::atomic<bool> is_cold_{false};     ///< a page was not cached
+  std::atomic<bool> is_cold_{false};     ///< one of the sampled pages was not cached
   std::atomic<unsigned> num_single_{0};  ///< number of lookups of a single key
-  bool is_behind_ = false;               ///< state_ may lack rows, because this handle has added
-                                         ///< rows, acquired the writer lock or was closed after it
-                                         ///< opened state_
+  bool is_behind_ = false;               ///< state_ may lack rows: since it was opened, this handle
+                                         ///< has added rows, acquired the writer lock or was closed
   bool is_closed_ = false;
 };
 
@@ -234,9 +234,9 @@ std::shared_ptr<const DictState> DictHandle::find_in_newest(const DictKeys& keys
     if (!was_replaced && lookup.newer.empty()) return state;
     auto newer = newer_with(state, lookup);
     if (newer == state) return state;
-    // If a row to which a slot pointed has the key, it was the key's row at that moment, so it is
-    // the result. Do not search again, because a writer may assign the key faster than this process
-    // opens the rows.
+    // If the newer row to which a slot pointed has the key, it was the key's row at the time of the
+    // lookup, so it is the result. Do not search again, because a writer may assign the key more
+    // often than this process can open a new state.
     if (!was_replaced && newer->index->seed() == state->index->seed()) {
       take_newer(*newer, lookup, keys, rows);
       return newer;

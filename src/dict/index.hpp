@@ -24,13 +24,13 @@ namespace tenfold {
 /// cache line of it.
 ///
 /// Each row of the tensor is a bucket of eight slots. A slot is 0 (free), or has row + 1 in the low
-/// 40 bits and 24 bits of the key's hash, the fingerprint, above them. The number of a key's home
-/// bucket is the high half of the 128-bit product `hash * num_home`. If the home bucket is full,
-/// the next buckets are used. This is linear probing (Knuth, The Art of Computer Programming, vol.
-/// 3, 6.4) by buckets, with fingerprints as in "Cuckoo Filter: Practically Better Than Bloom" (Fan
-/// et al., 2014) and Abseil's Swiss tables. kDictTailBuckets more buckets follow the `num_home`
-/// home buckets, so that probing never wraps around. The hash is XXH3 with a random seed for each
-/// file, so that nobody can choose colliding keys in advance.
+/// 40 bits and the fingerprint (the low 24 bits of the key's hash) in the high bits. The number of
+/// a key's home bucket is the high half of the 128-bit product `hash * num_home`. If the home
+/// bucket is full, the next buckets are used. This is linear probing (Knuth, The Art of Computer
+/// Programming, vol. 3, 6.4) by buckets, with fingerprints as in "Cuckoo Filter: Practically Better
+/// Than Bloom" (Fan et al., 2014) and Abseil's Swiss tables. kDictTailBuckets more buckets follow
+/// the `num_home` home buckets, so that probing never wraps around. The hash is XXH3 with a random
+/// seed for each file, so that nobody can choose colliding keys in advance.
 ///
 /// The last row is the header; DictWord names its words. A slot may point to a row that is not
 /// committed yet: readers ignore such a row. Because fingerprints may collide, readers always
@@ -45,7 +45,7 @@ inline constexpr unsigned kDictFingerprintBits = 64 - kDictRowBits;
 inline constexpr std::uint64_t kDictMaxRows = (std::uint64_t{1} << kDictRowBits) - 2;
 /// Load factor of an index that is built from existing rows, so that the index is small.
 inline constexpr double kDictBuiltLoad = 0.85;
-/// Load factor of an index that is enlarged for new keys, so that it has room for more keys.
+/// Load factor of an index that is enlarged for new keys, so that later keys also have room.
 inline constexpr double kDictGrownLoad = 0.6;
 /// The load factor above which the index is enlarged.
 inline constexpr double kDictMaxLoad = 0.92;
@@ -200,7 +200,7 @@ class DictIndex {
       const auto k = static_cast<std::uint64_t>(std::countr_zero(cursor.matches));
       cursor.matches &= cursor.matches - 1;
       // The slot may have changed since it matched, and then points to a newer row, or to the row
-      // of another key. A free slot matches fingerprint 0.
+      // of another key. Skip a free slot, which matches fingerprint 0.
       const std::uint64_t row =
           load(position(cursor, k)) & ((std::uint64_t{1} << kDictRowBits) - 1);
       if (row != 0) return row - 1;
@@ -216,7 +216,7 @@ class DictIndex {
   }
   std::uint64_t num_positions() const noexcept { return buckets() * kDictSlots; }
 
-  // For the single writer, on writable memory.
+  // For the single writer only: store() and set_word() need an index that is mapped read-write.
 
   void store(std::uint64_t position, std::uint64_t slot) noexcept {
     __atomic_store_n(slots_ + position, slot, __ATOMIC_RELEASE);

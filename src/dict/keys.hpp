@@ -46,9 +46,9 @@ inline bool is_same_text(std::string_view a, std::string_view b) noexcept {
 struct StoredKeys {
   DictKeyType type = DictKeyType::string;
   Tensor memory;                      ///< owns `values`
-  const std::byte* values = nullptr;  ///< string keys: the bytes of all keys; int64: the numbers
+  const std::byte* values = nullptr;  ///< the bytes of all string or bytes keys, or the integers
   std::uint64_t num_bytes = 0;
-  const std::int64_t* ends = nullptr;  ///< string keys: end offsets, int64 [num_rows]
+  const std::int64_t* ends = nullptr;  ///< end offsets of string or bytes keys, [num_rows]
   std::int64_t num_rows = 0;
   base::Where where;
 

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::uint64_t kLineBytes = 64;
 
-/// Prefetches the values of a row: the first four cache lines of each value of fixed size, and the
-/// end offset of each other value.
+/// Prefetches the values of a row: the first four cache lines of each fixed-size value, and the end
+/// offset of each variable-length value.
 void prefetch_values(const DictState& state, std::int64_t row) {
   constexpr std::uint64_t kMaxBytes = 4 * kLineBytes;
   const auto place = static_cast<std::uint64_t>(row);
@@ -34,7 +34,7 @@ void prefetch_values(const DictState& state, std::int64_t row) {
   }
 }
 
-/// The number of keys in a group. Each step is done for the whole group before the next step.
+/// The number of keys in a group; see Search.
 constexpr std::size_t kAtOnce = 128;
 
 /// Copies the values of `rows` to consecutive rows of `into`, from `first` on, and writes zeros for

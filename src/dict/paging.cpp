@@ -62,8 +62,8 @@ bool DictPaging::prefetch_index(std::span<const std::uint64_t> hashes) const {
   return prefetch_missing(ranges);
 }
 
-/// Returns the first candidate row of each key. Omits keys whose first candidate is missing or
-/// newer than the state.
+/// Returns the first candidate row of each key. Omits keys without a candidate, and keys whose
+/// first candidate is newer than the state.
 std::vector<std::int64_t> DictPaging::candidates(std::span<const std::uint64_t> hashes) const {
   const DictIndex& index = *state_->index;
   std::vector<std::int64_t> rows;

@@ -14,12 +14,12 @@ namespace tenfold {
 
 /// Prefetches the pages that a batch of keys needs, in three steps:
 /// - the index
-/// - int64 keys or the end offsets of other keys; fixed-size values and the end offsets of other
-///   values
+/// - int64 keys, or the end offsets of string and bytes keys; fixed-size values, and the end
+///   offsets of variable-length values
 /// - the bytes of string and bytes keys; the contents of variable-length values
 ///
 /// Each step computes its addresses from pages that the previous steps prefetched. Without
-/// prefetching, a lookup has one outstanding request to the device at a time.
+/// prefetching, a lookup has one outstanding request to the storage device at a time.
 ///
 /// Thread safety: prefetch() may be called from many threads.
 class DictPaging {
@@ -45,8 +45,8 @@ class DictPaging {
   bool prefetch_keys(std::span<const std::int64_t> rows) const;
 
   std::shared_ptr<const DictState> state_;
-  std::vector<std::span<const std::byte>> sources_;  ///< index, keys and their end offsets, if
-                                                     ///< large
+  /// The index, the keys and their end offsets. Omits those smaller than Residency::kMinBytes.
+  std::vector<std::span<const std::byte>> sources_;
   Residency values_;
   bool needed_ = false;
 };

@@ -13,7 +13,8 @@
 namespace tenfold {
 namespace {
 
-/// The bytes of all keys, and each tensor of a column, stay in memory up to this size.
+/// The maximum size of a buffer that stays in memory. One buffer has the keys; each tensor of a
+/// column has its own.
 constexpr std::size_t kSpillMemoryBytes = std::size_t{1} << 20U;
 
 std::span<const std::byte> spilled_bytes(const Tensor& tensor) {

@@ -48,7 +48,7 @@ class DictSpill {
   Schema schema_;
   Path folder_;
   std::int64_t num_rows_ = 0;
-  std::shared_ptr<SpillFile> keys_;  ///< the bytes of all string keys, or the numbers
+  std::shared_ptr<SpillFile> keys_;  ///< the bytes of all string or bytes keys, or the integers
   std::vector<std::int64_t> ends_;
   std::vector<ColumnParts> columns_;
   Tensor all_keys_;

@@ -26,7 +26,7 @@ inline constexpr std::string_view kDictMember = "mapped_dict";
 
 /// The content of the member kDictMember.
 struct DictNote {
-  std::string index;  ///< name of the unbatched leaf
+  std::string index;  ///< name of the unbatched leaf with the index
   DictValueForm form = DictValueForm::columns;
 
   Value to_value() const;
@@ -67,13 +67,13 @@ std::shared_ptr<const DatasetState> without_column(const DatasetState& state, st
 /// other forms allow only the one column "value", which must be of scalars if the form is `scalar`.
 bool fits_form(const Schema& values, DictValueForm form);
 
-/// Formats the columns of values for messages: "x", or 3 columns.
+/// Formats the columns of values for messages: the quoted name of a single column, or "3 columns".
 std::string shown_columns(const Schema& values);
 
 /// Returns the state of a dictionary with these rows. Throws Error(invalid_argument) if the tree is
 /// not a dictionary or the type of its column "key" is not supported. Throws Error(corrupt) if the
-/// index or the schema is invalid, and Error(unsupported) for a higher version. Does not check that
-/// the index covers the rows; see is_trusted().
+/// index or the schema is invalid, and Error(unsupported) for a "version" above 1 in the schema.
+/// Only is_trusted() checks that the index covers the rows.
 std::shared_ptr<DictState> dict_state_of(std::shared_ptr<const DatasetState> rows);
 
 /// True if the index covers exactly the rows of `state`. Reasons for false: since the rows were

@@ -76,7 +76,7 @@ DictWalk::FoundKeys DictWalk::find_keys(const DictKeys& keys) const {
   for (const NewerRow& newer : lookup.newer) {
     if (found.rows[newer.key] < 0) found.rows[newer.key] = newer.row;
   }
-  // compact() keeps all keys, build() does not.
+  // compact() keeps all keys. If keys are missing, another dictionary was saved at the path.
   if (std::ranges::any_of(found.values.rows, [](std::int64_t row) { return row < 0; })) {
     throw Error::io(ESTALE, begun_->keys.where.path)
         .expected("the dictionary of which the keys are iterated")
@@ -87,8 +87,8 @@ DictWalk::FoundKeys DictWalk::find_keys(const DictKeys& keys) const {
 }
 
 bool DictWalk::is_first(std::int64_t row, std::int64_t newest) {
-  // The lookup found an earlier row of the key or none: `row` is of the last commit, and the key's
-  // slot does not point to it yet, or the index is damaged.
+  // If the lookup found an earlier row, `row` is of the last commit, and the key's slot does not
+  // point to it yet. If it found none, the index is damaged.
   if (newest < row) return false;
   const bool is_last = newest == row && (row >= num_settled_ || !unsettled_.contains(row));
   if (is_last) return done_.erase(row) == 0;

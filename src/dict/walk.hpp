@@ -27,8 +27,8 @@ class DictWalk {
   using Find = std::function<FoundRows(const DictKeys& keys)>;
 
   struct Block {
-    std::vector<std::int64_t> places;        ///< row indices of these keys in keys()
-    std::vector<std::int64_t> rows;          ///< rows of the values of these keys
+    std::vector<std::int64_t> places;        ///< the block's keys, as row indices into keys()
+    std::vector<std::int64_t> rows;          ///< row of the value of each key
     std::shared_ptr<const DictState> state;  ///< the state to which `rows` belongs
   };
 
@@ -53,7 +53,7 @@ class DictWalk {
     bool operator()(std::int64_t a, std::int64_t b) const { return keys->same(a, b); }
   };
 
-  /// The keys of the rows [begin, end): the rows of their values, and their last rows in keys().
+  /// The result of a lookup of keys: the rows of their values, and their last rows in keys().
   struct FoundKeys {
     FoundRows values;
     std::vector<std::int64_t> rows;
@@ -69,8 +69,8 @@ class DictWalk {
   using KeysOfRows = std::unordered_set<std::int64_t, Hash, Same>;
   /// The first rows of keys that were returned but may occur again in later rows.
   KeysOfRows done_;
-  std::int64_t num_settled_;  ///< rows whose slots are certainly up to date
-  KeysOfRows unsettled_;      ///< keys of the other rows
+  std::int64_t num_settled_;  ///< number of leading rows whose slots are certainly up to date
+  KeysOfRows unsettled_;      ///< keys of the rows from num_settled_ on
 };
 
 }  // namespace tenfold

@@ -116,8 +116,8 @@ constexpr std::uint64_t kMinMemoryBytes = 4096;
 /// are, the smaller the buffers.
 constexpr std::uint64_t kMaxRunBytes = std::uint64_t{1} << 20U;
 constexpr std::uint64_t kMinRunBytes = std::uint64_t{16} << 10U;
-/// Each component of the result stays in memory up to this size, and is written to a file beyond
-/// it.
+/// Each component tensor of the result stays in memory up to this size. A larger one is written to
+/// a file.
 constexpr std::size_t kPartBytes = std::size_t{64} << 20U;
 constexpr std::uint64_t kPollEntries = std::uint64_t{1} << 16U;
 

@@ -104,7 +104,7 @@ void require_fitting(const Path& path, const SparseState& state, const SparseSta
   if (state.ends.dtype() == DType::int32 && state.nnz > kMost - rows.nnz) {
     throw mismatch()
         .expected("at most 2^31 - 1 entries in all, as the offsets are int32")
-        .found(state.nnz, " and ", rows.nnz);
+        .found(state.nnz, " in the matrix and ", rows.nnz, " to append");
   }
 }
 

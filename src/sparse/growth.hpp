@@ -19,7 +19,7 @@ namespace detail {
 /// object or process has appended are visible after refresh().
 ///
 /// Thread safety: all members may be called from any thread; each append is atomic. If the process
-/// forks while another thread calls a member, the child opens the path again, read-only.
+/// forks while another thread calls a member, the child process opens the path again, read-only.
 class SparseGrowth {
  public:
   SparseGrowth(const Path& path, Mode mode);

@@ -88,14 +88,14 @@ std::vector<EntryRange> ranges_in_coordinates(const SparseState& state,
     if (const Index* other = std::find_if(first, last, is_other); other != last) {
       throw fail(state, major_indices[i])
           .part("entries")
-          .expected("rows in order")
-          .found("one of row ", static_cast<std::int64_t>(*other));
+          .expected("row indices in ascending order")
+          .found("row ", static_cast<std::int64_t>(*other));
     }
   }
   return ranges;
 }
 
-/// The number of entries in `ranges`, at most 2^64 - 1.
+/// The number of entries in `ranges`, or 2^64 - 1 if that number is larger.
 std::uint64_t total_of(const std::vector<EntryRange>& ranges) {
   std::uint64_t total = 0;
   for (const EntryRange& range : ranges) {
@@ -132,7 +132,8 @@ class Block {
 template <class Index>
 std::size_t first_outside(const Index* minor_indices, std::size_t count, std::int64_t length) {
   using Unsigned = std::make_unsigned_t<Index>;
-  // As unsigned numbers, negative indices are large. So one comparison is enough, which vectorises.
+  // As unsigned numbers, negative indices are large. So the maximum shows both kinds of invalid
+  // indices, and the compiler vectorizes the loop.
   Unsigned greatest = 0;
   for (std::size_t i = 0; i < count; ++i) {
     greatest = std::max(greatest, static_cast<Unsigned>(minor_indices[i]));
@@ -146,8 +147,9 @@ std::size_t first_outside(const Index* minor_indices, std::size_t count, std::in
                                   minor_indices);
 }
 
-/// Splits [0, count) into parts of at least `min_bytes` on average, and calls work(begin, end) for
-/// them on several threads. If `size_bytes` is too small for two parts, calls work(0, count).
+/// Splits [0, count), whose data takes `size_bytes`, into parts of at least `min_bytes` on average,
+/// and calls work(begin, end) for each part, on several threads. If `size_bytes` is too small for
+/// two parts, calls work(0, count).
 template <class Work>
 void in_parts(std::size_t count, std::uint64_t size_bytes, std::uint64_t min_bytes,
               const Work& work) {

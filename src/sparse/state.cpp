@@ -91,7 +91,7 @@ class SparseReader {
   const base::Where& where_;
 };
 
-/// The last element of a vector of indices, without mapping it.
+/// Reads the last element of a 1-D leaf of indices, without mapping the leaf.
 std::int64_t last_of(const Leaf& leaf) {
   const auto size = static_cast<std::uint64_t>(itemsize(leaf.dtype()));
   const auto count = static_cast<std::uint64_t>(leaf.shape()[0]);
@@ -106,7 +106,7 @@ void read_compressed(const SparseReader& reader, SparseState& state) {
   const Leaf minor_indices = reader.indices(parts[1]);
   const Leaf values = reader.leaf(parts[2], 1);
   state.nnz = minor_indices.shape()[0];
-  // Not compared with `major_size + 1`, which could overflow.
+  // Subtract 1 here, because `major_size() + 1` could overflow.
   if (ends.shape()[0] - 1 != state.major_size()) {
     reader.fail(parts[0],
                 "one entry more than " + std::to_string(state.major_size()) + " " +

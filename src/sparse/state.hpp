@@ -18,10 +18,10 @@ namespace tenfold {
 
 namespace detail {
 
-/// The state of a matrix: component tensors whose shapes and dtypes fit each other. The values of
-/// the indices have not been checked unless `is_valid`. The major axis is the row axis in csr and
-/// coo, and the column axis in csc; the minor axis is the other one. If `is_sorted`, the entries of
-/// each major index are stored contiguously.
+/// The state of a matrix: component tensors whose shapes and dtypes fit each other. `is_valid` is
+/// true once the values of the indices have been checked, too. The major axis is the row axis in
+/// csr and coo, and the column axis in csc; the minor axis is the other one. If `is_sorted`, the
+/// entries of each major index are stored contiguously.
 struct SparseState {
   TensorDict tree;
   base::Where where;
@@ -73,7 +73,7 @@ std::vector<EntryRange> entry_ranges(const SparseState& state,
 /// Prefetches the pages of these entries. Does nothing if the values of the matrix take less than 1
 /// MiB, or if the values of two sampled ranges are cached. The samples are the first nonempty range
 /// of the list, and of its second half. Without prefetching, a reader has one outstanding request
-/// to the device at a time.
+/// to the storage device at a time.
 void prefetch_ranges(const SparseState& state, const std::vector<EntryRange>& ranges);
 
 /// Checks all offsets and indices, once for each state. Throws Error(corrupt) if one is invalid.
@@ -102,9 +102,11 @@ std::string index_bounds(std::int64_t length);
 
 /// The entries of selected indices of the major axis: of rows, or of columns if the layout is csc.
 struct CompressedRows {
-  Tensor ends;     ///< offsets [number of selected indices + 1]
-  Tensor numbers;  ///< if `with_numbers`: int64 [2, n]: position in `major_indices`, minor index
-  Tensor minor_indices;  ///< minor indices [n] of the n selected entries, unless `with_numbers`
+  Tensor ends;  ///< offsets [number of selected indices + 1]
+  /// If `with_numbers`: int64 [2, n]. Row 0 has each selected entry's position in `major_indices`,
+  /// row 1 its minor index.
+  Tensor numbers;
+  Tensor minor_indices;  ///< unless `with_numbers`: [n], the minor index of each selected entry
   Tensor values;         ///< [n]
 };
 /// Throws Error(invalid_argument) if there are more entries than the dtype of the indices can

@@ -65,7 +65,12 @@ PYTHON = [
         "a module of a higher layer",
     ),
     ("mappers/_rows.py", "def f():\n    import tenfold", 2, "not the package"),
-    ("_io/files.py", "from . import load_into", 1, "write the whole name of the module"),
+    (
+        "_io/files.py",
+        "from . import load_into",
+        1,
+        "write the full name of the module, not a relative import",
+    ),
     (
         "_io/files.py",
         "if TYPE_CHECKING:\n    pass\nelse:\n    import torch",
