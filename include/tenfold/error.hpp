@@ -36,7 +36,7 @@ enum class ErrorCode {
 ///     }
 class TENFOLD_API Error : public std::runtime_error {
  public:
-  /// An error with this code and problem(), and no other fields.
+  /// Creates an error with this code and problem(), and no other fields.
   explicit Error(ErrorCode code, std::string problem = {});
 
   /// Returns the error of a failed system call. `system_errno`: its errno. `path`: its file.

@@ -18,12 +18,13 @@ namespace tenfold {
 /// A path of the file system.
 using Path = std::filesystem::path;
 
-/// How mapped tensors behave. The names are those of numpy.memmap, whose "r" is read-only.
+/// The mode of a mapping. The names are those of numpy.memmap, but there "r" is read-only.
 enum class Mode : std::uint8_t {
   read,  ///< "r": a private mapping; tensors can be written, files never change
-  /// "c": a private mapping, as for `read`, for programs that write to the tensors. For leaves of
-  /// load(), save() and Leaf::read() use the written bytes. For leaves of open(), they may use the
-  /// stored bytes, depending on the format: to save written tensors, set them in a tree.
+  /// "c": a private mapping, as for `read`, for programs that write to the tensors. If load()
+  /// returned a leaf, save() and Leaf::read() use the written bytes. If open() returned it, they
+  /// may use the stored bytes, depending on the format; to save written tensors, set() them in a
+  /// tree.
   copy_on_write,
   write_through,  ///< "r+": a shared mapping; writes reach the file
 };
@@ -79,13 +80,13 @@ class Keys {
 
 /// Options of open().
 struct OpenOptions {
-  Mode mode = Mode::read;  ///< how mapped tensors behave
+  Mode mode = Mode::read;  ///< the mode of mappings
   std::string format{};    ///< a name as probe() returns it; empty: detected from the content
 };
 
 /// Options of load().
 struct LoadOptions {
-  Mode mode = Mode::read;  ///< how mapped tensors behave
+  Mode mode = Mode::read;  ///< the mode of mappings
   std::string format{};    ///< a name as probe() returns it; empty: detected from the content
   Keys keys{};             ///< entries to load; default: all
   Keys exclude{};          ///< entries of `keys` to omit
@@ -111,8 +112,8 @@ struct SaveOptions {
   Monitor* monitor = nullptr;  ///< observes the call
 };
 
-/// Opens any format lazily: reads metadata only. In Mode::write_through, removes the checksums of
-/// the tensors of a folder or an archive, which writes would invalidate.
+/// Opens a file or folder of any format lazily: reads metadata only. In Mode::write_through,
+/// removes the checksums of the tensors of a folder or an archive, which writes would invalidate.
 /// Throws Error: file_not_found, corrupt, unsupported, io; invalid_argument for an unknown format
 /// name.
 TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
@@ -124,9 +125,9 @@ TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
 /// Mode::write_through if LoadOptions::aliases is false.
 TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
 
-/// Like load(), but if the tree is a bare root, returns its value instead of the tree. The value is
-/// the tensor of a file "x.npy", or a tensor or JSON value that save_value() or torch.save saved
-/// without a container.
+/// Like load(), but if the tree is a bare root (NodeInfo::is_bare), returns its value instead of
+/// the tree. The value is the tensor of a file "x.npy", or a tensor or JSON value that save_value()
+/// or torch.save saved without a container.
 TENFOLD_API TensorDict::Item load_value(const Path& path, const LoadOptions& options = {});
 
 /// Saves a tree and replaces `path`: a crash leaves the old version or the new one, never a part of
@@ -186,7 +187,7 @@ struct VerifyOptions {
 /// a path of no known format, and Error(invalid_argument) for an unknown format name.
 TENFOLD_API VerifyReport verify(const Path& path, const VerifyOptions& options = {});
 
-/// Returns the new dotted path of a tensor or JSON value, or the same one to keep it.
+/// A function that returns the new dotted path of a tensor or JSON value, or the unchanged path.
 using RenameFunction = std::function<std::string(const std::string& dotted_path)>;
 
 /// Options of convert().
@@ -222,11 +223,12 @@ struct ConvertReport {
 
 /// Streams `source` into `target`, usually in another format, in bounded memory, and replaces
 /// `target` as save() does. A .npy target needs exactly one tensor; `keys` can select it. A bare
-/// root whose key "value" is renamed becomes a dict. Before anything is written, throws an Error
-/// naming the key of an entry that the target cannot hold. If a column of a data set is omitted,
-/// renamed or cast, the schema of the data set is omitted, too. Throws Error(invalid_argument) for
-/// a target inside the source's folder, and for a shard size with a format without shards. Throws
-/// Error(corrupt) for sparse tensors with invalid indices, as load() does.
+/// root (NodeInfo::is_bare) whose key "value" is renamed becomes a dict. Before anything is
+/// written, throws an Error naming the key of an entry that the target cannot hold. If a column of
+/// a data set is omitted, renamed or cast, the schema of the data set is omitted, too. Throws
+/// Error(invalid_argument) for a target inside the source's folder, and for a shard size with a
+/// format without shards. Throws Error(corrupt) for sparse tensors with invalid indices, as load()
+/// does.
 TENFOLD_API ConvertReport convert(const Path& source, const Path& target,
                                   const ConvertOptions& options = {});
 

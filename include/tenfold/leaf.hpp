@@ -33,7 +33,7 @@ struct Access;
 /// Thread safety: const members may be called from any thread.
 class TENFOLD_API Leaf {
  public:
-  /// A leaf over memory.
+  /// Creates a leaf over a tensor in memory.
   Leaf(Tensor tensor);  // NOLINT(google-explicit-constructor): a tensor is a leaf
 
   /// The type of the elements.

@@ -36,8 +36,8 @@ TENFOLD_API Dataset create_parts(const Path& path, const Schema& schema);
 
 /// Options of commit_parts().
 struct CommitPartsOptions {
-  /// The folders to add, in this order; empty: all that are not yet parts of the data set and that
-  /// no other job has staged, sorted by name.
+  /// The folders to add, in this order; empty: all folders that are neither parts of the data set
+  /// nor staged by another job, sorted by name.
   std::vector<std::string> parts{};
   bool durable = true;         ///< fsynced when the call returns
   Monitor* monitor = nullptr;  ///< observes the call

@@ -56,7 +56,7 @@ class TENFOLD_API StateMapper {
   /// state mapper or was written by a newer version, Error(corrupt) if its entries are invalid or
   /// contradict each other.
   static StateMapper open(const Path& path);
-  /// The mapper that was saved as `tree`, a root or another node that has an entry "state_mapper".
+  /// Opens the mapper that was saved as `tree`: a root or other node with an entry "state_mapper".
   /// Throws Error(unsupported) and Error(corrupt) in the same cases as open().
   explicit StateMapper(const TensorDict& tree);
   /// Creates a hierarchy. Its levels are nodes and JSON objects; its values are tensors, numbers,
@@ -92,19 +92,19 @@ class TENFOLD_API StateMapper {
   /// the constructor arguments. For a module, the arguments of its factory.
   const Value& config() const noexcept;
 
-  /// The row of one state: [dim], or in a hierarchy the value, of any shape. Throws
+  /// Returns the row of one state: [dim], or in a hierarchy the value, of any shape. Throws
   /// Error(key_not_found) naming the state if it is unknown and the mapper has no fallback or
   /// default for it. Throws Error(invalid_argument) for an invalid state. Throws Error(unsupported)
   /// for mappers whose rows only a program can compute: modules and user-defined classes. In a
   /// hierarchy, also throws it for JSON values that are not numbers, bools, or nonempty rectangular
   /// lists of only numbers or only bools, and for integers beyond int64.
   Tensor at(const Value& state) const;
-  /// The rows of n states, copied: [n, dim], or in a hierarchy [n, *shape of a value]. Values of a
-  /// hierarchy are cast to their promoted dtype. Throws what at() throws,
-  /// Error(invalid_argument) if values of a hierarchy differ in shape, and Error(unsupported) if
-  /// their dtypes have no common dtype.
+  /// Copies the rows of n states: [n, dim], or in a hierarchy [n, *shape of a value]. Values of a
+  /// hierarchy are cast to their promoted dtype. Throws what at() throws, Error(invalid_argument)
+  /// if values of a hierarchy differ in shape, and Error(unsupported) if their dtypes have no
+  /// common dtype.
   Tensor rows(std::span<const Value> states) const;
-  /// rows({"room/door", "room/x"}).
+  /// Overload for a list in braces: rows({"room/door", "room/x"}).
   Tensor rows(std::initializer_list<Value> states) const {
     return rows(std::span<const Value>(states.begin(), states.size()));
   }

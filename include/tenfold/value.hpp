@@ -38,22 +38,23 @@ class TENFOLD_API Value {
   };
   /// A list, or a JSON array.
   struct List {
-    std::vector<Value> items;  ///< in order
+    std::vector<Value> items;  ///< the items
     /// Compares the items.
     bool operator==(const List&) const;
   };
   /// A tuple.
   struct Tuple {
-    std::vector<Value> items;  ///< in order
+    std::vector<Value> items;  ///< the items
     /// Compares the items.
     bool operator==(const Tuple&) const;
   };
   /// A dict, or a JSON object.
   struct Object {
-    std::vector<std::pair<std::string, Value>> members;  ///< in order; keys are unique
-    bool int_keys = false;                               ///< in Python all keys were int
+    std::vector<std::pair<std::string, Value>> members;  ///< in insertion order; keys are unique
+    bool int_keys = false;                               ///< in Python, all keys were ints
     bool ordered = false;  ///< a Python OrderedDict rather than a dict
-    std::vector<std::pair<std::string, Value>> typed_keys{};  ///< see TypedKeys
+    /// The keys that were not str in Python: see TypedKeys.
+    std::vector<std::pair<std::string, Value>> typed_keys{};
     /// Compares `ordered`, the keys' types, and the members, in order only for OrderedDicts.
     bool operator==(const Object&) const;
     /// The member of that key, or null.

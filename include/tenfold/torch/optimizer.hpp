@@ -287,7 +287,7 @@ class OptimizerPlan {
   const LoadIntoOptions& load_options_;
   LoadReport report_;
   std::vector<Parameter> parameters_;
-  // Maps a number to an index in parameters_.
+  // Maps a parameter's number in the source to an index in parameters_.
   std::unordered_map<std::string, std::size_t> position_of_;
   std::vector<std::pair<Options*, Options>> options_;
 };

@@ -19,7 +19,8 @@ namespace tenfold::torch_detail {
 /// The names of the parameters of each group.
 using GroupNames = std::vector<std::vector<std::string>>;
 
-/// The pairing: an element for each group of the target.
+/// Groups and parameters of a saved state, paired with those of the target. Each member has one
+/// element per group of the target.
 struct OptimizerPairing {
   std::vector<std::optional<std::size_t>> groups;  // the paired group of the source
   // For each parameter, the number of the paired parameter of the source, which is the key of its

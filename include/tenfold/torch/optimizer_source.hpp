@@ -133,8 +133,8 @@ inline std::string expected_text(const std::tuple<double, double>& /*option*/) {
   return "two numbers";
 }
 
-/// A group of the source: its options, and for each parameter its number, which is the key of its
-/// state: "0".
+/// A parameter group of the source: its options, and the number of each parameter. The number, such
+/// as "0", is the key of the parameter's state.
 struct SourceGroup {
   TensorDict options;
   std::vector<std::string> numbers;
