@@ -99,7 +99,7 @@ struct CheckpointSaveOptions {
   std::map<std::string, double> metrics{};  ///< the metrics of the step, by name
   Value extra{};                            ///< CheckpointInfo::extra
   Value versions{};                         ///< an object, merged into CheckpointInfo::versions
-  bool force = false;                       ///< no warning if the step exists
+  bool force = false;                       ///< do not warn that an existing step is replaced
   /// Entries that may be unchanged since the previous step. Any other entry with tensors that is
   /// unchanged gives a warning, the first time only.
   std::set<std::string> constant{};
@@ -214,8 +214,8 @@ class TENFOLD_API CheckpointManager {
   /// once. Throws Error(invalid_argument) for a negative step.
   void begin_save(std::int64_t step);
 
-  /// Saves `state` as a step, one entry per key, then prunes. An existing step is replaced by one
-  /// exchange of names, or, where the file system cannot exchange names, by two renames. If a crash
+  /// Saves `state` as a step, one entry per key, then prunes. An existing step is replaced
+  /// atomically (RENAME_EXCHANGE), or, where the file system lacks this, by two renames. If a crash
   /// between the two renames leaves no step, the next listing of steps restores the old one. A step
   /// whose `checkpoint.json` is damaged or cannot be read is replaced, too. Returns the step's
   /// folder.

@@ -73,9 +73,9 @@ class TENFOLD_API Error : public std::runtime_error {
   /// what() without the path and the part.
   std::string message() const;
 
-  // The setters that take several arguments, strings and integers, join them to one string. All
-  // setters need an rvalue, so that an error is built by one expression, and a caught one is copied
-  // before it is changed:
+  // Setters with several arguments (strings and integers) join them to one string. All setters need
+  // an rvalue, so that an error is built by one expression, and a caught one is copied before it is
+  // changed:
   //
   //   throw Error(ErrorCode::corrupt).path(file).expected("at least ", 8, " bytes").found(size);
   //   catch (const Error& error) { throw Error(error).within("shard ", i); }

@@ -51,13 +51,13 @@ class Keys {
  public:
   /// No selection: the option `keys` then selects everything, and `exclude` excludes nothing.
   Keys() = default;
-  /// These paths, possibly none. A path of one key is a name or a glob.
+  /// A selection of these paths; it may be empty. A path of one key is a name or a glob.
   Keys(std::vector<KeyPath> paths) : paths_(std::move(paths)) {}
-  /// These paths.
+  /// A selection of these paths.
   Keys(std::initializer_list<KeyPath> paths) : paths_(paths) {}
-  /// These names.
+  /// A selection of these names and globs.
   Keys(std::initializer_list<const char*> names) : Keys(names.begin(), names.end()) {}
-  /// These names.
+  /// A selection of these names and globs.
   Keys(const std::vector<std::string>& names) : Keys(names.begin(), names.end()) {}
 
   /// True if there is a selection, even an empty one.
@@ -131,7 +131,7 @@ TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
 TENFOLD_API TensorDict::Item load_value(const Path& path, const LoadOptions& options = {});
 
 /// Saves a tree and replaces `path`: a crash leaves the old version or the new one, never a part of
-/// one. Where the file system cannot exchange names, a folder is replaced by two renames: `path` is
+/// one. Where the file system lacks RENAME_EXCHANGE, a folder is replaced by two renames: `path` is
 /// absent between them, and after a crash there, the next open(), load() or save() restores the old
 /// version. Returns the path. Before anything is written, throws Error(unsupported) for an entry
 /// and Error(invalid_argument) for a key that the format cannot hold. Throws Error(io) if a system
@@ -283,8 +283,8 @@ TENFOLD_API LoadReport load_into(const TensorDict& target, const Path& source,
                                  const LoadIntoOptions& options = {});
 
 /// Throws the error of a strict load_into() unless report.ok(). This Error(invalid_argument) lists
-/// up to 20 differences of each kind and, if there is one, a prefix of names that explains them.
-/// `source`: the name of the source in the message.
+/// up to 20 differences of each kind. If a common prefix explains at least half of the names, it
+/// proposes a rename. `source`: the name of the source in the message.
 TENFOLD_API void require_ok(const LoadReport& report, const std::string& source);
 
 }  // namespace tenfold

@@ -37,8 +37,8 @@ struct MemmapOptions {
 /// lose. An existing folder is replaced atomically, unless `in_place` or `already_mapped` is set.
 /// Shared storage is not kept. Before anything is written, throws Error(unsupported) if a folder
 /// cannot hold the tree, or, with `in_place` or `already_mapped`, if the existing folder is a data
-/// set that grows. Throws Error(invalid_argument) if the existing folder is to be replaced and has
-/// entries that no metadata names.
+/// set that can grow (it has a `%commit`). Throws Error(invalid_argument) if the existing folder is
+/// to be replaced and has entries that no metadata names.
 ///
 ///     tenfold::TensorDict buffer = tenfold::memmap(tree, "buffer");
 ///     buffer.at("x").mutable_data<float>()[0] = 1;       // written to the file
@@ -74,9 +74,9 @@ struct NewLeaf {
 /// not created if the tensor has no elements. Throws Error(invalid_argument) if `folder` is not the
 /// folder of a TensorDict, if the key exists or is reserved, if its file name is in use or not
 /// allowed, or if neither the new tensor nor any tensor of the node fits the batch size. Throws
-/// Error(unsupported) if the folder is a data set that grows. Throws Error(io): EEXIST if the file
-/// exists and NewLeaf::existing_ok is not set, EBUSY while a save replaces the folder or if other
-/// callers change it for 10 seconds.
+/// Error(unsupported) if the folder is a data set that can grow (it has a `%commit`). Throws
+/// Error(io): EEXIST if the file exists and NewLeaf::existing_ok is not set, EBUSY while a save
+/// replaces the folder or if other callers change it for 10 seconds.
 TENFOLD_API Path add_memmap_leaf(const Path& folder, const NewLeaf& leaf);
 
 /// Adds an empty node to the node in `folder` and returns its folder, which may already exist.

@@ -10,9 +10,10 @@
 namespace tenfold {
 
 // Data sets of parts: a folder with one subfolder per part, and a file `%parts.json` that lists the
-// parts in order. Each part is itself a data set. Dataset, open(), verify() and other functions
-// that read accept the folder like a data set in one folder. Several hosts can write parts
-// concurrently; readers see new parts only when `%parts.json` is replaced, which is atomic.
+// parts in the order of their rows. Each part is itself a data set. Dataset, open(), verify() and
+// other functions that read accept the folder like a data set in one folder. Several hosts can
+// write parts concurrently; readers see new parts only when `%parts.json` is replaced, which is
+// atomic.
 //
 //   tenfold::ingest({"a.csv"}, tenfold::part_path("ds", 0, 2), {.schema = schema});  // host 0
 //   tenfold::ingest({"b.csv"}, tenfold::part_path("ds", 1, 2), {.schema = schema});  // host 1

@@ -55,8 +55,8 @@ struct TENFOLD_API Column {
   bool operator==(const Column&) const = default;
 };
 
-/// The columns of a data set, in order. Files store the schema as JSON in the metadata sidecar
-/// (`%notes.json` in a folder):
+/// An ordered list of the columns of a data set. Files store the schema as JSON in the metadata
+/// sidecar (`%notes.json` in a folder):
 ///
 ///     {"columns": {"x": {"dtype": "float32", "shape": [3]},
 ///                  "name": {"dtype": "string", "nullable": true},

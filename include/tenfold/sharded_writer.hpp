@@ -72,7 +72,7 @@ struct ShardedWriteOptions {
 ///
 ///     ShardedWriter writer(path, tree, boxes);          // on the coordinator
 ///     ShardWriter part(ticket);                         // on each rank, with writer.ticket(rank)
-///     part.write(0, tensors);                           // the rank's boxes, in order
+///     part.write(0, tensors);                           // the rank's boxes, from 0 on
 ///     receipt = part.finish();
 ///     writer.publish(receipts);                         // on the coordinator, with all of them
 ///

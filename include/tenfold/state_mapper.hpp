@@ -29,7 +29,7 @@ enum class MapperKind : std::uint8_t {
   other,         ///< a user-defined class
 };
 
-/// A state mapper: a map from states of an environment to rows of numbers, as in Python.
+/// The counterpart of Python's state mappers: maps states of an environment to rows of numbers.
 ///
 ///     auto rooms = tenfold::StateMapper::hierarchical(tenfold::TensorDict::dict(
 ///         {{"default", 0.0}, {"hall", tenfold::TensorDict::dict({{"door", 1.0}})}}));

@@ -27,7 +27,7 @@ using Shape = std::vector<std::int64_t>;
 ///     w[1][2].item<double>();                // 5, converted
 ///     for (float value : w.span<float>()) sum += value;
 ///
-/// Thread safety: as for Buffer.
+/// Thread safety: copies may be used from any thread. The elements are not synchronised.
 class TENFOLD_API Tensor {
  public:
   /// Creates an empty tensor, float32 [0], without allocating memory.

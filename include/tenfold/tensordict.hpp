@@ -78,7 +78,7 @@ struct NodeInfo {
   bool int_keys = false;                 ///< dict, ordered_dict: all keys were Python int
   TypedKeys typed_keys{};                ///< dict, ordered_dict: keys that were not str
   Shape batch_size{};                    ///< tensordict, tensorclass: see TensorDict::batch_size()
-  DimNames names{};                      ///< names of the batch dimensions; empty, or one for each
+  DimNames names{};                      ///< one name per batch dimension, or empty
   std::string class_name{};    ///< tensorclass: as str(cls) in Python; opaque: "module.Class"
   std::int64_t stack_dim = 0;  ///< lazy_stack: the dimension along which its nodes are stacked
   std::optional<std::string> stack_dim_name{};  ///< lazy_stack: the name of stack_dim, if any

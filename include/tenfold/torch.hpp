@@ -68,10 +68,11 @@ struct ElementType<c10::complex<double>> {
 };
 /// @endcond
 
-/// The torch dtype of the same name. Throws Error(unsupported) if this LibTorch is too old for it.
+/// Returns the torch dtype of the same name. Throws Error(unsupported) if this LibTorch is too old
+/// for it.
 inline c10::ScalarType to_torch(DType dtype);
-/// The DType of the same name. Throws Error(unsupported) for torch dtypes that DType does not have,
-/// such as quantized dtypes and uint4.
+/// Returns the DType of the same name. Throws Error(unsupported) for torch dtypes that DType does
+/// not have, such as quantized dtypes and uint4.
 inline DType from_torch(c10::ScalarType dtype);
 
 /// Returns a CPU tensor over the same bytes, with the same shape and strides, without gradient. Its

@@ -18,8 +18,9 @@
 namespace tenfold {
 
 /// A JSON value with the extensions of Python's json module: integers of any size, NaN and the
-/// infinities, members in order. Tuples and extended scalars (Special) are distinct types.
-/// to_json() writes a tuple as an array; a saved file records the difference in its metadata.
+/// infinities, and members in insertion order. Tuples and extended scalars (Special) are distinct
+/// types. to_json() writes a tuple as an array; a saved file records the difference in its
+/// metadata.
 ///
 ///     tenfold::Value options = tenfold::Value::Object{{{"lr", 0.1}, {"betas", betas}}};
 ///     double lr = options.get_if<tenfold::Value::Object>()->find("lr")->as<double>();
@@ -55,7 +56,8 @@ class TENFOLD_API Value {
     bool ordered = false;  ///< a Python OrderedDict rather than a dict
     /// The keys that were not str in Python: see TypedKeys.
     std::vector<std::pair<std::string, Value>> typed_keys{};
-    /// Compares `ordered`, the keys' types, and the members, in order only for OrderedDicts.
+    /// Compares `ordered`, the types of the keys, and the members. The order of the members counts
+    /// only in OrderedDicts.
     bool operator==(const Object&) const;
     /// The member of that key, or null.
     const Value* find(std::string_view key) const noexcept;

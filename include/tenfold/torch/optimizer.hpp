@@ -248,7 +248,7 @@ class OptimizerPlan {
     return options;
   }
 
-  /// Compares dtypes and shapes by the same rules as for modules.
+  /// Compares the dtypes and shapes of the state tensors, as load_into() does for modules.
   void compare_tensors() {
     NamedTensors targets;
     std::unordered_map<std::string, std::pair<std::size_t, std::string>> names;
