@@ -55,7 +55,7 @@ class TENFOLD_API Buffer {
     return bytes_;
   }
 
-  /// False for the bytes of read_only().
+  /// True if the bytes may be written; false for a buffer of read_only().
   bool writable() const noexcept { return writable_; }
 
   /// The owner of the bytes; null if there is none.

@@ -258,15 +258,15 @@ class TENFOLD_API CheckpointManager {
 
   /// The highest step of the current line, or nullopt.
   std::optional<std::int64_t> latest_step() const;
-  /// Steps of all lines, ascending.
+  /// The steps of all lines, ascending.
   std::vector<std::int64_t> all_steps() const;
-  /// Steps that all_steps() omits because their `checkpoint.json` is missing, damaged or that of
-  /// another step, ascending.
+  /// The steps that all_steps() omits because their `checkpoint.json` is missing, damaged or that
+  /// of another step, ascending.
   std::vector<std::int64_t> unreadable_steps() const;
   /// The best step of all lines by the metric `best` of the options, or nullopt if no step has a
   /// finite value of it. Throws Error(invalid_argument) if the options name no metric.
   std::optional<std::int64_t> best_step() const;
-  /// Every step with the rules that keep it, ascending.
+  /// Returns every step with the rules that keep it, ascending.
   std::vector<CheckpointStatus> status() const;
   /// The content of the step's `checkpoint.json`. Throws Error(key_not_found) if the step does not
   /// exist.

@@ -155,7 +155,7 @@ class TENFOLD_API Dataset {
   /// Error(unsupported) for a view, or a data set made from a tree, and Error(io) (ESTALE) if a
   /// data set with other columns replaced the opened one.
   void refresh();
-  /// Capacity of a circular buffer in rows; 0 for other data sets and for views.
+  /// The capacity of a circular buffer in rows; 0 for other data sets and for views.
   std::int64_t capacity() const;
   /// The slot of the next row in a circular buffer; size() for other data sets and for views.
   std::int64_t cursor() const;

@@ -22,7 +22,7 @@ enum class ChangeKind : std::uint8_t {
   node,
   type,  ///< a tensor on one side, a JSON value on the other
 };
-/// "values", "dtype", "shape", "json", "node", "type".
+/// Returns the name of the kind: "values", "dtype", "shape", "json", "node", "type".
 TENFOLD_API std::string to_string(ChangeKind kind);
 
 /// An entry or a node that differs.

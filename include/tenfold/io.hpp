@@ -49,7 +49,7 @@ class TENFOLD_API Monitor {
 /// ({{"model", "encoder.weight"}}), or no selection, which is the default.
 class Keys {
  public:
-  /// No selection: the option `keys` then selects everything, and `exclude` excludes nothing.
+  /// Makes no selection: the option `keys` then selects everything, and `exclude` excludes nothing.
   Keys() = default;
   /// A selection of these paths; it may be empty. A path of one key is a name or a glob.
   Keys(std::vector<KeyPath> paths) : paths_(std::move(paths)) {}
@@ -282,9 +282,10 @@ TENFOLD_API LoadReport load_into(const TensorDict& target, const TensorDict& sou
 TENFOLD_API LoadReport load_into(const TensorDict& target, const Path& source,
                                  const LoadIntoOptions& options = {});
 
-/// Throws the error of a strict load_into() unless report.ok(). This Error(invalid_argument) lists
-/// up to 20 differences of each kind. If a common prefix explains at least half of the names, it
-/// proposes a rename. `source`: the name of the source in the message.
+/// Checks a report as a strict load_into() does: unless report.ok(), throws
+/// Error(invalid_argument), which lists up to 20 differences of each kind. If a common prefix
+/// explains at least half of the names, it proposes a rename. `source`: the name of the source in
+/// the message.
 TENFOLD_API void require_ok(const LoadReport& report, const std::string& source);
 
 }  // namespace tenfold

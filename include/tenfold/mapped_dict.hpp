@@ -28,7 +28,7 @@ enum class DictKeyType : std::uint8_t {
   bytes,   ///< any bytes
   int64,   ///< integers
 };
-/// "str", "bytes", "int": the Python type.
+/// Returns the name of the Python type: "str", "bytes", "int".
 TENFOLD_API std::string to_string(DictKeyType type);
 
 /// The form of the values. Python returns them in this form, C++ as a Batch.
@@ -53,7 +53,7 @@ class DictKeys {
   /// The keys as they are looked up.
   using Views = std::variant<std::span<const std::int64_t>, std::span<const std::string_view>>;
 
-  /// Integers, or views of strings or bytes.
+  /// Refers to integers, or to views of strings or bytes.
   template <class Range>
     requires(std::convertible_to<const Range&, std::span<const std::int64_t>> ||
              std::convertible_to<const Range&, std::span<const std::string_view>>)
@@ -64,13 +64,13 @@ class DictKeys {
       views_ = std::span<const std::string_view>(keys);
     }
   }
-  /// Strings.
+  /// Refers to strings.
   DictKeys(const std::vector<std::string>& keys)
       : texts_(keys.begin(), keys.end()), views_(std::span<const std::string_view>(texts_)) {}
-  /// A list of strings.
+  /// Refers to strings in braces.
   DictKeys(std::initializer_list<std::string_view> keys)
       : texts_(keys), views_(std::span<const std::string_view>(texts_)) {}
-  /// A list of integers.
+  /// Copies integers in braces.
   DictKeys(std::initializer_list<std::int64_t> keys)
       : numbers_(keys), views_(std::span<const std::int64_t>(numbers_)) {}
   /// Moves the keys; views() remains valid.
@@ -140,7 +140,7 @@ class TENFOLD_API MappedDict {
   Batch at(std::int64_t key) const;
   /// Gathers the values of the keys, in their order; missing keys get zeros or empty values.
   DictValues get_many(const DictKeys& keys) const;
-  /// For each key, the index of its row in dataset(), or -1 if the key is missing. Valid until
+  /// Returns the row index in dataset() of each key, or -1 if the key is missing. Valid until
   /// compact().
   std::vector<std::int64_t> rows(const DictKeys& keys) const;
   /// The values at row indices that rows() returned; -1 gives zeros or empty values. Throws

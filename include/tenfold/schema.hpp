@@ -42,13 +42,13 @@ struct TENFOLD_API Column {
   KeyPath item_end_leaf{};  ///< path of the end offsets of items
   KeyPath valid_leaf{};     ///< path of the validity
 
-  /// "a.b"
+  /// The path as a dotted name: "a.b".
   std::string name() const { return dotted(path); }
   /// True for strings and bytes.
   bool is_text() const noexcept { return kind != ColumnKind::number; }
   /// True if rows have end offsets because their lengths vary.
   bool has_ends() const noexcept { return ragged || is_text(); }
-  /// "float32", "string", "bytes": the name in the schema document and in Python.
+  /// The name of the type in the stored schema and in Python: "float32", "string", "bytes".
   std::string dtype_name() const;
 
   /// Compares all members.

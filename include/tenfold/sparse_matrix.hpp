@@ -26,7 +26,7 @@ enum class SparseLayout : std::uint8_t {
   coo,  ///< by coordinates: indices [2, nnz], values [nnz]; small if most rows are empty
 };
 
-/// "csr", "csc", "coo".
+/// Returns the name of the layout: "csr", "csc", "coo".
 TENFOLD_API std::string to_string(SparseLayout layout);
 /// The layout of that name; nullopt if there is none.
 TENFOLD_API std::optional<SparseLayout> sparse_layout_from_name(std::string_view name) noexcept;
@@ -152,7 +152,7 @@ class TENFOLD_API SparseMatrix {
 
   /// A node of kind sparse with the component tensors, by torch's names.
   TensorDict tree() const;
-  /// For messages: the path of the matrix, or of the node that it was created from; "sparse matrix"
+  /// The path of the matrix, or of the node that it was created from, for messages; "sparse matrix"
   /// if there is no path.
   std::string where() const;
 

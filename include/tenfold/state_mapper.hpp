@@ -85,8 +85,8 @@ class TENFOLD_API StateMapper {
 
   /// The kind of the mapper.
   MapperKind kind() const noexcept;
-  /// "tenfold.SparseStateMapper", "tenfold.HierarchicalStateMapper", "tenfold.ModuleStateMapper",
-  /// or the name under which a user-defined class was registered.
+  /// The name of the class: "tenfold.SparseStateMapper", "tenfold.HierarchicalStateMapper",
+  /// "tenfold.ModuleStateMapper", or the name under which a user-defined class was registered.
   const std::string& class_name() const noexcept;
   /// The result of config() of the Python class, as a JSON object; in a user-defined class, usually
   /// the constructor arguments. For a module, the arguments of its factory.
@@ -108,18 +108,18 @@ class TENFOLD_API StateMapper {
   Tensor rows(std::initializer_list<Value> states) const {
     return rows(std::span<const Value>(states.begin(), states.size()));
   }
-  /// Hierarchies: the value of a state as JSON, for example a string; tensors become numbers and
+  /// Returns a value of a hierarchy as JSON, for example a string; tensors become numbers and
   /// lists. Throws Error(key_not_found) and Error(invalid_argument) in the same cases as at().
   /// Throws Error(unsupported) for other kinds of mappers, for tensors of complex or float4
   /// numbers, and for tensors of more than 512 dimensions.
   Value value(const Value& state) const;
 
-  /// Hierarchies: the paths of values that are mappers; empty for other kinds.
+  /// The paths of the values of a hierarchy that are mappers; empty for other kinds.
   std::vector<std::string> mapper_paths() const;
   /// The mapper at one of mapper_paths(). Throws Error(key_not_found) for other paths.
   StateMapper mapper(std::string_view path) const;
 
-  /// Modules: the name of the factory. Throws Error(unsupported) for other kinds.
+  /// The name of a module's factory. Throws Error(unsupported) for other kinds.
   const std::string& factory() const;
   /// The tensors that the mapper was saved with. For a module, its parameters and buffers by name.
   TensorDict parameters() const;

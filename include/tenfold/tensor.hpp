@@ -101,7 +101,7 @@ class TENFOLD_API Tensor {
   std::int64_t numel() const noexcept { return numel_; }
   /// The size of an element in bytes.
   std::size_t itemsize() const noexcept { return tenfold::itemsize(dtype_); }
-  /// numel() * itemsize(): the bytes of a contiguous copy.
+  /// The size in bytes of a contiguous copy: numel() * itemsize().
   std::uint64_t nbytes() const noexcept;
   /// True if the elements are stored in row-major order without gaps.
   bool is_contiguous() const noexcept;

@@ -47,8 +47,8 @@ enum class NodeKind : std::uint8_t {
   opaque,
 };
 
-/// "tensordict", "dict", "ordered_dict", "list", "tuple", "tensorclass", "lazy_stack", "sparse",
-/// "opaque".
+/// Returns the name of the kind: "tensordict", "dict", "ordered_dict", "list", "tuple",
+/// "tensorclass", "lazy_stack", "sparse", "opaque".
 TENFOLD_API std::string to_string(NodeKind kind);
 /// Writes to_string().
 TENFOLD_API std::ostream& operator<<(std::ostream& out, NodeKind kind);
@@ -183,11 +183,11 @@ class TENFOLD_API TensorDict {
   NodeInfo& info();
   /// The type of the node.
   NodeKind kind() const { return info().kind; }
-  /// For the kinds tensordict and tensorclass: the leading dimensions of all tensors except
-  /// unbatched leaves.
+  /// The leading dimensions that all tensors except unbatched leaves have. Set for the kinds
+  /// tensordict and tensorclass.
   const Shape& batch_size() const { return info().batch_size; }
 
-  /// Number of entries.
+  /// The number of entries.
   std::size_t size() const;
   /// True if there are no entries.
   bool empty() const { return size() == 0; }
@@ -360,11 +360,11 @@ TENFOLD_API bool is_bare(const TensorDict& root);
 /// Returns the value of a bare root; for any other tree, the tree itself.
 TENFOLD_API TensorDict::Item bare_value(const TensorDict& root);
 
-/// For a bare root that was opened, the dict {stem of the file's name: value}, as the command line
-/// shows it; otherwise the tree itself.
+/// Returns the dict {stem of the file's name: value} for a bare root (NodeInfo::is_bare) that was
+/// opened, as the command line shows it; otherwise the tree itself.
 TENFOLD_API TensorDict named_by_file(const TensorDict& root);
 
-/// "model.encoder.weight": the keys joined with dots, as in the command line and globs.
+/// Joins the keys with dots, as in the command line and globs: "model.encoder.weight".
 TENFOLD_API std::string dotted(const KeyPath& path);
 
 }  // namespace tenfold

@@ -183,8 +183,8 @@ class TENFOLD_API Value {
     }
   }
 
-  /// "null", "bool", "int", "float", "str", "list", "tuple", "dict", or to_string() of a Special's
-  /// type.
+  /// The name of the type: "null", "bool", "int", "float", "str", "list", "tuple", "dict", or
+  /// to_string() of a Special's type.
   std::string_view type_name() const noexcept;
 
   /// True if the values are equal in Python, with these exceptions: NaN equals NaN, types must
@@ -211,7 +211,7 @@ class TENFOLD_API Value {
 /// "(1, 'a')". Sorted by text. Empty if all keys were int, which the flag `int_keys` records.
 using TypedKeys = std::vector<std::pair<std::string, Value>>;
 
-/// "bytes", "bytearray", "complex", "set", "frozenset", "Counter", "torch.Size", "torch.dtype", ...
+/// Returns the name of the type: "bytes", "complex", "Counter", "torch.Size", "torch.dtype", ...
 TENFOLD_API std::string to_string(Value::Special::Type type);
 /// The type of that name; nullopt if there is none.
 TENFOLD_API std::optional<Value::Special::Type> special_type_from_name(

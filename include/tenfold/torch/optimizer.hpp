@@ -35,7 +35,8 @@ namespace torch_detail {
 template <class Options, class Optimizer>
 class OptimizerPlan {
  public:
-  /// `names`: names of the optimizer's parameters; nullopt if they have none.
+  /// Compares the optimizer with the source. `names`: names of the optimizer's parameters; nullopt
+  /// if they have none.
   OptimizerPlan(Optimizer& optimizer, const std::optional<GroupNames>& names,
                 const TensorDict& source, const LoadIntoOptions& options)
       : optimizer_(optimizer), source_(source), load_options_(options) {
@@ -136,8 +137,8 @@ class OptimizerPlan {
     return pair_by_order(counts, groups, report_);
   }
 
-  /// `found`: for each parameter, the number of the paired parameter of the source, which is the
-  /// key of its state; "" if there is none.
+  /// Plans the options and the states of one group. `found`: for each parameter, the number of the
+  /// paired parameter of the source, which is the key of its state; "" if there is none.
   template <class Group>
   void plan_group(const TensorDict& source, const std::vector<std::string>& found, Group& group,
                   const std::vector<std::int64_t>& numbers, const std::string& name) {

@@ -33,7 +33,7 @@ inline std::string count_text(std::size_t count) {
   return std::to_string(count) + (count == 1 ? " parameter" : " parameters");
 }
 
-/// "2 groups of 3, 1 parameters"
+/// Returns a text for messages: "2 groups of 3, 1 parameters".
 inline std::string groups_text(const std::vector<std::size_t>& counts) {
   std::string text =
       std::to_string(counts.size()) + (counts.size() == 1 ? " group of " : " groups of ");
