@@ -182,9 +182,9 @@ class TENFOLD_API CheckpointHold {
 /// `checkpoint.json` is missing, damaged or of a newer version does not count as a step: it is
 /// never pruned, and a warning names it.
 ///
-/// A restart continues the *line* of the step that it restores. After a return to an earlier step,
-/// later steps stay in the directory but no longer belong to the current line. The current line is
-/// the line of the newest save.
+/// A *line* is a step and the steps that the training saved before it. restore() continues the line
+/// of the step that it restores. After a return to an earlier step, later steps stay in the
+/// directory but no longer belong to the current line, which is the line of the newest save.
 ///
 /// Only one manager at a time may save, prune and remove; readers need no lock. Steps that the
 /// Python package saved from several processes are read, verified and pruned. restore() returns the
@@ -209,9 +209,9 @@ class TENFOLD_API CheckpointManager {
   /// `every_seconds` have passed since then, or if neither option is set. Before the first save or
   /// restore, counts from step 0 and from the construction of the manager.
   bool should_save(std::int64_t step) const;
-  /// Makes should_save() count from this step. save() calls begin_save() first. If another thread
-  /// will call save(), call begin_save() before, so that should_save() counts from the step at
-  /// once. Throws Error(invalid_argument) for a negative step.
+  /// Makes should_save() count from this step. save() does this, too. If save() runs on another
+  /// thread, call begin_save() first: should_save() then counts from the step even before save()
+  /// starts. Throws Error(invalid_argument) for a negative step.
   void begin_save(std::int64_t step);
 
   /// Saves `state` as a step, one entry per key, then prunes. An existing step is replaced

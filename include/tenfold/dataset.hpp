@@ -116,14 +116,15 @@ class TENFOLD_API Dataset {
   /// Error(invalid_argument) unless 0 <= rank < world_size.
   Dataset shard(std::int64_t rank, std::int64_t world_size) const;
 
-  /// Concatenates data sets. Throws Error(invalid_argument) naming a column that differs, or if
-  /// `parts` is empty.
+  /// Concatenates data sets with the same columns. Throws Error(invalid_argument) naming a column
+  /// that differs, or if `parts` is empty.
   static Dataset concat(std::span<const Dataset> parts);
-  /// Interleaves data sets. In every prefix, the number of rows of each source differs from its
-  /// weight's share by at most one. Shares without a common denominator up to 65,536 are rounded to
-  /// multiples of 1/65,536. The result ends before the first row whose source has no row left.
-  /// Throws Error(invalid_argument) like concat(), or unless there is a finite weight of at least 0
-  /// for each source, with a positive sum.
+  /// Interleaves the rows of data sets in proportion to `weights`. In every prefix of the result,
+  /// the number of rows of each source differs from its weight's share by at most one. Shares
+  /// without a common denominator up to 65,536 are rounded to multiples of 1/65,536. The result
+  /// ends before the first row whose source has no row left. Throws Error(invalid_argument) like
+  /// concat(), or unless there is a finite weight of at least 0 for each source, with a positive
+  /// sum.
   static Dataset mix(std::span<const Dataset> sources, std::span<const double> weights);
 
   // append(), update() and flush() throw Error(unsupported) unless the handle was opened from a
@@ -160,8 +161,8 @@ class TENFOLD_API Dataset {
   /// The slot of the next row in a circular buffer; size() for other data sets and for views.
   std::int64_t cursor() const;
 
-  /// The tree whose rows these are, without rows that were appended after this handle was opened;
-  /// for concat() and mix(), that of the first data set. Do not write to its tensors: with
+  /// The tree that contains the rows, without rows that were appended after this handle was opened;
+  /// for concat() and mix(), the tree of the first data set. Do not write to its tensors: with
   /// Mode::write_through they are mappings of files that checksums cover. Write with update(), or
   /// to the tensor of column().
   const TensorDict& tree() const noexcept TENFOLD_LIFETIMEBOUND;

@@ -95,12 +95,12 @@ struct IngestOptions {
 /// of a glob are read in the order of their paths. All files are streamed in bounded memory. If
 /// there are records, but none of them has a key, ingest() throws Error(invalid_argument).
 ///
-/// Throws Error(file_not_found) for a missing source, and Error(unsupported) for other files. With
-/// OnError::raise, throws Error(corrupt) for malformed rows and Error(invalid_argument) for values
-/// that do not fit. Both errors name file, line and row, and the column if the fault is in one
-/// value. Throws Error(key_not_found) if `columns` names a column that `schema` lacks or, without a
-/// schema, that no row has. Throws Error(invalid_argument) for a selected column of `schema` that
-/// no row has, but accepts sources without rows.
+/// Throws Error(file_not_found) for a missing source, and Error(unsupported) for a file of another
+/// format. With OnError::raise, throws Error(corrupt) for malformed rows and
+/// Error(invalid_argument) for values that do not fit. Both errors name file, line and row, and the
+/// column if the fault is in one value. Throws Error(key_not_found) if `columns` names a column
+/// that `schema` lacks or, without a schema, that no row has. Throws Error(invalid_argument) for a
+/// selected column of `schema` that no row has, but accepts sources without rows.
 TENFOLD_API IngestReport ingest(const std::vector<Path>& sources, const Path& path,
                                 const IngestOptions& options = {});
 /// Overload for a list in braces: ingest({"a.csv", "b.csv"}, "rows").

@@ -128,9 +128,9 @@ TensorDict state_dict(Module& module);
 /// changes.
 ///
 /// Memory: no second copy, except at most 64 MiB (or one larger tensor) at a time for conjugate and
-/// negative views and for tensors on other devices; `options.monitor` does not observe these.
-/// If a tied tensor has several names, the last one in the module's order is read, as in Python. A
-/// backward pass that needs the old values is an error, as after copy_(). Throws Error(unsupported)
+/// negative views and for tensors on other devices; `options.monitor` does not observe these. If a
+/// tied tensor has several names, the last one in the module's order is read, as in Python. A later
+/// backward pass that needs the old values fails, as after copy_(). Throws Error(unsupported)
 /// naming a tensor of the module that state_dict() would refuse, and Error(invalid_argument) for an
 /// expanded tensor of the module or an empty module holder.
 template <TorchModule Module>
@@ -159,11 +159,11 @@ TensorDict state_dict(Optimizer& optimizer);
 /// Loads an optimizer's state_dict() that C++ or Python saved: td["optimizer"]. Parameters are
 /// matched by their order in the groups. Existing state tensors are filled in place, others are
 /// created with the shape, dtype and device that the optimizer gives them. A parameter that was
-/// saved without a state loses its state (for Adagrad, this is reported as a difference). Group
-/// options are loaded. Everything is compared first: if there are differences and `options.strict`
-/// is true, throws one Error(invalid_argument), which lists up to 20 differences of each kind,
-/// before anything changes. If `strict` is false, the state of each parameter is loaded completely
-/// or not at all.
+/// saved without a state loses its state (for Adagrad, which cannot step without a state, this is a
+/// difference). Group options are loaded. Everything is compared first: if there are differences
+/// and `options.strict` is true, throws one Error(invalid_argument), which lists up to 20
+/// differences of each kind, before anything changes. If `strict` is false, the state of each
+/// parameter is loaded completely or not at all.
 ///
 /// Python's options that LibTorch does not have are listed in LoadReport::ignored if they do not
 /// change results: foreach, fused, capturable, differentiable, initial_lr and param_names. maximize
