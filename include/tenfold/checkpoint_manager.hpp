@@ -142,7 +142,7 @@ struct CheckpointStatus {
   bool is_on_line = false;  ///< the step belongs to the current line: see CheckpointManager
   bool is_held = false;     ///< a process protects the step by hold()
   /// The rules that keep the step: "newest", "all", "every 100", "best loss", "held", "verified"
-  /// (the newest step that was verified). Empty: pruning removes the step.
+  /// (the newest step that this manager saved or verified). Empty: pruning removes the step.
   std::vector<std::string> kept_by;
 };
 
