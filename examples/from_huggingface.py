@@ -52,7 +52,7 @@ def train(ds: tenfold.Dataset, epochs: int) -> list[float]:
     for _ in range(epochs):
         total = 0.0
         for batch in loader:
-            ragged = batch["input_ids"]  # {"values": int32 [M], "offsets": int64 [65]}
+            ragged = batch["input_ids"]  # {"values": int32 [tokens], "offsets": int64 [rows + 1]}
             scores = model(ragged["values"].long(), ragged["offsets"][:-1])
             loss = nn.functional.cross_entropy(scores, batch["label"])
             optimizer.zero_grad()
@@ -71,7 +71,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.manual_seed(0)
     theirs = reviews(options.rows)
-    ds = tenfold.ingest(theirs, options.folder / "reviews", progress=False)  # batches of Arrow
+    ds = tenfold.ingest(theirs, options.folder / "reviews", progress=False)  # via Arrow
     print(ds.schema)
     for number in (0, options.rows // 2, options.rows - 1):
         assert ds[number]["input_ids"].tolist() == theirs[number]["input_ids"]

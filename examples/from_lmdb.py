@@ -40,7 +40,7 @@ def decoded(value: bytes) -> dict[str, Any]:
 
 
 def pairs(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields all keys of the LMDB, in order, with their decoded values."""
+    """Yields all keys of the LMDB, sorted, with their decoded values."""
     with lmdb.open(str(path), readonly=True, lock=False) as lmdb_file, lmdb_file.begin() as reader:
         for key, value in reader.cursor():
             yield key.decode(), decoded(value)

@@ -1,4 +1,4 @@
-"""Ingests the tar shards of WebDataset, so that rows can be read in any order and shuffled.
+"""Ingests the tar shards of a WebDataset, so that rows can be read in any order and shuffled.
 
     python from_webdataset.py folder
 
@@ -47,7 +47,7 @@ def split(name: str) -> tuple[str, str]:
 
 
 def samples(shard: Path) -> Iterator[dict[str, Any]]:
-    """Yields the samples of one shard in its order, as dicts from suffix to bytes."""
+    """Yields the samples of one shard in file order, as dicts from suffix to bytes."""
     with tarfile.open(shard, "r|*") as tar:  # as a stream; compressed tars work, too
         files = ((m.name, tar.extractfile(m)) for m in tar if m.isfile())
         read = ((name, file.read()) for name, file in files if file)

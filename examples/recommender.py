@@ -17,7 +17,7 @@ from torch import nn
 import tenfold
 
 TASTES = 6
-NOISE = 0.4  # standard deviation of the noise: the smallest error that is possible
+NOISE = 0.4  # standard deviation of the noise: the smallest possible error
 
 
 def generate(users: int, films: int, ratings: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -138,7 +138,7 @@ def main() -> None:
         finally:
             stop.set()
             collector.join()
-        # A later process finds the buffer unchanged.
+        # The buffer persists on disk: another handle, or a later process, finds the same rows.
         again = tenfold.Dataset(path)
         print(f"reopened:  {len(again):,} transitions, next slot {again.cursor:,}")
 

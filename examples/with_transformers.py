@@ -47,7 +47,7 @@ def train(folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, help="train in this folder, and kill nothing")
+    parser.add_argument("--folder", type=Path, help="train here, without the kill")
     options = parser.parse_args()
     if options.folder is not None:
         train(options.folder)

@@ -1,4 +1,4 @@
-// tensordict's consolidated files.
+// Saves a tree as one file in tensordict's consolidated format, and opens the file.
 #include <tenfold/consolidated.hpp>
 
 int main() {

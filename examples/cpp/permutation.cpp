@@ -1,4 +1,4 @@
-// A shuffled order that takes no memory.
+// A random permutation whose elements are computed on demand, not stored.
 #include <tenfold/permutation.hpp>
 
 #include <array>

@@ -21,7 +21,7 @@ int main() {
   tenfold::load_into(again, saved["model"]);
   tenfold::load_into(optimizer_again, saved["optimizer"]);
 
-  const at::Tensor weight = tenfold::to_torch(saved.at("model.weight"));  // the mapped bytes
+  const at::Tensor weight = tenfold::to_torch(saved.at("model.weight"));  // no copy
   const at::Tensor halves = torch::ones({2}, torch::kHalf);
   const tenfold::Tensor shared = tenfold::from_torch(halves);
   std::cout << saved << '\n';

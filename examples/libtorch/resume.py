@@ -1,4 +1,4 @@
-"""Begins a training that resume.cpp resumes, and resumes the training that resume.cpp saved.
+"""Begins a training that resume.cpp resumes. With --back, resumes the one that resume.cpp saved.
 
 python resume.py folder adam            # trains, saves folder/python.pt with torch.save
 build/resume folder adam                # loads it, trains in C++, saves folder/cpp.pt
@@ -106,8 +106,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("optimizer", choices=OPTIMIZERS)
-    parser.add_argument("--back", action="store_true", help="go on with what C++ saved")
-    parser.add_argument("--manager", action="store_true", help="save by CheckpointManager")
+    parser.add_argument("--back", action="store_true", help="resume from the state that C++ saved")
+    parser.add_argument("--manager", action="store_true", help="use a CheckpointManager")
     options = parser.parse_args()
     if options.back:
         difference = go_on(options.folder, options.optimizer, options.manager)

@@ -21,7 +21,7 @@ struct WeightedBatch {
 /// The batches of one optimizer step.
 class Window {
  public:
-  /// Batches that have `rows` rows in total on this rank.
+  /// Creates a window of these batches, which have `rows` rows in total on this rank.
   Window(std::vector<WeightedBatch> batches, std::int64_t rows)
       : batches_(std::move(batches)), rows_(rows) {}
 
@@ -36,13 +36,13 @@ class Window {
     return batches_[index];
   }
 
-  /// The batches.
+  /// An iterator at the first batch.
   auto begin() noexcept { return batches_.begin(); }
-  /// Past the last batch.
+  /// The end of the batches.
   auto end() noexcept { return batches_.end(); }
-  /// The batches.
+  /// An iterator at the first batch.
   auto begin() const noexcept { return batches_.begin(); }
-  /// Past the last batch.
+  /// The end of the batches.
   auto end() const noexcept { return batches_.end(); }
 
  private:
@@ -50,26 +50,25 @@ class Window {
   std::int64_t rows_;
 };
 
-/// The windows of an epoch, as accumulate() returns them. Each call of begin() calls the loader's
-/// start().
+/// The range of windows that accumulate() returns. begin() starts an epoch by BatchLoader::start().
 class TENFOLD_API Windows {
  public:
   /// An input iterator. The Windows object must outlive it.
   class Iterator {
    public:
     using value_type = Window;                          ///< type of *iterator
-    using difference_type = std::ptrdiff_t;             ///< between iterators
+    using difference_type = std::ptrdiff_t;             ///< required of iterators
     using iterator_category = std::input_iterator_tag;  ///< each window is returned once
-    /// The window.
+    /// The current window.
     Window& operator*() { return *window_; }
-    /// The window.
+    /// The current window.
     Window* operator->() { return &*window_; }
-    /// Makes the next window.
+    /// Moves to the next window.
     Iterator& operator++() {
       window_ = windows_->next(*stream_);
       return *this;
     }
-    /// Makes the next window.
+    /// Moves to the next window.
     void operator++(int) { ++*this; }
     /// True at the end of the epoch.
     bool operator==(std::default_sentinel_t) const noexcept { return !window_.has_value(); }
@@ -83,7 +82,7 @@ class TENFOLD_API Windows {
     std::optional<Window> window_;
   };
 
-  /// Calls the loader's start() and makes the first window.
+  /// Calls BatchLoader::start() and makes the first window.
   Iterator begin() { return {*this, loader_->start()}; }
   /// The end of the epoch.
   std::default_sentinel_t end() const noexcept { return {}; }

@@ -13,10 +13,12 @@ namespace tenfold {
 /// `deflate_level`.
 struct ArchiveOptions {
   bool durable = false;      ///< fsynced when the call returns
-  bool robust_names = true;  ///< false: keys are file names without encoding
+  bool robust_names = true;  ///< encode keys as file names; false: use keys unchanged
   /// Write zeros (holes) instead of the tensors' bytes; JSON values are copied.
   bool zeros = false;
-  bool all_notes = false;      ///< also write notes of shared storage and of types such as tuples
+  /// Also record shared storage, and Python types such as tuples, in the metadata sidecar
+  /// (`%notes.json`).
+  bool all_notes = false;
   int deflate_level = 0;       ///< 0: stored; 1 to 12: deflated where that makes a tensor smaller
   int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   Monitor* monitor = nullptr;  ///< observes the call
@@ -25,19 +27,19 @@ struct ArchiveOptions {
 /// True for a file that is a zip archive with a meta.json at its top.
 TENFOLD_API bool is_memmap_archive(const Path& path);
 
-/// Saves the files that tensordict's `memmap` writes as one archive, which replaces `path`. Without
-/// `all_notes`, adds notes only for properties that these files cannot express, as memmap() does.
-/// Throws Error(unsupported) if the files cannot hold the tree, Error(invalid_argument) for keys
-/// that cannot be file names, and Error(io) (EBUSY) if another handle has the existing archive open
-/// "r+".
+/// Saves a tree as an archive of the files that tensordict's `memmap` writes, and replaces `path`.
+/// Without `all_notes`, the metadata sidecar records only what tensordict's own files would lose,
+/// as in memmap(). Throws Error(unsupported) if the files cannot hold the tree,
+/// Error(invalid_argument) for keys that cannot be file names, and Error(io) (EBUSY) if another
+/// handle has the existing archive open "r+".
 TENFOLD_API void write_memmap_archive(const TensorDict& tree, const Path& path,
                                       const ArchiveOptions& options = {});
 
-/// Packs a folder into one archive with all of its files unchanged, checksums and notes included.
-/// Temporary files of saves are omitted. Throws Error(invalid_argument) if the folder has no
-/// meta.json or would contain the archive. Throws Error(unsupported) if the folder is a data set
-/// that can grow (it has a `%commit`), contains symbolic links or special files, or is nested
-/// deeper than 512 folders.
+/// Packs a folder into one archive with all of its files unchanged, including the checksums and the
+/// metadata sidecar. Temporary files of saves are omitted. Throws Error(invalid_argument) if the
+/// folder has no meta.json or would contain the archive. Throws Error(unsupported) if the folder is
+/// a data set that can grow (it has a `%commit`), contains symbolic links or special files, or is
+/// nested deeper than 512 folders.
 TENFOLD_API void pack_memmap(const Path& folder, const Path& archive,
                              const ArchiveOptions& options = {});
 

@@ -19,7 +19,7 @@ struct ArrowExportOptions {
   bool copy = false;
 };
 
-/// Exports the rows of a data set as a stream of Arrow record batches, in order.
+/// Exports the rows of a data set as a stream of Arrow record batches, in row order.
 ///
 ///     ArrowArrayStream stream;
 ///     tenfold::export_arrow_stream(ds, &stream);
@@ -32,9 +32,16 @@ struct ArrowExportOptions {
 /// them. Bools, validity and offsets are always copied, because Arrow stores them in another
 /// layout.
 ///
-/// A string is a large_string, bytes are large_binary, ragged rows a large_list, rows of a fixed
-/// shape nested fixed_size_lists, a nested record a struct. The validity of a nullable column comes
-/// from its valid leaf. The unit of a column becomes the metadata "unit" of its field.
+/// These columns have another type in Arrow:
+///
+///     strings               large_string
+///     bytes                 large_binary
+///     ragged rows           large_list
+///     rows of fixed shape   nested fixed_size_list
+///     a record              struct
+///
+/// A missing value of a nullable column is a null. The unit of a column becomes the metadata "unit"
+/// of its field.
 ///
 /// As Arrow's interface specifies, `*out` is overwritten, and the consumer must release it. If a
 /// batch is damaged, get_next returns EIO, and get_last_error returns the message. Rows that are

@@ -18,8 +18,8 @@ struct BatchColumn {
   /// Fixed rows: [B, *shape]. Padded: [B, longest, *shape]. Ragged: the elements of all rows,
   /// concatenated, [total, *shape]; for strings and bytes, uint8 [total].
   Tensor values;
-  /// int64 [B + 1], unless rows are fixed or padded: row i is values [offsets[i], offsets[i + 1]).
-  /// For lists of strings, offsets count items.
+  /// Strings, bytes, and ragged rows that are not padded: int64 [B + 1]. Row i is values
+  /// [offsets[i], offsets[i + 1]). For lists of strings, offsets count items.
   Tensor offsets;
   Tensor item_offsets;  ///< lists of strings only: int64 [items + 1], offsets of items in bytes
   Tensor lengths;       ///< padded rows only: int64 [B], the row lengths in elements
@@ -30,22 +30,22 @@ struct BatchColumn {
   bool is_padded = false;  ///< rows are padded to the longest
 };
 
-/// Rows of a data set, copied.
+/// A batch: a copy of some rows of a data set, column by column.
 ///
 ///     tenfold::Batch batch = ds.rows(0, 256);
 ///     batch.at("price").span<float>();            // [256]
 ///     batch.text("name", 5);                      // the string of row 5
 ///
-/// The memory of a batch is not reused until the last tensor over it is released.
+/// The memory of a batch is reused only after the last tensor over it is released.
 class TENFOLD_API Batch {
  public:
-  /// Columns of `num_rows` rows each.
+  /// Creates a batch of columns with `num_rows` rows each.
   Batch(std::int64_t num_rows, std::vector<BatchColumn> columns)
       : num_rows_(num_rows), columns_(std::move(columns)) {}
 
   /// The number of rows.
   std::int64_t num_rows() const noexcept { return num_rows_; }
-  /// The columns in order.
+  /// All columns.
   const std::vector<BatchColumn>& columns() const& noexcept TENFOLD_LIFETIMEBOUND {
     return columns_;
   }

@@ -75,12 +75,12 @@ struct LoaderStats {
 /// a time may call other members or use an Iterator. A Batch may be used from any thread.
 class TENFOLD_API BatchLoader {
  public:
-  /// Rows that are appended to the data set later are not included. Throws Error(invalid_argument)
-  /// naming an invalid option, and Error(key_not_found) for a column that the data set does not
-  /// have.
+  /// Creates a loader of the rows that `dataset` has now; rows that are appended later are not
+  /// included. Throws Error(invalid_argument) naming an invalid option, and Error(key_not_found)
+  /// for a column that the data set does not have.
   BatchLoader(Dataset dataset, BatchLoaderOptions options);
-  /// Does not wait for threads. The destructor of a BatchStream waits for the threads that make its
-  /// batches.
+  /// Releases the loader without waiting for threads. The destructor of a BatchStream waits for the
+  /// threads that make its batches.
   ~BatchLoader();
   /// Moves the loader.
   BatchLoader(BatchLoader&&) noexcept;
@@ -117,16 +117,16 @@ class TENFOLD_API BatchLoader {
   /// blocks are unused, the oldest ones are released. May be called while batches are made.
   /// Without `use_supplied_memory`, no block is written.
   void supply(Buffer memory);
-  /// Sizes of the first 1,024 blocks requested since the last call: what supply() should provide.
-  /// Empty without `use_supplied_memory`.
+  /// Returns the sizes in bytes of the first 1,024 blocks requested since the last call. Supply
+  /// blocks of these sizes. Empty without `use_supplied_memory`.
   std::vector<std::size_t> requested_sizes();
 
   /// Starts an epoch; the first call after load_state_dict() starts at the position of that state.
   /// Throws Error(invalid_argument) for an unknown value of TENFOLD_RESIDENCY.
   std::shared_ptr<BatchStream> start();
-  /// The next batch of `stream`; nullopt at the end of its epoch. epoch(), state_dict() and
-  /// stats() follow only the stream that was started last. Throws what Dataset::rows() throws; the
-  /// next call then returns the batch after the failed one. In a forked child, throws
+  /// Returns the next batch of `stream`, or nullopt at the end of its epoch. epoch(), state_dict()
+  /// and stats() follow only the stream that was started last. Throws what Dataset::rows() throws;
+  /// the next call then returns the batch after the failed one. In a forked child, throws
   /// Error(unsupported) if the threads of the stream exist only in the parent.
   std::optional<Batch> next(BatchStream& stream);
 
@@ -134,18 +134,18 @@ class TENFOLD_API BatchLoader {
   class Iterator {
    public:
     using value_type = Batch;                           ///< type of *iterator
-    using difference_type = std::ptrdiff_t;             ///< between iterators
+    using difference_type = std::ptrdiff_t;             ///< required of iterators
     using iterator_category = std::input_iterator_tag;  ///< each batch is returned once
-    /// The batch.
+    /// The current batch.
     Batch& operator*() { return *batch_; }
-    /// The batch.
+    /// The current batch.
     Batch* operator->() { return &*batch_; }
-    /// Takes the next batch.
+    /// Moves to the next batch.
     Iterator& operator++() {
       batch_ = loader_->next(*stream_);
       return *this;
     }
-    /// Takes the next batch.
+    /// Moves to the next batch.
     void operator++(int) { ++*this; }
     /// True at the end of the epoch.
     bool operator==(std::default_sentinel_t) const noexcept { return !batch_.has_value(); }
@@ -158,7 +158,7 @@ class TENFOLD_API BatchLoader {
     std::shared_ptr<BatchStream> stream_;
     std::optional<Batch> batch_;
   };
-  /// Calls start().
+  /// Calls start() and takes the first batch.
   Iterator begin() { return {*this, start()}; }
   /// The end of the epoch.
   std::default_sentinel_t end() const noexcept { return {}; }

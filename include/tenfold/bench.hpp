@@ -7,7 +7,7 @@
 
 namespace tenfold {
 
-/// Bytes per second. NaN if not measured.
+/// A speed in bytes per second, with a cold and a warm page cache; NaN if not measured.
 struct BenchSpeed {
   double cold = std::numeric_limits<double>::quiet_NaN();  ///< speed of reading from the disk
   double warm = std::numeric_limits<double>::quiet_NaN();  ///< speed of reading from the page cache

@@ -26,18 +26,18 @@ namespace tenfold {
 /// Thread safety: copies may be used from any thread. The bytes are not synchronised.
 class TENFOLD_API Buffer {
  public:
-  /// No bytes, no owner.
+  /// Creates a buffer without bytes and without an owner.
   Buffer() = default;
 
-  /// Bytes that may be written, such as heap memory or private pages. If `owner` is null, the
-  /// caller keeps the bytes alive.
+  /// Creates a buffer over bytes that may be written, such as heap memory or private pages. If
+  /// `owner` is null, the caller keeps the bytes alive.
   Buffer(std::span<std::byte> bytes, std::shared_ptr<const void> owner);
 
-  /// Bytes that must not be written, such as pages that are mapped read-only. If `owner` is null,
-  /// the caller keeps the bytes alive.
+  /// Creates a buffer over bytes that must not be written, such as pages that are mapped read-only.
+  /// If `owner` is null, the caller keeps the bytes alive.
   static Buffer read_only(std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
 
-  /// `size_bytes` zeroed bytes on the heap, aligned to 64. Throws std::bad_alloc.
+  /// Allocates `size_bytes` zeroed bytes on the heap, aligned to 64 bytes. Throws std::bad_alloc.
   static Buffer allocate(std::size_t size_bytes);
 
   /// The first byte.
@@ -55,7 +55,7 @@ class TENFOLD_API Buffer {
     return bytes_;
   }
 
-  /// False for the bytes of read_only().
+  /// True if the bytes may be written; false for a buffer of read_only().
   bool writable() const noexcept { return writable_; }
 
   /// The owner of the bytes; null if there is none.

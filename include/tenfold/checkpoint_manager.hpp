@@ -26,7 +26,7 @@ struct CheckpointEntry {
   /// entry belongs to all processes.
   std::optional<std::int64_t> rank{};
   std::string format;           ///< the format as probe() returns it; "json" for a JSON value
-  bool is_bare = false;         ///< the entry is one tensor or value: the file's only key "value"
+  bool is_bare = false;         ///< the entry is one tensor or value, stored under the key "value"
   std::uint64_t num_bytes = 0;  ///< total size of the entry's files
   std::string checksum;         ///< 16 hexadecimal digits: hash of the entry's checksums or bytes
 };
@@ -73,8 +73,8 @@ enum class CheckpointCheck : std::uint8_t {
 
 /// Options of CheckpointManager.
 struct CheckpointManagerOptions {
-  /// Number of newest steps of the current line to keep; steps known to be damaged do not count.
-  /// nullopt: all steps are kept.
+  /// Number of newest steps of the current line (see CheckpointManager) to keep; steps known to be
+  /// damaged do not count. nullopt: all steps are kept.
   std::optional<std::int64_t> max_to_keep{};
   std::optional<std::int64_t> keep_every{};   ///< keeps steps that are multiples of this number
   std::string best{};                         ///< name of a metric; empty: no best steps
@@ -82,10 +82,10 @@ struct CheckpointManagerOptions {
   std::int64_t best_to_keep = 1;              ///< number of best steps to keep
   std::optional<std::int64_t> every_steps{};  ///< interval of should_save(), in steps
   std::optional<double> every_seconds{};      ///< interval of should_save(), in seconds
-  /// Maps the name or a glob of entries to "safetensors", "memmap", "tdz", "pt" or "npz". Exact
-  /// names take precedence over globs, which are tried in the order of this list. Entries that
-  /// match no name and no glob are stored as safetensors. Values that JSON can represent (no
-  /// tuples, OrderedDicts, bytes, complex numbers or integer keys) are always stored as JSON.
+  /// Maps entry names and globs to "safetensors", "memmap", "tdz", "pt" or "npz". Exact names take
+  /// precedence over globs, which are tried in the order of this list. Entries that match no name
+  /// and no glob are stored as safetensors. Values that JSON can represent (no tuples,
+  /// OrderedDicts, bytes, complex numbers or integer keys) are always stored as JSON.
   std::vector<std::pair<std::string, std::string>> formats{{"*", "safetensors"}};
   /// Stores a file as a hard link if the highest step of the current line has an equal file for the
   /// same entry. Compares each leaf of a memmap entry, and each file of other formats except JSON.
@@ -99,7 +99,7 @@ struct CheckpointSaveOptions {
   std::map<std::string, double> metrics{};  ///< the metrics of the step, by name
   Value extra{};                            ///< CheckpointInfo::extra
   Value versions{};                         ///< an object, merged into CheckpointInfo::versions
-  bool force = false;                       ///< no warning if the step exists
+  bool force = false;                       ///< do not warn that an existing step is replaced
   /// Entries that may be unchanged since the previous step. Any other entry with tensors that is
   /// unchanged gives a warning, the first time only.
   std::set<std::string> constant{};
@@ -108,11 +108,11 @@ struct CheckpointSaveOptions {
 
 /// Options of CheckpointManager::restore(), find() and continue_from().
 struct CheckpointRestoreOptions {
-  std::optional<std::int64_t> step{};  ///< nullopt: the newest undamaged step of the line
+  std::optional<std::int64_t> step{};  ///< nullopt: the newest undamaged step of the current line
   /// The directory, or a step's folder, of another run; empty: the manager's directory.
   Path path{};
   CheckpointCheck check = CheckpointCheck::full;  ///< checks before the step is returned
-  /// Remove all later steps, except those that are held. Not with `path`.
+  /// Remove all later steps except held ones. Cannot be combined with `path`.
   bool discard_later = false;
   Monitor* monitor = nullptr;  ///< observes the call
 };
@@ -130,8 +130,8 @@ struct RestoredCheckpoint {
   /// A dict of all entries, opened lazily. In a step that several processes saved, entries of ranks
   /// other than 0 are omitted.
   TensorDict state;
-  /// Newer steps that are damaged: steps of the line, and steps whose line is unknown because their
-  /// `checkpoint.json` is missing or damaged.
+  /// Newer steps that are damaged: steps of the same line, and steps whose line is unknown because
+  /// their `checkpoint.json` is missing or damaged.
   std::vector<SkippedCheckpoint> skipped;
 };
 
@@ -141,7 +141,8 @@ struct CheckpointStatus {
   Path path;                ///< the step's folder
   bool is_on_line = false;  ///< the step belongs to the current line: see CheckpointManager
   bool is_held = false;     ///< a process protects the step by hold()
-  /// Names of the rules that keep the step; empty: pruning removes the step.
+  /// The rules that keep the step: "newest", "all", "every 100", "best loss", "held", "verified"
+  /// (the newest step that this manager saved or verified). Empty: pruning removes the step.
   std::vector<std::string> kept_by;
 };
 
@@ -181,9 +182,9 @@ class TENFOLD_API CheckpointHold {
 /// `checkpoint.json` is missing, damaged or of a newer version does not count as a step: it is
 /// never pruned, and a warning names it.
 ///
-/// A restart continues the *line* of the step that it restores. After a return to an earlier step,
-/// later steps stay in the directory but no longer belong to the current line. The current line is
-/// the line of the newest save.
+/// A *line* is a step and the steps that the training saved before it. restore() continues the line
+/// of the step that it restores. After a return to an earlier step, later steps stay in the
+/// directory but no longer belong to the current line, which is the line of the newest save.
 ///
 /// Only one manager at a time may save, prune and remove; readers need no lock. Steps that the
 /// Python package saved from several processes are read, verified and pruned. restore() returns the
@@ -208,16 +209,16 @@ class TENFOLD_API CheckpointManager {
   /// `every_seconds` have passed since then, or if neither option is set. Before the first save or
   /// restore, counts from step 0 and from the construction of the manager.
   bool should_save(std::int64_t step) const;
-  /// Makes should_save() count from this step. save() calls begin_save() first. If another thread
-  /// will call save(), call begin_save() before, so that should_save() counts from the step at
-  /// once. Throws Error(invalid_argument) for a negative step, from which it does not count.
+  /// Makes should_save() count from this step. save() does this, too. If save() runs on another
+  /// thread, call begin_save() first: should_save() then counts from the step even before save()
+  /// starts. Throws Error(invalid_argument) for a negative step.
   void begin_save(std::int64_t step);
 
-  /// Saves each entry of `state` as an entry of the step, then prunes. An existing step is replaced
-  /// by one exchange of names, or, where the file system cannot exchange names, by two renames. If
-  /// a crash between the two renames leaves no step, the next listing of steps restores the old
-  /// one. A step whose `checkpoint.json` is damaged or cannot be read is replaced, too. Returns the
-  /// step's folder.
+  /// Saves `state` as a step, one entry per key, then prunes. An existing step is replaced
+  /// atomically (RENAME_EXCHANGE), or, where the file system lacks this, by two renames. If a crash
+  /// between the two renames leaves no step, the next listing of steps restores the old one. A step
+  /// whose `checkpoint.json` is damaged or cannot be read is replaced, too. Returns the step's
+  /// folder.
   ///
   /// Before writing any entry, throws Error(invalid_argument) for a negative step, and for the name
   /// of an entry or metric that is not UTF-8. Also throws it, naming the key, for a key that cannot
@@ -239,13 +240,13 @@ class TENFOLD_API CheckpointManager {
   /// set_metrics() hold the step's lock for 10 s.
   void set_metrics(std::int64_t step, const std::map<std::string, double>& metrics);
 
-  /// Finds and checks a step, and continues its line. Without `step`, takes the newest undamaged
-  /// step of the line, and warns of each newer step that it skips. Throws Error(file_not_found) if
-  /// there is no step, Error(key_not_found) if the requested step does not exist. Throws
-  /// Error(corrupt) if the requested step is damaged, or if all steps of the line are. Throws
-  /// Error(unsupported) if the requested step, or every step, is of a newer version. Throws
-  /// Error(invalid_argument) for `discard_later` with `path`. Throws Error(io), and skips nothing,
-  /// if a system call fails for lack of descriptors or memory.
+  /// Restores a step: finds it, checks it, and continues its line. Without `step`, takes the newest
+  /// undamaged step of the current line, and warns of each newer step that it skips. Throws
+  /// Error(file_not_found) if there is no step, Error(key_not_found) if the requested step does not
+  /// exist. Throws Error(corrupt) if the requested step is damaged, or if all steps of the line
+  /// are. Throws Error(unsupported) if the requested step, or every step, is of a newer version.
+  /// Throws Error(invalid_argument) for `discard_later` with `path`. Throws Error(io), and skips
+  /// nothing, if a system call fails for lack of descriptors or memory.
   RestoredCheckpoint restore(const CheckpointRestoreOptions& options = {});
   /// Finds and checks a step as restore() does, but does not continue its line; call
   /// continue_from() for that.
@@ -257,15 +258,15 @@ class TENFOLD_API CheckpointManager {
 
   /// The highest step of the current line, or nullopt.
   std::optional<std::int64_t> latest_step() const;
-  /// Steps of all lines, ascending.
+  /// The steps of all lines, ascending.
   std::vector<std::int64_t> all_steps() const;
-  /// Steps that all_steps() omits because their `checkpoint.json` is missing, damaged or that of
-  /// another step, ascending.
+  /// The steps that all_steps() omits because their `checkpoint.json` is missing, damaged or that
+  /// of another step, ascending.
   std::vector<std::int64_t> unreadable_steps() const;
   /// The best step of all lines by the metric `best` of the options, or nullopt if no step has a
   /// finite value of it. Throws Error(invalid_argument) if the options name no metric.
   std::optional<std::int64_t> best_step() const;
-  /// Every step with the rules that keep it, ascending.
+  /// Returns every step with the rules that keep it, ascending.
   std::vector<CheckpointStatus> status() const;
   /// The content of the step's `checkpoint.json`. Throws Error(key_not_found) if the step does not
   /// exist.
@@ -306,7 +307,7 @@ class TENFOLD_API CheckpointManager {
   /// throws what save() throws.
   CheckpointEstimate estimate(const TensorDict& state) const;
 
-  /// Waits until the files of pruned and removed steps are deleted, which a separate thread does.
+  /// Waits until the manager's deletion thread has deleted the files of pruned and removed steps.
   void wait();
   /// Calls wait(), then releases the directory for another writer.
   void close();

@@ -5,9 +5,8 @@
 namespace tenfold {
 
 // tensordict's consolidated files: all tensors concatenated, and one document with their offsets.
-// save(tree, path, {.format = "consolidated"}) writes them, too. It adds members to the document
-// for what tensordict would lose: the order and kinds of entries, shared storage, checksums.
-// tensordict skips these members.
+// save(tree, path, {.format = "consolidated"}) writes them, too, and adds members to the document:
+// the order and kinds of entries, shared storage, and checksums. tensordict skips these members.
 
 /// Options of consolidate().
 struct ConsolidateOptions {
@@ -17,12 +16,12 @@ struct ConsolidateOptions {
   Monitor* monitor = nullptr;  ///< observes the call
 };
 
-/// Writes what tensordict's `consolidate(filename)` writes, byte for byte, with two exceptions, and
-/// replaces `path` atomically. First, a gap of 8 bytes precedes a complex128 tensor that tensordict
-/// would place at an offset at which it cannot view the tensor. Second, a lazy stack of tensorclass
-/// nodes is stored as a stack that tensordict can read; tensordict cannot read the stack that it
-/// writes itself. Before anything is written, throws Error(unsupported), naming the key, for
-/// entries that tensordict could not read back.
+/// Saves a tree as a consolidated file and replaces `path` atomically. The bytes are those of
+/// tensordict's `consolidate(filename)`, with two exceptions. First, a gap of 8 bytes precedes a
+/// complex128 tensor that tensordict would place at an offset at which it cannot view the tensor.
+/// Second, a lazy stack of tensorclass nodes is stored as a stack that tensordict can read;
+/// tensordict cannot read the stack that it writes itself. Before anything is written, throws
+/// Error(unsupported), naming the key, for entries that tensordict could not read back.
 TENFOLD_API void consolidate(const TensorDict& tree, const Path& path,
                              const ConsolidateOptions& options = {});
 

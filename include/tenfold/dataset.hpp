@@ -35,8 +35,8 @@ struct BatchOptions {
 };
 
 /// The rows of a tree whose tensors have the same first dimension: on disk, in any format that
-/// open() reads, or in memory. Opening maps the tensors (it reads small and compressed ones), but
-/// those of a data set of parts are mapped when their rows are accessed.
+/// open() reads, or in memory. Opening maps the tensors, and reads small and compressed ones. The
+/// tensors of a data set of parts (see parts.hpp) are mapped when their rows are accessed.
 ///
 ///     tenfold::Dataset ds("flights");
 ///     tenfold::Batch batch = ds.rows({5, 2, 900'000'000});
@@ -56,7 +56,7 @@ class TENFOLD_API Dataset {
   /// Opens a path. Throws what open(), Schema::of() and Leaf::tensor() throw, and Error(io) (EBUSY)
   /// for Mode::write_through while a save replaces the path.
   explicit Dataset(const Path& path, Mode mode = Mode::read);
-  /// The rows of a tree that is in memory or was opened. Throws what Schema::of() and
+  /// Creates a data set over the rows of a tree, in memory or opened. Throws what Schema::of() and
   /// Leaf::tensor() throw.
   explicit Dataset(TensorDict tree);
 
@@ -65,62 +65,66 @@ class TENFOLD_API Dataset {
   /// The columns.
   const Schema& schema() const noexcept TENFOLD_LIFETIMEBOUND;
 
-  /// The rows at these positions, in the given order, repetitions included. Throws
+  /// Copies the rows at these positions, in the given order, repetitions included. Throws
   /// Error(invalid_argument) for a position outside [0, size()), or a padding value that a column's
   /// dtype cannot represent; Error(corrupt) for invalid end offsets. For circular buffers:
   /// Error(io) (EAGAIN) if a writer overwrites the rows faster than they are copied,
   /// Error(key_not_found) if a row is lost, because its write failed or its writer crashed. For
   /// data sets of parts: Error(corrupt) or Error(io) for a part that cannot be opened.
   Batch rows(std::span<const std::int64_t> positions, const BatchOptions& options = {}) const;
-  /// rows({5, 2, 900'000'000}).
+  /// Overload for a list in braces: rows({5, 2, 900'000'000}).
   Batch rows(std::initializer_list<std::int64_t> positions,
              const BatchOptions& options = {}) const {
     return rows(std::span<const std::int64_t>(positions.begin(), positions.size()), options);
   }
-  /// The rows [begin, end). Throws Error(invalid_argument) unless 0 <= begin <= end <= size().
+  /// Copies the rows [begin, end). Throws Error(invalid_argument) unless
+  /// 0 <= begin <= end <= size(), and what rows(positions) throws.
   Batch rows(std::int64_t begin, std::int64_t end, const BatchOptions& options = {}) const;
 
-  /// The whole column of that (dotted) name. Returns a view of the stored tensor if the rows are
-  /// contiguous rows of one tree that is neither a circular buffer nor a data set of parts;
-  /// otherwise a copy. With Mode::write_through, the caller may write to a view, so checksums no
-  /// longer cover the tensors. Throws Error(key_not_found), and Error(invalid_argument) for a
-  /// record of several columns and for ragged, string and bytes columns: read those by rows().
+  /// Returns the whole column of that (dotted) name as one tensor. The tensor is a view of the
+  /// stored one if the rows are contiguous rows of one tree that is neither a circular buffer nor a
+  /// data set of parts; otherwise it is a copy. With Mode::write_through, the caller may write to a
+  /// view, so checksums no longer cover the tensors. Throws Error(key_not_found), and
+  /// Error(invalid_argument) for a record of several columns and for ragged, string and bytes
+  /// columns: read those with rows().
   Tensor column(std::string_view name) const;
 
-  /// The rows [begin, end). `begin` is clamped to [0, size()], and `end` to [begin, size()].
+  /// A view of rows [begin, end). `begin` is clamped to [0, size()], and `end` to [begin, size()].
   Dataset range(std::int64_t begin, std::int64_t end) const;
-  /// Some of the columns, by (dotted) names. The name of a record selects all of its columns, and
-  /// "x.valid" the validity of a nullable column x, as bools. Throws Error(key_not_found), and
+  /// A view of some columns, by (dotted) names. The name of a record selects all of its columns,
+  /// and "x.valid" the validity of a nullable column x, as bools. Throws Error(key_not_found), and
   /// Error(invalid_argument) for a column that is selected twice.
   Dataset select(const std::vector<std::string>& names) const;
-  /// The columns under other names, in the same order. Each pair is a name and the new path. The
-  /// name of a record renames all of its columns. Throws Error(key_not_found) for a name without a
+  /// A view with renamed columns, in the same order. Each pair is a name and the new path. The name
+  /// of a record renames all of its columns. Throws Error(key_not_found) for a name without a
   /// column and for an empty new path. Throws Error(invalid_argument) if the new paths are not
   /// valid in a Schema, for example if two columns would have the same path.
   Dataset rename(const std::vector<std::pair<std::string, KeyPath>>& names) const;
-  /// The rows at `positions`, int64 [n]. Copies the positions, in four bytes each if possible.
-  /// Throws Error(invalid_argument) for another dtype or shape, or a position outside [0, size()).
+  /// A view of the rows at `positions`, int64 [n]. Copies the positions, in four bytes each if
+  /// possible. Throws Error(invalid_argument) for another dtype or shape, or a position outside
+  /// [0, size()).
   Dataset take(Tensor positions) const;
-  /// The rows where `mask`, bool [size()], is true. Throws Error(invalid_argument) for another
-  /// dtype or shape.
+  /// A view of the rows where `mask`, bool [size()], is true. Throws Error(invalid_argument) for
+  /// another dtype or shape.
   Dataset filter(const Tensor& mask) const;
-  /// Splits into parts of these sizes, which must sum to size(). The parts are contiguous ranges of
-  /// the rows; if a seed is given, of the rows in the order of Permutation(size(), *seed). Throws
-  /// Error(invalid_argument) for other sizes.
+  /// Splits into views of these sizes, which must sum to size(). Without a seed, the views are
+  /// contiguous ranges of the rows; with a seed, contiguous ranges of the rows in the order of
+  /// Permutation(size(), *seed). Throws Error(invalid_argument) for other sizes.
   std::vector<Dataset> split(const std::vector<std::int64_t>& sizes,
                              std::optional<std::uint64_t> seed = {}) const;
-  /// The contiguous shard of `rank`; the sizes of shards differ by one at most. Throws
+  /// A view of the contiguous shard of `rank`; the sizes of shards differ by at most one. Throws
   /// Error(invalid_argument) unless 0 <= rank < world_size.
   Dataset shard(std::int64_t rank, std::int64_t world_size) const;
 
-  /// Concatenates data sets. Throws Error(invalid_argument) naming a column that differs, or if
-  /// `parts` is empty.
+  /// Concatenates data sets with the same columns. Throws Error(invalid_argument) naming a column
+  /// that differs, or if `parts` is empty.
   static Dataset concat(std::span<const Dataset> parts);
-  /// Interleaves data sets. In every prefix, the number of rows of each source differs from its
-  /// weight's share by at most one. Shares without a common denominator up to 65,536 are rounded to
-  /// multiples of 1/65,536. The result ends before the first row whose source has no row left.
-  /// Throws Error(invalid_argument) like concat(), or unless there is a finite weight of at least 0
-  /// for each source, with a positive sum.
+  /// Interleaves the rows of data sets in proportion to `weights`. In every prefix of the result,
+  /// the number of rows of each source differs from its weight's share by at most one. Shares
+  /// without a common denominator up to 65,536 are rounded to multiples of 1/65,536. The result
+  /// ends before the first row whose source has no row left. Throws Error(invalid_argument) like
+  /// concat(), or unless there is a finite weight of at least 0 for each source, with a positive
+  /// sum.
   static Dataset mix(std::span<const Dataset> sources, std::span<const double> weights);
 
   // append(), update() and flush() throw Error(unsupported) unless the handle was opened from a
@@ -137,10 +141,10 @@ class TENFOLD_API Dataset {
   /// Appends the rows of a tree, whose columns must be those of this data set. Throws what
   /// Dataset(TensorDict) and append(Batch) throw.
   std::int64_t append(const TensorDict& rows);
-  /// Overwrites columns of some rows in place; readers may see a row half written. Checksums no
-  /// longer cover the data set's tensors afterwards. Throws Error(invalid_argument) for a position
-  /// outside [0, size()) and for values that do not fit, Error(unsupported) for ragged, string and
-  /// bytes columns and for a data set of parts.
+  /// Overwrites the columns of `rows` in place, at these positions; readers may see a partially
+  /// written row. Checksums no longer cover the data set's tensors afterwards. Throws
+  /// Error(invalid_argument) for a position outside [0, size()) and for values that do not fit,
+  /// Error(unsupported) for ragged, string and bytes columns and for a data set of parts.
   void update(std::span<const std::int64_t> positions, const Batch& rows);
   /// Makes all rows durable and updates meta.json, so that tensordict sees them.
   void flush();
@@ -152,15 +156,15 @@ class TENFOLD_API Dataset {
   /// Error(unsupported) for a view, or a data set made from a tree, and Error(io) (ESTALE) if a
   /// data set with other columns replaced the opened one.
   void refresh();
-  /// Capacity of a circular buffer in rows; 0 for other data sets and for views.
+  /// The capacity of a circular buffer in rows; 0 for other data sets and for views.
   std::int64_t capacity() const;
   /// The slot of the next row in a circular buffer; size() for other data sets and for views.
   std::int64_t cursor() const;
 
-  /// The tree whose rows these are, without rows that were appended after this handle was opened;
-  /// for concat() and mix(), that of the first data set. Do not write to its tensors: with
-  /// Mode::write_through they are mappings of files that checksums cover. Write by update(), or to
-  /// column().
+  /// The tree that contains the rows, without rows that were appended after this handle was opened;
+  /// for concat() and mix(), the tree of the first data set. Do not write to its tensors: with
+  /// Mode::write_through they are mappings of files that checksums cover. Write with update(), or
+  /// to the tensor of column().
   const TensorDict& tree() const noexcept TENFOLD_LIFETIMEBOUND;
 
  private:

@@ -22,7 +22,7 @@ enum class ChangeKind : std::uint8_t {
   node,
   type,  ///< a tensor on one side, a JSON value on the other
 };
-/// "values", "dtype", "shape", "json", "node", "type".
+/// Returns the name of the kind: "values", "dtype", "shape", "json", "node", "type".
 TENFOLD_API std::string to_string(ChangeKind kind);
 
 /// An entry or a node that differs.
@@ -51,11 +51,13 @@ struct Change {
 /// The differences between two trees. In each list, nodes come first. Tensors and JSON values
 /// follow in the order of the first tree, those of `added` in the order of the second.
 struct DiffReport {
-  std::vector<std::string> added;    ///< dotted names of tensors, values, empty nodes in `b` only
-  std::vector<std::string> removed;  ///< dotted names of tensors, values, empty nodes in `a` only
-  std::vector<Change> changed;       ///< entries that are in both and differ, and changed nodes
-  std::uint64_t num_leaves = 0;      ///< number of tensors and JSON values in both
-  std::uint64_t num_bytes = 0;       ///< bytes of these tensors in the first tree
+  /// Dotted names of the tensors, JSON values and empty nodes that only `b` has.
+  std::vector<std::string> added;
+  /// Dotted names of the tensors, JSON values and empty nodes that only `a` has.
+  std::vector<std::string> removed;
+  std::vector<Change> changed;   ///< entries that are in both and differ, and changed nodes
+  std::uint64_t num_leaves = 0;  ///< number of tensors and JSON values in both
+  std::uint64_t num_bytes = 0;   ///< bytes of these tensors in the first tree
   /// True if there are no differences.
   bool same() const noexcept { return added.empty() && removed.empty() && changed.empty(); }
 };
@@ -80,7 +82,7 @@ struct DiffOptions {
 TENFOLD_API DiffReport diff(const TensorDict& a, const TensorDict& b,
                             const DiffOptions& options = {});
 
-/// Compares two paths, each in any format.
+/// Opens two paths, each in any format, and compares their trees.
 TENFOLD_API DiffReport diff(const Path& a, const Path& b, const DiffOptions& options = {});
 
 }  // namespace tenfold

@@ -48,10 +48,10 @@ inline constexpr std::size_t kNumDTypes = 22;
 /// All dtypes, in the order of the enumeration.
 TENFOLD_API const std::array<DType, kNumDTypes>& all_dtypes() noexcept;
 
-/// Bytes of one element: 1, 2, 4, 8 or 16.
+/// The size of one element in bytes: 1, 2, 4, 8 or 16.
 TENFOLD_API std::size_t itemsize(DType dtype) noexcept;
 
-/// torch's name without the module: "float32", "bool", "float8_e4m3fn".
+/// Returns torch's name without the module: "float32", "bool", "float8_e4m3fn".
 TENFOLD_API std::string to_string(DType dtype);
 
 /// Writes to_string().
@@ -111,9 +111,9 @@ class SmallFloat {
     return made;
   }
 
-  /// Its value, exactly.
+  /// The exact value of the element.
   operator float() const noexcept { return detail::float_of_bits(kDType, bits_); }
-  /// Its bits.
+  /// The bits of the element.
   constexpr Bits bits() const noexcept { return bits_; }
 
  private:

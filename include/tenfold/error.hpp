@@ -36,7 +36,7 @@ enum class ErrorCode {
 ///     }
 class TENFOLD_API Error : public std::runtime_error {
  public:
-  /// An error with this code and problem(), and no other fields.
+  /// Creates an error with this code and problem(), and no other fields.
   explicit Error(ErrorCode code, std::string problem = {});
 
   /// Returns the error of a failed system call. `system_errno`: its errno. `path`: its file.
@@ -73,9 +73,9 @@ class TENFOLD_API Error : public std::runtime_error {
   /// what() without the path and the part.
   std::string message() const;
 
-  // The setters that take several arguments, strings and integers, join them to one string. All
-  // setters need an rvalue, so that an error is built by one expression, and a caught one is copied
-  // before it is changed:
+  // Setters with several arguments (strings and integers) join them to one string. All setters need
+  // an rvalue, so that an error is built by one expression, and a caught one is copied before it is
+  // changed:
   //
   //   throw Error(ErrorCode::corrupt).path(file).expected("at least ", 8, " bytes").found(size);
   //   catch (const Error& error) { throw Error(error).within("shard ", i); }

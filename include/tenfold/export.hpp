@@ -7,8 +7,8 @@
 // a plugin that links the static library does not export the library's symbols.
 //
 // TENFOLD_API marks every function of a public header that is defined in the library, and every
-// class with such members. TENFOLD_LOCAL marks a private class nested in one of them, which would
-// be exported along with it.
+// class with such members. TENFOLD_LOCAL marks a private class nested in such a class, which would
+// otherwise be exported along with it.
 #if defined(TENFOLD_SHARED)
 #define TENFOLD_API [[gnu::visibility("default")]]
 #define TENFOLD_LOCAL [[gnu::visibility("hidden")]]

@@ -16,7 +16,7 @@ namespace tenfold {
 enum class OnError : std::uint8_t {
   raise,    ///< throw an Error for the first such row
   skip,     ///< omit such rows, and count them in IngestReport::num_bad_rows
-  collect,  ///< as skip, and list them in `bad_rows.jsonl` of the data set
+  collect,  ///< as skip, and list the rows in the data set's file `bad_rows.jsonl`
 };
 
 /// The format of source files.
@@ -28,8 +28,8 @@ enum class SourceFormat : std::uint8_t {
   tsv,         ///< tabs between fields by default: see IngestOptions::separator
 };
 
-/// The format of that name: "jsonl" or "ndjson", "json", "csv", "tsv"; "" for by_name. Throws
-/// Error(invalid_argument) for other names.
+/// Returns the format of that name: "jsonl" or "ndjson", "json", "csv", "tsv"; "" for by_name.
+/// Throws Error(invalid_argument) for other names.
 TENFOLD_API SourceFormat source_format_from(std::string_view name);
 
 /// Converts the text of an option to a value of IngestOptions::separator. Returns the character if
@@ -59,7 +59,7 @@ struct IngestReport {
 
 /// Options of ingest().
 struct IngestOptions {
-  /// Columns and their types; nothing: inferred from the whole source.
+  /// Columns and their types; nullopt: inferred from the whole source.
   std::optional<Schema> schema{};
   /// Only these columns, in this order, by (dotted) names; empty: all.
   std::vector<std::string> columns{};
@@ -68,20 +68,20 @@ struct IngestOptions {
   SourceFormat format = SourceFormat::by_name;
   /// CSV and TSV: the character between fields, as returned by separator_from(). '\0' means the
   /// character that a first line such as `sep=;` names. Without such a line, it means a comma, or a
-  /// tab in TSV files. If neither this option nor the file names a separator, throws
-  /// Error(invalid_argument) for a header in which another separator (comma, semicolon, tab or |)
-  /// is more frequent outside of quotes. Also throws it for a value other than '\0' if there is no
-  /// CSV or TSV file.
+  /// tab in TSV files; ingest() then throws Error(invalid_argument) for a header in which another
+  /// separator (comma, semicolon, tab or |) is more frequent outside of quotes. It also throws this
+  /// error for a value other than '\0' if there is no CSV or TSV file.
   char separator = '\0';
-  /// CSV and TSV: unquoted fields equal to one of these are missing values, like empty ones.
-  /// If the list is not empty and there is no CSV or TSV file, throws Error(invalid_argument).
+  /// CSV and TSV: unquoted fields equal to one of these are missing values, like empty ones. If the
+  /// list is not empty and there is no CSV or TSV file, ingest() throws Error(invalid_argument).
   std::vector<std::string> na_values{};
   OnError on_error = OnError::raise;  ///< the effect of a bad row
-  std::int64_t batch_rows = 0;        ///< greatest number of rows in memory per thread; 0: some MiB
-  int num_threads = 0;                ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
-  bool overwrite = true;              ///< false: Error(io) with errno EEXIST if `path` exists
-  bool durable = true;                ///< fsynced when the call returns
-  Monitor* monitor = nullptr;         ///< observes the call
+  /// Greatest number of rows in memory per thread; 0: as many rows as take about 4 MiB.
+  std::int64_t batch_rows = 0;
+  int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
+  bool overwrite = true;       ///< false: Error(io) with errno EEXIST if `path` exists
+  bool durable = true;         ///< fsynced when the call returns
+  Monitor* monitor = nullptr;  ///< observes the call
 };
 
 /// Writes the rows of text files as a data set, which replaces `path` atomically.
@@ -95,15 +95,15 @@ struct IngestOptions {
 /// of a glob are read in the order of their paths. All files are streamed in bounded memory. If
 /// there are records, but none of them has a key, ingest() throws Error(invalid_argument).
 ///
-/// Throws Error(file_not_found) for a missing source, and Error(unsupported) for other files. With
-/// OnError::raise, throws Error(corrupt) for malformed rows and Error(invalid_argument) for values
-/// that do not fit. Both errors name file, line and row, and the column if the fault is in one
-/// value. Throws Error(key_not_found) if `columns` names a column that `schema` lacks or, without a
-/// schema, that no row has. Throws Error(invalid_argument) for a selected column of `schema` that
-/// no row has, but accepts sources without rows.
+/// Throws Error(file_not_found) for a missing source, and Error(unsupported) for a file of another
+/// format. With OnError::raise, throws Error(corrupt) for malformed rows and
+/// Error(invalid_argument) for values that do not fit. Both errors name file, line and row, and the
+/// column if the fault is in one value. Throws Error(key_not_found) if `columns` names a column
+/// that `schema` lacks or, without a schema, that no row has. Throws Error(invalid_argument) for a
+/// selected column of `schema` that no row has, but accepts sources without rows.
 TENFOLD_API IngestReport ingest(const std::vector<Path>& sources, const Path& path,
                                 const IngestOptions& options = {});
-/// ingest({"a.csv", "b.csv"}, "rows").
+/// Overload for a list in braces: ingest({"a.csv", "b.csv"}, "rows").
 inline IngestReport ingest(std::initializer_list<Path> sources, const Path& path,
                            const IngestOptions& options = {}) {
   return ingest(std::vector<Path>(sources), path, options);
@@ -112,8 +112,8 @@ inline IngestReport ingest(std::initializer_list<Path> sources, const Path& path
 TENFOLD_API IngestReport ingest(const Path& source, const Path& path,
                                 const IngestOptions& options = {});
 
-/// The schema that ingest() would infer; `num_threads`, `format`, `na_values` and `separator` as in
-/// IngestOptions.
+/// Returns the schema that ingest() would infer from the sources. `num_threads`, `format`,
+/// `na_values` and `separator` are as in IngestOptions. Throws what ingest() throws.
 TENFOLD_API Schema infer_schema(const std::vector<Path>& sources, int num_threads = 0,
                                 Monitor* monitor = nullptr,
                                 SourceFormat format = SourceFormat::by_name,

@@ -16,8 +16,8 @@ namespace tenfold {
 /// int keys, so that the other items keep their names. A part of an opaque node or of a sparse
 /// tensor becomes a dict. The schema of a data set is removed if the selected tensors contradict
 /// it. If `keys` is not given, everything is selected. Throws Error(key_not_found), with similar
-/// names, for a key that names nothing in the tree. If the tree is a bare root, throws it if `keys`
-/// is given, even without paths, or if `exclude` has a path.
+/// names, for a key that names nothing in the tree. Also throws it for a bare root
+/// (NodeInfo::is_bare) if `keys` is given, even an empty list, or if `exclude` has a path.
 ///
 ///     tenfold::TensorDict weights = tenfold::select(td, {"model.*"}, {"*.bias"});
 TENFOLD_API TensorDict select(const TensorDict& tree, const Keys& keys, const Keys& exclude = {});

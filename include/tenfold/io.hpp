@@ -18,12 +18,13 @@ namespace tenfold {
 /// A path of the file system.
 using Path = std::filesystem::path;
 
-/// How mapped tensors behave. The names are those of numpy.memmap, whose "r" is read-only.
+/// The mode of a mapping. The names are those of numpy.memmap, but there "r" is read-only.
 enum class Mode : std::uint8_t {
   read,  ///< "r": a private mapping; tensors can be written, files never change
-  /// "c": a private mapping, as for `read`, for programs that write to the tensors. For leaves of
-  /// load(), save() and Leaf::read() use the written bytes. For leaves of open(), they may use the
-  /// stored bytes, depending on the format: to save written tensors, set them in a tree.
+  /// "c": a private mapping, as for `read`, for programs that write to the tensors. If load()
+  /// returned a leaf, save() and Leaf::read() use the written bytes. If open() returned it, they
+  /// may use the stored bytes, depending on the format; to save written tensors, set() them in a
+  /// tree.
   copy_on_write,
   write_through,  ///< "r+": a shared mapping; writes reach the file
 };
@@ -48,15 +49,15 @@ class TENFOLD_API Monitor {
 /// ({{"model", "encoder.weight"}}), or no selection, which is the default.
 class Keys {
  public:
-  /// No selection: the option `keys` then selects everything, and `exclude` excludes nothing.
+  /// Makes no selection: the option `keys` then selects everything, and `exclude` excludes nothing.
   Keys() = default;
-  /// These paths, possibly none. A path of one key is a name or a glob.
+  /// A selection of these paths; it may be empty. A path of one key is a name or a glob.
   Keys(std::vector<KeyPath> paths) : paths_(std::move(paths)) {}
-  /// These paths.
+  /// A selection of these paths.
   Keys(std::initializer_list<KeyPath> paths) : paths_(paths) {}
-  /// These names.
+  /// A selection of these names and globs.
   Keys(std::initializer_list<const char*> names) : Keys(names.begin(), names.end()) {}
-  /// These names.
+  /// A selection of these names and globs.
   Keys(const std::vector<std::string>& names) : Keys(names.begin(), names.end()) {}
 
   /// True if there is a selection, even an empty one.
@@ -79,13 +80,13 @@ class Keys {
 
 /// Options of open().
 struct OpenOptions {
-  Mode mode = Mode::read;  ///< how mapped tensors behave
+  Mode mode = Mode::read;  ///< the mode of mappings
   std::string format{};    ///< a name as probe() returns it; empty: detected from the content
 };
 
 /// Options of load().
 struct LoadOptions {
-  Mode mode = Mode::read;  ///< how mapped tensors behave
+  Mode mode = Mode::read;  ///< the mode of mappings
   std::string format{};    ///< a name as probe() returns it; empty: detected from the content
   Keys keys{};             ///< entries to load; default: all
   Keys exclude{};          ///< entries of `keys` to omit
@@ -111,8 +112,8 @@ struct SaveOptions {
   Monitor* monitor = nullptr;  ///< observes the call
 };
 
-/// Opens any format lazily: reads metadata only. In Mode::write_through, removes the checksums of
-/// the tensors of a folder or an archive, which writes would invalidate.
+/// Opens a file or folder of any format lazily: reads metadata only. In Mode::write_through,
+/// removes the checksums of the tensors of a folder or an archive, which writes would invalidate.
 /// Throws Error: file_not_found, corrupt, unsupported, io; invalid_argument for an unknown format
 /// name.
 TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
@@ -124,13 +125,13 @@ TENFOLD_API TensorDict open(const Path& path, const OpenOptions& options = {});
 /// Mode::write_through if LoadOptions::aliases is false.
 TENFOLD_API TensorDict load(const Path& path, const LoadOptions& options = {});
 
-/// Like load(), but if the tree is a bare root, returns its value instead of the tree. The value is
-/// the tensor of a file "x.npy", or a tensor or JSON value that save_value() or torch.save saved
-/// without a container.
+/// Like load(), but if the tree is a bare root (NodeInfo::is_bare), returns its value instead of
+/// the tree. The value is the tensor of a file "x.npy", or a tensor or JSON value that save_value()
+/// or torch.save saved without a container.
 TENFOLD_API TensorDict::Item load_value(const Path& path, const LoadOptions& options = {});
 
 /// Saves a tree and replaces `path`: a crash leaves the old version or the new one, never a part of
-/// one. Where the file system cannot exchange names, a folder is replaced by two renames: `path` is
+/// one. Where the file system lacks RENAME_EXCHANGE, a folder is replaced by two renames: `path` is
 /// absent between them, and after a crash there, the next open(), load() or save() restores the old
 /// version. Returns the path. Before anything is written, throws Error(unsupported) for an entry
 /// and Error(invalid_argument) for a key that the format cannot hold. Throws Error(io) if a system
@@ -186,7 +187,7 @@ struct VerifyOptions {
 /// a path of no known format, and Error(invalid_argument) for an unknown format name.
 TENFOLD_API VerifyReport verify(const Path& path, const VerifyOptions& options = {});
 
-/// Returns the new dotted path of a tensor or JSON value, or the same one to keep it.
+/// A function that returns the new dotted path of a tensor or JSON value, or the unchanged path.
 using RenameFunction = std::function<std::string(const std::string& dotted_path)>;
 
 /// Options of convert().
@@ -222,11 +223,12 @@ struct ConvertReport {
 
 /// Streams `source` into `target`, usually in another format, in bounded memory, and replaces
 /// `target` as save() does. A .npy target needs exactly one tensor; `keys` can select it. A bare
-/// root whose key "value" is renamed becomes a dict. Before anything is written, throws an Error
-/// naming the key of an entry that the target cannot hold. If a column of a data set is omitted,
-/// renamed or cast, the schema of the data set is omitted, too. Throws Error(invalid_argument) for
-/// a target inside the source's folder, and for a shard size with a format without shards. Throws
-/// Error(corrupt) for sparse tensors with invalid indices, as load() does.
+/// root (NodeInfo::is_bare) whose key "value" is renamed becomes a dict. Before anything is
+/// written, throws an Error naming the key of an entry that the target cannot hold. If a column of
+/// a data set is omitted, renamed or cast, the schema of the data set is omitted, too. Throws
+/// Error(invalid_argument) for a target inside the source's folder, and for a shard size with a
+/// format without shards. Throws Error(corrupt) for sparse tensors with invalid indices, as load()
+/// does.
 TENFOLD_API ConvertReport convert(const Path& source, const Path& target,
                                   const ConvertOptions& options = {});
 
@@ -280,9 +282,10 @@ TENFOLD_API LoadReport load_into(const TensorDict& target, const TensorDict& sou
 TENFOLD_API LoadReport load_into(const TensorDict& target, const Path& source,
                                  const LoadIntoOptions& options = {});
 
-/// Throws the error of a strict load_into() unless report.ok(). This Error(invalid_argument) lists
-/// up to 20 differences of each kind and, if there is one, a prefix of names that explains them.
-/// `source`: the name of the source in the message.
+/// Checks a report as a strict load_into() does: unless report.ok(), throws
+/// Error(invalid_argument), which lists up to 20 differences of each kind. If a common prefix
+/// explains at least half of the names, it proposes a rename. `source`: the name of the source in
+/// the message.
 TENFOLD_API void require_ok(const LoadReport& report, const std::string& source);
 
 }  // namespace tenfold

@@ -33,7 +33,7 @@ struct Access;
 /// Thread safety: const members may be called from any thread.
 class TENFOLD_API Leaf {
  public:
-  /// A leaf over memory.
+  /// Creates a leaf over a tensor in memory.
   Leaf(Tensor tensor);  // NOLINT(google-explicit-constructor): a tensor is a leaf
 
   /// The type of the elements.
@@ -70,7 +70,7 @@ class TENFOLD_API Leaf {
 
   /// True for a strided nested tensor (torch.nested, default layout): n components of k dimensions.
   bool is_nested() const noexcept { return nested_; }
-  /// int64 `[n, k]`: the shape of each component. Throws Error(invalid_argument) if not nested.
+  /// The shapes of the components: int64 `[n, k]`. Throws Error(invalid_argument) if not nested.
   Tensor sizes() const;
   /// Makes a nested leaf of `values` (one dimension) and `sizes` (int64 `[n, k]`). Throws
   /// Error(invalid_argument) if they do not fit each other.

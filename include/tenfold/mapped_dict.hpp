@@ -28,7 +28,7 @@ enum class DictKeyType : std::uint8_t {
   bytes,   ///< any bytes
   int64,   ///< integers
 };
-/// "str", "bytes", "int": the Python type.
+/// Returns the name of the Python type: "str", "bytes", "int".
 TENFOLD_API std::string to_string(DictKeyType type);
 
 /// The form of the values. Python returns them in this form, C++ as a Batch.
@@ -40,7 +40,7 @@ enum class DictValueForm : std::uint8_t {
 
 /// Handling of duplicate keys.
 enum class DuplicateKeys : std::uint8_t {
-  error,  ///< Error(invalid_argument), and nothing is stored
+  error,  ///< throw Error(invalid_argument), and store nothing
   last,   ///< the last value wins
 };
 
@@ -53,7 +53,7 @@ class DictKeys {
   /// The keys as they are looked up.
   using Views = std::variant<std::span<const std::int64_t>, std::span<const std::string_view>>;
 
-  /// Integers, or views of strings or bytes.
+  /// Refers to integers, or to views of strings or bytes.
   template <class Range>
     requires(std::convertible_to<const Range&, std::span<const std::int64_t>> ||
              std::convertible_to<const Range&, std::span<const std::string_view>>)
@@ -64,13 +64,13 @@ class DictKeys {
       views_ = std::span<const std::string_view>(keys);
     }
   }
-  /// Strings.
+  /// Refers to strings.
   DictKeys(const std::vector<std::string>& keys)
       : texts_(keys.begin(), keys.end()), views_(std::span<const std::string_view>(texts_)) {}
-  /// A list of strings.
+  /// Refers to strings in braces.
   DictKeys(std::initializer_list<std::string_view> keys)
       : texts_(keys), views_(std::span<const std::string_view>(texts_)) {}
-  /// A list of integers.
+  /// Copies integers in braces.
   DictKeys(std::initializer_list<std::int64_t> keys)
       : numbers_(keys), views_(std::span<const std::int64_t>(numbers_)) {}
   /// Moves the keys; views() remains valid.
@@ -112,13 +112,13 @@ struct DictValues {
 /// Thread safety: all const members may be called from any thread, also while one thread writes.
 class TENFOLD_API MappedDict {
  public:
-  /// Throws what Dataset() throws, Error(invalid_argument) if `path` is not a dictionary,
-  /// Error(corrupt) if the index is damaged. If the index may lack rows (because the system crashed
-  /// while the dictionary was open for writing, or because Dataset::append() added rows), warns and
-  /// rebuilds the index in memory.
+  /// Opens a dictionary. Throws what Dataset() throws, Error(invalid_argument) if `path` is not a
+  /// dictionary, and Error(corrupt) if the index is damaged. The index may lack rows if the system
+  /// crashed while the dictionary was open for writing, or if Dataset::append() added rows: then
+  /// this constructor warns and rebuilds the index in memory.
   explicit MappedDict(const Path& path, Mode mode = Mode::read);
-  /// The dictionary whose root is `tree`, opened or in memory. Throws and warns as the constructor
-  /// that opens a path.
+  /// Creates a handle of the dictionary whose root is `tree`, opened or in memory. Throws and warns
+  /// as the constructor that opens a path.
   explicit MappedDict(TensorDict tree);
 
   /// The number of keys.
@@ -140,18 +140,18 @@ class TENFOLD_API MappedDict {
   Batch at(std::int64_t key) const;
   /// Gathers the values of the keys, in their order; missing keys get zeros or empty values.
   DictValues get_many(const DictKeys& keys) const;
-  /// For each key, the index of its row in dataset(), or -1 if the key is missing. Valid until
+  /// Returns the row index in dataset() of each key, or -1 if the key is missing. Valid until
   /// compact().
   std::vector<std::int64_t> rows(const DictKeys& keys) const;
   /// The values at row indices that rows() returned; -1 gives zeros or empty values. Throws
   /// Error(invalid_argument) for an index that is not a row.
   Batch at_rows(std::span<const std::int64_t> rows) const;
-  /// at_rows({0, 2}).
+  /// Overload for a list in braces: at_rows({0, 2}).
   Batch at_rows(std::initializer_list<std::int64_t> rows) const {
     return at_rows(std::span<const std::int64_t>(rows.begin(), rows.size()));
   }
 
-  /// All rows, including superseded ones, with the keys in the column "key".
+  /// All rows, including rows that assign() superseded, with the keys in the column "key".
   Dataset dataset() const;
   /// The row index of each key's value, in insertion order: an assigned key keeps its position.
   /// Valid until compact().
@@ -203,11 +203,12 @@ class TENFOLD_API MappedDict {
 /// Options of MappedDictBuilder.
 struct MappedDictOptions {
   DuplicateKeys duplicates = DuplicateKeys::error;  ///< handling of duplicate keys
-  bool overwrite = true;           ///< false: Error(io) with errno EEXIST if the path exists
-  bool durable = true;             ///< fsynced when commit() returns
-  Monitor* monitor = nullptr;      ///< observes commit()
-  std::int64_t expected_keys = 0;  ///< lower bound of the number of keys: the constructor throws
-                                   ///< Error(io) (ENOSPC) if so many cannot fit on the disk
+  bool overwrite = true;       ///< false: Error(io) with errno EEXIST if the path exists
+  bool durable = true;         ///< fsynced when commit() returns
+  Monitor* monitor = nullptr;  ///< observes commit()
+  /// Lower bound of the number of keys. The constructor throws Error(io) (ENOSPC) if so many keys
+  /// cannot fit on the disk.
+  std::int64_t expected_keys = 0;
 };
 
 /// Writes a dictionary in bounded memory; commit() publishes it at `path` atomically. A builder
@@ -219,9 +220,10 @@ struct MappedDictOptions {
 ///     builder.commit();
 class TENFOLD_API MappedDictBuilder {
  public:
-  /// `schema` describes the values: one column "value" unless the form is `columns`. Throws
-  /// Error(io) as described at MappedDictOptions, and Error(invalid_argument) for a column or
-  /// record called "key" or, unless the form is `columns`, for columns other than one "value".
+  /// Starts a dictionary at `path`. `schema` describes the values: one column "value" unless the
+  /// form is `columns`. Throws Error(io) as described at MappedDictOptions, and
+  /// Error(invalid_argument) for a column or record called "key" or, unless the form is `columns`,
+  /// for columns other than one "value".
   MappedDictBuilder(const Path& path, DictKeyType keys, const Schema& schema,
                     const MappedDictOptions& options = {},
                     DictValueForm form = DictValueForm::columns);
@@ -244,8 +246,8 @@ class TENFOLD_API MappedDictBuilder {
 
 /// Builds a dictionary from the rows of `source`. Its keys are the column `key` of `source`
 /// (strings, bytes, or integers except uint64; not nullable), which becomes "key". Throws
-/// Error(key_not_found) for a missing column, Error(invalid_argument) for one of another type, and
-/// as MappedDictBuilder. Ignores MappedDictOptions::expected_keys.
+/// Error(key_not_found) for a missing column, Error(invalid_argument) for a column of another type,
+/// and what MappedDictBuilder throws. Ignores MappedDictOptions::expected_keys.
 TENFOLD_API void build_mapped_dict(const Path& path, const Dataset& source, std::string_view key,
                                    const MappedDictOptions& options = {});
 

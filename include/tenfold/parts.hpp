@@ -10,9 +10,10 @@
 namespace tenfold {
 
 // Data sets of parts: a folder with one subfolder per part, and a file `%parts.json` that lists the
-// parts in order. Each part is itself a data set. Dataset, open(), verify() and other functions
-// that read accept the folder like a data set in one folder. Several hosts can write parts
-// concurrently; readers see new parts only when `%parts.json` is replaced, which is atomic.
+// parts in the order of their rows. Each part is itself a data set. Dataset, open(), verify() and
+// other functions that read accept the folder like a data set in one folder. Several hosts can
+// write parts concurrently; readers see new parts only when `%parts.json` is replaced, which is
+// atomic.
 //
 //   tenfold::ingest({"a.csv"}, tenfold::part_path("ds", 0, 2), {.schema = schema});  // host 0
 //   tenfold::ingest({"b.csv"}, tenfold::part_path("ds", 1, 2), {.schema = schema});  // host 1
@@ -36,8 +37,8 @@ TENFOLD_API Dataset create_parts(const Path& path, const Schema& schema);
 
 /// Options of commit_parts().
 struct CommitPartsOptions {
-  /// The folders to add, in this order; empty: all that are not yet parts of the data set and that
-  /// no other job has staged, sorted by name.
+  /// The folders to add, in this order; empty: all folders that are neither parts of the data set
+  /// nor staged by another job, sorted by name.
   std::vector<std::string> parts{};
   bool durable = true;         ///< fsynced when the call returns
   Monitor* monitor = nullptr;  ///< observes the call

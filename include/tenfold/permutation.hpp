@@ -24,8 +24,9 @@ struct PermutationNetwork {
 
 }  // namespace detail
 
-/// A shuffled order of the rows [0, size) of an epoch, with random access. It needs no memory for
-/// the order. `(seed, epoch, size)` determines the order, on every machine and in every version.
+/// A pseudorandom permutation of the rows [0, size), with random access. Its elements are computed
+/// on demand, not stored. `(seed, epoch, size)` determines the order, on every machine and in every
+/// version.
 ///
 ///     Permutation order(ds.size(), 7, 0);
 ///     order[0];                  // the first row
@@ -40,7 +41,8 @@ struct PermutationNetwork {
 /// Thread safety: all members may be called from any thread.
 class TENFOLD_API Permutation {
  public:
-  /// Throws Error(invalid_argument) for a size below 0 or above 2^62.
+  /// Creates the permutation of this size, seed and epoch. Throws Error(invalid_argument) for a
+  /// size below 0 or above 2^62.
   explicit Permutation(std::int64_t size, std::uint64_t seed = 0, std::uint64_t epoch = 0);
 
   /// The number of rows.

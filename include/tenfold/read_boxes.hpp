@@ -19,8 +19,8 @@ struct BoxRead {
 /// unless the tensor is small, is compressed, or is in Fortran order in an .npz. If a tensor is
 /// stored in pieces, only the pieces that overlap the box are read. Throws Error(invalid_argument)
 /// before anything is read if a box exceeds its tensor, dtypes differ, a leaf is nested, or a
-/// destination is read-only; Error(corrupt) and Error(io) as Leaf::read() and Leaf::tensor() do.
-/// `num_threads` 0 means TENFOLD_NUM_THREADS, or min(8, cores).
+/// destination is read-only. Also throws what Leaf::read() and Leaf::tensor() throw. `num_threads`
+/// 0 means TENFOLD_NUM_THREADS, or min(8, cores).
 TENFOLD_API void read_boxes(std::span<const BoxRead> boxes, int num_threads = 0,
                             Monitor* monitor = nullptr);
 

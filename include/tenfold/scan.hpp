@@ -17,7 +17,7 @@ enum class ScanRisk : std::uint8_t {
   dangerous,   ///< runs code, accesses files, or gives access to functions that do
 };
 
-/// "safe", "suspicious", "dangerous".
+/// Returns the name of the risk: "safe", "suspicious", "dangerous".
 TENFOLD_API std::string to_string(ScanRisk risk);
 
 /// A global that a pickle names, or content that cannot be read or is not scanned.

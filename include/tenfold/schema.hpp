@@ -42,20 +42,21 @@ struct TENFOLD_API Column {
   KeyPath item_end_leaf{};  ///< path of the end offsets of items
   KeyPath valid_leaf{};     ///< path of the validity
 
-  /// "a.b"
+  /// The path as a dotted name: "a.b".
   std::string name() const { return dotted(path); }
   /// True for strings and bytes.
   bool is_text() const noexcept { return kind != ColumnKind::number; }
   /// True if rows have end offsets because their lengths vary.
   bool has_ends() const noexcept { return ragged || is_text(); }
-  /// "float32", "string", "bytes": the name in the schema document and in Python.
+  /// The name of the type in the stored schema and in Python: "float32", "string", "bytes".
   std::string dtype_name() const;
 
   /// Compares all members.
   bool operator==(const Column&) const = default;
 };
 
-/// The columns of a data set, in order. Files store the schema as JSON in the notes document:
+/// An ordered list of the columns of a data set. Files store the schema as JSON in the metadata
+/// sidecar (`%notes.json` in a folder):
 ///
 ///     {"columns": {"x": {"dtype": "float32", "shape": [3]},
 ///                  "name": {"dtype": "string", "nullable": true},
@@ -69,18 +70,19 @@ struct TENFOLD_API Column {
 /// is the key of the leaf as a string, or the keys from the root to the leaf as a list of strings.
 class TENFOLD_API Schema {
  public:
-  /// No columns.
+  /// Creates a schema without columns.
   Schema() = default;
-  /// Sets the dtype of columns of strings and bytes to uint8. Throws Error(invalid_argument) for an
-  /// empty path, for strings or bytes with a shape, and for a column in more than 64 nested
-  /// records. Also throws it for two columns with the same path, and for a column whose path is
-  /// also the path of a record. {"a.b"} and {"a", "b"} are different paths, although their name()
-  /// is the same.
+  /// Creates a schema of these columns, and sets the dtype of string and bytes columns to uint8.
+  /// Throws Error(invalid_argument) for an empty path, for strings or bytes with a shape, and for a
+  /// column in more than 64 nested records. Also throws it for two columns with the same path, and
+  /// for a column whose path is also the path of a record. {"a.b"} and {"a", "b"} are different
+  /// paths, although their name() is the same.
   explicit Schema(std::vector<Column> columns);
 
-  /// The schema of a tree: the schema in its notes; without one, a column of numbers for each
-  /// tensor that is not unbatched. Throws Error(corrupt) if the notes and the tensors contradict
-  /// each other. Throws Error(invalid_argument) if the tree is not a table, because
+  /// Returns the schema of a tree: NodeInfo::schema of the root; if this is not set, a column of
+  /// numbers for each tensor except unbatched leaves. Throws Error(corrupt) if NodeInfo::schema and
+  /// the tensors contradict each other. Throws Error(invalid_argument) if the tree is not a table,
+  /// because
   ///
   /// - it is neither a TensorDict, a tensorclass nor a dict,
   /// - its batch_size is [],
@@ -88,7 +90,7 @@ class TENFOLD_API Schema {
   /// - a tensor is nested, jagged or sparse.
   static Schema of(const TensorDict& tree);
 
-  /// The columns in order.
+  /// All columns.
   const std::vector<Column>& columns() const noexcept { return columns_; }
   /// The number of columns.
   std::size_t size() const noexcept { return columns_.size(); }

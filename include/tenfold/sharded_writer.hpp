@@ -23,8 +23,10 @@ struct ShardBox {
 
 /// The files of a tree that several processes write.
 enum class ShardLayout : std::uint8_t {
-  /// One `.safetensors` file, safetensors shards with their `.safetensors.index.json`, or one of
-  /// tensordict's folders, independent of the number of ranks.
+  /// One `.safetensors` file, safetensors shards with their `.safetensors.index.json`, or one
+  /// memory-mapped folder of tensordict. Except for the stored checksums, the files do not depend
+  /// on
+  /// the number of ranks.
   plain,
   /// A folder with one safetensors file per rank (several if a rank has several boxes of one
   /// tensor), named as by torch's HuggingFaceStorageWriter (`save_distributed=True`), and
@@ -59,10 +61,10 @@ struct ShardedWriteOptions {
 };
 
 /// Coordinates several processes that write one tree as one `.safetensors` file, as shards and
-/// their index, or as one folder. In ShardLayout::plain, only the stored checksums depend on the
-/// number of processes; all other bytes do not.
+/// their index, or as one folder. In ShardLayout::plain, the files do not depend on the number of
+/// processes, except for the stored checksums.
 ///
-/// One process is the coordinator. It creates the files next to `path`, reserves the space of all
+/// One process is the coordinator. It creates the files next to `path`, reserves disk space for all
 /// bytes, and returns a ticket for each rank. A ShardWriter on that rank writes its boxes and
 /// returns a receipt. publish() checks that all boxes were written, and renames the files to
 /// `path`. Without publish(), the destructor removes the files, and `path` is unchanged. The next
@@ -70,7 +72,7 @@ struct ShardedWriteOptions {
 ///
 ///     ShardedWriter writer(path, tree, boxes);          // on the coordinator
 ///     ShardWriter part(ticket);                         // on each rank, with writer.ticket(rank)
-///     part.write(0, tensors);                           // the rank's boxes, in order
+///     part.write(0, tensors);                           // the rank's boxes, from 0 on
 ///     receipt = part.finish();
 ///     writer.publish(receipts);                         // on the coordinator, with all of them
 ///
@@ -124,7 +126,7 @@ class TENFOLD_API ShardedWriter {
   std::unique_ptr<State> state_;
 };
 
-/// The part of one rank in a ShardedWriter's save.
+/// Writes the boxes of one rank in the save of a ShardedWriter.
 class TENFOLD_API ShardWriter {
  public:
   /// Opens the coordinator's files. Throws Error(invalid_argument) if `ticket` is not a ticket.
@@ -139,8 +141,8 @@ class TENFOLD_API ShardWriter {
   /// Closes the files.
   ~ShardWriter();
 
-  /// The number of boxes of this rank. They are in the order in which the coordinator passed them
-  /// to the ShardedWriter.
+  /// The number of boxes of this rank. write() numbers them in the order in which the coordinator
+  /// passed them to the ShardedWriter.
   std::size_t num_boxes() const noexcept;
 
   /// Writes the boxes `first`, `first` + 1, ... of this rank. Each tensor has the shape of its box

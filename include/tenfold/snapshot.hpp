@@ -66,11 +66,12 @@ struct SnapshotShards {
 /// Outlines, tickets and receipts are strings, which the program transfers between its processes.
 class TENFOLD_API SnapshotPart {
  public:
-  /// `tree`: as for save_snapshot(). Entries that match SnapshotOptions::replicated, and that all
-  /// ranks have, are written once; the ranks share this work. The options of the SnapshotWriter,
-  /// not these, decide whether the snapshot is durable and has checksums. Throws
-  /// Error(unsupported), naming the key of an entry that a snapshot does not support. Throws
-  /// Error(invalid_argument) if `shards` do not fit the tree, or unless 0 <= rank < world_size.
+  /// Creates the part of this rank. `tree` is as for save_snapshot(). Entries that match
+  /// SnapshotOptions::replicated, and that all ranks have, are written once; the ranks share this
+  /// work. Whether the snapshot is durable and has checksums depends only on the options of the
+  /// SnapshotWriter. Throws Error(unsupported), naming the key of an entry that a snapshot does not
+  /// support. Throws Error(invalid_argument) if `shards` do not fit the tree, or unless
+  /// 0 <= rank < world_size.
   SnapshotPart(const TensorDict& tree, std::int64_t rank, std::int64_t world_size,
                std::vector<SnapshotShards> shards = {}, const SnapshotOptions& options = {});
   /// Moves the part.
@@ -98,11 +99,11 @@ class TENFOLD_API SnapshotPart {
 /// `path` removes the folder.
 class TENFOLD_API SnapshotWriter {
  public:
-  /// `outlines`: from all ranks, in order. Throws Error(invalid_argument), naming the entry, if a
-  /// replicated entry differs between ranks, or if shards overlap or do not cover the tensor. Also
-  /// throws Error(invalid_argument) unless there is exactly one outline of each rank, or if `path`
-  /// is a folder with files that the snapshot in it does not name. Throws Error(io) (ENOSPC) if the
-  /// disk is too small.
+  /// Creates the folder of the snapshot. `outlines`: the outline() of every rank, in rank order.
+  /// Throws Error(invalid_argument), naming the entry, if a replicated entry differs between ranks,
+  /// or if shards overlap or do not cover the tensor. Also throws Error(invalid_argument) unless
+  /// there is exactly one outline of each rank, or if `path` is a folder with files that the
+  /// snapshot in it does not name. Throws Error(io) (ENOSPC) if the disk is too small.
   SnapshotWriter(const Path& path, std::span<const std::string> outlines,
                  const SnapshotOptions& options = {});
   /// Moves the writer.
@@ -115,10 +116,10 @@ class TENFOLD_API SnapshotWriter {
   /// Returns the argument for SnapshotPart::write(), the same for all ranks.
   std::string ticket() const;
 
-  /// Publishes the snapshot. `receipts`: from all ranks, in order. Throws Error(invalid_argument)
-  /// if a receipt is missing or belongs to another save, or if an entry or a part of an entry is in
-  /// no receipt. Also throws it if the snapshot is already published, or if an earlier call failed
-  /// while it wrote the metadata.
+  /// Publishes the snapshot. `receipts`: from all ranks, in rank order. Throws
+  /// Error(invalid_argument) if a receipt is missing or belongs to another save, or if an entry or
+  /// a part of an entry is in no receipt. Also throws it if the snapshot is already published, or
+  /// if an earlier call failed while it wrote the metadata.
   void publish(std::span<const std::string> receipts);
 
  private:

@@ -33,8 +33,8 @@ struct SparseBuilderOptions {
 /// Thread safety: only one thread at a time may use a builder.
 class TENFOLD_API SparseBuilder {
  public:
-  /// Throws Error(invalid_argument) for a negative number of rows or columns, or an index dtype
-  /// other than int32 and int64.
+  /// Creates a builder of a matrix of this shape and dtype. Throws Error(invalid_argument) for a
+  /// negative number of rows or columns, or an index dtype other than int32 and int64.
   SparseBuilder(std::int64_t num_rows, std::int64_t num_cols, DType dtype,
                 const SparseBuilderOptions& options = {});
   SparseBuilder(const SparseBuilder&) = delete;
@@ -42,10 +42,10 @@ class TENFOLD_API SparseBuilder {
   /// Removes the spill files.
   ~SparseBuilder();
 
-  /// Adds entries: `rows` and `columns` int32 or int64 [n], `values` [n] of the builder's dtype.
-  /// Throws Error(invalid_argument) for shapes and dtypes that do not fit, for a coordinate outside
-  /// the matrix, and after finish(); nothing is added then. Throws Error(io) if a spill file cannot
-  /// be written.
+  /// Adds n entries: `rows` and `columns` are int32 or int64 [n], `values` is [n] of the builder's
+  /// dtype. Throws Error(invalid_argument) for shapes and dtypes that do not fit, for a coordinate
+  /// outside the matrix, and after finish(); nothing is added then. Throws Error(io) if a spill
+  /// file cannot be written.
   void add(const Tensor& rows, const Tensor& columns, const Tensor& values);
   /// Adds all entries of a matrix, in bounded memory. Throws Error(invalid_argument) if the matrix
   /// has another shape or dtype than this builder, and after finish(). Throws Error(corrupt) for an

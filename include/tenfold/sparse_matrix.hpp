@@ -26,7 +26,7 @@ enum class SparseLayout : std::uint8_t {
   coo,  ///< by coordinates: indices [2, nnz], values [nnz]; small if most rows are empty
 };
 
-/// "csr", "csc", "coo".
+/// Returns the name of the layout: "csr", "csc", "coo".
 TENFOLD_API std::string to_string(SparseLayout layout);
 /// The layout of that name; nullopt if there is none.
 TENFOLD_API std::optional<SparseLayout> sparse_layout_from_name(std::string_view name) noexcept;
@@ -76,18 +76,18 @@ struct SparseRows {
 class TENFOLD_API SparseMatrix {
  public:
   /// Opens a path. Throws what open() throws, Error(invalid_argument) if the tree is not a sparse
-  /// matrix, Error(corrupt) if its tensors contradict each other. Checks shapes, dtypes and the
-  /// last end offset only.
+  /// matrix, Error(corrupt) if its tensors contradict each other. Checks only shapes, dtypes and,
+  /// in csr and csc, the last offset; call check() to check all indices.
   explicit SparseMatrix(const Path& path, Mode mode = Mode::read);
-  /// The matrix of a node of kind sparse, opened or in memory. Shares the memory of contiguous
-  /// tensors. Throws Error(invalid_argument) and Error(corrupt) in the same cases as the
+  /// Creates a matrix over a node of kind sparse, opened or in memory. Shares the memory of
+  /// contiguous tensors. Throws Error(invalid_argument) and Error(corrupt) in the same cases as the
   /// constructor that opens a path.
   explicit SparseMatrix(TensorDict node);
 
-  /// Creates a matrix from torch's component tensors, in torch's order: compressed indices, plain
-  /// indices and values, or coalesced indices and values. Shares the memory of contiguous tensors.
-  /// Checks shapes, dtypes, offsets and all indices, and throws Error(invalid_argument) if one of
-  /// these is invalid.
+  /// Creates a matrix from torch's component tensors: for csr and csc, the compressed indices, the
+  /// plain indices and the values; for coo, the coalesced indices and the values. Shares the memory
+  /// of contiguous tensors. Checks shapes, dtypes, offsets and all indices, and throws
+  /// Error(invalid_argument) if one of these is invalid.
   static SparseMatrix of_parts(SparseLayout layout, std::int64_t num_rows, std::int64_t num_cols,
                                std::span<const Tensor> parts);
 
@@ -104,15 +104,16 @@ class TENFOLD_API SparseMatrix {
   /// The dtype of the indices: int32 or int64.
   DType index_dtype() const;
 
-  /// The element, 0-d; zero if no entry is stored. Throws Error(invalid_argument) if `row` or
-  /// `column` is out of range, Error(unsupported) for a coo matrix that is not coalesced.
+  /// Returns the element as a 0-d tensor; zero if no entry is stored. Throws
+  /// Error(invalid_argument) if `row` or `column` is out of range, Error(unsupported) for a coo
+  /// matrix that is not coalesced.
   Tensor at(std::int64_t row, std::int64_t column) const;
-  /// Rows by index, in the given order, repetitions included: [rows.size(), num_cols()].
+  /// Copies rows by index, in the given order, repetitions included: [rows.size(), num_cols()].
   /// Throws Error(invalid_argument) for an index outside [0, num_rows()). Also throws it with
   /// RowsLayout::csr and coo if a csr or coo matrix has int32 indices and these rows have more than
   /// 2^31 - 1 entries. Throws Error(unsupported) for a coo matrix that is not coalesced.
   SparseRows rows(std::span<const std::int64_t> rows, RowsLayout layout = RowsLayout::dense) const;
-  /// rows({5, 900'000}).
+  /// Overload for a list in braces: rows({5, 900'000}).
   SparseRows rows(std::initializer_list<std::int64_t> rows,
                   RowsLayout layout = RowsLayout::dense) const {
     return this->rows(std::span<const std::int64_t>(rows.begin(), rows.size()), layout);
@@ -122,12 +123,13 @@ class TENFOLD_API SparseMatrix {
   /// another layout. This call is optional: rows() of a csr matrix prefetches its rows itself.
   /// Throws Error(invalid_argument) for an index outside [0, num_rows()).
   void will_need(std::span<const std::int64_t> rows) const;
-  /// Columns by index, in the given order: [num_rows(), columns.size()]. With RowsLayout::padded,
-  /// row i of the tensors holds the entries of columns[i]. Throws Error(invalid_argument) for an
-  /// index outside [0, num_cols()), and Error(unsupported) for a coo matrix that is not coalesced.
+  /// Copies columns by index, in the given order: [num_rows(), columns.size()]. With
+  /// RowsLayout::padded, row i of the tensors holds the entries of columns[i]. Throws
+  /// Error(invalid_argument) for an index outside [0, num_cols()), and Error(unsupported) for a coo
+  /// matrix that is not coalesced.
   SparseRows cols(std::span<const std::int64_t> columns,
                   RowsLayout layout = RowsLayout::dense) const;
-  /// cols({5, 7}).
+  /// Overload for a list in braces: cols({5, 7}).
   SparseRows cols(std::initializer_list<std::int64_t> columns,
                   RowsLayout layout = RowsLayout::dense) const {
     return cols(std::span<const std::int64_t>(columns.begin(), columns.size()), layout);
@@ -141,16 +143,16 @@ class TENFOLD_API SparseMatrix {
   /// for an entry of a row that is not sorted.
   void check() const;
 
-  /// The transpose. A csr matrix becomes csc and a csc matrix csr, over the same memory, without
-  /// reading indices. The entries of a coo matrix are checked as by check(), copied and sorted
-  /// again; if the matrix is not coalesced, the values of duplicates are added. Throws
+  /// Returns the transpose. A csr matrix becomes csc and a csc matrix csr, over the same memory,
+  /// without reading indices. The entries of a coo matrix are checked as by check(), copied and
+  /// sorted again; if the matrix is not coalesced, the values of duplicates are added. Throws
   /// Error(corrupt) for invalid entries, and Error(unsupported) for duplicates of float8, float4 or
   /// complex32.
   SparseMatrix transposed() const;
 
   /// A node of kind sparse with the component tensors, by torch's names.
   TensorDict tree() const;
-  /// For messages: the path of the matrix, or of the node that it was created from; "sparse matrix"
+  /// The path of the matrix, or of the node that it was created from, for messages; "sparse matrix"
   /// if there is no path.
   std::string where() const;
 

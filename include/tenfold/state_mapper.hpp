@@ -29,7 +29,7 @@ enum class MapperKind : std::uint8_t {
   other,         ///< a user-defined class
 };
 
-/// A state mapper: a map from states of an environment to rows of numbers, as in Python.
+/// The counterpart of Python's state mappers: maps states of an environment to rows of numbers.
 ///
 ///     auto rooms = tenfold::StateMapper::hierarchical(tenfold::TensorDict::dict(
 ///         {{"default", 0.0}, {"hall", tenfold::TensorDict::dict({{"door", 1.0}})}}));
@@ -56,7 +56,7 @@ class TENFOLD_API StateMapper {
   /// state mapper or was written by a newer version, Error(corrupt) if its entries are invalid or
   /// contradict each other.
   static StateMapper open(const Path& path);
-  /// The mapper that was saved as `tree`, a root or another node that has an entry "state_mapper".
+  /// Opens the mapper that was saved as `tree`: a root or other node with an entry "state_mapper".
   /// Throws Error(unsupported) and Error(corrupt) in the same cases as open().
   explicit StateMapper(const TensorDict& tree);
   /// Creates a hierarchy. Its levels are nodes and JSON objects; its values are tensors, numbers,
@@ -85,41 +85,41 @@ class TENFOLD_API StateMapper {
 
   /// The kind of the mapper.
   MapperKind kind() const noexcept;
-  /// "tenfold.SparseStateMapper", "tenfold.HierarchicalStateMapper", "tenfold.ModuleStateMapper",
-  /// or the name under which a user-defined class was registered.
+  /// The name of the class: "tenfold.SparseStateMapper", "tenfold.HierarchicalStateMapper",
+  /// "tenfold.ModuleStateMapper", or the name under which a user-defined class was registered.
   const std::string& class_name() const noexcept;
   /// The result of config() of the Python class, as a JSON object; in a user-defined class, usually
   /// the constructor arguments. For a module, the arguments of its factory.
   const Value& config() const noexcept;
 
-  /// The row of one state: [dim], or in a hierarchy the value, of any shape. Throws
+  /// Returns the row of one state: [dim], or in a hierarchy the value, of any shape. Throws
   /// Error(key_not_found) naming the state if it is unknown and the mapper has no fallback or
   /// default for it. Throws Error(invalid_argument) for an invalid state. Throws Error(unsupported)
   /// for mappers whose rows only a program can compute: modules and user-defined classes. In a
   /// hierarchy, also throws it for JSON values that are not numbers, bools, or nonempty rectangular
   /// lists of only numbers or only bools, and for integers beyond int64.
   Tensor at(const Value& state) const;
-  /// The rows of n states, copied: [n, dim], or in a hierarchy [n, *shape of a value]. Values of a
-  /// hierarchy are cast to their promoted dtype. Throws what at() throws,
-  /// Error(invalid_argument) if values of a hierarchy differ in shape, and Error(unsupported) if
-  /// their dtypes have no common dtype.
+  /// Copies the rows of n states: [n, dim], or in a hierarchy [n, *shape of a value]. Values of a
+  /// hierarchy are cast to their promoted dtype. Throws what at() throws, Error(invalid_argument)
+  /// if values of a hierarchy differ in shape, and Error(unsupported) if their dtypes have no
+  /// common dtype.
   Tensor rows(std::span<const Value> states) const;
-  /// rows({"room/door", "room/x"}).
+  /// Overload for a list in braces: rows({"room/door", "room/x"}).
   Tensor rows(std::initializer_list<Value> states) const {
     return rows(std::span<const Value>(states.begin(), states.size()));
   }
-  /// Hierarchies: the value of a state as JSON, for example a string; tensors become numbers and
+  /// Returns a value of a hierarchy as JSON, for example a string; tensors become numbers and
   /// lists. Throws Error(key_not_found) and Error(invalid_argument) in the same cases as at().
   /// Throws Error(unsupported) for other kinds of mappers, for tensors of complex or float4
   /// numbers, and for tensors of more than 512 dimensions.
   Value value(const Value& state) const;
 
-  /// Hierarchies: the paths of values that are mappers; empty for other kinds.
+  /// The paths of the values of a hierarchy that are mappers; empty for other kinds.
   std::vector<std::string> mapper_paths() const;
   /// The mapper at one of mapper_paths(). Throws Error(key_not_found) for other paths.
   StateMapper mapper(std::string_view path) const;
 
-  /// Modules: the name of the factory. Throws Error(unsupported) for other kinds.
+  /// The name of a module's factory. Throws Error(unsupported) for other kinds.
   const std::string& factory() const;
   /// The tensors that the mapper was saved with. For a module, its parameters and buffers by name.
   TensorDict parameters() const;

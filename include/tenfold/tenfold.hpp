@@ -1,7 +1,7 @@
 #pragma once
 
-/// tenfold: PyTorch's data on disk as memory-mapped trees of tensors, without pickle.
-/// The headers, in reading order:
+/// tenfold: PyTorch's data on disk as memory-mapped trees of tensors, without pickle. All headers
+/// except those for LibTorch (<tenfold/torch.hpp>), in reading order:
 
 // clang-format off: reading order
 #include <tenfold/error.hpp>       // the exception class
@@ -24,7 +24,7 @@
 #include <tenfold/diff.hpp>        // the differences between two trees
 #include <tenfold/bench.hpp>       // reading speed on this machine
 #include <tenfold/scan.hpp>        // the globals named by pickles in a file
-#include <tenfold/permutation.hpp>   // a shuffled order that takes no memory
+#include <tenfold/permutation.hpp>   // random permutations that are computed on demand
 #include <tenfold/schema.hpp>        // the columns of a data set
 #include <tenfold/batch.hpp>         // rows of a data set, copied
 #include <tenfold/dataset.hpp>       // the rows of a tree, and views of them

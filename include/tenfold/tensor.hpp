@@ -27,20 +27,19 @@ using Shape = std::vector<std::int64_t>;
 ///     w[1][2].item<double>();                // 5, converted
 ///     for (float value : w.span<float>()) sum += value;
 ///
-/// Thread safety: as for Buffer.
+/// Thread safety: copies may be used from any thread. The elements are not synchronised.
 class TENFOLD_API Tensor {
  public:
-  /// float32 of shape [0]; allocates nothing.
+  /// Creates an empty tensor, float32 [0], without allocating memory.
   Tensor() noexcept = default;
 
   /// A contiguous (row-major) tensor over the start of `buffer`.
   /// Throws Error(invalid_argument) on a negative length, overflow, or too small a buffer.
   Tensor(DType dtype, Shape shape, Buffer buffer);
 
-  /// A strided view; the first element starts `offset_bytes` into `buffer`. Strides count
-  /// elements. Throws Error(invalid_argument) for a negative length or stride, for a number of
-  /// strides other than the number of dimensions, on overflow, or if any element would be outside
-  /// the buffer.
+  /// A strided view of `buffer` from `offset_bytes` on. Strides count elements. Throws
+  /// Error(invalid_argument) for a negative length or stride, for a number of strides other than
+  /// the number of dimensions, on overflow, or if any element would be outside the buffer.
   Tensor(DType dtype, Shape shape, Shape strides, Buffer buffer, std::uint64_t offset_bytes);
 
   /// A contiguous tensor of zeros on the heap. Throws what nbytes_of() throws.
@@ -100,9 +99,9 @@ class TENFOLD_API Tensor {
   std::int64_t size(std::int64_t dim) const;
   /// The number of elements.
   std::int64_t numel() const noexcept { return numel_; }
-  /// Bytes of an element.
+  /// The size of an element in bytes.
   std::size_t itemsize() const noexcept { return tenfold::itemsize(dtype_); }
-  /// numel() * itemsize(): the bytes of a contiguous copy.
+  /// The size in bytes of a contiguous copy: numel() * itemsize().
   std::uint64_t nbytes() const noexcept;
   /// True if the elements are stored in row-major order without gaps.
   bool is_contiguous() const noexcept;
@@ -112,8 +111,7 @@ class TENFOLD_API Tensor {
   /// The offset of the first element in buffer().
   std::uint64_t offset_bytes() const noexcept { return offset_bytes_; }
 
-  /// The address of the first element, for libraries that take one; null or meaningless when
-  /// numel() == 0.
+  /// The address of the first element; null or meaningless if numel() is 0.
   const std::byte* raw_data() const noexcept TENFOLD_LIFETIMEBOUND {
     return buffer_.data() == nullptr ? nullptr : buffer_.data() + offset_bytes_;
   }
@@ -140,7 +138,7 @@ class TENFOLD_API Tensor {
   std::span<std::byte> mutable_bytes() const&& = delete;
 
   /// The address of the first element, as a pointer to T (float, std::int64_t, Half, ...). Throws
-  /// Error(invalid_argument) naming both dtypes if T is not the dtype.
+  /// Error(invalid_argument) naming both dtypes if T does not match dtype().
   template <Element T>
   const T* data() const TENFOLD_LIFETIMEBOUND {
     check_type(dtype_of<T>());
@@ -155,7 +153,7 @@ class TENFOLD_API Tensor {
   }
 
   /// All elements in row-major order. Throws Error(invalid_argument) unless the tensor is
-  /// contiguous and T is the dtype.
+  /// contiguous and T matches dtype().
   template <Element T>
   std::span<const T> span() const& TENFOLD_LIFETIMEBOUND {
     check_contiguous();
@@ -167,7 +165,7 @@ class TENFOLD_API Tensor {
   std::span<const T> span() const&& = delete;
 
   /// The element at an index of each dimension: w.at<float>(1, 2). Throws Error(invalid_argument)
-  /// if T is not the dtype, the number of indices is not ndim(), or an index is out of range.
+  /// if T does not match dtype(), the number of indices is not ndim(), or an index is out of range.
   template <Element T, std::convertible_to<std::int64_t>... Index>
   T at(Index... index) const {
     check_type(dtype_of<T>());

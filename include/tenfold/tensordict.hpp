@@ -42,12 +42,13 @@ enum class NodeKind : std::uint8_t {
   tensorclass,   ///< as tensordict, with the name of its class
   lazy_stack,    ///< keys "0", "1", ...: nodes to be stacked along stack_dim
   sparse,        ///< a sparse or jagged tensor of torch: its component tensors, by torch's names
-  opaque,        ///< an object that a pickle would create by calling class_name, with the entries
-                 ///< "args", "state", ...; or an unreadable entry (see problem, is_refused())
+  /// An object that a pickle would create by calling NodeInfo::class_name, with the entries "args",
+  /// "state", ...; or an entry that cannot be read (see NodeInfo::problem).
+  opaque,
 };
 
-/// "tensordict", "dict", "ordered_dict", "list", "tuple", "tensorclass", "lazy_stack", "sparse",
-/// "opaque".
+/// Returns the name of the kind: "tensordict", "dict", "ordered_dict", "list", "tuple",
+/// "tensorclass", "lazy_stack", "sparse", "opaque".
 TENFOLD_API std::string to_string(NodeKind kind);
 /// Writes to_string().
 TENFOLD_API std::ostream& operator<<(std::ostream& out, NodeKind kind);
@@ -77,7 +78,7 @@ struct NodeInfo {
   bool int_keys = false;                 ///< dict, ordered_dict: all keys were Python int
   TypedKeys typed_keys{};                ///< dict, ordered_dict: keys that were not str
   Shape batch_size{};                    ///< tensordict, tensorclass: see TensorDict::batch_size()
-  DimNames names{};                      ///< names of the batch dimensions; empty, or one for each
+  DimNames names{};                      ///< one name per batch dimension, or empty
   std::string class_name{};    ///< tensorclass: as str(cls) in Python; opaque: "module.Class"
   std::int64_t stack_dim = 0;  ///< lazy_stack: the dimension along which its nodes are stacked
   std::optional<std::string> stack_dim_name{};  ///< lazy_stack: the name of stack_dim, if any
@@ -135,7 +136,7 @@ class TENFOLD_API TensorDict {
    public:
     using value_type = Entry;                           ///< the entry
     using reference = Entry;                            ///< by value
-    using difference_type = std::ptrdiff_t;             ///< between iterators
+    using difference_type = std::ptrdiff_t;             ///< required of iterators
     using pointer = void;                               ///< none
     using iterator_category = std::input_iterator_tag;  ///< entries are returned by value
 
@@ -166,14 +167,14 @@ class TENFOLD_API TensorDict {
     std::size_t position_ = 0;
   };
 
-  /// An empty node of kind tensordict and batch_size [].
+  /// Creates an empty node of kind tensordict and batch_size [].
   TensorDict();
-  /// An empty node with these properties.
+  /// Creates an empty node with these properties.
   explicit TensorDict(NodeInfo info);
-  /// An empty node of kind dict, such as the root of a checkpoint. Python's load() returns it as a
-  /// dict.
+  /// Creates an empty node of kind dict, such as the root of a checkpoint. Python's load() returns
+  /// it as a dict.
   static TensorDict dict();
-  /// A node of kind dict with these entries: dict({{"model", model}, {"epoch", 3}}).
+  /// Creates a node of kind dict with these entries: dict({{"model", model}, {"epoch", 3}}).
   static TensorDict dict(std::initializer_list<Entry> entries);
 
   /// The properties of the node.
@@ -182,53 +183,52 @@ class TENFOLD_API TensorDict {
   NodeInfo& info();
   /// The type of the node.
   NodeKind kind() const { return info().kind; }
-  /// For the kinds tensordict and tensorclass: the leading dimensions of all tensors except
-  /// unbatched leaves.
+  /// The leading dimensions that all tensors except unbatched leaves have. Set for the kinds
+  /// tensordict and tensorclass.
   const Shape& batch_size() const { return info().batch_size; }
 
-  /// Number of entries.
+  /// The number of entries.
   std::size_t size() const;
   /// True if there are no entries.
   bool empty() const { return size() == 0; }
-  /// Keys in order.
+  /// The keys, in the order of the entries.
   std::vector<std::string> keys() const;
 
-  /// The entries in order. The metadata of each is read when the iterator is dereferenced.
+  /// An iterator at the first entry. Dereferencing reads an entry's metadata at the first access.
   Iterator begin() const { return {node_, 0}; }
   /// The end of the current entries.
   Iterator end() const { return {node_, size()}; }
 
-  /// True if there is an entry of that name. For a bare root that was opened, the stem of the
-  /// file's name ("x" for "x.npy") also names the only entry, as in get().
+  /// True if there is an entry of that name. For a bare root (NodeInfo::is_bare) that was opened,
+  /// the stem of the file's name ("x" for "x.npy") also names the only entry, as in get().
   bool contains(std::string_view name) const;
   /// True if there is an entry at that path.
   bool contains(const KeyPath& path) const;
-  /// contains({"model", "encoder.weight"}).
+  /// Overload for keys in braces: contains({"model", "encoder.weight"}).
   bool contains(std::initializer_list<std::string> path) const { return contains(KeyPath(path)); }
 
-  /// The entry of that name; nullopt if there is none. Throws Error(unsupported) for an entry that
-  /// cannot be read (NodeInfo::is_refused).
+  /// Returns the entry of that name; nullopt if there is none. Throws Error(unsupported) for an
+  /// entry that cannot be read (NodeInfo::is_refused).
   std::optional<Item> find(std::string_view name) const;
-  /// The entry at that path; nullopt if there is none or the path is empty. Throws what find(name)
-  /// throws.
+  /// Returns the entry at that path; nullopt if there is none or the path is empty. Throws what
+  /// find(name) throws.
   std::optional<Item> find(const KeyPath& path) const;
-  /// find({"model", "encoder.weight"}).
+  /// Overload for keys in braces: find({"model", "encoder.weight"}).
   std::optional<Item> find(std::initializer_list<std::string> path) const {
     return find(KeyPath(path));
   }
 
-  /// The entry of that name. Throws Error(key_not_found) naming the source and near matches,
-  /// Error(unsupported) for an entry that cannot be read (NodeInfo::is_refused).
+  /// Returns the entry of that name. Throws Error(key_not_found) naming the source and near
+  /// matches, Error(unsupported) for an entry that cannot be read (NodeInfo::is_refused).
   Item get(std::string_view name) const;
-  /// The entry at that path. Throws what get(name) throws, and Error(invalid_argument) for an empty
-  /// path.
+  /// Returns the entry at that path. Throws what get(name) throws, and Error(invalid_argument) for
+  /// an empty path.
   Item get(const KeyPath& path) const;
-  /// get({"model", "encoder.weight"}).
+  /// Overload for keys in braces: get({"model", "encoder.weight"}).
   Item get(std::initializer_list<std::string> path) const { return get(KeyPath(path)); }
 
-  /// The tensor of that name, mapped if it is on disk: at("model.encoder.weight").
-  /// Throws what get() and Leaf::tensor() throw, and Error(key_not_found) if the entry is not a
-  /// tensor.
+  /// Returns the tensor of that name, mapped if it is on disk: at("model.encoder.weight"). Throws
+  /// what get() and Leaf::tensor() throw, and Error(key_not_found) if the entry is not a tensor.
   Tensor at(std::string_view name) const;
   /// The tensor at a path of keys: at("model", "encoder.weight").
   template <class... Keys>
@@ -269,8 +269,9 @@ class TENFOLD_API TensorDict {
     return value(name).template as<T>("key \"" + std::string(name) + "\"");
   }
 
-  /// Adds an entry, or replaces it in place. The key may have dots. In a dict whose keys are all
-  /// Python ints (NodeInfo::int_keys), a new key that spells an integer is an int in Python, too.
+  /// Adds an entry, or replaces the value of an existing key. The key may have dots. In a dict
+  /// whose keys are all Python ints (NodeInfo::int_keys), a new key such as "7" or "-7" is an int
+  /// in Python, too.
   void set(std::string_view key, Item item);
   /// Adds or replaces a tensor.
   void set(std::string_view key, Tensor tensor) { set(key, Item(Leaf(std::move(tensor)))); }
@@ -286,7 +287,8 @@ class TENFOLD_API TensorDict {
   /// Adds or replaces a node.
   void set(std::string_view key, TensorDict node) { set(key, Item(std::move(node))); }
 
-  /// Calls `visit` for each entry of this node, in order. `visit` must not add entries to the node.
+  /// Calls `visit` for each entry of this node, in the order of keys(). `visit` must not add
+  /// entries to the node.
   void for_each(const std::function<void(const std::string& key, const Item& item)>& visit) const;
 
   /// Calls `visit` for each tensor and JSON value of this node and its descendants, depth first,
@@ -358,11 +360,11 @@ TENFOLD_API bool is_bare(const TensorDict& root);
 /// Returns the value of a bare root; for any other tree, the tree itself.
 TENFOLD_API TensorDict::Item bare_value(const TensorDict& root);
 
-/// For a bare root that was opened, the dict {stem of the file's name: value}, as the command line
-/// shows it; otherwise the tree itself.
+/// Returns the dict {stem of the file's name: value} for a bare root (NodeInfo::is_bare) that was
+/// opened, as the command line shows it; otherwise the tree itself.
 TENFOLD_API TensorDict named_by_file(const TensorDict& root);
 
-/// "model.encoder.weight": the keys joined with dots, as in the command line and globs.
+/// Joins the keys with dots, as in the command line and globs: "model.encoder.weight".
 TENFOLD_API std::string dotted(const KeyPath& path);
 
 }  // namespace tenfold

@@ -8,11 +8,11 @@
 ///     tenfold::save(tenfold::state_dict(layer), "model");  // Python's state_dict
 ///     tenfold::load_into(optimizer, tenfold::open("run.pt")["optimizer"]);
 ///     tenfold::TensorDict model = tenfold::open("model");
-///     at::Tensor w = tenfold::to_torch(model.at("weight"));  // the mapped bytes
+///     at::Tensor w = tenfold::to_torch(model.at("weight"));  // no copy
 ///     auto data = tenfold::torch_dataset(ds);                // for torch::data
 ///
 /// Header-only: a program that includes this header must link LibTorch; the library tenfold itself
-/// does not. It includes no headers of LibTorch but those of ATen's tensor and of c10. Modules are
+/// does not. From LibTorch, it includes only headers of ATen's tensor and of c10. Modules are
 /// template parameters, so that programs without a module do not compile torch/torch.h.
 
 #include <ATen/core/Tensor.h>
@@ -68,10 +68,11 @@ struct ElementType<c10::complex<double>> {
 };
 /// @endcond
 
-/// The torch dtype of the same name. Throws Error(unsupported) if this LibTorch is too old for it.
+/// Returns the torch dtype of the same name. Throws Error(unsupported) if this LibTorch is too old
+/// for it.
 inline c10::ScalarType to_torch(DType dtype);
-/// The DType of the same name. Throws Error(unsupported) for torch dtypes that DType does not have,
-/// such as quantized dtypes and uint4.
+/// Returns the DType of the same name. Throws Error(unsupported) for torch dtypes that DType does
+/// not have, such as quantized dtypes and uint4.
 inline DType from_torch(c10::ScalarType dtype);
 
 /// Returns a CPU tensor over the same bytes, with the same shape and strides, without gradient. Its
@@ -108,14 +109,14 @@ concept HoldsModule = !NamesTensors<Holder> && requires(Holder& holder) {
 template <class Module>
 concept TorchModule = torch_detail::NamesTensors<Module> || torch_detail::HoldsModule<Module>;
 
-/// Parameters and buffers by dotted name, in the order of Python's state_dict: a node of kind
-/// ordered_dict whose tensors share the module's memory. Tied tensors share storage. Undefined
-/// tensors (the bias of a layer without one) are omitted, as in Python. Conjugate and negative
-/// views, and tensors on other devices, are copied to main memory, tied ones once. All buffers are
-/// included, because C++ modules do not record which buffers are not persistent in Python.
-/// Throws Error(unsupported) naming a tensor that is sparse, nested, quantized or meta, of a dtype
-/// that DType does not have, or whose storage was released. Throws Error(invalid_argument) for an
-/// empty module holder.
+/// Returns the parameters and buffers by dotted name, in the order of Python's state_dict: a node
+/// of kind ordered_dict whose tensors share the module's memory. Tied tensors share storage.
+/// Undefined tensors (the bias of a layer without one) are omitted, as in Python. Conjugate and
+/// negative views, and tensors on other devices, are copied to main memory; tied tensors are copied
+/// once. All buffers are included, because C++ modules do not record which buffers are not
+/// persistent in Python. Throws Error(unsupported) naming a tensor that is sparse, nested,
+/// quantized or meta, of a dtype that DType does not have, or whose storage was released. Throws
+/// Error(invalid_argument) for an empty module holder.
 template <TorchModule Module>
 TensorDict state_dict(Module& module);
 
@@ -127,9 +128,9 @@ TensorDict state_dict(Module& module);
 /// changes.
 ///
 /// Memory: no second copy, except at most 64 MiB (or one larger tensor) at a time for conjugate and
-/// negative views and for tensors on other devices; `options.monitor` does not observe these.
-/// If a tied tensor has several names, the last one in the module's order is read, as in Python. A
-/// backward pass that needs the old values is an error, as after copy_(). Throws Error(unsupported)
+/// negative views and for tensors on other devices; `options.monitor` does not observe these. If a
+/// tied tensor has several names, the last one in the module's order is read, as in Python. A later
+/// backward pass that needs the old values fails, as after copy_(). Throws Error(unsupported)
 /// naming a tensor of the module that state_dict() would refuse, and Error(invalid_argument) for an
 /// expanded tensor of the module or an empty module holder.
 template <TorchModule Module>
@@ -147,22 +148,22 @@ concept TorchOptimizer = requires(Optimizer& optimizer) {
   optimizer.state();
 };
 
-/// The counterpart of Python's Optimizer.state_dict(), with the same names: {"state": {0: {...}},
-/// "param_groups": [...]}. Tensors other than "step" share the optimizer's memory, or are copied
-/// where state_dict() of a module copies tensors. Options that only Python has get the value that
-/// describes LibTorch's behaviour (maximize is false). Throws Error(unsupported) for unsupported
-/// optimizers, and for tensors that state_dict() of a module would refuse.
+/// Returns an optimizer's state with Python's names: {"state": {0: {...}}, "param_groups": [...]}.
+/// Tensors other than "step" share the optimizer's memory, or are copied where state_dict() of a
+/// module copies tensors. Options that only Python has get the value that describes LibTorch's
+/// behaviour (maximize is false). Throws Error(unsupported) for unsupported optimizers, and for
+/// tensors that state_dict() of a module would refuse.
 template <TorchOptimizer Optimizer>
 TensorDict state_dict(Optimizer& optimizer);
 
-/// Loads the state of state_dict(), saved by C++ or Python: td["optimizer"]. Parameters are matched
-/// by their order in the groups. Existing state tensors are filled in place, others are created
-/// with the shape, dtype and device that the optimizer gives them. A parameter that was saved
-/// without a state loses its state (for Adagrad, this is reported as a difference). Group options
-/// are loaded. Everything is compared first: if there are differences and `options.strict` is true,
-/// throws one Error(invalid_argument), which lists up to 20 differences of each kind, before
-/// anything changes. If `strict` is false, the state of each parameter is loaded completely or not
-/// at all.
+/// Loads an optimizer's state_dict() that C++ or Python saved: td["optimizer"]. Parameters are
+/// matched by their order in the groups. Existing state tensors are filled in place, others are
+/// created with the shape, dtype and device that the optimizer gives them. A parameter that was
+/// saved without a state loses its state (for Adagrad, which cannot step without a state, this is a
+/// difference). Group options are loaded. Everything is compared first: if there are differences
+/// and `options.strict` is true, throws one Error(invalid_argument), which lists up to 20
+/// differences of each kind, before anything changes. If `strict` is false, the state of each
+/// parameter is loaded completely or not at all.
 ///
 /// Python's options that LibTorch does not have are listed in LoadReport::ignored if they do not
 /// change results: foreach, fused, capturable, differentiable, initial_lr and param_names. maximize
@@ -475,7 +476,7 @@ inline void load_group(const NamedTensors& group, const TensorDict& source,
 
 inline void load_indirect(const NamedTensors& tensors, const TensorDict& source,
                           LoadIntoOptions options) {
-  options.monitor = nullptr;  // it has reported completion
+  options.monitor = nullptr;  // the monitor has already reported completion
   NamedTensors group;
   std::uint64_t size_bytes = 0;
   for (const NamedTensor& named : tensors) {

@@ -18,8 +18,9 @@
 namespace tenfold {
 
 /// A JSON value with the extensions of Python's json module: integers of any size, NaN and the
-/// infinities, members in order. Tuples and extended scalars (Special) are distinct types.
-/// to_json() writes a tuple as an array; a saved file records the difference in its metadata.
+/// infinities, and members in insertion order. Tuples and extended scalars (Special) are distinct
+/// types. to_json() writes a tuple as an array; a saved file records the difference in its
+/// metadata.
 ///
 ///     tenfold::Value options = tenfold::Value::Object{{{"lr", 0.1}, {"betas", betas}}};
 ///     double lr = options.get_if<tenfold::Value::Object>()->find("lr")->as<double>();
@@ -38,23 +39,25 @@ class TENFOLD_API Value {
   };
   /// A list, or a JSON array.
   struct List {
-    std::vector<Value> items;  ///< in order
+    std::vector<Value> items;  ///< the items
     /// Compares the items.
     bool operator==(const List&) const;
   };
   /// A tuple.
   struct Tuple {
-    std::vector<Value> items;  ///< in order
+    std::vector<Value> items;  ///< the items
     /// Compares the items.
     bool operator==(const Tuple&) const;
   };
   /// A dict, or a JSON object.
   struct Object {
-    std::vector<std::pair<std::string, Value>> members;  ///< in order; keys are unique
-    bool int_keys = false;                               ///< in Python all keys were int
+    std::vector<std::pair<std::string, Value>> members;  ///< in insertion order; keys are unique
+    bool int_keys = false;                               ///< in Python, all keys were ints
     bool ordered = false;  ///< a Python OrderedDict rather than a dict
-    std::vector<std::pair<std::string, Value>> typed_keys{};  ///< see TypedKeys
-    /// Compares `ordered`, the keys' types, and the members, in order only for OrderedDicts.
+    /// The keys that were not str in Python: see TypedKeys.
+    std::vector<std::pair<std::string, Value>> typed_keys{};
+    /// Compares `ordered`, the types of the keys, and the members. The order of the members counts
+    /// only in OrderedDicts.
     bool operator==(const Object&) const;
     /// The member of that key, or null.
     const Value* find(std::string_view key) const noexcept;
@@ -180,8 +183,8 @@ class TENFOLD_API Value {
     }
   }
 
-  /// "null", "bool", "int", "float", "str", "list", "tuple", "dict", or to_string() of a Special's
-  /// type.
+  /// The name of the type: "null", "bool", "int", "float", "str", "list", "tuple", "dict", or
+  /// to_string() of a Special's type.
   std::string_view type_name() const noexcept;
 
   /// True if the values are equal in Python, with these exceptions: NaN equals NaN, types must
@@ -208,7 +211,7 @@ class TENFOLD_API Value {
 /// "(1, 'a')". Sorted by text. Empty if all keys were int, which the flag `int_keys` records.
 using TypedKeys = std::vector<std::pair<std::string, Value>>;
 
-/// "bytes", "bytearray", "complex", "set", "frozenset", "Counter", "torch.Size", "torch.dtype", ...
+/// Returns the name of the type: "bytes", "complex", "Counter", "torch.Size", "torch.dtype", ...
 TENFOLD_API std::string to_string(Value::Special::Type type);
 /// The type of that name; nullopt if there is none.
 TENFOLD_API std::optional<Value::Special::Type> special_type_from_name(

@@ -15,7 +15,7 @@
 
 namespace tenfold {
 
-/// "0.1.0": the version of the library that was linked.
+/// The version of the library that was linked: "0.1.0".
 TENFOLD_API std::string_view version() noexcept;
 
 }  // namespace tenfold

@@ -6,8 +6,8 @@
 
 namespace tenfold {
 
-/// Receives each warning of the library, for example about ignored input or a skipped checkpoint.
-/// Called on the thread that warns, which may be any.
+/// A function that receives each warning of the library, for example about ignored input or a
+/// skipped checkpoint. Any thread may call it.
 using WarningHandler = void (*)(const std::string& message);
 
 /// Installs `handler` and returns the previous one. The default writes to stderr; null drops

@@ -1,5 +1,5 @@
-// Stops a training in the middle of an epoch and resumes it. The result is that of a training
-// without a stop.
+// Stops a training in the middle of an epoch and resumes it. The resulting weights equal those of
+// an uninterrupted training.
 #include <torch/nn.h>
 #include <torch/optim/adam.h>
 #include <tenfold/batch_loader.hpp>

@@ -1,9 +1,9 @@
-// Trains on a data set on disk with a data loader of torch.
+// Trains on a data set on disk with torch::data::DataLoader.
 #include <torch/data/dataloader.h>
 #include <torch/nn.h>
 #include <torch/optim/sgd.h>
 #include <tenfold/ingest.hpp>
-#include <tenfold/torch.hpp>  // includes the next one
+#include <tenfold/torch.hpp>
 #include <tenfold/torch/dataset.hpp>
 
 #include <fstream>

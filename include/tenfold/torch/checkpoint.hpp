@@ -1,7 +1,7 @@
 #pragma once
 
-/// The objects of a training in LibTorch as the state of a checkpoint. <tenfold/torch.hpp> does not
-/// include this header.
+/// Collects the objects of a LibTorch training as the state of a checkpoint. <tenfold/torch.hpp>
+/// does not include this header.
 ///
 ///     tenfold::TrainingState training;
 ///     training.add("model", net).add("optimizer", optimizer).add("loader", loader).add_rng();
@@ -34,8 +34,8 @@
 
 namespace tenfold {
 
-/// Refers to the objects of a training by name, and must not outlive them. Adding a second object
-/// of the same name throws Error(invalid_argument). Not thread-safe.
+/// The objects of a training, by name. They must outlive the TrainingState, which refers to them.
+/// Adding a second object of the same name throws Error(invalid_argument). Not thread-safe.
 class TrainingState {
  public:
   /// Adds a module: its parameters and buffers, by Python's names.

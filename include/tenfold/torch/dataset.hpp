@@ -74,7 +74,7 @@ class TorchBatch {
 
   /// The number of tensors.
   std::size_t size() const noexcept { return items_.size(); }
-  /// The tensors.
+  /// An iterator at the first tensor.
   auto begin() const noexcept { return items_.begin(); }
   /// The end of the tensors.
   auto end() const noexcept { return items_.end(); }
@@ -115,13 +115,13 @@ class TorchDataset {
  public:
   using BatchType = TorchBatch;                         ///< what get_batch() returns
   using BatchRequestType = c10::ArrayRef<std::size_t>;  ///< positions of rows
-  static constexpr bool is_stateful = false;            ///< for torch::data
+  static constexpr bool is_stateful = false;            ///< tells torch::data to use a sampler
 
-  /// The rows of `dataset`, batched with `options`.
+  /// Creates a data set of the rows of `dataset`, batched with `options`.
   explicit TorchDataset(Dataset dataset, BatchOptions options = {})
       : dataset_(std::move(dataset)), options_(std::move(options)) {}
 
-  /// The rows at these positions.
+  /// Returns the rows at these positions.
   TorchBatch get_batch(BatchRequestType rows) {
     const std::vector<std::int64_t> positions(rows.begin(), rows.end());
     return to_torch(dataset_.rows(positions, options_));
@@ -146,13 +146,13 @@ class TorchBatches {
  public:
   using BatchType = std::optional<TorchBatch>;  ///< what get_batch() returns
   using BatchRequestType = std::size_t;         ///< not used
-  static constexpr bool is_stateful = true;     ///< for torch::data
+  static constexpr bool is_stateful = true;     ///< tells torch::data not to use a sampler
 
-  /// The batches of `loader`.
+  /// Creates a data set of the batches of `loader`.
   explicit TorchBatches(BatchLoader loader)
       : shared_(std::make_shared<Shared>(std::move(loader))) {}
 
-  /// The next batch; nothing at the end of the epoch.
+  /// Returns the next batch; nullopt at the end of the epoch.
   BatchType get_batch(std::size_t /*batch_size*/) {
     const std::lock_guard lock(shared_->mutex);
     if (!shared_->stream) shared_->stream = shared_->loader.start();
@@ -171,8 +171,8 @@ class TorchBatches {
     const std::lock_guard lock(shared_->mutex);
     shared_->stream.reset();
   }
-  /// The state_dict() of BatchLoader. It counts the batches that torch's loader has taken; without
-  /// worker threads, torch's loader has returned all of them.
+  /// Returns BatchLoader::state_dict(). It counts the batches that torch's loader has taken from
+  /// this data set. With worker threads, torch's loader may not have returned all of them yet.
   std::string state_dict() const {
     const std::lock_guard lock(shared_->mutex);
     return shared_->loader.state_dict();

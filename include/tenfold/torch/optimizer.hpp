@@ -35,7 +35,8 @@ namespace torch_detail {
 template <class Options, class Optimizer>
 class OptimizerPlan {
  public:
-  /// `names`: names of the optimizer's parameters; nullopt if they have none.
+  /// Compares the optimizer with the source. `names`: names of the optimizer's parameters; nullopt
+  /// if they have none.
   OptimizerPlan(Optimizer& optimizer, const std::optional<GroupNames>& names,
                 const TensorDict& source, const LoadIntoOptions& options)
       : optimizer_(optimizer), source_(source), load_options_(options) {
@@ -136,8 +137,8 @@ class OptimizerPlan {
     return pair_by_order(counts, groups, report_);
   }
 
-  /// `found`: for each parameter, the number of the paired parameter of the source, which is the
-  /// key of its state; "" if there is none.
+  /// Plans the options and the states of one group. `found`: for each parameter, the number of the
+  /// paired parameter of the source, which is the key of its state; "" if there is none.
   template <class Group>
   void plan_group(const TensorDict& source, const std::vector<std::string>& found, Group& group,
                   const std::vector<std::int64_t>& numbers, const std::string& name) {
@@ -248,7 +249,7 @@ class OptimizerPlan {
     return options;
   }
 
-  /// Compares dtypes and shapes by the same rules as for modules.
+  /// Compares the dtypes and shapes of the state tensors, as load_into() does for modules.
   void compare_tensors() {
     NamedTensors targets;
     std::unordered_map<std::string, std::pair<std::size_t, std::string>> names;
@@ -287,7 +288,7 @@ class OptimizerPlan {
   const LoadIntoOptions& load_options_;
   LoadReport report_;
   std::vector<Parameter> parameters_;
-  // Maps a number to an index in parameters_.
+  // Maps a parameter's number in the source to an index in parameters_.
   std::unordered_map<std::string, std::size_t> position_of_;
   std::vector<std::pair<Options*, Options>> options_;
 };

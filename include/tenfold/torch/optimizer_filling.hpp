@@ -24,7 +24,7 @@
 
 namespace tenfold::torch_detail {
 
-/// A tensor like `param`, to be filled by the load.
+/// Returns an uninitialized tensor like `param`, to be filled by the load.
 inline at::Tensor empty_like_param(const at::Tensor& param) {
   const at::Tensor values = param.detach();
   return values.is_non_overlapping_and_dense()
@@ -32,8 +32,9 @@ inline at::Tensor empty_like_param(const at::Tensor& param) {
              : values.new_empty(values.sizes());
 }
 
-/// A tensor for LBFGS, of the promoted dtype of `params` and the device of the first one. If
-/// `is_vector`, it has one element for each element of `params`; otherwise it is 0-d.
+/// Returns an uninitialized tensor for LBFGS, of the promoted dtype of `params` and the device of
+/// the first one. If `is_vector`, it has one element for each element of `params`; otherwise it is
+/// 0-d.
 inline at::Tensor empty_like_all(const std::vector<at::Tensor>& params, bool is_vector) {
   std::int64_t numel = 0;
   c10::ScalarType dtype = params.front().scalar_type();
@@ -212,7 +213,7 @@ class StateFilling {
     fill_member(key, saved, *member);
   }
 
-  /// LBFGS indexes all of these lists by the same position.
+  /// Compares the lengths of LBFGS's lists, because LBFGS indexes them by the same position.
   void compare_histories() {
     const State& state = *planned_.state;
     const std::size_t length = state.old_dirs().size();

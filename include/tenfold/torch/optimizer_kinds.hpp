@@ -39,8 +39,8 @@ struct LBFGSParamState;
 
 namespace tenfold::torch_detail {
 
-/// Describes the optimizer with these options: the class of its state, the additional options of
-/// Python in Python's order, and whether its weight decay is decoupled.
+/// The properties of the optimizer whose options are of class `Options`: the class of its state,
+/// the options that only Python has, in Python's order, and whether its weight decay is decoupled.
 template <class Options>
 struct OptimizerKind;
 

@@ -19,7 +19,8 @@ namespace tenfold::torch_detail {
 /// The names of the parameters of each group.
 using GroupNames = std::vector<std::vector<std::string>>;
 
-/// The pairing: an element for each group of the target.
+/// Groups and parameters of a saved state, paired with those of the target. Each member has one
+/// element per group of the target.
 struct OptimizerPairing {
   std::vector<std::optional<std::size_t>> groups;  // the paired group of the source
   // For each parameter, the number of the paired parameter of the source, which is the key of its
@@ -32,7 +33,7 @@ inline std::string count_text(std::size_t count) {
   return std::to_string(count) + (count == 1 ? " parameter" : " parameters");
 }
 
-/// "2 groups of 3, 1 parameters"
+/// Returns a text for messages: "2 groups of 3, 1 parameters".
 inline std::string groups_text(const std::vector<std::size_t>& counts) {
   std::string text =
       std::to_string(counts.size()) + (counts.size() == 1 ? " group of " : " groups of ");

@@ -92,7 +92,8 @@ Value group_value(Options& options, const std::vector<std::int64_t>& numbers,
   return group;
 }
 
-/// Converts members of a state. item() returns nullopt if Python's state does not have the member.
+/// Converts members of a parameter's state to entries of the saved state. item() returns nullopt if
+/// Python's state does not have the member.
 class StateItems {
  public:
   StateItems(std::int64_t number, MainMemory& memory)

@@ -43,7 +43,7 @@ inline bool is_null(const TensorDict::Item& item) {
   return json != nullptr && json->value.is_null();
 }
 
-/// Describes an item for reports: "0.5", "true", "float32 [3, 4]".
+/// Returns a description of an item, for reports: "0.5", "true", "float32 [3, 4]".
 inline std::string text_of(const TensorDict::Item& item) {
   if (const auto* json = std::get_if<NonTensor>(&item)) return to_json(json->value);
   if (const auto* leaf = std::get_if<Leaf>(&item)) {
@@ -98,8 +98,8 @@ inline bool read_option(const TensorDict& group, std::string_view key, std::int6
   return true;
 }
 
-/// For max_eval of LBFGS. Refuses null, which is never saved, because LBFGS's constructor replaces
-/// nullopt with a number.
+/// Reads max_eval of LBFGS. Refuses null, which is never saved, because LBFGS's constructor
+/// replaces nullopt with a number.
 inline bool read_option(const TensorDict& group, std::string_view key,
                         std::optional<std::int64_t>& option) {
   std::int64_t number = 0;
@@ -133,8 +133,8 @@ inline std::string expected_text(const std::tuple<double, double>& /*option*/) {
   return "two numbers";
 }
 
-/// A group of the source: its options, and for each parameter its number, which is the key of its
-/// state: "0".
+/// A parameter group of the source: its options, and the number of each parameter. The number, such
+/// as "0", is the key of the parameter's state.
 struct SourceGroup {
   TensorDict options;
   std::vector<std::string> numbers;
