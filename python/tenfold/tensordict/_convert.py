@@ -578,7 +578,7 @@ def register(torch: Any) -> None:
 
 
 class _Shapes(list):  # type: ignore[type-arg]
-    """Shapes of entries. All instances are equal, so that torch ignores shapes in comparisons."""
+    """Shapes of entries. All instances are equal: torch ignores them when it compares pytrees."""
 
     __slots__ = ()
     __hash__ = None
@@ -803,9 +803,9 @@ def _exchange(module: Any, key: str, tensor: Any, inplace: bool | None, non_bloc
         with torch.no_grad():
             there.copy_(tensor, non_blocking=non_blocking)
         return before
-    # A tensor that requires grad, or that vmap wraps, replaces a parameter as it is, until the
-    # parameter is restored. Module.__setattr__ would raise an error, so this function changes the
-    # registries of the module directly.
+    # A tensor that requires grad, or that vmap wraps, replaces a parameter without conversion to a
+    # Parameter. Module.__setattr__ would raise an error, so this function changes the registries of
+    # the module directly.
     is_parameter = isinstance(tensor, torch.nn.Parameter)
     if isinstance(there, torch.nn.Parameter) and not is_parameter and _is_plain(torch, tensor):
         tensor = torch.nn.Parameter(tensor, requires_grad=there.requires_grad)

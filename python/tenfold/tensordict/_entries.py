@@ -63,7 +63,7 @@ def key_of(path: tuple[str, ...]) -> Any:
 
 
 class Keys(list[Any]):
-    """The keys of a TensorDict in order, as they were when `keys` was called.
+    """The keys of a TensorDict, as they were when `keys` was called.
 
     A list that also has `isdisjoint` and the operators ``& | - ^`` of a dict's keys view. ``==``
     with a set or a keys view ignores the order.
@@ -185,8 +185,8 @@ def node_of(entry: Any) -> Any:
 def called(name: str, *args: Any, **options: Any) -> Callable[[Any], Any]:
     """A function that calls the method `name` of a tensor, a node or a ValueRows.
 
-    The function raises an error for numpy arrays (see `arrays.tensor`), which lack most methods of
-    tensors; other methods, such as `repeat`, do something else.
+    The function raises an error for numpy arrays (see `arrays.tensor`): they lack most methods of
+    tensors, and some that they have, such as `repeat`, do something else.
     """
 
     def call(value: Any) -> Any:
@@ -359,9 +359,9 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
     """Converts `value` to the entry of `node` under `key`.
 
     Raises RuntimeError, as tensordict does, if the shape of a tensor or NonTensorStack does not
-    begin with the batch size of `node`; an UnbatchedTensor may have any shape. If the batch size of
-    a NonTensorData does not begin with that of `node`, it is replaced. For a node, see
-    `_node_entry`. Raises TypeError if torch has no dtype for a numpy array.
+    begin with the batch size of `node`; an UnbatchedTensor may have any shape. A NonTensorData
+    whose batch size does not begin with that of `node` is replaced by one with the batch size of
+    `node`. For a node, see `_node_entry`. Raises TypeError if torch has no dtype for a numpy array.
     """
     kind = KINDS[type(value)]
     batch_size, device = node._batch_size, node._device

@@ -26,7 +26,10 @@ _MAX_HTML_ENTRIES = 200
 
 
 def text(td: TensorDictBase) -> str:
-    """``TensorDict(batch_size=[3], fields={a: f32[2], b: {c: i64[]}})``, keys sorted."""
+    """Returns the repr; keys are sorted.
+
+    Example: ``TensorDict(batch_size=[3], fields={a: f32[2], b: {c: i64[]}})``.
+    """
     head = f"{type(td).__name__}({_header(td)}, fields="
     tail = _exclusive(td) if is_stack(td) else ""
     return head + _rendered(("", _entries(td)), "", len(head), len(tail) + 1) + tail + ")"

@@ -976,7 +976,7 @@ class TensorLike(Primitives):
             out: A TensorDict to write the result into.
             pad: Value used in place of a tensor that one of two TensorDicts lacks; cast to the
                 dtype of the tensor in the other TensorDict.
-            update_batch_size: Accepted and ignored: `out` keeps its batch size.
+            update_batch_size: Ignored: `out` keeps its batch size.
 
         Returns:
             A new TensorDict with the keys of both; `out` if it is given.
@@ -2477,7 +2477,7 @@ class TensorLike(Primitives):
         """Returns a TensorDict of contiguous tensors, copied if they are not.
 
         Args:
-            canonical: Accepted and ignored.
+            canonical: Ignored.
             inplace: Put the tensors into this TensorDict and return it.
 
         Raises:
@@ -2555,7 +2555,7 @@ class TensorLike(Primitives):
         """Returns a copy in pinned (page-locked) memory; tensors that are pinned are shared.
 
         Args:
-            num_threads: Accepted and ignored: one thread copies.
+            num_threads: Ignored: one thread copies.
             inplace: Put the tensors into this TensorDict and return it.
 
         Raises:

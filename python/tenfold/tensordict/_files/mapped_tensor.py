@@ -75,13 +75,13 @@ def _reduced(file: AnonymousFile) -> tuple[Any, tuple[Any, ...]]:
 
 
 def received(descriptor: Any) -> AnonymousFile:
-    """A file received from another process."""
+    """Restores an AnonymousFile from a file descriptor that another process sent."""
     made = AnonymousFile.__new__(AnonymousFile)
     made._hold(os.fdopen(descriptor.detach(), "r+b", buffering=0))
     return made
 
 
-# Only multiprocessing's pickler uses this function, because it can send file descriptors.
+# Registered only with multiprocessing's pickler, because only this one can send file descriptors.
 reduction.register(AnonymousFile, _reduced)
 
 
@@ -559,7 +559,7 @@ class MemoryMappedTensor(torch.Tensor):
             storage: A storage, preferably one that torch mapped from a file, so that it has a path.
             shape: Shape of the tensor; None: one dimension.
             dtype: Element type. None: the type of a typed storage; int64 for an untyped storage.
-            device: Accepted and ignored.
+            device: Ignored.
             index: Applied to the result.
             filename: The file from which the storage is mapped, if the storage has no path.
 
@@ -728,7 +728,7 @@ class MemoryMappedTensor(torch.Tensor):
         if options:
             raise TypeError(f"unexpected keyword argument {next(iter(options))!r}")
         is_new = filename is None or not exists(filename)
-        is_zero = type(value) is int and value == 0  # -0.0 has other bytes
+        is_zero = type(value) is int and value == 0  # not -0.0: its bytes are not all 0
         if value is _NOT_SET or (is_new and is_zero):
             return cls._made(shape, dtype, filename, existsok)
         try:

@@ -121,7 +121,7 @@ class Plan:
         for key, value in items.items():
             node = node_of(value)
             if node is not None and node._names is None and made._names is not None:
-                value = value.clone(False)  # which gets the names, and not a node of `td`
+                value = value.clone(False)  # put_value() must not set the names of a node of `td`
             put_value(made, key, value)
         return made
 
