@@ -64,8 +64,8 @@ class Primitives:
 
     An *entry* is a tensor or array, a node, an object of a tensorclass, or an object of a class in
     `WRAPPED` (NonTensorData, NonTensorStack, UnbatchedTensor), for which ``td[key]`` returns the
-    wrapped value. The functions of `_ops` call these operations; most methods of TensorDictBase call the
-    functions of `_ops`.
+    wrapped value. The functions of `_ops` call these operations; most methods of TensorDictBase
+    call the functions of `_ops`.
     """
 
     if not TYPE_CHECKING:  # at run time, the classes define these as slots or properties

@@ -869,7 +869,7 @@ def empty(
 
 
 def _put_nodes(made: Any, td: Any, options: dict[str, Any]) -> None:
-    """Adds to `made` the nodes (emptied) and plain values of `td`, with the batch size of `made`."""
+    """Adds to `made` the emptied nodes and plain values of `td`, with the batch size of `made`."""
     old, new = tuple(td._batch_size), tuple(made._batch_size)
     for key, entry in td._entries().items():
         node = node_of(entry)

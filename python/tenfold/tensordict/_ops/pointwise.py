@@ -373,7 +373,7 @@ def _check_same_keys(
     above: tuple[str, ...],
     counts: Callable[[Any], bool] = _has_tensors,
 ) -> None:
-    """Raises KeyError if only one of two nodes has an entry that `counts`."""
+    """Raises KeyError if only one of two nodes has an entry for which `counts` is true."""
     if mine.keys() == theirs.keys():
         return
     missing = [key for key in mine if key not in theirs and counts(mine[key])]
@@ -552,7 +552,7 @@ class MemberPart:
         self.taken = taken
 
     def own_entries(self) -> dict[str, Any]:
-        """The entries of a TensorDict, each without the dimensions that the stacks stacked."""
+        """The entries of the TensorDict `whole`, at the position of the member in each stack."""
         node = self.whole
         for dim, count, position in self.taken:
             if node._batch_size[dim : dim + 1] == (count,):
