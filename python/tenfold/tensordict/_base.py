@@ -754,7 +754,7 @@ class TensorDictBase(TensorLike):
     def select(
         self, *keys: Key, inplace: bool = False, strict: bool = True, as_tensordict: bool = False
     ) -> Self:
-        """Returns a TensorDict of these entries only, which are shared, not copied.
+        """Returns a TensorDict of the given entries only, which are shared, not copied.
 
         Args:
             *keys: Keys or paths of keys.
@@ -774,10 +774,10 @@ class TensorDictBase(TensorLike):
         return _mapping.select(self, *keys, inplace=inplace, strict=strict)
 
     def exclude(self, *keys: Key, inplace: bool = False) -> Self:
-        """Returns a TensorDict of all entries but these; ignores keys that do not exist.
+        """Returns a TensorDict of all entries except the given ones.
 
         Args:
-            *keys: Keys or paths of keys.
+            *keys: Keys or paths of keys; those that do not exist are ignored.
             inplace: Delete these entries from this TensorDict instead.
 
         Raises:
@@ -1076,7 +1076,7 @@ class TensorDictBase(TensorLike):
         call_on_nested: bool = False, is_leaf: IsLeaf | None = None,
         out: TensorDictBase | None = None,
     ) -> Self | Any:  # fmt: skip
-        """Applies a function that is called with the key before the tensor; see `apply`.
+        """Does the same as `apply`, but calls the function with the key as first argument.
 
         Args:
             fn: Called with the key and the tensors.
@@ -1340,7 +1340,7 @@ class TensorDictBase(TensorLike):
             out: A tensor to write the result into.
 
         Returns:
-            torch.Tensor: One tensor of all tensors; `out` if it is given.
+            torch.Tensor: The new tensor; `out` if it is given.
 
         Raises:
             RuntimeError: If shapes differ.
@@ -1367,7 +1367,7 @@ class TensorDictBase(TensorLike):
             out: A tensor to write the result into.
 
         Returns:
-            torch.Tensor: One tensor of all tensors; `out` if it is given.
+            torch.Tensor: The new tensor; `out` if it is given.
 
         Raises:
             RuntimeError: If shapes do not fit.
@@ -1754,7 +1754,7 @@ class TensorDictBase(TensorLike):
 
     @classmethod
     def from_tensordict(cls, tensordict: Any) -> Any:
-        """Converts a TensorDict of the tensordict package to one with the same tensors.
+        """Converts a TensorDict of the tensordict package; the tensors are shared.
 
         Args:
             tensordict: A TensorDict, lazy stack or tensorclass of the tensordict package.
@@ -1819,9 +1819,9 @@ class TensorDictBase(TensorLike):
             This TensorDict.
 
         Raises:
-            RuntimeError: If `strict`, the names of tensors differ and this TensorDict has tensors;
-                if a shape or batch size does not fit; if this TensorDict is locked, and `assign` is
-                true or an entry is new.
+            RuntimeError: If `strict` is true, this TensorDict has tensors, and the names of tensors
+                differ; if a shape or batch size does not fit; if this TensorDict is locked, and
+                `assign` is true or an entry is new.
             KeyError: If two tensors, or two plain values, have the same dotted name, or a name
                 leads to a field that an object of a tensorclass lacks.
 
@@ -2048,14 +2048,14 @@ class TensorDictBase(TensorLike):
             This TensorDict, or a future of it.
 
         Raises:
-            RuntimeError: If a tensor is mapped from another file and `copy_existing` is false, or
-                `atomic` is false and this call writes that file; if a file exists and `existsok` is
-                false; if a folder to be replaced has entries that no metadata names; if a folder
-                that is not replaced as a whole has a symlink in place of a file to be written; if
-                `robust_key` is false and a key is not a valid file name.
+            RuntimeError: If a tensor is mapped from another file, and `copy_existing` is false or,
+                with ``atomic=False``, this call would overwrite that file; if a file exists and
+                `existsok` is false; if a folder to be replaced has entries that no metadata names;
+                if a folder that is not replaced as a whole has a symlink in place of a file to be
+                written; if `robust_key` is false and a key is not a valid file name.
             ValueError: If a key is too long for a file name.
-            UnsupportedError: If a value is not JSON, or a tensor cannot be stored, such as one that
-                is quantized or on the meta device; the message names the key.
+            UnsupportedError: If JSON cannot store a plain value, or a file cannot store a tensor,
+                such as one that is quantized or on the meta device; the message names the key.
             OSError: If a system call failed. The old tree is unchanged if the whole folder was to
                 be replaced.
 
@@ -2088,7 +2088,7 @@ class TensorDictBase(TensorLike):
                 the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
             share_non_tensor: Ignored; the first call in a process with true warns.
-            existsok: If false, an existing file of a tensor, or archive, is an error.
+            existsok: If false, an existing file of a tensor or an existing archive is an error.
             robust_key: If false, use keys as file names unchanged.
             archive: Write one file, a ``.tdz``, instead of a folder. Default: true if `prefix`
                 ends in ``.tdz``.
@@ -2142,7 +2142,7 @@ class TensorDictBase(TensorLike):
         Args:
             prefix: The folder, or a ``.tdz`` file. None: anonymous memory that processes share.
             copy_existing: Ignored: nothing is copied.
-            existsok: If false, an existing file of a tensor, or archive, is an error.
+            existsok: If false, an existing file of a tensor or an existing archive is an error.
             num_threads: Number of threads that create files, at most 256. 0:
                 ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
@@ -2199,7 +2199,8 @@ class TensorDictBase(TensorLike):
                 the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
             share_non_tensor: Ignored; the first call in a process with true warns.
-            robust_key: If false, use keys as file names unchanged, if `save` writes like `memmap`.
+            robust_key: If false, use keys as file names unchanged; ignored for archives and with
+                `options`.
             archive: Write one file, a ``.tdz``. Default: true if `prefix` ends in ``.tdz``. False:
                 write a folder for such a `prefix`, unless ``format=`` is given.
             compression: For archives: None or ``"deflate"``.
@@ -2241,8 +2242,8 @@ class TensorDictBase(TensorLike):
         """Opens the tree in a folder or archive that tenfold or tensordict wrote, over its files.
 
         This call maps at least the first 4,096 tensors; the others are mapped on access. A damaged
-        or short file raises an error when its tensor is accessed, unless tensors are copied to
-        another device.
+        or short file raises an error when its tensor is accessed or, if tensors are copied to
+        another device, during this call.
 
         Args:
             prefix: The folder, or a ``.tdz`` file.
@@ -2523,8 +2524,8 @@ class TensorDictBase(TensorLike):
         Args:
             filename: A file for the block, in tensordict's format, which is created atomically.
                 Writing into the tensors of the result writes into the file.
-            num_threads: Number of threads that copy. 0: only the calling thread in memory; for a
-                file, ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8.
+            num_threads: Number of threads that copy. 0: for a block in memory, only the calling
+                thread; for a file, ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8.
             device: Device of a block in memory. Default: the device of the tree, or the CPU if the
                 tree has none.
             non_blocking: As for ``Tensor.to``.

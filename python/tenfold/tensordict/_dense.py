@@ -220,7 +220,7 @@ class TensorDict(TensorDictBase):
         return child
 
     def _adopted(self, key: str, value: Any, mark: Any) -> Any:
-        """Converts a value that the engine returned to an entry."""
+        """Creates the entry for a value that the engine returned."""
         if isinstance(value, _core.Node):
             child = self._child(key, value)
             return self._tensor_of(value, child) if _is_tensor(child, self._opened) else child

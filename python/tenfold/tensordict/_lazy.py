@@ -561,8 +561,8 @@ class LazyStackedTensorDict(TensorDictBase):
         """Sets every entry of a dict or TensorDict, like `TensorDict.update`.
 
         Args:
-            input_dict_or_td: A dict or TensorDict. A stack of the same length and stack dimension
-                updates member by member.
+            input_dict_or_td: A dict or TensorDict. The members of a stack of the same length and
+                stack dimension update the members of this stack.
             *args: Arguments of `TensorDict.update`.
             **options: Options of `TensorDict.update`.
 
@@ -588,8 +588,8 @@ class LazyStackedTensorDict(TensorDictBase):
         """Writes every entry into the existing tensors; see `TensorDict.update_`.
 
         Args:
-            input_dict_or_td: A dict or TensorDict. A stack of the same length and stack dimension
-                updates member by member.
+            input_dict_or_td: A dict or TensorDict. The members of a stack of the same length and
+                stack dimension update the members of this stack.
             *args: Arguments of `TensorDict.update_`.
             **options: Options of `TensorDict.update_`.
 

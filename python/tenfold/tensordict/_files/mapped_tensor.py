@@ -317,7 +317,7 @@ class MemoryMappedTensor(torch.Tensor):
             if missing or filename is not None:
                 found = f"no {' and no '.join(missing)}" if missing else "filename"
                 raise TypeError(
-                    f"source: a file name: expected dtype and shape, and no filename, found {found}"
+                    f"source is a file name: expected dtype, shape and no filename, found {found}"
                 )
             return cls.from_filename(source, dtype, shape, index)
         if isinstance(source, (torch.UntypedStorage, torch.TypedStorage)):
@@ -335,7 +335,7 @@ class MemoryMappedTensor(torch.Tensor):
             made = tensor.as_subclass(cls)
         elif dtype is not None:
             raise TypeError(
-                f"dtype: expected None with a tensor as source, which has its own, found {dtype}"
+                f"dtype: expected None if source is a tensor, which has a dtype, found {dtype}"
             )
         else:
             made = cls.from_tensor(tensor, filename=filename, shape=shape)
@@ -581,8 +581,8 @@ class MemoryMappedTensor(torch.Tensor):
         """
         if not isinstance(storage, (torch.UntypedStorage, torch.TypedStorage)):
             raise TypeError(
-                f"storage: expected a storage of torch, found {type(storage).__name__}; a tensor "
-                "has one, tensor.untyped_storage()"
+                f"storage: expected a torch storage, found {type(storage).__name__}; for a tensor, "
+                "pass tensor.untyped_storage()"
             )
         if filename is not None:
             path_argument("MemoryMappedTensor", filename, "filename")

@@ -240,7 +240,7 @@ def write_anonymous(tree: Any, options: Options) -> Any:
             "be imported; pass a prefix"
         )
     tensors: dict[str, Any] = {}
-    order: list[Any] = []  # for each tensor: the tensor itself, or its name in `tensors`
+    order: list[Any] = []  # for each tensor: the kept tensor, or the name of the new one
 
     def collect(tensor: Any) -> Any:
         if not options.zeros and type(tensor) is mapped and _is_anonymous(tensor):

@@ -494,7 +494,7 @@ def pad(tensordict: Any, pad_size: Any, value: float = 0.0) -> Any:
     if len(pad_size) > 2 * ndim:
         raise RuntimeError(f"pad: expected at most {2 * ndim} numbers, found {len(pad_size)}")
     if len(pad_size) % 2:
-        raise RuntimeError(f"pad: expected an even number of numbers, found {len(pad_size)}")
+        raise RuntimeError(f"pad: expected pairs of numbers, found {len(pad_size)} numbers")
     pairs = [tuple(pad_size[i : i + 2]) for i in range(0, len(pad_size), 2)]
     new = list(td.batch_size)
     for dim, (before, after) in enumerate(pairs):

@@ -694,7 +694,9 @@ def split_keys(
                 if default is NOTHING and strict:
                     walk(rest, path)
                     name = ".".join(path)
-                    raise KeyNotFoundError(f'split_keys: expected each key once, found "{name}"')
+                    raise KeyNotFoundError(
+                        f'split_keys: expected each key once, found "{name}" twice'
+                    )
                 if default is not NOTHING and default is not None:
                     part.set(new_key, default)
                 continue

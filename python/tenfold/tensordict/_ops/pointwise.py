@@ -273,7 +273,9 @@ def _tensor_under(entry: Any, path: tuple[str, ...]) -> Any:
 
 
 def _one_node(path: tuple[str, ...]) -> KeyNotFoundError:
-    return KeyNotFoundError(f'"{".".join(path)}": expected a node in both, found one only')
+    return KeyNotFoundError(
+        f'"{".".join(path)}": expected a node in both operands, found one in only one of them'
+    )
 
 
 def clamp(td: Like, min: Any = None, max: Any = None, *, out: Any = None) -> Like:
@@ -382,7 +384,7 @@ def _check_same_keys(
         return
     name = ".".join((*above, missing[0]))
     raise KeyNotFoundError(
-        f'keys in tensordicts mismatch: expected the same keys, found "{name}" in one only'
+        f'keys in tensordicts mismatch: expected the same keys, found "{name}" in only one operand'
     )
 
 

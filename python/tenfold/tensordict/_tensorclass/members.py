@@ -423,7 +423,7 @@ class TreeMethods:
         self: Any, input_dict_or_td: Any = None, clone: bool = False, inplace: bool = False,
         **options: Any,
     ) -> Any:  # fmt: skip
-        """Sets the fields in a dict, a TensorDict or an object. Returns this object.
+        """Sets fields to the values in a dict, TensorDict or tensorclass. Returns this object.
 
         Nodes are merged; None in a dict makes a field None.
 
