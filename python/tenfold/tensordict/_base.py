@@ -2615,7 +2615,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             RuntimeError: On assignment, if this TensorDict is locked.
-            TypeError: On assignment, if the schema is not None or a dict of JSON values.
+            TypeError: On assignment, if the schema is neither None nor a dict of JSON values.
         """
         return _convert.schema(self)
 
@@ -2625,7 +2625,9 @@ class TensorDictBase(TensorLike):
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The user's metadata of a root, as in safetensors' ``__metadata__``. It can be assigned.
+        """The user's metadata, stored with the root, like safetensors' ``__metadata__``.
+
+        It can be assigned.
 
         Raises:
             TypeError: On assignment, if a key or value is not a str.

@@ -437,7 +437,7 @@ def _take_sizes(td: Any, sizes: dict[str, Any], *, make: bool) -> None:
 
 
 def _check_fields(td: Any, name: str) -> None:
-    """Raises KeyError if a name is below an object of a tensorclass, but not a field of it."""
+    """Raises KeyError if a dotted name contains a key that is not a field of its tensorclass."""
     entry = td
     for key in name.split("."):
         node = node_of(entry)
@@ -480,7 +480,7 @@ def _node_names(td: Any, prefix: str, above: tuple[str, ...]) -> Any:
 
 
 def _state_names(td: Any, prefix: str, above: tuple[str, ...], *, of_values: bool) -> Any:
-    """Yields the path and the dotted name of each tensor, or of each plain value."""
+    """Yields path and dotted name of each tensor or, if `of_values`, of each plain value."""
     for key, entry in td._entries().items():
         node = node_of(entry)
         if node is not None:

@@ -165,7 +165,7 @@ def _is_foreign(cls: type) -> bool:
     return any(base.__module__.partition(".")[0] == "tensordict" for base in cls.__mro__)
 
 
-#: The kind of each class of entries.
+#: The kind of an entry by its class.
 # Built-in types are entered here, because torch.compile cannot iterate over their bases later.
 KINDS: dict[type, int] = _Kinds(
     {ValueRows: VALUE}
@@ -222,8 +222,8 @@ def written(out: Any, made: Made) -> Made:
     For type checkers, the result has the type of `made`.
 
     Raises:
-        RuntimeError: Before anything is written, if torch does not cast the dtype of a result to
-            that of its tensor in `out`, for example a float to an int.
+        RuntimeError: Before anything is written, if torch cannot cast a result to the dtype of its
+            tensor in `out`, such as floats to integers.
     """
     _check_casts(node_of(out), node_of(made), ())
     result: Made = out.update_(made)

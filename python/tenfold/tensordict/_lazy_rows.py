@@ -1,7 +1,7 @@
 """Operations on the batch dimensions of a lazy stack.
 
-Most results are lazy stacks. Others are members, or dense TensorDicts, for example if no member
-would remain.
+Most results are lazy stacks. Some are members, or dense TensorDicts, for example if no member would
+remain.
 """
 
 from __future__ import annotations

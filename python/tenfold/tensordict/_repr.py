@@ -1,7 +1,7 @@
 """The repr of a TensorDict, in tensordict's compact form.
 
-Entries on disk are described from metadata where possible. Others, such as jagged tensors and the
-entries of lazy stacks, are loaded.
+Entries on disk are described from metadata where possible. Other entries, such as jagged tensors
+and those of lazy stacks, are loaded.
 """
 
 from __future__ import annotations

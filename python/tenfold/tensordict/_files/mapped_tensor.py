@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _SHARED_MEMORY = "/dev/shm"
-_NOT_SET: Any = object()  # the value of the elements of `MemoryMappedTensor.empty`
+_NOT_SET: Any = object()  # `MemoryMappedTensor.empty` passes it as the value: elements are not set
 
 
 class AnonymousFile:
@@ -113,7 +113,7 @@ def _lengths_of(shape: Any) -> tuple[int, ...]:
 
 
 def _component_numels(tensor: torch.Tensor) -> list[int]:
-    """The number of elements of each component of a nested tensor, or of each row of another."""
+    """Numbers of elements of the components of a nested tensor, or of the rows of a dense one."""
     if tensor.is_nested:
         return [math.prod(sizes) for sizes in tensor._nested_tensor_size().tolist()]
     return [math.prod(tensor.shape[1:])] * len(tensor)
@@ -125,7 +125,7 @@ def checked_shape(shape: Any, at_least: int = 0) -> Any:
     `at_least`: -1 if a length may be -1, as in ``torch.Tensor.view``.
 
     Raises:
-        TypeError: If it is neither an int, nor a sequence of ints, nor a tensor ``[n, k]``.
+        TypeError: If `shape` is neither an int, nor a sequence of ints, nor a tensor ``[n, k]``.
         RuntimeError: If a length is too small.
     """
     is_nested = isinstance(shape, torch.Tensor) and shape.ndim == 2
@@ -154,8 +154,8 @@ def _checked_dtype(dtype: Any) -> torch.dtype:
     """Returns the dtype of torch for a dtype of torch or numpy, or for its name.
 
     Raises:
-        TypeError: If it is no dtype.
-        ValueError: If there is no dtype of this name.
+        TypeError: If `dtype` is neither a str nor a dtype that torch has.
+        ValueError: If `dtype` is a str that is not the name of a dtype.
     """
     if isinstance(dtype, torch.dtype):
         return dtype
@@ -232,11 +232,11 @@ def as_nested(flat: torch.Tensor, sizes: torch.Tensor | None) -> torch.Tensor:
 
 
 def _dense_shape(input: Any) -> Any:
-    """The shape of the argument of a ``_like`` form.
+    """The shape of `input`, the argument of a ``_like`` form.
 
     Raises:
-        TypeError: If it is neither a tensor nor an array.
-        ValueError: If it is nested.
+        TypeError: If `input` is neither a tensor nor an array.
+        ValueError: If `input` is nested.
     """
     if not arrays.is_array(input):
         raise TypeError(f"input: expected a tensor, found {type(input).__name__}")

@@ -152,7 +152,7 @@ def _check_parents(td: Any, inside: Collection[int] = ()) -> None:
 
 
 def _held_nodes(td: Any) -> Any:
-    """The child nodes that Python has loaded; the others are locked when they are loaded."""
+    """The child nodes that Python has loaded; a node that is loaded later is locked then."""
     # Two comprehensions: torch.compile cannot trace an assignment expression inside of one.
     nodes = [node_of(entry) for entry in td._held()]
     return [node for node in nodes if node is not None]

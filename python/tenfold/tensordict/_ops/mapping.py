@@ -656,7 +656,7 @@ def excluded(td: T, unwanted: Any, inplace: bool) -> T:
     kept: dict[str, Any] = {}
     for key in td._key_list():
         below = unwanted.get(key)
-        if below is not None and not below:  # all of the entry: it need not be loaded
+        if below is not None and not below:  # exclude the whole entry, without loading it
             if inplace:
                 td._remove(key)
             continue

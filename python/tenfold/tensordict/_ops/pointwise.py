@@ -364,7 +364,7 @@ def _has_tensors(entry: Any) -> bool:
 
 
 def _is_filled(entry: Any) -> bool:
-    """False for an empty node."""
+    """True for every entry except an empty node."""
     node = node_of(entry)
     return node is None or not node.is_empty()
 
