@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 class TensorDictBase(TensorLike):
     """A tree of tensors: the methods that TensorDict and LazyStackedTensorDict share.
 
-    An entry is a tensor, a node (a nested TensorDict), or a plain value (any other object, such as
-    a str).
+    An entry is a tensor, a node (a nested TensorDict, lazy stack or tensorclass), or a plain value
+    (any other object, such as a str).
 
     Create a `TensorDict`, or stack several with `stack` or `lazy_stack`. Methods whose names end in
     ``_`` change this TensorDict and return it (`memmap_` can return a future of it). `set`,

@@ -265,7 +265,7 @@ class _Values:
 
     @property
     def batch_size(self) -> Any:
-        """The batch size; it usually begins with that of the TensorDict that contains this entry."""
+        """The batch size, which usually begins with that of the containing TensorDict."""
         return arrays.batch_shape(self._batch_size)
 
     @property
