@@ -277,7 +277,7 @@ class TensorLike(Primitives):
         For a lazy stack, the result is a dense copy if the members have equal keys and shapes.
 
         Args:
-            *sizes: The new batch size; -1 keeps a length.
+            *sizes: The new batch size; -1 keeps the length of that dimension.
             shape: The new batch size as one sequence instead.
 
         Raises:
@@ -313,7 +313,7 @@ class TensorLike(Primitives):
         """Expands to a shape, like `expand`.
 
         Args:
-            shape: The new batch size; -1 keeps a length.
+            shape: The new batch size; -1 keeps the length of that dimension.
 
         Returns:
             A view; see `expand`.

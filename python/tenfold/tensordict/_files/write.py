@@ -94,7 +94,7 @@ class _Targets:
             return False
         if file.path == final:
             if not _is_same_file(file):
-                return False  # it was replaced or deleted: writing changes no mapped bytes
+                return False  # the mapped file was replaced: writing `final` does not change it
             if file.mode == "r+" and _is_whole(value, file):
                 self.kept[keys] = value
                 return True

@@ -129,7 +129,7 @@ class Plan:
         if node is None or not node._has(key):
             if self.default is NOTHING:
                 if node is None:
-                    raise TypeError("apply: expected TensorDicts, found another object")
+                    raise TypeError("apply: others: expected TensorDicts, found another object")
                 node._entry(key)  # raises
             return self.default
         return node._entry(key)
