@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 class TensorDictBase(TensorLike):
     """A tree of tensors: the methods that TensorDict and LazyStackedTensorDict share.
 
+    An entry is a tensor, a node (a nested TensorDict, lazy stack or tensorclass), or a plain value
+    (any other object, such as a str).
+
     Create a `TensorDict`, or stack several with `stack` or `lazy_stack`. Methods whose names end in
     ``_`` change this TensorDict and return it (`memmap_` can return a future of it). `set`,
     `update`, `pop` and other methods of dicts change it, too. Other methods change it only if their
@@ -68,11 +71,11 @@ class TensorDictBase(TensorLike):
         def __getitem__(self, key: Index) -> Self: ...
 
     def __getitem__(self, key: Any) -> Any:
-        """Returns the entry of a key or path of keys, or rows of an index.
+        """Returns the entry of a key or path of keys, or the rows that an index selects.
 
-        A key returns a tensor, a node, or the plain value of an entry that is not a tensor. Any
-        other index (int, slice, list, bool or int tensor, ``...``, None, or a tuple of these)
-        selects rows along the batch dimensions of every tensor that is not unbatched.
+        A key returns a tensor, a node or a plain value. Any other index (int, slice, list, bool or
+        int tensor, ``...``, None, or a tuple of these) selects rows along the batch dimensions of
+        every tensor except unbatched ones.
 
         Raises:
             KeyError: If there is no such key.
@@ -103,8 +106,8 @@ class TensorDictBase(TensorLike):
                 for plain values.
 
         Raises:
-            RuntimeError: If a shape does not fit; if this TensorDict is locked, and `key` is a key
-                or `value` has an entry that this TensorDict lacks; as for `__getitem__`.
+            RuntimeError: If a shape does not fit; if this TensorDict is locked, and the assignment
+                sets the entry of a key or would add an entry; as for `__getitem__`.
             KeyError: As for `set`.
             IndexError: As for `__getitem__`.
         """
@@ -281,7 +284,7 @@ class TensorDictBase(TensorLike):
         Args:
             key: A str or a tuple of str.
             default: The value to store if the key does not exist.
-            inplace: Accepted; an entry that exists is never changed.
+            inplace: Ignored: an entry that exists is never changed.
 
         Raises:
             RuntimeError: If the key does not exist, and this TensorDict is locked or the shape of
@@ -378,7 +381,7 @@ class TensorDictBase(TensorLike):
         *,
         sort: bool = False,
     ) -> Keys:
-        """Returns the keys in order, as a list that also compares and combines as a set.
+        """Returns the keys in insertion order, as a list that also compares and combines as a set.
 
         Args:
             include_nested: Also return the paths of keys below nodes, as tuples, before the key of
@@ -405,7 +408,7 @@ class TensorDictBase(TensorLike):
         """Returns the entries in the order of `items`, each as `get` returns it.
 
         Args:
-            include_nested: Also the entries below nodes, after the node itself.
+            include_nested: Also return the entries below nodes, after the node itself.
             leaves_only: Omit entries that are not leaves.
             is_leaf: Called with an entry's class; returns whether the entry is a leaf; see `keys`.
             sort: Sort the keys alphabetically.
@@ -427,7 +430,8 @@ class TensorDictBase(TensorLike):
         """Returns pairs of key and entry, each entry as `get` returns it.
 
         Args:
-            include_nested: Also the entries below nodes, under tuples of keys, after the node.
+            include_nested: Also return the entries below nodes, after the node itself; their keys
+                are tuples.
             leaves_only: Omit entries that are not leaves.
             is_leaf: Called with an entry's class; returns whether the entry is a leaf; see `keys`.
             sort: Sort the keys alphabetically.
@@ -442,7 +446,7 @@ class TensorDictBase(TensorLike):
         """Returns pairs of key and NonTensorData or NonTensorStack, for all plain values.
 
         Args:
-            include_nested: Also the entries below nodes, under tuples of keys.
+            include_nested: Also return the entries below nodes; their keys are tuples.
 
         Example:
             >>> TensorDict({"a": torch.zeros(3), "name": "run"}).non_tensor_items()[0][0]
@@ -512,9 +516,9 @@ class TensorDictBase(TensorLike):
             value: A tensor or number that broadcasts to the rows. For a plain value, any object;
                 for a node, as for ``td[index] = value``.
             index: An index of the tensor, or of the batch dimensions of a node or a plain value.
-                For an UnbatchedTensor in a lazy stack: an index of the stack, whose indexed members
-                get `value` as the whole tensor.
-            non_blocking: Accepted, but copies are synchronous.
+                For an UnbatchedTensor in a lazy stack: an index of the stack; `value` is written
+                into the whole tensor of each member that it selects.
+            non_blocking: Ignored: copies are synchronous.
 
         Returns:
             This TensorDict.
@@ -542,12 +546,12 @@ class TensorDictBase(TensorLike):
             clone: Copy the tensors first.
             inplace: Write into the tensors of keys that exist.
             non_blocking: With `inplace`: passed to ``Tensor.copy_``.
-            keys_to_update: Only these keys.
-            is_leaf: Called with an entry's class; returns whether the entry replaces a node instead
-                of being merged into it.
-            update_batch_size: First delete all entries, and set the batch size to that of the other
-                TensorDict. Ignored for a dict.
-            ignore_lock: Accepted; the lock is respected in any case.
+            keys_to_update: Set only these keys.
+            is_leaf: Called with the class of a new value; returns whether the value replaces an
+                existing node instead of being merged into it.
+            update_batch_size: First delete all entries, and set the batch size to that of
+                `input_dict_or_td`. Ignored for a dict.
+            ignore_lock: Ignored: the lock is respected in any case.
             **kwargs: More entries.
 
         Returns:
@@ -557,7 +561,8 @@ class TensorDictBase(TensorLike):
             RuntimeError: If a shape or batch size does not fit; or if this TensorDict is locked
                 and `inplace` is false or a key is new.
             KeyError: If a path leads through a tensor or a plain value.
-            ValueError: If a key of a nested dict or TensorDict is not a field of the object there.
+            ValueError: If a nested dict or TensorDict has a key that is not a field of the
+                tensorclass object that it is merged into.
             AttributeError: If a path leads to a field that an object of a tensorclass lacks.
             TypeError: If `input_dict_or_td` is neither a dict nor a TensorDict nor None.
 
@@ -593,9 +598,9 @@ class TensorDictBase(TensorLike):
 
         Args:
             input_dict_or_td: The entries; keys may be paths.
-            clone: Accepted; the values are always copied.
+            clone: Ignored: the values are always copied.
             non_blocking: Passed to ``Tensor.copy_``.
-            keys_to_update: Only these keys.
+            keys_to_update: Write only these keys.
             **kwargs: More entries.
 
         Returns:
@@ -626,9 +631,9 @@ class TensorDictBase(TensorLike):
         Args:
             input_dict_or_td: The entries; keys may be paths.
             idx: An index of the batch dimensions.
-            clone: Accepted; the values are always copied.
-            non_blocking: Accepted, but copies are synchronous.
-            keys_to_update: Only these keys.
+            clone: Ignored: the values are always copied.
+            non_blocking: Ignored: copies are synchronous.
+            keys_to_update: Write only these keys.
 
         Returns:
             This TensorDict.
@@ -670,7 +675,7 @@ class TensorDictBase(TensorLike):
         Args:
             tensordict: A TensorDict or dict with keys of this one.
             idx: An index of the batch dimensions.
-            non_blocking: Accepted, but copies are synchronous.
+            non_blocking: Ignored: copies are synchronous.
 
         Returns:
             This TensorDict.
@@ -749,7 +754,7 @@ class TensorDictBase(TensorLike):
     def select(
         self, *keys: Key, inplace: bool = False, strict: bool = True, as_tensordict: bool = False
     ) -> Self:
-        """Returns a TensorDict of these entries only, which are shared, not copied.
+        """Returns a TensorDict of the given entries only, which are shared, not copied.
 
         Args:
             *keys: Keys or paths of keys.
@@ -769,10 +774,10 @@ class TensorDictBase(TensorLike):
         return _mapping.select(self, *keys, inplace=inplace, strict=strict)
 
     def exclude(self, *keys: Key, inplace: bool = False) -> Self:
-        """Returns a TensorDict of all entries but these; ignores keys that do not exist.
+        """Returns a TensorDict of all entries except the given ones.
 
         Args:
-            *keys: Keys or paths of keys.
+            *keys: Keys or paths of keys; those that do not exist are ignored.
             inplace: Delete these entries from this TensorDict instead.
 
         Raises:
@@ -826,7 +831,7 @@ class TensorDictBase(TensorLike):
             *keys: Keys or paths of keys.
             default: Value of a key that does not exist. None: such a key is ignored.
             strict: If false, ignore keys that do not exist.
-            filter_empty: Accepted; empty nodes of this TensorDict, except tensorclasses, are
+            filter_empty: Ignored: empty nodes of this TensorDict, except tensorclasses, are
                 removed in any case.
 
         Returns:
@@ -844,7 +849,7 @@ class TensorDictBase(TensorLike):
         return _mapping.separates(self, *keys, default=default, strict=strict)
 
     def filter_empty_(self) -> Self:
-        """Deletes the nodes that contain no tensor and no plain value, here and below.
+        """Deletes the nodes that contain neither tensors nor plain values, at all levels.
 
         Tensorclasses are kept unchanged.
 
@@ -995,7 +1000,7 @@ class TensorDictBase(TensorLike):
         """
         return _mapping.replace(self, *args, **kwargs)
 
-    # --- functions of every tensor ---------------------------------------------------------------
+    # --- functions applied to every tensor -------------------------------------------------------
 
     if TYPE_CHECKING:
 
@@ -1023,7 +1028,7 @@ class TensorDictBase(TensorLike):
         propagate_lock: bool = False, call_on_nested: bool = False,
         is_leaf: IsLeaf | None = None, out: TensorDictBase | None = None,
     ) -> Any:  # fmt: skip
-        """Returns a TensorDict of the results of a function of each tensor.
+        """Calls a function with each tensor and returns a TensorDict of the results.
 
         Args:
             fn: Called with each tensor, and the tensors under the same key of `others`.
@@ -1071,7 +1076,7 @@ class TensorDictBase(TensorLike):
         call_on_nested: bool = False, is_leaf: IsLeaf | None = None,
         out: TensorDictBase | None = None,
     ) -> Self | Any:  # fmt: skip
-        """Applies a function that is called with the key before the tensor; see `apply`.
+        """Does the same as `apply`, but calls the function with the key as first argument.
 
         Args:
             fn: Called with the key and the tensors.
@@ -1125,7 +1130,7 @@ class TensorDictBase(TensorLike):
         self.apply(fn, *others, inplace=True, **kwargs)
         return self
 
-    # --- several as one --------------------------------------------------------------------------
+    # --- padding, stacking and concatenating -----------------------------------------------------
 
     def pad(
         self, pad_size: Sequence[int], value: float = 0.0, inplace: bool = False, safe: bool = True
@@ -1136,7 +1141,7 @@ class TensorDictBase(TensorLike):
             pad_size: Rows before and after each batch dimension, the first dimension first.
             value: The value of tensors in new rows; plain values are None there.
             inplace: Not supported: an error if true.
-            safe: Accepted and ignored.
+            safe: Ignored.
 
         Returns:
             A TensorDict with more rows.
@@ -1240,7 +1245,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             RuntimeError: If `input` is empty, shapes do not fit, there is no such batch dimension,
-                or a tensor of `out` has a dtype that torch does not cast the result to.
+                or torch cannot cast a result to the dtype of its tensor in `out`.
             KeyError: If keys differ.
 
         Example:
@@ -1335,7 +1340,7 @@ class TensorDictBase(TensorLike):
             out: A tensor to write the result into.
 
         Returns:
-            torch.Tensor: One tensor of all tensors; `out` if it is given.
+            torch.Tensor: The new tensor; `out` if it is given.
 
         Raises:
             RuntimeError: If shapes differ.
@@ -1362,7 +1367,7 @@ class TensorDictBase(TensorLike):
             out: A tensor to write the result into.
 
         Returns:
-            torch.Tensor: One tensor of all tensors; `out` if it is given.
+            torch.Tensor: The new tensor; `out` if it is given.
 
         Raises:
             RuntimeError: If shapes do not fit.
@@ -1386,7 +1391,8 @@ class TensorDictBase(TensorLike):
         Args:
             retain_none: If false, omit entries that are None.
             convert_tensors: Convert tensors to numbers and lists of numbers.
-            tolist_first: Convert a node with batch dimensions to a list of its rows, as `tolist`.
+            tolist_first: Convert this TensorDict and its nodes to lists of rows, as `tolist` does,
+                if they have batch dimensions.
 
         Example:
             >>> TensorDict({"a": 1, "b": {"c": "text"}}).to_dict()
@@ -1402,13 +1408,14 @@ class TensorDictBase(TensorLike):
         tolist_first: bool = False,
         as_linked_list: bool = False,
     ) -> Any:
-        """Returns dicts in nested lists, one level per batch dimension; for [], a single dict.
+        """Returns dicts in nested lists, one level of lists per batch dimension.
 
         Args:
             convert_nodes: If false, return TensorDicts instead of dicts.
             convert_tensors: Convert tensors to numbers and lists of numbers.
-            tolist_first: Convert nodes below with more batch dimensions to lists, too.
-            as_linked_list: Accepted; the lists are plain lists.
+            tolist_first: Also convert nodes that have more batch dimensions than this TensorDict to
+                lists.
+            as_linked_list: Ignored: the lists are plain lists.
 
         Example:
             >>> TensorDict({"a": torch.arange(2)}, [2]).tolist(convert_tensors=True)
@@ -1417,7 +1424,7 @@ class TensorDictBase(TensorLike):
         return _convert.tolist(self, convert_nodes, convert_tensors, tolist_first)
 
     def numpy(self) -> dict[str, Any]:
-        """Returns the tree as dicts of NumPy arrays; plain values stay.
+        """Returns the tree as dicts of NumPy arrays; plain values are kept.
 
         The arrays share the memory of the tensors, except those of lazy stacks, which are copies.
 
@@ -1447,8 +1454,8 @@ class TensorDictBase(TensorLike):
             TensorDict: The tree. Its batch size is [] unless an option sets it.
 
         Raises:
-            ValueError: If `batch_size` is given with `batch_dims` or `auto_batch_size`; if `names`
-                does not have one for each batch dimension.
+            ValueError: If `batch_size` is given with `batch_dims` or `auto_batch_size`; if the
+                number of `names` is not the number of batch dimensions.
             RuntimeError: If the shape of a tensor does not begin with `batch_size`.
             KeyError: If a key is neither a str nor a tuple of str.
 
@@ -1585,9 +1592,9 @@ class TensorDictBase(TensorLike):
     ) -> TensorDict:
         """Creates a TensorDict from the fields of a NumPy structured array.
 
-        The tensors share the array's memory, unless `device` is not the CPU, the array is
-        read-only, or a field has another byte order or has strides that are negative or not a
-        multiple of its item size. Strings become plain values.
+        The tensors share the array's memory, with these exceptions: `device` is another device than
+        the CPU, the array is read-only, or the field has a non-native byte order, a negative
+        stride, or a stride that is not a multiple of the item size. Strings become plain values.
 
         Args:
             struct_array: The array; fields may be structured themselves.
@@ -1747,7 +1754,7 @@ class TensorDictBase(TensorLike):
 
     @classmethod
     def from_tensordict(cls, tensordict: Any) -> Any:
-        """Converts a TensorDict of the tensordict package to one with the same tensors.
+        """Converts a TensorDict of the tensordict package; the tensors are shared.
 
         Args:
             tensordict: A TensorDict, lazy stack or tensorclass of the tensordict package.
@@ -1812,9 +1819,9 @@ class TensorDictBase(TensorLike):
             This TensorDict.
 
         Raises:
-            RuntimeError: If `strict`, the names of tensors differ and this TensorDict has tensors;
-                if a shape or batch size does not fit; if this TensorDict is locked, and `assign` is
-                true or an entry is new.
+            RuntimeError: If `strict` is true, this TensorDict has tensors, and the names of tensors
+                differ; if a shape or batch size does not fit; if this TensorDict is locked, and
+                `assign` is true or an entry is new.
             KeyError: If two tensors, or two plain values, have the same dotted name, or a name
                 leads to a field that an object of a tensorclass lacks.
 
@@ -1884,7 +1891,8 @@ class TensorDictBase(TensorLike):
 
         Raises:
             NotImplementedError: If `as_module`.
-            RuntimeError: If the architectures differ and not `lazy_stack`; if there is no module.
+            RuntimeError: If the architectures differ and `lazy_stack` is false; if there is no
+                module.
             TypeError: As for `from_module`.
 
         Example:
@@ -1920,7 +1928,7 @@ class TensorDictBase(TensorLike):
             swap_dest: A TensorDict to put those tensors into.
             use_state_dict: Use ``module.load_state_dict``, with its hooks.
             non_blocking: With `inplace`: passed to ``Tensor.copy_``.
-            preserve_module_state: Accepted; the module's other attributes are never changed.
+            preserve_module_state: Ignored: the module's other attributes are never changed.
             memo: Accepted for compatibility.
 
         Returns:
@@ -2018,10 +2026,10 @@ class TensorDictBase(TensorLike):
         Args:
             prefix: The folder. None: the folder from which the tree is mapped in mode "r+",
                 otherwise anonymous memory that processes share.
-            copy_existing: Copy tensors that are mapped from files other than those to be written,
-                or from a part of one. If false, such a tensor is an error, which prevents copying a
-                large file by accident.
-                Anonymous memory always gets copies.
+            copy_existing: Copy tensors that are mapped from another file than their file in
+                `prefix`, or from only a part of that file. If false, such a tensor is an error,
+                which prevents copying a large file by accident. Anonymous memory always gets
+                copies.
             num_threads: Number of threads that write, at most 256. 0: ``TENFOLD_NUM_THREADS``, or
                 the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once. Its ``result()``
@@ -2040,14 +2048,14 @@ class TensorDictBase(TensorLike):
             This TensorDict, or a future of it.
 
         Raises:
-            RuntimeError: If a tensor is mapped from another file and `copy_existing` is false, or
-                `atomic` is false and this call writes that file; if a file exists and `existsok` is
-                false; if a folder to be replaced has entries that no metadata names; if a folder
-                that is not replaced as a whole has a symlink in place of a file to be written; if
-                `robust_key` is false and a key is no file name.
+            RuntimeError: If a tensor is mapped from another file, and `copy_existing` is false or,
+                with ``atomic=False``, this call would overwrite that file; if a file exists and
+                `existsok` is false; if a folder to be replaced has entries that no metadata names;
+                if a folder that is not replaced as a whole has a symlink in place of a file to be
+                written; if `robust_key` is false and a key is not a valid file name.
             ValueError: If a key is too long for a file name.
-            UnsupportedError: If a value is not JSON, or a tensor cannot be stored, such as one that
-                is quantized or on the meta device; the message names the key.
+            UnsupportedError: If JSON cannot store a plain value, or a file cannot store a tensor,
+                such as one that is quantized or on the meta device; the message names the key.
             OSError: If a system call failed. The old tree is unchanged if the whole folder was to
                 be replaced.
 
@@ -2080,7 +2088,7 @@ class TensorDictBase(TensorLike):
                 the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
             share_non_tensor: Ignored; the first call in a process with true warns.
-            existsok: If false, an existing file of a tensor, or archive, is an error.
+            existsok: If false, an existing file of a tensor or an existing archive is an error.
             robust_key: If false, use keys as file names unchanged.
             archive: Write one file, a ``.tdz``, instead of a folder. Default: true if `prefix`
                 ends in ``.tdz``.
@@ -2134,7 +2142,7 @@ class TensorDictBase(TensorLike):
         Args:
             prefix: The folder, or a ``.tdz`` file. None: anonymous memory that processes share.
             copy_existing: Ignored: nothing is copied.
-            existsok: If false, an existing file of a tensor, or archive, is an error.
+            existsok: If false, an existing file of a tensor or an existing archive is an error.
             num_threads: Number of threads that create files, at most 256. 0:
                 ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
@@ -2184,14 +2192,15 @@ class TensorDictBase(TensorLike):
 
         Args:
             prefix: The folder or file. Its suffix, or ``format=``, selects the format.
-            copy_existing: Copy tensors that are mapped from files other than those to be written,
-                or from a part of one. If false, such a tensor is an error. An archive always gets
-                copies.
+            copy_existing: Copy tensors that are mapped from another file than their file in
+                `prefix`, or from only a part of that file. If false, such a tensor is an error. An
+                archive always gets copies.
             num_threads: Number of threads that write, at most 256. 0: ``TENFOLD_NUM_THREADS``, or
                 the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
             share_non_tensor: Ignored; the first call in a process with true warns.
-            robust_key: If false, use keys as file names unchanged, if `save` writes like `memmap`.
+            robust_key: If false, use keys as file names unchanged; ignored for archives and with
+                `options`.
             archive: Write one file, a ``.tdz``. Default: true if `prefix` ends in ``.tdz``. False:
                 write a folder for such a `prefix`, unless ``format=`` is given.
             compression: For archives: None or ``"deflate"``.
@@ -2233,8 +2242,8 @@ class TensorDictBase(TensorLike):
         """Opens the tree in a folder or archive that tenfold or tensordict wrote, over its files.
 
         This call maps at least the first 4,096 tensors; the others are mapped on access. A damaged
-        or short file raises an error when its tensor is accessed, unless tensors are copied to
-        another device.
+        or short file raises an error when its tensor is accessed or, if tensors are copied to
+        another device, during this call.
 
         Args:
             prefix: The folder, or a ``.tdz`` file.
@@ -2242,7 +2251,7 @@ class TensorDictBase(TensorLike):
                 opening a file. None or the CPU: tensors stay mapped.
             non_blocking: As for ``Tensor.to``.
             out: A TensorDict to put the entries into; its other entries are removed.
-            robust_key: Accepted; both kinds of file names are read.
+            robust_key: Ignored: encoded and unencoded file names are both read.
             subpath: Only the node of this path: keys joined with "/", or a tuple of them.
             mode: ``"r"``, ``"c"``: changes stay in memory. ``"r+"``: writing into a tensor writes
                 into its file; opening a folder removes the checksums of its tensors. None: ``"r+"``
@@ -2265,8 +2274,8 @@ class TensorDictBase(TensorLike):
             RuntimeError: If `out` is locked; if the batch size of the tree does not begin with the
                 batch size of `out`; if only one of the two is a lazy stack; if both are lazy stacks
                 and differ in the stack_dim or the number of members.
-            UnsupportedError: If `allow_pickle` is true, or `device` is meta and a tensor is a
-                strided nested one.
+            UnsupportedError: If `allow_pickle` is true, or `device` is meta and the tree contains a
+                nested tensor of strided layout.
 
         Example:
             >>> TensorDict.load_memmap("saved", mode="r")["b", "c"]
@@ -2319,7 +2328,7 @@ class TensorDictBase(TensorLike):
 
         Args:
             prefix: The folder, or a ``.tdz`` file.
-            robust_key: Accepted; both kinds of file names are read.
+            robust_key: Ignored: encoded and unencoded file names are both read.
             allow_pickle: None or False; nothing is ever unpickled.
             mode: As for `load_memmap`.
 
@@ -2327,8 +2336,8 @@ class TensorDictBase(TensorLike):
             This TensorDict.
 
         Raises:
-            RuntimeError: If this TensorDict is locked and `is_memmap` is false, or it is a lazy
-                stack and the tree is not, or the reverse.
+            RuntimeError: If this TensorDict is locked and `is_memmap` is false; if only one of this
+                TensorDict and the tree in `prefix` is a lazy stack.
             ValueError: If an entry is not a field of the object that it is loaded into; and as for
                 `load_memmap`.
             FileNotFoundError, CorruptFileError, UnsupportedError: As for `load_memmap`.
@@ -2391,7 +2400,7 @@ class TensorDictBase(TensorLike):
             RuntimeError: If the tree is not the result of `memmap`, `memmap_` or `memmap_like` in a
                 folder or without a prefix, or of `save` in a folder; if it is a lazy stack; if the
                 key or its file exists; if `shape` does not begin with the batch size; if
-                `robust_key` is false and a key is no file name.
+                `robust_key` is false and a key is not a valid file name.
             KeyError: If a path leads through a tensor or a plain value.
             ValueError: If the folder cannot have such an entry, for example because the name of its
                 file would be too long.
@@ -2464,9 +2473,10 @@ class TensorDictBase(TensorLike):
     def is_memmap(self) -> bool:
         """Returns whether this node counts as memory-mapped.
 
-        True for results of `memmap*` and `save` in folders or anonymous memory, and nodes below,
-        while they are locked. Also true for trees of single files, `tenfold.open` and
-        `from_consolidated`, locked or not, until something other than tensor values changes.
+        True for results of `memmap*` and `save` in folders or anonymous memory, and their nodes,
+        while they are locked. Also true for trees that were opened from a single file, by
+        `tenfold.open` or by `from_consolidated`, locked or not, until something other than tensor
+        values changes.
         """
         return memmap.is_memmap(self)
 
@@ -2514,8 +2524,8 @@ class TensorDictBase(TensorLike):
         Args:
             filename: A file for the block, in tensordict's format, which is created atomically.
                 Writing into the tensors of the result writes into the file.
-            num_threads: Number of threads that copy. 0: only the calling thread in memory; for a
-                file, ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8.
+            num_threads: Number of threads that copy. 0: for a block in memory, only the calling
+                thread; for a file, ``TENFOLD_NUM_THREADS``, or the number of cores, at most 8.
             device: Device of a block in memory. Default: the device of the tree, or the CPU if the
                 tree has none.
             non_blocking: As for ``Tensor.to``.
@@ -2527,7 +2537,7 @@ class TensorDictBase(TensorLike):
             share_memory: Use memory that processes share; ignored on a CUDA device, and with a file
                 that is mapped.
             pin_memory: Use pinned memory; ignored with a file that is mapped.
-            metadata: Accepted; the structure of the tree is always stored with the block.
+            metadata: Ignored: the structure of the tree is always stored with the block.
 
         Returns:
             A new TensorDict, or a future of it. This TensorDict with `inplace`, or if it is
@@ -2591,7 +2601,7 @@ class TensorDictBase(TensorLike):
     def is_consolidated(self) -> bool:
         """Returns whether the tensors are views of the block that `consolidate` created.
 
-        False after the tree was unlocked or an entry was replaced, but not after in-place writes.
+        False after the tree was unlocked or an entry was replaced; in-place writes do not matter.
         True for trees of `from_consolidated`, even unlocked, until something other than tensor
         values changes.
         """
@@ -2605,7 +2615,7 @@ class TensorDictBase(TensorLike):
 
         Raises:
             RuntimeError: On assignment, if this TensorDict is locked.
-            TypeError: On assignment, if the schema is not None or a dict of JSON values.
+            TypeError: On assignment, if the schema is neither None nor a dict of JSON values.
         """
         return _convert.schema(self)
 
@@ -2615,7 +2625,9 @@ class TensorDictBase(TensorLike):
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The user's metadata of a root, as in safetensors' ``__metadata__``. It can be assigned.
+        """The user's metadata, stored with the root, like safetensors' ``__metadata__``.
+
+        It can be assigned.
 
         Raises:
             TypeError: On assignment, if a key or value is not a str.
@@ -2677,8 +2689,8 @@ class TensorDictBase(TensorLike):
         return made
 
     def _as_view(self, made: Self, index: Any = ...) -> Self:
-        """Makes `is_memmap` true for `made`, a view, if this TensorDict is locked as memory-mapped.
+        """Marks the view `made` as memory-mapped if this TensorDict is and `index` allows it.
 
-        But only if each part of `index` is None, ``...``, an int, or a slice from 0.
+        `index` allows it if each part of it is None, ``...``, an int, or a slice from 0 on.
         """
         return memmap.as_view(self, made, index)

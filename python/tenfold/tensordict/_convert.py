@@ -437,7 +437,7 @@ def _take_sizes(td: Any, sizes: dict[str, Any], *, make: bool) -> None:
 
 
 def _check_fields(td: Any, name: str) -> None:
-    """Raises KeyError if a name is below an object of a tensorclass, but not a field of it."""
+    """Raises KeyError if a dotted name contains a key that is not a field of its tensorclass."""
     entry = td
     for key in name.split("."):
         node = node_of(entry)
@@ -480,7 +480,7 @@ def _node_names(td: Any, prefix: str, above: tuple[str, ...]) -> Any:
 
 
 def _state_names(td: Any, prefix: str, above: tuple[str, ...], *, of_values: bool) -> Any:
-    """Yields the path and the dotted name of each tensor, or of each plain value."""
+    """Yields path and dotted name of each tensor or, if `of_values`, of each plain value."""
     for key, entry in td._entries().items():
         node = node_of(entry)
         if node is not None:
@@ -578,7 +578,7 @@ def register(torch: Any) -> None:
 
 
 class _Shapes(list):  # type: ignore[type-arg]
-    """Shapes of entries. All instances are equal, so that torch ignores shapes in comparisons."""
+    """Shapes of entries. All instances are equal: torch ignores them when it compares pytrees."""
 
     __slots__ = ()
     __hash__ = None
@@ -803,9 +803,9 @@ def _exchange(module: Any, key: str, tensor: Any, inplace: bool | None, non_bloc
         with torch.no_grad():
             there.copy_(tensor, non_blocking=non_blocking)
         return before
-    # A tensor that requires grad, or that vmap wraps, replaces a parameter as it is, until the
-    # parameter is restored. Module.__setattr__ would raise an error, so this function changes the
-    # registries of the module directly.
+    # A tensor that requires grad, or that vmap wraps, replaces a parameter without conversion to a
+    # Parameter. Module.__setattr__ would raise an error, so this function changes the registries of
+    # the module directly.
     is_parameter = isinstance(tensor, torch.nn.Parameter)
     if isinstance(there, torch.nn.Parameter) and not is_parameter and _is_plain(torch, tensor):
         tensor = torch.nn.Parameter(tensor, requires_grad=there.requires_grad)

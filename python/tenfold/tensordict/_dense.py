@@ -73,8 +73,8 @@ class TensorDict(TensorDictBase):
             has a batch size.
         device: The device to which tensors are moved; None: they are not moved.
         names: A name, or None, for each batch dimension.
-        non_blocking: Accepted; copies between devices are synchronous.
-        lock: Lock the TensorDict when it is filled.
+        non_blocking: Ignored: copies between devices are synchronous.
+        lock: Lock the TensorDict after its entries are set.
         **kwargs: The entries, instead of `source`.
 
     Raises:
@@ -220,7 +220,7 @@ class TensorDict(TensorDictBase):
         return child
 
     def _adopted(self, key: str, value: Any, mark: Any) -> Any:
-        """Converts a value that the engine returned to an entry."""
+        """Creates the entry for a value that the engine returned."""
         if isinstance(value, _core.Node):
             child = self._child(key, value)
             return self._tensor_of(value, child) if _is_tensor(child, self._opened) else child
@@ -294,7 +294,7 @@ class TensorDict(TensorDictBase):
         return self._items
 
     def _own(self) -> dict[str, Any]:
-        """The dict of entries, to be changed."""
+        """Returns the dict of entries for a change. Raises RuntimeError if the node is locked."""
         if self._locked:
             check_unlocked(self)
         self._mark_changed()

@@ -63,7 +63,7 @@ def key_of(path: tuple[str, ...]) -> Any:
 
 
 class Keys(list[Any]):
-    """The keys of a TensorDict in order, as they were when `keys` was called.
+    """The keys of a TensorDict, as they were when `keys` was called.
 
     A list that also has `isdisjoint` and the operators ``& | - ^`` of a dict's keys view. ``==``
     with a set or a keys view ignores the order.
@@ -165,7 +165,7 @@ def _is_foreign(cls: type) -> bool:
     return any(base.__module__.partition(".")[0] == "tensordict" for base in cls.__mro__)
 
 
-#: The kind of each class of entries.
+#: The kind of an entry by its class.
 # Built-in types are entered here, because torch.compile cannot iterate over their bases later.
 KINDS: dict[type, int] = _Kinds(
     {ValueRows: VALUE}
@@ -185,8 +185,8 @@ def node_of(entry: Any) -> Any:
 def called(name: str, *args: Any, **options: Any) -> Callable[[Any], Any]:
     """A function that calls the method `name` of a tensor, a node or a ValueRows.
 
-    The function raises an error for numpy arrays (see `arrays.tensor`), which lack most methods of
-    tensors; other methods, such as `repeat`, do something else.
+    The function raises an error for numpy arrays (see `arrays.tensor`): they lack most methods of
+    tensors, and some that they have, such as `repeat`, do something else.
     """
 
     def call(value: Any) -> Any:
@@ -222,8 +222,8 @@ def written(out: Any, made: Made) -> Made:
     For type checkers, the result has the type of `made`.
 
     Raises:
-        RuntimeError: Before anything is written, if torch does not cast the dtype of a result to
-            that of its tensor in `out`, for example a float to an int.
+        RuntimeError: Before anything is written, if torch cannot cast a result to the dtype of its
+            tensor in `out`, such as floats to integers.
     """
     _check_casts(node_of(out), node_of(made), ())
     result: Made = out.update_(made)
@@ -359,9 +359,9 @@ def as_entry(key: str, value: Any, node: Any) -> Any:
     """Converts `value` to the entry of `node` under `key`.
 
     Raises RuntimeError, as tensordict does, if the shape of a tensor or NonTensorStack does not
-    begin with the batch size of `node`; an UnbatchedTensor may have any shape. If the batch size of
-    a NonTensorData does not begin with that of `node`, it is replaced. For a node, see
-    `_node_entry`. Raises TypeError if torch has no dtype for a numpy array.
+    begin with the batch size of `node`; an UnbatchedTensor may have any shape. A NonTensorData
+    whose batch size does not begin with that of `node` is replaced by one with the batch size of
+    `node`. For a node, see `_node_entry`. Raises TypeError if torch has no dtype for a numpy array.
     """
     kind = KINDS[type(value)]
     batch_size, device = node._batch_size, node._device

@@ -282,7 +282,7 @@ def simplify(obj: Any) -> tuple[Any, ...] | None:
     """Implements `tenfold._interop.objects.simplify` for TensorDicts and some entries.
 
     These entries are objects of tensorclasses, NonTensorData, NonTensorStack and UnbatchedTensor.
-    None for other objects, such as tensors.
+    Returns None for other objects, such as tensors.
     """
     if isinstance(obj, (TensorDictBase, NonTensorData, NonTensorStack, UnbatchedTensor)):
         return obj._simplified()

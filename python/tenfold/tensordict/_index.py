@@ -1,4 +1,4 @@
-"""An index of batch dimensions: its parts, the resulting shape, and its use in a stack."""
+"""Indices of batch dimensions: their parts, the resulting shapes, and their use in a stack."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def indexed_names(names: Names | None, index: tuple[Any, ...], batch_ndim: int) 
     left: list[str | None] = []
     arrays: list[tuple[Any, str | None]] = []
     place = None  # position of the arrays' dimensions
-    apart = False  # arrays are not adjacent: their dimensions go to the front
+    apart = False  # True if arrays are not adjacent: their dimensions go to the front
     last_array = 0
     dim = 0
     for position, part in enumerate(index):

@@ -561,8 +561,8 @@ class LazyStackedTensorDict(TensorDictBase):
         """Sets every entry of a dict or TensorDict, like `TensorDict.update`.
 
         Args:
-            input_dict_or_td: A dict or TensorDict. A stack of the same length and stack dimension
-                updates member by member.
+            input_dict_or_td: A dict or TensorDict. The members of a stack of the same length and
+                stack dimension update the members of this stack.
             *args: Arguments of `TensorDict.update`.
             **options: Options of `TensorDict.update`.
 
@@ -588,8 +588,8 @@ class LazyStackedTensorDict(TensorDictBase):
         """Writes every entry into the existing tensors; see `TensorDict.update_`.
 
         Args:
-            input_dict_or_td: A dict or TensorDict. A stack of the same length and stack dimension
-                updates member by member.
+            input_dict_or_td: A dict or TensorDict. The members of a stack of the same length and
+                stack dimension update the members of this stack.
             *args: Arguments of `TensorDict.update_`.
             **options: Options of `TensorDict.update_`.
 
@@ -738,7 +738,7 @@ class LazyStackedTensorDict(TensorDictBase):
     def flatten_keys(
         self, separator: str = ".", inplace: bool = False, is_leaf: Any = None
     ) -> Self:
-        """Returns a stack whose members are flattened: ``"b", "c"`` becomes ``"b.c"``.
+        """Returns a stack whose members are flattened: ``("b", "c")`` becomes ``"b.c"``.
 
         Args:
             separator: The string between the keys of a path.
@@ -759,7 +759,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return self._rekeyed("flatten_keys", inplace, separator, is_leaf=is_leaf)
 
     def unflatten_keys(self, separator: str = ".", inplace: bool = False) -> Self:
-        """Returns a stack whose members are nested: ``"b.c"`` becomes ``"b", "c"``.
+        """Returns a stack whose members are nested: ``"b.c"`` becomes ``("b", "c")``.
 
         Args:
             separator: The string between the keys of a path.
@@ -800,7 +800,7 @@ class LazyStackedTensorDict(TensorDictBase):
         return self._map(lambda node: node.filter_non_tensor_data())
 
     def filter_empty_(self) -> Self:
-        """Deletes empty nodes of the members, here and below. Returns this stack."""
+        """Deletes empty nodes of the members, at all levels. Returns this stack."""
         for node in self._nodes():
             node.filter_empty_()
         return self
@@ -828,7 +828,7 @@ class LazyStackedTensorDict(TensorDictBase):
             out: A TensorDict to write the result into.
             pad: Value used in place of a tensor that only the stack or only `other` lacks;
                 converted to the dtype of the tensor that exists.
-            update_batch_size: Accepted; `out` keeps its batch size.
+            update_batch_size: Ignored: `out` keeps its batch size.
 
         Returns:
             A stack of the results; `out` if it is given.
@@ -837,8 +837,8 @@ class LazyStackedTensorDict(TensorDictBase):
             KeyError: If the stack or `other` lacks an entry and no `pad` is given; if `out` lacks
                 an entry of the result.
             RuntimeError: If the condition does not broadcast to the first batch dimensions, or
-                `other` does not broadcast with a stacked tensor; if a tensor of `out` has a dtype
-                that torch does not cast the result to.
+                `other` does not broadcast with a stacked tensor; if torch cannot cast a result to
+                the dtype of its tensor in `out`.
 
         Example:
             >>> stack = tenfold.lazy_stack([td, td.clone()])
@@ -881,7 +881,7 @@ class LazyStackedTensorDict(TensorDictBase):
             return self
         members = []
         for member, result in zip(self.tensordicts, results, strict=True):
-            if result is None:  # keeps the member, emptied, so that the number of rows is the same
+            if result is None:  # keep an empty member, so that the number of rows is the same
                 result = node_of(member).empty(device=device)
             members.append(rewrapped(member, result))
         made = type(self)._of(members, self.stack_dim, self._dim_name)
@@ -897,8 +897,8 @@ class LazyStackedTensorDict(TensorDictBase):
         """Returns a dense TensorDict of the entries that all members have, stacked.
 
         Args:
-            canonical: Accepted; the stacked tensors are always new and contiguous.
-            inplace: Accepted; the result is always a new TensorDict.
+            canonical: Ignored: the stacked tensors are always new and contiguous.
+            inplace: Ignored: the result is always a new TensorDict.
 
         Raises:
             RuntimeError: If the members' tensors under a key differ in shape, the members' entries

@@ -1,7 +1,7 @@
 """Operations on the batch dimensions of a lazy stack.
 
-Most results are lazy stacks. Others are members, or dense TensorDicts, for example if no member
-would remain.
+Most results are lazy stacks. Some are members, or dense TensorDicts, for example if no member would
+remain.
 """
 
 from __future__ import annotations
@@ -235,8 +235,8 @@ def flatten(
     if 0 in stack._batch_size[start : end + 1]:  # no member is left
         return locked_as(stack, stack._dense().flatten(start, end))
     for at in range(start, end + 1):
-        if at == stack.stack_dim:  # the members have all their lengths
-            break
+        if at == stack.stack_dim:
+            break  # each member is unbound on its own, so later lengths may differ
         refuse_ragged(stack, at, "flatten")
     parts: list[Any] = [stack]
     for _ in range(start, end + 1):
@@ -318,7 +318,7 @@ def repeat(stack: Any, *repeats: Any, inplace: bool = False) -> Any:
         )
     at = stack.stack_dim
     inner = (*repeats[:at], *repeats[at + 1 :])
-    if repeats[at] <= 0:  # no member is left, or an error
+    if repeats[at] <= 0:  # 0: no member is left; a negative number raises an error
         return locked_as(stack, _first_row(stack).repeat(*repeats))
     members = [member.repeat(inner) for _ in range(repeats[at]) for member in stack.tensordicts]
     return restacked(stack, members, at)

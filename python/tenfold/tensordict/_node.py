@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tenfold._interop.frameworks import Name
 
 
-# An integer in the form of str().
+# An integer as str() formats it.
 IS_INT = re.compile("0|-?[1-9][0-9]*")
 
 

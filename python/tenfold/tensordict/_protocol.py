@@ -63,9 +63,9 @@ class Primitives:
     """The operations that TensorDict and LazyStackedTensorDict each implement.
 
     An *entry* is a tensor or array, a node, an object of a tensorclass, or an object of a class in
-    `WRAPPED` (NonTensorData, NonTensorStack, UnbatchedTensor), of which ``td[key]`` returns the
-    value. The functions of `_ops` call these operations; most methods of TensorDictBase call the
-    functions of `_ops`.
+    `WRAPPED` (NonTensorData, NonTensorStack, UnbatchedTensor), for which ``td[key]`` returns the
+    wrapped value. The functions of `_ops` call these operations; most methods of TensorDictBase
+    call the functions of `_ops`.
     """
 
     if not TYPE_CHECKING:  # at run time, the classes define these as slots or properties
@@ -100,11 +100,11 @@ class Primitives:
             ...
 
         def _entries(self) -> dict[str, Any]:
-            """All entries in order; loads or stacks tensors. Callers must not change the dict."""
+            """All entries by key; loads or stacks tensors. Callers must not change the dict."""
             ...
 
         def _key_list(self) -> list[str]:
-            """The keys in order, without reading entries; for a stack, the common keys."""
+            """The keys, without reading entries; for a stack, the keys that all members have."""
             ...
 
         def _has(self, key: str) -> bool:

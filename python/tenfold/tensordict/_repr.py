@@ -1,7 +1,7 @@
 """The repr of a TensorDict, in tensordict's compact form.
 
-Entries on disk are described from metadata where possible. Others, such as jagged tensors and the
-entries of lazy stacks, are loaded.
+Entries on disk are described from metadata where possible. Other entries, such as jagged tensors
+and those of lazy stacks, are loaded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _MAX_HTML_ENTRIES = 200
 
 
 def text(td: TensorDictBase) -> str:
-    """``TensorDict(batch_size=[3], fields={a: f32[2], b: {c: i64[]}})``, keys sorted."""
+    """Returns the repr; keys are sorted.
+
+    Example: ``TensorDict(batch_size=[3], fields={a: f32[2], b: {c: i64[]}})``.
+    """
     head = f"{type(td).__name__}({_header(td)}, fields="
     tail = _exclusive(td) if is_stack(td) else ""
     return head + _rendered(("", _entries(td)), "", len(head), len(tail) + 1) + tail + ")"

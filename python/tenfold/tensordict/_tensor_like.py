@@ -29,16 +29,19 @@ if TYPE_CHECKING:
 class TensorLike(Primitives):
     """Methods like those of torch.Tensor, applied to every tensor of the tree.
 
+    Methods whose names end in ``_`` change this TensorDict or its tensors in place and return this
+    TensorDict. A method that would change nothing may return this object itself. A result shares
+    memory with this TensorDict if torch's method of the same name returns a view; some results for
+    a lazy stack are copies.
+
     Arguments for dimensions refer to batch dimensions; negative ones count from the end of the
-    batch size, except with ``reduce=True``. A result shares memory with this TensorDict if torch's
-    method of the same name returns a view; some results for a lazy stack are copies. Arithmetic
-    and comparisons broadcast the shape of a tensor operand with the batch size, and the result has
-    the broadcast batch size; arithmetic raises TypeError for an operand of an unsupported type.
-    Arithmetic with a TensorDict compares only the keys of tensors; the result keeps the values of
-    this TensorDict that are not tensors. A method that would change nothing may return this object
-    itself. Methods that change batch dimensions, and reductions, leave each UnbatchedTensor
-    unchanged; only a reduction of all tensors together includes it. Methods whose names end in
-    ``_`` change this TensorDict or its tensors in place and return this TensorDict.
+    batch size, except with ``reduce=True``. Methods that change batch dimensions, and reductions,
+    leave each UnbatchedTensor unchanged; only a reduction with ``reduce=True`` includes it.
+
+    Arithmetic and comparisons broadcast the shape of a tensor operand with the batch size, and the
+    result has the broadcast batch size. Arithmetic raises TypeError for an operand of an
+    unsupported type. If the operand is a TensorDict, only the keys of tensors must be equal; the
+    result keeps the values of this TensorDict that are not tensors.
     """
 
     __slots__ = ()
@@ -274,7 +277,7 @@ class TensorLike(Primitives):
         For a lazy stack, the result is a dense copy if the members have equal keys and shapes.
 
         Args:
-            *sizes: The new batch size; -1 keeps a length.
+            *sizes: The new batch size; -1 keeps the length of that dimension.
             shape: The new batch size as one sequence instead.
 
         Raises:
@@ -310,7 +313,7 @@ class TensorLike(Primitives):
         """Expands to a shape, like `expand`.
 
         Args:
-            shape: The new batch size; -1 keeps a length.
+            shape: The new batch size; -1 keeps the length of that dimension.
 
         Returns:
             A view; see `expand`.
@@ -692,8 +695,8 @@ class TensorLike(Primitives):
 
         Raises:
             RuntimeError: If the dimension does not exist, the shape or a value of `index` does not
-                fit the batch size, or a tensor of `out` has a dtype that torch does not cast the
-                rows to, such as an integer for floats.
+                fit the batch size, or torch cannot cast a result to the dtype of its tensor in
+                `out`, such as floats to integers.
             ValueError: If `inplace` is true.
 
         Example:
@@ -976,7 +979,7 @@ class TensorLike(Primitives):
             out: A TensorDict to write the result into.
             pad: Value used in place of a tensor that one of two TensorDicts lacks; cast to the
                 dtype of the tensor in the other TensorDict.
-            update_batch_size: Accepted and ignored: `out` keeps its batch size.
+            update_batch_size: Ignored: `out` keeps its batch size.
 
         Returns:
             A new TensorDict with the keys of both; `out` if it is given.
@@ -986,7 +989,7 @@ class TensorLike(Primitives):
             RuntimeError: If `condition` does not expand to the shape of a tensor, or to the batch
                 size if values that are not tensors differ; if `other` does not broadcast with a
                 tensor; if the shape of a result does not begin with the batch size; or if torch
-                does not cast a result to the dtype of the tensor in `out`, such as floats to
+                cannot cast a result to the dtype of its tensor in `out`, such as floats to
                 integers.
 
         Example:
@@ -1095,7 +1098,7 @@ class TensorLike(Primitives):
 
         Args:
             other: A number, a tensor that broadcasts with the batch size, or a TensorDict.
-            alpha: `other` is multiplied by it; None: 1.
+            alpha: This TensorDict is multiplied by it; None: 1.
             default: Value used for keys that one of two TensorDicts lacks; "intersection" drops
                 such keys. None: such keys are an error.
 
@@ -1463,8 +1466,8 @@ class TensorLike(Primitives):
         Raises:
             KeyError: If a bound is a TensorDict of other keys.
             ValueError: If both bounds are missing.
-            RuntimeError: If batch sizes and shapes do not broadcast, or a tensor of `out` has a
-                dtype that torch does not cast the result to, such as an integer for floats.
+            RuntimeError: If batch sizes and shapes do not broadcast, or torch cannot cast a result
+                to the dtype of its tensor in `out`, such as floats to integers.
 
         Example:
             >>> TensorDict({"a": torch.arange(4)}).clamp(1, 2)["a"]
@@ -1918,7 +1921,7 @@ class TensorLike(Primitives):
             dtype: Dtype of the results; None: int64 for integers and bools, else the dtype
                 of each tensor.
             reduce: If true, reduce all tensors together to one tensor. With `dim`, first
-                concatenate the tensors along `dim` (along its first dimension, if it has several);
+                concatenate the tensors along `dim` (the first item, if `dim` is a sequence);
                 a negative `dim` then counts from the end of each tensor's shape. With "feature",
                 first flatten the dimensions beyond the batch, and concatenate along the flattened
                 dimension. Without `dim`, `keepdim` has no effect.
@@ -1951,7 +1954,7 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             dtype: Dtype of the results; None: the dtype of each tensor.
             reduce: If true, reduce all tensors together to one tensor. With `dim`, first
-                concatenate the tensors along `dim` (along its first dimension, if it has several);
+                concatenate the tensors along `dim` (the first item, if `dim` is a sequence);
                 a negative `dim` then counts from the end of each tensor's shape. With "feature",
                 first flatten the dimensions beyond the batch, and concatenate along the flattened
                 dimension. Without `dim`, `keepdim` has no effect.
@@ -1979,7 +1982,7 @@ class TensorLike(Primitives):
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             dtype: Dtype of the results; None: the dtype of each tensor.
             reduce: If true, reduce all tensors together to one tensor. With `dim`, first
-                concatenate the tensors along `dim` (along its first dimension, if it has several);
+                concatenate the tensors along `dim` (the first item, if `dim` is a sequence);
                 a negative `dim` then counts from the end of each tensor's shape. With "feature",
                 first flatten the dimensions beyond the batch, and concatenate along the flattened
                 dimension. Without `dim`, `keepdim` has no effect.
@@ -2008,7 +2011,7 @@ class TensorLike(Primitives):
             dtype: Dtype of the results; None: int64 for integers and bools, else the dtype
                 of each tensor.
             reduce: If true, reduce all tensors together to one tensor. With `dim`, first
-                concatenate the tensors along `dim` (along its first dimension, if it has several);
+                concatenate the tensors along `dim` (the first item, if `dim` is a sequence);
                 a negative `dim` then counts from the end of each tensor's shape. With "feature",
                 first flatten the dimensions beyond the batch, and concatenate along the flattened
                 dimension. Without `dim`, `keepdim` has no effect.
@@ -2037,7 +2040,7 @@ class TensorLike(Primitives):
             dtype: Dtype of the results; None: int64 for integers and bools, else the dtype
                 of each tensor.
             reduce: If true, reduce all tensors together to one tensor. With `dim`, first
-                concatenate the tensors along `dim` (along its first dimension, if it has several);
+                concatenate the tensors along `dim` (the first item, if `dim` is a sequence);
                 a negative `dim` then counts from the end of each tensor's shape. With "feature",
                 first flatten the dimensions beyond the batch, and concatenate along the flattened
                 dimension. Without `dim`, `keepdim` has no effect.
@@ -2065,7 +2068,7 @@ class TensorLike(Primitives):
             correction: The divisor is the number of elements minus this number; 1 is Bessel's
                 correction.
             reduce: If true, reduce all tensors together to one tensor. With `dim`, first
-                concatenate the tensors along `dim` (along its first dimension, if it has several);
+                concatenate the tensors along `dim` (the first item, if `dim` is a sequence);
                 a negative `dim` then counts from the end of each tensor's shape. With "feature",
                 first flatten the dimensions beyond the batch, and concatenate along the flattened
                 dimension. Without `dim`, `keepdim` has no effect.
@@ -2094,7 +2097,7 @@ class TensorLike(Primitives):
             correction: The divisor is the number of elements minus this number; 1 is Bessel's
                 correction.
             reduce: If true, reduce all tensors together to one tensor. With `dim`, first
-                concatenate the tensors along `dim` (along its first dimension, if it has several);
+                concatenate the tensors along `dim` (the first item, if `dim` is a sequence);
                 a negative `dim` then counts from the end of each tensor's shape. With "feature",
                 first flatten the dimensions beyond the batch, and concatenate along the flattened
                 dimension. Without `dim`, `keepdim` has no effect.
@@ -2125,15 +2128,15 @@ class TensorLike(Primitives):
             interpolation: The result if the quantile is between two elements: "linear", "lower",
                 "higher", "midpoint" or "nearest".
             reduce: If true, reduce all tensors together to one tensor. With `dim`, first
-                concatenate the tensors along `dim` (along its first dimension, if it has several);
+                concatenate the tensors along `dim` (the first item, if `dim` is a sequence);
                 a negative `dim` then counts from the end of each tensor's shape. With "feature",
                 first flatten the dimensions beyond the batch, and concatenate along the flattened
                 dimension. Without `dim`, `keepdim` has no effect.
 
         Raises:
             IndexError: If a dimension does not exist.
-            RuntimeError: If `q` is out of range or a tensor of another dtype, or ``torch.quantile``
-                does not support a tensor's dtype, such as int64.
+            RuntimeError: If `q` is out of range, or is a tensor and its dtype is not that of the
+                tensors to reduce; if ``torch.quantile`` does not support a dtype, such as int64.
             TypeError: If `dim` is "feature" and `keepdim` is true.
 
         Example:
@@ -2213,7 +2216,7 @@ class TensorLike(Primitives):
                 Default: all dimensions; without `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             reduce: If true, reduce all tensors together to one tensor. With `dim`, first
-                concatenate the tensors along `dim` (along its first dimension, if it has several);
+                concatenate the tensors along `dim` (the first item, if `dim` is a sequence);
                 a negative `dim` then counts from the end of each tensor's shape. With "feature",
                 first flatten the dimensions beyond the batch, and concatenate along the flattened
                 dimension. Without `dim`, `keepdim` has no effect.
@@ -2238,7 +2241,7 @@ class TensorLike(Primitives):
                 Default: all dimensions; without `keepdim`, the result has no batch dimensions.
             keepdim: Keep the reduced dimensions, with length 1. Not supported with "feature".
             reduce: If true, reduce all tensors together to one tensor. With `dim`, first
-                concatenate the tensors along `dim` (along its first dimension, if it has several);
+                concatenate the tensors along `dim` (the first item, if `dim` is a sequence);
                 a negative `dim` then counts from the end of each tensor's shape. With "feature",
                 first flatten the dimensions beyond the batch, and concatenate along the flattened
                 dimension. Without `dim`, `keepdim` has no effect.
@@ -2318,8 +2321,8 @@ class TensorLike(Primitives):
         Raises:
             IndexError: If a dimension does not exist.
             TypeError: If `dim` is "feature" and `keepdim` is true.
-            RuntimeError: If a tensor of `out` has a dtype that torch does not cast the result to,
-                such as an integer for floats.
+            RuntimeError: If torch cannot cast a result to the dtype of its tensor in `out`, such as
+                floats to integers.
 
         Example:
             >>> td.logsumexp(0)["a"]
@@ -2357,8 +2360,8 @@ class TensorLike(Primitives):
 
         Raises:
             RuntimeError: If a tensor has an integer or bool dtype; if `dtype` has lower precision
-                than a tensor, or only one of the two is complex; if a tensor of `out` has a dtype
-                that torch does not cast the result to, such as an integer for floats.
+                than a tensor, or only one of the two is complex; if torch cannot cast a result to
+                the dtype of its tensor in `out`, such as floats to integers.
 
         Example:
             >>> td.norm()["b", "c"]
@@ -2477,7 +2480,7 @@ class TensorLike(Primitives):
         """Returns a TensorDict of contiguous tensors, copied if they are not.
 
         Args:
-            canonical: Accepted and ignored.
+            canonical: Ignored.
             inplace: Put the tensors into this TensorDict and return it.
 
         Raises:
@@ -2506,7 +2509,7 @@ class TensorLike(Primitives):
     def grad(self) -> Self | None:
         """A TensorDict of the gradients and of the values that are not tensors.
 
-        None if there are tensors, but neither gradients, nor other values, nor empty nodes.
+        None if the tree contains nothing but tensors without gradients.
         """
         grads: Self | None = self.apply(lambda one: tensor(one, "grad").grad, filter_empty=None)
         return grads
@@ -2555,7 +2558,7 @@ class TensorLike(Primitives):
         """Returns a copy in pinned (page-locked) memory; tensors that are pinned are shared.
 
         Args:
-            num_threads: Accepted and ignored: one thread copies.
+            num_threads: Ignored: one thread copies.
             inplace: Put the tensors into this TensorDict and return it.
 
         Raises:

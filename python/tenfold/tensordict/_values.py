@@ -265,7 +265,7 @@ class _Values:
 
     @property
     def batch_size(self) -> Any:
-        """The batch size, which usually begins with that of the TensorDict with this entry."""
+        """The batch size, which usually begins with that of the containing TensorDict."""
         return arrays.batch_shape(self._batch_size)
 
     @property
@@ -595,9 +595,9 @@ class NonTensorStack(_Values):
     def _stored(cls, values: list[Any], batch_size: Any, device: Any) -> NonTensorStack:
         """Creates a stack from `values`, the nested lists that a file stores in a node.
 
-        The levels of lists, from the outermost, are batch dimensions as long as the length of the
-        first list of the level matches `batch_size`, the batch size of the node. The outermost
-        level is always a batch dimension. Items below the last batch dimension are values.
+        A level of lists is a batch dimension if all levels above are, and its first list has the
+        length of that dimension in `batch_size`, the batch size of the node. The outermost level is
+        always a batch dimension. Items below the last batch dimension are values.
         """
         depth, level = 0, values
         while depth < len(batch_size) and isinstance(level, list):
@@ -764,7 +764,7 @@ def _torch_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if func in (torch.unbind, torch.unsqueeze, torch.clone):
         return getattr(args[0], func.__name__)(*args[1:], **kwargs)
     if func.__name__.endswith("_like") and hasattr(args[0], "clone"):
-        return args[0].clone()  # zeros_like, ...: keeps the values, which have no zero or one
+        return args[0].clone()  # keep the values, because plain values have no zero or one
     return NotImplemented
 
 

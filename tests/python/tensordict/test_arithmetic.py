@@ -424,5 +424,5 @@ def test_a_node_and_a_tensor_have_no_sum(call):
     tensor = TensorDict({"a": torch.zeros(3)}, [3])
     node = TensorDict({"a": {"b": torch.zeros(3)}}, [3])
     for one, other in ((tensor, node), (node, tensor)):
-        with pytest.raises(KeyError, match='"a": expected a node in both, found one only'):
+        with pytest.raises(KeyError, match='"a": expected a node in both operands'):
             call(one, other)

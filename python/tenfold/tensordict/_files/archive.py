@@ -30,7 +30,7 @@ FORMAT = "tdz"
 
 @set_module("tenfold")
 def is_memmap_archive(path: PathLike) -> bool:
-    """Returns whether a file is a zip archive with a ``meta.json`` at its top.
+    """Returns whether a file is a zip archive with a ``meta.json`` at its root.
 
     Args:
         path: A path.

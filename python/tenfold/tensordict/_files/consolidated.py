@@ -126,7 +126,7 @@ class Block:
 
 
 def entries_of(tree: Any) -> Iterator[Any]:
-    """Yields in order every tensor, and the data of every entry that is not a tensor."""
+    """Yields every tensor, and the data of every plain value, in the order of the entries."""
     members = getattr(tree, "tensordicts", None)
     entries = tree._entries().values() if members is None else members
     for entry in entries:
@@ -134,14 +134,14 @@ def entries_of(tree: Any) -> Iterator[Any]:
         if node is not None:
             yield from entries_of(node)
         elif class_kind(type(entry)) == VALUE and type(entry) is not UnbatchedTensor:
-            # `data` of a NonTensorStack raises an error if it has no rows or different values.
+            # NonTensorStack.data raises an error if the stack has no rows or different values.
             yield entry._values if type(entry) is NonTensorStack else entry.data
         else:
             yield entry
 
 
 def shape_of(tree: Any) -> list[Any]:
-    """Batch size and names of every node, in order."""
+    """Batch size and names of every node, each node before its children."""
     members = getattr(tree, "tensordicts", None)
     found = [(tuple(tree._batch_size), tree._names)]
     for entry in tree._entries().values() if members is None else members:

@@ -129,7 +129,7 @@ def folder_of(node: Any) -> str | None:
     where = str(disk.node.where())
     if disk.node.info().kind != "tensorclass":
         return where
-    # The members of a stack of one class have no folders of their own for the class.
+    # A member of a lazy stack of one tensorclass has no subfolder `_tensordict`.
     inner = os.path.join(where, "_tensordict")
     return inner if os.path.isdir(inner) else where
 
@@ -197,7 +197,7 @@ def adopt(
         if items.keys() != before.keys() or len(items) != len(native.keys()):
             node._read = None  # the members are read from the folder
             if tree is not node:
-                node._read = node._nodes()  # members of a tensorclass that the stack has
+                node._read = node._nodes()  # a tensorclass wraps the stack, not each member
         return
     node._items = items
     info = native.info()
@@ -229,7 +229,7 @@ def fits(tree: Any, native: Any) -> bool:
 
 
 def check_fields(tree: Any, native: Any, opened: Any, cls: Any = None) -> None:
-    """Raises ValueError if `adopt` would add an entry that is no field to a tensorclass object.
+    """Raises ValueError if `adopt` would add a key to a tensorclass that has no such field.
 
     `tree` is None if `native` becomes a new member of a lazy stack of objects of the class `cls`.
     """

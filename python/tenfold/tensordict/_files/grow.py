@@ -201,7 +201,7 @@ def _added(node: Any, name: str, shape: Any, dtype: Any, robust_key: Any, exists
 
 @contextlib.contextmanager
 def _tensordict_errors() -> Iterator[None]:
-    """Raises RuntimeError, as tensordict, if a file exists, or a key is no file name."""
+    """Raises RuntimeError, as tensordict does, if a file exists or a key is not a file name."""
     try:
         yield
     except FileExistsError as error:

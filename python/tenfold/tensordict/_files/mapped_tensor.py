@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _SHARED_MEMORY = "/dev/shm"
-_NOT_SET: Any = object()  # the value of the elements of `MemoryMappedTensor.empty`
+_NOT_SET: Any = object()  # `MemoryMappedTensor.empty` passes it as the value: elements are not set
 
 
 class AnonymousFile:
@@ -75,13 +75,13 @@ def _reduced(file: AnonymousFile) -> tuple[Any, tuple[Any, ...]]:
 
 
 def received(descriptor: Any) -> AnonymousFile:
-    """A file received from another process."""
+    """Restores an AnonymousFile from a file descriptor that another process sent."""
     made = AnonymousFile.__new__(AnonymousFile)
     made._hold(os.fdopen(descriptor.detach(), "r+b", buffering=0))
     return made
 
 
-# Only multiprocessing's pickler uses this function, because it can send file descriptors.
+# Registered only with multiprocessing's pickler, because only this one can send file descriptors.
 reduction.register(AnonymousFile, _reduced)
 
 
@@ -113,7 +113,7 @@ def _lengths_of(shape: Any) -> tuple[int, ...]:
 
 
 def _component_numels(tensor: torch.Tensor) -> list[int]:
-    """The number of elements of each component of a nested tensor, or of each row of another."""
+    """Numbers of elements of the components of a nested tensor, or of the rows of a dense one."""
     if tensor.is_nested:
         return [math.prod(sizes) for sizes in tensor._nested_tensor_size().tolist()]
     return [math.prod(tensor.shape[1:])] * len(tensor)
@@ -125,7 +125,7 @@ def checked_shape(shape: Any, at_least: int = 0) -> Any:
     `at_least`: -1 if a length may be -1, as in ``torch.Tensor.view``.
 
     Raises:
-        TypeError: If it is neither an int, nor a sequence of ints, nor a tensor ``[n, k]``.
+        TypeError: If `shape` is neither an int, nor a sequence of ints, nor a tensor ``[n, k]``.
         RuntimeError: If a length is too small.
     """
     is_nested = isinstance(shape, torch.Tensor) and shape.ndim == 2
@@ -154,8 +154,8 @@ def _checked_dtype(dtype: Any) -> torch.dtype:
     """Returns the dtype of torch for a dtype of torch or numpy, or for its name.
 
     Raises:
-        TypeError: If it is no dtype.
-        ValueError: If there is no dtype of this name.
+        TypeError: If `dtype` is neither a str nor a dtype that torch has.
+        ValueError: If `dtype` is a str that is not the name of a dtype.
     """
     if isinstance(dtype, torch.dtype):
         return dtype
@@ -232,11 +232,11 @@ def as_nested(flat: torch.Tensor, sizes: torch.Tensor | None) -> torch.Tensor:
 
 
 def _dense_shape(input: Any) -> Any:
-    """The shape of the argument of a ``_like`` form.
+    """The shape of `input`, the argument of a ``_like`` form.
 
     Raises:
-        TypeError: If it is neither a tensor nor an array.
-        ValueError: If it is nested.
+        TypeError: If `input` is neither a tensor nor an array.
+        ValueError: If `input` is nested.
     """
     if not arrays.is_array(input):
         raise TypeError(f"input: expected a tensor, found {type(input).__name__}")
@@ -317,7 +317,7 @@ class MemoryMappedTensor(torch.Tensor):
             if missing or filename is not None:
                 found = f"no {' and no '.join(missing)}" if missing else "filename"
                 raise TypeError(
-                    f"source: a file name: expected dtype and shape, and no filename, found {found}"
+                    f"source is a file name: expected dtype, shape and no filename, found {found}"
                 )
             return cls.from_filename(source, dtype, shape, index)
         if isinstance(source, (torch.UntypedStorage, torch.TypedStorage)):
@@ -335,7 +335,7 @@ class MemoryMappedTensor(torch.Tensor):
             made = tensor.as_subclass(cls)
         elif dtype is not None:
             raise TypeError(
-                f"dtype: expected None with a tensor as source, which has its own, found {dtype}"
+                f"dtype: expected None if source is a tensor, which has a dtype, found {dtype}"
             )
         else:
             made = cls.from_tensor(tensor, filename=filename, shape=shape)
@@ -559,7 +559,7 @@ class MemoryMappedTensor(torch.Tensor):
             storage: A storage, preferably one that torch mapped from a file, so that it has a path.
             shape: Shape of the tensor; None: one dimension.
             dtype: Element type. None: the type of a typed storage; int64 for an untyped storage.
-            device: Accepted and ignored.
+            device: Ignored.
             index: Applied to the result.
             filename: The file from which the storage is mapped, if the storage has no path.
 
@@ -581,8 +581,8 @@ class MemoryMappedTensor(torch.Tensor):
         """
         if not isinstance(storage, (torch.UntypedStorage, torch.TypedStorage)):
             raise TypeError(
-                f"storage: expected a storage of torch, found {type(storage).__name__}; a tensor "
-                "has one, tensor.untyped_storage()"
+                f"storage: expected a torch storage, found {type(storage).__name__}; for a tensor, "
+                "pass tensor.untyped_storage()"
             )
         if filename is not None:
             path_argument("MemoryMappedTensor", filename, "filename")
@@ -728,7 +728,7 @@ class MemoryMappedTensor(torch.Tensor):
         if options:
             raise TypeError(f"unexpected keyword argument {next(iter(options))!r}")
         is_new = filename is None or not exists(filename)
-        is_zero = type(value) is int and value == 0  # -0.0 has other bytes
+        is_zero = type(value) is int and value == 0  # not -0.0: its bytes are not all 0
         if value is _NOT_SET or (is_new and is_zero):
             return cls._made(shape, dtype, filename, existsok)
         try:

@@ -236,7 +236,7 @@ def _begins_at_zero(part: Any) -> bool:
 
 
 def _flush_own(node: Any) -> None:
-    """Flushes the loaded tensors of a node that are mapped from named files, but no nodes below.
+    """Flushes the loaded tensors of a node that are mapped from named files; not its child nodes.
 
     The engine's `flush` does not reach tensors that were mapped separately.
     """

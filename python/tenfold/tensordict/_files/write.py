@@ -42,10 +42,10 @@ class _Targets:
             file, from its first byte on.
         there: Paths within the target of final files that need not be written: those of the tensors
             in `kept`, and of tensors of a folder opened with mode "r+" that are not loaded yet.
-        written: The other final files. Empty if no tensor is mapped.
+        written: The final files that are not in `there`. Empty if no tensor is mapped.
         elsewhere: (dotted key path, path, MappedFile) of each tensor that is mapped from another
-            file, or from a part of its final file; None instead of the MappedFile of a tensor that
-            is not loaded.
+            file, or from a part of its final file. The MappedFile is None if the tensor is not
+            loaded.
         native: The tree of the engine. None if no tensor is mapped.
     """
 
@@ -78,7 +78,7 @@ class _Targets:
 
         `stored` is the file of a tensor that is not loaded.
         """
-        if node is None:  # a sparse tensor, which the engine stores as a node
+        if node is None:  # a component of a sparse tensor, which the engine stores as a node
             return False
         value = node._items.get(keys[-1], ON_DISK)
         if value is ON_DISK:
@@ -88,24 +88,27 @@ class _Targets:
             if stored != final:
                 self.elsewhere.append((".".join(keys), stored, None))
                 return False
-            return opened.mode == "r+"  # otherwise a private mapping, which the content replaces
+            return opened.mode == "r+"  # a private mapping must be written to its file
         file = value._file if type(value) is folders.mapped_class_if_imported() else None
         if file is None or file.path is None:
             return False
         if file.path == final:
             if not _is_same_file(file):
-                return False  # it was replaced or deleted: writing changes no mapped bytes
+                return False  # the mapped file was replaced: writing `final` does not change it
             if file.mode == "r+" and _is_whole(value, file):
                 self.kept[keys] = value
                 return True
             if file.mode != "r+" and _is_all(value, file):
-                return False  # a private mapping of the whole file, which the content replaces
+                return False  # a private mapping of the whole file must be written to it
         self.elsewhere.append((".".join(keys), file.path, file))
         return False
 
 
 def _let_go_if_renamed(node: Any) -> None:
-    """Loads all entries and marks the node as changed if its engine node has other properties."""
+    """Detaches a node whose batch size, names or device differ from those of its engine node.
+
+    Loads all its entries and marks it as changed.
+    """
     disk = node._disk
     if folders.is_stack(node) or disk is None or disk.changed:
         return
@@ -143,7 +146,7 @@ def _is_same_file(file: Any) -> bool:
 def write(tree: Any, prefix: str, options: Options) -> Any:
     """Writes `tree` to the folder `prefix`.
 
-    Returns a tree over the files: with `options.in_place` `tree` itself, otherwise a new one.
+    Returns a tree over the files: `tree` itself if `options.in_place`, otherwise a new one.
     """
     target = os.path.abspath(prefix)
     kept = _write(tree, target, options)
@@ -237,7 +240,7 @@ def write_anonymous(tree: Any, options: Options) -> Any:
             "be imported; pass a prefix"
         )
     tensors: dict[str, Any] = {}
-    order: list[Any] = []  # for each tensor: the tensor itself, or its name in `tensors`
+    order: list[Any] = []  # for each tensor: the kept tensor, or the name of the new one
 
     def collect(tensor: Any) -> Any:
         if not options.zeros and type(tensor) is mapped and _is_anonymous(tensor):

@@ -1,1 +1,1 @@
-"""Implements the methods of trees over the operations of `_protocol`; a module for each purpose."""
+"""Functions that implement methods of TensorDict with the operations of `_protocol.Primitives`."""

@@ -121,7 +121,7 @@ class Plan:
         for key, value in items.items():
             node = node_of(value)
             if node is not None and node._names is None and made._names is not None:
-                value = value.clone(False)  # which gets the names, and not a node of `td`
+                value = value.clone(False)  # put_value() must not set the names of a node of `td`
             put_value(made, key, value)
         return made
 
@@ -129,7 +129,7 @@ class Plan:
         if node is None or not node._has(key):
             if self.default is NOTHING:
                 if node is None:
-                    raise TypeError("apply: expected TensorDicts, found another object")
+                    raise TypeError("apply: others: expected TensorDicts, found another object")
                 node._entry(key)  # raises
             return self.default
         return node._entry(key)

@@ -146,7 +146,7 @@ def counted(td: Any, count_duplicates: bool) -> list[Any]:
     for tensor in td._tensors():
         memory = _components(tensor)[-1]
         address = memory.data_ptr() if hasattr(memory, "data_ptr") else memory.ctypes.data
-        place = address or id(tensor)  # no memory: a tensor without elements, or on "meta"
+        place = address or id(tensor)  # 0: a tensor without elements, or on "meta"
         if place not in largest or num_bytes(largest[place]) < num_bytes(tensor):
             largest[place] = tensor
     return list(largest.values())

@@ -67,7 +67,7 @@ def assign(td: Any, key: Any, value: Any) -> None:
 
 
 def _put_rows(td: Any, key: str, rows: Any, index: Any, row_ndim: int) -> None:
-    """Adds an entry: `rows` at an index; elsewhere zeros, or None for plain values."""
+    """Adds an entry with `rows` at an index, and zeros, or None for plain values, elsewhere."""
     check_unlocked(td)
     put_value(td, key, _all_rows(td, key, rows, index, row_ndim))
 
@@ -132,7 +132,7 @@ def _rows_at(td: T, index: Any) -> T:
             try:
                 return td._each(_Selected(torch, one), shape, names)
             except (IndexError, RuntimeError):
-                pass  # the next line accepts negative positions, and raises errors for others
+                pass  # the next line accepts negative positions, and raises other errors again
         return td._each(lambda value: value[parts], shape, names)
 
 

@@ -1,4 +1,4 @@
-"""Several TensorDicts as one: stacked, concatenated, padded, merged."""
+"""Stacking, concatenation, padding, merging and comparison of TensorDicts, and key functions."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ def stack(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
         A TensorDict, or tensor, with one dimension more; `out` if it is given.
 
     Raises:
-        RuntimeError: If `input` is empty, or keys, batch sizes, shapes or kinds of entries differ.
-            If `input` has a lazy stack, only the numbers of batch dimensions must be equal, unless
-            all are lazy stacks with the same stack dimension and number of members. Also if `out`
-            cannot take entries that only some members of the result have, or has a tensor of a
-            dtype that torch does not cast the result to.
+        RuntimeError: If `input` is empty. If keys, batch sizes, shapes or kinds of entries differ;
+            but if one of `input` is a lazy stack, only the numbers of batch dimensions must be
+            equal, unless all are lazy stacks with the same stack dimension and number of members.
+            If torch cannot cast a result to the dtype of its tensor in `out`. If only some members
+            of the result have an entry, unless `out` is a stack of as many members.
         TypeError: If `input` has both TensorDicts and tensors.
         IndexError: If `dim` is out of range.
 
@@ -103,9 +103,9 @@ def _written(call: str, out: Any, made: Item) -> Item:
 
 
 def _check_takes(call: str, out: Any, made: Any) -> None:
-    """Raises RuntimeError if `made` has entries of only some members of a stack.
+    """Raises RuntimeError if `out` cannot take entries that only some members of a stack have.
 
-    Such entries fit only into a stack of as many members.
+    Such entries of `made` fit only into a stack of as many members.
     """
     if isinstance(made, stacked()):
         if isinstance(out, stacked()) and out._like_stack(made) is not None:
@@ -130,7 +130,7 @@ def _check_kinds(call: str, items: list[Any]) -> None:
 
 
 def _one_of_each_type(items: list[Any]) -> list[Any]:
-    """The first item of each type, in order."""
+    """The first item of each type, in the order of `items`."""
     types = list(map(type, items))
     return [items[types.index(cls)] for cls in dict.fromkeys(types)]
 
@@ -163,7 +163,9 @@ def _stacked(entries: list[Any], dim: int) -> Any:
             )
         if items.keys() != keys:
             odd = sorted(items.keys() ^ keys)
-            raise ShapesDiffer(f"stack: expected the same keys in all, found {odd} in some only")
+            raise ShapesDiffer(
+                f"stack: expected the same keys in all TensorDicts, found {odd} in some"
+            )
     torch = need_torch("stack")
     with torch._C.DisableTorchFunctionSubclass():
         made_items = {
@@ -398,8 +400,8 @@ def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
 
     Raises:
         RuntimeError: If `input` is empty, shapes do not fit, or there is no such batch dimension.
-            Also if `out` cannot take entries that only some members of the result have, or has a
-            tensor of a dtype that torch does not cast the result to.
+            If torch cannot cast a result to the dtype of its tensor in `out`. If only some members
+            of the result have an entry, unless `out` is a stack of as many members.
         IndexError: If `input` has tensors and `dim` is out of range.
         TypeError: If `input` has both TensorDicts and tensors, or the entries of a key are of
             different kinds.
@@ -442,7 +444,7 @@ def _joined(entries: list[Any], dim: int) -> Any:
     dicts = [node._entries() for node in nodes]
     keys = dicts[0].keys()
     if any(items.keys() != keys for items in dicts):
-        raise KeyNotFoundError("cat: expected the same keys in all, found others in some")
+        raise KeyNotFoundError("cat: expected the same keys in all TensorDicts, found other keys")
     torch = need_torch("cat")
     made_items = {}
     for key in keys:
@@ -474,7 +476,7 @@ def pad(tensordict: Any, pad_size: Any, value: float = 0.0) -> Any:
         tensordict: A TensorDict.
         pad_size: Numbers of rows to add at the start and end: a pair for the first batch
             dimension, then one for the second, ...
-        value: Value of the new rows of tensors; the new rows of other values are None.
+        value: Value of the new rows of tensors; plain values are None there.
 
     Returns:
         A new TensorDict.
@@ -492,7 +494,7 @@ def pad(tensordict: Any, pad_size: Any, value: float = 0.0) -> Any:
     if len(pad_size) > 2 * ndim:
         raise RuntimeError(f"pad: expected at most {2 * ndim} numbers, found {len(pad_size)}")
     if len(pad_size) % 2:
-        raise RuntimeError(f"pad: expected an even number of numbers, found {len(pad_size)}")
+        raise RuntimeError(f"pad: expected pairs of numbers, found {len(pad_size)} numbers")
     pairs = [tuple(pad_size[i : i + 2]) for i in range(0, len(pad_size), 2)]
     new = list(td.batch_size)
     for dim, (before, after) in enumerate(pairs):
@@ -545,9 +547,9 @@ def pad_sequence(
 
     Raises:
         KeyError: If keys differ.
-        RuntimeError: If the list is empty, other dimensions differ, or a tensor of `out` has a
-            dtype that torch does not cast the result to; if `return_mask` is given for objects of a
-            tensorclass.
+        RuntimeError: If the list is empty; if the tensors differ in the length of another
+            dimension; if torch cannot cast a result to the dtype of its tensor in `out`; if
+            `return_mask` is given for objects of a tensorclass.
         IndexError: If a tensor has no dimension `pad_dim`.
 
     Example:
@@ -568,7 +570,9 @@ def pad_sequence(
     tds = [tree_or(item) for item in items]
     paths = tds[0].keys(True, True)
     if any(set(td.keys(True, True)) != set(paths) for td in tds):
-        raise KeyNotFoundError("pad_sequence: expected the same keys in all, found others in some")
+        raise KeyNotFoundError(
+            "pad_sequence: expected the same keys in all TensorDicts, found other keys"
+        )
     ndim = len(tds[0].batch_size)
     new = (len(tds), *(max(td.batch_size[i] for td in tds) for i in range(ndim)))
     made = tds[0].empty(batch_size=()).empty(batch_size=new)

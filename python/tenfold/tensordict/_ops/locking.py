@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 #: The mark in ``_locked`` of a mapped tree, such as the result of `memmap*`, and of views of it:
 #: `is_memmap` is true until the tree is unlocked.
-#: ``_locked`` is False, True, this mark, or a tuple of weak references to the locked nodes above,
-#: which begins with the mark if the tree is mapped.
+#: ``_locked`` is False, True, this mark, or a tuple of weak references to the locked nodes above.
+#: The tuple begins with the mark if the tree is mapped.
 MAPPED = 2
 
 # Calls at the end of a ``with`` statement: a method's name, its arguments and keyword arguments.
 # A closure instead would keep the TensorDict and its memory alive until the garbage collector runs.
 _LOCK: Any = ("lock_", (), {})
 _UNLOCK: Any = ("unlock_", (), {})
-_CLOSE: Any = ("", (), {})  # _close_opened()
+_CLOSE: Any = ("", (), {})  # `leave` calls _close_opened() instead
 
 
 def _refuse_change(td: Any) -> NoReturn:
@@ -152,7 +152,7 @@ def _check_parents(td: Any, inside: Collection[int] = ()) -> None:
 
 
 def _held_nodes(td: Any) -> Any:
-    """The child nodes that Python has loaded; the others are locked when they are loaded."""
+    """The child nodes that Python has loaded; a node that is loaded later is locked then."""
     # Two comprehensions: torch.compile cannot trace an assignment expression inside of one.
     nodes = [node_of(entry) for entry in td._held()]
     return [node for node in nodes if node is not None]

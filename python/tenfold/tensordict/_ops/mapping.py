@@ -1,4 +1,4 @@
-"""The entries of a TensorDict: read, set, written into, selected, renamed."""
+"""Implements methods of TensorDict that read, set, write, select and rename entries."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def node_for(td: Any, path: tuple[str, ...]) -> Any:
     """The node that the last key of `path` belongs to; missing nodes are created.
 
     Raises KeyThroughLeafError if the path leads through a tensor or a plain value, and
-    AttributeError if a key of the path follows an object of a tensorclass without such a field.
+    AttributeError if a key of the path is not a field of the tensorclass object above it.
     """
     node: Any = td
     for depth, key in enumerate(path[:-1]):
@@ -548,9 +548,9 @@ def _expanded_right(mask: Any, tensor: Any) -> Any:
 
 
 def _pairs(source: Any, more: dict[str, Any], what: str = "input_dict_or_td") -> Any:
-    """Yields the (key, value) pairs of a dict or a TensorDict, then those of `more`.
+    """Yields the (key, value) pairs of a dict, a TensorDict or None, then those of `more`.
 
-    Raises a TypeError about `what` for other objects.
+    Raises TypeError for other objects; the message names `what`.
     """
     if source is not None:
         _check_tree(what, source)
@@ -656,7 +656,7 @@ def excluded(td: T, unwanted: Any, inplace: bool) -> T:
     kept: dict[str, Any] = {}
     for key in td._key_list():
         below = unwanted.get(key)
-        if below is not None and not below:  # all of the entry: it need not be loaded
+        if below is not None and not below:  # exclude the whole entry, without loading it
             if inplace:
                 td._remove(key)
             continue
@@ -680,7 +680,7 @@ def split_keys(
     rest = td if inplace else td.copy()
     check_unlocked(rest)
     made = []
-    moved: dict[tuple[str, ...], int] = {}  # the number of the part
+    moved: dict[tuple[str, ...], int] = {}  # the part that each path moved to
     for number, key_set in enumerate(key_sets):
         part = td.empty(recurse=reproduce_struct)
         pairs = key_set.items() if hasattr(key_set, "items") else [(key, key) for key in key_set]
@@ -694,7 +694,9 @@ def split_keys(
                 if default is NOTHING and strict:
                     walk(rest, path)
                     name = ".".join(path)
-                    raise KeyNotFoundError(f'split_keys: expected each key once, found "{name}"')
+                    raise KeyNotFoundError(
+                        f'split_keys: expected each key once, found "{name}" twice'
+                    )
                 if default is not NOTHING and default is not None:
                     part.set(new_key, default)
                 continue
@@ -781,7 +783,7 @@ def check_rename(td: Any, old: tuple[str, ...], new: tuple[str, ...], safe: bool
     except KeyThroughLeafError:
         raise
     except KeyError:
-        pass  # a node that is created
+        pass  # `rename_key_` creates missing nodes
 
 
 def rename_keys(td: T, mapping: Mapping[Key, Key], *, strict: bool = True) -> T:
@@ -869,7 +871,7 @@ def empty(
 
 
 def _put_nodes(made: Any, td: Any, options: dict[str, Any]) -> None:
-    """Adds to `made` the nodes and plain values of `td`, resized to `made`, but no tensors."""
+    """Adds to `made` the emptied nodes and plain values of `td`, with the batch size of `made`."""
     old, new = tuple(td._batch_size), tuple(made._batch_size)
     for key, entry in td._entries().items():
         node = node_of(entry)
@@ -899,7 +901,7 @@ def replace(td: T, *args: Any, **kwargs: Any) -> T:
 
 
 def _grouped(keys: tuple[Any, ...]) -> dict[str, Any]:
-    """Paths as nested dicts; an empty dict stands for the whole entry."""
+    """Converts paths to nested dicts, in which an empty dict means the whole entry."""
     grouped: dict[str, Any] = {}
     whole = set()
     for key in keys:

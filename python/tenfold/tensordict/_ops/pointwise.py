@@ -273,7 +273,9 @@ def _tensor_under(entry: Any, path: tuple[str, ...]) -> Any:
 
 
 def _one_node(path: tuple[str, ...]) -> KeyNotFoundError:
-    return KeyNotFoundError(f'"{".".join(path)}": expected a node in both, found one only')
+    return KeyNotFoundError(
+        f'"{".".join(path)}": expected a node in both operands, found one in only one of them'
+    )
 
 
 def clamp(td: Like, min: Any = None, max: Any = None, *, out: Any = None) -> Like:
@@ -362,7 +364,7 @@ def _has_tensors(entry: Any) -> bool:
 
 
 def _is_filled(entry: Any) -> bool:
-    """False for an empty node."""
+    """True for every entry except an empty node."""
     node = node_of(entry)
     return node is None or not node.is_empty()
 
@@ -373,7 +375,7 @@ def _check_same_keys(
     above: tuple[str, ...],
     counts: Callable[[Any], bool] = _has_tensors,
 ) -> None:
-    """Raises KeyError if only one of two nodes has an entry that `counts`."""
+    """Raises KeyError if only one of two nodes has an entry for which `counts` is true."""
     if mine.keys() == theirs.keys():
         return
     missing = [key for key in mine if key not in theirs and counts(mine[key])]
@@ -382,7 +384,7 @@ def _check_same_keys(
         return
     name = ".".join((*above, missing[0]))
     raise KeyNotFoundError(
-        f'keys in tensordicts mismatch: expected the same keys, found "{name}" in one only'
+        f'keys in tensordicts mismatch: expected the same keys, found "{name}" in only one operand'
     )
 
 
@@ -552,7 +554,7 @@ class MemberPart:
         self.taken = taken
 
     def own_entries(self) -> dict[str, Any]:
-        """The entries of a TensorDict, each without the dimensions that the stacks stacked."""
+        """The entries of the TensorDict `whole`, at the position of the member in each stack."""
         node = self.whole
         for dim, count, position in self.taken:
             if node._batch_size[dim : dim + 1] == (count,):

@@ -88,11 +88,11 @@ def _int_or_same(dim: Any) -> Any:
 
 
 def _positions(dims: tuple[int, ...], ndim: int) -> tuple[int, ...]:
-    """The dimensions counted from the front, in order.
+    """The dimensions counted from the front, in ascending order.
 
     Raises:
-        IndexError: For one that is out of range.
-        RuntimeError: For one that is repeated, as in ``torch.sum``.
+        IndexError: If a dimension is out of range.
+        RuntimeError: If a dimension is repeated, as in ``torch.sum``.
     """
     at = sorted(dim_in(one, ndim, "reduction") for one in dims)
     if len(set(at)) < len(at):

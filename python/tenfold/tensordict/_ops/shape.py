@@ -143,8 +143,8 @@ def unflattened(length: int, dim: int, unflattened_size: Any) -> tuple[int, ...]
     """The lengths that a dimension is split into.
 
     Raises:
-        TypeError: If they are no sequence of ints.
-        RuntimeError: If their product is not `length`.
+        TypeError: If `unflattened_size` is not a sequence of ints.
+        RuntimeError: If the product of the lengths is not `length`.
     """
     try:
         lengths = tuple(unflattened_size)
@@ -682,7 +682,7 @@ def repeat_interleave(
         return td.unsqueeze(0).repeat_interleave(repeats, 0, output_size=output_size)
     at = dim_in(dim, len(td._batch_size), "repeat_interleave")
     rows = torch.arange(td._batch_size[at], device="cpu")
-    repeats = torch.as_tensor(repeats, device="cpu")  # it may be on a GPU
+    repeats = torch.as_tensor(repeats, device="cpu")  # the tensor may be on a GPU
     rows = rows.repeat_interleave(repeats, output_size=output_size)
     return td._chosen(rows, at)
 

@@ -67,7 +67,7 @@ _OF_FILES = frozenset(
     ]
 )  # fmt: skip
 
-# The argument of methods that can add an entry under it: its position and name.
+# Methods that can add an entry: the position and the name of the argument for the new key.
 _NEW_KEYS = {
     "create_nested": (0, "key"),
     "make_memmap": (0, "key"),

@@ -535,8 +535,8 @@ def _fill_unset(obj: Any) -> None:
 def _contain(obj: Any, about: dict[str, Any]) -> bool:
     """Creates the TensorDict of an object. Returns false if an outer ``__init__`` has created it.
 
-    If it has, and `about` has a batch size, device or names, replaces the TensorDict by a copy with
-    these.
+    In that case, if `about` has a batch size, device or names, replaces the TensorDict by a copy
+    with these.
     """
     node = obj.__dict__.get("_tensordict")
     batch_size, device, names = (about.get(name) for name in _ABOUT[:3])
@@ -560,5 +560,5 @@ def _finish(obj: Any, about: dict[str, Any]) -> None:
     lock = about.get("lock")
     if type(obj)._frozen if lock is None else lock:
         obj._tensordict.lock_()
-    elif lock is not None and obj._tensordict.is_locked:  # by an own `__init__`
+    elif lock is not None and obj._tensordict.is_locked:  # by the class's own __init__
         obj._tensordict.unlock_()

@@ -55,8 +55,8 @@ class FieldMethods:
 
         Args:
             key: A str or a tuple of str.
-            default: Returned if there is no such field or entry; with `how`, also if the field is
-                None.
+            default: Returned if there is no such field or entry. A field that is None is returned
+                as None.
             **how: For an object over a lazy stack: as for `LazyStackedTensorDict.get`.
 
         Raises:
@@ -225,9 +225,11 @@ class RowMethods:
 def _rows(obj: Any, value: Any) -> Any:
     """Converts `value` for writing into rows of the TensorDict of `obj`.
 
-    Raises ValueError for a value of an unsupported type, and for an object with other fields,
-    except fields of a class derived from that of `obj` that are None; AttributeError for a
-    TensorDict with a key that is not a field.
+    Raises:
+        ValueError: If the type of `value` is not supported, or `value` is an object of a
+            tensorclass with other fields. An object of a subclass may have more fields if they are
+            None.
+        AttributeError: If `value` is a TensorDict with a key that is not a field.
     """
     cls = type(obj)
     if class_kind(type(value)) == TENSORCLASS:
@@ -347,8 +349,8 @@ class TreeMethods:
         """Returns a copy of the fields as a TensorDict; nested objects become TensorDicts, too.
 
         Args:
-            retain_none: If true, the result has an entry None for each field of this object, but
-                not of nested objects, that is None.
+            retain_none: If true, fields of this object that are None become entries of the value
+                None. Such fields of nested objects have no entry in any case.
         """
         made = _plain_copy(self._tensordict)
         for name in none_fields(self) if retain_none else ():
@@ -421,7 +423,7 @@ class TreeMethods:
         self: Any, input_dict_or_td: Any = None, clone: bool = False, inplace: bool = False,
         **options: Any,
     ) -> Any:  # fmt: skip
-        """Sets the fields in a dict, a TensorDict or an object. Returns this object.
+        """Sets fields to the values in a dict, TensorDict or tensorclass. Returns this object.
 
         Nodes are merged; None in a dict makes a field None.
 
@@ -490,7 +492,7 @@ def _update_from_dict(obj: Any, given: dict[Any, Any], options: dict[str, Any]) 
     wanted = _check_updated(cls, given, options)
     node = obj._tensordict
     rest: dict[Any, Any] = {}
-    merged: dict[Any, Any] = {}  # into a node, or as by `TensorDict.update`
+    merged: dict[Any, Any] = {}  # values for existing nodes, and for paths below existing entries
     for key, value in given.items():
         if value is None and key in cls._field_names:
             if wanted is None or key in wanted:
