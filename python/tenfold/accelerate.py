@@ -196,7 +196,7 @@ def staged_by_all(
 ) -> Iterator[Path]:
     """Yields a temporary folder that all processes fill, and that replaces `path` at the end.
 
-    If a process fails, all processes raise an error. Exceptions: XLA (see `raise_on_all`), and
+    If a process fails, all processes raise an error, except on XLA (see `raise_on_all`) and with
     `is_collective`.
 
     Args:

@@ -29,7 +29,7 @@ from tenfold.accelerate import SHARDED, on_all, on_main, staged_by_all
 __all__ = ["AtomicCheckpointMixin"]
 
 
-# The type Any lets type checkers accept the methods of Trainer, with and without transformers.
+# The type Any lets type checkers accept the methods of Trainer, even if transformers is missing.
 _Base: Any = object
 
 

@@ -58,8 +58,8 @@ def save(
             bool, None or tuples of these. Also a single tensor, array or value, which `load`
             returns: in folders, ``.tdz``, safetensors and ``.pt`` files; tensors and arrays also
             in ``.npy`` and ``.npz`` files.
-        path: Target path. A file replaces an existing file, a folder an existing folder. A folder
-            with files that its metadata does not name is an error.
+        path: Target path. A file replaces an existing file, a folder an existing folder. An
+            existing folder with files that its metadata does not name is not replaced: an error.
         format: ``"memmap"``, ``"safetensors"``, ...; None: the suffix of `path` selects it; without
             a suffix, or with an unknown one, it is a folder of memory-mapped files. ``.pkl`` is an
             error. A suffix that resembles a known one (``.safetensor``), or of a format that is
@@ -80,8 +80,8 @@ def save(
         UnsupportedError: If the format cannot store an entry; the message names its key. Nothing
             has been written. For example, a ``.npy`` file stores only one array, without a name.
         ValueError: If a key has another type, two keys of a dict have the same ``str()``, a
-            container contains itself, `format` is unknown, `path` is a folder with other files,
-            or `checksums` is false for a `Dataset`.
+            container contains itself, `format` is unknown, `path` is a folder with files that its
+            metadata does not name, or `checksums` is false for a `Dataset`.
         FileExistsError: If `path` exists and `overwrite` is false.
         OSError: If a system call failed, or `path` is a folder where a file is to be written, or
             the reverse. The old version is unchanged, unless the last fsync failed.
@@ -284,8 +284,11 @@ def probe(path: PathLike) -> str:
         path: A file or folder.
 
     Returns:
-        str: ``"memmap"``, ``"safetensors"``, ``"tdz"``, ``"npy"``, ``"npz"``, ``"pt"``,
-            ``"consolidated"``, ``"parts"``, ``"snapshot"``, ``"dcp"`` or ``"bundle"``.
+        str: ``"memmap"``, ``"tdz"`` (an archive of a memmap folder), ``"safetensors"``, ``"npy"``,
+            ``"npz"``, ``"pt"`` (torch.save), ``"consolidated"`` (a consolidated TensorDict),
+            ``"parts"`` (a data set of parts), ``"snapshot"`` (torchsnapshot), ``"dcp"``
+            (torch.distributed.checkpoint) or ``"bundle"`` (a folder of a trainer, or a step of a
+            `CheckpointManager`).
 
     Raises:
         FileNotFoundError: If `path` does not exist.
@@ -302,7 +305,7 @@ def probe(path: PathLike) -> str:
 
 @set_module("tenfold")
 def scan(path: PathLike) -> ScanReport:
-    """Lists every global (class or function) that pickles in a file or folder name, and its risk.
+    """Lists the globals (classes and functions) that pickles refer to, and the risk of each.
 
     Args:
         path: A file of torch.save, a pickle, a zip archive with pickles or nested archives
@@ -401,13 +404,13 @@ def convert(
         Path: `dst`.
 
     Raises:
-        UnsupportedError: If the format of `src` is unknown, or that of `dst` is not written or
-            cannot store an entry. Nothing has been written.
+        UnsupportedError: If the format of `src` is unknown, or the format of `dst` can only be read
+            or cannot store an entry. Nothing has been written.
         KeyError: If one of `keys`, `exclude` or the names in `rename` matches nothing.
-        ValueError: If `format` is unknown, `dst` is inside the folder `src` or is a folder with
-            other files, `shard_size` is given although the format of `dst` has no shards, `dtype`
-            is no such dtype, a pattern or replacement in `rename` is invalid, or two entries get
-            the same name.
+        ValueError: If `format` is unknown, `dst` is inside the folder `src`, `dst` is a folder with
+            files that its metadata does not name, `shard_size` is given although the format of
+            `dst` has no shards, `dtype` is not a supported floating-point dtype, a pattern or
+            replacement in `rename` is invalid, or two entries get the same name.
         FileNotFoundError, CorruptFileError, OSError: As for `load` and `save`.
 
     Example:

@@ -129,8 +129,8 @@ class Restoring:
             tensors of modules are no errors.
         rename: A function that maps the saved name of a tensor to its name in the module.
         rank: Rank of this process.
-        lacking: Names of the per-rank entries, if fewer ranks saved the step, so that it has none
-            of this rank; otherwise empty. For these names, `node` has the entries of rank 0.
+        lacking: Names of the per-rank entries if the ranks that saved the step were too few to
+            include this rank; otherwise empty. For these names, `node` has the entries of rank 0.
         copy: A function that takes the name of an entry, and returns a node with a copy of the
             entry in memory. With ``compares=True``, it compares each block with its checksum.
         copied_first: Names of the entries that `read` copies into memory, comparing their
@@ -247,7 +247,7 @@ class Restoring:
 
     @property
     def changed(self) -> list[str]:
-        """Names of the entries that were loaded, in order."""
+        """Names of the entries that were loaded, in the order in which they were loaded."""
         return self._changed
 
     def _compare(self, name: str, where: str) -> None:
@@ -293,7 +293,7 @@ class Restoring:
             if key in state and not _fits(own[key], state[key])
         ]
         if self._strict:
-            # restore() has no option `cast`
+            # False: the message does not suggest `cast`, an option that restore() does not have.
             listed = [(found.name, found.expected, found.found, False) for found in mismatched]
             _core.require_ok(f'{where}: entry "{name}"', missing, unexpected, listed)
         self._dropped[name] = [found.name for found in mismatched]

@@ -59,9 +59,10 @@ _POLL_SECONDS = 1.0
 class CheckpointManager:
     """The checkpoints of a training: a directory with one folder per step.
 
-    A step exists completely or not at all, even after a crash (SIGKILL). By default, `restore`
-    restores the newest step of the current lineage whose checksums match. A step needs no files
-    outside of the directory, so another process, or a C++ program, can use the same steps.
+    A step exists completely or not at all, even after a crash (SIGKILL). The current lineage is the
+    newest step and the earlier steps that it continues. By default, `restore` restores the newest
+    step of the current lineage whose checksums match. A step needs no files outside of the
+    directory, so another process, or a C++ program, can use the same steps.
 
     Args:
         directory: The directory of the steps; the first save creates it.
@@ -312,7 +313,7 @@ class CheckpointManager:
                 for number in range(len(messages[0]["sharded"]))
             ]
         # From here on, if there are several ranks, pass errors to a collective call, which raises
-        # them on all ranks. If only this rank raised, the others would wait for it.
+        # them on all ranks. If only this rank raised, the other ranks would wait for it.
         handle = SaveHandle(request.step, request.path)
         if request.live is not None:
             self._save_overlapped(handle, request, request.live)
@@ -470,8 +471,8 @@ class CheckpointManager:
             RestoreResult: ``.step``, ``.report``, ``.skipped``, ``.metadata``, ``.state``.
 
         Raises:
-            FileNotFoundError: If there is no step.
-            KeyError: If there is no such step; if one of `keys` or `exclude` matches nothing; if
+            FileNotFoundError: If `step` is None and there are no steps.
+            KeyError: If `step` does not exist; if one of `keys` or `exclude` matches nothing; if
                 `strict` and entries are missing or unexpected.
             ValueError: If `strict` and tensors of modules are missing, unexpected or of another
                 dtype or shape; if the groups of an optimizer have other sizes; for `discard_later`
@@ -859,7 +860,8 @@ class CheckpointManager:
     def _path_of(self, step: int) -> Path:
         try:
             return Path(self._native.path(step))
-        except (KeyError, CorruptFileError, UnsupportedError, OSError):  # the save may replace it
+        except (KeyError, CorruptFileError, UnsupportedError, OSError):
+            # There is no such step, or it is damaged; a save may replace a damaged step.
             return self.directory / f"step_{step:08}"
 
     def _warn_of_memory(self) -> None:

@@ -85,8 +85,8 @@ class MappedDict(_Native):
     Raises:
         FileNotFoundError: If there is nothing at `path`.
         ValueError: If `path` is not a dictionary, or for another mode.
-        UnsupportedError: If `path` is a file, and the mode is ``"r+"`` (for a ``.tdz``, only when
-            it is written).
+        UnsupportedError: If `path` is a file and the mode is ``"r+"``. For a ``.tdz`` file, the
+            first write raises it instead.
         CorruptFileError: If the metadata or the header of the index is invalid.
     """
 
@@ -152,7 +152,8 @@ class MappedDict(_Native):
         >>> vectors, found = words.get_many(["house", "tree"])
         >>> vectors, found = ids.get_many(torch.tensor([7, 1, 7]))
         >>> packed = {"values": torch.tensor(list(b"housetree"), dtype=torch.uint8),
-        ...           "offsets": torch.tensor([0, 5, 9])}
+        ...           "offsets": torch.tensor([0, 5, 9])}    # "house" and "tree"
+        >>> vectors, found = words.get_many(packed)
 
         Args:
             keys: A list or another iterable of keys, but not a str or bytes, nor a dict of keys.

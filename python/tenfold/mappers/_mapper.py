@@ -276,7 +276,7 @@ class StateMapper:
         return state  # type: ignore[no-any-return]
 
     def stamp(self) -> Any:
-        """Returns a value that changes whenever rows change; by default None, which never does."""
+        """Returns a value that changes whenever rows change; by default None: rows never change."""
         return None
 
     def saved_as(self) -> StateMapper:

@@ -227,7 +227,7 @@ def _numbers(positions: Any) -> Any:
 
 
 def _is_plain(indices: Any) -> bool:
-    """True for indices to pass to the engine unchanged; it checks the elements of a list."""
+    """True for indices to pass to the engine unchanged; the engine checks elements of a list."""
     if type(indices) is list:
         return not indices or not is_bool(indices[0])
     dtype = getattr(indices, "dtype", None)
