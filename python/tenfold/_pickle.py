@@ -157,7 +157,7 @@ def anonymous_tensor(handler: Any, offset: int, dtype: str, shape: Any, strides:
 
 
 def anonymous_file(descriptor: Any) -> Any:
-    """An anonymous file; multiprocessing sent its descriptor."""
+    """The anonymous file whose descriptor multiprocessing sent."""
     from tenfold.tensordict._files.mapped_tensor import received
 
     return received(descriptor)

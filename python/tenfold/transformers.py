@@ -55,8 +55,8 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
     If several processes train, they need a shared file system, or ``save_on_each_node``.
 
     Raises:
-        TypeError: If a class has this class after `Trainer` among its bases, because this class
-            would have no effect.
+        TypeError: If a subclass lists this class after `Trainer` in its bases, because this class
+            would then have no effect.
 
     Example:
         >>> class MyTrainer(AtomicCheckpointMixin, transformers.Trainer):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeGuard
 
 
-# Every dtype of the engine, with torch's name.
+# The dtypes of the engine, by their names in torch.
 DTYPES = frozenset(
     [
         "bool",

@@ -179,7 +179,7 @@ def _target_tensors(target: Any, strict: bool) -> dict[str, Any]:
             raise UnsupportedError(
                 f'target: key "{others[0]}": it cannot be written in place: expected tensors only '
                 f"in the state of a {kind}, found another value; "
-                "target.load_state_dict(tenfold.load(path))"
+                "target.load_state_dict(tenfold.load(path)) loads it"
             )
         if isinstance(state, dict):
             return _without_copies(state, again, kind, strict)

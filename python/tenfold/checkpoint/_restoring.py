@@ -182,7 +182,7 @@ class RestorePlan:
 def _other_size(found: Any, own: set[str], ranks: Ranks) -> str:
     saved, now = found.world_size, ranks.size
     what = (
-        f"found none of {ranks_text(range(saved, now))}, where an RngState restarts with a seed "
+        f"no entries of {ranks_text(range(saved, now))}, where an RngState restarts with a seed "
         "that is derived from that of rank 0"
         if saved < now
         else f"entries of {ranks_text(range(now, saved))} are not restored"

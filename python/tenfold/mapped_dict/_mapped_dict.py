@@ -302,8 +302,8 @@ class MappedDict(_Native):
         Raises:
             KeyError: For a missing key, which `extend` would add.
             ValueError: For a value of another kind or shape, and for numbers that the dtype cannot
-                hold. Float dtypes round, except that a dictionary of floats accepts no int that
-                float64 cannot hold exactly.
+                hold. Float dtypes round. In a dictionary of floats, an int that float64 cannot hold
+                exactly is an error.
             TypeError: For a key that is not hashable.
             UnsupportedError: If the dictionary is open read-only or closed.
             OSError: If another process is writing (the message names the process), or a system call
@@ -314,9 +314,9 @@ class MappedDict(_Native):
     def update(self, items: Any) -> None:
         """Assigns each item of a mapping or an iterable of pairs.
 
-        Each key changes atomically, one after another; if the call raises, none has changed. The
-        values may be larger than memory, as for `extend`. After a crash, some keys may keep their
-        old values until a process writes to the dictionary again.
+        Keys change one by one, each atomically. If the call raises, no key has changed. The values
+        may be larger than memory, as for `extend`. After a crash, some keys may keep their old
+        values until a process writes to the dictionary again.
 
         Args:
             items: A mapping or an iterable of pairs of key and value.
@@ -455,8 +455,8 @@ class MappedDict(_Native):
         since the last `flush`.
 
         Raises:
-            OSError: ESTALE if the folder was moved after values were written. Another process can
-                write to it nevertheless.
+            OSError: ESTALE if the folder was moved after values were written. Nevertheless, another
+                process can then write to the dictionary.
         """
         self._close()
 

@@ -375,7 +375,7 @@ class StateMapper:
         return self._by_value()
 
     def _by_value(self) -> tuple[Any, ...]:
-        """Pickles the content: the mapper has no path, or changed since the last save or load."""
+        """Pickles the content. Used without a path, or if rows changed since the save or load."""
         return _pickle.mapper_of_tree, (tree_of(self),)
 
     def __repr__(self) -> str:

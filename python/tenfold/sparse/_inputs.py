@@ -125,7 +125,7 @@ def _sorted(rows: Any, cols: Any, values: Any, shape: Any) -> Any:
 
 
 def _entries(rows: Any, cols: Any, values: Any) -> Any:
-    """Converts arrays for the engine's builder; UnsupportedError for an unsupported dtype."""
+    """Converts arrays for the engine's builder. Raises UnsupportedError for unsupported dtypes."""
     return _core.tree({"rows": rows, "cols": cols, "values": values}, _WHAT)
 
 
@@ -257,7 +257,7 @@ def _is_int(value: Any) -> bool:
         return True
     try:
         operator.index(value)
-    except TypeError:  # also from a float tensor, although it has __index__
+    except TypeError:  # raised for a float tensor, too, which has __index__
         return False
     return True
 

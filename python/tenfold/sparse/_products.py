@@ -95,7 +95,7 @@ def _result(dtype: str) -> str:
 
 
 def _wide(dtype: str) -> str:
-    """The dtype of the accumulator."""
+    """The dtype in which elements of `dtype` are added."""
     if dtype.startswith("complex"):
         return "complex128"
     return "float64" if dtype.startswith(("float", "bfloat")) else "int64"
