@@ -339,8 +339,8 @@ def _write_manifest(folder: Path) -> None:
 def _keep_unlisted(old: Path, new: Path, own_names: re.Pattern[str] | None) -> list[str]:
     """Links or copies into the new folder the files that the old manifest does not list.
 
-    Omits a file if its name matches `own_names`, or if the new folder has a file of this name or of
-    the name of one of its parent folders.
+    Omits a file if its name matches `own_names`, or if the new folder has a file of the same name,
+    or of the name of one of the file's parent folders.
 
     Returns:
         Names of the files that this process can neither link nor copy. The caller has to move them

@@ -243,7 +243,7 @@ def _created(name: str, expected: str, target: str) -> UnsupportedError:
 
 
 def _memory_of(tensor: Any) -> int | None:
-    """Identifies the memory of a tensor or array.
+    """Returns a number that identifies the memory of a tensor or array.
 
     Returns None for a DTensor, an uninitialised tensor, and a tensor whose layout is not strided
     (sparse, jagged, ...). `_is_direct` raises UnsupportedError for these tensors.

@@ -129,7 +129,7 @@ class ShardedEntries:
 
 
 def templates_of(app_state: dict[str, Any] | None) -> dict[str, Any]:
-    """Returns, by name, the state of each object with DTensors; for an optimizer, itself."""
+    """Returns, by name, each object with DTensors: its state or, for an optimizer, the object."""
     if app_state is None:
         return {}
     distributed = sys.modules.get("torch.distributed")

@@ -125,7 +125,7 @@ class SparseMatrix(Rows, Growing):
             SparseMatrix: In memory; `save` writes it.
 
         Raises:
-            ValueError: For another format, invalid indices, and unless `x` has two dimensions.
+            ValueError: For another format, for invalid indices, or if `x` is not 2-dimensional.
             UnsupportedError: For a dtype that torch does not have.
 
         Example:
