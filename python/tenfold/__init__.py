@@ -135,8 +135,8 @@ _ERRORS = {
     "UnknownPathError": "tenfold._io.snapshot.manifest",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
-# The modules `tenfold.tensordict` and `tenfold.snapshot` have the interfaces of tensordict and
-# torchsnapshot. `tenfold` has their names too, but `__all__` lists only the best known ones.
+# These modules have the interfaces of the packages tensordict and torchsnapshot. Their names are
+# attributes of `tenfold`, too, but `__all__` lists only the best known ones.
 _ELSEWHERE = ("tenfold.tensordict", "tenfold._io.snapshot")
 _WELL_KNOWN = {"MemoryMappedTensor", "Snapshot", "TensorDict", "load_memmap", "tensorclass"}
 __all__ = [

@@ -58,8 +58,9 @@ def opened_tree(
 ) -> Any:
     """The node at `keys` of a file or folder, with tensors of `framework`, locked if `locked`.
 
-    `identity` is the device and inode of the file; for a folder, those of its meta.json, or of the
-    folder if it has no meta.json.
+    If `keeps_parts` is true, a sparse tensor is a node of its component tensors. `identity` is the
+    device and inode of the file; for a folder, those of its meta.json, or of the folder if it has
+    no meta.json.
 
     Raises:
         OSError: ESTALE, if the file or folder at `path` has another identity.
@@ -156,7 +157,7 @@ def anonymous_tensor(handler: Any, offset: int, dtype: str, shape: Any, strides:
 
 
 def anonymous_file(descriptor: Any) -> Any:
-    """An anonymous file; multiprocessing sent its descriptor."""
+    """The anonymous file whose descriptor multiprocessing sent."""
     from tenfold.tensordict._files.mapped_tensor import received
 
     return received(descriptor)

@@ -20,7 +20,7 @@ def set_module(name: str) -> Callable[[Decorated], Decorated]:
 
     def decorate(decorated: Decorated) -> Decorated:
         decorated.__module__ = name
-        if "__firstlineno__" in vars(decorated):  # Python 3.13+: a line of another file than `name`
+        if "__firstlineno__" in vars(decorated):  # Python 3.13+; not a line of the module `name`
             del decorated.__firstlineno__  # type: ignore[attr-defined]
         return decorated
 

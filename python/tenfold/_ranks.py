@@ -148,7 +148,7 @@ class Ranks:
     def _together(
         self, call: str, operate: Callable[[], T], cause: BaseException | None = None
     ) -> T:
-        """Calls `operate`, which makes a collective operation of the group.
+        """Calls `operate`, which performs a collective operation of the group.
 
         If the operation fails, this rank leaves the group, and raises RuntimeError from `cause`.
         Leaving closes the connections of this rank, so the ranks that wait for it fail too, even if

@@ -4,8 +4,8 @@ The caller fills a folder that has a temporary name next to the final one. `Stag
 checks the files, writes a manifest with the CRC-32 of every new file, syncs and renames the folder.
 A crash leaves the old version or the new one; the next save in the same directory removes the
 leftovers. If the system cannot exchange two names in one call, `publish` first renames the old
-version to ``_<name>.replaced``. After a crash between this rename and the next, the final path is
-absent until `put_back` renames the old version back.
+version to ``_<name>.replaced``, and then the new version to its final name. After a crash between
+the two renames, the final path is absent until `put_back` renames the old version back.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Staging:
     lease, which has the name of the folder with the suffix ``.lease``.
 
     Args:
-        path: Final path of the folder. Missing parent folders are created; links are followed.
+        path: Final path of the folder. Missing parent folders are created, symbolic links followed.
         token: A result of `new_token`, if several processes write into the folder. The other
             processes call `staging_folder` with the same path and token. None: only this process
             writes.
@@ -112,7 +112,7 @@ class Staging:
         to_move = _keep_unlisted(self.path, self.folder, own_names)
         _sync_tree(self.folder)
         if not self._lease.is_held():  # a forked child, or stopped for longer than a lease lasts
-            raise OSError(errno.EBUSY, "Not saved: it lost the temporary folder", str(self.path))
+            raise OSError(errno.EBUSY, "Not saved: the folder's lease was lost", str(self.path))
         _rename_over(self.folder, self.path)
         for name in to_move:  # from the old folder, which now has the temporary name
             try:
@@ -141,7 +141,7 @@ def staging_folder(path: Path, token: str) -> Path:
 
 
 def check(path: Path) -> bool:
-    """Compares the files of a folder with its manifest; ignores files that it does not list.
+    """Compares the files of a folder with its manifest; ignores files not in the manifest.
 
     First restores the old version if a crash interrupted its replacement (`put_back`).
 
@@ -339,8 +339,8 @@ def _write_manifest(folder: Path) -> None:
 def _keep_unlisted(old: Path, new: Path, own_names: re.Pattern[str] | None) -> list[str]:
     """Links or copies into the new folder the files that the old manifest does not list.
 
-    Omits a file if its name matches `own_names`, or if the new folder has a file of this name or of
-    the name of one of its parent folders.
+    Omits a file if its name matches `own_names`, or if the new folder has a file of the same name,
+    or of the name of one of the file's parent folders.
 
     Returns:
         Names of the files that this process can neither link nor copy. The caller has to move them
@@ -421,7 +421,7 @@ def _sync_tree(folder: Path) -> None:
 
 
 def _sync(path: str | Path) -> None:
-    # Links, FIFOs and unreadable files were kept from the old folder, not written here.
+    # Links, FIFOs and unreadable files need no fsync: they were kept from the old folder.
     mode = os.lstat(path).st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         return

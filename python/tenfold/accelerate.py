@@ -196,7 +196,7 @@ def staged_by_all(
 ) -> Iterator[Path]:
     """Yields a temporary folder that all processes fill, and that replaces `path` at the end.
 
-    If a process fails, all processes raise an error. Exceptions: XLA (see `raise_on_all`), and
+    If a process fails, all processes raise an error, except on XLA (see `raise_on_all`) and with
     `is_collective`.
 
     Args:
@@ -468,7 +468,7 @@ def _find(folder: Path, *stems: str) -> Path | None:
 
 
 def _named_as(state: dict[str, Any], accelerator: Any, model: Any) -> Any:
-    """The unwrapped model, or `model` itself if more of the names of `model` are in the state.
+    """The unwrapped model, or `model` itself if it has more names in common with the state.
 
     For a model that was compiled before `Accelerator.prepare`, `Accelerator.save_state` saves the
     names of the compiled model.

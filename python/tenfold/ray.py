@@ -96,7 +96,7 @@ class TenfoldDatasource(Datasource):  # type: ignore[misc]
         per_task_row_limit: int | None = None,
         data_context: Any = None,
     ) -> list[ReadTask]:
-        """Splits the rows into at most `parallelism` ranges; into more, if these were too large.
+        """Splits the rows into at most `parallelism` ranges, or more if these would be too large.
 
         Args:
             parallelism: The number of tasks that Ray requests.

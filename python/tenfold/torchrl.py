@@ -448,9 +448,10 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         return capacity
 
     def _create(self, slots: torch.Tensor, example: dict[str, Any]) -> bool:
-        """Opens the circular buffer for rows to `slots`. Returns True if it had to be created.
+        """Opens the circular buffer, or creates it for the first rows, which go to `slots`.
 
-        Raises IndexError, and creates nothing, if the first rows cannot have these slots.
+        Returns True if it was created. Raises IndexError, and creates nothing, if the first rows
+        cannot have these slots.
         """
         if self._found() is not None:
             return False

@@ -29,7 +29,7 @@ from tenfold.accelerate import SHARDED, on_all, on_main, staged_by_all
 __all__ = ["AtomicCheckpointMixin"]
 
 
-# The type Any lets type checkers accept the methods of Trainer, with and without transformers.
+# The type Any lets type checkers accept the methods of Trainer, even if transformers is missing.
 _Base: Any = object
 
 
@@ -55,8 +55,8 @@ class AtomicCheckpointMixin(_Base):  # type: ignore[misc]
     If several processes train, they need a shared file system, or ``save_on_each_node``.
 
     Raises:
-        TypeError: If a class has this class after `Trainer` among its bases, because this class
-            would have no effect.
+        TypeError: If a subclass lists this class after `Trainer` in its bases, because this class
+            would then have no effect.
 
     Example:
         >>> class MyTrainer(AtomicCheckpointMixin, transformers.Trainer):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeGuard
 
 
-# Every dtype of the engine, with torch's name.
+# The dtypes of the engine, by their names in torch.
 DTYPES = frozenset(
     [
         "bool",
@@ -65,13 +65,12 @@ def on_torch(call: Callable[[Any], None]) -> None:
 
 
 def torch_or_none() -> Any:
-    """The torch module, imported if necessary; None if calls return numpy arrays.
+    """The torch module, imported if necessary; None if new arrays are to be numpy arrays.
 
-    Calls return numpy arrays if `frameworks.decided` selects numpy, or if torch cannot be imported.
-    While dynamo traces, returns torch if `import_torch` has imported it, without calling `decided`.
+    They are numpy arrays if `frameworks.decided` selects numpy, or if torch cannot be imported.
     """
     if _torch and _torch.compiler.is_compiling():
-        return _torch  # avoids the call of the engine below, which dynamo cannot trace
+        return _torch  # `decided` calls the engine, which dynamo cannot trace
     return import_torch() if decided() == "torch" else None
 
 
@@ -182,7 +181,8 @@ def bytes_of(value: Any) -> int:
         is_flat = not value or isinstance(value[0], (bool, int, float))
         return 8 * len(value) if is_flat else sum(map(bytes_of, value))
     if isinstance(value, Mapping) or (hasattr(value, "batch_size") and hasattr(value, "keys")):
-        return sum(bytes_of(value[key]) for key in value.keys())  # noqa: SIM118 - a TensorDict's
+        # Iterating a TensorDict would yield rows, not keys.
+        return sum(bytes_of(value[key]) for key in value.keys())  # noqa: SIM118
     try:
         size = getattr(value, "nbytes", 8)
     except RuntimeError:  # a sparse tensor
@@ -312,7 +312,7 @@ def tied_to(
     if torch is not None and isinstance(first, torch.Tensor):
         wanted = getattr(torch, dtype, None)
         if wanted is None:
-            return None  # the engine then makes a tensor, whose error names the leaf
+            return None  # the engine then creates the tensor, and its error names the leaf
         is_first = first.dtype == wanted and first.shape == shape and first.stride() == strides
         if is_first and begin == 0:
             return first
@@ -360,7 +360,7 @@ def with_grad(tensor: Any, requires_grad: bool, is_parameter: bool) -> Any:
 
 
 def tensor_of(array: Any) -> Any:
-    """A torch tensor over the memory of a numpy array; of a copy if it is read-only or a scalar."""
+    """A torch tensor over the memory of a numpy array, or a copy of a read-only array or scalar."""
     torch = sys.modules["torch"]
     if not getattr(array, "flags", None) or not array.flags.writeable:
         return torch.from_numpy(numpy_module().array(array))
@@ -428,7 +428,7 @@ def need_torch(what: str) -> Any:
 
 
 def tensor(value: Any, what: str) -> Any:
-    """Returns `value`, on which the caller uses torch's methods.
+    """Returns `value` unless it is a numpy array, which lacks the methods of tensors.
 
     Raises:
         ImportError: If `value` is a numpy array and torch cannot be imported; the message begins

@@ -42,8 +42,8 @@ def set_framework(framework: Framework) -> None:
     """Sets the framework of the arrays that calls without ``framework=`` return.
 
     Regardless of this setting, `load` and `load_memmap` with a device other than the CPU, and
-    `BatchLoader` with pinned memory or any device, return torch tensors. So do the entries of a
-    `TensorDict` on a device other than the CPU. Open handles keep their
+    `BatchLoader` with pinned memory or any device, return torch tensors. The entries of a
+    `TensorDict` on a device other than the CPU are torch tensors, too. Open handles keep their
     framework. The environment variable ``TENFOLD_FRAMEWORK`` sets the initial framework of a
     process.
 

@@ -26,7 +26,7 @@ class NodeInfo(NamedTuple):
         stack_dim: Lazy stack only: the dimension along which its members are stacked.
         stack_dim_name: Lazy stack only: the name of that dimension, or None.
         device: The saved device; "" for none.
-        schema: Root only: its schema, as JSON.
+        schema: Root only: the schema of its columns (``TensorDict.schema``), as JSON; or None.
         metadata: Root only: the user's metadata.
         layout: Sparse tensor only: its layout; otherwise "".
         dense_shape: Sparse tensor only: its shape.

@@ -72,8 +72,8 @@ def local_boxes(tensor: Any, where: str = "DTensor") -> list[Box]:
         UnsupportedError: If the placement _StridedShard gives this rank elements that are not
             adjacent; the message begins with `where`.
     """
-    # torch.distributed.checkpoint calls this method of DTensor, too. It returns one box also for
-    # elements that are not adjacent.
+    # torch.distributed.checkpoint calls this method of DTensor, too. The method returns one box
+    # even if the elements are not adjacent.
     boxes = [(tuple(chunk.offsets), tuple(chunk.sizes)) for chunk in tensor.__create_chunk_list__()]
     for dim in {place.dim for place in tensor.placements if hasattr(place, "split_factor")}:
         found = _local_indices(tensor, dim)

@@ -55,18 +55,18 @@ def save(
         obj: Any nesting of dict, OrderedDict, list, tuple, None, bool, int, float and str with
             torch tensors, numpy arrays or anything with ``__dlpack__``; a TensorDict; anything with
             ``state_dict()``; a `Dataset` or a view of one. The keys of a dict are str, int, float,
-            bool, None or tuples of these. Also a single tensor, array or value, which `load`
-            returns: in folders, ``.tdz``, safetensors and ``.pt`` files; tensors and arrays also
-            in ``.npy`` and ``.npz`` files.
-        path: Target path. A file replaces an existing file, a folder an existing folder. A folder
-            with files that its metadata does not name is an error.
-        format: ``"memmap"``, ``"safetensors"``, ...; None: the suffix of `path` selects it; without
-            a suffix, or with an unknown one, it is a folder of memory-mapped files. ``.pkl`` is an
-            error. A suffix that resembles a known one (``.safetensor``), or of a format that is
-            not written (``.csv``), causes a warning.
+            bool, None or tuples of these. Folders, ``.tdz``, safetensors and ``.pt`` files can also
+            store a single tensor, array or value, which `load` then returns; ``.npy`` and ``.npz``
+            files can store a single tensor or array.
+        path: Target path. A file replaces an existing file, a folder an existing folder. An
+            existing folder with files that its metadata does not name is not replaced: an error.
+        format: ``"memmap"``, ``"safetensors"``, ...; None: the suffix of `path` selects it; a path
+            without a suffix, or with an unknown one, becomes a folder of memory-mapped files.
+            ``.pkl`` is an error. A suffix that resembles a known one (``.safetensor``), or belongs
+            to a format that tenfold does not write (``.csv``), causes a warning.
         durable: fsync before returning.
         checksums: Store checksums, which `verify` compares. Must be true for a `Dataset`.
-        num_threads: Greatest number of threads, at most 256. None or 0: ``TENFOLD_NUM_THREADS``, or
+        num_threads: Maximum number of threads, at most 256. None or 0: ``TENFOLD_NUM_THREADS``, or
             the number of cores, at most 8. No effect for a `Dataset`.
         overwrite: If false, an existing `path` is an error.
         progress: None (a bar if standard error is a terminal), True (a bar), False, or
@@ -77,14 +77,14 @@ def save(
         Path: `path`.
 
     Raises:
-        UnsupportedError: If the format cannot store an entry; the message names its key. Nothing
-            has been written. For example, a ``.npy`` file stores only one array, without a name.
+        UnsupportedError: If the format cannot store an entry, for example several arrays in a
+            ``.npy`` file; the message names the key of the entry. Nothing has been written.
         ValueError: If a key has another type, two keys of a dict have the same ``str()``, a
-            container contains itself, `format` is unknown, `path` is a folder with other files,
-            or `checksums` is false for a `Dataset`.
+            container contains itself, `format` is unknown, `path` is a folder with files that its
+            metadata does not name, or `checksums` is false for a `Dataset`.
         FileExistsError: If `path` exists and `overwrite` is false.
-        OSError: If a system call failed, or `path` is a folder where a file is to be written, or
-            the reverse. The old version is unchanged, unless the last fsync failed.
+        OSError: If a system call failed, or if a file would replace a folder, or a folder a file.
+            The old version is unchanged, unless the last fsync failed.
 
     Example:
         >>> tenfold.save({"model": model.state_dict(), "step": 7}, "run/ckpt")
@@ -156,18 +156,18 @@ def load(
 
     Args:
         path: A file or folder in any format that `probe` recognises.
-        keys: Only these entries and all below them: dotted names, globs over dotted names
-            (``"model.encoder.*"``), or tuples of keys. None: all; an empty list: nothing.
+        keys: Load only these entries and all entries below them: dotted names, globs over dotted
+            names (``"model.encoder.*"``), or tuples of keys. None: all; an empty list: nothing.
         exclude: Entries to omit, named like `keys`.
         map_location: Device for the tensors, as in ``Tensor.to``.
         mode: ``"r"``: the file never changes; torch tensors are private (copy on write), numpy
             arrays are read-only. ``"c"``: the same with writable numpy arrays. ``"r+"``: a shared
             mapping, writes reach the file.
-        format: The name of the format; None: by content, never by suffix.
+        format: The name of the format. None: detected from the content, not from the suffix.
         verify: Compare checksums first: those of metadata, headers and the loaded tensors.
         aliases: Restore shared storage; if false, each tensor has its own memory.
         allow_opaque: Return objects of unsupported classes, and unreadable values, as `Opaque`
-            with their pickled content. If false, an error names the first of them. Nothing is
+            with their pickled content. If false, the first of them raises an error. Nothing is
             imported or called either way.
         progress: As for `save`.
         framework: ``"torch"`` (``"pt"``) or ``"numpy"`` (``"np"``). None: torch if a device other
@@ -251,7 +251,7 @@ def open(
     Args:
         path: A file or folder in any format that `probe` recognises.
         mode: As for `load`.
-        format: The name of the format; None: by content.
+        format: The name of the format. None: detected from the content.
         framework: As for `load`. Determined once, in this call; pickles of the result keep it.
 
     Returns:
@@ -284,8 +284,11 @@ def probe(path: PathLike) -> str:
         path: A file or folder.
 
     Returns:
-        str: ``"memmap"``, ``"safetensors"``, ``"tdz"``, ``"npy"``, ``"npz"``, ``"pt"``,
-            ``"consolidated"``, ``"parts"``, ``"snapshot"``, ``"dcp"`` or ``"bundle"``.
+        str: ``"memmap"``, ``"tdz"`` (an archive of a memmap folder), ``"safetensors"``, ``"npy"``,
+            ``"npz"``, ``"pt"`` (torch.save), ``"consolidated"`` (a consolidated TensorDict),
+            ``"parts"`` (a data set of parts), ``"snapshot"`` (torchsnapshot), ``"dcp"``
+            (torch.distributed.checkpoint) or ``"bundle"`` (a folder of a trainer, or a step of a
+            `CheckpointManager`).
 
     Raises:
         FileNotFoundError: If `path` does not exist.
@@ -302,7 +305,7 @@ def probe(path: PathLike) -> str:
 
 @set_module("tenfold")
 def scan(path: PathLike) -> ScanReport:
-    """Lists every global (class or function) that pickles in a file or folder name, and its risk.
+    """Lists the globals (classes and functions) that pickles refer to, and the risk of each.
 
     Args:
         path: A file of torch.save, a pickle, a zip archive with pickles or nested archives
@@ -401,13 +404,13 @@ def convert(
         Path: `dst`.
 
     Raises:
-        UnsupportedError: If the format of `src` is unknown, or that of `dst` is not written or
-            cannot store an entry. Nothing has been written.
+        UnsupportedError: If the format of `src` is unknown, or the format of `dst` can only be read
+            or cannot store an entry. Nothing has been written.
         KeyError: If one of `keys`, `exclude` or the names in `rename` matches nothing.
-        ValueError: If `format` is unknown, `dst` is inside the folder `src` or is a folder with
-            other files, `shard_size` is given although the format of `dst` has no shards, `dtype`
-            is no such dtype, a pattern or replacement in `rename` is invalid, or two entries get
-            the same name.
+        ValueError: If `format` is unknown, `dst` is inside the folder `src`, `dst` is a folder with
+            files that its metadata does not name, `shard_size` is given although the format of
+            `dst` has no shards, `dtype` is not a supported floating-point dtype, a pattern or
+            replacement in `rename` is invalid, or two entries get the same name.
         FileNotFoundError, CorruptFileError, OSError: As for `load` and `save`.
 
     Example:
@@ -614,6 +617,6 @@ def _tolerance(name: str, value: Any) -> float:
             raise TypeError
         return float(value)
     except OverflowError:
-        raise ValueError(f"diff: {name}: expected a float, found a larger number") from None
+        raise ValueError(f"diff: {name}: expected a float, found a number out of range") from None
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(f"diff: {name}: expected a float, found {value!r}") from None

@@ -40,14 +40,16 @@ def load_into(
     Tensors are matched by dotted name. Tensors of `target` are filled in place, so optimizers,
     views and tied parameters that refer to them have the new values. Tensors on the CPU are filled
     from an uncompressed file without a second copy in memory. Tensors on other devices, and lazy
-    conjugates and negatives, are filled through buffers of up to 64 MiB or a single larger tensor.
+    conjugates and negatives, are filled through buffers in main memory, which take at most 64 MiB
+    or the size of one larger tensor.
 
     Args:
         target: A module, an optimizer, a TensorDict, a dict of allocated tensors, or an object
             whose ``state_dict()`` has tensors only. For a file of a single tensor, whose name is
             ``"value"``, it may be a tensor.
         source: A path, an opened TensorDict or a node of one, a dict of tensors, or a tensor.
-        strict: Raise if any name, shape or, without `cast`, dtype differs, before anything changes.
+        strict: Raise a ValueError, before anything changes, if names or shapes differ, or if dtypes
+            differ and `cast` is false.
         rename: Maps names of `source` to those of `target`, as for `convert`; for an optimizer,
             the names of its parameters. Names in a dict must exist.
         keys: Only these entries of `source`, as for `load`; an empty list: nothing. Not for
@@ -74,15 +76,15 @@ def load_into(
     Raises:
         ValueError: If `strict` and there are differences; the message lists up to 20 of each kind.
             Nothing has changed. Also if `target` has another type, a read-only or expanded tensor,
-            or two tensors of one dotted name; and for an optimizer, if `source` is no state of one,
-            or `keys` or `rename` does not apply to it.
+            or two tensors of one dotted name; and for an optimizer, if `source` is not the state of
+            an optimizer, or `keys` or `rename` does not apply to it.
         KeyError: If one of `keys` or of the names in `rename` matches nothing in `source`.
-        UnsupportedError: If a tensor of `target` cannot be written in place: it is sparse, jagged,
-            quantized, nested and not contiguous or not on the CPU, a DTensor, on the meta device,
-            not initialised yet or (if `strict`) created anew by each `state_dict()`; or a numpy
-            array of foreign byte order, or with strides that are negative or no multiple of the
-            item size. Also if a ``state_dict()`` other than that of a module has other values than
-            tensors.
+        UnsupportedError: If a tensor of `target` cannot be written in place: a sparse, jagged,
+            quantized or uninitialised tensor, a DTensor, a tensor on the meta device, and a nested
+            tensor that is not contiguous or not on the CPU; if `strict`, also a tensor that each
+            call of ``state_dict()`` creates anew. For a numpy array of foreign byte order, or with
+            strides that are negative or no multiple of the item size. If the ``state_dict()`` of an
+            object other than a module has values that are not tensors.
         FileNotFoundError, CorruptFileError, OSError: As for `open`.
 
     Example:
@@ -177,7 +179,7 @@ def _target_tensors(target: Any, strict: bool) -> dict[str, Any]:
             raise UnsupportedError(
                 f'target: key "{others[0]}": it cannot be written in place: expected tensors only '
                 f"in the state of a {kind}, found another value; "
-                "target.load_state_dict(tenfold.load(path))"
+                "target.load_state_dict(tenfold.load(path)) loads it"
             )
         if isinstance(state, dict):
             return _without_copies(state, again, kind, strict)
@@ -241,7 +243,7 @@ def _created(name: str, expected: str, target: str) -> UnsupportedError:
 
 
 def _memory_of(tensor: Any) -> int | None:
-    """Identifies the memory of a tensor or array.
+    """Returns a number that identifies the memory of a tensor or array.
 
     Returns None for a DTensor, an uninitialised tensor, and a tensor whose layout is not strided
     (sparse, jagged, ...). `_is_direct` raises UnsupportedError for these tensors.
@@ -273,9 +275,9 @@ _GROUP_BYTES = 64 << 20
 def _is_direct(name: str, tensor: Any) -> bool:
     """True if the engine can write into this tensor's memory.
 
-    False for tensors on devices other than the CPU, and for lazy conjugates and negatives. Does not
-    check for read-only arrays and expanded tensors: the engine refuses to write into these, and
-    `require_not_expanded` refuses the tensors that the engine does not fill.
+    False for tensors on devices other than the CPU, and for lazy conjugates and negatives. The
+    result does not depend on whether a tensor is read-only or expanded: the engine checks this
+    before it fills a tensor, and callers check other tensors with `require_not_expanded`.
 
     Raises:
         UnsupportedError: For a tensor of a kind that cannot be written in place.

@@ -202,7 +202,7 @@ class _Plan:
         return {**options, "params": target.params}
 
     def _filled_in(self, options: dict[str, Any]) -> set[str]:
-        """Names of the options that `__setstate__` adds, for example if an older torch saved them.
+        """Names of the options that `__setstate__` adds, for example to `options` of an old torch.
 
         Empty if `__setstate__` raises an exception.
         """

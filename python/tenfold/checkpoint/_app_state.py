@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 
 
 def check_names(app_state: Any) -> None:
-    """Checks that `app_state` is a dict with str keys and at most one RngState or RNGState.
+    """Checks that `app_state` is a dict with str keys and at most one RNGState.
+
+    RngState is a subclass of RNGState.
 
     Raises:
         TypeError: If `app_state` is not a dict, or a name is not a str.
         ValueError: For a name with an unpaired surrogate.
-        RuntimeError: If there is more than one RngState or RNGState.
+        RuntimeError: If there is more than one RNGState.
     """
     if not isinstance(app_state, dict):
         raise TypeError(f"app_state: expected a dict, found {type(app_state).__name__}")
@@ -52,8 +54,8 @@ def is_stateful(value: Any) -> bool:
 def states_of(app_state: dict[str, Any]) -> dict[str, Any]:
     """Returns the state of every entry: its state_dict(), or the entry itself if it has none.
 
-    The state_dict() of an RngState or RNGState is called first. At the end, that state is restored,
-    because the state_dict() of other objects may draw random numbers.
+    The state_dict() of an RNGState (or its subclass RngState) is called first. At the end, that
+    state is restored, because the state_dict() of other objects may draw random numbers.
 
     Raises:
         TypeError, ValueError, RuntimeError: As for `check_names`.
@@ -129,8 +131,8 @@ class Restoring:
             tensors of modules are no errors.
         rename: A function that maps the saved name of a tensor to its name in the module.
         rank: Rank of this process.
-        lacking: Names of the per-rank entries, if fewer ranks saved the step, so that it has none
-            of this rank; otherwise empty. For these names, `node` has the entries of rank 0.
+        lacking: Names of the per-rank entries if the ranks that saved the step were too few to
+            include this rank; otherwise empty. For these names, `node` has the entries of rank 0.
         copy: A function that takes the name of an entry, and returns a node with a copy of the
             entry in memory. With ``compares=True``, it compares each block with its checksum.
         copied_first: Names of the entries that `read` copies into memory, comparing their
@@ -181,7 +183,7 @@ class Restoring:
         if strict and not is_part and (missing or unexpected):
             raise KeyNotFoundError(
                 f"{where}: the entries differ: expected {sorted(app_state)}, found "
-                f"{sorted(saved)}; strict=False restores those that both have"
+                f"{sorted(saved)}; strict=False restores the common ones"
             )
         names = [name for name in app_state if name in saved]
         without = [
@@ -211,7 +213,7 @@ class Restoring:
         """Copies the entries in `copied_first` into memory; no object changes.
 
         Raises:
-            CorruptFileError: If a block is damaged.
+            CorruptFileError: If a block of an entry does not match its checksum.
         """
         for name in self._copied_first:
             self._copies[name] = self._copy(name, compares=True)
@@ -220,8 +222,8 @@ class Restoring:
         """Loads every entry.
 
         Raises:
-            CorruptFileError: If a block of an entry is damaged; `changed` lists the entries
-                that were loaded before this entry.
+            CorruptFileError: If a block of an entry does not match its checksum; `changed` lists
+                the entries that were loaded before this entry.
             OSError: ENOENT or ESTALE if another process removed the step, EIO if a file of the step
                 cannot be read.
             RuntimeError: If an entry cannot be loaded after others were loaded; the message lists
@@ -247,7 +249,7 @@ class Restoring:
 
     @property
     def changed(self) -> list[str]:
-        """Names of the entries that were loaded, in order."""
+        """Names of the entries that were loaded, in the order in which they were loaded."""
         return self._changed
 
     def _compare(self, name: str, where: str) -> None:
@@ -293,7 +295,7 @@ class Restoring:
             if key in state and not _fits(own[key], state[key])
         ]
         if self._strict:
-            # restore() has no option `cast`
+            # False: the message does not suggest `cast`, an option that restore() does not have.
             listed = [(found.name, found.expected, found.found, False) for found in mismatched]
             _core.require_ok(f'{where}: entry "{name}"', missing, unexpected, listed)
         self._dropped[name] = [found.name for found in mismatched]

@@ -70,7 +70,7 @@ def metrics_of(metrics: Mapping[str, float] | None) -> dict[str, float]:
 
 
 def rules_of(format: Format) -> list[tuple[str, str]]:
-    """Converts `format` to pairs ``(name, format)``; a name is that of an entry, or a glob."""
+    """Converts `format` to pairs ``(name, format)``; each name is an entry's name or a glob."""
     where = "checkpoint manager: format"
     if isinstance(format, str):
         return [("*", text(where, format))]

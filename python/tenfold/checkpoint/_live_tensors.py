@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class LiveTensors:
     """Copies of states that share only some tensors with the program.
 
-    Shared are the parameters of modules, and the tensors of optimizers outside of their parameter
-    groups (which may contain a tensor as learning rate). Changes of these tensors can be detected
-    (see `_has_version`).
+    The shared tensors are the parameters of modules, and the tensors of optimizers outside of their
+    parameter groups (which may contain a tensor as learning rate). A tensor whose changes cannot be
+    detected (see `_has_version`) is not shared.
 
     Args:
         app_state: The objects by name.
@@ -44,7 +44,7 @@ class LiveTensors:
                 self.states[name] = _copied(state)
 
     def parts_of(self, app_state: dict[str, Any], sharded: ShardedEntries) -> dict[str, Any]:
-        """Returns the parts of sharded entries. Copies the same kinds of tensors as `states`."""
+        """Returns the parts of sharded entries. Shares the same kinds of tensors as `states`."""
         parts: dict[str, Any] = {}
         for name, tensors in sharded.parts.items():
             target = app_state[name]

@@ -59,9 +59,10 @@ _POLL_SECONDS = 1.0
 class CheckpointManager:
     """The checkpoints of a training: a directory with one folder per step.
 
-    A step exists completely or not at all, even after a crash (SIGKILL). By default, `restore`
-    restores the newest step of the current lineage whose checksums match. A step needs no files
-    outside of the directory, so another process, or a C++ program, can use the same steps.
+    A step exists completely or not at all, even after a crash (SIGKILL). The current lineage is the
+    newest step and the earlier steps that it continues. By default, `restore` restores the newest
+    step of the current lineage whose checksums match. A step needs no files outside of the
+    directory, so another process, or a C++ program, can use the same steps.
 
     Args:
         directory: The directory of the steps; the first save creates it.
@@ -102,7 +103,7 @@ class CheckpointManager:
     Raises:
         ValueError, TypeError: If an argument is invalid, or an option differs between the ranks.
         NotADirectoryError: If `directory` is a file.
-        RuntimeError: If a rank of the process group does not take part.
+        RuntimeError: If a rank of the process group does not create its manager.
 
     Example:
         >>> manager = tenfold.CheckpointManager("run", max_to_keep=3, best="loss")
@@ -262,9 +263,9 @@ class CheckpointManager:
         Args:
             step: The number of the step. An existing step is replaced, with a warning; an existing
                 step of a newer format version is an error.
-            app_state: By name, objects with ``state_dict()`` and
-                ``load_state_dict()`` (modules, optimizers, schedulers, scalers, loaders,
-                `RngState`), tensors, and plain values in any nesting.
+            app_state: By name, objects with ``state_dict()`` and ``load_state_dict()`` (modules,
+                optimizers, schedulers, scalers, loaders, `RngState`), tensors, and plain values in
+                any nesting.
             metrics: Numbers by name. The option `best` of the manager names the metric by which
                 the best steps are chosen.
             extra: A JSON value that `metadata` returns.
@@ -312,7 +313,7 @@ class CheckpointManager:
                 for number in range(len(messages[0]["sharded"]))
             ]
         # From here on, if there are several ranks, pass errors to a collective call, which raises
-        # them on all ranks. If only this rank raised, the others would wait for it.
+        # them on all ranks. If only this rank raised, the other ranks would wait for it.
         handle = SaveHandle(request.step, request.path)
         if request.live is not None:
             self._save_overlapped(handle, request, request.live)
@@ -455,7 +456,7 @@ class CheckpointManager:
             step: The step to restore. None: the newest undamaged step of the lineage; a warning
                 names each damaged step that was skipped.
             path: The directory, or the folder of a step, of another run.
-            keys: Only these entries or tensors: ``"model"``, ``"model.encoder.*"``.
+            keys: Restore only these entries or tensors: ``"model"``, ``"model.encoder.*"``.
             exclude: Restore all entries and tensors but these.
             rename: Maps saved names of a module's tensors to its own names, as for `convert`.
             strict: Raise for missing or unexpected entries and tensors, and for other dtypes or
@@ -470,8 +471,8 @@ class CheckpointManager:
             RestoreResult: ``.step``, ``.report``, ``.skipped``, ``.metadata``, ``.state``.
 
         Raises:
-            FileNotFoundError: If there is no step.
-            KeyError: If there is no such step; if one of `keys` or `exclude` matches nothing; if
+            FileNotFoundError: If `step` is None and there are no steps.
+            KeyError: If `step` does not exist; if one of `keys` or `exclude` matches nothing; if
                 `strict` and entries are missing or unexpected.
             ValueError: If `strict` and tensors of modules are missing, unexpected or of another
                 dtype or shape; if the groups of an optimizer have other sizes; for `discard_later`
@@ -607,7 +608,8 @@ class CheckpointManager:
             step: An existing step.
 
         Returns:
-            dict: The members of the document; ``"extra"`` is the argument of `save`.
+            dict: The members of the document. ``"seq"`` is the number of the save, ``"extra"`` the
+                argument of `save`.
 
         Raises:
             TypeError, ValueError: If `step` is not an int of 0 or more.
@@ -859,7 +861,8 @@ class CheckpointManager:
     def _path_of(self, step: int) -> Path:
         try:
             return Path(self._native.path(step))
-        except (KeyError, CorruptFileError, UnsupportedError, OSError):  # the save may replace it
+        except (KeyError, CorruptFileError, UnsupportedError, OSError):
+            # There is no such step, or it is damaged; a save may replace a damaged step.
             return self.directory / f"step_{step:08}"
 
     def _warn_of_memory(self) -> None:
@@ -888,7 +891,8 @@ class CheckpointManager:
         if self._async == "overlap" and not block:
             self._lock.require_outside()
         self._writer.wait()
-        # Not in the thread that writes: should_save() may be called before that thread starts.
+        # Called before the writing thread starts, so that should_save() counts from this step at
+        # once.
         self._native.begin_save(number)
         more = more_of(extra)
         states = states_of(app_state)
@@ -1021,7 +1025,7 @@ class CheckpointManager:
             self._native.continue_from(found, plan.place, discards)
 
         ranks.run("restore: continue", go_on)
-        if plan.warning is not None:  # not before: a step may prove damaged, and is then skipped
+        if plan.warning is not None:  # not earlier, because a damaged step would be skipped
             warnings.warn(plan.warning, stacklevel=4)
         result = RestoreResult(
             found.step,

@@ -36,7 +36,7 @@ def is_per_rank(name: str, value: Any, patterns: tuple[str, ...]) -> bool:
 
 
 class Described:
-    """Describes the state of this rank in a message to the other ranks, which is a JSON value.
+    """Describes the state of this rank in a message (a JSON value) to the other ranks.
 
     Args:
         app_state: Objects by name.

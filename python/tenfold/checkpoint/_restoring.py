@@ -65,8 +65,8 @@ class RestorePlan:
 
     def _compares_later(self, num_bytes: int) -> bool:
         """True if checksums of a step of this size are compared while objects are loaded."""
-        # Not if an object has DTensors: a rank copies only its parts of them, not the whole blocks
-        # that the checksums are of.
+        # Not if an object has DTensors: a rank copies only its parts of them, but a checksum covers
+        # a whole block.
         return self.check == "auto" and num_bytes >= FULL_CHECK_BYTES and not self.templates
 
     def _copied_first(self, num_bytes: int, app_state: dict[str, Any] | None) -> list[str]:
@@ -182,7 +182,7 @@ class RestorePlan:
 def _other_size(found: Any, own: set[str], ranks: Ranks) -> str:
     saved, now = found.world_size, ranks.size
     what = (
-        f"found none of {ranks_text(range(saved, now))}, where an RngState restarts with a seed "
+        f"no entries of {ranks_text(range(saved, now))}, where an RngState restarts with a seed "
         "that is derived from that of rank 0"
         if saved < now
         else f"entries of {ranks_text(range(now, saved))} are not restored"

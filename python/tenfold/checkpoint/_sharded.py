@@ -129,7 +129,7 @@ class ShardedEntries:
 
 
 def templates_of(app_state: dict[str, Any] | None) -> dict[str, Any]:
-    """Returns, by name, the state of each object with DTensors; for an optimizer, the object."""
+    """Returns, by name, each object with DTensors: its state or, for an optimizer, the object."""
     if app_state is None:
         return {}
     distributed = sys.modules.get("torch.distributed")
@@ -188,7 +188,7 @@ def sharded_like(state: Any, template: Any, name: str) -> Any:
 
 
 def _optimizer_template(optimizer: Any, state: Any) -> Any:
-    """A template for the saved state of an optimizer.
+    """The argument `template` of `sharded_like` for the saved state of an optimizer.
 
     It contains the current tensors of the optimizer, or the parameter for a tensor that the
     optimizer has not yet created. It does not contain ``step``, which is not sharded.

@@ -197,8 +197,8 @@ def checked_keys(keys: list[Any], expected: type, begin: int) -> list[Any]:
 
     Raises:
         TypeError: For a key that is not hashable.
-        ValueError: For a key of another type, a str with a lone surrogate, which the message names,
-            or an int that int64 cannot hold.
+        ValueError: For a key of another type, a str with a lone surrogate, or an int that int64
+            cannot hold; the message names the key.
     """
     if set(map(type, keys)) != {expected}:
         for i, key in enumerate(keys):
@@ -242,7 +242,7 @@ def form_of(value: Any) -> str:
 
 
 def _python_type(scalar: Any) -> type:
-    """The type of a scalar: for a subclass of float or str, such as numpy's float64, the base."""
+    """The type of a scalar; float or str for an instance of a subclass, such as numpy's float64."""
     for base in (float, str):
         if isinstance(scalar, base):
             return base

@@ -85,8 +85,8 @@ class MappedDict(_Native):
     Raises:
         FileNotFoundError: If there is nothing at `path`.
         ValueError: If `path` is not a dictionary, or for another mode.
-        UnsupportedError: If `path` is a file, and the mode is ``"r+"`` (for a ``.tdz``, only when
-            it is written).
+        UnsupportedError: If `path` is a file and the mode is ``"r+"``. For a ``.tdz`` file, the
+            first write raises it instead.
         CorruptFileError: If the metadata or the header of the index is invalid.
     """
 
@@ -152,7 +152,8 @@ class MappedDict(_Native):
         >>> vectors, found = words.get_many(["house", "tree"])
         >>> vectors, found = ids.get_many(torch.tensor([7, 1, 7]))
         >>> packed = {"values": torch.tensor(list(b"housetree"), dtype=torch.uint8),
-        ...           "offsets": torch.tensor([0, 5, 9])}
+        ...           "offsets": torch.tensor([0, 5, 9])}    # "house" and "tree"
+        >>> vectors, found = words.get_many(packed)
 
         Args:
             keys: A list or another iterable of keys, but not a str or bytes, nor a dict of keys.
@@ -301,8 +302,8 @@ class MappedDict(_Native):
         Raises:
             KeyError: For a missing key, which `extend` would add.
             ValueError: For a value of another kind or shape, and for numbers that the dtype cannot
-                hold. Float dtypes round, except that a dictionary of floats accepts no int that
-                float64 cannot hold exactly.
+                hold. Float dtypes round. In a dictionary of floats, an int that float64 cannot hold
+                exactly is an error.
             TypeError: For a key that is not hashable.
             UnsupportedError: If the dictionary is open read-only or closed.
             OSError: If another process is writing (the message names the process), or a system call
@@ -313,9 +314,9 @@ class MappedDict(_Native):
     def update(self, items: Any) -> None:
         """Assigns each item of a mapping or an iterable of pairs.
 
-        Each key changes atomically, one after another; if the call raises, none has changed. The
-        values may be larger than memory, as for `extend`. After a crash, some keys may keep their
-        old values until a process writes to the dictionary again.
+        Keys change one by one, each atomically. If the call raises, no key has changed. The values
+        may be larger than memory, as for `extend`. After a crash, some keys may keep their old
+        values until a process writes to the dictionary again.
 
         Args:
             items: A mapping or an iterable of pairs of key and value.
@@ -454,8 +455,8 @@ class MappedDict(_Native):
         since the last `flush`.
 
         Raises:
-            OSError: ESTALE if the folder was moved after values were written. Another process can
-                write to it nevertheless.
+            OSError: ESTALE if the folder was moved after values were written. Nevertheless, another
+                process can then write to the dictionary.
         """
         self._close()
 

@@ -28,12 +28,13 @@ _FIRST_ROWS = 64
 class CachedStateMapper(StateMapper):
     """Caches the most recently used rows; created by `StateMapper.cached`.
 
-    A batch generates missing rows, each once, in one call. The returned rows share no memory with
-    the cache and have no gradients. If the rows of the mapper have changed, for example because a
-    module was trained, the next call clears the cache. The first rows that are cached determine
-    dtype and shape: rows with another dtype or shape are not cached, but generated each time. A
-    batch that has cached rows and rows with another dtype or shape is generated as a whole. If the
-    mapper promotes the dtypes of a batch, the cached rows have the promoted dtype.
+    For each batch, the mapper generates the missing rows in one call, each row once. The returned
+    rows share no memory with the cache and have no gradients. If the rows of the mapper have
+    changed, for example because a module was trained, the next call clears the cache. The first
+    rows that are cached determine dtype and shape: rows with another dtype or shape are not cached,
+    but generated each time. A batch that has cached rows and rows with another dtype or shape is
+    generated as a whole. If the mapper promotes the dtypes of a batch, the cached rows have the
+    promoted dtype.
 
     The cache may be used from several threads. A saved or pickled cache contains the mapper, but
     no rows.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tenfold._io.files import PathLike
 
-# In place of the number of a table, for values that are in no table (src/mapper/state_paths.hpp).
+# Table numbers of values that are in no table (src/mapper/state_paths.hpp).
 TEXT = -2  # the value is JSON
 MAPPER = -3  # the value is another mapper
 
@@ -53,7 +53,8 @@ class HierarchicalStateMapper(StateMapper):
     An int component is equal to the str of its digits. A list is a batch. If values have shape
     ``S``, a state returns shape ``S``, and a list of n states returns ``[n, *S]``. Ints, floats and
     bools, and lists of them (not empty, nested with equal lengths, no bools among numbers), become
-    int64, float64 or bool. A batch of several dtypes has the promoted dtype, as in `torch.cat`.
+    tensors of int64, float64 or bool. A batch of several dtypes has the promoted dtype, as in
+    `torch.cat`.
     Other JSON values (str, None, other lists, ints beyond int64) are returned as Python values,
     tuples as lists. A batch with such a value returns a list.
 
@@ -110,8 +111,8 @@ class HierarchicalStateMapper(StateMapper):
                 the deepest level on it), if a path ends at a mapper, or if a mapper does not know
                 the rest of a path.
             ValueError: If the values of a batch are all tensors and differ in shape (the message
-                names two states), or if a path has no components, an empty component, or, as a
-                tuple, a component that contains "/".
+                names two states), if a path has no components or an empty one, or if a component of
+                a tuple contains "/".
             UnsupportedError: If torch cannot promote the dtypes of a batch to a common one.
             TypeError: For a state that is not a path.
         """

@@ -280,7 +280,7 @@ class StateMapper:
         return [self.key(state) for state in states]
 
     def stamp(self) -> Any:
-        """Returns a value that changes whenever rows change; by default None, which never does."""
+        """Returns a value that changes whenever rows change; by default None: rows never change."""
         return None
 
     def saved_as(self) -> StateMapper:
@@ -379,7 +379,7 @@ class StateMapper:
         return self._by_value()
 
     def _by_value(self) -> tuple[Any, ...]:
-        """Pickles the content: the mapper has no path, or changed since the last save or load."""
+        """Pickles the content. Used without a path, or if rows changed since the save or load."""
         return _pickle.mapper_of_tree, (tree_of(self),)
 
     def __repr__(self) -> str:

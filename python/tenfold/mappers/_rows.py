@@ -62,10 +62,9 @@ def put(into: Any, positions: Any, rows: Any) -> None:
 def _bits(rows: Any) -> Any:
     """`rows` as integers, so that torch can index them and copies keep their bits.
 
-    A view, except of a lazy conjugate or negative, which is copied.
-
-    Returns `rows` themselves if they require gradients, if their dtype is bool, float32, float64
-    or int64 or has 16 bytes, or if they are 1-d and empty.
+    The result is a view of `rows`, or of a copy of a lazy conjugate or negative. It is `rows`
+    itself if they require gradients, if their dtype is bool, float32, float64 or int64 or has 16
+    bytes, or if they are 1-d and empty.
     """
     torch = arrays.torch_of(rows)
     if rows.requires_grad or rows.dtype in (torch.bool, torch.float32, torch.float64, torch.int64):
@@ -164,7 +163,7 @@ def numbers_of(value: Any, dtype: Any) -> Any:
 
 
 def _dtype_of_large_ints(value: Any, dtype: str) -> str | None:
-    """The dtype of an array for numbers among which an int is beyond int64; None for others.
+    """The dtype of an array for numbers that include an int beyond int64; None for other values.
 
     The engine then converts the array to `dtype`. Raises ValueError if `dtype` is an integer dtype
     or bool and cannot hold the numbers.

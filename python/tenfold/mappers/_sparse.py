@@ -92,14 +92,14 @@ class SparseStateMapper(StateMapper):
 
     def key(self, state: Any) -> Hashable:
         parts = state if type(state) is tuple else (state,)
-        if _NO_FLOATS.issuperset(map(type, parts)):  # of most states, and quick to find
+        if _NO_FLOATS.issuperset(map(type, parts)):  # a fast check that is true for most states
             return state  # type: ignore[no-any-return]
         try:
             hash(state)
         except TypeError:
             _ = state in self._native  # raises an error that names the state, unless it is valid
             raise
-        # In Python, such a float equals an int; here, it is another state.
+        # In Python, a float of magnitude 2^63 or more may equal an int; here, it equals none.
         return (float, repr(state)) if _has_large_float(state) else state
 
     def _keys_of(self, states: list[Any]) -> list[Hashable]:

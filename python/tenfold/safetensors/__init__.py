@@ -8,8 +8,8 @@ safetensors can read them. `tenfold.safetensors.numpy` has the functions of `saf
 
 from __future__ import annotations
 
-# Classes that are imported "as" themselves are not public. They must be found in this module,
-# because tracebacks and pickles name them so.
+# Classes that are imported "as" themselves are not public. They must be attributes of this module,
+# because tracebacks and pickles name them ``tenfold.safetensors.<name>``.
 from tenfold.safetensors._open import SafeSlice as SafeSlice
 from tenfold.safetensors._open import SafetensorError, safe_open
 from tenfold.safetensors._open import TensorNotFoundError as TensorNotFoundError

@@ -34,7 +34,7 @@ _FRAMEWORKS = {
 
 @set_module("tenfold.safetensors")
 class TensorNotFoundError(Error, KeyError):
-    """Raised if the file has no tensor of that name."""
+    """Raised if the file has no tensor of the requested name."""
 
     __str__ = Error.__str__
 

@@ -63,7 +63,7 @@ def save(tensors: dict[str, Any], metadata: dict[str, str] | None = None) -> byt
 
 @set_module("tenfold.safetensors")
 def load_file(filename: PathLike, device: Any = "cpu", *, backend: str = "mmap") -> dict[str, Any]:
-    """Loads all tensors of a file as a dict from their names.
+    """Loads all tensors of a file into a dict by name.
 
     Args:
         filename: The path.
@@ -232,7 +232,7 @@ def _check(tensors: Any, remedy: str = "call contiguous() first") -> None:
 
 
 def _check_dense(tensors: dict[Any, Any]) -> None:
-    """Raises TypeError for a name that is not a str, and ValueError unless tensors are dense."""
+    """Raises TypeError unless names are str, and ValueError unless values are dense tensors."""
     torch = need_torch("tenfold.safetensors")
     for name, tensor in tensors.items():
         if not isinstance(name, str):

@@ -69,7 +69,7 @@ def save(tensor_dict: dict[str, Any], metadata: dict[str, str] | None = None) ->
 
 @set_module("tenfold.safetensors.numpy")
 def load_file(filename: PathLike, *, backend: str = "mmap") -> dict[str, Any]:
-    """Loads all arrays of a file as a dict from their names.
+    """Loads all arrays of a file into a dict by name.
 
     Args:
         filename: The path.

@@ -29,7 +29,7 @@ LAYOUTS = ("csr", "csc", "coo")
 _ROW_ENTRIES = 1 << 16
 _WHAT = "sparse matrix"
 _MISSING = object()
-# What torch and numpy raise for values that are not numbers of a dtype.
+# Exceptions of torch and numpy for values that are not numbers of a dtype.
 _REFUSED = (OverflowError, RuntimeError, TypeError, ValueError)
 
 
@@ -51,8 +51,8 @@ def of_scipy(x: Any) -> Any:
         raise ValueError(f"{_WHAT}: expected two dimensions, found shape {x.shape}")
     if layout == "coo":
         return _sorted(x.row, x.col, x.data, x.shape)
-    # `sum_duplicates` does not check indices, so `check_format` must. It may replace the arrays of
-    # its object by shorter ones: call it on a shallow copy of `x`.
+    # `sum_duplicates` does not check indices, so `check_format` must. `check_format` may replace
+    # the arrays of its object by shorter ones: call it on a shallow copy of `x`.
     x = copy.copy(x)
     try:
         x.check_format(full_check=True)
@@ -72,7 +72,7 @@ def of_parts(layout: str, parts: tuple[Any, ...], shape: Any) -> Any:
 
     Raises ValueError for invalid indices, and for coordinates that are not coalesced.
     """
-    # The engine would copy arrays that are not contiguous, and read rows from its copy.
+    # The engine would keep an array that is not contiguous, and a contiguous copy to read from.
     node = _core.tree({str(i): _contiguous(part) for i, part in enumerate(parts)}, _WHAT)
     return _core.SparseMatrix.of_parts(layout, node, *_lengths(shape))
 
@@ -125,7 +125,7 @@ def _sorted(rows: Any, cols: Any, values: Any, shape: Any) -> Any:
 
 
 def _entries(rows: Any, cols: Any, values: Any) -> Any:
-    """Converts arrays for the engine's builder; UnsupportedError for an unsupported dtype."""
+    """Converts arrays for the engine's builder. Raises UnsupportedError for unsupported dtypes."""
     return _core.tree({"rows": rows, "cols": cols, "values": values}, _WHAT)
 
 
@@ -257,7 +257,7 @@ def _is_int(value: Any) -> bool:
         return True
     try:
         operator.index(value)
-    except TypeError:  # also from a float tensor, although it has __index__
+    except TypeError:  # raised for a float tensor, too, which has __index__
         return False
     return True
 

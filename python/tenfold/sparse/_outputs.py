@@ -107,7 +107,7 @@ def _numpy(part: Any) -> Any:
 def torch_copy(array: Any) -> Any:
     """A torch tensor with a copy of the elements of a numpy array."""
     torch = arrays.need_torch("sparse matrix")
-    # As bytes, because torch accepts no array of ml_dtypes.
+    # Pass bytes, because torch.from_numpy accepts no dtype of ml_dtypes.
     made = torch.from_numpy(array.copy().view("uint8"))
     return made.view(getattr(torch, arrays.dtype_name(array.dtype)))
 

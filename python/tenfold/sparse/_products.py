@@ -1,4 +1,4 @@
-"""Products and sums of a sparse matrix, some entries at a time."""
+"""Products and sums of a sparse matrix, computed in blocks of entries."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _result(dtype: str) -> str:
 
 
 def _wide(dtype: str) -> str:
-    """The dtype of the accumulator."""
+    """The dtype in which elements of `dtype` are added."""
     if dtype.startswith("complex"):
         return "complex128"
     return "float64" if dtype.startswith(("float", "bfloat")) else "int64"
@@ -170,7 +170,7 @@ class _Numpy:
 
 
 def _kit(array: Any) -> _Torch | _Numpy:
-    """The operations, with the library and on the device of `array`."""
+    """The operations for the library and the device of `array`."""
     numpy = arrays.numpy_module() if not hasattr(array, "untyped_storage") else None
     if numpy is not None and isinstance(array, numpy.ndarray):
         return _Numpy(numpy)

@@ -105,11 +105,11 @@ class Rows:
             IndexError: For a row that does not exist, a mask of another length, a tuple, and an
                 array with several dimensions.
             TypeError: For an int, and indices of another type.
-            ValueError: For another `layout`. In ``"csr"`` and ``"coo"``, also for more than
-                2**31 - 1 entries with int32 indices unless the matrix is csc, and, with framework
-                numpy, for a dtype that scipy does not support.
-            UnsupportedError: If a coo matrix is not coalesced, and, with framework numpy, for a
-                dtype that numpy does not have.
+            ValueError: For another `layout`. For ``"csr"`` and ``"coo"`` also if the rows have more
+                than 2**31 - 1 entries, the indices are int32 and the matrix is not csc; or if the
+                framework is numpy and scipy does not support the dtype.
+            UnsupportedError: If a coo matrix is not coalesced, or if the framework is numpy and
+                numpy does not have the dtype.
             CorruptFileError: If an end offset or index that is read is out of range.
 
         Example:
@@ -146,7 +146,7 @@ class Rows:
         return self._lines(self._native.cols, indices, 1, layout)
 
     def will_need(self, indices: Any) -> None:
-        """Starts to prefetch the entries of these rows of a csr matrix, without waiting for them.
+        """Starts to prefetch the entries of rows of a csr matrix, and returns immediately.
 
         Call it for the next batch before you use the current one. `rows` itself prefetches the
         rows that it copies. Does nothing for another layout.
@@ -227,7 +227,7 @@ def _numbers(positions: Any) -> Any:
 
 
 def _is_plain(indices: Any) -> bool:
-    """True for indices to pass to the engine unchanged; it checks the elements of a list."""
+    """True for indices to pass to the engine unchanged; the engine checks elements of a list."""
     if type(indices) is list:
         return not indices or not is_bool(indices[0])
     dtype = getattr(indices, "dtype", None)

@@ -125,7 +125,7 @@ class SparseMatrix(Rows, Growing):
             SparseMatrix: In memory; `save` writes it.
 
         Raises:
-            ValueError: For another format, invalid indices, and unless `x` has two dimensions.
+            ValueError: For another format, for invalid indices, or if `x` is not 2-dimensional.
             UnsupportedError: For a dtype that torch does not have.
 
         Example:
@@ -240,8 +240,9 @@ class SparseMatrix(Rows, Growing):
                 zeros.
             path: Target path, which is replaced atomically.
             num_cols: Number of columns. None: one more than the greatest column.
-            dtype: Element type, of torch, numpy or Python, as in `tenfold.create`. None: int64 if
-                the rows up to the 65,536th element have elements, and only ints; otherwise float64.
+            dtype: Element type, of torch, numpy or Python, as in `tenfold.create`. None: the rows
+                up to the 65,536th element decide: int64 if they have elements and all of these are
+                ints; otherwise float64.
             progress: As for `tenfold.save`.
 
         Returns:
@@ -272,8 +273,8 @@ class SparseMatrix(Rows, Growing):
         """Saves the matrix atomically, as `tenfold.save` does.
 
         Args:
-            path: Target path. An existing file or folder is replaced. A folder with files that are
-                not part of a saved tree is an error.
+            path: Target path. An existing file or folder is replaced. An existing folder with files
+                that its metadata does not name is not replaced: an error.
             format: As for `tenfold.save`.
             durable: fsync before returning.
             checksums: Store checksums, which `tenfold.verify` compares.
@@ -367,8 +368,8 @@ class SparseMatrix(Rows, Growing):
         except OSError as error:
             if error.errno != errno.ENOMEM:
                 raise
-            # The matrix was made from read-only numpy arrays. A write to a torch tensor over them
-            # would crash, so the tensor gets a copy.
+            # The binding raises ENOMEM if the matrix was made from read-only numpy arrays, because
+            # a write to a torch tensor over them would crash. So the tensor gets a copy.
             with using("numpy"):
                 array = self._native.part(part)
             return _outputs.torch_copy(array)
@@ -440,7 +441,7 @@ class SparseMatrix(Rows, Growing):
         return made
 
     def __matmul__(self, dense: Any) -> Any:
-        """Multiplies by a dense matrix or vector, some entries at a time.
+        """Multiplies by a dense matrix or vector, in blocks of entries.
 
         All indices are checked before their first use.
 

@@ -51,9 +51,9 @@ def groups_of(pg: Any) -> Groups:
     """Returns the `Groups` of a process group (None: the default group).
 
     If the group has several ranks, its `Groups` are created at the first call, which is collective:
-    it creates two gloo groups. For a single rank, each call creates a new object. A call
-    that uses these groups raises an error on all ranks if it fails on one rank, or if a rank does
-    not reply before a timeout.
+    it creates two gloo groups. For a single rank, each call creates a new object. A collective call
+    in these groups raises an error on all ranks if it fails on one rank, or if a rank does not
+    reply before a timeout.
     """
     distributed = distributed_module()
     key = pg if pg is not None or distributed is None else distributed.group.WORLD
@@ -101,8 +101,8 @@ class Separated:
         outside: Paths of the DTensors whose mesh does not contain this rank.
 
     Args:
-        outside: The paths in the attribute `outside` of all ranks. Not all ranks have such a
-            DTensor, so it is not replicated on all ranks.
+        outside: The union of the attributes `outside` of all ranks. A DTensor at such a path does
+            not count as replicated, because at least one rank does not have it.
     """
 
     def __init__(self, states: dict[str, Any], escape: Any, outside: Collection[str] = ()) -> None:
@@ -173,7 +173,7 @@ def write(
             _core.save_snapshot(tree, path, durable, globs, callback)
             return
         parts: list[_core.SnapshotPart] = []
-        writers: list[_core.SnapshotWriter] = []  # of rank 0
+        writers: list[_core.SnapshotWriter] = []  # stays empty on ranks other than 0
 
         def outline() -> str:
             parts.append(_core.SnapshotPart(tree, ranks.rank, ranks.size, separated.shards, globs))

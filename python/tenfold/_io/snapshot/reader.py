@@ -198,13 +198,13 @@ def _box_job(
 
 
 def _read_boxes(boxes: list[tuple[tuple[Any, tuple[int, ...]], Any]]) -> None:
-    """Fills each tensor with the box of its item that begins at the given offsets."""
+    """Fills each tensor with the box at the given offsets of a stored tensor (an engine's item)."""
     target = _core.tree({str(i): _bare(into) for i, (_, into) in enumerate(boxes)})
     _core.read_boxes([box[0] for box, _ in boxes], [box[1] for box, _ in boxes], target)
 
 
 def fill(jobs: list[tuple[Any, Any]], *, cast: bool = False) -> None:
-    """Reads each of the engine's items into its tensor, in parallel; `cast` converts dtypes."""
+    """Reads stored tensors (engine's items) into tensors, in parallel; `cast` converts dtypes."""
     target = _core.tree({str(i): _bare(tensor) for i, (_, tensor) in enumerate(jobs)})
     _core.fill_tensors([item for item, _ in jobs], target, cast, None)
 
@@ -228,7 +228,7 @@ def fill_within(item: Any, tensor: Any, dtype: str, budget_bytes: int) -> None:
 
 
 def empty(dtype: str, shape: tuple[int, ...], like: Any = None) -> Any:
-    """Creates an uninitialised array on the CPU, of the framework of `like` or the default one."""
+    """Creates an uninitialised array on the CPU, in the framework of `like` or the default one."""
     torch = arrays.torch_or_none() if like is None else arrays.torch_of(like)
     if torch is not None:
         return torch.empty(tuple(shape), dtype=getattr(torch, dtype))

@@ -371,7 +371,8 @@ class Snapshot:
         if rank is None:
             rank = rank_of(self.pg)
         world_size = self._metadata()["world_size"]
-        # All ranks from world_size have the same entries; the engine's ranks fit int64.
+        # All ranks from `world_size` on read the same entries, so the engine needs no greater rank,
+        # which int64 might not hold.
         node = _core.open_snapshot(self.path, min(rank, world_size))
         # A rank that did not exist when the snapshot was taken reads the containers of rank 0.
         return (rank if rank < world_size else 0), node

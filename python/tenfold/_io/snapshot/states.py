@@ -36,7 +36,7 @@ class StateDict(UserDict[Any, Any]):
         return self.data
 
     def load_state_dict(self, state_dict: dict[Any, Any]) -> None:
-        """Adds the entries of `state_dict`, or replaces those with equal keys; others remain.
+        """Adds or replaces the entries in `state_dict`; the other entries remain.
 
         Args:
             state_dict: The entries, by key.
