@@ -23,7 +23,7 @@ namespace {
 struct TorchLeaf {
   dlpack::ManagedVersioned managed{};
   Buffer buffer;
-  /// True while torch has neither accepted nor refused the block. The deleter then has no effect.
+  /// True during the call that passes the block to torch. The deleter then has no effect.
   bool is_offered = false;
 };
 
@@ -184,7 +184,7 @@ int get_buffer(PyObject* object, Py_buffer* view, int flags) noexcept {
 }  // namespace
 
 std::size_t Tied::place_of(const std::byte* address) const {
-  // Addresses of tensors differ in their middle bits.
+  // A multiplicative hash: tensors are aligned, so the low bits of their addresses are equal.
   const auto mixed = reinterpret_cast<std::uintptr_t>(address) * 0x9E3779B97F4A7C15u;
   std::size_t i = (mixed >> 32) & (slots_.size() - 1);
   while (slots_[i].address != nullptr && slots_[i].address != address) {

@@ -150,8 +150,8 @@ class RowIngest {
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
   }
 
-  /// Adds rows of whole columns. If a column contains records, adds nothing and returns false; the
-  /// caller then adds the rows one by one.
+  /// Adds the rows [begin, end) of whole columns. If a column contains records, adds nothing and
+  /// returns false; the caller then adds the rows one by one.
   bool add_columns(nb::dict columns, std::int64_t begin, std::int64_t end,
                    std::int64_t total_rows) {
     expect_rows(total_rows);
@@ -191,8 +191,7 @@ class RowIngest {
  private:
   void expect_rows(std::int64_t total_rows) {
     total_rows_ = total_rows;
-    // With other values of on_error, bad rows are omitted, so the number of rows is not known in
-    // advance.
+    // Otherwise bad rows are omitted, so the number of rows is not known in advance.
     if (on_error_ == OnError::raise) table_->expect_rows(total_rows);
   }
 
@@ -297,8 +296,7 @@ nb::dict ingest_streams(nb::list capsules, nb::list again, PathArgument path,
   options.total_bytes = total_bytes;
   options.table.overwrite = overwrite;
   options.table.durable = durable;
-  // With other values of on_error, bad rows are omitted, so the number of rows is not known in
-  // advance.
+  // Otherwise bad rows are omitted, so the number of rows is not known in advance.
   if (options.on_error == OnError::raise) options.table.expected_rows = total_rows;
   const std::optional<Path> target = optional_path(path);
   const SourceReport report = monitored(progress, [&](Monitor* monitor) {

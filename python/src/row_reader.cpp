@@ -214,8 +214,8 @@ bool RowReader::put_items(RowColumn& column, PyObject* list, std::size_t depth) 
   return true;
 }
 
-/// Adds an array, or an object that can be converted to an array or a list. Returns false for
-/// others.
+/// Adds an array, or an object that can be converted to an array or a list. Returns false for any
+/// other object.
 bool RowReader::put_part(RowColumn& column, nb::handle item, std::size_t depth) {
   // Keep a reference: Python code runs from here on, and might drop the last one.
   const nb::object kept = nb::borrow(item);
@@ -233,7 +233,7 @@ bool RowReader::put_item(RowColumn& column, PyObject* item) {
   return is_convertible(kept) && put_item(column, simple(column, kept).ptr());
 }
 
-// --- new keys ---
+// --- after all rows ---
 
 void RowReader::check_all_seen(const std::string& where) const {
   std::vector<std::string> seen;

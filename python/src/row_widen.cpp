@@ -125,8 +125,8 @@ void RowReader::check_array(const RowType& before, const RowType& type, nb::hand
                          "flattened values and the shape as two columns"};
 }
 
-/// The indices of the first None in a list that the column (null: a new column) cannot store. Empty
-/// if there is none.
+/// The indices of the first None in a list if the column (null: a new column) cannot store it.
+/// Empty if the column can store it or the list has no None.
 std::vector<std::int64_t> RowReader::refused_none(const RowColumn* column, nb::handle value) {
   if (column == nullptr || column->type().form == RowForm::none) {
     return indices_of_none(value, kMaxListDepth);

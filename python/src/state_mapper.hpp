@@ -71,7 +71,7 @@ std::function<base::Where()> place_in_messages(nb::handle path, const char* what
 MapperHead restored_head(const NodeHandle& tree);
 /// The entries of a tree by their names.
 nb::dict item_handles_of(const TensorDict& node);
-/// A dense torch tensor or numpy array; `what` names it in messages.
+/// Converts a dense torch tensor or numpy array. `what` names it in messages.
 Tensor dense_tensor(nb::handle array, const std::string& what);
 
 void bind_state_mapper(nb::module_& module);

@@ -16,7 +16,7 @@
 namespace tenfold::python {
 namespace {
 
-/// Maximum nesting, as in the JSON of any format.
+/// Maximum nesting depth of containers and of tuples in keys, as for JSON documents.
 constexpr std::size_t kMaxDepth = 512;
 
 std::string class_name(nb::handle object) {

@@ -33,8 +33,8 @@ class TreeBuilder {
   explicit TreeBuilder(std::string path);
 
   /// Converts a container or node to a tree. If `bare` is true, also converts a tensor or JSON
-  /// value, to a tree with a bare root. Throws Error(invalid_argument) for any other object. If the
-  /// tree cannot hold an object inside, throws Error(unsupported) with its key.
+  /// value, to a tree with a bare root. Throws Error(invalid_argument) for any other object. If a
+  /// nested object cannot be stored, throws Error(unsupported) with its key.
   TensorDict root(nb::handle object, bool bare);
 
  private:
@@ -69,7 +69,7 @@ class TreeBuilder {
   std::vector<PyObject*> open_containers_;
   /// State that simplify() keeps between the objects of one conversion.
   nb::dict memo_;
-  /// True until the conversion of the root starts. The root becomes a node even without tensors.
+  /// True for the root, which becomes a node even without tensors; false for nested containers.
   bool force_node_ = false;
 };
 
@@ -79,7 +79,7 @@ class TreeBuilder {
 /// is missing (as on the meta device), if it is quantized, or if trees do not have its dtype.
 std::optional<Tensor> tensor_of_any_torch(nb::handle object);
 
-/// From and to NodeInfo of _interop/node_info.py.
+/// Convert from and to the class NodeInfo of _interop/node_info.py.
 NodeInfo node_info_from(nb::handle info);
 nb::object to_python(const NodeInfo& info);
 

@@ -138,7 +138,7 @@ def _plain(index: Any) -> Any:
 
     Returns other objects unchanged.
     """
-    # Not to_numpy(): that of a pyarrow Array refuses bools, because it must copy them.
+    # Not to_numpy(): pyarrow.Array.to_numpy() raises an error for bools, which need a copy.
     return numpy_module().asarray(index) if hasattr(index, "to_numpy") else index
 
 

@@ -52,8 +52,9 @@ class Rows(Sequence["Any"]):
 
 
 class RowList(list[Any]):
-    """The rows of a batch that is not a dict: torch's ``default_collate`` stacks only lists.
+    """The rows of a batch that is not a dict, as a list.
 
+    torch's ``default_collate`` passes rows of tensors to ``torch.stack``, which needs a list.
     `collate` returns the attribute `batch`. A pickle is a plain list.
     """
 

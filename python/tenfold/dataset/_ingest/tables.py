@@ -31,7 +31,7 @@ _PIECE_ROWS = 65_536
 _PIECE_BYTES = 16 << 20
 # Minimum number of items that are sampled to estimate the size of a list; all, if it has fewer.
 _SAMPLE_ROWS = 256
-# The begins of numpy's messages for an array of objects, in an npz and an npy file.
+# The first words of numpy's messages for an array of objects, in an npz and an npy file.
 _OBJECT_ERRORS = ("Object arrays cannot be loaded", "Array can't be memory-mapped: Python objects")
 
 
@@ -336,7 +336,7 @@ def _read_npz(file: str) -> dict[str, Any]:
             return {name: archive[name] for name in archive.files}
 
     with open(file, "rb") as opened:
-        # zipfile may seek to an invalid offset, which is an OSError.
+        # In a damaged file, zipfile may seek to an invalid offset, which raises OSError.
         arrays: dict[str, Any] = _guarded(file, read, OSError)
     return arrays
 
