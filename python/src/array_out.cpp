@@ -167,9 +167,9 @@ nb::object make_numpy_array(const Tensor& tensor, bool writable, const LeafName&
                            text(name.text()));
 }
 
-/// True if `made` is a torch tensor with these strides. `made` is a copy of a tensor with
-/// `strides`. If the strides of the copy differ, an alias of that tensor cannot become a view of
-/// `made` and gets its own copy.
+/// True if `made`, a copy of a tensor with `strides`, is a torch tensor with the same strides. If
+/// the strides differ, an alias of the copied tensor cannot become a view of `made` and gets its
+/// own copy.
 bool has_strides(const nb::object& made, const Shape& strides) {
   return nb::hasattr(made, "stride") && made.attr("stride")().equal(tuple_of(strides));
 }

@@ -13,9 +13,10 @@
 
 namespace tenfold::python {
 
-/// The arrays of one opened or loaded tree, keyed by the address of their first byte. With them,
-/// leaves that share bytes become the same array or views of it. An open-addressing table, because
-/// allocating a node for each of many small tensors would take as long as creating the tensors.
+/// A table of the arrays of one opened or loaded tree, keyed by the address of their first byte.
+/// With this table, leaves that share bytes become the same array or views of it. It uses open
+/// addressing, because allocating a node for each of many small tensors would take as long as
+/// creating the tensors.
 class Tied {
  public:
   Tied() = default;

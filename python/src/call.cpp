@@ -50,7 +50,7 @@ void emit_warnings() {
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const nb::str shown = text(messages[i]);  // may have surrogates, which UTF-8 cannot encode
     if (PyErr_WarnFormat(PyExc_UserWarning, kStackLevel, "%U", shown.ptr()) == 0) continue;
-    while (++i < messages.size()) collect(messages[i]);  // for the next call
+    while (++i < messages.size()) collect(messages[i]);  // kept for the next call
     throw nb::python_error();
   }
 }

@@ -64,10 +64,10 @@ struct ItemHandle {
 /// Parses a list such as [("model.*",), ("a", "b")]: each tuple is a path of keys, or one glob or
 /// dotted name. None is an empty list.
 std::vector<KeyPath> key_paths(nb::handle keys);
-/// The arguments of Problem in _reports.py.
+/// The arguments of the constructor of Problem in tenfold/_reports.py.
 nb::tuple tuple_of(const Problem& problem);
-/// The arguments of verify_report() in _reports.py: (problems, number of leaves, number of bytes,
-/// number of checksums, keys without checksums).
+/// The arguments of verify_report() in tenfold/_reports.py: (problems, number of leaves, number of
+/// bytes, number of checksums, keys without checksums).
 nb::tuple tuple_of(const VerifyReport& report);
 
 void bind_node(nb::module_& module);

@@ -64,8 +64,8 @@ std::optional<Schema> selected(std::optional<Schema> schema,
 /// The files of a source, for messages about rows.
 class RowFiles {
  public:
-  /// `first_rows[i]`: the number of rows in the files before `files[i]`. It has items only for the
-  /// files that were opened so far, and the caller may change it while rows are read.
+  /// `first_rows[i]`: the number of rows in the files before `files[i]`. `first_rows` has items
+  /// only for the files that were opened so far, and the caller may change it while rows are read.
   RowFiles(nb::list files, nb::list first_rows)
       : files_(std::move(files)), first_rows_(std::move(first_rows)) {}
 
@@ -123,8 +123,8 @@ class RowIngest {
       };
     }
     has_schema_ = wanted.has_value();
-    // Only with `raise` can nulls in lists be checked at the end. Otherwise the rows to omit must
-    // be known before they are written.
+    // If a bad row is an error, nulls in lists can be checked at the end. Otherwise the rows to omit
+    // must be known before they are written.
     const bool defers_nulls = on_error_ == OnError::raise;
     // A dictionary has to return the values that were stored, so they are not converted to strings.
     const bool is_dictionary = !dictionary.is_none();

@@ -8,8 +8,8 @@
 
 namespace tenfold::python {
 
-/// Converts mappings, one for each row, to a batch with the columns of `schema`. Casts numbers as a
-/// RowTable for take_rows() does. Throws Error(invalid_argument) for a row that does not fit. The
+/// Converts mappings, one for each row, to a batch with the columns of `schema`. Casts numbers as
+/// keeps_kind() allows. Throws Error(invalid_argument) for a row that does not fit. The
 /// message names the row by `unit` and its number, counted from `begin`: "row 7".
 Batch batch_of_rows(const Schema& schema, nb::list rows, const std::string& unit = "row ",
                     std::int64_t begin = 0);

@@ -93,7 +93,7 @@ SparseMatrix open_matrix(PathArgument path, const std::string& mode) {
 }
 
 /// `parts`: a node with the component tensors in the order of the parameters of
-/// torch.sparse_csr_tensor() or the function of the layout. Its keys are ignored.
+/// torch.sparse_csr_tensor(), or of the torch function for another layout. Its keys are ignored.
 SparseMatrix of_parts(const std::string& layout, const NodeHandle& parts, std::int64_t num_rows,
                       std::int64_t num_cols) {
   const SparseLayout how = layout_from(layout);

@@ -55,7 +55,8 @@ inline nb::object int_array(const std::vector<std::int64_t>& values) {
 
 /// Formats an object for messages, in at most 80 characters.
 std::string shown_object(nb::handle object);
-/// Item `i` of a list. Converting earlier states may have run Python code that changed the list.
+/// Item `i` of a list. Raises IndexError if Python code that converted earlier states has made the
+/// list shorter.
 nb::object state_at(nb::handle states, std::size_t i);
 /// The function that formats states for StateNames. It may be called without the GIL, and `states`
 /// must outlive it.

@@ -76,7 +76,7 @@ class TreeBuilder {
 /// The elements of a dense torch tensor of any class and device. They are shared with the tensor,
 /// or copied if they are not in main memory or the tensor is a lazy conjugate or negative view.
 /// nullopt for sparse, jagged and nested tensors and other objects. Throws if the tensor's storage
-/// is missing (as on the meta device), if it is quantized, or if trees do not have its dtype.
+/// is missing (as on the meta device), or if the tensor is quantized or has an unsupported dtype.
 std::optional<Tensor> tensor_of_any_torch(nb::handle object);
 
 /// Convert from and to the class NodeInfo of _interop/node_info.py.

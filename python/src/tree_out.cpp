@@ -50,8 +50,8 @@ std::vector<Mapped> map_entries(const TensorDict& tree, std::size_t begin, std::
   return entries;
 }
 
-/// Calls `use` for each entry in order. Maps tensors without the GIL, in groups that are small
-/// enough to be still in the CPU cache when the Python objects are created.
+/// Calls `use` for each entry, in the order of the node. Maps tensors without the GIL, in groups
+/// that are small enough to be still in the CPU cache when the Python objects are created.
 template <class Use>
 void for_each_mapped(const TensorDict& tree, const Use& use) {
   constexpr std::size_t kBlockTensors = 256;
