@@ -18,7 +18,7 @@ class Weighted(NamedTuple):
     """A batch of a `Window`.
 
     Attributes:
-        batch: As the loader returned it.
+        batch: The batch, as the loader returned it.
         weight: Factor for the mean loss of the batch.
     """
 

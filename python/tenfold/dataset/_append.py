@@ -409,7 +409,7 @@ class Columns:
                 value, valid = _one(value), None if valid is None else _one(valid)
             value, offsets = _split(value, column)
             if valid is not None and isinstance(value, (list, tuple)) and _has_none(value):
-                # As in a row, None is missing whatever its validity.
+                # As in a single row, None is a missing value even if its validity is True.
                 pairs = zip(value, valid, strict=True)
                 valid = [bool(flag) and item is not None for item, flag in pairs]
             if valid is not None and not column.ragged and column.dtype.startswith(_FLOATS):

@@ -101,10 +101,11 @@ class Dataset(Growing):
     Rows contain tensors ``[*shape]`` for numbers (0-d for a single number) and str or bytes for
     strings; batches contain tensors ``[B, *shape]`` and lists. A ragged column of numbers gives a
     tensor ``[length, *shape]`` in a row and a jagged ``torch.nested`` tensor in a batch (with
-    numpy, a list of arrays); one of strings gives a list in a row and a list of lists in a batch. A
-    missing number is NaN in float columns that are not ragged, except in the initial rows of
-    `create`, which are zeros; other nullable columns add a bool ``"<column>.valid"``, and
-    ``ds["<column>.valid"]`` exists for every nullable column. Nested records are nested dicts.
+    numpy, a list of arrays). A ragged column of strings gives a list in a row and a list of lists
+    in a batch. A missing number is NaN in float columns that are not ragged, except in the initial
+    rows of `create`, which are zeros. Other nullable columns add a bool ``"<column>.valid"`` to
+    rows and batches; ``ds["<column>.valid"]`` exists for every nullable column. Nested records are
+    nested dicts.
 
     Views (`range`, `head`, `select`, `rename`, `take`, `filter`, `split`, `shuffle`, `shard`,
     `map`) copy no rows and can be combined.

@@ -55,7 +55,7 @@ class RowList(list[Any]):
     """The rows of a batch that is not a dict, as a list.
 
     torch's ``default_collate`` passes rows of tensors to ``torch.stack``, which needs a list.
-    `collate` returns the attribute `batch`. A pickle is a plain list.
+    `collate` returns the attribute `batch`. The rows pickle as a plain list.
     """
 
     def __init__(self, batch: Any, size: int) -> None:

@@ -224,7 +224,7 @@ class IterableDataset(_Base):
 
     @property
     def schema(self) -> Schema:
-        """The columns of the rows, before functions of `Dataset.map` and `transform`."""
+        """The columns of the rows before functions of `Dataset.map` and `transform` are applied."""
         return self._schema
 
     @property
@@ -242,7 +242,7 @@ class IterableDataset(_Base):
         worker = _worker()
         rank, world_size = self._ranks()
         if worker is not None:
-            # Equal in all workers of one iterator, and different in other iterators.
+            # The workers of one iterator have the same number, other iterators another number.
             loader = (worker.seed - worker.id) ^ worker.num_workers
             return self._in_worker(worker.id, worker.num_workers, loader, rank, world_size)
         self._assignment = self._assignment if self._resumes else Assignment.fresh(world_size, 1)
@@ -250,7 +250,7 @@ class IterableDataset(_Base):
         self._resumes = False
         self._handed_out = 0
         self._newest = token = object()
-        # A pass of workers is newer than this iteration only if it has this generation.
+        # A pass of workers is newer than this iteration only if it has the generation begun here.
         self._begin_generation()
         return self._in_this_process(token, self._rows(self._assignment, self._epoch, rank, 0))
 
@@ -485,7 +485,8 @@ class IterableDataset(_Base):
         self._skipped = epoch, size
 
     def __getstate__(self) -> dict[str, Any]:
-        # A spawned worker has no process group. A process with its own group uses that.
+        # A spawned worker has no process group, so it uses these ranks. A process with its own
+        # group uses the ranks of that group.
         ranks = _group_ranks() or self._pickled_ranks
         state = self.__dict__ | {"_newest": None, "_pickled_ranks": ranks}
         # Replace objects of private classes by their states: pickles must not name such classes.

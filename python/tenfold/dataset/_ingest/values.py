@@ -216,8 +216,8 @@ def with_nulls(row: dict[Any, Any], names: Any, prefix: str = "") -> dict[Any, A
 def is_validity(key: str, value: Any, names: Any, prefix: str, ndim: int) -> bool:
     """True if `value`, with the key ``"<column>.valid"``, is the validity of that column.
 
-    A validity tensor has `ndim` dimensions. `names` and `prefix` are as for `with_nulls`; `key`
-    must not be a column of the schema itself.
+    A validity tensor has `ndim` dimensions. `names` and `prefix` are as for `with_nulls`. False if
+    `key` is itself a column of the schema.
     """
     if names is not None and f"{prefix}{key}" in names:
         return False
@@ -274,7 +274,7 @@ def row_text(row: object, max_characters: int) -> str:
     """Formats a skipped row for ``bad_rows.jsonl``."""
     try:
         text = json.dumps(row, default=_shown) if isinstance(row, dict) else repr(row)
-    except Exception:  # a key that JSON lacks, lists nested too deep, or an error of __repr__
+    except Exception:  # an unsupported key, lists nested too deep, or an error of __repr__
         text = object.__repr__(row)
     return text if len(text) <= max_characters else text[:max_characters] + "..."
 
