@@ -111,7 +111,7 @@ void delete_unversioned(dlpack::Managed* managed) {
   throw Error::io(ENOMEM, name)
       .problem("the tensor is read-only, and torch would crash on a write")
       .expected("a private writable mapping, which vm.overcommit_memory=2 refuses")
-      .remedy("set it to 0 or 1, or open with mode=\"r+\"");
+      .remedy("set vm.overcommit_memory to 0 or 1, or open with mode=\"r+\"");
 }
 
 /// Creates a tensor with torch.from_dlpack(), for a torch without the exchange API. Old versions of

@@ -151,11 +151,11 @@ void RowReader::mismatch(const RowColumn& column, nb::handle value, std::int64_t
   std::string what = "expected " + column.text() + ", found ";
   if (number.empty() || column.is_list()) what += found_in(&column, value);
   if (!number.empty()) what += (column.is_list() ? " with " : "") + number;
-  if (value.is_none()) what += "; a column that may miss values is nullable";
+  if (value.is_none()) what += "; a column with missing values must be nullable";
   if (is_decimal(value)) what += kDecimalRemedy;
   const bool is_float = column.type().is_number() && is_floating_point(column.type().dtype);
   if (is_float && !refused_none(&column, value).empty()) {
-    what += "; a missing element of a list is NaN";
+    what += "; use NaN for a missing element of a list";
   }
   throw BadValue{dotted(column.path()), what, row};
 }
@@ -165,7 +165,7 @@ void RowReader::refuse_missing() {
   if (column == nullptr) return;
   throw BadValue{dotted(column->path()),
                  "expected " + column->text() +
-                     ", found no such key; a column that may miss values is nullable"};
+                     ", found no such key; a column with missing values must be nullable"};
 }
 
 }  // namespace tenfold::python

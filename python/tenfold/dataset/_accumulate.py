@@ -116,7 +116,7 @@ def _rows_of(batch: Any) -> int:
         rows = _first_length(batch, accepts_empty=True)
     if rows is None:
         raise ValueError(
-            "accumulate: a batch: expected a tensor or a list of strings in it, found "
+            "accumulate: expected a tensor or a list of strings in each batch, found "
             f"{type(batch).__name__}"
         )
     return rows

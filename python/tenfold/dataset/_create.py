@@ -170,7 +170,7 @@ def _example_list(name: str, value: Any) -> Column:
         array = np.asarray([None])
     if array.dtype.kind not in "biuf":
         raise ValueError(
-            f'schema: column "{name}": expected numbers in lists of equal length, found others; '
-            "pass a schema with its dtype"
+            f'schema: column "{name}": expected numbers in lists of equal length, found other '
+            "values; pass a schema with the dtype of this column"
         )
     return Column(array.dtype.name, array.shape)

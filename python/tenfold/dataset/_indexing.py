@@ -63,7 +63,8 @@ def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
     if isinstance(index, (list, tuple)):
         if isinstance(index, tuple):
             raise IndexError(
-                f"{what}: expected one index, found a tuple of {len(index)}; a list selects several"
+                f"{what}: expected one index, found a tuple of {len(index)}; pass a list for "
+                "several"
             )
         if index and all(map(is_bool, index)):
             return Indices(_true_positions(index, size, what))
