@@ -54,7 +54,7 @@ class Rows(Sequence["Any"]):
 class RowList(list[Any]):
     """The rows of a batch that is not a dict, as a list.
 
-    torch's ``default_collate`` passes rows of tensors to ``torch.stack``, which needs a list.
+    torch's ``default_collate`` passes tensors to ``torch.stack``, which needs a list or tuple.
     `collate` returns the attribute `batch`. The rows pickle as a plain list.
     """
 
