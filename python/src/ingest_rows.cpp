@@ -123,8 +123,8 @@ class RowIngest {
       };
     }
     has_schema_ = wanted.has_value();
-    // If a bad row is an error, nulls in lists can be checked at the end. Otherwise the rows to omit
-    // must be known before they are written.
+    // If a bad row is an error, nulls in lists can be checked at the end. Otherwise the rows to
+    // omit must be known before they are written.
     const bool defers_nulls = on_error_ == OnError::raise;
     // A dictionary has to return the values that were stored, so they are not converted to strings.
     const bool is_dictionary = !dictionary.is_none();
