@@ -28,7 +28,7 @@ class KeysArgument : public nb::object {
   NB_OBJECT(KeysArgument, nb::object, "collections.abc.Iterable[tuple[str, ...]]", is_any)
 };
 
-/// A function from an old dotted name to the new one.
+/// A function that returns the new dotted name for an old dotted name.
 class RenameArgument : public nb::object {
   NB_OBJECT(RenameArgument, nb::object, "collections.abc.Callable[[str], str]", is_any)
 };

@@ -16,8 +16,9 @@ namespace tenfold::python {
 /// tenfold._interop.objects converts the object or reports the reason. Throws Error(corrupt) if the
 /// file of a MemoryMappedTensor was truncated.
 std::optional<Tensor> tensor_of_torch(nb::handle object);
-/// True if a torch tensor ends after its storage, which resize_() made smaller. Slow for many small
-/// tensors: torch keeps the Python object of each storage that was asked for.
+/// True if a torch tensor extends beyond the end of its storage, because resize_() made the storage
+/// smaller. `tensor`: the result of tensor_of_torch(object). Slow for many small tensors:
+/// untyped_storage() creates a Python object for each storage, which torch keeps.
 bool exceeds_storage(nb::handle object, const Tensor& tensor);
 /// True for a torch tensor of any class, device and layout.
 bool is_torch_tensor(nb::handle object);

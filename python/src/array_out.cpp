@@ -23,7 +23,7 @@ namespace {
 struct TorchLeaf {
   dlpack::ManagedVersioned managed{};
   Buffer buffer;
-  /// True while torch has neither accepted nor refused the block. The deleter then has no effect.
+  /// True during the call that passes the block to torch. The deleter then has no effect.
   bool is_offered = false;
 };
 
@@ -111,7 +111,7 @@ void delete_unversioned(dlpack::Managed* managed) {
   throw Error::io(ENOMEM, name)
       .problem("the tensor is read-only, and torch would crash on a write")
       .expected("a private writable mapping, which vm.overcommit_memory=2 refuses")
-      .remedy("set it to 0 or 1, or open with mode=\"r+\"");
+      .remedy("set vm.overcommit_memory to 0 or 1, or open with mode=\"r+\"");
 }
 
 /// Creates a tensor with torch.from_dlpack(), for a torch without the exchange API. Old versions of
@@ -167,9 +167,9 @@ nb::object make_numpy_array(const Tensor& tensor, bool writable, const LeafName&
                            text(name.text()));
 }
 
-/// True if `made` is a torch tensor with these strides. `made` is a copy of a tensor with
-/// `strides`. If the strides of the copy differ, an alias of that tensor cannot become a view of
-/// `made` and gets its own copy.
+/// True if `made`, a copy of a tensor with `strides`, is a torch tensor with the same strides. If
+/// the strides differ, an alias of the copied tensor cannot become a view of `made` and gets its
+/// own copy.
 bool has_strides(const nb::object& made, const Shape& strides) {
   return nb::hasattr(made, "stride") && made.attr("stride")().equal(tuple_of(strides));
 }
@@ -184,7 +184,7 @@ int get_buffer(PyObject* object, Py_buffer* view, int flags) noexcept {
 }  // namespace
 
 std::size_t Tied::place_of(const std::byte* address) const {
-  // Addresses of tensors differ in their middle bits.
+  // A multiplicative hash: tensors are aligned, so the low bits of their addresses are equal.
   const auto mixed = reinterpret_cast<std::uintptr_t>(address) * 0x9E3779B97F4A7C15u;
   std::size_t i = (mixed >> 32) & (slots_.size() - 1);
   while (slots_[i].address != nullptr && slots_[i].address != address) {

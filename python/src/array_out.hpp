@@ -13,16 +13,17 @@
 
 namespace tenfold::python {
 
-/// The arrays of one opened or loaded tree, keyed by the address of their first byte. With them,
-/// leaves that share bytes become the same array or views of it. An open-addressing table, because
-/// allocating a node for each of many small tensors would take as long as creating the tensors.
+/// A table of the arrays of one opened or loaded tree, keyed by the address of their first byte.
+/// With this table, leaves that share bytes become the same array or views of it. It uses open
+/// addressing, because allocating a node for each of many small tensors would take as long as
+/// creating the tensors.
 class Tied {
  public:
   Tied() = default;
   /// `type`: the class of new torch tensors (MemoryMappedTensor), or None for plain tensors.
   /// `file`: the MappedFile that all tensors share, or None if each mapped leaf has its own file.
   Tied(nb::object type, nb::object file) : type_(std::move(type)), file_(std::move(file)) {}
-  /// `framework`: the framework of all new arrays. If undecided, the thread's scope determines it.
+  /// `framework`: the framework of all new arrays. If undecided, framework_scope() determines it.
   explicit Tied(Framework framework) : framework_(framework) {}
 
   Framework framework() const { return makes_mapped() ? Framework::torch : framework_; }
@@ -76,7 +77,8 @@ class ArrayMaker {
  private:
   nb::object make_one(const Tensor& tensor, const LeafName& name) const;
   /// Returns a view of the torch tensor over the whole storage, and creates that tensor if
-  /// necessary. If the storage cannot be viewed in this way, returns a separate tensor.
+  /// necessary. If such a view is not possible, for example because it would be misaligned, returns
+  /// a separate tensor.
   nb::object make_view(const Tensor& tensor, const LeafName& name);
   nb::object make_numpy(const Tensor& tensor, const LeafName& name) const;
   void make_mapped(nb::object& made, const Leaf& leaf, const Tensor& tensor) const;
@@ -92,13 +94,12 @@ class ArrayMaker {
 /// A plain torch tensor over `tensor`, without a copy. Throws like ArrayMaker::make().
 nb::object torch_tensor_of(const Tensor& tensor, const std::string& name);
 
-/// A torch tensor or numpy array over `tensor`, without a copy. The thread's scope determines the
+/// A torch tensor or numpy array over `tensor`, without a copy. framework_scope() determines the
 /// framework. A numpy array is writable if the buffer is. Throws like ArrayMaker::make().
 nb::object array_of(const Tensor& tensor, const std::string& name);
 
-/// Like array_of(), for a copy of `elements`. For torch, a copy of up to 64 KiB is stored in the
-/// memory block that holds everything else that torch needs from this module. Other copies are in
-/// memory of `pool`.
+/// Like array_of(), for a copy of `elements`. For torch, a copy of up to 64 KiB is in the same heap
+/// block as the tensor's DLPack struct. Other copies are in memory of `pool`.
 nb::object copy_array_of(DType dtype, const Shape& shape, const Shape& strides,
                          std::span<const std::byte> elements, const BufferPool& pool);
 

@@ -50,9 +50,7 @@ class Stream {
     batches_.reset();
   }
 
-  /// The next batch.
   AnyObject next() {
-    // Other Python threads may run while this thread waits for the batch.
     const auto batch = without_gil([&] { return loader_->loader().next(*batches_); });
     if (!batch) throw nb::stop_iteration();
     num_rows_ = batch->num_rows();

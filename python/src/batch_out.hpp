@@ -10,8 +10,8 @@ namespace tenfold::python {
 /// Converts batches to dicts of arrays. A record of columns becomes a nested dict.
 class BatchMaker {
  public:
-  /// `ragged`: called with (values, offsets) for each ragged column of numbers in a batch that is
-  /// not padded; its result is the value of the column.
+  /// `ragged`: called with (values, offsets) for each ragged column of numbers in a batch, unless
+  /// the column is padded; its result is the value of the column.
   BatchMaker(const Schema& schema, nb::object ragged);
 
   /// A batch: arrays [B, ...], results of `ragged`, and lists of str or bytes. Columns of lists of

@@ -48,9 +48,9 @@ void emit_warnings() {
   // Level 1 is the Python function of tenfold that called the engine, level 2 its caller.
   constexpr int kStackLevel = 2;
   for (std::size_t i = 0; i < messages.size(); ++i) {
-    const nb::str shown = text(messages[i]);  // may have surrogates, which UTF-8 lacks
+    const nb::str shown = text(messages[i]);  // may have surrogates, which UTF-8 cannot encode
     if (PyErr_WarnFormat(PyExc_UserWarning, kStackLevel, "%U", shown.ptr()) == 0) continue;
-    while (++i < messages.size()) collect(messages[i]);  // for the next call
+    while (++i < messages.size()) collect(messages[i]);  // kept for the next call
     throw nb::python_error();
   }
 }

@@ -30,7 +30,7 @@ class PythonMonitor : public Monitor {
 
 /// Pauses Python's garbage collector, which otherwise traverses young objects each time that some
 /// 700 objects were created (Python 3.12). That took a quarter of the time of creating 10,000
-/// tensors, and none of the objects that are created here is garbage. Requires the GIL for
+/// tensors, and none of the objects created during a pause is garbage. Requires the GIL for
 /// construction and destruction.
 class GarbagePause {
  public:

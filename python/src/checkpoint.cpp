@@ -175,7 +175,7 @@ std::unique_ptr<Restoration> find_steps(const Manager& self, std::optional<std::
   return without_gil([&] { return std::make_unique<Restoration>(self, options); });
 }
 
-/// Step, seq and bytes of each candidate.
+/// (step, sequence number, size in bytes) of each candidate.
 std::vector<std::tuple<std::int64_t, std::int64_t, std::uint64_t>> candidates_of(
     const Restoration& self) {
   std::vector<std::tuple<std::int64_t, std::int64_t, std::uint64_t>> all;
@@ -357,7 +357,7 @@ void bind_checkpoint(nb::module_& module) {
           [](checkpoint::StagingPool& self, const NodeHandle& tree) {
             return NodeHandle{without_gil([&] { return self.copy(tree.node, 0); })};
           },
-          "tree"_a, "A tree over copies of all tensors.");
+          "tree"_a, "Returns a tree with copies of all tensors.");
   nb::class_<Manager>(module, "CheckpointManager")
       .def_static("make", &make_manager, "directory"_a, "max_to_keep"_a.none(),
                   "keep_every"_a.none(), "best"_a, "best_mode"_a, "best_to_keep"_a,
@@ -383,7 +383,7 @@ void bind_checkpoint(nb::module_& module) {
                    "have_entries: bool, num_bytes: int, sharded: Node, "
                    "boxes: list[list[tuple[int, collections.abc.Sequence[int], "
                    "collections.abc.Sequence[int], int]]]) -> RankedSave"),
-           "`boxes`: for each sharded entry, a list as for ShardedWriter.")
+           "`boxes`: for each sharded entry, a list of boxes as ShardedWriter takes.")
       .def("write_rank_entries", &write_rank_entries, "step"_a, "ranks_path"_a, "rank"_a, "state"_a)
       .def("write_shards", &write_shards, "tickets"_a, "parts"_a)
       .def(

@@ -38,11 +38,13 @@ Shape shape_from(nb::handle sequence_of_int);
 /// Converts a JSON value or extended scalar to a Python object. Throws Error(unsupported) with the
 /// message of long_integer() for an integer with more digits than Python converts.
 nb::object to_python(const Value& value);
-/// Like to_python(value), for the value under `key` of `node`, which error messages name.
+/// Like to_python(value), for the value under `key` of `node`. Error messages name the node and the
+/// key.
 nb::object to_python(const Value& value, const TensorDict& node, std::string_view key);
 /// Error message for an integer with more digits than Python converts. `num_digits` may be unknown.
 std::string long_integer(std::optional<std::size_t> num_digits);
-/// The dict key that a node's `key` represents.
+/// Converts the string under which a node stores a dict key to that key: an int if `int_keys` is
+/// true, the key that `typed_keys` has for the string, or else a str.
 nb::object key_from(std::string_view key, bool int_keys, const TypedKeys& typed_keys);
 
 /// Returns a pointer that keeps `object` alive. Any thread may destroy the pointer.
@@ -62,10 +64,10 @@ struct ItemHandle {
 /// Parses a list such as [("model.*",), ("a", "b")]: each tuple is a path of keys, or one glob or
 /// dotted name. None is an empty list.
 std::vector<KeyPath> key_paths(nb::handle keys);
-/// The arguments of Problem in _reports.py.
+/// The arguments of the constructor of Problem in tenfold/_reports.py.
 nb::tuple tuple_of(const Problem& problem);
-/// The arguments of verify_report() in _reports.py: (problems, number of leaves, number of bytes,
-/// number of checksums, keys without checksums).
+/// The arguments of verify_report() in tenfold/_reports.py: (problems, number of leaves, number of
+/// bytes, number of checksums, keys without checksums).
 nb::tuple tuple_of(const VerifyReport& report);
 
 void bind_node(nb::module_& module);

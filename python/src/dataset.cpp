@@ -71,8 +71,8 @@ std::vector<std::int64_t> ints_of_buffer(nb::handle object) {
   return values;
 }
 
-/// (boot, device, inode, birth) of the opened folder or file. None if the data set was not opened
-/// from exactly one path: the rows of a tree, and joined data sets.
+/// (boot ID, device, inode, creation time in ns) of the opened folder or file. None if the data set
+/// was not opened from exactly one path, such as the rows of a tree, or joined data sets.
 AnyObject identity_of(const DatasetHandle& self) {
   const auto state = state_of(self.dataset);
   if (!state->origin) return nb::none();
@@ -176,11 +176,12 @@ LeaseHandle acquire_lease(nb::object folder, const std::string& name) {
   return {without_gil([&] {
     auto lease = os::Lease::try_acquire(os::Directory::open(path), name);
     if (lease) return std::optional(std::move(*lease));
-    throw Error::io(EBUSY, (path / name).string(), "another process holds it");
+    throw Error::io(EBUSY, (path / name).string(), "another process holds the lease");
   })};
 }
 
-/// Gives `folder` the permission bits of the folder `like`, and its owner and group if possible.
+/// Copies the permission bits of the folder `like` to `folder`, and the owner and group if
+/// possible.
 void copy_permissions(PathArgument like, PathArgument folder) {
   const Path source = path_from(like);
   const Path target = path_from(folder);

@@ -40,14 +40,14 @@ struct Array {
   std::uint64_t byte_offset;
 };
 
-/// Capsule "dltensor".
+/// The struct in a capsule "dltensor".
 struct Managed {
   Array array;
   void* context;
   void (*deleter)(Managed*);
 };
 
-/// Capsule "dltensor_versioned".
+/// The struct in a capsule "dltensor_versioned".
 struct ManagedVersioned {
   Version version;
   void* context;
@@ -56,8 +56,9 @@ struct ManagedVersioned {
   Array array;
 };
 
-/// Capsule "dlpack_exchange_api" of `type(x).__dlpack_c_exchange_api__`: conversion without a
-/// capsule for each array. All functions return 0, or -1 with a Python exception set.
+/// The struct in the capsule "dlpack_exchange_api", which is `type(x).__dlpack_c_exchange_api__`.
+/// Its functions convert an array without creating a capsule for it. They return 0, or -1 with a
+/// Python exception set.
 struct ExchangeApi {
   Version version;
   ExchangeApi* previous;

@@ -7,9 +7,9 @@
 
 namespace tenfold::python {
 
-/// Calls `work`, which acquires the GIL or runs Python code, and throws no exceptions. While the
-/// interpreter exits, Python before 3.14 ends a daemon thread that waits for the GIL by
-/// pthread_exit(). This unwinds the stack like an exception, so a noexcept function would terminate
+/// Calls `work`, which acquires the GIL or runs Python code. `work` must not throw. If a daemon
+/// thread waits for the GIL while the interpreter exits, Python before 3.14 calls pthread_exit() in
+/// that thread. This unwinds the stack like an exception, so a noexcept function would terminate
 /// the process. Instead, the thread stops here until the process ends, as with Python 3.14.
 template <class Work>
 void stop_at_exit(const Work& work) noexcept {

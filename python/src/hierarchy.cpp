@@ -54,7 +54,7 @@ bool is_int(nb::handle object) {
 
 std::string class_of(nb::handle object) { return utf8(nb::object(object.type().attr("__name__"))); }
 
-/// A str, or the digits of an int.
+/// Converts a key to a string: a str as it is, an int in decimal.
 std::string key_text(nb::handle key, const std::string& where) {
   if (PyUnicode_Check(key.ptr())) return utf8(key);
   if (is_int(key)) return utf8(nb::str(key));
@@ -156,7 +156,7 @@ nb::tuple hierarchy_of_dict(AnyObject levels, AnyObject default_key, nb::handle 
   HierarchyHandle made = without_gil([&] {
     auto [config, tensors] = builder.build();
     head.config = std::move(config);
-    // The caller keeps the mappers.
+    // An empty tree represents each mapper, because the caller keeps the mappers.
     TensorDict trees;
     for (std::size_t i = 0; i < num_mappers; ++i) trees.set(std::to_string(i), TensorDict());
     if (num_mappers > 0) tensors.set("mappers", std::move(trees));

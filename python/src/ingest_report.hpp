@@ -5,7 +5,7 @@
 
 namespace tenfold::python {
 
-/// {"num_rows", "num_bad_rows", "num_files", "num_bytes", "promotions", "ignored"}.
+/// A dict with "num_rows", "num_bad_rows", "num_files", "num_bytes", "promotions" and "ignored".
 nb::dict dict_of(const IngestReport& report);
 /// The dict of the IngestReport, with the additional key "schema".
 nb::dict dict_of(const SourceReport& report);

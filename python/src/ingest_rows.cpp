@@ -64,8 +64,8 @@ std::optional<Schema> selected(std::optional<Schema> schema,
 /// The files of a source, for messages about rows.
 class RowFiles {
  public:
-  /// `first_rows[i]`: the number of rows in the files before `files[i]`. It has items only for the
-  /// files that were opened so far, and the caller may change it while rows are read.
+  /// `first_rows[i]`: the number of rows in the files before `files[i]`. `first_rows` has items
+  /// only for the files that were opened so far, and the caller may change it while rows are read.
   RowFiles(nb::list files, nb::list first_rows)
       : files_(std::move(files)), first_rows_(std::move(first_rows)) {}
 
@@ -123,8 +123,8 @@ class RowIngest {
       };
     }
     has_schema_ = wanted.has_value();
-    // Only with `raise` can nulls in lists be checked at the end. Otherwise the rows to omit must
-    // be known before they are written.
+    // If a bad row is an error, nulls in lists can be checked at the end. Otherwise the rows to
+    // omit must be known before they are written.
     const bool defers_nulls = on_error_ == OnError::raise;
     // A dictionary has to return the values that were stored, so they are not converted to strings.
     const bool is_dictionary = !dictionary.is_none();
@@ -150,8 +150,8 @@ class RowIngest {
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
   }
 
-  /// Adds rows of whole columns. If a column contains records, adds nothing and returns false; the
-  /// caller then adds the rows one by one.
+  /// Adds the rows [begin, end) of whole columns. If a column contains records, adds nothing and
+  /// returns false; the caller then adds the rows one by one.
   bool add_columns(nb::dict columns, std::int64_t begin, std::int64_t end,
                    std::int64_t total_rows) {
     expect_rows(total_rows);
@@ -191,8 +191,7 @@ class RowIngest {
  private:
   void expect_rows(std::int64_t total_rows) {
     total_rows_ = total_rows;
-    // With other values of on_error, bad rows are omitted, so the number of rows is not known in
-    // advance.
+    // Otherwise bad rows are omitted, so the number of rows is not known in advance.
     if (on_error_ == OnError::raise) table_->expect_rows(total_rows);
   }
 
@@ -297,8 +296,7 @@ nb::dict ingest_streams(nb::list capsules, nb::list again, PathArgument path,
   options.total_bytes = total_bytes;
   options.table.overwrite = overwrite;
   options.table.durable = durable;
-  // With other values of on_error, bad rows are omitted, so the number of rows is not known in
-  // advance.
+  // Otherwise bad rows are omitted, so the number of rows is not known in advance.
   if (options.on_error == OnError::raise) options.table.expected_rows = total_rows;
   const std::optional<Path> target = optional_path(path);
   const SourceReport report = monitored(progress, [&](Monitor* monitor) {

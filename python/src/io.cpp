@@ -167,7 +167,7 @@ nb::tuple verify_path(PathArgument path, ProgressArgument progress) {
   return tuple_of(report);
 }
 
-/// (number of pickles, [(global, risk, where)])
+/// Returns (number of pickles, [(global, risk, where)]).
 nb::tuple scan_path(PathArgument path) {
   const Path where = path_from(path);
   const ScanReport report = without_gil([&] { return tenfold::scan(where); });
@@ -239,9 +239,9 @@ void require_ok(nb::str source, NamesArgument missing, NamesArgument unexpected,
   tenfold::require_ok(report, utf8(source));
 }
 
-/// The names of the parameters of groups, each group (size, names or None). Empty if there are no
-/// groups, a group has no names, or a name occurs twice. Throws Error(invalid_argument) for a group
-/// whose number of names differs from its size.
+/// The names of the parameters in each group. `groups`: (size, names or None) for each group. Empty
+/// if there are no groups, a group has no names, or a name occurs twice. Throws
+/// Error(invalid_argument) for a group whose number of names differs from its size.
 std::optional<torch_detail::GroupNames> group_names(nb::handle groups) {
   torch_detail::GroupNames names;
   for (const nb::handle group : groups) {
@@ -341,7 +341,7 @@ void bind_io(nb::module_& module) {
   module.def("open_consolidated", &open_one_file, "path"_a,
              nb::sig("def open_consolidated(path: str | bytes | os.PathLike[str] | "
                      "os.PathLike[bytes]) -> tuple[Node, bool]"),
-             "(tree opened with mode \"c\", whether it was locked).");
+             "Returns (tree opened with mode \"c\", whether the saved TensorDict was locked).");
   module.def("format_to_save", format_to_save, "path"_a, "format"_a);
   module.def("probe", &probe_path, "path"_a);
   module.def("convert", &convert_path, "source"_a, "target"_a, "format"_a, "keys"_a.none(),

@@ -40,8 +40,8 @@ constexpr std::size_t kMaxNamed = 5;
   throw nb::python_error();
 }
 
-/// Converts an element to a Python bool, int or float. Empty for other dtypes, whose elements are
-/// returned as arrays.
+/// Converts an element of dtype bool, int64, uint64 or float64 to a Python bool, int or float.
+/// Empty for other dtypes, whose elements the caller returns as arrays.
 nb::object scalar_of(DType dtype, const std::byte* bytes) {
   const auto as = [&]<class T>(T value) {
     std::memcpy(&value, bytes, sizeof value);
@@ -113,7 +113,7 @@ class Dict {
       } else {
         FoundRows some = find_some(wanted);
         rows = wanted.rows_of_all(std::move(some.rows));
-        const bool has_all = std::ranges::find(rows, -1) == rows.end();  // true without keys
+        const bool has_all = std::ranges::find(rows, -1) == rows.end();  // also true for no keys
         if (!raise || has_all) values = gather_found(*some.state->values, rows);
       }
     });
@@ -157,7 +157,7 @@ class Dict {
 
   /// Writes items. `rows`: one row with the value of each key. `begin`: the number of the first
   /// item in error messages. `kind`: "assign" calls assign(); "error" and "last" call extend() with
-  /// this option `duplicates`.
+  /// `kind` as the option `duplicates`.
   void write(std::int64_t begin, nb::handle keys, nb::list rows, const std::string& kind) {
     const KeysIn wanted(keys, type_);
     const Batch values = batch_of_rows(dict_.schema(), rows, "item ", begin);
@@ -212,7 +212,8 @@ class Dict {
   }
 
   /// Holds the GIL, because looking up one key takes less time than releasing and acquiring the
-  /// GIL. Releases it during compact(), which acquires the GIL while it locks the dictionary.
+  /// GIL. While a compact() runs, releases the GIL to avoid a deadlock: compact() acquires the GIL,
+  /// to report progress, while it holds a lock of the dictionary.
   FoundRow find(nb::handle object) {
     const KeyIn key = key_from(object.ptr(), type_);
     DictHandle& handle = *handle_of(dict_);
@@ -267,8 +268,8 @@ class Dict {
     return nb::steal(PyBytes_FromStringAndSize(key.data(), static_cast<Py_ssize_t>(key.size())));
   }
 
-  /// Raises KeyError. If one key is missing, the argument of the exception is that key, as for a
-  /// dict. Otherwise it is a message that names the first missing keys.
+  /// Raises KeyError. If exactly one key is missing, the argument of the exception is that key, as
+  /// for a dict. Otherwise it is a message that names the first missing keys.
   [[noreturn]] static void raise_missing(const KeysIn& keys,
                                          const std::vector<std::int64_t>& rows) {
     nb::list missing;

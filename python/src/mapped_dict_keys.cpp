@@ -25,8 +25,8 @@ namespace {
   throw nb::python_error();
 }
 
-/// For a key that does not have the dictionary's type and so is not in the dictionary. Raises
-/// TypeError if the key is not hashable.
+/// Returns a KeyIn that does not fit, for a key without the dictionary's type. Raises TypeError if
+/// the key is not hashable.
 KeyIn other_key(PyObject* key) {
   if (PyObject_Hash(key) == -1) throw nb::python_error();
   return {};
@@ -59,8 +59,8 @@ std::optional<std::span<PyObject* const>> items_of(nb::handle keys,
   return sequence_items(keys.ptr(), copies);
 }
 
-/// The characters of a key that is an ASCII str or bytes, according to `type`. Empty for other
-/// keys.
+/// The characters of an ASCII str if `type` is string, or of a bytes object if `type` is bytes.
+/// Empty for other keys.
 std::optional<std::string_view> plain_text(PyObject* key, DictKeyType type) {
   if (type == DictKeyType::string && PyUnicode_CheckExact(key)) return ascii_text(key);
   if (type == DictKeyType::bytes && PyBytes_CheckExact(key)) return bytes_text(key);
@@ -123,9 +123,8 @@ KeysIn::KeysIn(nb::handle keys, DictKeyType type) : type_(type) {
   }
 }
 
-/// Copies short keys to `copies`, and sets `texts` to the copies. Returns false if a key is longer
-/// than 256 bytes or, according to the type of the dictionary, is not bytes or not an ASCII str.
-/// Prefetches the next objects while it copies.
+/// Copies short keys to `copies`, and sets `texts` to the copies. Returns false if plain_text() is
+/// empty for a key, or a key is longer than 256 bytes. Prefetches the next objects while it copies.
 bool KeysIn::copy_short_texts(std::span<PyObject* const> keys, std::string& copies,
                               std::span<std::string_view> texts) const {
   constexpr std::size_t kAtOnce = 128;
@@ -221,7 +220,7 @@ bool KeysIn::take_array(nb::handle keys) {
     raise_type("keys: expected a dense tensor of integers, found a tensor without dense elements");
   }
   if (!array) return false;
-  const bool is_empty = array->numel() == 0;  // NumPy creates float64 if there are no keys
+  const bool is_empty = array->numel() == 0;  // np.array([]) has the dtype float64
   if (array->ndim() != 1 || (!is_empty && !holds_keys(array->dtype()))) {
     raise_type("keys: expected a one-dimensional tensor of integers except uint64, found " +
                to_string(array->dtype()) + " with ndim " + std::to_string(array->ndim()));

@@ -25,7 +25,7 @@ struct MappedFile {
   static MappedFile of_leaf(const Leaf& leaf, const Tensor& tensor, Mode mode);
 };
 
-/// The file of a leaf that is not in memory.
+/// The path of the file with the bytes of a leaf that is not in memory.
 std::string file_of(const Leaf& leaf);
 
 /// Throws Error(corrupt) if the file of `object`, a MemoryMappedTensor over `tensor`, was

@@ -40,11 +40,11 @@ void write_tree(const NodeHandle& tree, PathArgument path, int num_threads, bool
   });
 }
 
-/// Returns (keys, path in the folder, file) for each tensor that write_tree() writes. `file` is
-/// that of a tensor that is not in memory; otherwise None.
+/// Returns (keys, path in the folder, file) for each tensor that write_tree() writes. `file`: the
+/// file from which the tensor is mapped, or None for a tensor in memory.
 nb::list planned_files(const NodeHandle& tree, bool robust_names) {
   namespace folder = detail::formats::folder;
-  // With all notes, only trees that no folder can hold are refused.
+  // By default, plan_tree() plans all notes, so it throws only for trees that no folder can store.
   const folder::Plan plan =
       without_gil([&] { return folder::plan_tree(tree.node, {.robust_names = robust_names}); });
   nb::list files;

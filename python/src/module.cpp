@@ -41,8 +41,8 @@ nb::object path_or_none(const std::string& path) {
 nb::object exception_of(const Error& error, const nb::object& path) {
   const nb::object type = exception_for(error.code());
   if (error.code() != ErrorCode::io || error.system_errno() == 0) return type(text(error.what()));
-  // OSError appends the path to the text, so the text is without it. If OSError is called with an
-  // errno, it creates the subclass for this errno, such as FileExistsError or PermissionError.
+  // The message omits the path, because OSError appends it. If OSError is called with an errno, it
+  // creates the subclass for this errno, such as FileExistsError or PermissionError.
   return type(error.system_errno(), text(Error(error).path("").what()), path);
 }
 

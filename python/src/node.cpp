@@ -103,8 +103,8 @@ NodeInfo node_info_from(nb::handle info) {
   return made;
 }
 
-/// True if all keys are int, False if all are str. Otherwise a dict with the other keys, each under
-/// the string by which the tree stores it.
+/// True if all keys are int, False if all are str. Otherwise a dict with all keys that are not str,
+/// each under the string by which the tree stores it.
 static nb::object key_types_of(const NodeInfo& info) {
   if (info.typed_keys.empty()) return nb::bool_(info.int_keys);
   nb::dict keys;
@@ -168,7 +168,7 @@ nb::tuple describe_key(const NodeHandle& self, nb::str key) {
   return describe(self, name, without_gil([&] { return item_at_key(self.node, name); }));
 }
 
-/// [(key, description)] of all entries, in order.
+/// [(key, result of describe())] of all entries, in the order of the entries in the node.
 nb::list describe_all(const NodeHandle& self) {
   std::vector<std::pair<std::string, TensorDict::Item>> entries;
   without_gil([&] {

@@ -35,8 +35,8 @@ inline constexpr bool kLimitedApi = false;
 // --- strings and numbers: the caller has checked the type ---
 
 /// The characters of an ASCII str; empty for any other str and, without the limited API, for a
-/// subclass of str. With the limited API, requires the GIL.
-/// For a str that is not ASCII, Python then caches the UTF-8 in the str object.
+/// subclass of str. With the limited API, requires the GIL and, for a str that is not ASCII, caches
+/// the UTF-8 in the str object.
 inline std::optional<std::string_view> ascii_text(PyObject* text) {
 #ifdef TENFOLD_LIMITED_API
   Py_ssize_t size = 0;
@@ -164,7 +164,7 @@ inline PyObject* call_with(PyObject* callable, PyObject* argument) {
 }
 
 /// The name of an object's class, including the module ("numpy.int64") for classes implemented in
-/// C. With the limited API, the names of heap types of C lack the module.
+/// C. With the limited API, the names of heap types that are implemented in C lack the module.
 #ifdef TENFOLD_LIMITED_API
 inline std::string type_name(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);

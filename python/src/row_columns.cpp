@@ -61,7 +61,8 @@ void RowReader::add_column(RowColumn& column, nb::handle values, std::int64_t be
     if (is_known && column.add_rows(*tensor)) return;
     if (column.is_fixed_by_schema()) {
       const std::int64_t row = column.num_rows() - rows;
-      // A tensor is not a sequence in Python's C API.
+      // Index with an int object: a C++ integer would call PySequence_GetItem(), which tensors do
+      // not support.
       mismatch(column, nb::object(values[nb::int_(row)]), begin + row);
     }
     column.truncate(rows);

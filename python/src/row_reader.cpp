@@ -205,7 +205,7 @@ bool RowReader::put_items(RowColumn& column, PyObject* list, std::size_t depth) 
         return false;
       }
     } else if (is_sequence(item)) {
-      const nb::object kept = nb::borrow(item);  // as in put_part()
+      const nb::object kept = nb::borrow(item);  // Python code may drop the last reference
       if (!put_items(column, item, depth + 1)) return false;
     } else if (!put_part(column, item, depth)) {
       return false;
@@ -214,8 +214,8 @@ bool RowReader::put_items(RowColumn& column, PyObject* list, std::size_t depth) 
   return true;
 }
 
-/// Adds an array, or an object that can be converted to an array or a list. Returns false for
-/// others.
+/// Adds an array, or an object that can be converted to an array or a list. Returns false for any
+/// other object.
 bool RowReader::put_part(RowColumn& column, nb::handle item, std::size_t depth) {
   // Keep a reference: Python code runs from here on, and might drop the last one.
   const nb::object kept = nb::borrow(item);
@@ -227,13 +227,13 @@ bool RowReader::put_part(RowColumn& column, nb::handle item, std::size_t depth) 
 }
 
 bool RowReader::put_item(RowColumn& column, PyObject* item) {
-  const nb::object kept = nb::borrow(item);  // as in put_part()
+  const nb::object kept = nb::borrow(item);  // Python code may drop the last reference
   const auto done = visit_value(kept, [&](const auto& known) { return column.put(known); });
   if (done) return *done;
   return is_convertible(kept) && put_item(column, simple(column, kept).ptr());
 }
 
-// --- new keys ---
+// --- after all rows ---
 
 void RowReader::check_all_seen(const std::string& where) const {
   std::vector<std::string> seen;

@@ -20,8 +20,8 @@ struct RowsNeeded {};
 
 inline bool is_sequence(PyObject* object) { return PyList_Check(object) || PyTuple_Check(object); }
 
-/// The UTF-8 of a str, without a copy if the str is ASCII. Only ascii_text() may cache something in
-/// the str.
+/// The UTF-8 of a str, without a copy if the str is ASCII. Unlike PyUnicode_AsUTF8AndSize(), does
+/// not cache the UTF-8 in the str, except with the limited API (see ascii_text()).
 class Utf8 {
  public:
   /// `text` must outlive this object. Throws BadValue for lone surrogates.
@@ -44,13 +44,13 @@ bool is_time(PyObject* object);
 std::optional<RowTime> time_from(nb::handle object);
 
 /// Converts a dense tensor or array of any library, or a complex number, to a contiguous tensor in
-/// main memory, without a copy if possible. Empty for other objects, such as arrays of strings and
-/// objects.
+/// main memory, without a copy if possible. Empty for other objects, such as arrays of strings or
+/// of Python objects.
 std::optional<Tensor> array_from(nb::handle object);
 
 /// Calls `use` with the C++ value of a scalar or array: nullptr for None and NaT, bool,
 /// std::int64_t, std::uint64_t (only integers of at least 2^63), HugeInteger, double, RowText,
-/// RowTime, or Tensor. Empty for lists, dicts and objects that only simple_value() may convert. The
+/// RowTime, or Tensor. Empty for lists, dicts, and objects that first need simple_value(). The
 /// caller keeps a reference to `object`.
 template <class Use>
 auto visit_value(nb::handle object, const Use& use) -> std::optional<decltype(use(nullptr))> {
@@ -86,7 +86,8 @@ auto visit_value(nb::handle object, const Use& use) -> std::optional<decltype(us
 /// `tenfold.dataset._ingest.values.simple`. Throws BadValue if the object cannot be converted.
 nb::object simple_value(nb::handle object);
 
-/// True for arrays, and for other objects that only simple_value() may convert.
+/// True for arrays, and for objects that first need simple_value(): neither plain Python values nor
+/// times.
 bool is_convertible(nb::handle object);
 
 /// True for a Decimal, which has no column type.

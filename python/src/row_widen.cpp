@@ -125,8 +125,8 @@ void RowReader::check_array(const RowType& before, const RowType& type, nb::hand
                          "flattened values and the shape as two columns"};
 }
 
-/// The indices of the first None in a list that the column (null: a new column) cannot store. Empty
-/// if there is none.
+/// The indices of the first None in a list if the column (null: a new column) cannot store it.
+/// Empty if the column can store it or the list has no None.
 std::vector<std::int64_t> RowReader::refused_none(const RowColumn* column, nb::handle value) {
   if (column == nullptr || column->type().form == RowForm::none) {
     return indices_of_none(value, kMaxListDepth);
@@ -151,11 +151,11 @@ void RowReader::mismatch(const RowColumn& column, nb::handle value, std::int64_t
   std::string what = "expected " + column.text() + ", found ";
   if (number.empty() || column.is_list()) what += found_in(&column, value);
   if (!number.empty()) what += (column.is_list() ? " with " : "") + number;
-  if (value.is_none()) what += "; a column that may miss values is nullable";
+  if (value.is_none()) what += "; a column with missing values must be nullable";
   if (is_decimal(value)) what += kDecimalRemedy;
   const bool is_float = column.type().is_number() && is_floating_point(column.type().dtype);
   if (is_float && !refused_none(&column, value).empty()) {
-    what += "; a missing element of a list is NaN";
+    what += "; use NaN for a missing element of a list";
   }
   throw BadValue{dotted(column.path()), what, row};
 }
@@ -165,7 +165,7 @@ void RowReader::refuse_missing() {
   if (column == nullptr) return;
   throw BadValue{dotted(column->path()),
                  "expected " + column->text() +
-                     ", found no such key; a column that may miss values is nullable"};
+                     ", found no such key; a column with missing values must be nullable"};
 }
 
 }  // namespace tenfold::python

@@ -8,14 +8,14 @@
 
 namespace tenfold::python {
 
-/// Converts mappings, one for each row, to a batch with the columns of `schema`. Casts numbers as a
-/// RowTable for take_rows() does. Throws Error(invalid_argument) for a row that does not fit. The
+/// Converts mappings, one for each row, to a batch with the columns of `schema`. Casts numbers as
+/// keeps_kind() allows. Throws Error(invalid_argument) for a row that does not fit. The
 /// message names the row by `unit` and its number, counted from `begin`: "row 7".
 Batch batch_of_rows(const Schema& schema, nb::list rows, const std::string& unit = "row ",
                     std::int64_t begin = 0);
 
-/// Converts a list of numbers to a tensor [n]. A dtype holds only numbers of its kind or a lower
-/// one, as keeps_kind() defines it; but bool holds every 0 and 1. Throws BadValue, with the index
+/// Converts a list of numbers to a tensor [n]. Casts numbers as keeps_kind() allows: not float to
+/// integer, for example. For bool, every 0 and 1 is also allowed. Throws BadValue, with the index
 /// in `row`, for an element that the dtype cannot hold.
 Tensor numbers_from(DType dtype, nb::list values);
 

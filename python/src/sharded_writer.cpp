@@ -91,7 +91,7 @@ class Boxes {
     });
   }
 
-  /// `reads`: (index of the leaf, offsets, torch tensor to read into).
+  /// `reads`: a list of (index of the leaf, offsets, torch tensor to read into).
   void read(nb::list reads) const {
     std::vector<BoxRead> boxes;
     boxes.reserve(nb::len(reads));
@@ -107,7 +107,7 @@ class Boxes {
   std::vector<Leaf> leaves_;
 };
 
-/// `boxes`: (keys, offsets, sizes).
+/// `boxes`: a list of (keys, offsets, sizes).
 void verify_stored_boxes(PathArgument path, nb::list boxes) {
   std::vector<BoxCheck> checks;
   checks.reserve(nb::len(boxes));
@@ -148,7 +148,7 @@ void bind_sharded_writer(nb::module_& module) {
                    "collections.abc.Sequence[int], int]], layout: str, durable: bool, "
                    "checksums: bool, overwrite: bool, value_bytes: int, "
                    "accepts_values: bool = False, shard_size: int = 0, format: str = '') -> None"),
-           "`boxes`: (tensor in the order of leaves(), offsets, sizes, rank).")
+           "`boxes`: a list of (index of the tensor in leaves(), offsets, sizes, rank).")
       .def(
           "ticket",
           [](const ShardedWriter& self, int rank) {
@@ -185,12 +185,13 @@ void bind_sharded_writer(nb::module_& module) {
       .def("read", &Boxes::read, "reads"_a,
            nb::sig("def read(self, reads: list[tuple[int, collections.abc.Sequence[int], "
                    "typing.Any]]) -> None"),
-           "`reads`: (leaf in the order of leaves(), offsets, tensor to read into).");
+           "`reads`: a list of (index of the tensor in leaves(), offsets, tensor to read into).");
   module.def("verify_boxes", &verify_stored_boxes, "path"_a, "boxes"_a,
              nb::sig("def verify_boxes(path: str | bytes | os.PathLike[str] | os.PathLike[bytes], "
                      "boxes: list[tuple[tuple[str, ...], collections.abc.Sequence[int], "
                      "collections.abc.Sequence[int]]]) -> None"),
-             "Raises if a block that a box overlaps is damaged. `boxes`: (keys, offsets, sizes).");
+             "Raises if a block that a box overlaps is damaged. `boxes`: a list of (keys, offsets, "
+             "sizes).");
 }
 
 }  // namespace tenfold::python

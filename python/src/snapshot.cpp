@@ -63,8 +63,8 @@ void fill_tensors(AnyObject items, const NodeHandle& target, bool cast, Progress
   });
 }
 
-/// Fills the tensors "0", "1", ... of `target`, each with the box of the corresponding item of
-/// `items` that begins at the item's `offsets`.
+/// Reads a box of each tensor in `items` into the tensors "0", "1", ... of `target`. The box starts
+/// at the corresponding item of `offsets` and has the shape of the tensor in `target`.
 void read_boxes_into(nb::object items, nb::object offsets, const NodeHandle& target) {
   std::vector<BoxRead> reads;
   for (const nb::handle item : items) {
@@ -150,8 +150,8 @@ void bind_snapshot(nb::module_& module) {
       .def("__init__", &make_snapshot_part, "tree"_a, "rank"_a, "world_size"_a, "shards"_a,
            "replicated"_a, "slab_bytes"_a = SnapshotOptions().slab_bytes,
            "chunk_bytes"_a = SnapshotOptions().chunk_bytes,
-           "`shards`: (key, dtype, shape, offsets of the parts, None or (shape of the mesh, ranks, "
-           "dim_map)).")
+           "`shards`: a list of (key, dtype, shape, offsets of the parts, None or (shape of the "
+           "mesh, ranks, dim_map)).")
       .def("outline", &SnapshotPart::outline)
       .def("write", &write_snapshot_part, "ticket"_a, "progress"_a.none());
   nb::class_<SnapshotWriter>(module, "SnapshotWriter",

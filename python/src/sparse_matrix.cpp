@@ -38,15 +38,20 @@ RowsLayout rows_layout_from(const std::string& name) {
       .found("\"", name, "\"");
 }
 
-/// (layout, rows, columns, entries, dtype, dtype of the indices, location).
+/// Returns (layout, number of rows, number of columns, number of entries, dtype, dtype of the
+/// indices, location).
 nb::tuple describe_matrix(const SparseMatrix& self) {
   return nb::make_tuple(text(to_string(self.layout())), self.num_rows(), self.num_cols(),
                         self.nnz(), text(to_string(self.dtype())),
                         text(to_string(self.index_dtype())), text(self.where()));
 }
 
-/// Returns, by layout: dense: (values,). csr: (crow_indices, col_indices, values, shape). coo:
-/// (indices, values, shape). padded: (indices, values, lengths).
+/// Returns the arrays of a layout:
+///
+///   dense    (values,)
+///   csr      (crow_indices, col_indices, values, shape)
+///   coo      (indices, values, shape)
+///   padded   (indices, values, lengths)
 nb::tuple arrays_of(const SparseRows& rows) {
   const auto array = [](const Tensor& tensor) { return array_of(tensor, "rows"); };
   const auto shape = [&] { return nb::make_tuple(rows.num_rows, rows.num_cols); };
@@ -87,8 +92,8 @@ SparseMatrix open_matrix(PathArgument path, const std::string& mode) {
   return without_gil([&] { return SparseMatrix(source, how); });
 }
 
-/// `parts`: a node with the component tensors, in the order in which torch takes them, under any
-/// names.
+/// `parts`: a node with the component tensors in the order of the parameters of
+/// torch.sparse_csr_tensor(), or of the torch function for another layout. Its keys are ignored.
 SparseMatrix of_parts(const std::string& layout, const NodeHandle& parts, std::int64_t num_rows,
                       std::int64_t num_cols) {
   const SparseLayout how = layout_from(layout);
@@ -99,13 +104,13 @@ SparseMatrix of_parts(const std::string& layout, const NodeHandle& parts, std::i
   });
 }
 
-/// The component tensor of that name, sharing memory.
+/// An array that shares the memory of the component tensor `part`.
 AnyObject part_of(const SparseMatrix& self, const std::string& part) {
   const Tensor tensor = without_gil([&] { return self.tree().at(part); });
   return array_of(tensor, self.where() + ": " + part);
 }
 
-/// Adds coordinates from Python, chunk by chunk.
+/// Builds a sparse matrix from chunks of coordinates.
 struct Builder {
   Builder(std::int64_t num_rows, std::int64_t num_cols, const std::string& dtype_name,
           const std::string& layout, const std::string& index_dtype, bool sum_duplicates,
@@ -148,7 +153,7 @@ struct Builder {
   void add_matrix(const SparseMatrix& matrix, ProgressArgument progress) {
     monitored(std::move(progress), [&](Monitor* monitor) { builder->add(matrix, monitor); });
   }
-  /// A negative argument: as many rows or columns as the coordinates need.
+  /// A negative number stands for as many rows or columns as the added coordinates need.
   void resize(std::int64_t num_rows, std::int64_t num_cols) {
     builder->resize(num_rows < 0 ? builder->rows_needed() : num_rows,
                     num_cols < 0 ? builder->cols_needed() : num_cols);

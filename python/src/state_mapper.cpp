@@ -122,8 +122,9 @@ bool append_plain_text(PyObject* object, std::string& into) {
   return true;
 }
 
-/// Appends a tuple of ints and strings that the functions above accept, in the form of
-/// state_text(). Returns false for any other object; some parts may then have been appended.
+/// Appends a tuple of ints and strings that append_int() and append_plain_text() accept, in the
+/// form of state_text(). Returns false for any other object; some parts may then have been
+/// appended.
 bool append_plain_tuple(PyObject* object, std::string& into) {
   if (!PyTuple_CheckExact(object)) return false;
   into += '[';
@@ -180,8 +181,8 @@ std::vector<Value> states_from(const nb::list& states) {
   return made;
 }
 
-/// Fast path for states that can be looked up without conversion. Empty if there is any other
-/// state.
+/// A fast path for states that can be looked up without conversion to a Value. Empty if a state
+/// needs conversion.
 std::optional<std::vector<std::int64_t>> positions_of_plain(const SavedSparse& mapper,
                                                             const nb::list& states) {
   const auto look_up = [&](const auto& keys) {
@@ -235,8 +236,8 @@ std::vector<std::int64_t> positions_of(const SavedSparse& mapper, const nb::list
     const std::vector<Value> values = states_from(states);
     return without_gil([&] { return rows_of_states(mapper.keys, mapper.key_kind, values); });
   }
-  // The engine has no type for bytes, so Values hold their characters as strings. A state that is
-  // not bytes, even a str, equals no bytes key, so it becomes null.
+  // rows_of_states() finds a key of bytes by a Value that holds the bytes as a string. A state that
+  // is not bytes, even a str, equals no such key, so it becomes null.
   std::vector<Value> values;
   for (std::size_t i = 0; i < states.size(); ++i) {
     const nb::object one = state_at(states, i);
@@ -247,7 +248,7 @@ std::vector<std::int64_t> positions_of(const SavedSparse& mapper, const nb::list
   return without_gil([&] { return rows_of_states(mapper.keys, mapper.key_kind, values); });
 }
 
-/// A sparse mapper of Python.
+/// The C++ object of a sparse state mapper in Python.
 struct SparseMapper {
   std::shared_ptr<const SavedSparse> saved;
 };

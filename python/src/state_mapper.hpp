@@ -55,7 +55,8 @@ inline nb::object int_array(const std::vector<std::int64_t>& values) {
 
 /// Formats an object for messages, in at most 80 characters.
 std::string shown_object(nb::handle object);
-/// Item `i` of a list. Converting earlier states may have run Python code that changed the list.
+/// Item `i` of a list. Raises IndexError if Python code that converted earlier states has made the
+/// list shorter.
 nb::object state_at(nb::handle states, std::size_t i);
 /// The function that formats states for StateNames. It may be called without the GIL, and `states`
 /// must outlive it.
@@ -71,7 +72,7 @@ std::function<base::Where()> place_in_messages(nb::handle path, const char* what
 MapperHead restored_head(const NodeHandle& tree);
 /// The entries of a tree by their names.
 nb::dict item_handles_of(const TensorDict& node);
-/// A dense torch tensor or numpy array; `what` names it in messages.
+/// Converts a dense torch tensor or numpy array. `what` names it in messages.
 Tensor dense_tensor(nb::handle array, const std::string& what);
 
 void bind_state_mapper(nb::module_& module);

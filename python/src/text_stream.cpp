@@ -37,7 +37,7 @@ class TextStreamHandle {
     return without_gil([&] { return stream_->hold(count); });
   }
 
-  /// Returns (batch, kept, bad). If there are no rows, the batch is an empty dict.
+  /// Returns the items of a TextRows: (batch, kept, bad). Without rows, the batch is an empty dict.
   nb::tuple rows(const std::vector<std::int64_t>& records, bool stops_at_bad, AnyObject ragged) {
     const TextRows rows = without_gil([&] { return stream_->rows(records, stops_at_bad); });
     nb::object batch = nb::dict();

@@ -12,7 +12,7 @@ namespace tenfold::python {
 struct Torch {
   PyTypeObject* tensor_type = nullptr;
   PyTypeObject* parameter_type = nullptr;
-  /// MemoryMappedTensor, once that module is imported.
+  /// The class MemoryMappedTensor; null before its module is imported.
   PyTypeObject* mapped_type = nullptr;
   PyObject* from_dlpack = nullptr;
   /// Null if this torch has no DLPack exchange API of the supported major version.
@@ -57,8 +57,8 @@ const Torch* output_torch(Framework decided);
 
 void bind_framework(nb::module_& module);
 
-/// The objects of torch if the program has imported torch, else null. Without torch, no argument
-/// can be a tensor.
+/// The objects of torch if the program has imported torch, else null. Before torch is imported, no
+/// argument can be a torch tensor.
 const Torch* torch_if_imported();
 
 /// Sets the class of tensors over mapped files.

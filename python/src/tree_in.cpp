@@ -16,7 +16,7 @@
 namespace tenfold::python {
 namespace {
 
-/// Maximum nesting, as in the JSON of any format.
+/// Maximum nesting depth of containers and of tuples in keys, as for JSON documents.
 constexpr std::size_t kMaxDepth = 512;
 
 std::string class_name(nb::handle object) {
@@ -282,7 +282,7 @@ void TreeBuilder::set_keys(const Children& children, KeyTypes keys, NodeInfo& in
   for (const auto& [text, converted] : children.entries) {
     if (seen.insert(text).second) continue;
     throw refuse(ErrorCode::invalid_argument)
-        .problem("two of its keys are ", base::quote(text), " as a str, the form that is stored")
+        .problem("two of its keys are ", base::quote(text), " as a str, and keys are stored as str")
         .expected("keys with different str()");
   }
   if (!are_different)
@@ -440,8 +440,8 @@ Value TreeBuilder::value(nb::handle object) {
   Converted converted = convert(object);
   if (auto* plain = std::get_if<Value>(&converted)) return std::move(*plain);
   throw refuse(ErrorCode::unsupported)
-      .problem("a value other than a tensor must be JSON")
-      .expected("no tensor in it")
+      .problem("it cannot be stored as JSON")
+      .expected("a value without tensors")
       .found(class_name(object));
 }
 

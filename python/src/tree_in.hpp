@@ -33,8 +33,8 @@ class TreeBuilder {
   explicit TreeBuilder(std::string path);
 
   /// Converts a container or node to a tree. If `bare` is true, also converts a tensor or JSON
-  /// value, to a tree with a bare root. Throws Error(invalid_argument) for any other object. If the
-  /// tree cannot hold an object inside, throws Error(unsupported) with its key.
+  /// value, to a tree with a bare root. Throws Error(invalid_argument) for any other object. If a
+  /// nested object cannot be stored, throws Error(unsupported) with its key.
   TensorDict root(nb::handle object, bool bare);
 
  private:
@@ -69,17 +69,17 @@ class TreeBuilder {
   std::vector<PyObject*> open_containers_;
   /// State that simplify() keeps between the objects of one conversion.
   nb::dict memo_;
-  /// True until the conversion of the root starts. The root becomes a node even without tensors.
+  /// True for the root, which becomes a node even without tensors; false for nested containers.
   bool force_node_ = false;
 };
 
 /// The elements of a dense torch tensor of any class and device. They are shared with the tensor,
 /// or copied if they are not in main memory or the tensor is a lazy conjugate or negative view.
 /// nullopt for sparse, jagged and nested tensors and other objects. Throws if the tensor's storage
-/// is missing (as on the meta device), if it is quantized, or if trees do not have its dtype.
+/// is missing (as on the meta device), or if the tensor is quantized or has an unsupported dtype.
 std::optional<Tensor> tensor_of_any_torch(nb::handle object);
 
-/// From and to NodeInfo of _interop/node_info.py.
+/// Convert from and to the class NodeInfo of _interop/node_info.py.
 NodeInfo node_info_from(nb::handle info);
 nb::object to_python(const NodeInfo& info);
 

@@ -21,7 +21,7 @@ namespace {
 /// the node stores the entry as a Leaf, `held` points to that Leaf, and it is not copied.
 struct Mapped {
   std::string_view key;
-  std::optional<TensorDict::Item> item;  // unless `held` points into the node
+  std::optional<TensorDict::Item> item;  // empty if `held` is set
   const Leaf* held = nullptr;
   std::optional<Tensor> tensor;  // for a leaf that was on disk
 
@@ -50,8 +50,8 @@ std::vector<Mapped> map_entries(const TensorDict& tree, std::size_t begin, std::
   return entries;
 }
 
-/// Calls `use` for each entry in order. Maps tensors without the GIL, in groups that are small
-/// enough to be still in the CPU cache when the Python objects are created.
+/// Calls `use` for each entry, in the order of the node. Maps tensors without the GIL, in groups
+/// that are small enough to be still in the CPU cache when the Python objects are created.
 template <class Use>
 void for_each_mapped(const TensorDict& tree, const Use& use) {
   constexpr std::size_t kBlockTensors = 256;
@@ -141,7 +141,7 @@ class Containers {
     const NodeInfo& info = node.info();
     for_each_mapped(
         node, [&](const Mapped& mapped) { made[key_of(mapped.key, node)] = entry(node, mapped); });
-    // A file of another tool may have versions for a plain dict, which has no attributes.
+    // A file of another tool may have module versions for a plain dict, which has no attributes.
     const auto& versions = info.module_versions;
     if (versions && info.kind == NodeKind::ordered_dict) {
       made.attr("_metadata") =

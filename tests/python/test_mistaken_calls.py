@@ -249,7 +249,7 @@ ROWS: dict[str, Case] = {
     "a folder to ingest": (
         lambda: tenfold.ingest("notes", "x"),
         IsADirectoryError,
-        r"expected files, found a folder; 'notes/\*.csv' names files in it",
+        r"expected files, found a folder; pass 'notes/\*.csv' for the files in it",
     ),
     "ingest, exchanged": (
         lambda: tenfold.ingest("x", [{"a": 1}]),  # type: ignore[arg-type]
@@ -289,7 +289,7 @@ ROWS: dict[str, Case] = {
     "objects in a frame": (
         lambda: tenfold.ingest(pytest.importorskip("pandas").DataFrame({"a": [object()]}), "x"),
         ValueError,
-        "DataFrame: expected columns of numbers, text, times or lists, found others: .*column a",
+        "expected columns of numbers, text, times or lists, found another type: .*column a",
     ),
     "a dtype as schema": (
         lambda: tenfold.ingest([{"a": 1}], "x", schema="int64"),

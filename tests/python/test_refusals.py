@@ -24,7 +24,7 @@ class Point:
 
 REFUSED = {
     "memoryview": (lambda: memoryview(b"x"), "found memoryview; store bytes"),
-    "set of tensors": (lambda: {torch.zeros(1)}, "expected no tensor in it"),
+    "set of tensors": (lambda: {torch.zeros(1)}, "expected a value without tensors"),
     "enum": (lambda: Color.RED, "Color; store its value"),
     "dataclass": (Point, "Point"),
     "function": (lambda: len, "found builtin_function_or_method"),

@@ -18,7 +18,7 @@ class Weighted(NamedTuple):
     """A batch of a `Window`.
 
     Attributes:
-        batch: As the loader returned it.
+        batch: The batch, as the loader returned it.
         weight: Factor for the mean loss of the batch.
     """
 
@@ -68,20 +68,20 @@ def accumulate(loader: Iterable[Any], steps: int) -> Iterator[Window]:
     ...     optimizer.step()
     ...     optimizer.zero_grad()
 
-    Under ``torch.distributed`` gradients are averaged over the ranks. The weight is therefore the
+    Under ``torch.distributed``, gradients are averaged over the ranks. The weight is therefore the
     number of rows of the batch, times the world size, divided by the number of rows that all ranks
     have in the window. Each window needs one all-reduce, so all ranks need the same number of
-    windows. A batch without rows has weight 0, and its mean loss is NaN. For such batches, use a
-    loader with ``drop_last=True``, or ``loss = criterion(...) * weight if weight else
-    sum(p.sum() for p in model.parameters()) * 0`` (with DistributedDataParallel, whose forward must
-    run: ``model(batch["x"]).sum() * 0``).
+    windows. A batch without rows has weight 0, but its mean loss is NaN, and NaN times 0 is NaN. To
+    avoid this, use a loader with ``drop_last=True``, or replace the loss of such a batch by
+    ``sum(p.sum() for p in model.parameters()) * 0`` or, with DistributedDataParallel, whose forward
+    must run on all ranks, by ``model(batch["x"]).sum() * 0``.
 
     Args:
-        loader: A `BatchLoader`, or any iterable of batches: dicts, tuples or tensors. The first of
-            these in a batch determines its number of rows: a tensor of one or more dimensions, by
-            the size of dimension 0; a list (outside of a dict, only a list of strings), by its
-            length; a column of a `BatchLoader` with ``pad="offsets"``, by its number of rows. Empty
-            lists count only in a dict, and only if the batch has nothing else to count.
+        loader: A `BatchLoader`, or any iterable of batches: dicts, tuples or tensors. The number of
+            rows of a batch is that of the first value in it of one of these kinds: a tensor of one
+            or more dimensions (the size of dimension 0); a list of strings or, in a dict, any list
+            (its length); a column of a `BatchLoader` with ``pad="offsets"`` (its number of rows).
+            An empty list counts only in a dict, if the batch has no other value of these kinds.
         steps: Number of batches per window; the last window may have fewer.
 
     Yields:
@@ -116,7 +116,7 @@ def _rows_of(batch: Any) -> int:
         rows = _first_length(batch, accepts_empty=True)
     if rows is None:
         raise ValueError(
-            "accumulate: a batch: expected a tensor or a list of strings in it, found "
+            "accumulate: expected a tensor or a list of strings in each batch, found "
             f"{type(batch).__name__}"
         )
     return rows

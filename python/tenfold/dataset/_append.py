@@ -80,7 +80,8 @@ class Growing(Closing):
                 row; in a batch it is a list, a jagged ``torch.nested`` tensor, or a dict
                 ``{"values", "offsets"}``. In a nullable column, None or a missing key is a missing
                 value; in a batch, a missing key is a missing value in every row. An additional key
-                ``"<column>.valid"``, a bool or for a batch bools, marks missing values by False.
+                ``"<column>.valid"`` marks missing values by False; its value is a bool for a row,
+                and one bool per row for a batch.
 
         Returns:
             int: the new ``len(self)``.
@@ -105,7 +106,7 @@ class Growing(Closing):
     def _converted(
         self, rows: Any, first_row: int = 0, *, some: bool = False
     ) -> tuple[_core.Batch, bool]:
-        """Converts rows for `_core.Dataset.append`, or for `update`, where columns may be missing.
+        """Converts rows for `append` or, if `some` columns may be missing, `update` of the engine.
 
         Returns:
             The rows, and whether `rows` was one row.
@@ -317,8 +318,8 @@ class Columns:
         self.leaves = dict(schema._by_keys())
         self._has_nullable = any(column.nullable for column in self.leaves.values())
         self._records = {keys[:depth] for keys in self.leaves for depth in range(1, len(keys))}
-        # Maps the keys, or the dotted name, of a value in a row to the keys of the column, or of
-        # the validity of a column, that the value is for.
+        # Maps the keys of a value in a row, or its dotted name, to the keys of the column or
+        # validity that the value belongs to.
         self._known = {keys: keys for keys in self.leaves}
         for column in self.leaves:
             for keys in (column, _validity(column)):
@@ -340,7 +341,8 @@ class Columns:
             ValueError: For a column that is unknown, has two values, has the dimensions of neither
                 a row nor a batch, or has a different number of rows from other columns; if one
                 column is a row and another a batch. With `some`, also for a column that only some
-                mappings of a list have. Without `some`, the engine checks most lists.
+                mappings of a list have. Without `some`, most lists are returned unchanged, and the
+                engine checks them.
         """
         if _is_mapping(rows):
             return self._of_mapping(self._flat(rows, ()), some)
@@ -407,7 +409,7 @@ class Columns:
                 value, valid = _one(value), None if valid is None else _one(valid)
             value, offsets = _split(value, column)
             if valid is not None and isinstance(value, (list, tuple)) and _has_none(value):
-                # As in a row, None is missing whatever its validity.
+                # As in a single row, None is a missing value even if its validity is True.
                 pairs = zip(value, valid, strict=True)
                 valid = [bool(flag) and item is not None for item, flag in pairs]
             if valid is not None and not column.ragged and column.dtype.startswith(_FLOATS):
@@ -561,9 +563,9 @@ def _row_depth(column: Column) -> int:
 
 
 def _depth(value: Any, column: Column) -> int:
-    """Number of dimensions of a value. In a list, only the first 8 items besides None count."""
+    """Number of dimensions of a value. In a list, examines the first 8 items that are not None."""
     if is_array(value):
-        # A jagged tensor is a batch of ragged rows.
+        # For a jagged tensor, ndim includes the dimension of the rows and the ragged dimension.
         return int(value.ndim)
     if isinstance(value, (str, bytes)):
         return 0

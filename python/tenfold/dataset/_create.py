@@ -41,7 +41,7 @@ def create(
     >>> ds = tenfold.create("log", {"x": ("float32", (3,)), "note": "string"})    # empty
     >>> ds.append({"x": torch.rand(3), "note": "first"})
     >>> ds = tenfold.create("images", {"pixels": ("uint8", (84, 84))}, num_rows=10_000)
-    >>> ds[worker::4] = {"pixels": pixels}    # each process its own rows, in place
+    >>> ds[worker::4] = {"pixels": pixels}    # each worker writes its own rows
     >>> ds = tenfold.create("buffer", example=row, capacity=1_000_000)  # circular
     >>> ds.write(batch)                    # len(ds) == min(rows written, capacity)
 
@@ -54,7 +54,7 @@ def create(
             is always a dtype. A dict of values without any str, or a TensorDict, is an example row.
         num_rows: Number of initial rows; None: 0. Their values are zeros, empty strings and empty
             ragged rows. In nullable columns, ``"<column>.valid"`` marks these values as missing; in
-            columns of floats, they are zeros, although other missing values are NaN. Disk space for
+            float columns, they are zeros although a missing value is otherwise NaN. Disk space for
             the rows is reserved if the file system supports it, so that writing them does not raise
             SIGBUS on a full disk.
         capacity: Capacity of a circular buffer in rows: when it is full, each write overwrites the
@@ -170,7 +170,7 @@ def _example_list(name: str, value: Any) -> Column:
         array = np.asarray([None])
     if array.dtype.kind not in "biuf":
         raise ValueError(
-            f'schema: column "{name}": expected numbers in lists of equal length, found others; '
-            "pass a schema with its dtype"
+            f'schema: column "{name}": expected numbers in lists of equal length, found other '
+            "values; pass a schema with the dtype of this column"
         )
     return Column(array.dtype.name, array.shape)

@@ -101,10 +101,11 @@ class Dataset(Growing):
     Rows contain tensors ``[*shape]`` for numbers (0-d for a single number) and str or bytes for
     strings; batches contain tensors ``[B, *shape]`` and lists. A ragged column of numbers gives a
     tensor ``[length, *shape]`` in a row and a jagged ``torch.nested`` tensor in a batch (with
-    numpy, a list of arrays); one of strings gives a list in a row and a list of lists in a batch. A
-    missing number is NaN in float columns that are not ragged, except in the initial rows of
-    `create`, which are zeros; other nullable columns add a bool ``"<column>.valid"``, and
-    ``ds["<column>.valid"]`` exists for every nullable column. Nested records are nested dicts.
+    numpy, a list of arrays). A ragged column of strings gives a list in a row and a list of lists
+    in a batch. A missing number is NaN in float columns that are not ragged, except in the initial
+    rows of `create`, which are zeros. Other nullable columns add a bool ``"<column>.valid"`` to
+    rows and batches; ``ds["<column>.valid"]`` exists for every nullable column. Nested records are
+    nested dicts.
 
     Views (`range`, `head`, `select`, `rename`, `take`, `filter`, `split`, `shuffle`, `shard`,
     `map`) copy no rows and can be combined.
@@ -203,7 +204,10 @@ class Dataset(Growing):
 
     @property
     def bad_rows(self) -> list[dict[str, Any]]:
-        """Rows that ``ingest(on_error="collect")`` omitted: line, row, column, error, text."""
+        """The rows that ``ingest(on_error="collect")`` omitted.
+
+        Each is a dict ``{"line", "row", "column", "error", "text"}``; unknown members are None.
+        """
         return bad_rows_of(self._path)
 
     def __repr__(self) -> str:
@@ -324,7 +328,7 @@ class Dataset(Growing):
 
     @functools.cached_property
     def _ragged(self) -> frozenset[str]:
-        """Dotted names of the stored ragged columns of numbers. `map` may add others."""
+        """Dotted names of the stored ragged columns of numbers. `map` may add other columns."""
         leaves = self.schema._leaves()
         return frozenset(name for name, c in leaves if c.ragged and not _is_text(c.dtype))
 
@@ -668,8 +672,8 @@ class Dataset(Growing):
         the types of their results are inferred as by `ingest`.
 
         Args:
-            path: Target path. It may be the path that this data set was opened from, unless that
-                is open with mode ``"r+"``.
+            path: Target path. It may be the path that this data set was opened from, unless a data
+                set at this path is open with mode ``"r+"``.
             format: As for `tenfold.save`. None: the suffix of `path` selects it; without a known
                 suffix, a folder is written. For formats other than ``"memmap"``, the rows are
                 first written to a temporary folder next to `path`.

@@ -63,7 +63,8 @@ def positions_of(index: Any, size: int, *, what: str = "data set") -> Any:
     if isinstance(index, (list, tuple)):
         if isinstance(index, tuple):
             raise IndexError(
-                f"{what}: expected one index, found a tuple of {len(index)}; a list selects several"
+                f"{what}: expected one index, found a tuple of {len(index)}; pass a list for "
+                "several"
             )
         if index and all(map(is_bool, index)):
             return Indices(_true_positions(index, size, what))
@@ -138,7 +139,7 @@ def _plain(index: Any) -> Any:
 
     Returns other objects unchanged.
     """
-    # Not to_numpy(): that of a pyarrow Array refuses bools, because it must copy them.
+    # Not to_numpy(): pyarrow.Array.to_numpy() raises an error for bools, which need a copy.
     return numpy_module().asarray(index) if hasattr(index, "to_numpy") else index
 
 

@@ -422,7 +422,7 @@ class PinnedMemory:
 
     def __init__(self, native: Any) -> None:
         self._native = native
-        # Blocks by address. The engine owns unused blocks; the tensors of batches own the others.
+        # Blocks by address. The engine owns unused blocks; the tensors of batches own used blocks.
         self._blocks: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
     def bound(self, batch: Any) -> Any:

@@ -80,7 +80,7 @@ def _values(
         view = native.select([selected])
         return [_cell(view.row(position), path) for position in range(count)]
     except (ValueError, OSError) as error:
-        # A damaged column must not hide the others in a debugger or a notebook.
+        # A damaged column must not hide the other columns in a debugger or a notebook.
         return [_shortened(f"({type(error).__name__}: {error})")] * count
 
 

@@ -88,7 +88,7 @@ def padded(rows: Any, value: float, name: str) -> tuple[Any, Any]:
     values, offsets = parts_of(rows)
     module = numpy_module() if isinstance(rows, list) else need_torch("pad")
     dtype = dtype_name(values.dtype)
-    if dtype in DTYPES:  # a function of rows may return others, such as datetime64
+    if dtype in DTYPES:  # a function of rows may return other dtypes, such as datetime64
         _core.check_pad(name, dtype, value)
     lengths = offsets[1:] - offsets[:-1]
     longest = int(lengths.max()) if len(lengths) else 0
@@ -149,7 +149,8 @@ class Padding:
     Args:
         pad: As in `BatchLoader`.
         has_row_maps: True if functions are applied to single rows.
-        columns: Dotted names of the columns of a batch; None: functions may add others.
+        columns: Dotted names of the columns of a batch; None: unknown, because functions may add
+            columns.
 
     Raises:
         ValueError: For an invalid pad.

@@ -52,9 +52,10 @@ class Rows(Sequence["Any"]):
 
 
 class RowList(list[Any]):
-    """The rows of a batch that is not a dict: torch's ``default_collate`` stacks only lists.
+    """The rows of a batch that is not a dict, as a list.
 
-    `collate` returns the attribute `batch`. A pickle is a plain list.
+    torch's ``default_collate`` passes tensors to ``torch.stack``, which needs a list or tuple.
+    `collate` returns the attribute `batch`. The rows pickle as a plain list.
     """
 
     def __init__(self, batch: Any, size: int) -> None:

@@ -237,8 +237,8 @@ PYTHON_TYPES: dict[type, str] = {
     str: "string",
     bytes: "bytes",
 }
-# Aliases of dtypes in torch, without the prefix "torch.". Names without this prefix that Python or
-# numpy have, too ("float", "int"), have the meaning in Python or numpy.
+# Aliases of dtypes in torch, without the prefix "torch.". A name without this prefix that Python or
+# numpy also defines, such as "float" or "int", has the meaning of Python or numpy.
 _OF_TORCH = {
     "float": "float32",
     "double": "float64",
@@ -317,7 +317,7 @@ def _spelling(name: str) -> str | None:
     if name in _OF_PYTHON:
         return _OF_PYTHON[name]
     if not name or name.isspace() or not name.isprintable():
-        return None  # numpy takes control characters for the numbers of dtypes
+        return None  # numpy interprets control characters as numbers of dtypes
     try:
         np = numpy_module()
 

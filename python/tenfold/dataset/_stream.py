@@ -76,12 +76,12 @@ class IterableDataset(_Base):
     next pass has the same order.
 
     **Resuming.** `state_dict` records the returned rows. After `load_state_dict` the next iteration
-    returns the other rows, each once, on any number of ranks and workers; with the same number, in
-    the order of an uninterrupted iteration. (If workers skipped bad rows, it also returns some rows
-    again: see `state_dict`.) With workers, `state_dict` counts the batches that the
+    returns the remaining rows, each once, on any number of ranks and workers; with the same number,
+    in the order of an uninterrupted iteration. (If workers skipped bad rows, it also returns some
+    rows again: see `state_dict`.) With workers, `state_dict` counts the batches that the
     ``DataLoader`` returned, so it needs the loader's iterator: call it inside the loop, not after a
-    ``break``. After the last batch, call ``set_epoch`` with the next epoch first. All ranks must
-    have made the same number of steps.
+    ``break``. After the last batch, call ``set_epoch`` with the next epoch before `state_dict`.
+    All ranks must have made the same number of steps.
 
     Args:
         source: A `Dataset`, or the source of one: a path, a TensorDict, or a dict of tensors. Or
@@ -119,8 +119,8 @@ class IterableDataset(_Base):
             another type.
         ValueError: For any other invalid argument, and a schema for a data set, which has its own.
             While iterating, for a record that does not fit the schema.
-        UnsupportedError: For a file of another kind among text files, and for a list of files of
-            other kinds or of rows.
+        UnsupportedError: If `source` is a list that contains files other than text files, or a list
+            of rows.
         CorruptFileError: For a damaged file. While iterating, also for text that is not a record;
             the message names file, line and row.
     """
@@ -224,7 +224,7 @@ class IterableDataset(_Base):
 
     @property
     def schema(self) -> Schema:
-        """The columns of the rows, before functions of `Dataset.map` and `transform`."""
+        """The columns of the rows before functions of `Dataset.map` and `transform` are applied."""
         return self._schema
 
     @property
@@ -242,7 +242,7 @@ class IterableDataset(_Base):
         worker = _worker()
         rank, world_size = self._ranks()
         if worker is not None:
-            # Equal in all workers of one iterator, and different in other iterators.
+            # The workers of one iterator have the same number, other iterators another number.
             loader = (worker.seed - worker.id) ^ worker.num_workers
             return self._in_worker(worker.id, worker.num_workers, loader, rank, world_size)
         self._assignment = self._assignment if self._resumes else Assignment.fresh(world_size, 1)
@@ -250,7 +250,7 @@ class IterableDataset(_Base):
         self._resumes = False
         self._handed_out = 0
         self._newest = token = object()
-        # A pass of workers is newer than this iteration only if it has this generation.
+        # A pass of workers is newer than this iteration only if it has the generation begun here.
         self._begin_generation()
         return self._in_this_process(token, self._rows(self._assignment, self._epoch, rank, 0))
 
@@ -412,7 +412,7 @@ class IterableDataset(_Base):
                     "iterable dataset: state_dict: expected an iterator of the DataLoader, which "
                     "counts the returned batches, found none: it was released in the middle of the "
                     "epoch or at its end, or iterates over another data set with this one; call "
-                    "state_dict() within the loop, or set_epoch() before it after the last batch"
+                    "state_dict() within the loop or, after the last batch, call set_epoch() first"
                 )
             _, world_size = self._ranks()
             size = made.num_records if rows is None else rows
@@ -485,7 +485,8 @@ class IterableDataset(_Base):
         self._skipped = epoch, size
 
     def __getstate__(self) -> dict[str, Any]:
-        # A spawned worker has no process group. A process with its own group uses that.
+        # A spawned worker has no process group, so it uses these ranks. A process with its own
+        # group uses the ranks of that group.
         ranks = _group_ranks() or self._pickled_ranks
         state = self.__dict__ | {"_newest": None, "_pickled_ranks": ranks}
         # Replace objects of private classes by their states: pickles must not name such classes.
@@ -520,7 +521,7 @@ _streams: weakref.WeakValueDictionary[int, IterableDataset] = weakref.WeakValueD
 
 
 def _before_fork() -> None:
-    """Separates the streams of this process, which may be about to fork its first worker."""
+    """Gives the streams of this process their own `Workers`, which forked workers then share."""
     for stream in list(_streams.values()):
         stream._own_workers()
 
@@ -826,8 +827,8 @@ class Pass(NamedTuple):
 
     Attributes:
         is_fresh: True if this is not the first pass of its generation (see `Workers`): it began
-            with the first row of the epoch. A first pass begins at the position that
-            ``set_epoch`` or ``load_state_dict`` set, if that began the generation.
+            with the first row of the epoch. The first pass begins at the position that
+            ``set_epoch`` or ``load_state_dict`` set, if one of them began the generation.
         is_done: True if the last batch was returned.
         rows: For each worker, the number of rows in its returned batches, as if all of them were
             full. So it may exceed the number of rows of the worker.
@@ -984,8 +985,8 @@ class Workers:
         """Begins a pass of a worker; returns ``(generation, loads, epoch, is_first)``.
 
         `is_first` is True if this is the first pass of the generation, of any number of workers.
-        `at_start` has the published values of the start of the worker. `is_own` is True if the
-        worker itself has set the epoch.
+        `at_start` has the values that were published when the worker started. `is_own` is True if
+        the worker itself has set the epoch.
         """
         if worker >= _MAX_WORKERS:
             raise ValueError(
@@ -994,7 +995,8 @@ class Workers:
         cells, pid = [Cell(*row) for row in self._cells.tolist()], os.getpid()
         cell = cells[worker]
         passes = cell.passes + 1 if cell.pid == pid else 1
-        # The loader's process may have published other values before a worker's first pass begins.
+        # The first pass uses the values of the worker's start: the loader's process may have
+        # published newer values since then.
         generation, loads, epoch = at_start if passes == 1 else self._header.tolist()
         is_first = abs(cell.generation) != generation and all(
             other.loader == loader and not other.is_fresh

@@ -153,9 +153,11 @@ class SavePlanner(DefaultSavePlanner):
         return plan
 
     def _is_cached(self) -> bool:
-        """True if the plan equals the cached plan also in what torch does not compare."""
+        """True if the plan equals the cached plan in dtypes and containers.
+
+        torch compares neither of these.
+        """
         cached = _SavePlanner._cached_save_plan[self._cached_plans_key]
-        # torch compares neither dtypes nor containers.
         return cached.planner_data == self.mappings and list(Items.of_plan(cached)) == list(
             Items.of_plan(self.plan)
         )

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     # The name of an entry and the boxes to check; None: the whole entry.
     Check = tuple[str, list[Box] | None]
 
-# Tensors are read in batches. A batch ends at this many tensors, or when it has at least this many
-# bytes of temporary memory, which targets of another dtype, device or class, and lazy conjugates
-# and negatives, need.
+# Tensors are read in batches. A batch ends at this many tensors, or when it needs at least this
+# many bytes of temporary memory: for targets of another dtype, device or class, and for lazy
+# conjugate or negative targets.
 _BATCH_TENSORS = 16_384
 _BUFFER_BYTES = 256 << 20
 

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     Path = tuple[str | int, ...]
-    # A container in a planner's data: its kind, and its original keys.
+    # A container in the `planner_data` of a plan: its kind, and its original keys.
     Container = tuple[str, tuple[Any, ...]]
     # By name: the path of an entry, and its `StoredTensor` or value.
     Stored = dict[str, tuple[Path, Any]]
 
-# First item of the keys (tuples) under which a planner's data describes containers. Its other keys
-# are the names of leaves.
+# First item of the keys (tuples) under which the `planner_data` of a plan describes containers. The
+# other keys of `planner_data` are the names of leaves.
 CONTAINER = "%container"
 # The engine stores at most this many levels of containers.
 _MAX_DEPTH = 512
@@ -32,10 +32,10 @@ def _key(path: Path) -> Any:
 
 
 def flatten(state: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
-    """Returns the leaves of a state by torch's names, and a planner's data.
+    """Returns the leaves of a state by torch's names, and the `planner_data` of its plan.
 
     The names are those of torch's ``flatten_state_dict``. Unlike that function, `flatten` flattens
-    plain tuples like lists, and the planner's data also has the types and keys of containers.
+    plain tuples like lists, and `planner_data` also has the types and keys of containers.
 
     Raises:
         ValueError: If two entries have the same name, a container with tensors or dicts contains
@@ -135,12 +135,12 @@ class _Visit:
 
 
 def is_container(key: Any) -> bool:
-    """True for a key of a planner's data that describes a container."""
+    """True for a key of `planner_data` that describes a container."""
     return isinstance(key, tuple) and bool(key) and key[0] == CONTAINER
 
 
 def merge(data: Iterable[Mapping[Any, Any]]) -> dict[Any, Any]:
-    """Merges the planner's data of all ranks.
+    """Merges the `planner_data` of all ranks.
 
     A container has the keys of all ranks. If several ranks have a leaf, the path of the lowest rank
     is kept.

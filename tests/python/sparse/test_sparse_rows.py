@@ -128,7 +128,7 @@ def test_invalid_indices_raise_index_error(pair):
         m[0, 0, 0]
     with pytest.raises(IndexError, match="found another pair"):
         m[[0], [0]]
-    with pytest.raises(IndexError, match="found a tuple of 2; a list selects several"):
+    with pytest.raises(IndexError, match="found a tuple of 2; pass a list for several"):
         m.cols((1, 2))
     with pytest.raises(TypeError):
         m[1.0]

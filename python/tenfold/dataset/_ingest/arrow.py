@@ -140,7 +140,8 @@ def _pandas_stream(frame: Any) -> Stream:
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         found = "; ".join(str(part) for part in error.args)
         raise ValueError(
-            f"DataFrame: expected columns of numbers, text, times or lists, found others: {found}"
+            "DataFrame: expected columns of numbers, text, times or lists, found another type: "
+            f"{found}"
         ) from None
     return Stream(table, table.nbytes, table.num_rows)
 
@@ -247,7 +248,8 @@ def _stream_of_files(
                     yield batch.cast(first.schema)
                 except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
                     raise ValueError(
-                        f"{file}: schema: expected the types of {files[0]}, found others: {error}"
+                        f"{file}: schema: expected the types of {files[0]}, found other ones: "
+                        f"{error}"
                     ) from None
 
     reader = pa.RecordBatchReader.from_batches(first.schema.remove_metadata(), all_batches())

@@ -54,10 +54,10 @@ def ingest(
 
     Tensors, arrays, Arrow numbers and data sets keep their dtypes. Types of text files and Python
     values are inferred from the whole source: the first of bool, int64, uint64, float64, string
-    that holds all values of a column without loss, and float64 for nulls only. Lists of numbers
-    become rows of a fixed shape if all have the same length, other lists ragged rows; lists of
-    objects, and lists of lists of strings or without a common shape, become JSON strings. Nested
-    objects become nested records; a missing value makes a column nullable.
+    that holds all values of a column without loss, and float64 for a column of nulls only. Lists of
+    numbers become rows of a fixed shape if all have the same length, other lists ragged rows. Lists
+    of objects, lists of lists of strings, and nested lists without a common shape become JSON
+    strings. Nested objects become nested records; a missing value makes a column nullable.
 
     Args:
         source: Files, or globs of them, as a path or a list: JSON lines (``.jsonl``,

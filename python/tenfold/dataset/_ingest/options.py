@@ -44,8 +44,8 @@ def refuse_folders(files: Iterable[str | os.PathLike[str]]) -> None:
             names = os.path.join(os.fspath(file), "*.csv")
             raise IsADirectoryError(
                 errno.EISDIR,
-                f"expected files, found a folder; {names!r} names files in it, tenfold.Dataset "
-                "opens a data set",
+                f"expected files, found a folder; pass {names!r} for the files in it, or open a "
+                "data set with tenfold.Dataset",
                 os.fspath(file),
             )
 

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 # the usual size), and the maximum of a group of several top-level columns.
 _COLUMN_BYTES = 3 << 20
 _GROUP_BYTES = 32 << 20
-# Sizes in bytes of read buffers: the total of the columns of a group, and the minimum of each
-# column, with which many columns exceed this total.
+# Sizes in bytes of read buffers: the total for the columns of a group, and the minimum for each
+# column, even if the total is then exceeded.
 _READ_BYTES = 4 << 20
 _LEAST_READ_BYTES = 64 << 10
 # Maximum rows, and approximate bytes, of a record batch.
 _BATCH_ROWS = 65_536
 _BATCH_BYTES = 4 << 20
-# Number of rows that are sampled to estimate the lengths of dictionary strings.
+# Number of rows that are sampled to estimate the lengths of dictionary-encoded strings.
 _FIRST_ROWS = 64
 
 
@@ -89,8 +89,8 @@ class ParquetFooter:
         twice, or if there are no columns.
         """
         names = self._schema.names
-        # pyarrow interprets a name with dots also as a path, so it may select several columns; so
-        # does a duplicate name.
+        # pyarrow also interprets a name with dots as a path, so it may select several columns. A
+        # duplicate name also selects several columns.
         has_paths = any("." in name for name in names) or len(set(names)) < len(names)
         if has_paths or not names:
             return [None]

@@ -32,7 +32,7 @@ def save_rows(
     num_threads: int | None,
     progress: Progress,
 ) -> Path:
-    """See `Dataset.save`."""
+    """Implements `Dataset.save`."""
     target = Path(os.fsdecode(path))
     overwrite = boolean("save: overwrite", overwrite)
     durable = boolean("save: durable", durable)
@@ -62,9 +62,9 @@ def save_rows(
 
 
 def _as_existing(error: ValueError | NotADirectoryError, target: Path) -> Exception:
-    """The FileExistsError for an error of a `target` that a folder cannot replace.
+    """Converts the error for a `target` that cannot be replaced to a FileExistsError.
 
-    `ingest_source` raises FileExistsError, too. Returns other errors unchanged.
+    `ingest_source` raises the same FileExistsError. Returns other errors unchanged.
     """
     fields = fields_of(error)
     if isinstance(error, NotADirectoryError):

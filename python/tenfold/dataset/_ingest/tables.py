@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 # Maximum rows, and approximate bytes, of the columns that are passed to the engine at a time.
 _PIECE_ROWS = 65_536
 _PIECE_BYTES = 16 << 20
-# Minimum number of items that are sampled to estimate the size of a list; all, if it has fewer.
+# Minimum number of items that are sampled to estimate the size of a list. If the list has fewer
+# items, all are sampled.
 _SAMPLE_ROWS = 256
-# The begins of numpy's messages for an array of objects, in an npz and an npy file.
+# The first words of numpy's messages for an array of objects, in an npz and an npy file.
 _OBJECT_ERRORS = ("Object arrays cannot be loaded", "Array can't be memory-mapped: Python objects")
 
 
@@ -136,7 +137,7 @@ def run_columns(
             for keys, values in flat.items()
         }
         if not _add_columns(ingest, piece, begin, end, count, options):
-            del ingest  # and its output
+            del ingest  # also deletes its output
             return run_rows(_Rows(flat, count), options)
     report: dict[str, Any] = ingest.finish()
     return report
@@ -336,13 +337,15 @@ def _read_npz(file: str) -> dict[str, Any]:
             return {name: archive[name] for name in archive.files}
 
     with open(file, "rb") as opened:
-        # zipfile may seek to an invalid offset, which is an OSError.
+        # In a damaged file, zipfile may seek to an invalid offset, which raises OSError.
         arrays: dict[str, Any] = _guarded(file, read, OSError)
     return arrays
 
 
 def _guarded(file: str, read: Callable[[], Any], *also: type[Exception]) -> Any:
-    """Calls `read`, and converts the errors of numpy and zipfile for damaged bytes, and `also`.
+    """Calls `read`, and converts errors of numpy and zipfile for damaged bytes.
+
+    Also converts errors of the types `also`.
 
     Raises:
         CorruptFileError: For a damaged file.
@@ -412,7 +415,7 @@ def run_arrays(files: list[str], kind: str, options: IngestOptions) -> dict[str,
             end = min(begin + step, len(values))
             piece = {(name,): values[begin:end]}
             if not _add_columns(ingest, piece, 0, end - begin, total, options):
-                del ingest  # and its output
+                del ingest  # also deletes its output
                 rows = ({name: row} for part in parts for row in _column(part, name))
                 return run_rows(rows, options)
     report: dict[str, Any] = ingest.finish()

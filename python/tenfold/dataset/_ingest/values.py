@@ -87,8 +87,8 @@ def simple(value: Any) -> object:
 _MICROSECOND = datetime.timedelta(microseconds=1)
 # Units of numpy that are stored unchanged, with their names in a schema.
 _NUMPY_UNITS = {"D": "days", "s": "s", "ms": "ms", "us": "us", "ns": "ns"}
-# Other units of numpy: the unit to convert them to, and its number in one of them. The days of
-# months vary.
+# Other units of numpy: the unit to convert them to, and the factor; 0 for years and months, which
+# have different numbers of days.
 _LARGER_UNITS = {"Y": ("D", 0), "M": ("D", 0), "W": ("D", 7), "h": ("s", 3600), "m": ("s", 60)}
 _EPOCH = datetime.date(1970, 1, 1)
 # The calendar repeats after 400 years.
@@ -121,7 +121,8 @@ def time_count(value: Any) -> tuple[int | None, str, bool]:
     if isinstance(value, datetime.datetime):
         offset = value.utcoffset()
         local = value.replace(tzinfo=None) - datetime.datetime(1970, 1, 1)
-        # Subtract durations: in UTC, the time may be outside of the years 1 to 9999.
+        # Subtract the offset from a timedelta: a datetime in UTC could be outside of the years 1 to
+        # 9999.
         since = local - (offset or datetime.timedelta())
         return since // _MICROSECOND, "us", offset is not None
     if isinstance(value, datetime.date):
@@ -156,7 +157,7 @@ def _numpy_count(value: Any) -> tuple[int | None, str, bool]:
 
 
 def _days_of_months(months: int) -> int:
-    """The days from 1970-01-01 to the first day of a month that is counted from January 1970."""
+    """The days from 1970-01-01 to the first day of the month `months` after January 1970."""
     cycles, month = divmod(months, _CYCLE_MONTHS)
     first = datetime.date(_EPOCH.year + month // 12, month % 12 + 1, 1)
     return cycles * _CYCLE_DAYS + (first - _EPOCH).days
@@ -215,8 +216,8 @@ def with_nulls(row: dict[Any, Any], names: Any, prefix: str = "") -> dict[Any, A
 def is_validity(key: str, value: Any, names: Any, prefix: str, ndim: int) -> bool:
     """True if `value`, with the key ``"<column>.valid"``, is the validity of that column.
 
-    A validity tensor has `ndim` dimensions. `names` and `prefix` are as for `with_nulls`; `key`
-    must not be a column of the schema itself.
+    A validity tensor has `ndim` dimensions. `names` and `prefix` are as for `with_nulls`. False if
+    `key` is itself a column of the schema.
     """
     if names is not None and f"{prefix}{key}" in names:
         return False
@@ -264,7 +265,7 @@ def _json_value(value: Any) -> object:
         raise TypeError(f"JSON lacks {refused}")
     if hasattr(value, "tolist") and not getattr(value, "is_nested", False):
         made = value.tolist()
-        if type(made) is not type(value):  # NumPy's long double is a long double again.
+        if type(made) is not type(value):  # tolist() of NumPy's long double returns a long double
             return made
     raise TypeError(f"JSON lacks {type(value).__name__}")
 
@@ -273,12 +274,12 @@ def row_text(row: object, max_characters: int) -> str:
     """Formats a skipped row for ``bad_rows.jsonl``."""
     try:
         text = json.dumps(row, default=_shown) if isinstance(row, dict) else repr(row)
-    except Exception:  # a key that JSON lacks, lists nested too deep, or an error of __repr__
+    except Exception:  # an unsupported key, lists nested too deep, or an error of __repr__
         text = object.__repr__(row)
     return text if len(text) <= max_characters else text[:max_characters] + "..."
 
 
 def _shown(value: Any) -> object:
-    """A number of numpy as one of Python; other values as `repr` formats them."""
+    """Converts a number of numpy to one of Python, and other values by `repr`."""
     number = value.item() if is_numpy_number(value) else None
     return number if isinstance(number, (bool, int, float)) else repr(value)
