@@ -25,8 +25,7 @@ struct ShardBox {
 enum class ShardLayout : std::uint8_t {
   /// One `.safetensors` file, safetensors shards with their `.safetensors.index.json`, or one
   /// memory-mapped folder of tensordict. Except for the stored checksums, the files do not depend
-  /// on
-  /// the number of ranks.
+  /// on the number of ranks.
   plain,
   /// A folder with one safetensors file per rank (several if a rank has several boxes of one
   /// tensor), named as by torch's HuggingFaceStorageWriter (`save_distributed=True`), and

@@ -37,7 +37,8 @@ constexpr std::int64_t kBlockRows = 65'536;
 constexpr std::size_t kBlockBytes = std::size_t{8} << 20;
 /// Rows between two checks of signals and the clock.
 constexpr std::int64_t kCheckRows = 1024;
-constexpr std::size_t kMaxShownRows = 2000;  ///< maximum number of characters of a bad row
+/// Maximum number of characters of a row in `bad_rows.jsonl`.
+constexpr std::size_t kMaxRowCharacters = 2000;
 
 std::optional<Schema> schema_from(nb::handle json) {
   if (json.is_none()) return std::nullopt;
@@ -216,7 +217,7 @@ class RowIngest {
     std::string line;
     if (on_error_ == OnError::collect) {
       const std::string shown = utf8(nb::module_::import_("tenfold.dataset._ingest.values")
-                                         .attr("row_text")(row, kMaxShownRows));
+                                         .attr("row_text")(row, kMaxRowCharacters));
       line = to_json_line(rows_.bad_row_of(bad, shown));
     }
     table_->skip_row(line);

@@ -9,7 +9,7 @@
 
 namespace tenfold {
 
-/// Determines which paths a list of keys names, as select() does, and records which keys matched.
+/// Matches paths with a list of keys and globs, as select() does, and records which keys matched.
 /// The time per path is linear in the number of globs and logarithmic in the number of other keys.
 /// The list of keys must outlive this object.
 class Selector {

@@ -488,9 +488,9 @@ class TensorDictBase(TensorLike):
 
         Args:
             key: A str or a tuple of str.
-            item: For a tensor, a tensor that broadcasts to its shape and whose shape begins with
-                the batch size. For a node, a dict or TensorDict, as for `update_`. For a plain
-                value, any item that `set` accepts.
+            item: If the entry is a tensor: a tensor whose shape begins with the batch size and
+                broadcasts to the shape of the entry. If it is a node: a dict or TensorDict, as for
+                `update_`. If it is a plain value: any item that `set` accepts.
             non_blocking: Passed to ``Tensor.copy_``.
 
         Returns:

@@ -85,7 +85,8 @@ class Primitives:
         _disk: Any
         #: Properties of this node; some may be out of date: `_info` returns the current ones.
         _node_info: NodeInfo
-        #: The call at the end of the next ``with`` statement: a method's name, arguments, options.
+        #: The call that undoes the last `lock_`, `unlock_` or `to_module`, as (method name,
+        #: arguments, options). The next ``with`` statement makes it at its end. None: no call.
         _undo: Any
         #: Such calls for the ``with`` statements that are being executed, the innermost one last.
         _entered: tuple[Any, ...]

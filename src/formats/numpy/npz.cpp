@@ -304,9 +304,8 @@ std::vector<ZipArchiveEntry> members_of(const TensorDict& tree) {
       throw refuse_key(key)
           .problem("it cannot be stored")
           .expected("a tensor")
-          .found("a ", (is_value ? "JSON value"
-                                 : "node; flatten_keys(\"/\") makes one level of a "
-                                   "TensorDict"));
+          .found((is_value ? "a JSON value" : "a node"))
+          .remedy((is_value ? "" : "flatten_keys(\"/\") flattens a TensorDict"));
     }
     check_npy_leaf("key " + base::quote(key), *leaf);
     const std::size_t first = aliases.add(*leaf);

@@ -38,8 +38,8 @@ namespace {
 
 /// Maximum number of attempts of an operation that races with other writers.
 constexpr int kMaxAttempts = 100;
-/// Files of at least this size are closed in the background, which frees their space. For a smaller
-/// file, starting a thread takes as long as freeing the space.
+/// A replaced file of at least this size is closed in the background, because the close frees its
+/// space, which takes long. For a smaller file, starting a thread takes as long as that.
 constexpr std::uint64_t kSlowlyFreedBytes = std::uint64_t{4} << 20;
 /// Mode bits that a new version may have before the permissions of the old one are copied, so that
 /// other users cannot read a private file in the meantime.

@@ -46,8 +46,8 @@ void set_json(ArrowColumn& made) {
   made.is_json = true;
 }
 
-/// The shape of nested fixed-size lists of numbers, [] for numbers; `numbers` is their innermost
-/// type. nullopt for other types.
+/// Returns the shape of a type of nested fixed-size lists of numbers, or [] for a type of numbers,
+/// and sets `numbers` to the type of the numbers. Returns nullopt for other types.
 std::optional<Shape> fixed_shape(const ArrowType& type, const ArrowType*& numbers) {
   Shape shape;
   const ArrowType* inner = &type;

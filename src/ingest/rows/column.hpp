@@ -227,7 +227,8 @@ class RowColumn {
 
   KeyPath path_;
   RowType type_;
-  Marks before_;  ///< the marks at begin_row(), or after a later promotion
+  /// The marks that undo_row() restores: those at begin_row(), or after a promotion in the row.
+  Marks before_;
   std::string first_type_;
   Column wanted_;
   bool is_locked_ = false;

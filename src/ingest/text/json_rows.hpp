@@ -20,9 +20,9 @@ class JsonRows {
   /// Both arguments must outlive this object.
   JsonRows(const RowPlan& plan, RowBuilder& rows);
 
-  /// Adds one record, the text in [begin, end), as a row. If the record is rejected, adds no row,
-  /// and fault() returns the reason. JsonText explains `lines`, and which bytes must follow the
-  /// text.
+  /// Adds one record, the text in [begin, end), as a row. JsonText states which bytes must follow
+  /// the text. If `lines` is true, a line feed ends the record. If the record is rejected, adds no
+  /// row, and fault() returns the reason.
   Outcome add(const char* begin, const char* end, bool lines);
   const RowFault& fault() const noexcept { return fault_; }
 

@@ -39,7 +39,7 @@ struct TextFile {
   std::string display;  ///< name of the file in messages
   TextKind kind = TextKind::json_lines;
   char delimiter = ',';              ///< CSV: the field separator
-  bool has_known_delimiter = false;  ///< CSV: the caller or the file names the delimiter
+  bool has_known_delimiter = false;  ///< CSV: from the caller or a first line "sep=;"
   char line_end = '\n';              ///< CSV: '\r' if the header ends with it, without a line feed
   std::vector<std::string> header;   ///< CSV: column names
   NaValues na_values;                ///< CSV: fields that mean null

@@ -75,8 +75,8 @@ class JsonTypes {
   /// `types` must outlive this object.
   explicit JsonTypes(ValueTypes& types) : types_(types) {}
 
-  /// Adds the types of one record, the text in [begin, end). JsonText explains `lines`, and which
-  /// bytes must follow the text.
+  /// Adds the types of one record, the text in [begin, end). JsonText states which bytes must
+  /// follow the text. If `lines` is true, a line feed ends the record.
   void add(const char* begin, const char* end, bool lines);
 
  private:

@@ -77,9 +77,10 @@ CommitBytes encode_page(const CommitPage& page);
 void check_commit_size(std::uint64_t size_bytes, const std::string& where);
 
 /// Parses and validates a page. Throws Error(corrupt), naming `where`, for an invalid size or
-/// header, if both of two alternating records are invalid, or if the newer one has impossible
-/// numbers. In a circular buffer, num_rows must be min(written, capacity), busy_begin must be below
-/// the capacity, and busy_rows must be at most the capacity.
+/// header. Also throws it if both commit records or, in a circular buffer, both durable records are
+/// invalid, or if the newer valid one of the two has impossible numbers. In a circular buffer,
+/// num_rows must be min(written, capacity), busy_begin must be below the capacity, and busy_rows
+/// must be at most the capacity.
 CommitPage parse_commit_page(std::span<const std::byte> bytes, const std::string& where);
 
 /// Reads the commit page of a folder. Returns nullopt if there is none. Throws like

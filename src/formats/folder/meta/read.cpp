@@ -378,8 +378,8 @@ void MetaHandler::check_stack_dim() const {
   const bool is_lazy = meta_.kind == MetaKind::lazy_stack;
   if (!is_lazy && meta_.kind != MetaKind::non_tensor_stack) return;
   if (!stack_dim_found_.empty()) {
-    // `stack_dim` may be missing in a NonTensorStack: tensordict does not read it if there is
-    // `data`.
+    // `stack_dim` may be missing in a NonTensorStack: tensordict does not read it if meta.json has
+    // the member `data`.
     if (!is_lazy && stack_dim_found_ == "none") return;
     throw base::corrupt(where_).part("stack_dim").expected("an integer").found(stack_dim_found_);
   }
