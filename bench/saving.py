@@ -80,7 +80,7 @@ def save_large_new(work: Path, repetitions: int) -> Result:
     one, pickled, theirs = work / "new.safetensors", work / "new.pt", work / "new-torch.pt"
     return compare(
         "save_large_new",
-        "Save 8 x 64 MiB, new, into the page cache",
+        "Save 8 x 64 MiB to a new path, not durable",
         {
             "tenfold folder": Contender(ours(tree, a), lambda: fresh(a)),
             "tenfold safetensors": Contender(ours(tree, one), lambda: fresh(one)),
@@ -198,7 +198,7 @@ def save_many(work: Path, repetitions: int) -> Result:
     pickled, theirs = work / "many.pt", work / "many-torch.pt"
     return compare(
         "save_many",
-        "Save 2,000 x 16 KiB, new, into the page cache",
+        "Save 2,000 x 16 KiB to a new path, not durable",
         {
             "tenfold safetensors": Contender(ours(tree, one), lambda: fresh(one)),
             "safetensors": Contender(
@@ -227,7 +227,7 @@ def save_archive(work: Path, repetitions: int) -> Result:
     )
     return compare(
         "save_archive",
-        "Save 2,000 x 16 KiB as .tdz, new, into the page cache",
+        "Save 2,000 x 16 KiB as .tdz to a new path, not durable",
         {
             "tenfold .tdz": Contender(ours(tree, archive), lambda: fresh(archive)),
             "tenfold safetensors": Contender(ours(tree, one), lambda: fresh(one)),
@@ -249,7 +249,7 @@ def save_archive_large(work: Path, repetitions: int) -> Result:
     archive, theirs, raw = (work / n for n in ("large.tdz", "large-td.tdz", "large-raw"))
     return compare(
         "save_archive_large",
-        "Save 8 x 64 MiB as .tdz, new, into the page cache",
+        "Save 8 x 64 MiB as .tdz to a new path, not durable",
         {
             "tenfold .tdz": Contender(ours(tree, archive), lambda: fresh(archive)),
             "tensordict .tdz": Contender(
@@ -310,7 +310,7 @@ def save_checkpoint(work: Path, repetitions: int) -> Result:
 
     return compare(
         "save_checkpoint",
-        "Save 1.5 GB, 592 tensors, into one file, new, into the page cache",
+        "Save 1.5 GB, 592 tensors, into one new file, not durable",
         {
             "tenfold .pt": Contender(ours(tree, pickled), alone),
             "tenfold .tdz": Contender(ours(tree, archive), alone),

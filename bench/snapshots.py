@@ -94,7 +94,7 @@ snapshot.read_object(paths[1], memory_budget_bytes=1 << 20)
 
 
 def snapshot_take(work: Path, repetitions: int) -> Result | None:
-    title = "Take a snapshot of 8 x 64 MiB, new, into the page cache"
+    title = "Take a snapshot of 8 x 64 MiB to a new path, not durable"
     return take("snapshot_take", title, trees.large(), work, repetitions)
 
 

@@ -153,9 +153,9 @@ class _Plan:
             )
         if rename is not None and not pairing.by_name:
             raise ValueError(
-                "rename: it does not apply to an optimizer whose parameters have no names: "
-                'expected "param_names" in the groups of source and target '
-                "(Optimizer(model.named_parameters())), found none"
+                "rename: it does not apply to an optimizer whose parameters are matched by order: "
+                'expected unique names, as "param_names" in the groups of the source and of the '
+                "optimizer (Optimizer(model.named_parameters())), found no names, or duplicates"
             )
         self.loaded: list[str] = []
         self.missing = pairing.missing

@@ -67,7 +67,7 @@ class RowList(list[Any]):
 
 
 class Samples(list[Any]):
-    """A list of the results of row functions, which `collate` stacks.
+    """A list of the results of functions of `Dataset.map`, which `collate` stacks.
 
     Attributes:
         ragged: The argument `ragged` of `stacked`.
@@ -89,10 +89,10 @@ class Samples(list[Any]):
 def collate(rows: Any) -> Any:
     """A ``collate_fn`` for ``torch.utils.data.DataLoader`` over a `Dataset`, or over TensorDicts.
 
-    Returns the batch that ``Dataset.__getitems__`` gathered, or stacks the results of row functions
-    as a `BatchLoader` does. Passes any other list of samples to `tenfold.tensordict.collate`,
-    which stacks tensors, TensorDicts and tensorclasses, also within tuples and dicts, and passes
-    samples of other types to torch's ``default_collate``.
+    Returns the batch that ``Dataset.__getitems__`` gathered. If functions of `Dataset.map` returned
+    the rows one by one, stacks these rows as a `BatchLoader` does. Passes any other list of samples
+    to `tenfold.tensordict.collate`, which stacks tensors, TensorDicts and tensorclasses, also
+    within tuples and dicts, and passes samples of other types to torch's ``default_collate``.
 
     >>> DataLoader(ds, batch_size=256, shuffle=True, collate_fn=tenfold.collate)
 
@@ -104,7 +104,7 @@ def collate(rows: Any) -> Any:
 
     Raises:
         KeyError: If a sample in a list lacks a key of the first sample.
-        ValueError: If row functions returned rows with different keys, or tuples differ in length.
+        ValueError: If rows of `Dataset.map` differ in their keys, or tuples differ in length.
         RuntimeError: If torch cannot stack tensors because of their shapes.
         TypeError: If samples are of a type that torch cannot collate.
     """

@@ -2239,7 +2239,7 @@ class TensorDictBase(TensorLike):
         mode: Literal["r", "c", "r+"] | None = None, num_threads: int = 0,
         allow_pickle: bool | None = None, framework: Framework = None,
     ) -> Self:  # fmt: skip
-        """Opens the tree in a folder or archive that tenfold or tensordict wrote, over its files.
+        """Opens a folder or archive of tenfold or tensordict as a tree of tensors mapped from it.
 
         This call maps at least the first 4,096 tensors; the others are mapped on access. A damaged
         or short file raises an error when its tensor is accessed or, if tensors are copied to

@@ -48,8 +48,8 @@ void drop_lines(const os::Directory& folder, const os::Path& path, std::string_v
   edit.publish(lines);
 }
 
-/// Removes the lines of the folder's files for which `concerns` returns true from the `%checksums`
-/// of the saved trees that contain the folder as a node.
+/// Removes lines from the `%checksums` of the saved trees that contain the folder as a node: those
+/// of the folder's files for which `concerns` returns true.
 void drop_lines_above(const os::Path& path, const ConcernsFile& concerns) {
   os::Path node = os::canonical(path);
   std::string prefix;

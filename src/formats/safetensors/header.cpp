@@ -125,9 +125,9 @@ bool parse_entry(Cursor& cursor, Header& header) {
   return header.index.insert(*name, position, name_of) == KeyIndex::kNone;
 }
 
-/// Returns the offset of the first tensor in a header in the reference's format: after "{", or
-/// after the comma that follows a leading "__metadata__" object. Returns npos if the header starts
-/// in any other way, or has no tensor after this object.
+/// Returns the offset of the first tensor in a header that starts as the Rust library safetensors
+/// writes it: after "{", or after the comma that follows a leading "__metadata__" object. Returns
+/// npos if the header starts in any other way, or has no tensor after this object.
 std::size_t compact_entries_at(std::string_view text) noexcept {
   if (!text.starts_with(kMetadata)) return text.starts_with("{\"") ? 1 : std::string_view::npos;
   bool in_string = false;
@@ -147,12 +147,13 @@ std::size_t compact_entries_at(std::string_view text) noexcept {
   return std::string_view::npos;
 }
 
-/// Appends the tensors of `text` to `header` if each has the form in which the reference writes it,
-/// `"name":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}` without a blank or an escape, and only
-/// "}" and blanks follow. Returns false otherwise, and for names that are not ASCII or the dtype
-/// F4. Then `header` must be discarded: the general parser accepts more, and reports errors. This
-/// function takes a quarter of the time of the general parser. The reference and tenfold write all
-/// files in this form whose names are ASCII and need no escapes, and that have no tensor of F4.
+/// Appends the tensors of `text` to `header` if each has the form in which the Rust library
+/// safetensors writes it, `"name":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}` without a blank
+/// or an escape, and only "}" and blanks follow. Returns false otherwise, and for names that are
+/// not ASCII or the dtype F4. Then `header` must be discarded: the general parser accepts more, and
+/// reports errors. This function takes a quarter of the time of the general parser. The library and
+/// tenfold write all files in this form whose names are ASCII and need no escapes, and that have no
+/// tensor of F4.
 bool parse_compact_entries(std::string_view text, Header& header) {
   Cursor cursor(text);
   do {
@@ -198,7 +199,7 @@ class HeaderHandler final : public codecs::JsonHandler {
 
   void null() override {
     if (state_ == State::metadata_value) {
-      state_ = State::names;  // like the reference, accept `"__metadata__": null`
+      state_ = State::names;  // like the Rust library, accept `"__metadata__": null`
       return;
     }
     scalar("null");

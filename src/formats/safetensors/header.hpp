@@ -63,8 +63,8 @@ inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 std::optional<std::string_view> name_of_dtype(DType dtype) noexcept;
 /// Returns the dtype with that name, or nullopt for an unknown name.
 std::optional<DType> dtype_of_name(std::string_view name) noexcept;
-/// The position of a dtype in the order in which the reference, the Rust library safetensors,
-/// writes tensors: widest first, but BOOL last.
+/// The position of a dtype in the order in which the Rust library safetensors writes tensors:
+/// widest first, but BOOL last.
 int order_of_dtype(DType dtype) noexcept;
 
 /// Parses and validates the JSON `text` of a header for `data_bytes` bytes of data. `where` names

@@ -106,7 +106,8 @@ struct Plan {
 /// With `notes`, also throws like collect_notes(). Without `notes`, omits the member kNotesMember.
 Plan make_plan(const TensorDict& tree, bool notes);
 
-/// Returns the indices of `tensors` in the order of the reference: by order_of_dtype(), then name.
+/// Returns the indices of `tensors` in the order in which the Rust library safetensors writes them:
+/// by order_of_dtype(), then name.
 std::vector<std::size_t> reference_order(const std::vector<Plan::Tensor>& tensors);
 
 /// Adds kOrderMember to the metadata of a flat tree whose tensors are stored in the order of

@@ -46,7 +46,7 @@ _OF_ENTRIES = frozenset(["_child", "_entry", "_fetch"])
 
 
 class FieldMethods:
-    """`get`, `set`, `del_` and attributes."""
+    """Access to fields and entries by `get`, `set` and `del_`, and as attributes."""
 
     def get(self: Any, key: Any, default: Any = None, **how: Any) -> Any:
         """Returns the value of a field, like ``obj.field``, or the entry of a path of keys.
@@ -321,7 +321,7 @@ def _operand(obj: Any, other: Any) -> Any:
 
 
 class TreeMethods:
-    """`to_dict`, `to_tensordict`, `select`, `rename_keys`, `replace`, `update`, `update_`."""
+    """Methods that convert or select fields, or change their names or values."""
 
     def to_dict(self: Any, *, retain_none: bool = True, **options: Any) -> Any:
         """Returns the fields as a dict, with nested objects as dicts; see `TensorDict.to_dict`.
