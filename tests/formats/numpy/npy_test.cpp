@@ -275,7 +275,7 @@ TEST(Npy, VerifyChecksTheSizeAndReportsThatThereAreNoChecksums) {
 struct BadFile {
   const char* name;  ///< the file is tests/data/npy/bad-<name>.npy
   ErrorCode code;
-  const char* message;  ///< after the path
+  const char* message;  ///< the message without the path
 };
 
 const std::vector<BadFile> kBadFiles = {

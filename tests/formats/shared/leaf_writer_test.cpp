@@ -122,7 +122,7 @@ TEST_F(LeafWriterTest, ChecksumOfReadsTheRange) {
   EXPECT_EQ(checksum_of(file_, 13, 0, nullptr), base::xxh3({}));
 }
 
-TEST_F(LeafWriterTest, CheckBlocksReportsDifferencesInOrder) {
+TEST_F(LeafWriterTest, CheckBlocksReportsDifferencesInTheOrderOfTheBlocks) {
   const Leaf leaf(counting(5'000'000));
   const auto writes = write({leaf}, BlockChecksum::xxh3, 2);
   std::vector<BlockCheck> blocks;
