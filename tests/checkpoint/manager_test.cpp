@@ -1197,7 +1197,7 @@ TEST(CheckpointManager, EstimateCountsSharedBytesOnce) {
   EXPECT_FALSE(fs::exists(folder / "none"));
 }
 
-TEST(CheckpointManager, MissingStepsAreKeyErrorsThatListTheOthers) {
+TEST(CheckpointManager, AMissingStepIsAKeyErrorThatListsTheExistingSteps) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   EXPECT_EQ(error_of([&] { manager.restore(); }).code(), ErrorCode::file_not_found);

@@ -229,7 +229,7 @@ TEST_P(EveryLayout, HoldsTheSameTreeAsASaveOfOneProcess) {
 
 TEST_P(EveryLayout, ThePathOfAFolderMayEndWithASlash) {
   const Save save = rich();
-  if (is_index() || path().extension() == ".safetensors") GTEST_SKIP() << "the path of a file";
+  if (is_index() || path().extension() == ".safetensors") GTEST_SKIP() << "the layout is a file";
   run(save, path() / "");
   EXPECT_TRUE(verify(path()).ok());
   EXPECT_THAT(names(), ElementsAre(GetParam()));
@@ -451,7 +451,7 @@ TEST_P(EveryLayout, APublishThatFailedWhileItCreatedFilesIsNotRepeated) {
       EXPECT_EQ(error.system_errno(), ENOSPC);
     }
   }
-  if (!has_failed) GTEST_SKIP() << "publish() creates no file";
+  if (!has_failed) GTEST_SKIP() << "publish() creates no file in this layout";
   expect_error(ErrorCode::invalid_argument, "save again", [&] { writer.publish(receipts); });
   EXPECT_FALSE(fs::exists(path()));
 }
@@ -628,7 +628,7 @@ TEST_P(EveryLayout, ValuesAreRefusedUnlessTheSaveAcceptsThem) {
   ShardWriter part(writer.ticket(0));
   try {
     part.add_values(dict());
-    FAIL() << "accepted";
+    FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
     EXPECT_THAT(error.what(), HasSubstr("expected a save in the plain layout that accepts values"));
@@ -650,7 +650,7 @@ TEST_P(EveryLayout, AFullDiskOfOneRankLeavesTheOldVersion) {
   const std::vector<std::string> receipts = {first};
   try {
     writer.publish(receipts, save.tree);
-    FAIL() << "published";
+    FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("tensor \"model.rows\": expected a receipt for its "
                                               "box at [3, 0] of shape [7, 6] of rank 1, found "
@@ -694,7 +694,7 @@ TEST_P(EveryLayout, StaleTicketsAndReceiptsAreRefused) {
   }
   try {
     ShardWriter part(old_ticket);
-    FAIL() << "opened";
+    FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::io);
     EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 0 on host"), HasSubstr("found none")));
@@ -702,7 +702,7 @@ TEST_P(EveryLayout, StaleTicketsAndReceiptsAreRefused) {
   ShardedWriter writer(path(), save.tree, save.boxes, save.options);
   try {
     ShardWriter part(old_ticket);
-    FAIL() << "opened";
+    FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("found those of another save"));
   }
@@ -813,12 +813,12 @@ TEST_P(EveryLayout, LeftoversOfACrashedCoordinatorAreRemovedByTheNextSave) {
 }
 
 TEST_P(EveryLayout, AShardSizeNeedsAnIndex) {
-  if (is_index()) GTEST_SKIP() << "it is one";
+  if (is_index()) GTEST_SKIP() << "this layout has an index";
   Save save = rich();
   save.options.shard_size_bytes = 20;
   try {
     ShardedWriter writer(path(), save.tree, save.boxes, save.options);
-    FAIL() << "begun";
+    FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
     EXPECT_THAT(error.what(), HasSubstr("only an index of shards has a shard size"));
@@ -904,7 +904,7 @@ TEST(IndexLayout, AShardOfAnotherSaveIsNotWritten) {
   const std::vector<Tensor> tensors = {numbered(DType::float32, {6})};
   try {
     late.write(0, tensors);
-    FAIL() << "written";
+    FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::io);
     EXPECT_THAT(error.what(), HasSubstr("found those of another save"));
@@ -916,7 +916,7 @@ TEST(IndexLayout, AShardOfAnotherSaveIsNotWritten) {
   replace_shards(folder / "other");
   try {
     second.publish(receipts);
-    FAIL() << "published";
+    FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::io);
     EXPECT_THAT(error.what(), HasSubstr("expected the shard that this save created"));
@@ -1019,7 +1019,7 @@ TEST(IndexLayout, AFailureWhileTensorsInValuesAreWrittenKeepsTheOldVersion) {
     }
     try {
       writer.publish(receipts, with_tensor_in_value(3));
-      FAIL() << "published";
+      FAIL() << "expected an error";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
       EXPECT_THAT(error.what(), HasSubstr("save again"));
@@ -1096,7 +1096,7 @@ TEST(ShardsLayout, HasTheFilesOfTorchsWriter) {
   fs::remove(folder / "m" / "shard-00002-model-00002-of-00002.safetensors");
   try {
     open(folder / "m");
-    FAIL() << "opened";
+    FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::corrupt);
     EXPECT_THAT(error.what(), HasSubstr("shard-00002-model-00002-of-00002.safetensors: missing"));
@@ -1148,7 +1148,7 @@ TEST(TorchLayout, EntriesOfOneNameInTorchAreRefused) {
   save.tree.set("o", outer);
   try {
     run(save, folder / "m");
-    FAIL() << "saved";
+    FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::unsupported);
     EXPECT_THAT(error.what(), HasSubstr("key \"o.a.b\": torch joins nested keys"));
@@ -1164,14 +1164,14 @@ TEST(ShardsLayout, ForeignFilesAreNotReplaced) {
     write_bytes(folder / layout / "notes.txt", "mine");
     try {
       ShardedWriter writer(folder / layout, save.tree, save.boxes, save.options);
-      FAIL() << "begun";
+      FAIL() << "expected an error";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
       EXPECT_THAT(error.what(), HasSubstr("found \"notes.txt\""));
     }
     try {
       ShardedWriter writer(folder / "m.safetensors", save.tree, save.boxes, save.options);
-      FAIL() << "begun";
+      FAIL() << "expected an error";
     } catch (const Error& error) {
       EXPECT_THAT(error.what(), HasSubstr("expected the name of a folder"));
     }
@@ -1391,7 +1391,7 @@ TEST(ShardedWriterHeader, AHeaderBeyondTheLimitIsRefusedBeforeAnythingIsWritten)
   const WatchChanges watch([&](const os::Change&) { ++num_changes; });
   try {
     ShardedWriter writer(folder / "m.safetensors", save.tree, save.boxes, save.options);
-    FAIL() << "begun";
+    FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::unsupported);
     EXPECT_THAT(error.what(),
@@ -1503,7 +1503,7 @@ TEST(ShardedWriterHeader, ASaveWhoseDataDidNotMoveCompletelyIsNotPublishedLater)
     }
     try {
       writer.publish(receipts, save.tree);
-      FAIL() << "published";
+      FAIL() << "expected an error";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
       EXPECT_THAT(error.what(), HasSubstr("save again"));

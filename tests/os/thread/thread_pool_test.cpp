@@ -214,7 +214,7 @@ TEST(ParallelFor, WorksInTheChildOfAForkWhileThePoolIsBusy) {
 #if TENFOLD_TSAN
   GTEST_SKIP() << "TSan starts no threads in the child of a fork";
 #elif TENFOLD_ASAN
-  GTEST_SKIP() << "the allocator of ASan stays locked in the child of a fork, if it was just then";
+  GTEST_SKIP() << "a lock of ASan's allocator that is held during a fork blocks the child";
 #endif
   std::atomic<bool> stop = false;
   std::thread busy([&] {
