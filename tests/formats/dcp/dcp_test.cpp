@@ -344,7 +344,7 @@ TEST(Dcp, AFolderWithoutShardsIsRefused) {
           "\"shard-<rank + 1>-model-<i>-of-<n>.safetensors\", found none");
 }
 
-/// The location of the first compressed tensor of `zstd`.
+/// Returns the location of the first compressed tensor in the checkpoint `zstd`.
 dcp::Item compressed_item() {
   const dcp::Metadata metadata =
       dcp::parse_metadata(bytes_of(checkpoint("zstd") / ".metadata"), "x");

@@ -38,7 +38,8 @@ std::span<const std::byte> bytes_of(const Tensor& tensor) {
   return {tensor.buffer().data(), static_cast<std::size_t>(tensor.numel()) * 4};
 }
 
-/// A test that writes leaves consecutively to one file, from byte 13 on.
+/// A test that writes leaves consecutively to one file, from byte 13 on, so that no leaf is
+/// aligned.
 class LeafWriterTest : public ::testing::Test {
  protected:
   std::vector<LeafWrite> write(const std::vector<Leaf>& leaves, BlockChecksum checksum,

@@ -62,7 +62,7 @@ Leaf leaf_in(const TensorDict& tree, const std::string& key) {
   return std::get<Leaf>(tree.get(key));
 }
 
-/// Reads every leaf completely, mapped and by read().
+/// Checks that mapping and Leaf::read() give the same bytes for every leaf.
 void read_all(const TensorDict& tree) {
   tree.for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
