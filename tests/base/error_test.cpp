@@ -114,7 +114,7 @@ TEST(Error, IoNamesThePathAndTheSystemMessage) {
 
 TEST(Error, IoBeginsTheSystemMessageWithAnAsciiLetterInEveryLocale) {
   const std::string before = std::setlocale(LC_CTYPE, nullptr);
-  // tolower('I') is a dotless i there, a byte that is no UTF-8.
+  // In this locale, tolower('I') is a dotless i, whose one byte is not valid UTF-8.
   if (std::setlocale(LC_CTYPE, "tr_TR") == nullptr) GTEST_SKIP() << "the locale is not installed";
   const Error error = Error::io(EIO, "x", "cannot be read");
   std::setlocale(LC_CTYPE, before.c_str());

@@ -1,5 +1,5 @@
-// Crash tests of checkpoints: SIGKILL or an error at every change of the file system, and power
-// failures between any two. Afterwards the latest complete step must be restored.
+// Crash tests of checkpoints. The latest complete step must be restored after SIGKILL or an error
+// at any change of the file system, and after a power failure between any two changes.
 
 #include <gtest/gtest.h>
 

@@ -114,7 +114,7 @@ TEST(CheckpointDocument, IgnoresUnknownMembers) {
   EXPECT_EQ(parse_document(text, "c").step, 500);
   try {
     require_checksum(text, "c");
-    ADD_FAILURE() << "the checksum fits";
+    ADD_FAILURE() << "expected an error";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("c: checksum: expected "));
     EXPECT_EQ(error.remedy(), "the file is damaged, or was edited by hand");
@@ -150,7 +150,7 @@ TEST(CheckpointDocument, InvalidDocumentsAreRefusedByName) {
     ++count;
     try {
       parse_document(test::read_bytes(entry.path()), entry.path().string());
-      ADD_FAILURE() << "was read";
+      ADD_FAILURE() << "expected an error";
     } catch (const Error& error) {
       EXPECT_TRUE(error.code() == ErrorCode::corrupt || error.code() == ErrorCode::unsupported);
       EXPECT_THAT(error.what(), HasSubstr(entry.path().string() + ": "));

@@ -62,14 +62,14 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-/// Changes the last byte of a file. In a file of tensors, this damages a tensor.
+/// Replaces a file by a copy with another last byte. In a file of tensors, this damages a tensor.
 void damage(const fs::path& file) {
   std::string bytes = read_bytes(file);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   write_bytes(file, bytes);
 }
 
-/// As damage(), but the file keeps its inode.
+/// Changes the last byte of a file in place, so that the file keeps its inode.
 void damage_in_place(const fs::path& file) {
   const char last = read_bytes(file).back();
   std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
@@ -531,9 +531,9 @@ void make_newer(const fs::path& file) {
   fs::last_write_time(file, fs::file_time_type::clock::now() + std::chrono::hours(1));
 }
 
-TEST(CheckpointManager, AStepWhoseFilesWereWrittenOrReplacedIsNoLongerKnownToVerify) {
-  const auto expect_unknown = [](bool is_sound,
-                                 const std::function<void(const fs::path&)>& change) {
+TEST(CheckpointManager, AStepWhoseFilesChangedNoLongerCountsAsVerified) {
+  const auto expect_unverified = [](bool is_sound,
+                                    const std::function<void(const fs::path&)>& change) {
     const TemporaryFolder folder;
     CheckpointManager manager(folder.path(),
                               {.max_to_keep = 1,
@@ -551,19 +551,19 @@ TEST(CheckpointManager, AStepWhoseFilesWereWrittenOrReplacedIsNoLongerKnownToVer
   };
   for (const char* name : {"model.safetensors", "epoch.json", "optimizer/momentum.memmap"}) {
     SCOPED_TRACE(name);
-    expect_unknown(true, [&](const fs::path& step) { make_newer(step / name); });
-    expect_unknown(false, [&](const fs::path& step) {
+    expect_unverified(true, [&](const fs::path& step) { make_newer(step / name); });
+    expect_unverified(false, [&](const fs::path& step) {
       damage(step / name);
       make_newer(step / name);
     });
-    expect_unknown(true, [&](const fs::path& step) {  // equal bytes in a new file
+    expect_unverified(true, [&](const fs::path& step) {  // equal bytes in a new file
       fs::copy_file(step / name, step / "copy");
       fs::rename(step / "copy", step / name);
     });
-    expect_unknown(false, [&](const fs::path& step) { fs::remove(step / name); });
+    expect_unverified(false, [&](const fs::path& step) { fs::remove(step / name); });
   }
   // A copy of the step, as from a backup.
-  expect_unknown(true, [](const fs::path& step) {
+  expect_unverified(true, [](const fs::path& step) {
     const fs::path copy = step.parent_path() / "copy";
     fs::copy(step, copy, fs::copy_options::recursive);
     fs::remove_all(step);
@@ -571,7 +571,7 @@ TEST(CheckpointManager, AStepWhoseFilesWereWrittenOrReplacedIsNoLongerKnownToVer
   });
 }
 
-TEST(CheckpointManager, AStepStaysKnownToVerifyWhenMetricsAreSet) {
+TEST(CheckpointManager, AStepStillCountsAsVerifiedAfterMetricsAreSet) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path(), {.max_to_keep = 1});
   manager.save(1, state_at(1));
@@ -597,7 +597,7 @@ TEST(CheckpointManager, SettingMetricsDoesNotHideDamageOfTheDocument) {
   EXPECT_FALSE(manager.verify(1).ok());
 }
 
-TEST(CheckpointManager, RetentionCountsADamagedStepOnlyOnceItsFilesAreRepaired) {
+TEST(CheckpointManager, RetentionCountsADamagedStepOnlyAfterItsFilesAreRepaired) {
   for (const bool is_repaired : {false, true}) {
     const TemporaryFolder folder;
     CheckpointManager manager(folder.path(), {.max_to_keep = 2});
@@ -889,7 +889,7 @@ TEST(CheckpointManager, AnUnchangedEntryWarnsOnce) {
               ElementsAre(::testing::AllOf(HasSubstr("\"model\" of step 2"), HasSubstr("step 1"))));
 }
 
-TEST(CheckpointManager, ExportOfOneEntryHasItsOwnNames) {
+TEST(CheckpointManager, ExportOfOneEntryOmitsTheEntryFromTheNames) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder / "run");
   manager.save(1, state_at(1));
@@ -1150,7 +1150,7 @@ TEST(CheckpointManager, ShouldSaveFollowsStepsAndSecondsOfTheOptions) {
   CheckpointManager manager(folder.path(), {.every_steps = 10});
   EXPECT_FALSE(manager.should_save(0));
   EXPECT_FALSE(manager.should_save(9));
-  EXPECT_TRUE(manager.should_save(12));  // a loop that skips numbers
+  EXPECT_TRUE(manager.should_save(12));  // a loop may not reach step 10 itself
   manager.save(12, state_at(12));
   EXPECT_FALSE(manager.should_save(19));
   EXPECT_TRUE(manager.should_save(20));
@@ -1197,7 +1197,7 @@ TEST(CheckpointManager, EstimateCountsSharedBytesOnce) {
   EXPECT_FALSE(fs::exists(folder / "none"));
 }
 
-TEST(CheckpointManager, MissingStepsAreKeyErrorsThatListTheOthers) {
+TEST(CheckpointManager, AMissingStepIsAKeyErrorThatListsTheExistingSteps) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());
   EXPECT_EQ(error_of([&] { manager.restore(); }).code(), ErrorCode::file_not_found);

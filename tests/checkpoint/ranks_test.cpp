@@ -1,4 +1,4 @@
-// A step that several processes write. This process simulates all of them.
+// Tests of steps that several processes (ranks) write. One process simulates all of them.
 
 #include "checkpoint/ranks.hpp"
 
@@ -173,7 +173,7 @@ TEST(RankedSave, AShardedEntryOfAllRanksIsOneFile) {
       save.publish({}, {write_columns(manager, save, 0), write_columns(manager, save, 1)});
     }
     EXPECT_TRUE(manager.verify(2).ok());
-    EXPECT_THAT(names_in(folder / "step_00000002"), testing::SizeIs(5));  // nothing hidden
+    EXPECT_THAT(names_in(folder / "step_00000002"), testing::SizeIs(5));  // 4 entries, 1 document
     const RestoredCheckpoint restored = manager.restore();
     EXPECT_THAT(restored.state.keys(), ElementsAre("model", "optimizer", "epoch", "big"));
     EXPECT_THAT(values<float>(restored.state.at("big", "w")),

@@ -78,7 +78,7 @@ TensorDict dict() {
   return TensorDict(info);
 }
 
-/// The tensors of a tree in the order of ShardBox.
+/// Returns the tensors of a tree in the order that ShardBox::tensor counts.
 std::vector<Tensor> tensors_of(const TensorDict& tree) {
   std::vector<Tensor> tensors;
   tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
@@ -193,8 +193,8 @@ class EveryLayout : public testing::TestWithParam<const char*> {
   static Save rich() { return laid_out(rich_save(), GetParam()); }
   static bool is_index() { return GetParam() == std::string("index"); }
   Path path() const { return target_of(folder_ / GetParam()); }
-  /// Returns the names in the folder. For "index", one more string has the names of the files in
-  /// that folder that its index does not name.
+  /// Returns the names in the folder. For "index", one more string lists the files in the folder
+  /// "index" that the index does not name, if there are any.
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(folder_.path())) {
@@ -229,7 +229,7 @@ TEST_P(EveryLayout, HoldsTheSameTreeAsASaveOfOneProcess) {
 
 TEST_P(EveryLayout, ThePathOfAFolderMayEndWithASlash) {
   const Save save = rich();
-  if (is_index() || path().extension() == ".safetensors") GTEST_SKIP() << "the path of a file";
+  if (is_index() || path().extension() == ".safetensors") GTEST_SKIP() << "the layout is a file";
   run(save, path() / "");
   EXPECT_TRUE(verify(path()).ok());
   EXPECT_THAT(names(), ElementsAre(GetParam()));
@@ -266,7 +266,7 @@ TEST_P(EveryLayout, AFlippedBitOfAnyDataFileIsDetected) {
 }
 
 TEST_P(EveryLayout, OnlyTheLoadedBoxesAreVerified) {
-  constexpr std::int64_t kHalf = 1 << 19;  // 17 rows of 1 MiB are two bands
+  constexpr std::int64_t kHalf = 1 << 19;  // 17 rows of 1 MiB; a checksum covers at most 16 MiB
   Save save = laid_out({dict(), {{0, {0, 0}, {17, kHalf}, 0}, {0, {0, kHalf}, {17, kHalf}, 1}}},
                        GetParam());
   save.tree.set("w", numbered(DType::uint8, {17, 2 * kHalf}));
@@ -296,7 +296,7 @@ TEST_P(EveryLayout, OnlyTheLoadedBoxesAreVerified) {
   if (save.options.layout == ShardLayout::plain) {
     EXPECT_TRUE(is_intact({0, 0}, {16, 2 * kHalf}));
   } else {
-    EXPECT_TRUE(is_intact({0, 0}, {17, kHalf}));  // the other rank has a file of its own
+    EXPECT_TRUE(is_intact({0, 0}, {17, kHalf}));  // the file of rank 0 is undamaged
   }
 }
 
@@ -383,7 +383,7 @@ TEST_P(EveryLayout, WithoutEntriesIsAnEmptyTree) {
 TEST_P(EveryLayout, ValuesMayBePassedToPublish) {
   Save save = rich();
   TensorDict later = rich().tree;
-  later.set("step", Value(std::string(5000, 'x')));  // longer than the first of the two reserves
+  later.set("step", Value(std::string(5000, 'x')));  // longer than value_bytes = 0 reserves
   for (const std::uint64_t room : {std::uint64_t{0}, std::uint64_t{6000}}) {
     save.options.value_bytes = room;
     ShardedWriter writer(path(), save.tree, save.boxes, save.options);
@@ -451,7 +451,7 @@ TEST_P(EveryLayout, APublishThatFailedWhileItCreatedFilesIsNotRepeated) {
       EXPECT_EQ(error.system_errno(), ENOSPC);
     }
   }
-  if (!has_failed) GTEST_SKIP() << "publish() creates no file";
+  if (!has_failed) GTEST_SKIP() << "publish() creates no file in this layout";
   expect_error(ErrorCode::invalid_argument, "save again", [&] { writer.publish(receipts); });
   EXPECT_FALSE(fs::exists(path()));
 }
@@ -500,7 +500,7 @@ class PlainLayout : public EveryLayout {
     values.set("value", value);
     return values;
   }
-  /// The tree to publish with that value.
+  /// The tree to publish after a rank has passed `value`.
   static TensorDict later(const TensorDict& value) {
     TensorDict tree = named(value);
     copy_into(tree);
@@ -628,7 +628,7 @@ TEST_P(EveryLayout, ValuesAreRefusedUnlessTheSaveAcceptsThem) {
   ShardWriter part(writer.ticket(0));
   try {
     part.add_values(dict());
-    FAIL() << "accepted";
+    FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
     EXPECT_THAT(error.what(), HasSubstr("expected a save in the plain layout that accepts values"));
@@ -650,7 +650,7 @@ TEST_P(EveryLayout, AFullDiskOfOneRankLeavesTheOldVersion) {
   const std::vector<std::string> receipts = {first};
   try {
     writer.publish(receipts, save.tree);
-    FAIL() << "published";
+    FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("tensor \"model.rows\": expected a receipt for its "
                                               "box at [3, 0] of shape [7, 6] of rank 1, found "
@@ -694,7 +694,7 @@ TEST_P(EveryLayout, StaleTicketsAndReceiptsAreRefused) {
   }
   try {
     ShardWriter part(old_ticket);
-    FAIL() << "opened";
+    FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::io);
     EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 0 on host"), HasSubstr("found none")));
@@ -702,7 +702,7 @@ TEST_P(EveryLayout, StaleTicketsAndReceiptsAreRefused) {
   ShardedWriter writer(path(), save.tree, save.boxes, save.options);
   try {
     ShardWriter part(old_ticket);
-    FAIL() << "opened";
+    FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("found those of another save"));
   }
@@ -754,7 +754,7 @@ TEST_P(EveryLayout, OneHostMayWriteOnAnyFileSystem) {
   }
 }
 
-TEST_P(EveryLayout, SeveralHostsMayWriteOneFileWhereNoBytesAreLost) {
+TEST_P(EveryLayout, SeveralHostsMayWriteOneFileOnLustreGpfsAndXfs) {
   const Save save = rich();
   for (const std::uint32_t magic : {kLustre, kGpfs, kXfs}) {
     const OnFileSystem file_system(magic);
@@ -813,12 +813,12 @@ TEST_P(EveryLayout, LeftoversOfACrashedCoordinatorAreRemovedByTheNextSave) {
 }
 
 TEST_P(EveryLayout, AShardSizeNeedsAnIndex) {
-  if (is_index()) GTEST_SKIP() << "it is one";
+  if (is_index()) GTEST_SKIP() << "this layout has an index";
   Save save = rich();
   save.options.shard_size_bytes = 20;
   try {
     ShardedWriter writer(path(), save.tree, save.boxes, save.options);
-    FAIL() << "begun";
+    FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
     EXPECT_THAT(error.what(), HasSubstr("only an index of shards has a shard size"));
@@ -904,7 +904,7 @@ TEST(IndexLayout, AShardOfAnotherSaveIsNotWritten) {
   const std::vector<Tensor> tensors = {numbered(DType::float32, {6})};
   try {
     late.write(0, tensors);
-    FAIL() << "written";
+    FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::io);
     EXPECT_THAT(error.what(), HasSubstr("found those of another save"));
@@ -916,7 +916,7 @@ TEST(IndexLayout, AShardOfAnotherSaveIsNotWritten) {
   replace_shards(folder / "other");
   try {
     second.publish(receipts);
-    FAIL() << "published";
+    FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::io);
     EXPECT_THAT(error.what(), HasSubstr("expected the shard that this save created"));
@@ -939,7 +939,8 @@ std::vector<std::string> files_in(const Path& folder) {
   return names;
 }
 
-/// The tree of two_tensors() after a value with an unplanned tensor of `size` elements.
+/// Returns a tree of a value with an unplanned tensor of `size` elements, followed by the tensors
+/// of two_tensors().
 TensorDict with_tensor_in_value(std::int64_t size) {
   TensorDict tree = dict();
   TensorDict value = dict();
@@ -1018,7 +1019,7 @@ TEST(IndexLayout, AFailureWhileTensorsInValuesAreWrittenKeepsTheOldVersion) {
     }
     try {
       writer.publish(receipts, with_tensor_in_value(3));
-      FAIL() << "published";
+      FAIL() << "expected an error";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
       EXPECT_THAT(error.what(), HasSubstr("save again"));
@@ -1028,8 +1029,8 @@ TEST(IndexLayout, AFailureWhileTensorsInValuesAreWrittenKeepsTheOldVersion) {
   EXPECT_EQ(files_beside_index(folder.path()), "");
 }
 
-/// Plans a tensor with the key "v.<name>", and publishes a value "v" with a tensor <name>, which
-/// has the same dotted name. Returns false if publish() refuses this.
+/// Plans tensors with the keys "v.<name>" and `other`. Also publishes a value "v" with a tensor
+/// <name>, whose dotted name is "v.<name>", too. Returns false if publish() refuses this.
 bool publish_same_name(const Path& path, const std::string& name, const std::string& other) {
   Save save = laid_out({dict(), {{0, {0}, {6}, 0}, {1, {0}, {6}, 1}}}, "index");
   save.options.shard_size_bytes = 1000;
@@ -1060,13 +1061,14 @@ bool publish_same_name(const Path& path, const std::string& name, const std::str
 TEST(IndexLayout, ATensorInAValueDoesNotMoveOthersWithTheSameDottedName) {
   const TemporaryFolder folder;
   const Path path = folder / "m.safetensors.index.json";
-  // The second of two equal names gets the suffix "~2". publish() succeeds if the padding of the
-  // header has space for the suffix.
+  // The planned tensor gets the suffix "~2", because its name is the second of two equal names.
+  // publish() succeeds if the padding of the header has space for the suffix. It fails if the
+  // suffix changes the order of the planned tensors: "v.x" precedes "v.x!", but "v.x~2" follows it.
   std::size_t num_published = 0;
   for (std::size_t length = 1; length <= 64; ++length) {
     const std::string name(length, 'x');
     if (publish_same_name(path, name, "a")) ++num_published;
-    EXPECT_FALSE(publish_same_name(path, name, "v." + name + "!"));  // the order would change
+    EXPECT_FALSE(publish_same_name(path, name, "v." + name + "!"));
   }
   EXPECT_GT(num_published, 0U);
   EXPECT_LT(num_published, 64U);
@@ -1081,7 +1083,8 @@ TEST(ShardsLayout, HasTheFilesOfTorchsWriter) {
   for (const auto& entry : fs::directory_iterator(folder / "m")) {
     names.push_back(entry.path().filename().string());
   }
-  // Each rank has at most two boxes of a tensor, so it writes two files.
+  // A file contains at most one box of each tensor. Each rank has two boxes of the tensor "grid",
+  // so it writes two files.
   EXPECT_THAT(names,
               UnorderedElementsAre("metadata.json", "shard-00001-model-00001-of-00002.safetensors",
                                    "shard-00001-model-00002-of-00002.safetensors",
@@ -1093,7 +1096,7 @@ TEST(ShardsLayout, HasTheFilesOfTorchsWriter) {
   fs::remove(folder / "m" / "shard-00002-model-00002-of-00002.safetensors");
   try {
     open(folder / "m");
-    FAIL() << "opened";
+    FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::corrupt);
     EXPECT_THAT(error.what(), HasSubstr("shard-00002-model-00002-of-00002.safetensors: missing"));
@@ -1145,7 +1148,7 @@ TEST(TorchLayout, EntriesOfOneNameInTorchAreRefused) {
   save.tree.set("o", outer);
   try {
     run(save, folder / "m");
-    FAIL() << "saved";
+    FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::unsupported);
     EXPECT_THAT(error.what(), HasSubstr("key \"o.a.b\": torch joins nested keys"));
@@ -1161,14 +1164,14 @@ TEST(ShardsLayout, ForeignFilesAreNotReplaced) {
     write_bytes(folder / layout / "notes.txt", "mine");
     try {
       ShardedWriter writer(folder / layout, save.tree, save.boxes, save.options);
-      FAIL() << "begun";
+      FAIL() << "expected an error";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
       EXPECT_THAT(error.what(), HasSubstr("found \"notes.txt\""));
     }
     try {
       ShardedWriter writer(folder / "m.safetensors", save.tree, save.boxes, save.options);
-      FAIL() << "begun";
+      FAIL() << "expected an error";
     } catch (const Error& error) {
       EXPECT_THAT(error.what(), HasSubstr("expected the name of a folder"));
     }
@@ -1381,13 +1384,14 @@ TEST(ShardedWriterHeader, AHeaderBeyondTheLimitIsRefusedBeforeAnythingIsWritten)
   const TemporaryFolder folder;
   Save save{dict(), {{0, {0}, {1}, 0}}};
   save.tree.set("w", numbered(DType::uint8, {1}));
-  // The header has the value as JSON in a JSON string, and so seven bytes for each character.
+  // The header has the value as JSON inside a JSON string, so each character takes seven bytes:
+  // \\u0001.
   save.tree.set("value", Value(std::string(15'000'000, '\x01')));
   std::size_t num_changes = 0;
   const WatchChanges watch([&](const os::Change&) { ++num_changes; });
   try {
     ShardedWriter writer(folder / "m.safetensors", save.tree, save.boxes, save.options);
-    FAIL() << "begun";
+    FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::unsupported);
     EXPECT_THAT(error.what(),
@@ -1499,7 +1503,7 @@ TEST(ShardedWriterHeader, ASaveWhoseDataDidNotMoveCompletelyIsNotPublishedLater)
     }
     try {
       writer.publish(receipts, save.tree);
-      FAIL() << "published";
+      FAIL() << "expected an error";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
       EXPECT_THAT(error.what(), HasSubstr("save again"));
@@ -1509,8 +1513,7 @@ TEST(ShardedWriterHeader, ASaveWhoseDataDidNotMoveCompletelyIsNotPublishedLater)
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
 }
 
-/// verify() reports a hostile or damaged list of box checksums as a problem, and does not crash.
-TEST(ShardedWriterChecksums, InvalidChecksumsAreAProblemWithoutACrash) {
+TEST(ShardedWriterChecksums, VerifyReportsInvalidChecksumsOfBoxesWithoutACrash) {
   const TemporaryFolder folder;
   Save save{dict(), {{0, {0, 0}, {4, 2}, 0}, {0, {0, 2}, {4, 2}, 1}}};
   save.tree.set("w", numbered(DType::float32, {4, 4}));

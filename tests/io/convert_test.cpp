@@ -107,9 +107,10 @@ TEST(Convert, ViewsOfOneStorageWithTwoDtypesAreNoAliasesAfterACast) {
   ConvertOptions options;
   options.dtype = DType::float32;
   for (const char* target : {"b", "b.safetensors"}) {
+    // The bits 0xC200 are -3 in float16, and -32 in bfloat16.
     convert(folder / "a", folder / target, options);
     const TensorDict made = load(folder / target);
-    EXPECT_EQ(made.at("half").data<float>()[2], -3.0F) << target;  // 0xC200
+    EXPECT_EQ(made.at("half").data<float>()[2], -3.0F) << target;
     EXPECT_EQ(made.at("bfloat").data<float>()[2], -32.0F) << target;
   }
 }

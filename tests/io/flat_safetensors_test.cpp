@@ -23,7 +23,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Pair;
 
-/// The bytes 0, 1, 2, ... as that dtype.
+/// Returns a tensor whose bytes are 0, 1, 2, ...
 Tensor bytes_up(Shape shape, DType dtype) {
   std::size_t size_bytes = itemsize(dtype);
   for (const std::int64_t length : shape) size_bytes *= static_cast<std::size_t>(length);

@@ -256,7 +256,7 @@ std::vector<fs::path> versions() {
   return found;
 }
 
-/// Relative path -> bytes and time of the last change.
+/// Returns the bytes and the modification time of each file and folder, by its relative path.
 std::map<std::string, std::pair<std::string, fs::file_time_type>> files_below(
     const fs::path& root) {
   std::map<std::string, std::pair<std::string, fs::file_time_type>> files;
@@ -345,7 +345,8 @@ TEST_P(GoldenFiles, TreesLoadUnchanged) {
   }
 }
 
-/// Describes a column in the notation of golden.py, as one tensor or row by row.
+/// Describes a column in the notation of golden.py: as one tensor if `expected` is one, otherwise
+/// row by row.
 Value describe_column(const Batch& batch, const std::string& name, const Value& expected) {
   const std::string suffix = ".valid";
   const bool is_valid = name.ends_with(suffix);

@@ -22,7 +22,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::UnorderedElementsAre;
 
-/// Tensors with the same names and shapes, filled with -1.
+/// Returns tensors with the names (after `prefix`) and shapes of those in `tree`, filled with -1.
 TensorDict blank_like(const TensorDict& tree, const std::string& prefix = "") {
   TensorDict blank = node_of(NodeKind::dict);
   for (const std::string& key : tree.keys()) {

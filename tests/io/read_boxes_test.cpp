@@ -171,7 +171,7 @@ TEST_P(VerifyBoxes, RefusesBoxesThatExceedTheTensorAndMissingTensors) {
   const std::vector<BoxCheck> missing = {{{"v"}, {0}, {1}}};
   try {
     verify_boxes(folder_ / GetParam(), missing);
-    FAIL() << "verified";
+    FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::key_not_found);
   }

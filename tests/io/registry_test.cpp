@@ -32,7 +32,7 @@ void write_file(const Path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-/// Counts how often one file was opened since construction.
+/// Counts how often one file is opened.
 class OpenCounter {
  public:
   explicit OpenCounter(const Path& path) : fd_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
@@ -42,8 +42,8 @@ class OpenCounter {
   OpenCounter(const OpenCounter&) = delete;
   OpenCounter& operator=(const OpenCounter&) = delete;
 
-  /// The number of opens since the last call. Reads and closes are watched as well, because they
-  /// separate two opens: the kernel merges consecutive equal events.
+  /// Returns the number of opens since construction or the last call. Reads and closes are watched
+  /// as well, because they separate two opens: the kernel merges consecutive equal events.
   int count() {
     int opens = 0;
     inotify_event event{};
@@ -297,7 +297,8 @@ TEST(Registry, OpensAFileTwiceAtMostAndReadsItsDirectoryOnce) {
     const TensorDict opened = open(path);
     const std::uint64_t read = bytes_read() - before;
     EXPECT_LE(opens.count(), 2) << name;
-    // Reading an archive's directory again would add more than a fifth of the file.
+    // Measured: 1.19 of the file for m.pt, and 1.12 for m.tdz. A second read of the archive's
+    // directory would add 0.30 or 0.22.
     EXPECT_LT(read, std::filesystem::file_size(path) * 5 / 4) << name;
   }
 }

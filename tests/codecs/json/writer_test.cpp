@@ -63,7 +63,7 @@ TEST(JsonWriter, BytesThatAreNotUtf8AreRefusedByPosition) {
   JsonWriter writer(JsonStyle::python);
   try {
     writer.string("ab\xFF");
-    FAIL() << "was written";
+    FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
     EXPECT_STREQ(
@@ -93,7 +93,7 @@ TEST(JsonWriter, DocumentsNestAsDeepAsTheyCanBeRead) {
   for (const bool is_object : {true, false}) {
     try {
       is_object ? writer.begin_object() : writer.begin_array();
-      FAIL() << "was written";
+      FAIL() << "expected an error";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::unsupported);
       EXPECT_STREQ(error.what(),

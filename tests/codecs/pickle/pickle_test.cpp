@@ -61,7 +61,8 @@ std::string float_text(double value) {
   return fmt::format("{:.13a}", value);
 }
 
-/// The value at `id` in the notation of generate.py. Nesting beyond six levels is "...".
+/// Returns the value at `id` in the notation of tests/data/pickle/generate.py. Values nested deeper
+/// than `depth` levels are "...".
 std::string text_of(const PickleGraph& graph, std::uint32_t id, int depth = 6) {
   if (depth == 0) return "...";
   const PickleNode node = graph.at(id);
@@ -281,7 +282,7 @@ TEST(Pickle, AnotherPickleMayFollow) {
   EXPECT_EQ(text_of(std::string_view(two).substr(5)), "2");
 }
 
-TEST(Pickle, NaturalNamesAnIntegerOutOfRange) {
+TEST(Pickle, NaturalReportsAnIntegerOutOfRange) {
   const auto found = [](const std::string& digits) -> std::string {
     const std::string pickle = "L" + digits + "L\n.";
     const PickleGraph graph = read_pickle(pickle, "x.pkl");

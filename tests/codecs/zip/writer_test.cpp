@@ -22,7 +22,7 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-/// The archive of items that are stored as given.
+/// Returns an archive of `items`, whose stored bytes are `stored` and whose CRC-32s are `crcs`.
 std::string archive_of(const std::vector<ZipItem>& items, const std::vector<std::string>& stored,
                        const std::vector<std::uint32_t>& crcs) {
   const ZipLayout layout(items);
@@ -45,7 +45,7 @@ std::string deflated(const std::string& text) {
   return bytes;
 }
 
-/// An archive of any size that keeps only the parts that were written; the rest is zeros.
+/// An archive of any size that stores only the parts that were written; all other bytes are 0.
 struct SparseArchive {
   std::vector<std::pair<std::uint64_t, std::string>> parts;
   std::uint64_t size_bytes = 0;

@@ -45,7 +45,7 @@ ZipInput input_of(const std::string& text) {
   return input;
 }
 
-/// Limits with which two megabytes are a zip bomb.
+/// Returns limits that refuse deflated entries of two megabytes as a zip bomb.
 ZipLimits small_limits() {
   ZipLimits limits;
   limits.max_inflated_bytes = 1'500'000;
@@ -56,7 +56,7 @@ std::string text_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Name and content of every entry.
+/// Returns the content of every entry by its name.
 std::map<std::string, std::string> contents(const std::string& archive) {
   const ZipInput input = input_of(archive);
   std::map<std::string, std::string> found;
@@ -67,7 +67,7 @@ std::map<std::string, std::string> contents(const std::string& archive) {
   return found;
 }
 
-/// Reads everything. Returns "<code>: <message>" of the error without the name of the archive, or
+/// Reads every entry. Returns "<code>: <message>" of the error without the name of the archive, or
 /// "" if there is none.
 std::string complaint(const std::string& archive) {
   try {

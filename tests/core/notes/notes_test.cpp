@@ -94,7 +94,7 @@ TEST_F(NotesTest, KeysNestedDeeperThanCanBeReadAreRefused) {
   notes.nodes["d"].typed_keys = {{"k", Value(Value::Tuple{{key}})}};
   try {
     notes.to_json();
-    FAIL() << "was written";
+    FAIL() << "expected an error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::unsupported);
     EXPECT_STREQ(error.what(),

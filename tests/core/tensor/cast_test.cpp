@@ -232,7 +232,7 @@ TEST(FirstNotFitting, IntegersFitFloatsUnlessTheyBecomeInfinite) {
   EXPECT_TRUE(fits<std::uint64_t>(~std::uint64_t{0}, DType::float32));
 }
 
-TEST(FirstNotFitting, SmallFloatsDoNotHaveEveryNumber) {
+TEST(FirstNotFitting, NumbersOutsideTheRangeOfAFloat8DoNotFit) {
   EXPECT_TRUE(fits(-464.0, DType::float8_e4m3fn));
   EXPECT_FALSE(fits(465.0F, DType::float8_e4m3fn));
   EXPECT_FALSE(fits(std::numeric_limits<double>::infinity(), DType::float8_e4m3fnuz));

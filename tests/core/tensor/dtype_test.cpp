@@ -40,7 +40,7 @@ TEST(DType, HasAtMostOneCategory) {
   EXPECT_EQ(of_none, (std::set<std::string>{"bool", "float4_e2m1fn_x2"}));
 }
 
-// With GNU extensions, __int128 is an integer as well.
+// With GNU extensions, std::is_integral is true for __int128, which no dtype represents.
 __extension__ using Int128 = __int128;
 static_assert(!Element<Int128> && !Element<char> && !Element<const bool> && Element<long long> &&
               Element<std::size_t>);

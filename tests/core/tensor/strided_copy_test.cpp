@@ -12,7 +12,7 @@
 namespace tenfold {
 namespace {
 
-/// A dtype of each itemsize: only bytes are copied.
+/// One dtype for each itemsize, because a copy depends only on the itemsize.
 constexpr DType kOfEachSize[] = {DType::uint8, DType::int16, DType::float32, DType::int64,
                                  DType::complex128};
 
@@ -47,7 +47,8 @@ Tensor view_of(DType dtype, const View& view) {
   return {dtype, view.shape, view.strides, buffer, view.first_element * itemsize(dtype)};
 }
 
-/// The address of element `linear`, computed dimension by dimension: a slow reference.
+/// Returns the address of the element at the row-major index `linear`. A slow reference
+/// implementation, which computes the address dimension by dimension.
 std::byte* address_of(const Tensor& tensor, std::int64_t linear) {
   std::int64_t at = 0;
   for (std::size_t i = tensor.shape().size(); i-- > 0;) {
@@ -146,8 +147,8 @@ TEST(StridedCopy, ACopyForAFileIsBoundedByTheStorage) {
   }
   const Tensor small(DType::int64, {1000}, {0}, buffer, 0);
   EXPECT_TRUE(contiguous_of_file(small, "x.pt").is_contiguous());
-  // The limit applies only to tensors of files. The copy of a tensor of the program may be larger:
-  // 24 MB.
+  // The limit applies only to tensors of files. The copy of this tensor in memory has 24 MB, which
+  // exceeds the limit.
   const Tensor own(DType::int64, {3'000'000}, {0}, buffer, 0);
   EXPECT_TRUE(contiguous_of_file(own, {"", "data set"}).is_contiguous());
 }

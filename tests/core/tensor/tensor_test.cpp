@@ -264,7 +264,7 @@ TEST(Tensor, ElementsAreFoundByTheirIndices) {
 
 TEST(Tensor, AnItemIsConvertedIfItFits) {
   EXPECT_EQ(Tensor::scalar(2.75).item<float>(), 2.75F);
-  EXPECT_EQ(Tensor::scalar(2.75).item<int>(), 2);  // as torch
+  EXPECT_EQ(Tensor::scalar(2.75).item<int>(), 2);  // truncated, as in torch
   EXPECT_EQ(Tensor::scalar(-2.75F).item<std::int8_t>(), -2);
   EXPECT_TRUE(Tensor::scalar(0.5).item<bool>());
   EXPECT_EQ(Tensor::scalar(true).item<double>(), 1.0);

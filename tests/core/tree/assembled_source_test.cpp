@@ -25,7 +25,7 @@ Tensor counting(Shape shape) {
   return Tensor::from(std::span<const float>(values), std::move(shape));
 }
 
-/// A box of `whole`, as a leaf on disk.
+/// A box of a tensor. `source` contains the bytes of the box.
 struct Box {
   TensorPiece piece;
   std::shared_ptr<FakeSource> source;

@@ -151,7 +151,7 @@ TEST(TensorDict, ATreeThatContainsItselfIsAnErrorNotACrash) {
   TensorDict td;
   td.set("self", td);
   EXPECT_THROW(td.for_each_leaf([](const KeyPath&, const TensorDict::Item&) {}), Error);
-  td.flush();                    // each node once
+  td.flush();                    // ends, because it visits each node once
   node_of(td)->entries.clear();  // so that the node can be freed
 }
 
@@ -174,7 +174,7 @@ TEST(TensorDict, LoadsALazyEntryOnceForConcurrentThreads) {
   EXPECT_TRUE(td["child"].same_node(td["child"]));
 }
 
-// A data race that only ThreadSanitizer detects.
+// Without synchronization, this would be a data race, which only ThreadSanitizer detects.
 TEST(TensorDict, LooksUpAMissingKeyWhileTheEntryOfABareRootIsLoaded) {
   std::atomic<int> loads = 0;
   TensorDict td(NodeInfo{.kind = NodeKind::dict, .is_bare = true});

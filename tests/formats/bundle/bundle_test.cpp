@@ -27,7 +27,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// `checkpoint-500/` of transformers' Trainer.
+/// A folder with files like those of `checkpoint-500/`, which transformers' Trainer writes.
 class Bundle : public testing::Test {
  protected:
   Bundle() {

@@ -258,12 +258,13 @@ TEST(Consolidated, EveryTruncatedFileIsCorrupt) {
 struct Bad {
   std::string document;
   ErrorCode code;
-  std::string message;  ///< after the path
+  std::string message;  ///< the message without the path
 };
 
 std::string leaf(const std::string& item) { return node(R"("x": )" + item); }
 
-/// The values of "x" and the offsets of `key`.
+/// Returns a document with the values of a jagged tensor "x" and the offsets of a jagged tensor
+/// `key`.
 std::string jagged(const std::string& key, const std::string& values, const std::string& offsets,
                    const std::string& batch_size, const std::string& dim) {
   return node(R"("<NJT_VALUES>x": ["torch.uint8", )" + values + R"(, 0, 8, 0], "<NJT_OFFSETS>)" +

@@ -142,7 +142,8 @@ TEST(ConsolidatedWrite, DtypesOfSixteenBytesAreAligned) {
   EXPECT_EQ(bytes.substr(1, 15), std::string(15, '\0'));
 }
 
-/// A tree with everything that a document cannot express.
+/// Returns a tree with properties that tensordict's document cannot express: kinds of nodes, int
+/// keys, metadata, a schema, shared storage and an unbatched leaf.
 TensorDict rich_tree() {
   TensorDict list(kind(NodeKind::list));
   list.set("0", TensorDict(kind(NodeKind::tuple)));

@@ -54,7 +54,7 @@ std::map<std::string, std::string> golden() {
   return texts;
 }
 
-/// A folder with the data of `sharded` and other metadata.
+/// Copies the checkpoint `sharded`, and replaces its metadata by `pickle`. Returns the path.
 Path with_metadata(const TemporaryFolder& folder, const std::string& pickle) {
   const Path path = folder / "ckpt";
   std::filesystem::copy(checkpoint("sharded"), path);
@@ -344,7 +344,7 @@ TEST(Dcp, AFolderWithoutShardsIsRefused) {
           "\"shard-<rank + 1>-model-<i>-of-<n>.safetensors\", found none");
 }
 
-/// The location of the first compressed tensor of `zstd`.
+/// Returns the location of the first compressed tensor in the checkpoint `zstd`.
 dcp::Item compressed_item() {
   const dcp::Metadata metadata =
       dcp::parse_metadata(bytes_of(checkpoint("zstd") / ".metadata"), "x");
@@ -469,7 +469,8 @@ TEST(DcpMetadata, RoundTrips) {
   EXPECT_EQ(std::get<dcp::Item>(read.entries[1].what).begin, 64U);
 }
 
-/// Returns the message of a Metadata in which several objects refer to one long string or list.
+/// Writes `entries` as metadata. Their equal strings and lists are stored once in the pickle, and
+/// referred to repeatedly. Returns the error message with which parse_metadata() refuses this.
 std::string refusal_of_repeats(const std::vector<dcp::Entry>& entries) {
   dcp::Metadata metadata;
   metadata.files = {"__0_0.distcp"};

@@ -50,7 +50,7 @@ void save_folder(const TensorDict& tree, const fs::path& path) {
   folder::kFormat.write(tree, path, request);
 }
 
-/// Saves as memmap*() does: exactly what tensordict writes.
+/// Saves as memmap() does: writes the same files as tensordict, without checksums and notes.
 void save_plain(const TensorDict& tree, const fs::path& path) {
   WriteRequest request;
   request.durable = request.checksums = request.notes = false;
@@ -272,7 +272,7 @@ TEST(MemmapFolder, CopiesShareStorageWhileTheirBytesAreEqual) {
 }
 
 TEST(MemmapFolder, CopiesShareStorageWithANodeThatIsNotUsedAnyMore) {
-  const Tensor weight = counting({300'000});  // more than is compared at a time
+  const Tensor weight = counting({300'000});  // larger than one comparison step
   TensorDict tree;
   tree.set("a", TensorDict::dict({{"w", weight}}));
   tree.set("b", TensorDict::dict({{"w", weight}}));
@@ -549,7 +549,8 @@ TEST(MemmapFolder, RefusesANodeInWhichNoShapeBeginsWithTheBatchSize) {
   EXPECT_EQ(message_of([&] { folder::kFormat.check(with("n", tree)); }, ErrorCode::unsupported),
             "key \"n/x\": the shape does not fit: expected it to start with the batch_size [4], "
             "found [3]");
-  // tensordict up to 0.14 saves an UnbatchedTensor like any other tensor.
+  // One shape that begins with the batch size is enough, because tensordict up to 0.14 saves an
+  // UnbatchedTensor like any other tensor.
   tree.set("y", counting({4, 2}));
   expect_round_trip(tree);
 }

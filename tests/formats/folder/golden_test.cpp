@@ -207,7 +207,7 @@ TEST_P(MemmapGolden, VerifiesWithoutChecksums) {
   EXPECT_EQ(report.num_checksums, 0U);
 }
 
-/// The archives that tensordict packed from the folder: see data/tdz/generate.py.
+/// tests/data/tdz/generate.py packed the folder with tensordict: once stored, once deflated.
 TEST_P(MemmapGolden, ReadsArchivesOfTensordict) {
   const std::string name = GetParam().path.filename().string();
   const fs::path stored = fs::path(TENFOLD_TEST_DATA "/tdz") / (name + ".tdz");

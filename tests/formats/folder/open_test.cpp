@@ -309,7 +309,7 @@ TEST(MemmapOpen, NeedsFewDescriptorsAndMapsForManyNodesAndLeaves) {
   });
   EXPECT_EQ(count, 600U * 15U);
 #if TENFOLD_TSAN
-  constexpr std::size_t kMaxMaps = 100;  // the thread sanitizer maps memory as well
+  constexpr std::size_t kMaxMaps = 100;  // ThreadSanitizer maps memory as well
 #else
   constexpr std::size_t kMaxMaps = 20;
 #endif

@@ -180,7 +180,7 @@ TEST(Npy, RefusesModeWriteThroughForUnalignedElements) {
         path.string() +
             ": data: is not aligned for a shared mapping: expected an offset that is a multiple "
             "of 4 bytes, found 67; save the array again, which aligns its data");
-    EXPECT_EQ(read_bytes(leaf), bytes_of(path).substr(67)) << "they can be read";
+    EXPECT_EQ(read_bytes(leaf), bytes_of(path).substr(67)) << "Leaf::read() needs no mapping";
     tree.flush();
   }
   numpy::kNpy.write(numpy::kNpy.open(path, {}), path, {});
@@ -275,7 +275,7 @@ TEST(Npy, VerifyChecksTheSizeAndReportsThatThereAreNoChecksums) {
 struct BadFile {
   const char* name;  ///< the file is tests/data/npy/bad-<name>.npy
   ErrorCode code;
-  const char* message;  ///< after the path
+  const char* message;  ///< the message without the path
 };
 
 const std::vector<BadFile> kBadFiles = {

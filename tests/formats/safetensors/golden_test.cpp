@@ -6,7 +6,8 @@
 #include "core/tensor/leaf_bytes.hpp"
 #include "formats/safetensors/support.hpp"
 
-// Files written by safetensors and tensordict, and valid hand-made ones (generate.py).
+// Tests of files that safetensors and tensordict wrote, and of other valid files, which
+// tests/data/safetensors/generate.py assembled.
 
 namespace tenfold::test {
 
@@ -68,7 +69,7 @@ TEST(SafetensorsGolden, TensorsWithoutElementsAreRead) {
                                                   kPair + "\n  b: float32 [3,0,] \n");
 }
 
-TEST(SafetensorsGolden, UnspecifiedVariationsAreAccepted) {
+TEST(SafetensorsGolden, BlanksUnknownFieldsAndNullMetadataAreAccepted) {
   const std::string expected = std::string("dict [] ()  \n  w: float32 [2,] ") + kPair + "\n";
   EXPECT_EQ(text_of(golden("blanks")), expected);
   EXPECT_EQ(text_of(golden("unknown-field")), expected);
@@ -162,7 +163,7 @@ TEST(SafetensorsGolden, EveryGoodFileIsRecognisedByContent) {
   EXPECT_FALSE(safetensors::kFormat.probe(data("")));
   EXPECT_FALSE(safetensors::kFormat.probe(data("generate.py")));
   EXPECT_TRUE(safetensors::kFormat.probe(data("bad-data-cut.safetensors")))
-      << "to say what is wrong";
+      << "so that open() reports the error of this format";
 }
 
 }  // namespace

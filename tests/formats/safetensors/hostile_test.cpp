@@ -20,7 +20,7 @@ using test::message_of;
 struct BadFile {
   const char* name;  ///< the file is tests/data/safetensors/bad-<name>.safetensors
   ErrorCode code;
-  const char* message;  ///< after the path
+  const char* message;  ///< the message without the path
 };
 
 const std::vector<BadFile> kBadFiles = {
@@ -237,7 +237,8 @@ TEST(SafetensorsHostile, EveryBadFileOfTheFolderIsInTheTable) {
   EXPECT_EQ(found, expected);
 }
 
-/// A file with the tensors "w", float32 [2], and "s", float32 [], and this structure document.
+/// A file with the tensors "w", float32 [2], and "s", float32 [], and the document `structure`.
+/// If `notes` is not empty, it is the value of the metadata member "tenfold".
 std::string file_with_structure(const std::string& structure, const std::string& notes = "") {
   std::string header = R"({"__metadata__":{"tensordict":)" + to_json(Value(structure));
   if (!notes.empty()) header += R"(,"tenfold":)" + to_json(Value(notes));
@@ -251,7 +252,7 @@ std::string file_with_structure(const std::string& structure, const std::string&
 
 struct BadStructure {
   const char* name;
-  const char* root;  ///< the members of the root level, or after "!" those of the document
+  const char* root;  ///< members of the root node; after "!", of the document
   const char* message;
   const char* notes = "";
 };

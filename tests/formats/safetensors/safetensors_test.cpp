@@ -132,7 +132,7 @@ TEST(Safetensors, TheKindOfAFlatDictRoundTrips) {
       tree.set("10", tensor_of<float>({1}, {1}));
       tree.set("9", tensor_of<float>({2}, {1}));
       EXPECT_EQ(text_of(reopened(tree, folder)), text_of(tree));
-      EXPECT_EQ(header_of(folder / kName).metadata_value("tensordict"), nullptr) << "plain";
+      EXPECT_EQ(header_of(folder / kName).metadata_value("tensordict"), nullptr);
     }
   }
 }
@@ -235,7 +235,7 @@ TEST(Safetensors, LazyStacksTooLargeToBeReadAsStackedTensorsAreStoredEntryByEntr
 
 TEST(Safetensors, TheMetadataOfALazyStackCountsForItsSize) {
   const TemporaryFolder folder;
-  const Shape many_dims(501, 1);  // 32 KiB for an entry: it counts as 32
+  const Shape many_dims(501, 1);  // an entry counts as 32: itself and 31 KiB of shape
   const auto is_split = [&](std::size_t count) {
     const TensorDict tree = lazy(std::vector<TensorDict>(count, TensorDict(batch(many_dims))), 0);
     const auto plan = safetensors::make_plan(tree, false);
@@ -376,7 +376,7 @@ TEST(Safetensors, MetadataOfTheUserIsKeptUnderTheNameOfATensor) {
     const TensorDict opened = reopened(tree, folder);
     EXPECT_EQ(opened.info().metadata, metadata);
     EXPECT_EQ(opened.keys(), tree.keys());
-    EXPECT_EQ(header_of(folder / kName).metadata_value("tensordict"), nullptr) << "plain";
+    EXPECT_EQ(header_of(folder / kName).metadata_value("tensordict"), nullptr);
   }
 }
 
@@ -525,7 +525,7 @@ TEST(Safetensors, WritesToAMappedTensorStayInMemory) {
   const TensorDict opened = reopened(tree, folder);
   const std::string before = bytes_of(folder / kName);
   opened.at("a").mutable_data<float>()[0] = 7;
-  EXPECT_EQ(opened.at("a").data<float>()[0], 7) << "the same pages";
+  EXPECT_EQ(opened.at("a").data<float>()[0], 7) << "the same mapping";
   EXPECT_EQ(bytes_of(folder / kName), before);
 }
 
@@ -537,7 +537,7 @@ TEST(Safetensors, AnOpenedFileKeepsItsBytesWhenItIsReplaced) {
   TensorDict other(kind(NodeKind::dict));
   other.set("a", tensor_of<float>({8}, {1}));
   safetensors::kFormat.write(other, folder / kName, {});
-  EXPECT_EQ(text_of(opened), text_of(tree)) << "first touched after the replacement";
+  EXPECT_EQ(text_of(opened), text_of(tree)) << "first read after the replacement";
   EXPECT_EQ(text_of(safetensors::kFormat.open(folder / kName, {})), text_of(other));
 }
 

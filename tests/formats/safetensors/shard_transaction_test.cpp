@@ -22,7 +22,8 @@ namespace {
 const std::string kIndex = "m.safetensors.index.json";
 const std::string kFirst = "m-00001-of-00001.safetensors";
 
-/// The name of the list of shards that a crashed writer of this slot leaves.
+/// Returns the name of the list of shards that a crashed writer leaves if it held this slot, one of
+/// the temporary names of the index.
 std::string list_name(int slot) {
   return "." + kIndex + ".tenfold-shards-" + std::to_string(slot) + "-0123abcd";
 }
@@ -93,7 +94,7 @@ TEST(ShardTransaction, KeepsListedShardsWhileTheIndexCannotBeRead) {
   EXPECT_EQ(text_of(safetensors::kShardedFormat.open(folder / kIndex, {})), text_of(tree()));
   EXPECT_EQ(bytes_of(folder / kFirst), "perhaps named by the index");
   EXPECT_TRUE(std::filesystem::exists(folder / list_name(1)));
-  write(folder / kIndex);  // the index can be read now, and does not name it
+  write(folder / kIndex);  // now the index can be read, and does not name the shard
   EXPECT_FALSE(std::filesystem::exists(folder / list_name(1)));
   EXPECT_EQ(entries_of(folder).size(), 2U);
   EXPECT_EQ(text_of(safetensors::kShardedFormat.open(folder / kIndex, {})), text_of(tree()));

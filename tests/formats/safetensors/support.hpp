@@ -25,14 +25,14 @@ inline std::filesystem::path data(const std::string& name) {
   return std::filesystem::path(TENFOLD_TEST_DATA) / "safetensors" / name;
 }
 
-/// The contiguous bytes of a leaf, through its mapping.
+/// Returns the contiguous bytes of a leaf, read through its mapping.
 inline std::string mapped_bytes(const Leaf& leaf) {
   const Tensor tensor = leaf.tensor().contiguous();
   return {reinterpret_cast<const char*>(tensor.raw_data()),
           static_cast<std::size_t>(tensor.nbytes())};
 }
 
-/// The same bytes, through Leaf::read.
+/// Returns the contiguous bytes of a leaf, read by Leaf::read().
 inline std::string read_bytes(const Leaf& leaf) {
   std::string bytes(static_cast<std::size_t>(leaf.nbytes()), '\0');
   leaf.read(0, std::as_writable_bytes(std::span(bytes)));

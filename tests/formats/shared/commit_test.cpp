@@ -148,7 +148,8 @@ TEST(FileReplacement, RefusesAFolderAndASpecialFile) {
 
 TEST(FileReplacement, CleansUpAfterDeadWriters) {
   const TemporaryFolder folder;
-  // Three replacements exist at once, so that three siblings remain, one of which is a folder.
+  // Three replacements exist at once, so that three temporary entries remain, one of
+  // which is a folder.
   in_killed_child([&] {
     new FileReplacement(folder / "x", 0);
     new FolderReplacement(folder / "x", 0);

@@ -93,7 +93,7 @@ TEST(FolderChecksums, TheLastLineCoversTheOthers) {
               HasSubstr("last line: expected the checksum of the lines before, found another"));
 }
 
-TEST(FolderChecksums, SilencedLinesAreNotChecksums) {
+TEST(FolderChecksums, DisabledLinesAreNotChecksums) {
   std::string text = sealed(std::string(kSum) + "0 1 w\n" + std::string(kSum) + "0 1 v\n");
   const std::size_t size = text.size();
   EXPECT_FALSE(silence_lines(text, "f", [](std::string_view) { return false; }));

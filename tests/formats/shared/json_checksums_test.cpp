@@ -70,7 +70,7 @@ TEST(JsonChecksums, ReturnsTheChecksumsOfTheBlocks) {
   EXPECT_THAT(*blocks, ElementsAre(1U, 0xABCDEFU));
   EXPECT_TRUE(report.ok());
   EXPECT_EQ(report.num_checksums, 3U);
-  EXPECT_EQ(blank_checksum_text(0), kZeros) << "without blocks, there is no space";
+  EXPECT_EQ(blank_checksum_text(0), kZeros) << "only the checksum of the header";
 }
 
 TEST(JsonChecksums, ReportsAStringThatIsTooShortForTheBlocks) {

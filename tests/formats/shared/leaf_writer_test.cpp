@@ -38,7 +38,8 @@ std::span<const std::byte> bytes_of(const Tensor& tensor) {
   return {tensor.buffer().data(), static_cast<std::size_t>(tensor.numel()) * 4};
 }
 
-/// A test that writes leaves consecutively to one file, from byte 13 on.
+/// A test that writes leaves consecutively to one file, from byte 13 on, so that no leaf is
+/// aligned.
 class LeafWriterTest : public ::testing::Test {
  protected:
   std::vector<LeafWrite> write(const std::vector<Leaf>& leaves, BlockChecksum checksum,
@@ -122,7 +123,7 @@ TEST_F(LeafWriterTest, ChecksumOfReadsTheRange) {
   EXPECT_EQ(checksum_of(file_, 13, 0, nullptr), base::xxh3({}));
 }
 
-TEST_F(LeafWriterTest, CheckBlocksReportsDifferencesInOrder) {
+TEST_F(LeafWriterTest, CheckBlocksReportsDifferencesInTheOrderOfTheBlocks) {
   const Leaf leaf(counting(5'000'000));
   const auto writes = write({leaf}, BlockChecksum::xxh3, 2);
   std::vector<BlockCheck> blocks;

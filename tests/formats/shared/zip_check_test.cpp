@@ -58,7 +58,7 @@ TEST(VerifyZip, CountsTheChecksumsOfDamagedEntriesToo) {
   ASSERT_THAT(report.problems, SizeIs(1));
   EXPECT_EQ(report.problems[0].part, "entry \"a\"");
   EXPECT_EQ(report.num_checksums, 2U);
-  EXPECT_EQ(report.num_leaves, 1U) << "of valid entries";
+  EXPECT_EQ(report.num_leaves, 1U) << "only valid entries count";
 }
 
 TEST(VerifyZip, ABlockThatCannotBeReadIsAProblemOfItsEntry) {

@@ -111,7 +111,7 @@ TEST_P(ASnapshotOfTwoRanks, ShowsTheStateOfEachRank) {
   }
 }
 
-// Shards of a ShardedTensor, and of a DTensor.
+// "ranks" has the shards of a ShardedTensor, "dtensors" those of a DTensor.
 INSTANTIATE_TEST_SUITE_P(SnapshotGolden, ASnapshotOfTwoRanks, testing::Values("ranks", "dtensors"));
 
 }  // namespace

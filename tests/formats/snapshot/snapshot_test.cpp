@@ -39,7 +39,7 @@ TensorDict saved_and_opened(const TensorDict& tree, const Path& path,
   return snapshot::kFormat.open(path, {});
 }
 
-/// A root "state" of one entry "x".
+/// Returns the tree {"state": {"x": held}}.
 template <class Held>
 TensorDict state_of(Held held) {
   TensorDict state = node_of(NodeKind::dict);

@@ -21,7 +21,7 @@
 
 namespace tenfold::test {
 
-/// A test that makes files of torch.save from pickles.
+/// A fixture that writes files as torch.save does, from given pickles.
 class SavedByTorch : public testing::Test {
  protected:
   /// Adds a storage and returns the pickled reference to it.
@@ -32,7 +32,7 @@ class SavedByTorch : public testing::Test {
     records_.push_back({"archive/data/" + std::to_string(num_storages_), std::move(bytes)});
     return stored(type, std::to_string(num_storages_++), static_cast<std::int64_t>(values.size()));
   }
-  /// A pickled reference to a storage of that key.
+  /// Returns a pickled reference to the storage `key` of `count` elements.
   static std::string stored(std::string_view type, std::string_view key, std::int64_t count) {
     return pickled::persistent(
         pickled::tuple({pickled::text("storage"), pickled::global("torch", type),
@@ -69,14 +69,14 @@ class SavedByTorch : public testing::Test {
     return rebuilt(arguments(storage("LongStorage", values), shape));
   }
 
-  /// Writes a file of torch.save with that pickled root.
+  /// Writes a file as torch.save does. `root` is the pickled object.
   void write(const std::string& root) const {
     std::vector<ZipRecord> records = {{"archive/data.pkl", pickled::whole(root)}};
     records.insert(records.end(), records_.begin(), records_.end());
     records.push_back({"archive/version", "3\n"});
     write_zip(path_, records);
   }
-  /// Opens a file whose root is {"x": value}.
+  /// Writes and opens a file whose root is {"x": value}.
   TensorDict open(const std::string& value) const {
     write(pickled::dict({pickled::text("x"), value}));
     TensorDict tree = detail::formats::torch_file::kFormat.open(path_, {});

@@ -62,7 +62,7 @@ Leaf leaf_in(const TensorDict& tree, const std::string& key) {
   return std::get<Leaf>(tree.get(key));
 }
 
-/// Reads every leaf completely, mapped and by read().
+/// Checks that mapping and Leaf::read() give the same bytes for every leaf.
 void read_all(const TensorDict& tree) {
   tree.for_each_leaf([](const KeyPath&, const TensorDict::Item& item) {
     const auto* leaf = std::get_if<Leaf>(&item);
@@ -271,7 +271,8 @@ TEST(TorchFile, AnUnreadableEntryHasAReason) {
     EXPECT_EQ(node.kind(), NodeKind::opaque) << c.file;
     EXPECT_EQ(node.info().class_name, c.class_name) << c.file;
     EXPECT_THAT(node.info().problem, HasSubstr(c.problem)) << c.file;
-    EXPECT_THAT(node.info().problem, testing::Not(HasSubstr("unreadable-"))) << "no path";
+    EXPECT_THAT(node.info().problem, testing::Not(HasSubstr("unreadable-")))
+        << "the path is not part of it";
     read_all(tree);
     EXPECT_TRUE(torch_file::kFormat.verify(path, {}).ok()) << c.file;
     EXPECT_THAT(message_of([&] { load(path); }, ErrorCode::unsupported),

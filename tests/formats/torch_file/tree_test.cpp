@@ -220,7 +220,7 @@ TEST_F(TorchTree, DefaultFactoriesAreDroppedIfTheyArePlain) {
                                                  "Python, found an integer"));
 }
 
-TEST_F(TorchTree, KeysOfATupleMayBeOfAnyTypeThatIsAKey) {
+TEST_F(TorchTree, ATupleOfEveryTypeOfKeyIsAKey) {
   const std::string huge = "36893488147419103232";
   const std::string key =
       pickled::tuple({pickled::none(), pickled::boolean(true), pickled::integer(huge),

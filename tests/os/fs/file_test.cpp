@@ -398,7 +398,7 @@ TEST(File, ATimeThatDoesNotFitDoesNotOverflow) {
   constexpr time_t kIn2300 = 10'413'792'000;
   const timespec times[2] = {{kIn2300, 0}, {kIn2300, 0}};
   ASSERT_EQ(::utimensat(AT_FDCWD, (folder / "x").c_str(), times, 0), 0);
-  EXPECT_GT(file_info(folder / "x").modified_ns, 0);  // also if the file system clamps it
+  EXPECT_GT(file_info(folder / "x").modified_ns, 0);  // also if the file system clamps the time
 }
 
 TEST(Path, ExistsIsTrueForADanglingSymlinkThatResolveLinkFollows) {

@@ -226,7 +226,7 @@ TEST_P(EveryLease, OnAnotherHostIsTakenOverOnlyAfterTheTimeout) {
 }
 
 TEST_P(EveryLease, OfAnotherHostIsDeadEvenWithATimeOf1684) {
-  // Only some file systems, such as tmpfs, have times before 1901.
+  // Only some file systems, such as tmpfs, store times before 1901.
   const std::filesystem::path memory = "/dev/shm";
   const TemporaryFolder folder(fs::is_directory(memory) ? memory : std::filesystem::path());
   const Directory directory = Directory::open(folder.path());

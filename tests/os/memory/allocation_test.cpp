@@ -32,7 +32,7 @@ void use_and_free() {
 
 TEST(FreedMemory, IsReusedWithoutPageFaults) {
 #if !defined(__GLIBC__) || TENFOLD_ASAN || TENFOLD_TSAN
-  GTEST_SKIP() << "another allocator";
+  GTEST_SKIP() << "keep_freed_memory() supports only the allocator of glibc";
 #endif
   keep_freed_memory();
   use_and_free();

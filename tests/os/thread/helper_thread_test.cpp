@@ -144,7 +144,7 @@ TEST(HelperThread, AForkedChildHasItsOwn) {
 #if TENFOLD_TSAN
   GTEST_SKIP() << "TSan starts no threads in the child of a fork";
 #elif TENFOLD_ASAN
-  GTEST_SKIP() << "the allocator of ASan stays locked in the child of a fork, if it was just then";
+  GTEST_SKIP() << "a lock of ASan's allocator that is held during a fork blocks the child";
 #endif
   if (num_threads_for(0) < 2) GTEST_SKIP() << "one core";
   std::atomic<bool> stop = false;

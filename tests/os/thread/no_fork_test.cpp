@@ -23,7 +23,7 @@ int in_a_child(const Code& code) {
   return WEXITSTATUS(status);
 }
 
-TEST(NoFork, NoChildInheritsALockThatIsHeldUnderIt) {
+TEST(NoFork, NoChildInheritsALockThatIsHeldDuringIt) {
   std::mutex mutex;
   std::atomic<bool> stop{false};
   std::thread busy([&] {

@@ -28,7 +28,7 @@ using namespace std::chrono_literals;
 class Meeting {
  public:
   explicit Meeting(int count) : missing_(count) {}
-  /// Returns false if the others did not arrive.
+  /// Returns false if the other threads do not arrive within 20 s.
   bool join() {
     --missing_;
     const auto end = std::chrono::steady_clock::now() + 20s;
@@ -127,7 +127,7 @@ TEST(ParallelFor, AnExceptionOfAnotherThreadReachesTheCaller) {
                std::invalid_argument);
 }
 
-TEST(ParallelFor, BetweenRunsOnTheCallerWhileItWaits) {
+TEST(ParallelFor, TheCallbackBetweenItemsRunsOnTheCallerWhileItWaits) {
   const auto caller = std::this_thread::get_id();
   std::atomic<int> polls = 0;
   Meeting meeting(2);
@@ -151,7 +151,7 @@ TEST(ParallelFor, BetweenRunsOnTheCallerWhileItWaits) {
   EXPECT_GE(polls, 4);
 }
 
-TEST(ParallelFor, BetweenIsNotCalledAgainAfterItThrew) {
+TEST(ParallelFor, TheCallbackBetweenItemsIsNotCalledAgainAfterItThrew) {
   const auto caller = std::this_thread::get_id();
   Meeting meeting(2);
   int calls = 0;
@@ -214,7 +214,7 @@ TEST(ParallelFor, WorksInTheChildOfAForkWhileThePoolIsBusy) {
 #if TENFOLD_TSAN
   GTEST_SKIP() << "TSan starts no threads in the child of a fork";
 #elif TENFOLD_ASAN
-  GTEST_SKIP() << "the allocator of ASan stays locked in the child of a fork, if it was just then";
+  GTEST_SKIP() << "a lock of ASan's allocator that is held during a fork blocks the child";
 #endif
   std::atomic<bool> stop = false;
   std::thread busy([&] {

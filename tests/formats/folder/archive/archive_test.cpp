@@ -1,4 +1,4 @@
-// Archives (.tdz): mapping and copying, writing through, crashes, and hostile files.
+// Tests of archives (.tdz): mapped and copied leaves, mode r+, crashes, and hostile files.
 // golden_test.cpp reads archives that tensordict wrote.
 
 #include <gmock/gmock.h>
@@ -66,7 +66,7 @@ struct Entry {
   std::string bytes;
   std::uint32_t alignment = 64;
   bool is_deflated = false;
-  std::uint64_t claimed_bytes = 0;  ///< if not 0, `bytes` are stored as they are, with this size
+  std::uint64_t claimed_bytes = 0;  ///< if not 0, the size in the headers; `bytes` are not deflated
 };
 
 std::string archive_of(const std::vector<Entry>& entries) {
@@ -226,7 +226,7 @@ TEST(MemmapArchive, RefusesAnOpaqueNode) {
 
 TEST(MemmapArchive, UpdatesTheChecksumsOfWrittenSparseRegions) {
   const TemporaryFolder folder;
-  constexpr std::int64_t kCount = std::int64_t{40} << 20;  // three blocks
+  constexpr std::int64_t kCount = std::int64_t{40} << 20;  // three checksum blocks
   TensorDict like;
   like.set("x", Tensor::zeros(DType::uint8, {kCount}));
   like.set("y", Tensor::zeros(DType::uint8, {kCount}));
@@ -300,7 +300,7 @@ TEST(MemmapArchive, DisablesTheChecksumsOfAPackedFolderBeforeItIsWrittenThrough)
   }
   const VerifyReport after = folder::kArchiveFormat.verify(folder / "m.tdz", {});
   EXPECT_TRUE(after.ok());
-  EXPECT_EQ(after.num_checksums, before.num_checksums - 3);  // without those of a, b and n/x
+  EXPECT_EQ(after.num_checksums, before.num_checksums - 3);  // those of a, b and n/x are removed
   EXPECT_EQ(fs::file_size(folder / "m.tdz"), archive_of(entries).size());
 }
 
@@ -322,7 +322,8 @@ TEST(MemmapArchive, DetectsDamageByTheChecksumsOfAPackedFolder) {
   EXPECT_EQ(report.problems[0].part, "block 0");
 }
 
-/// The line of a part of a file.
+/// Returns the line of %checksums for `size` bytes at `offset` of the file `path` with the content
+/// `bytes`.
 ChecksumLine line_of(const std::string& path, std::string_view bytes, std::uint64_t offset,
                      std::uint64_t size) {
   const std::string_view part =
@@ -427,7 +428,7 @@ TEST(MemmapArchiveHostile, RefusesEveryZipThatIsNotAnArchiveOfAFolder) {
   int refused = 0;
   for (const auto& file : fs::directory_iterator(TENFOLD_TEST_DATA "/zip")) {
     if (file.path().extension() != ".zip") continue;
-    EXPECT_NE(failure_of(file.path()), "") << file.path();  // valid zip files have no meta.json
+    EXPECT_NE(failure_of(file.path()), "") << file.path();  // the valid ones have no meta.json
     EXPECT_FALSE(folder::kArchiveFormat.verify(file.path(), {}).ok()) << file.path();
     ++refused;
   }
