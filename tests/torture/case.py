@@ -18,7 +18,7 @@ from writers import Writer, peers, tenfold_writers
 
 
 class Subject(Protocol):
-    """What a row of the results tests, such as a writer; `is_peer` is true for other libraries."""
+    """The subject of a row, such as a writer; `is_peer` is true for other libraries."""
 
     @property
     def name(self) -> str: ...

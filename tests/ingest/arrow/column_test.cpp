@@ -125,7 +125,7 @@ TEST(ArrowColumns, ADictionaryOfDictionariesBecomesTheInnermostValues) {
   indices.pointer().buffer(std::vector<std::int8_t>{0, 1}).rows(2).dictionary(middle);
   IngestedArrow other;
   EXPECT_THAT(values<std::int16_t>(other.rows(indices, 2), "x"), ElementsAre(400, 300));
-  // With three levels, only the innermost one is text.
+  // Three nested dictionaries: the two outer ones have indices as their values.
   ArrowNode third("c", "x");
   third.pointer().buffer(std::vector<std::int8_t>{2, 1, 0}).rows(3).dictionary(outer);
   IngestedArrow deep;

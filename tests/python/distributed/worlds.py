@@ -360,7 +360,7 @@ def check_a_mesh_of_two_dimensions() -> None:
 
 
 def strided(whole: torch.Tensor, size: int, has_gaps: bool) -> DTensor:
-    """Returns `whole` cut in dimension 0 as fully_shard cuts a tensor that is parallel already.
+    """Returns `whole`, split in dimension 0 as by fully_shard after tensor parallelism.
 
     Each rank has adjacent rows, unless `has_gaps`.
     """
