@@ -203,7 +203,7 @@ def _write_with(writer: Writer, mode: Mode, kept: Path, scene: Path, at: int, ro
 
 
 def _number_of_calls(mode: Mode, outcome: Outcome, row: Row) -> int:
-    """Returns the number of calls of a run without a fault. If it failed: 0, and a problem."""
+    """Returns the number of calls of a run without a fault; 0 and a problem if it failed."""
     if outcome.returned and not outcome.value[2]:
         return int(outcome.value[0])
     said = outcome.last_words

@@ -599,7 +599,7 @@ def _flip_many(sample: Sample, end: float, options: Options) -> Row:
 def _flip_each(
     sample: Sample, path: Path, folder: Path, flips: list[tuple[int, int]], end: float
 ) -> tuple[list[str], list[str]]:
-    """Tries the flips until time `end`. Returns the column of each flip, and messages."""
+    """Tries the flips until time `end`. Returns the column of each, and messages about misses."""
     warnings.simplefilter("ignore")
     assert sample.load_sure is not None
     bits = Bits(folder)

@@ -1212,7 +1212,7 @@ def check_other_tensors_under_one_name_are_refused() -> None:
                     dcp.save, {"w": tensor}, storage_writer=StorageWriter(path), planner=planner
                 )
                 assert "'w': it differs between ranks" in str(error), error
-        # On rank 0, the second plan is that of the first save.
+        # On rank 0, the second save uses the cached plan of the first.
         planner = SavePlanner(enable_plan_caching=True)
         cached = path.with_name("cached-first.safetensors")
         dcp.save({"w": torch.ones(2)}, storage_writer=StorageWriter(cached), planner=planner)
