@@ -249,7 +249,7 @@ TEST(ArrowColumns, ANullInAListIsNaNForFloatsAndABadRowOtherwise) {
   EXPECT_THAT(ends(ds, "x"), ElementsAre(1));
 }
 
-TEST(ArrowColumns, ADictionaryWithNullsInAListIsReadByItsEntries) {
+TEST(ArrowColumns, NullIndicesAndNullDictionaryValuesInAListAreNaN) {
   ArrowNode floats("g");
   floats.buffer(Bits{0b01}).buffer(std::vector<double>{0.5, 0}).rows(2, 0, 1);
   ArrowNode indices("c", "item");
