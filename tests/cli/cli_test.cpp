@@ -855,7 +855,7 @@ TEST_F(Cli, Exits130AfterAnInterruptAndLeavesNothing) {
                   target + " --dtype float64 --threads 1"),
             130);
   EXPECT_FALSE(std::filesystem::exists(target));
-  // Only the inputs of the tests are left: "ckpt", "m.safetensors" and "large".
+  // No temporary file is left, only the inputs: "ckpt", "m.safetensors" and "large".
   const std::filesystem::directory_iterator entries(folder_.path());
   EXPECT_EQ(std::distance(begin(entries), end(entries)), 3);
 }

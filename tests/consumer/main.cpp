@@ -90,7 +90,7 @@ void check_errors(const std::filesystem::path& path) {
     expect(false, "a missing file throws");
   } catch (const std::runtime_error& error) {
     expect(dynamic_cast<const tenfold::Error*>(&error) != nullptr,
-           "the library's error by its base class");
+           "an error of the library is caught by its base class");
   }
   try {
     tree.for_each([](const std::string&, const tenfold::TensorDict::Item&) {
@@ -99,12 +99,12 @@ void check_errors(const std::filesystem::path& path) {
     expect(false, "a callback's error passes through the library");
   } catch (const tenfold::Error& error) {
     expect(error.system_errno() == EINTR && error.path() == "here",
-           std::string("the program's error through the library: ") + error.what());
+           std::string("the program's error passes through the library: ") + error.what());
   }
   Stop stop;
   try {
     tenfold::verify(path, {.monitor = &stop});
-    expect(false, "a monitor stops");
+    expect(false, "a monitor that stops the call makes it throw");
   } catch (const tenfold::Error& error) {
     expect(error.system_errno() == ECANCELED, "a monitor of the program stops the library");
   }

@@ -148,8 +148,8 @@ TEST(MappedDict, FindsTheSameRowsOnSeveralThreads) {
   }
 }
 
-/// Checks get_many() of a dictionary of pairs: isolated and consecutive existing keys, mixed with
-/// missing keys.
+/// Checks get_many() of `num_asked` keys in a dictionary made by build_pairs(). The keys are every
+/// seventh of key0 to key<size + 4>, repeated cyclically. The last five of these do not exist.
 void expect_pairs(const MappedDict& dict, std::int64_t size, std::size_t num_asked) {
   const Words words(size + 5);
   std::vector<std::string_view> keys;

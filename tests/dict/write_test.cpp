@@ -70,7 +70,7 @@ TEST(MappedDictWrite, ChangesTheValueOfAKey) {
     EXPECT_EQ(pair_at(reader, "key8"), 8);
     const std::vector<std::int64_t> rows = dict.ordered_rows();
     ASSERT_EQ(rows.size(), 100U);
-    EXPECT_EQ(rows[7], 101) << "an assigned key keeps its place";
+    EXPECT_EQ(rows[7], 101) << "a key keeps its position if it gets a new row";
     EXPECT_EQ(rows[8], 8);
     dict.close();
   }
@@ -266,7 +266,7 @@ class AtRead : public test::WatchChanges {
 };
 
 TEST(MappedDictWrite, CompactKeepsTheKeysOfADictionaryThatReplacedItsSource) {
-  constexpr int kStep = 10;  // the first handle reads more entries without a lock
+  constexpr int kStep = 10;  // dict.compact() examines more than 10 entries without a lock
   bool was_reached = true;
   int num_refused = 0;
   for (int at = 0; was_reached; at += kStep) {
@@ -284,7 +284,7 @@ TEST(MappedDictWrite, CompactKeepsTheKeysOfADictionaryThatReplacedItsSource) {
           other.extend(Words(1, 10).keys(), pairs(10, 1));
           is_added = true;
           other.close();
-        } catch (const Error& error) {  // the first handle has locked the folder
+        } catch (const Error& error) {  // `dict` has locked the folder
           ASSERT_EQ(error.system_errno(), EBUSY) << error.what();
         }
       });
@@ -380,7 +380,7 @@ TEST(MappedDictWrite, AReaderSeesThatARowWasSuperseded) {
   EXPECT_FALSE(reader.is_dense());
 }
 
-TEST(MappedDictWrite, HasOneWriter) {
+TEST(MappedDictWrite, ASecondWriterWritesOnlyAfterTheFirstIsClosed) {
   const TemporaryFolder folder;
   build_pairs(folder / "d", 10);
   MappedDict first(folder / "d", Mode::write_through);

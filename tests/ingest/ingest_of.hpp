@@ -14,7 +14,7 @@
 
 namespace tenfold::test {
 
-/// Text files, and the result of ingesting them.
+/// Writes text files, and ingests them into a data set in the same temporary folder.
 class IngestOf {
  public:
   Path write(const std::string& name, const std::string& text) {

@@ -66,7 +66,7 @@ std::vector<double> doubles_of(const Value& json) {
   return values;
 }
 
-/// generate.py recorded the results of Python's mappers.
+/// tests/data/state_mappers/generate.py recorded the results of Python's mappers.
 TEST(StateMapper, ReturnsTheSameRowsAsPython) {
   const Value expected = from_json(text_of(kData / "expected.json"), "expected.json");
   std::size_t num_rows = 0;

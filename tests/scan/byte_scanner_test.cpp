@@ -25,7 +25,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-/// The report about bytes at `where` "x" of a file "f".
+/// Scans `bytes` as the record "x" of the file "f".
 ScanReport scanned(std::string_view bytes, ScanHint hint = ScanHint::none) {
   ByteScanner scanner;
   scanner.enter("f", "");
@@ -115,7 +115,7 @@ TEST(ByteScanner, FindsPicklesWithoutAMagicNumberIfTheyImport) {
   EXPECT_THAT(scanned("cos\nsystem\n(Vtrue\ntR.").findings,
               ElementsAre(dangerous("os.system", "x at byte 0")));
   EXPECT_THAT(scanned("hello, world").findings, IsEmpty());
-  // A name of a pickle makes it one.
+  // Bytes of a file that is named as a pickle need not import anything.
   EXPECT_EQ(scanned("I1\n.", ScanHint::pickle).num_pickles, 1U);
   EXPECT_EQ(scanned("I1\n.").num_pickles, 0U);
 }

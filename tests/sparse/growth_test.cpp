@@ -72,7 +72,7 @@ std::int64_t whole_rows_at(const Path& path) {
   return verify(path).ok() ? whole_rows(SparseMatrix(path)) : -1;
 }
 
-TEST(SparseGrowth, RefusesRowsThatTheirCheckRefuses) {
+TEST(SparseGrowth, RefusesRowsThatFailTheirCheck) {
   const TemporaryFolder folder;
   rows_of(0, 2).save(folder / "m");
   NodeInfo info;

@@ -49,9 +49,10 @@ struct CrashCase {
 /// this call, most of them interrupt only every seventh change with AddressSanitizer.
 void crash_at_every_change();
 
-/// Saves in child processes. Each one ends without any cleanup, as after SIGKILL, before another
-/// change of the save or half-way through another write. Afterwards, the path contains the old
-/// version or the new one, and one more save leaves the new version and no leftovers.
+/// Saves in child processes, two for each change. They end without any cleanup, as after SIGKILL:
+/// one before the change, the other half-way through it if it is a write. Afterwards, the path
+/// contains the old version or the new one, and one more save leaves the new version and no
+/// leftovers.
 void expect_survives_kill_at_every_change(const CrashCase& crash, bool durable, bool with_old);
 
 /// Lets every change fail once with `system_errno`. After each failure, the path contains the old

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::IsSupersetOf;
 
-/// The training of tests/data/checkpoint/generate.py.
+/// The same model, optimizer and steps as in tests/data/checkpoint/generate.py.
 struct Training {
   explicit Training(double lr = 0.1)
       : net(torch::nn::Linear(3, 4), torch::nn::Dropout(0.5)),

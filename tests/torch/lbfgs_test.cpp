@@ -33,9 +33,9 @@ constexpr std::int64_t kNumNumbers = 10;  // in all tensors of parameters()
 
 LBFGSOptions options() { return LBFGSOptions(0.1).max_iter(3).max_eval(9).history_size(3); }
 
-/// Returns a state with the layout that Python saves after two iterations. `t` is a tensor, as
-/// Python saves it if the learning rate is a tensor. `lr` and `H_diag` are numbers, although Python
-/// would then save tensors.
+/// Returns a state with the layout that Python saves after two iterations. The step size `t` is a
+/// tensor, as if the learning rate were a tensor, but `lr` and `H_diag` are numbers, as if it were
+/// a number. Loading must accept both forms.
 TensorDict lbfgs_state() {
   const auto list = [](Tensor tensor, std::size_t num_nulls = 0) {
     TensorDict made = test::node_of(NodeKind::list);

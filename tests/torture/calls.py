@@ -3,10 +3,14 @@
 If the time does not suffice for all calls, the tested calls are spread evenly over them, and the
 other calls are counted as left out.
 
-The faults: SIGKILL at the n-th call (writers only); the n-th call fails (EIO, EINTR), or this call
-and all later ones fail (EMFILE for opens; for writers also ENOSPC or EDQUOT for writes, changes and
-syncs); the n-th write or read, or every one, transfers half of the requested bytes; the n-th
-allocation fails.
+The faults, which WRITING and READING list with the classes of calls that they affect:
+
+- SIGKILL at the n-th call (writers only).
+- The n-th call fails with EIO or EINTR.
+- The n-th call and all later ones fail: opens with EMFILE; in writers also writes, syncs, and
+  changes of names, sizes and permissions with ENOSPC or EDQUOT.
+- The n-th write or read, or every one, transfers half of the requested bytes.
+- The n-th allocation fails.
 """
 
 from __future__ import annotations
@@ -199,7 +203,7 @@ def _write_with(writer: Writer, mode: Mode, kept: Path, scene: Path, at: int, ro
 
 
 def _number_of_calls(mode: Mode, outcome: Outcome, row: Row) -> int:
-    """Returns the number of calls of a run without a fault. If it failed: 0, and a problem."""
+    """Returns the number of calls of a run without a fault; 0 and a problem if it failed."""
     if outcome.returned and not outcome.value[2]:
         return int(outcome.value[0])
     said = outcome.last_words

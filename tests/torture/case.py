@@ -18,7 +18,7 @@ from writers import Writer, peers, tenfold_writers
 
 
 class Subject(Protocol):
-    """What a row of the results tests, such as a writer; `is_peer` is true for other libraries."""
+    """The subject of a row, such as a writer; `is_peer` is true for other libraries."""
 
     @property
     def name(self) -> str: ...
@@ -127,9 +127,9 @@ def rows_of(
 ) -> list[Row]:
     """Returns the row of `one(subject, end, options)` for each subject, in order.
 
-    `options.jobs` processes run concurrently. Each tests a part of the subjects, in all of the
-    seconds of the case: while one process waits for a disk or a timer, another computes. An error
-    of the harness becomes a problem of the row, and the other subjects are still tested.
+    `options.jobs` processes run concurrently, each with a part of the subjects and the full time of
+    the case: one process computes while another waits for a disk or a timer. An error of the
+    harness becomes a problem of the row, and the other subjects are still tested.
     """
     jobs = min(options.jobs, len(subjects))
 

@@ -106,7 +106,7 @@ class Child:
 
 def _read_until(fd: int, deadline: float) -> bytes | None:
     """Reads from a pipe. Returns b"" at its end, None if nothing arrives before `deadline`."""
-    longest = 1e6  # of select()
+    longest = 1e6  # seconds; select() refuses infinity
     left = min(longest, max(0.0, deadline - time.monotonic()))
     ready, _, _ = select.select([fd], [], [], left)
     return os.read(fd, 1 << 20) if ready else None

@@ -1,4 +1,4 @@
-"""Controls faults.c: the n-th call of the C library kills the process, fails or is partial."""
+"""Controls faults.c: the n-th C library call kills the process, fails or transfers half."""
 
 from __future__ import annotations
 

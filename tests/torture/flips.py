@@ -70,7 +70,7 @@ class Sample:
     make: Callable[[Path, tuple[int, int, int]], Any]  # saves it; the result is ignored
     load: Callable[[Path], Any]
     load_sure: Callable[[Path], Any] | None = None  # with verify=True; None for a compared library
-    is_whole: Callable[[Path], bool] | None = None  # verify
+    is_whole: Callable[[Path], bool] | None = None  # whether verify reports no problem
     has_checksums: bool = True
     file_name: str = "data"
     large: tuple[int, int, int] = LARGE  # sizes with which it has 10 MiB or more
@@ -599,7 +599,7 @@ def _flip_many(sample: Sample, end: float, options: Options) -> Row:
 def _flip_each(
     sample: Sample, path: Path, folder: Path, flips: list[tuple[int, int]], end: float
 ) -> tuple[list[str], list[str]]:
-    """Tries the flips until time `end`. Returns the column of each, and messages of misses."""
+    """Tries the flips until time `end`. Returns the column of each, and messages about misses."""
     warnings.simplefilter("ignore")
     assert sample.load_sure is not None
     bits = Bits(folder)

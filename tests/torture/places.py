@@ -192,6 +192,7 @@ class Checks:
         self._row.counts = {"skipped": reason}
 
     def that(self, holds: object, text: str) -> None:
+        """Counts a check. `text`, the expectation, becomes a problem if it does not hold."""
         self._row.count("checks")
         if holds:
             self._row.count("passed")
@@ -293,7 +294,10 @@ def clock_backwards(folder: Path, checks: Checks) -> None:
     tenfold.save(tree_of(1), path)
     faults.move_clock(-10 * 365 * 86_400)
     tenfold.save(tree_of(2), path)
-    checks.that(version_of(tenfold.load(path, verify=True)) == 2, "a save ten years earlier")
+    checks.that(
+        version_of(tenfold.load(path, verify=True)) == 2,
+        "a save with a clock ten years behind replaces the old version",
+    )
 
 
 def _file_time(folder: Path) -> float:
@@ -338,14 +342,14 @@ def _copied(folder: Path, checks: Checks, *command: str) -> None:
             copy = copied(path)
             checks.that(writer.found(copy) == 1, f"{writer.name}: the copy is whole")
             write(2)
-            checks.that(writer.found(path) == 2, f"{writer.name}: the original goes on")
-            checks.that(writer.found(copy) == 1, f"{writer.name}: the copy is as it was")
+            checks.that(writer.found(path) == 2, f"{writer.name}: the original is extended")
+            checks.that(writer.found(copy) == 1, f"{writer.name}: the copy is unchanged")
         writer.save(copy, 2, SMALL, False)
-        checks.that(writer.found(copy) == 2, f"{writer.name}: the copy goes on")
+        checks.that(writer.found(copy) == 2, f"{writer.name}: the copy is extended")
         copy = copied(path)
         writer.save(copy, 3, SMALL, False)
-        checks.that(writer.found(copy) == 3, f"{writer.name}: a later copy goes on")
-        checks.that(writer.found(path) == 2, f"{writer.name}: the original is as it was")
+        checks.that(writer.found(copy) == 3, f"{writer.name}: a later copy is extended")
+        checks.that(writer.found(path) == 2, f"{writer.name}: the original is unchanged")
 
 
 def _versions_of(
@@ -384,11 +388,13 @@ def moved_while_open(folder: Path, checks: Checks) -> None:
         path.parent.mkdir()
         versions = _move_while_open(writer, path, moved)
         found = writer.found(moved)
-        checks.that(found in versions, f"{writer.name}: {versions} is whole where it is: {found}")
+        checks.that(found in versions, f"{writer.name}: moved path: expected {versions}, {found}")
         names = os.listdir(path.parent)
-        checks.that(names == ["moved"], f"{writer.name}: nothing is at the old name: {names}")
+        checks.that(names == ["moved"], f"{writer.name}: nothing is at the old path: {names}")
         writer.save(moved, (found or 0) + 1, SMALL, False)
-        checks.that(writer.found(moved) == (found or 0) + 1, f"{writer.name}: it goes on there")
+        checks.that(
+            writer.found(moved) == (found or 0) + 1, f"{writer.name}: the moved path is extended"
+        )
 
     tenfold.save(tree_of(1, LARGE), folder / "a")
     opened, loaded = tenfold.open(folder / "a"), tenfold.load(folder / "a")
@@ -396,15 +402,18 @@ def moved_while_open(folder: Path, checks: Checks) -> None:
     words = tenfold.MappedDict(folder / "words")
     (folder / "a").rename(folder / "b")
     (folder / "words").rename(folder / "moved words")
-    checks.that(version_of(loaded) == 1, "what was loaded stays")
+    checks.that(version_of(loaded) == 1, "a loaded tree keeps its numbers after a rename")
     try:
         found = version_of({key: opened[key] for key in opened.keys()})  # noqa: SIM118
     except OSError:
         found = 1
-    checks.that(found == 1, "what was opened is right, or an error")
-    checks.that(int(words["two"]) == 2, "an open dictionary is read")
+    checks.that(found == 1, "an opened tree has its numbers after a rename, or raises OSError")
+    checks.that(int(words["two"]) == 2, "an open dictionary is read after a rename")
     tenfold.save(tree_of(2, LARGE), folder / "a")
-    checks.that(version_of(tenfold.load(folder / "b", verify=True)) == 1, "the moved one stays")
+    checks.that(
+        version_of(tenfold.load(folder / "b", verify=True)) == 1,
+        "a save to the old path keeps the moved folder",
+    )
 
 
 def stray_files(folder: Path, checks: Checks) -> None:
@@ -428,12 +437,14 @@ def stray_files(folder: Path, checks: Checks) -> None:
     for number in range(10_000):
         (path / f"stray {number}").touch()
     checks.that(version_of(tenfold.load(path, verify=True)) == 1, "a folder with strays is loaded")
-    checks.that(tenfold.verify(path).ok, "and whole")
+    checks.that(tenfold.verify(path).ok, "a folder with strays is whole")
     checks.refused(
         lambda: tenfold.save(tree_of(2), path), "a folder with strays is not replaced", ValueError
     )
-    checks.that(len(os.listdir(path)) > 10_000, "and no stray file was removed")
-    checks.that(version_of(tenfold.load(path, verify=True)) == 1, "and is as it was")
+    checks.that(len(os.listdir(path)) > 10_000, "a refused save removes no stray file")
+    checks.that(
+        version_of(tenfold.load(path, verify=True)) == 1, "a refused save changes no numbers"
+    )
 
 
 def newer_steps(folder: Path, checks: Checks) -> None:
@@ -460,8 +471,11 @@ def newer_steps(folder: Path, checks: Checks) -> None:
         manager.save(2, {"x": torch.ones(3) * 2})
         manager.save(3, {"x": torch.ones(3) * 3})
         manager.close()
-    checks.that(any("step_00000009" in str(w.message) for w in caught), "a warning names it")
-    checks.that(newer.is_dir() and os.listdir(newer), "it is not removed")
+    checks.that(
+        any("step_00000009" in str(w.message) for w in caught),
+        "a warning names the step of a newer version",
+    )
+    checks.that(newer.is_dir() and os.listdir(newer), "the step of a newer version is not removed")
 
 
 def permissions(folder: Path, checks: Checks) -> None:
@@ -517,7 +531,7 @@ def read_only(folder: Path, checks: Checks) -> None:
             f"{writer.name}: may not write",
             PermissionError,
         )
-        checks.that(writer.found(path) == 1, f"{writer.name}: is as it was")
+        checks.that(writer.found(path) == 1, f"{writer.name}: the path is unchanged")
         checks.that(sorted(os.listdir(path.parent)) == names, f"{writer.name}: leaves nothing")
     if os.getuid() == NOBODY:
         checks.refused(lambda: tenfold.load(secret), "a file that may not be read", PermissionError)
@@ -538,7 +552,9 @@ def symbolic_links(folder: Path, checks: Checks) -> None:
             expected = 2
         found = version_of(tenfold.load(link, verify=True))
         checks.that(found == expected, f"{name}: saved over a link: {found}, {expected}")
-        checks.that(version_of(tenfold.load(real, verify=True)) in (1, 2), f"{name}: the target")
+        checks.that(
+            version_of(tenfold.load(real, verify=True)) in (1, 2), f"{name}: the target is whole"
+        )
     secret = folder / "secret"
     secret.write_bytes(bytes(40 * 8))
     path = folder / "folder"

@@ -179,5 +179,5 @@ def _steps(writer: Writer, path: Path, boot: int) -> Callable[[int], None]:
 
 def _found(writer: Writer, path: Path, boot: int) -> int | None:
     in_boot(boot)
-    warnings.simplefilter("ignore")  # they report ignored data, which another boot wrote
+    warnings.simplefilter("ignore")  # about ignored data of an earlier boot
     return (writer.found_after_power_failure or writer.found)(path)

@@ -126,7 +126,7 @@ TEST(Verify, NamesAKeyThatTheIndexOfADictionaryHasLost) {
   const Path index = folder / "d" / "%values" / "key.index.memmap";
   std::string bytes = test::read_bytes(index);
   ASSERT_GT(bytes.size(), 64U);
-  std::fill(bytes.begin(), bytes.end() - 64, '\0');  // all slots; the last row is the header
+  std::fill(bytes.begin(), bytes.end() - 64, '\0');  // all slots; the last 64 bytes are the header
   test::write_bytes(index, bytes);
   EXPECT_THAT(verify(folder / "d").problems,
               Contains(Field(&Problem::part, HasSubstr("key \"key0\""))));

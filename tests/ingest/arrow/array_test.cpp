@@ -28,7 +28,7 @@ using testing::HasSubstr;
 
 ArrowType type_of(ArrowNode& node) { return parse_arrow_type(node.schema(), "stream"); }
 
-/// The values of a node that passed the check.
+/// Checks the array of `node`, and returns a slice of all its values.
 ArrowSlice slice_of(ArrowNode& node, const ArrowType& type) {
   check_arrow_array(node.array(), type, "stream");
   return ArrowSlice::whole(node.array(), type);

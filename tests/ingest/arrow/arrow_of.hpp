@@ -144,10 +144,10 @@ class ArrowBatchOf {
   ArrowNode root_{"+s"};
 };
 
-/// Streams, and the data set of their rows.
+/// Ingests Arrow data into a data set in a temporary folder.
 class IngestedArrow {
  public:
-  /// The rows of a batch whose only column is `column`.
+  /// Ingests a batch whose only column is `column`.
   Dataset rows(ArrowNode& column, std::int64_t num_rows, const ArrowIngestOptions& options = {}) {
     ArrowBatchOf batch(column, num_rows);
     return rows(batch.root(), options);

@@ -125,7 +125,7 @@ TEST(ArrowColumns, ADictionaryOfDictionariesBecomesTheInnermostValues) {
   indices.pointer().buffer(std::vector<std::int8_t>{0, 1}).rows(2).dictionary(middle);
   IngestedArrow other;
   EXPECT_THAT(values<std::int16_t>(other.rows(indices, 2), "x"), ElementsAre(400, 300));
-  // With three levels, only the innermost one is text.
+  // Three nested dictionaries: the two outer ones have indices as their values.
   ArrowNode third("c", "x");
   third.pointer().buffer(std::vector<std::int8_t>{2, 1, 0}).rows(3).dictionary(outer);
   IngestedArrow deep;
@@ -249,7 +249,7 @@ TEST(ArrowColumns, ANullInAListIsNaNForFloatsAndABadRowOtherwise) {
   EXPECT_THAT(ends(ds, "x"), ElementsAre(1));
 }
 
-TEST(ArrowColumns, ADictionaryWithNullsInAListIsReadByItsEntries) {
+TEST(ArrowColumns, NullIndicesAndNullDictionaryValuesInAListAreNaN) {
   ArrowNode floats("g");
   floats.buffer(Bits{0b01}).buffer(std::vector<double>{0.5, 0}).rows(2, 0, 1);
   ArrowNode indices("c", "item");

@@ -31,7 +31,7 @@ class Reader {
   }
 
   const ArrowSchema& schema() const { return *schema_; }
-  /// The index of the field with that name.
+  /// Returns the index of the field called `name`.
   std::size_t field(const std::string& name) const {
     std::size_t i = 0;
     while (schema_->children[i]->name != name) ++i;

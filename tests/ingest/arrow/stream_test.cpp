@@ -35,7 +35,7 @@ using test::type_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// A batch of three rows with the columns x, int32, and s, a string.
+/// A batch of three rows with an int32 column x and a string column s.
 struct Batch {
   ArrowNode root{"+s"};
   ArrowNode x{"i", "x"};
@@ -420,7 +420,7 @@ TEST(ArrowStream, ABadRowOfOneStreamIsSkippedInAll) {
   EXPECT_THAT(test::values<std::int32_t>(ds.column("x")), ElementsAre(1, 3, 1, 3));
   EXPECT_THAT(test::values<std::int32_t>(ds.column("n")), ElementsAre(7, 9, 7, 9));
   EXPECT_EQ(ds.rows(0, 4).text("s", 3), "bc");
-  // The null row of the second stream has no values.
+  // "text" has no value of "n", because row 1 of the second stream is null.
   EXPECT_THAT(test::read_bytes(folder / "ds" / "bad_rows.jsonl"),
               HasSubstr(R"("row": 1, "column": "n", "error": "expected a row, found null", )"
                         R"("text": "{\"x\": 2, \"s\": \"\"}")"));
@@ -452,8 +452,8 @@ TEST(ArrowStream, ABadRowOfSeveralFilesIsNamedByItsFileAndRow) {
   EXPECT_THAT(lines, HasSubstr(R"("row": 4, "column": "x", "error": "b: row 4, column \"x\": )"));
 }
 
-/// A column x of lists of lists of int32. Each row has one inner list, of a length in `lengths`.
-/// The numbers count from 1 over all rows.
+/// A column x of lists of lists of int32. Row i has one inner list of `lengths[i]` numbers, which
+/// count from 1 over all rows.
 struct NestedRows {
   ArrowNode numbers{"i", "item"};
   ArrowNode lists{"+l", "item"};
@@ -561,7 +561,7 @@ TEST(ArrowStream, NullsInListsAreNullInAStringColumnOfTheSchema) {
       texts(IngestedArrow().rows(pairs, 2, with_schema(R"("x": {"dtype": "string"})")), "x"),
       ElementsAre("[1, null]", "[3, 4]"));
 
-  // Whichever shapes the inner lists of a batch have.
+  // With batches of one row, each batch has inner lists of one length (2 and 1).
   ArrowNode lists("+l", "item");
   lists.pointer().buffer(std::vector<std::int32_t>{0, 2, 3}).rows(2).child(floats);
   ArrowNode nested("+l", "x");
@@ -660,7 +660,7 @@ TEST(ArrowStream, IndicesInNullStructsMayBeBeyondTheDictionary) {
     const Dataset ds = of.rows(outer, 2);
     EXPECT_THAT(test::valid(ds, "outer.inner.s"), ElementsAre(num_entries, 0));
     EXPECT_THAT(test::valid(ds, "outer.inner.n"), ElementsAre(0, 0));
-    // The same value in a struct that is not null.
+    // If the struct in row 1 is not null, its index 99 is an error.
     outer.array().null_count = 0;
     ArrowBatchOf batch(outer, 2);
     expect_refused(batch.root(), "column \"outer.inner.s\": index ");

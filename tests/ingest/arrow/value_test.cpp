@@ -16,7 +16,7 @@ namespace {
 using test::ArrowNode;
 using test::ArrowView;
 
-/// The JSON of the values of `node`, one a line.
+/// Returns the values of `node` as JSON, one per line.
 std::string json_of(ArrowNode& node) {
   const ArrowType type = parse_arrow_type(node.schema(), "test");
   check_arrow_array(node.array(), type, "test");

@@ -46,7 +46,7 @@ TEST(RowTable, WrittenColumnsAreConverted) {
   EXPECT_EQ(batch.text("x", 2), "end");
 }
 
-TEST(RowTable, IntegersOutsideOneTypeAreStringsUnlessAFloatFollows) {
+TEST(RowTable, IntegersThatNoTypeHoldsAreStringsUnlessAFloatFollows) {
   const test::TemporaryFolder folder;
   for (const bool has_float : {false, true}) {
     RowTable table(folder.path() / "ds", std::nullopt, {}, {});
@@ -169,8 +169,9 @@ TEST(RowTable, NullsOfMissingColumnsAreDeferredToTheBlock) {
     }
     table.end_row();
   }
-  // A row visits only the columns in which it has a value. Otherwise, the time would be
-  // proportional to rows times columns.
+  // end_row() appends no nulls, because its time would then be proportional to the number of
+  // columns. A column has rows only up to its last value, but block_bytes() counts the missing
+  // nulls.
   EXPECT_EQ(dense.num_rows(), 5);
   EXPECT_EQ(sparse.num_rows(), 4);
   EXPECT_EQ(absent.num_rows(), 0);

@@ -147,7 +147,7 @@ TEST(TableWriter, WritesAChecksumForEveryFile) {
   const VerifyReport report = verify(folder / "rows");
   EXPECT_TRUE(report.ok());
   // Checksums exist for x, tokens, tokens.end, name, name.end, tags, tags.end, tags.item_end, age,
-  // age.valid, two meta.json and the notes.
+  // age.valid, two meta.json and %notes.json. The only other file is %checksums.
   EXPECT_EQ(report.num_checksums, 13U);
   std::size_t files = 0;
   for (const auto& entry : fs::recursive_directory_iterator(folder / "rows")) {
@@ -365,14 +365,13 @@ TEST(TableWriter, TheBuffersOfAddedColumnsShareTheMemoryOfTheFirst) {
   EXPECT_EQ(Dataset(folder / "rows").rows(1, 2).text("c0", 0), std::string(kBytes, 'x'));
 }
 
-TEST(TableWriter, AcceptsColumnsSequentially) {
+TEST(TableWriter, AppendsToOneColumnAfterAnother) {
   const test::TemporaryFolder folder;
   TableWriter writer(folder / "rows", Schema({column("n", DType::int64), text_column("s"),
                                               column("x", DType::int64)}));
   writer.append(0, fixed<std::int64_t>({1, 2}, 2).view());
   writer.append(0, fixed<std::int64_t>({3}, 1).view());
   EXPECT_EQ(writer.num_rows(), 3);
-  // make_nullable() also changes the rows that were already written.
   writer.make_nullable(2);
   writer.append(1, texts({"a", "bc", ""}).view());
   ColumnBuilder holes = fixed<std::int64_t>({7, 0, 9}, 3);

@@ -322,8 +322,8 @@ TEST(IngestJson, DecodesEveryEscapeOfAString) {
     EXPECT_THAT(texts(of.rows("a.jsonl", "{\"s\": \"" + std::string(json) + "\"}\n"), "s"),
                 ElementsAre(text))
         << json;
-    // A column of lists is stored as JSON. The object in the list has the escapes in its key and in
-    // its value.
+    // A column of lists of objects is stored as JSON. The object in this list has the escapes in
+    // its key and in its value.
     IngestOf nested;
     const std::string row = "{\"k\": [{\"" + std::string(json) + "\": \"" + json + "\"}]}";
     const Value kept = from_json(texts(nested.rows("a.jsonl", row + "\n"), "k")[0], "test");

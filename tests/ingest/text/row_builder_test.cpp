@@ -40,7 +40,7 @@ TEST(RowBuilder, NullsOfMissingColumnsAreDeferred) {
   // A row writes no null to a column that it lacks. Otherwise, the time would be proportional to
   // the number of rows times the number of columns.
   EXPECT_EQ(rows.column(2).values().size(), 0U);
-  // But their size counts, because finish() adds them.
+  // size_bytes() counts these nulls, because finish() adds them.
   EXPECT_EQ(rows.column(2).size_bytes(), 3 * sizeof(std::int64_t));
   EXPECT_EQ(rows.column(0).size_bytes(), 3 * sizeof(std::int64_t));
   // Values of a bad record must not leak into the next row.

@@ -364,7 +364,7 @@ def test_writers_continue_at_the_cursor_once_restored_rows_fill_the_buffer(tmp_p
 
 
 @pytest.mark.parametrize(("saved", "more"), [(3, 20), (3, 37), (20, 20), (12, 9)])
-def test_warns_wherever_the_cursor_is(tmp_path, saved, more) -> None:
+def test_warns_of_overwritten_rows_wherever_the_cursor_is(tmp_path, saved, more) -> None:
     buffer = make(tmp_path / "ring")
     buffer.extend(rows(0, saved))
     save_buffer(buffer, tmp_path / "state")
@@ -536,7 +536,7 @@ def test_a_state_that_a_component_refuses_changes_nothing(tmp_path, monkeypatch,
 
 
 @pytest.mark.parametrize("value", ["x", NonTensorStack("x", "y", "z")], ids=["one", "of each row"])
-def test_a_string_is_refused(tmp_path, value) -> None:
+def test_rows_with_strings_are_refused(tmp_path, value) -> None:
     buffer = make(tmp_path / "ring")
     buffer.extend(rows(0, 3))
     with pytest.raises(tenfold.UnsupportedError, match='entry "s": expected a tensor, found NonT'):

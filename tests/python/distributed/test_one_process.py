@@ -431,7 +431,7 @@ def test_objects_tuples_and_values_are_saved_together(
 ) -> None:
     path = tmp_path / name
     for number in range(3):
-        size = 10 ** (number // 2)  # the plan of the second save is cached
+        size = 10 ** (number // 2)  # save 1 can reuse the plan of save 0; save 2 has longer values
         state = {
             "w": torch.full((2,), number),
             "args": Namespace(text="x" * size, number=number),
@@ -1095,7 +1095,7 @@ def test_a_list_on_some_ranks_and_a_dict_on_others_are_refused_with_their_path()
         for ranks in ((states[0], other), (other, states[0])):
             with pytest.raises(ValueError, match=r"^'x\.a': it differs between ranks: expected a "):
                 merge(flatten(state)[1] for state in ranks)
-    for part in ("1", "k"):  # as of torch's planner, which describes no containers
+    for part in ("1", "k"):  # leaves of torch's planner, which saves no types of containers
         with pytest.raises(ValueError, match=r"^'x\.a': it differs between ranks: expected a list"):
             nest([(("x", "a", 0), 1), (("x", "a", part), 6)], {})
     merged = merge(flatten({"x": of_rank})[1] for of_rank in ({}, OrderedDict(a=1)))

@@ -360,7 +360,7 @@ def check_a_mesh_of_two_dimensions() -> None:
 
 
 def strided(whole: torch.Tensor, size: int, has_gaps: bool) -> DTensor:
-    """Returns `whole` cut in dimension 0 as fully_shard cuts a tensor that is parallel already.
+    """Returns `whole`, split in dimension 0 as by fully_shard after tensor parallelism.
 
     Each rank has adjacent rows, unless `has_gaps`.
     """
@@ -1212,7 +1212,7 @@ def check_other_tensors_under_one_name_are_refused() -> None:
                     dcp.save, {"w": tensor}, storage_writer=StorageWriter(path), planner=planner
                 )
                 assert "'w': it differs between ranks" in str(error), error
-        # On rank 0, the second plan is that of the first save.
+        # On rank 0, the second save uses the cached plan of the first.
         planner = SavePlanner(enable_plan_caching=True)
         cached = path.with_name("cached-first.safetensors")
         dcp.save({"w": torch.ones(2)}, storage_writer=StorageWriter(cached), planner=planner)

@@ -24,10 +24,10 @@ NOT_WRITTEN: dict[str, type[Exception]] = {
     "tensordict_params": RuntimeError,
     "typed_tensordict": RuntimeError,
 }
-# tensordict writes files of these, but then raises an error, because it cannot view a tensor whose
-# bytes start at an unaligned offset.
+# tensordict writes the files of these trees. Then consolidate() raises an error, because it cannot
+# view a tensor whose bytes start at an unaligned offset.
 ODD_PLACES = ["scalars", "random_0", "random_2"]
-# tensordict writes these, but cannot read them.
+# tensordict writes the files of these trees, but cannot read them.
 NOT_READ = ["lazy_stack_of_tensorclasses", "lazy_stack_of_equal_tensorclasses"]
 NAMES = [name for name in TREES if name not in (*NOT_WRITTEN, *ODD_PLACES, *NOT_READ)]
 

@@ -87,7 +87,7 @@ def test_safetensors_file_above_4_gib_is_read(sparse_files):
     path.write_bytes(len(header).to_bytes(8, "little") + header)
     os.truncate(path, 8 + len(header) + end + 3)
     put(path, 8 + len(header) + end - 4, struct.pack("<i", -7) + b"abc")
-    ours = tenfold.open(path)  # load and the reference prefetch the whole file
+    ours = tenfold.open(path)  # load() would prefetch the whole file
     assert ours["large"][-2:].tolist() == [0, -7]
     assert ours["after"].tolist() == [97, 98, 99]
 

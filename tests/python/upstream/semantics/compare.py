@@ -275,7 +275,7 @@ def outcome(library, build, call, *, memory=False):
     """Builds the argument with `build(library)`, and returns the outcome of `call` on it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.default_generator.manual_seed(0)  # manual_seed also queries devices: 2 ms
+        torch.default_generator.manual_seed(0)  # torch.manual_seed also queries devices: 2 ms
         argument = build(library)
         before = {address(tensor) for tensor in tensors_of(argument)} if memory else None
         try:

@@ -73,7 +73,7 @@ def nested_td(lib):
 
 @fixture
 def deeper_nested_td(lib):
-    """A TensorDict with nested TensorDicts that have more batch dimensions."""
+    """A TensorDict that contains a TensorDict with one more batch dimension."""
     inner = lib.TensorDict({"x": numbers(4, 3, 2), "d": {"y": numbers(4, 3)}}, batch_size=[4, 3])
     entries = {
         "a": numbers(4),

@@ -247,8 +247,8 @@ EXTREMES = [
 ]
 
 
-# Fixtures that are locked. Most functions either always or never return a locked result for them. A
-# few results are locked only because of how tensordict computes them.
+# The locked fixtures. For a few functions, whether the result is locked depends on how tensordict
+# computes it; the tests skip these pairs of a fixture and a function.
 BY_CHANCE = ("locked_td", "memmap_td")
 
 
@@ -470,7 +470,7 @@ def expands(shape, batch):
     )
 
 
-# Returns a function that tells whether tensordict refuses an operand of a shape. Its addcmul and
+# Returns a function that tells whether tensordict refuses an operand of a shape: its addcmul and
 # addcdiv refuse 0-D operands. A stack splits an operand that expands to its batch size among its
 # members; if these have no batch dimension, each is called with a 0-D part.
 def is_a_number_there(name, call_name):

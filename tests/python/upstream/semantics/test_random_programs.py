@@ -96,8 +96,8 @@ def build(lib, td, s, other):
 
 @step
 def set_tensor(lib, td, s, other):
-    # Skip nested keys in a tree with stacks and with nodes that have more batch dimensions:
-    # tensordict sets the tensor in every node of a stack, also in those nodes.
+    # Skip nested keys in a tree with stacks and with nodes that have more batch dimensions than the
+    # root: tensordict sets the tensor in every node of a stack, even in these nodes.
     if s.node is None or not has_stacks(td) or not has_larger_nodes(td):
         td.set(s.path, tensor(td.batch_size, DTYPES[s.number % len(DTYPES)], s.number))
 

@@ -110,7 +110,7 @@ def with_a_device():
 
 # --- keys ---
 
-# Every key in the table of encoded names, and similar keys.
+# Keys with characters that folders encode in file names (see docs/format.md), and similar keys.
 TABLE_KEYS = [
     "a/b", "a b", "100%", "a%2Fb", "a\\b", "C:x", 'q?"*|', "x<y>z",
     "", ".", "..", "...", ".hidden", "a.", "é", "日本", "tab\t", "del\x7f",
