@@ -89,8 +89,8 @@ namespace detail {
 /// The state behind a Dataset, which is a handle.
 struct DatasetState {
   std::vector<DatasetPart> parts;
-  bool all_open = true;  ///< all parts are open
-  TensorDict tree;       ///< the tree that was opened; for joined data sets, the first one
+  bool all_open = true;
+  TensorDict tree;  ///< the tree that was opened; for joined data sets, the first one
   Schema schema;
   RowOrderPtr order;  ///< maps positions to row numbers over all parts
   BufferPool pool;

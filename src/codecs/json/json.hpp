@@ -91,7 +91,7 @@ class JsonWriter {
       end_array();
     }
   }
-  /// key() and value().
+  /// Calls key() and then value().
   template <class T>
   void member(std::string_view key, const T& item) {
     this->key(key);

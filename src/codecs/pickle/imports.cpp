@@ -251,8 +251,8 @@ class ImportWalk {
   }
 
   std::string_view rest_;
-  /// The stack: true for a mark, false for a value. A bit for each, because data that is not a
-  /// pickle may look like billions of marks.
+  /// The stack: true for a mark, false for a value. It takes one bit per element, because data that
+  /// is not a pickle may look like billions of marks.
   std::vector<bool> is_mark_;
   std::size_t num_marks_ = 0;
 };

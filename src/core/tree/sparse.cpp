@@ -119,7 +119,8 @@ class Checker {
       std::int64_t d = 0;
       while (d < depth && at.at(d * count + i) == at.at(d * count + i - 1)) ++d;
       if (d < depth && at.at(d * count + i) > at.at(d * count + i - 1)) continue;
-      fail("indices", "increasing coordinates, as it is coalesced", "others at entry " + number(i));
+      fail("indices", "increasing coordinates, as the tensor is coalesced",
+           "others at entry " + number(i));
     }
   }
 

@@ -78,8 +78,8 @@ class Residency {
 
  private:
   enum class Strategy : std::uint8_t { willneed, pread, none };
-  /// A tensor that has a piece for each row of the data set. In stage 0 the piece is a row of the
-  /// tensor; in later stages the end offsets in `column` are its bounds.
+  /// A tensor that has a piece for each row of a part. In stage 0 the piece is a row of the tensor;
+  /// in later stages the end offsets in `column` are its bounds.
   struct Source {
     std::span<const std::byte> bytes;
     std::uint64_t row_bytes;

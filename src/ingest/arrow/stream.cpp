@@ -583,7 +583,7 @@ class ArrowIngest {
     for (std::size_t k = 0; k < chunks.size(); ++k) {
       const std::size_t i = columns_[k];
       const auto& valid = chunks[k].valid;
-      // Bad rows have no value. After they are dropped, there may be no nulls left.
+      // Bad rows are null. After they are dropped, there may be no nulls left.
       if (!targets_[i].nullable &&
           std::all_of(valid.begin(), valid.end(), [](auto v) { return v; })) {
         chunks[k].valid = {};
