@@ -27,8 +27,8 @@ struct PartColumn {
 /// Tables on disk that are opened when their rows are needed. Thread-safe.
 class ClosedTables {
  public:
-  /// Maximum number of tables that are open at a time: in an object of this class, and in a call of
-  /// gather().
+  /// Maximum number of tables that one object of this class keeps open at a time, and that one call
+  /// of gather() opens at a time.
   static constexpr std::size_t kMaxOpen = 1024;
 
   virtual ~ClosedTables() = default;

@@ -34,9 +34,8 @@ struct Opcode {
   std::uint8_t pushes = 0;
 };
 
-/// All opcodes after which Python's unpickler continues, except STOP, MARK and POP, which step()
-/// handles. NEXT_BUFFER is not listed, because it fails unless the caller passes out-of-band
-/// buffers.
+/// All opcodes except STOP, MARK and POP, which step() handles, and NEXT_BUFFER, which fails unless
+/// the caller passes out-of-band buffers.
 constexpr auto kOpcodes = [] {
   using enum Argument;
   return std::to_array<Opcode>({
