@@ -162,7 +162,8 @@ class Parser {
       take_key(mapping_key(), keys);
       skip_spaces();
       if (!line_ends() && is_explicit) {
-        block(indent + 1);  // only here may a collection start on the line of the colon
+        // After an explicit key, a collection may start on the line of the colon.
+        block(indent + 1);
         continue;
       }
       if (!line_ends()) {

@@ -27,8 +27,8 @@ struct PartColumn {
 /// Tables on disk that are opened when their rows are needed. Thread-safe.
 class ClosedTables {
  public:
-  /// Maximum number of tables that are open at a time: in an object of this class, and in a call of
-  /// gather().
+  /// Maximum number of tables that one object of this class keeps open at a time, and that one call
+  /// of gather() opens at a time.
   static constexpr std::size_t kMaxOpen = 1024;
 
   virtual ~ClosedTables() = default;
@@ -89,8 +89,8 @@ namespace detail {
 /// The state behind a Dataset, which is a handle.
 struct DatasetState {
   std::vector<DatasetPart> parts;
-  bool all_open = true;  ///< all parts are open
-  TensorDict tree;       ///< the tree that was opened; for joined data sets, the first one
+  bool all_open = true;
+  TensorDict tree;  ///< the tree that was opened; for joined data sets, the first one
   Schema schema;
   RowOrderPtr order;  ///< maps positions to row numbers over all parts
   BufferPool pool;

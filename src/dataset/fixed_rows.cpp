@@ -12,8 +12,9 @@ namespace {
 /// alignment, so no two tensors share a cache line, and vector loads are aligned.
 constexpr std::uint64_t kAlignment = 64;
 
-/// Returns true if a batch has a validity tensor for the column. A column of floats needs none,
-/// because NaN marks missing values, unless it is ragged: a missing row has no element for a NaN.
+/// Returns true if a batch has a validity tensor for the column. A column of floats with rows of
+/// fixed size needs none, because NaN marks missing values. In a ragged column, a missing row has
+/// no element that could be NaN.
 bool has_validity(const Column& column) noexcept {
   return column.nullable && (column.has_ends() || !is_floating_point(column.dtype));
 }

@@ -182,7 +182,7 @@ class Gatherer {
     }
   }
 
-  /// Returns the number of bytes copied.
+  /// Copies the bytes of extents[i] to `out`. Returns the number of bytes copied.
   std::size_t copy_extent(std::size_t index, const std::vector<Extent>& extents, std::size_t i,
                           std::uint64_t row_bytes, std::byte* out) const {
     constexpr std::size_t kAhead = 3;

@@ -78,7 +78,7 @@ class FolderGrowth final : public Growth {
   std::int64_t size_ = -1;                     ///< number of rows; negative: unknown
   Schema schema_;                              ///< never changes
   std::vector<LeafRole> roles_;
-  std::shared_ptr<InPlaceWrites> in_place_;  ///< null unless it was opened for writing
+  std::shared_ptr<InPlaceWrites> in_place_;  ///< null unless the data set is open for writing
 };
 
 }  // namespace detail

@@ -20,8 +20,8 @@ class RingGuard;
 base::Where subject_of(const TensorDict& tree);
 
 /// The number of rows of `tree`: the first batch dimension of a TensorDict or tensorclass, or
-/// dimension 0 of the batched tensors of a dict. Throws Error(invalid_argument) if there is none,
-/// if the tensors of a dict differ in it, or for other kinds of nodes.
+/// dimension 0 of the batched tensors of a dict. Throws Error(invalid_argument) if there is no such
+/// dimension, if the tensors of a dict have different numbers of rows, or for other kinds of nodes.
 std::int64_t num_rows_of(const TensorDict& tree);
 
 /// Checks, from metadata only, that every leaf of every column exists and has the right dtype and

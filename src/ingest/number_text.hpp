@@ -16,9 +16,10 @@ namespace tenfold {
 /// The components of a number in text form.
 struct NumberText {
   const char* begin = nullptr;
-  const char* end = nullptr;      ///< one past its last character
-  std::uint64_t digits = 0;       ///< its digits as one integer, if there are at most 19
-  std::int32_t num_digits = 0;    ///< number of digits; above 19, without leading zeros
+  const char* end = nullptr;  ///< one past its last character
+  std::uint64_t digits = 0;   ///< its digits as one integer, if there are at most 19
+  /// Number of digits. If there are more than 19, leading zeros are not counted.
+  std::int32_t num_digits = 0;
   std::int32_t num_fraction = 0;  ///< number of digits after the decimal point
   std::int32_t exponent = 0;      ///< as written, clamped to +-99,999,999
   bool negative = false;

@@ -39,8 +39,8 @@ constexpr bool is_plain(char c) noexcept {
   return byte >= 0x20 && byte < 0x80 && c != '"' && c != '\\';
 }
 
-/// Returns the first byte in [p, end) that needs processing (a quote, a backslash, a control
-/// character, or a non-ASCII byte), or `end` if there is none.
+/// Returns a pointer to the first byte in [p, end) that needs processing (a quote, a backslash, a
+/// control character, or a non-ASCII byte), or `end` if there is none.
 const char* skip_plain(const char* p, const char* end) noexcept {
   while (end - p >= 8) {
     std::uint64_t word = 0;
@@ -133,8 +133,8 @@ class Parser {
     if (text.starts_with("\xEF\xBB\xBF")) p_ += 3;
   }
 
-  /// Parses a scalar or an empty container and returns false, or parses the start of a nonempty
-  /// container, up to its first value, and returns true.
+  /// Parses a scalar or an empty container and returns false, or parses only the start of a
+  /// nonempty container (the bracket and, in an object, the first key) and returns true.
   bool value() {
     skip_whitespace();
     switch (peek()) {

@@ -14,9 +14,9 @@ namespace tenfold::codecs {
 /// Maximum nesting depth of a document that parse_json() accepts and JsonWriter writes.
 inline constexpr std::size_t kMaxJsonDepth = 512;
 
-/// Receives the values and brackets of a document in document order. Strings are passed with their
-/// escapes decoded, as WTF-8 (UTF-8 that may contain lone surrogates), and are valid until the call
-/// returns. A function may throw to end the parse.
+/// Receives the keys and values of a document, and the begin and end of each container, in document
+/// order. Strings are passed with their escapes decoded, as WTF-8 (UTF-8 that may contain lone
+/// surrogates), and are valid until the call returns. A function may throw to end the parse.
 class JsonHandler {
  public:
   virtual ~JsonHandler() = default;
@@ -91,7 +91,7 @@ class JsonWriter {
       end_array();
     }
   }
-  /// key() and value().
+  /// Calls key() and then value().
   template <class T>
   void member(std::string_view key, const T& item) {
     this->key(key);

@@ -151,7 +151,7 @@ void JsonWriter::big_integer(std::string_view digits) {
         .part("json: integer ", base::quote(digits))
         .problem("cannot be encoded")
         .expected("decimal digits without leading zeros, after an optional \"-\"")
-        .found("others");
+        .found("other characters");
   }
   separate();
   text_.append(digits);

@@ -53,8 +53,8 @@ class Depth {
     return found == changed_.end() ? nullptr : &found->second;
   }
 
-  /// Computes heights in order of creation. Most nodes contain only nodes created before them and
-  /// are never changed, so they need no traversal.
+  /// Computes the heights of the nodes in the order of their creation. Most nodes contain only
+  /// nodes created before them and are never changed, so they need no traversal.
   void measure_in_order() {
     for (std::uint32_t id = 0; id < graph_.nodes.size(); ++id) {
       std::uint32_t most = 0;

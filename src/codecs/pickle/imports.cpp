@@ -34,9 +34,8 @@ struct Opcode {
   std::uint8_t pushes = 0;
 };
 
-/// All opcodes after which Python's unpickler continues, except STOP, MARK and POP, which step()
-/// handles. NEXT_BUFFER is not listed, because it fails unless the caller passes out-of-band
-/// buffers.
+/// All opcodes except STOP, MARK and POP, which step() handles, and NEXT_BUFFER, which fails unless
+/// the caller passes out-of-band buffers.
 constexpr auto kOpcodes = [] {
   using enum Argument;
   return std::to_array<Opcode>({
@@ -251,8 +250,8 @@ class ImportWalk {
   }
 
   std::string_view rest_;
-  /// The stack: true for a mark, false for a value. A bit for each, because data that is not a
-  /// pickle may look like billions of marks.
+  /// The stack: true for a mark, false for a value. It takes one bit per element, because data that
+  /// is not a pickle may look like billions of marks.
   std::vector<bool> is_mark_;
   std::size_t num_marks_ = 0;
 };

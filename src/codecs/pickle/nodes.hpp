@@ -35,7 +35,7 @@ enum class PickleKind : std::uint8_t {
   extension,    ///< integer: a code of Python's extension registry
   reduce,       ///< items: callable, arguments; the result of a call
   newobj,       ///< items: class, arguments[, keyword arguments]; cls.__new__(cls, *arguments)
-  instance,     ///< items: class, arguments (a tuple); an instance of Python 2 (INST, OBJ)
+  instance,     ///< items: class, arguments (a tuple); an instance, as Python 2 writes it
   persistent,   ///< items: the persistent id
 };
 

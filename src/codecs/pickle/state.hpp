@@ -203,7 +203,8 @@ class PickleState {
     push_items(kind, graph_.ids.appended({}, items));
   }
 
-  // Memo. Nearly every pickler uses consecutive slots.
+  // Memo. memo_ holds the slots 0, 1, 2, ..., which nearly every pickler uses; sparse_memo_ holds
+  // the slots after a gap.
   std::size_t memo_size() const { return memo_.size() + sparse_memo_.size(); }
   void put(std::uint64_t slot) {
     if (memo_size() >= limits_.max_nodes) {

@@ -50,7 +50,7 @@ class PickleWriter {
   /// Sets the topmost value, such as a dict of attributes, as the state of the object below it
   /// (BUILD).
   void set_attributes() { put('b'); }
-  /// Replaces the topmost value, a persistent ID, by the object outside the pickle that it names.
+  /// Replaces the topmost value, a persistent ID, by the external object that the ID names.
   void persistent() { put('Q'); }
 
   /// Stores the topmost value in the memo and returns its slot. push() pushes that value again.

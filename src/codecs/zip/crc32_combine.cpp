@@ -37,7 +37,7 @@ constexpr std::array<std::uint32_t, 64> kPowersOfTwoBytes = [] {
 
 std::uint32_t crc32_combine(std::uint32_t first, std::uint32_t second,
                             std::uint64_t second_bytes) noexcept {
-  if (first == 0) return second;  // usually the CRC-32 of no bytes; zero times x^n is zero
+  if (first == 0) return second;  // zero times x^n is zero
   for (std::uint64_t rest = second_bytes; rest != 0; rest &= rest - 1) {
     first = times(kPowersOfTwoBytes[static_cast<std::size_t>(std::countr_zero(rest))], first);
   }

@@ -16,7 +16,7 @@
 #include "codecs/zip/entry_start.hpp"
 #include "codecs/zip/zip.hpp"
 
-// Reads and inflates the bytes of one entry, and compares them with the entry's CRC-32, except in
+// Reads and inflates the bytes of one entry, and checks them against the entry's CRC-32, except in
 // read_zip_entry_unchecked() and read_zip_entry_start().
 
 namespace tenfold::codecs {

@@ -27,7 +27,7 @@ constexpr std::uint64_t kFirstDate = 0x0021;  // 1980-01-01; the earliest date o
 constexpr std::size_t kExtraHeadBytes = 4;
 constexpr std::size_t kLocalZip64Bytes = kExtraHeadBytes + 16;
 constexpr ZipLimits kLimits;                  // of the reader
-constexpr std::string_view kFillerId = "FB";  // the ID that torch uses, and its loader accepts
+constexpr std::string_view kFillerId = "FB";  // extra field for padding, as in torch's archives
 
 class Record {
  public:

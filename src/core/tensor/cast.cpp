@@ -119,7 +119,7 @@ using Table = Natives<StoredBool, std::uint8_t, std::uint16_t, std::uint32_t, st
 
 constexpr int kFloat32 = 9;
 
-/// The row of a dtype in Table; a narrow float uses the row of float32.
+/// How a dtype is converted: by its row in Table or, if it is a narrow float, through float32.
 struct Real {
   int native = kFloat32;     ///< -1 for complex dtypes and float4
   Convert widen = nullptr;   ///< from a narrow float to float

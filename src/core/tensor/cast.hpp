@@ -16,9 +16,9 @@ bool can_cast(DType from, DType to) noexcept;
 /// even; for a float target of 8 or 16 bits, rounds to float32 first. In float8_e8m0fnu, which has
 /// neither sign nor 0, ties and all numbers between 2^-127 and 2^-126 are rounded up. Values beyond
 /// the range of a float type become infinity; in float8_e4m3fn they become 448, in the fnuz types
-/// and float8_e8m0fnu NaN. Floats are truncated to integers; any value except 0 becomes true. NaN,
-/// and floats beyond an integer's range, for which torch's result is undefined, give the same
-/// integer on every CPU. `source` and `target` must not overlap, and need no alignment. Throws
+/// and float8_e8m0fnu they become NaN. Floats are truncated to integers; any value except 0 becomes
+/// true. NaN, and floats beyond an integer's range, for which torch's result is undefined, give the
+/// same integer on every CPU. `source` and `target` must not overlap, and need no alignment. Throws
 /// Error(unsupported) if can_cast() is false.
 void cast_elements(DType from, const std::byte* source, DType to, std::byte* target,
                    std::size_t count);

@@ -60,7 +60,7 @@ std::vector<std::string> cast_texts(DType dtype, std::span<const std::byte> byte
 
 /// A tensor of at most this many elements is written completely.
 constexpr std::int64_t kWholeNumel = 100;
-/// The greatest number of elements that are written of a larger tensor.
+/// Maximum number of elements that are written of a larger tensor.
 constexpr std::int64_t kMaxWritten = 1000;
 /// The number of indices that are written at each end of a dimension of a larger tensor.
 constexpr std::int64_t kEdge = 3;

@@ -15,7 +15,7 @@ bool starts_with(const Shape& shape, const Shape& batch);
 
 /// The number of batch dimensions of an entry of a lazy stack. For a TensorDict or a tensorclass,
 /// this is the length of batch_size. For a lazy stack, it is one more than for the first entry of
-/// that stack, which is loaded. Returns nullopt for entries of other kinds, for an empty lazy
+/// that stack; this loads the entry. Returns nullopt for entries of other kinds, for an empty lazy
 /// stack, and for a lazy stack whose first entry has no such number.
 std::optional<std::size_t> num_batch_dims(const TensorDict::Item& item);
 

@@ -34,7 +34,7 @@ struct StoredRange {
   std::uint64_t device = 0;  ///< device of the file, or kThisProcess
   std::uint64_t inode = 0;   ///< inode of the file, or the address of an object in this process
   /// Distinguishes bytes for which the other members are equal, such as records of an archive,
-  /// files of a checkpoint, or casts of the same bytes between other dtypes.
+  /// files of a checkpoint, or casts of the same bytes to or from different dtypes.
   std::uint64_t part = 0;
   std::uint64_t offset_bytes = 0;  ///< in the file or object; for a tensor in memory, its address
   std::uint64_t size_bytes = 0;

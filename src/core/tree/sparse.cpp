@@ -119,7 +119,8 @@ class Checker {
       std::int64_t d = 0;
       while (d < depth && at.at(d * count + i) == at.at(d * count + i - 1)) ++d;
       if (d < depth && at.at(d * count + i) > at.at(d * count + i - 1)) continue;
-      fail("indices", "increasing coordinates, as it is coalesced", "others at entry " + number(i));
+      fail("indices", "increasing coordinates, as the tensor is coalesced",
+           "others at entry " + number(i));
     }
   }
 
@@ -176,9 +177,9 @@ class Checker {
          number(index));
   }
 
-  /// Checks CSR and BSR (CSC and BSC with rows and columns swapped) and their batches. Compressed
-  /// indices [rows + 1] must go from 0 to n and not decrease. Plain indices [n] must increase
-  /// within a row. In BSR, rows and columns are those of blocks.
+  /// Checks CSR and BSR (CSC and BSC with rows and columns swapped) and their batches. Plain
+  /// indices [n] must increase within a row. Compressed indices [rows + 1] must go from 0 to n and
+  /// not decrease. In BSR, rows and columns are those of blocks.
   void check_compressed() const {
     const bool by_row = is_by_row(info_.layout);
     const Parts& parts = by_row ? kByRow : kByColumn;

@@ -48,7 +48,7 @@ std::string_view kind_text(const TensorDict::Item& item) {
       .found(kind_text(item));
 }
 
-/// An entry, and the node that contains it, as messages name that node.
+/// An entry, and the name of the node that contains it, for messages.
 struct Found {
   TensorDict::Item item;
   base::Where place;

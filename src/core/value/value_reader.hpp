@@ -47,7 +47,8 @@ class ValueReader {
   std::optional<ValueReader> find(std::string_view key) const;
   /// The members of an object, in the order of the document.
   std::vector<std::pair<std::string_view, ValueReader>> members() const;
-  /// The items of an array. Throws Error(corrupt) if `count` is given and is not their number.
+  /// The items of an array. Throws Error(corrupt) if `count` is given and the array has another
+  /// length.
   std::vector<ValueReader> items(std::optional<std::size_t> count = {}) const;
 
   /// An Error(corrupt) that names the file and the path of this value.

@@ -22,7 +22,8 @@ constexpr std::size_t kMaxFreeLarge = 16;
 constexpr std::size_t kMaxFreeSmall = 64;
 constexpr std::size_t kPageBytes = 4096;
 /// The maximum number of supplied blocks that no batch uses yet; if there are more, the oldest is
-/// dropped. Concurrent batches usually need fewer, so no batch is likely to need its size.
+/// dropped. Concurrent batches usually need fewer blocks, so the dropped block is probably not
+/// needed.
 constexpr std::size_t kMaxSupplied = 64;
 /// The maximum number of recorded sizes, in case the caller never calls requested().
 constexpr std::size_t kMaxRequested = 1024;
@@ -41,7 +42,7 @@ std::shared_ptr<std::byte> allocate_on_heap(std::size_t size_bytes) {
 }  // namespace
 
 void SuppliedMemory::supply(Buffer block) {
-  Buffer dropped;  // released after the mutex, because its owner may run any code
+  Buffer dropped;  // destroyed after the mutex is unlocked, because its owner may run any code
   const std::lock_guard lock(mutex_);
   if (blocks_.size() == kMaxSupplied) {
     dropped = std::move(blocks_.front());

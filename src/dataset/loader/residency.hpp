@@ -59,8 +59,8 @@ class Residency {
   /// True if enough pages are missing for prefetching to pay off, according to the samples and page
   /// faults so far.
   bool is_needed() const noexcept { return needed_.load(std::memory_order_acquire); }
-  /// Takes some more samples. Returns false, and takes none, if there are no more to take or
-  /// is_needed().
+  /// Takes some more samples. Returns false, and takes none, if no more samples remain or
+  /// is_needed() is true.
   bool sample_more();
   /// Returns true if all pages that prefetch() would prefetch for these rows are cached.
   bool holds(std::span<const std::int64_t> rows) const;
@@ -78,8 +78,8 @@ class Residency {
 
  private:
   enum class Strategy : std::uint8_t { willneed, pread, none };
-  /// A tensor that has a piece for each row of the data set. In stage 0 the piece is a row of the
-  /// tensor; in later stages the end offsets in `column` are its bounds.
+  /// A tensor that has a piece for each row of a part. In stage 0 the piece is a row of the tensor;
+  /// in later stages the end offsets in `column` are its bounds.
   struct Source {
     std::span<const std::byte> bytes;
     std::uint64_t row_bytes;

@@ -133,7 +133,7 @@ TensorDict PartsFolder::open_tree(std::size_t number) const {
   if (formats::has_parts_manifest(folder)) {
     throw corrupt(number)
         .expected("a data set in one folder")
-        .found("one of parts")
+        .found("a data set of parts")
         .remedy("compact() it");
   }
   return formats::folder::open_tree(std::move(folder), path_ / path, Mode::read);

@@ -237,7 +237,7 @@ void PartsGrowth::update(std::span<const std::int64_t>, const Batch&) {
   throw base::unsupported(path_)
       .part("rows in place")
       .expected("a data set in one folder")
-      .found("one of parts")
+      .found("a data set of parts")
       .remedy("open the part that contains the rows, or compact() the data set");
 }
 

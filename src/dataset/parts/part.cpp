@@ -40,7 +40,7 @@ os::Directory require_part_folder(const os::Directory& folder, const std::string
   if (formats::has_parts_manifest(part)) {
     throw base::invalid_argument(display)
         .expected("a data set in one folder")
-        .found("one of parts")
+        .found("a data set of parts")
         .remedy("compact() it");
   }
   if (!part.entry_info(std::string(formats::folder::kMetaName))) {

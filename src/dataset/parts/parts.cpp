@@ -54,9 +54,9 @@ std::optional<std::pair<std::int64_t, std::int64_t>> numbers_of(std::string_view
   return std::pair(*index, *count);
 }
 
-/// Checks that the jobs of the added parts are complete. If a part "part-<index>-of-<count>" is
-/// added, all `count` parts must be in `known` or in `added`, which must be sorted. Throws
-/// Error(file_not_found) for a missing part.
+/// Checks that no part is missing: if a part "part-<index>-of-<count>" is added, all `count` parts
+/// must be in `known` or in `added`, which must be sorted. Throws Error(file_not_found) for a
+/// missing part.
 void require_complete(const Path& path, const std::vector<std::string>& added,
                       const std::set<std::string>& known) {
   std::set<std::int64_t> counts;

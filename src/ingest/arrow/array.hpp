@@ -135,8 +135,8 @@ struct ArrowSlice {
 /// pointers of buffers and children, and that offsets do not decrease. Checks that lists stay
 /// inside the child, views inside their buffers, and indices inside the dictionary. Does not check
 /// null views, null indices, indices in null structs and null lists of a list view. Cannot detect
-/// that any other buffer is too small, because the interface provides the sizes only of the buffers
-/// of views. Throws Error(corrupt) naming the column.
+/// that a buffer is too small, except a buffer that views point into, because the interface
+/// provides the sizes of no other buffers. Throws Error(corrupt) naming the column.
 void check_arrow_array(const ArrowArray& array, const ArrowType& type, const std::string& where);
 
 }  // namespace tenfold

@@ -27,8 +27,8 @@ struct ArrowRows {
   std::vector<std::int64_t> null_items;
 };
 
-/// Converts a column of `batch`, which must have passed check_arrow_array(). Bad rows have no value
-/// in the chunk.
+/// Converts a column of `batch`, which must have passed check_arrow_array(). The rows in `bad` are
+/// null in the chunk.
 ArrowRows read_arrow_column(const ArrowColumn& column, const ArrowSlice& batch);
 
 }  // namespace tenfold

@@ -51,8 +51,8 @@ class BadRowPieces {
   void begin_stream();
   void add(const Piece& piece);
 
-  /// Calls `tell` for each of the `num_rows` bad rows. Passes the error of the first stream that
-  /// found one in the row, and the members of the JSON objects of all streams.
+  /// Calls `tell` for each of the `num_rows` bad rows, with the error of the first stream that has
+  /// an error in the row, and with the JSON objects of all streams joined into one.
   void report_all(std::size_t num_rows, const std::function<void(const Piece&)>& tell) const;
 
  private:
@@ -530,7 +530,7 @@ class ArrowIngest {
     drop_rows(chunks, fitted);
   }
 
-  /// Handles bad rows of several streams. The first pass collects the bad rows; with the first of
+  /// Handles bad rows of several streams. The first pass collects the bad rows; at the first of
   /// them, it discards what was written and stops writing. The second pass drops the rows that are
   /// bad in any stream.
   void defer_bad_rows(const ArrowSlice& batch, const std::vector<BadValue>& bad,
@@ -583,7 +583,7 @@ class ArrowIngest {
     for (std::size_t k = 0; k < chunks.size(); ++k) {
       const std::size_t i = columns_[k];
       const auto& valid = chunks[k].valid;
-      // Bad rows have no value. After they are dropped, there may be no nulls left.
+      // Bad rows are null. After they are dropped, there may be no nulls left.
       if (!targets_[i].nullable &&
           std::all_of(valid.begin(), valid.end(), [](auto v) { return v; })) {
         chunks[k].valid = {};

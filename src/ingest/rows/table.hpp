@@ -124,7 +124,7 @@ class RowTable {
   std::int64_t padded_row_bytes_ = 0;  ///< sum of padded_null_bytes() of all columns
   std::int64_t num_values_ = 0;        ///< number of values in the block
   std::uint64_t written_bytes_ = 0;
-  std::string bad_rows_;  ///< lines of bad rows that occurred before there is a writer
+  std::string bad_rows_;  ///< lines of bad rows that occurred before writer_ was created
   SourceReport report_;
 };
 

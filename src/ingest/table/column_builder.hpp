@@ -65,7 +65,7 @@ class GrowingBytes {
   void reserve(std::size_t size) {
     if (size > capacity_) grow(size - size_);
   }
-  /// Hands the memory over, without a copy.
+  /// Returns the bytes without copying them, and leaves this object empty.
   Buffer release();
 
  private:

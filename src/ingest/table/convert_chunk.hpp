@@ -17,7 +17,7 @@ namespace tenfold {
 class Origins {
  public:
   enum class Kind : std::uint8_t {
-    same,
+    same,     ///< the type of the column
     integer,  ///< an integer; in string columns: any value that was not a string
     boolean,
     null,  ///< a null in a list

@@ -37,7 +37,7 @@
 namespace tenfold {
 namespace {
 
-/// Creates the file of a part; `unbatched` parts are in a separate folder.
+/// Creates the file of one tensor of a column; unbatched tensors are in a separate folder.
 using MakePart = std::function<std::unique_ptr<PartFile>(bool unbatched)>;
 
 /// The files of one column, to which rows are appended chunk by chunk.
@@ -63,7 +63,7 @@ class ColumnWriter {
   /// Calls `use` with all rows, in blocks of a few MiB. A larger row is a block of its own.
   void for_each_block(const std::function<void(const ColumnChunk&)>& use);
 
-  /// One stored part: its file, and its tensor in the tree.
+  /// One tensor of the column, and its file.
   struct Stored {
     PartFile* file;
     KeyPath leaf;
@@ -314,8 +314,8 @@ std::size_t gathered_bytes_of(std::size_t num_files) {
       std::clamp(kGatheredBytes / num_files, kLeastGatheredBytes, kMaxGatheredBytes));
 }
 
-/// The source of the tree's leaves while metadata is planned. The position of a leaf is the index
-/// of its stored part.
+/// The source of the tree's leaves while metadata is planned. The position of a leaf is its index
+/// in `stored_`.
 class Parts final : public LeafSource {
  public:
   explicit Parts(std::vector<ColumnWriter::Stored> stored) : stored_(std::move(stored)) {}

@@ -21,7 +21,7 @@ class TableWriter;
 
 struct TableWriterOptions {
   bool overwrite = true;           ///< false: Error(io) with errno EEXIST if `path` exists
-  bool durable = true;             ///< durable when commit() returns
+  bool durable = true;             ///< the data set is durable when commit() returns
   int num_threads = 0;             ///< threads that sync files in commit(); 0: TENFOLD_NUM_THREADS,
                                    ///< or min(8, cores)
   Monitor* monitor = nullptr;      ///< polled by a durable commit(), which it can cancel

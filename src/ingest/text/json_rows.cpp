@@ -212,7 +212,7 @@ bool JsonRows::member(const Field& field, std::size_t depth) {
   return unexpected(field.full_name, "an object", text_.at());
 }
 
-/// Rejects the record if a field that the object does not have requires a value.
+/// Rejects the record if a field that requires a value is missing in the object.
 bool JsonRows::miss(const Field& field) {
   for (const std::size_t number : field.required_fields) {
     const Field& child = field.fields[number];

@@ -62,7 +62,8 @@ class ExitGate {
   bool ended_ = false;
 };
 
-/// A ProcessWide, not a local static variable, whose guard a fork could leave locked in the child.
+/// Uses ProcessWide, because a fork could leave the guard of a local static variable locked in the
+/// child.
 ExitGate& exit_gate() { return ProcessWide<ExitGate>::get(); }
 
 /// Registered at load time: a fork during a later atexit() could leave a lock of the C library

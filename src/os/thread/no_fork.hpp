@@ -6,9 +6,9 @@ namespace tenfold::os {
 /// destruction, and the constructor waits while another thread forks. The reason is that a child
 /// must not inherit a lock, or a half-changed object, of a thread that does not exist in the child.
 ///
-/// For short sections on the library's own threads, because they delay fork() of the program. A
-/// thread that has an instance must not fork, which would deadlock, nor create another instance,
-/// which would deadlock while another thread forks.
+/// Only for short sections on the library's own threads, because an instance delays each fork() of
+/// the program. A thread that has an instance must not fork, which would deadlock, nor create
+/// another instance, which would deadlock while another thread forks.
 class NoFork {
  public:
   NoFork();

@@ -208,7 +208,7 @@ TEST_F(PartsGrowthTest, MismatchedRowsChangeNothing) {
   EXPECT_THROW(ds.append(ds.select({"id"}).rows(0, 2)), Error);
   EXPECT_EQ(ds.append(rows(2, 2)), 2);
   expect_rows(ds, 2);
-  expect_error(ErrorCode::unsupported, "found one of parts",
+  expect_error(ErrorCode::unsupported, "found a data set of parts",
                [&] { ds.update(std::vector<std::int64_t>{0}, rows(0, 1)); });
   Dataset reader(path_);
   expect_error(ErrorCode::unsupported, "found one opened to read",

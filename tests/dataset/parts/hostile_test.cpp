@@ -178,7 +178,7 @@ TEST_F(HostileFolders, PartsMustNotHavePartsThemselves) {
   // Folders cannot contain themselves, but a part whose manifest names itself would be a cycle.
   const Path first = path_ / part_name(0, 2);
   write_bytes(first / "%parts.json", text());
-  EXPECT_THAT(fault(), HasSubstr("found one of parts"));
+  EXPECT_THAT(fault(), HasSubstr("found a data set of parts"));
 }
 
 TEST_F(HostileFolders, PartsMustMatchTheRowsAndColumnsOfTheManifest) {

@@ -243,7 +243,7 @@ TEST(Parts, CommitRefusesAPartThatIsMissingOrHasPartsItself) {
   for (const CommitPartsOptions& options : {CommitPartsOptions{}, {.parts = {"inner"}}}) {
     expect_error(ErrorCode::invalid_argument,
                  (ds / "inner").string() +
-                     ": expected a data set in one folder, found one of parts; compact() it",
+                     ": expected a data set in one folder, found a data set of parts; compact() it",
                  [&] { commit_parts(ds, options); });
   }
   EXPECT_FALSE(fs::exists(ds / "%parts.json"));
