@@ -148,7 +148,7 @@ std::vector<Entry> list_entries(const os::Directory& folder) {
   std::unordered_set<std::string> keys;
   for (std::size_t i = 0; i < names.size(); ++i) {
     std::string key = key_text(uses[stems[i]] == 1 ? stems[i] : names[i]);
-    while (!keys.insert(key).second) key += '_';  // names that are not Unicode may become equal
+    while (!keys.insert(key).second) key += '_';  // an escaped name may equal another name
     entries.push_back({std::move(key), std::move(names[i])});
   }
   return entries;

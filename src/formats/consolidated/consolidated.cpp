@@ -66,9 +66,9 @@ struct Plan {
 };
 
 struct PlanOptions {
-  /// Store the notes and the order of entries, and store shared bytes once. If this and `checksums`
-  /// are false, the file is byte for byte what tensordict's `consolidate` writes, with the two
-  /// exceptions that the public consolidate() lists.
+  /// Store the notes (core/notes/notes.hpp) and the order of entries, and store shared bytes once.
+  /// If this and `checksums` are false, the file is byte for byte what tensordict's `consolidate`
+  /// writes, with the two exceptions that the public consolidate() lists.
   bool notes = true;
   bool checksums = true;
   bool locked = false;  ///< `is_locked` of every node in the file

@@ -227,7 +227,7 @@ class TreeBuilder {
   }
 
   void add_leaves(const Object& object, const std::string& path, Node& node) {
-    std::optional<Jagged> jagged;  // until its offsets are read
+    std::optional<Jagged> jagged;  // a jagged tensor whose offsets are not read yet
     for (const auto& [key, item] : member<Object>(object, path, "leaves", "an object").members) {
       const std::string inner = note_path_child(path, key);
       if (key.starts_with("<NJT")) {
@@ -504,7 +504,7 @@ class TreeBuilder {
   Sidecar extra_;
   bool locked_ = false;
   std::unordered_set<std::string> unbatched_;
-  std::uint64_t repeated_bytes_ = kMaxRepeatedBytes;  ///< left for the whole document
+  std::uint64_t repeated_bytes_ = kMaxRepeatedBytes;  ///< remaining for the whole document
 };
 
 }  // namespace

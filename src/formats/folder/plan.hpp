@@ -61,8 +61,8 @@ struct PlanOptions {
 /// Plans the folders and files of a tree. Visits every node. Reads no tensor except the sizes of
 /// nested tensors and, to compare their bytes, aliases that are stored in separate files. Throws
 /// Error(unsupported) for entries that cannot be stored. Throws Error(invalid_argument) for
-/// malformed stacks, keys that are not UTF-8, names of files that are too long and, without
-/// `robust_names`, keys that need encoding; also like require_valid_info().
+/// malformed stacks, keys that are not UTF-8, file names that are too long and, without
+/// `robust_names`, keys that need encoding. Also throws like require_valid_info().
 Plan plan_tree(const TensorDict& tree, const PlanOptions& options = {});
 
 }  // namespace tenfold::detail::formats::folder

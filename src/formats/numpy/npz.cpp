@@ -41,10 +41,11 @@
 namespace tenfold::detail::formats::numpy {
 namespace {
 
-/// An archive of NumPy files, through one mapping. A leaf's position is the index of its member.
+/// The arrays of one archive. A leaf's position is the index of its member.
 ///
-/// map() maps stored members with aligned elements, and copies all other members into memory:
-/// deflated members, and most members that numpy.savez writes, because it does not align elements.
+/// map() maps stored members with aligned elements, all through one mapping of the archive. It
+/// copies all other members into memory: deflated members, and most members that numpy.savez
+/// writes, because it does not align elements.
 class NpzSource final : public LeafSource, public std::enable_shared_from_this<NpzSource> {
  public:
   /// Reads the zip directory. Throws like read_zip_directory(), and Error(unsupported) for members

@@ -42,7 +42,8 @@ void check_leaf(const std::string& path, const Leaf& leaf) {
         .expected("at least one dimension")
         .found("none");
   }
-  // The header counts single numbers, of which a tensor without elements may have too many.
+  // The header counts 4-bit numbers, twice as many as the last dimension counts pairs. Twice the
+  // last dimension can only overflow in a tensor without elements.
   constexpr std::int64_t kMaxPairs = std::numeric_limits<std::int64_t>::max() / 2;
   if (leaf.shape().back() > kMaxPairs) {
     throw refuse_key(path)
@@ -471,7 +472,7 @@ void add_metadata(Plan& plan, const std::map<std::string, std::string>& metadata
 
 Plan make_plan(const TensorDict& tree, bool notes) {
   // Omit the notes of leaves, because the structure document or the members for aliases describe
-  // them. Collected first, because these errors name the node.
+  // them. Collect the notes first, because the errors of collect_notes() name the node.
   Notes collected = notes ? collect_notes(tree, false) : Notes();
   std::optional<Plan> flat = plan_flat(tree);
   Plan plan = flat ? std::move(*flat) : Plan{};

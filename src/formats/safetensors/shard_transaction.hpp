@@ -40,8 +40,8 @@ class ShardTransaction {
   ShardTransaction(const ShardTransaction&) = delete;
   ShardTransaction& operator=(const ShardTransaction&) = delete;
   /// Removes the new shards and the list, unless committed() was called. Keeps them in a forked
-  /// child, after a lost lease, and, after about_to_commit(), if the index names one of the new
-  /// shards or cannot be read.
+  /// child, and if the lease was lost. After about_to_commit(), also keeps them if the index names
+  /// one of the new shards or cannot be read.
   ~ShardTransaction();
 
   /// Returns unused names for `count` shards, and adds them to the list. `part` is inserted after

@@ -66,14 +66,14 @@ struct TensorEntries {
 /// entry more. This is the maximum of the count.
 inline constexpr std::uint64_t kMaxStackItems = std::uint64_t{1} << 20;
 
-/// Returns what a node of such a stack adds to the count for its metadata, in addition to its
-/// entries. `path_bytes` is the size of its dotted path; `rank` is the number of its batch
+/// Returns what the metadata of a node of such a stack adds to the count of kMaxStackItems.
+/// `path_bytes` is the size of the node's dotted path; `rank` is the number of its batch
 /// dimensions, including the dimension of the stack.
 std::uint64_t extra_stack_items(std::uint64_t path_bytes, std::size_t rank, const DimNames& names,
                                 std::string_view class_name, std::string_view device) noexcept;
-/// Returns what an entry of such a node adds to the count. For a tensor, `rank` is the number of
-/// its dimensions, including the dimension of the stack, otherwise 0. For a value, `value` is not
-/// null.
+/// Returns what an entry of such a node adds to the count of kMaxStackItems. For a tensor, `rank`
+/// is the number of its dimensions, including the dimension of the stack, otherwise 0. For a value,
+/// `value` is not null.
 std::uint64_t stack_items(std::string_view key, std::size_t rank, const Value* value) noexcept;
 /// Returns the size of the dotted path of the entry `key` of a node whose dotted path has
 /// `path_bytes` bytes.

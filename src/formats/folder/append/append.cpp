@@ -59,10 +59,10 @@ bool same_rows(const Leaf& a, const Leaf& b) {
          std::equal(left.raw_data(), left.raw_data() + left.nbytes(), right.raw_data());
 }
 
-/// Returns the name of an entry's file or folder. Usually this is the encoded key and the suffix.
-/// If `may_be_raw`, it can be the unencoded key and the suffix, as written by tensordict before
-/// 0.14 or with robust_key=False: only the unencoded name exists, and it is not the encoded name of
-/// another key of the node.
+/// Returns the name of an entry's file or folder: the encoded key and the suffix. If `may_be_raw`,
+/// and only a file or folder with the unencoded name exists, returns that name: tensordict before
+/// 0.14, or with robust_key=False, did not encode keys. A name that is the encoded name of another
+/// key of the node does not count as the unencoded name.
 std::string name_in(const os::Directory& folder, const NodeMeta& meta, const std::string& key,
                     std::string_view suffix, bool may_be_raw) {
   const auto exists = [&](const std::string& name) {

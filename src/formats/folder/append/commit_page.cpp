@@ -68,8 +68,8 @@ std::optional<CommitState> parse_slot(std::span<const std::byte> page, std::size
   return state;
 }
 
-/// Returns the newer of the two commit records at `offset`, without invalid ones; nullopt if both
-/// are invalid.
+/// Returns the newest valid record of the two commit records at `offset`; nullopt if both are
+/// invalid.
 std::optional<CommitState> newest(std::span<const std::byte> page, std::size_t offset) {
   const auto first = parse_slot(page, offset);
   const auto second = parse_slot(page, offset + kSlotBytes);

@@ -98,7 +98,7 @@ class ArchiveVerifier {
       const auto text =
           root_of(archive_)->read_text(std::string(kChecksumsName), kMaxChecksumsBytes);
       for (ChecksumLine& line : parse_checksums(*text, display_of(kChecksumsName))) {
-        // Skip boxes: the CRC-32 covers the same bytes.
+        // Skip lines for boxes (boxes.hpp): the CRC-32 covers the same bytes.
         if (line.box) continue;
         ++report_.num_checksums;
         lines_[line.path].push_back(std::move(line));
