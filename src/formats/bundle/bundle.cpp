@@ -196,7 +196,7 @@ TensorDict::Item read(const Folder& folder, const std::string& name, const Readi
   return bare_value(reading.format->open(path, request));
 }
 
-/// Reads the entry `name` as `reading`, the result of reading_of(), says: as a file or folder of a
+/// Reads the entry `name` in the way that reading_of() has determined: as a file or folder of a
 /// known format, as JSON, or as a pickle, which is parsed but not executed. Returns a node of kind
 /// opaque (NodeInfo::is_refused()) for any other entry, and for data that is not supported. `level`
 /// is that of the bundle that contains the entry. Throws Error(corrupt) for damaged data.

@@ -139,7 +139,7 @@ class TreeBuilder {
     const Object& about = member<Object>(object, path, "cls_metadata", "an object");
     if (is_tensorclass(cls) && about.find("batch_size") == nullptr &&
         about.find("stack_dim") != nullptr) {
-      // tensordict 0.15.3 writes such a node, but cannot read it, either.
+      // tensordict 0.15.3 writes such a node, but cannot read it.
       throw fail_unsupported(path)
           .problem("a tensorclass around a lazy stack cannot be opened")
           .expected("\"batch_size\"")
@@ -280,7 +280,7 @@ class TreeBuilder {
     } else {
       throw fail(path)
           .problem("it is not a valid part of a jagged tensor")
-          .expected("the values, lengths and offsets of one key after each other")
+          .expected("consecutive values, lengths and offsets of one key")
           .found(base::quote(key));
     }
   }

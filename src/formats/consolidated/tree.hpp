@@ -22,7 +22,8 @@ struct TensorRange {
   std::uint64_t stop = 0;        ///< offset of the end in the file, including padding
 };
 
-/// A source of leaves. While the tree is built, `ranges` gets the location of each leaf.
+/// The source of the leaves of a file. While the tree is built, `ranges` gets the location of each
+/// leaf.
 class Leaves : public LeafSource {
  public:
   std::vector<TensorRange> ranges;  ///< indexed by the position of the leaf

@@ -38,8 +38,8 @@ bool is_safe_raw_node(std::string_view key) noexcept;
 
 /// Returns the name of a node's folder, or the name of a leaf's files without the suffix: the
 /// encoded key if `robust`, otherwise the key. Throws Error(invalid_argument) if `robust` is false
-/// and the key is not a safe name. `parent` is the note path of the node that has the key, for the
-/// message.
+/// and the key is not a safe name. `parent` is the path of the node that has the key, as in notes
+/// (core/notes/notes.hpp), for the message.
 std::string entry_name(std::string_view key, bool is_leaf, bool robust, std::string_view parent);
 
 /// Returns the name of the file with the sizes of a nested tensor. tensordict replaces the suffix

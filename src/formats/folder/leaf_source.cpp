@@ -282,8 +282,8 @@ bool FolderSource::joins_group(Record& record, std::uint64_t position, const Sto
   if (equal) return record.in_group = true;
   record.left_group = true;
   warn(file.display() + ": " + part(position) + ": an alias in " + std::string(kNotesName) +
-       (apart ? ", but in a separate file: writes change only this one"
-              : ", but its bytes differ by now: not shared"));
+       (apart ? ", but in a separate file: writes change only this file"
+              : ", but its bytes differ: memory is not shared"));
   return false;
 }
 

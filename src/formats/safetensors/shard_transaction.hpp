@@ -27,7 +27,7 @@ namespace tenfold::detail::formats::safetensors {
 ///
 /// A crashed save may leave shards: new ones whose index was never written, or old ones that were
 /// not removed. They are listed in a file `.<index>.tenfold-shards-<slot>-<id>`, one file name per
-/// line, written before the first shard. The holder of slot 0 removes the lists of dead writers,
+/// line, written before the first shard. The holder of slot 0 removes the lists of crashed writers,
 /// and the shards in these lists that the index does not name. It removes no other shards.
 class ShardTransaction {
  public:

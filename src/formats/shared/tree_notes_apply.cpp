@@ -151,7 +151,7 @@ class Reader {
       const bool noted = known == NodeKind::tensordict || known == NodeKind::tensorclass ||
                          known == NodeKind::lazy_stack;
       if (!noted) {
-        stale(path, "a kind of node that notes support");
+        stale(path, "the kind \"tensordict\", \"tensorclass\" or \"lazy_stack\"");
         continue;
       }
       info.kind = *known;

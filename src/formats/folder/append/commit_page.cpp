@@ -100,7 +100,7 @@ void check_state(const CommitState& state, std::uint64_t capacity, const std::st
   if (state.busy_rows > capacity || state.busy_begin >= capacity) {
     throw fail(where, capacity)
         .part("busy rows")
-        .expected("at most ", capacity, " from a slot below ", capacity)
+        .expected("at most ", capacity, " slots, the first below ", capacity)
         .found(state.busy_rows, " from slot ", state.busy_begin);
   }
 }

@@ -84,7 +84,8 @@ class ArchiveVerifier {
   void check_structure() {
     try {
       codecs::check_zip_structure(archive_->input(), archive_->directory(),
-                                  "refresh_archive_checksums corrects the checksum in its comment");
+                                  "refresh_archive_checksums corrects the checksum in the "
+                                  "archive's comment");
     } catch (const Error& error) {
       if (!is_problem_of_files(error)) throw;
       add(error, {archive_->file().display(), "file"});
