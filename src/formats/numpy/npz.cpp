@@ -1,8 +1,8 @@
 // Several NumPy files in one zip archive, as numpy.savez writes them: a dict of tensors. A key is a
-// member's name without ".npy", including folders of the archive ("a/b"). A bare root is the member
-// "arr_0.npy", as in numpy.savez, and is marked by the comment of that member. tenfold writes
-// members without compression ("stored") and aligns their elements to 64 bytes, so that they can be
-// mapped.
+// member's name without ".npy", including folders of the archive ("a/b"). A bare root (a single
+// tensor instead of a dict) is the member "arr_0.npy", as in numpy.savez, and is marked by the
+// comment of that member. tenfold writes members without compression ("stored") and aligns their
+// elements to 64 bytes, so that they can be mapped.
 
 #include <array>
 #include <cstddef>

@@ -112,8 +112,8 @@ std::vector<std::size_t> deduplicated(const std::vector<std::string>& keys,
 }
 
 /// Plans a dict or OrderedDict of tensors, none of which is unbatched, as a plain file without a
-/// structure document. Returns nullopt for any other tree, if a key is "__metadata__", or if the
-/// key of an alias is that of a reserved member.
+/// structure document (kStructureMember). Returns nullopt for any other tree, if a key is
+/// "__metadata__", or if the key of an alias is that of a reserved member.
 std::optional<Plan> plan_flat(const TensorDict& tree) {
   const NodeKind kind = tree.kind();
   if (kind != NodeKind::dict && kind != NodeKind::ordered_dict) return std::nullopt;
@@ -231,7 +231,7 @@ std::uint64_t count_items(const TensorDict& node, const DimNames& names, std::ui
   return count;
 }
 
-/// Writes the structure document and collects the tensors.
+/// Writes the structure document (kStructureMember) and collects the tensors.
 class StructurePlanner {
  public:
   explicit StructurePlanner(Plan& plan) : plan_(plan), json_(codecs::JsonStyle::python) {}
