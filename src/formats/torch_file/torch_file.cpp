@@ -97,7 +97,7 @@ class LegacyStorages final : public Storages {
   std::unordered_map<std::string_view, std::size_t> numbers_;
 };
 
-/// Reads the sequence of pickles at the start of a file.
+/// Reads the pickles at the start of a file in the layout of torch before 1.6, one by one.
 class Front {
  public:
   Front(std::string_view bytes, base::Where where) : bytes_(bytes), where_(std::move(where)) {}
