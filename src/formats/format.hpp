@@ -67,15 +67,16 @@ enum class BareRoots : std::uint8_t { none, some, all };
 struct Format {
   std::string_view name;  ///< as returned by tenfold::probe()
   std::string_view noun;  ///< for messages, with its article: "a safetensors file"
-  std::span<const std::string_view> suffixes;  ///< a save to a path with one uses this format
-  bool holds_sparse = false;                   ///< a save accepts nodes of kind sparse
+  std::span<const std::string_view>
+      suffixes;               ///< a save to a path with one of them uses this format
+  bool holds_sparse = false;  ///< a save accepts nodes of kind sparse
   BareRoots bare_roots = BareRoots::none;
   bool is_writable_in_place = false;  ///< supports Mode::write_through
   bool holds_zeros = false;           ///< supports WriteRequest::zeros
 
   /// Returns true if the file or folder has this format. Checks the content of a file, or only the
   /// suffix for an index of torch.save files. Checks the names of the files in a folder and, for
-  /// some formats, a small document.
+  /// some formats, the content of a small metadata file.
   bool (*probe)(const FileHead& head);
   /// Implements open(), which first checks the mode. May take the open file or folder from `head`.
   TensorDict (*open_tree)(const FileHead& head, const OpenRequest& request);

@@ -1,6 +1,6 @@
-// A folder that a trainer wrote, opened read-only as one tree: transformers' Trainer, accelerate,
-// DeepSpeed, torch_checkpointing. Each file or folder in it is an entry of the tree, whatever its
-// format, except hidden files and folders, and shards that an index lists; it is read at its first
+// A folder that transformers' Trainer, accelerate, DeepSpeed or torch_checkpointing wrote, opened
+// read-only as one tree. Each file or folder in it is an entry of the tree, whatever its format,
+// except hidden files and folders, and shards that an index lists. An entry is read at its first
 // access. folder.hpp recognises such folders, and lists their entries and keys.
 
 #include <array>
@@ -39,8 +39,8 @@
 namespace tenfold::detail::formats::bundle {
 namespace {
 
-/// Maximum number of bundles inside each other, including the outermost. There can be several:
-/// transformers' Trainer puts DeepSpeed's folder into its own.
+/// Maximum nesting depth of bundles. A bundle that contains no other bundle has depth 1. Bundles
+/// nest because transformers' Trainer puts DeepSpeed's folder into its own.
 constexpr std::size_t kMaxLevels = 3;
 constexpr std::uint64_t kMaxJsonBytes = std::uint64_t{1} << 30;
 
@@ -52,7 +52,7 @@ struct Reading {
   std::string problem{};           ///< if refused, the reason: "<what>: expected ..., found ..."
 };
 
-/// An error message without its leading path.
+/// Returns the message of `error`, without its leading path if that is `path`.
 std::string problem_in(const Error& error, const Path& path) {
   return error.path() == path.string() ? Error(error).path("").what() : error.what();
 }
@@ -61,8 +61,8 @@ Reading refused(std::string problem) {
   return {Reading::Way::refused, nullptr, std::move(problem)};
 }
 
-/// If `error` is that of format_of_content() for an unknown format, removes the list of supported
-/// formats, which does not help here.
+/// If `error` is that of format_of_content() for an unknown format, replaces the list of supported
+/// formats, which does not help here, by "tensors or values".
 Error without_formats(const Error& error) {
   if (error.problem() != kUnknownFormat) return error;
   return Error(error).expected("tensors or values");
@@ -196,7 +196,7 @@ TensorDict::Item read(const Folder& folder, const std::string& name, const Readi
   return bare_value(reading.format->open(path, request));
 }
 
-/// Reads the entry `name` as `reading`, the result of reading_of(), says: as a file or folder of a
+/// Reads the entry `name` in the way that reading_of() has determined: as a file or folder of a
 /// known format, as JSON, or as a pickle, which is parsed but not executed. Returns a node of kind
 /// opaque (NodeInfo::is_refused()) for any other entry, and for data that is not supported. `level`
 /// is that of the bundle that contains the entry. Throws Error(corrupt) for damaged data.
@@ -319,7 +319,7 @@ class Verifier {
 
   std::shared_ptr<const Folder> folder_;
   const VerifyRequest& request_;
-  std::optional<VerifyFilter> filter_;  ///< the filter of the request, for one entry
+  std::optional<VerifyFilter> filter_;  ///< copy of request_.filter that request_for() changes
   std::size_t level_;
   VerifyReport report_;
 };

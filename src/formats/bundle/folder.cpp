@@ -136,7 +136,7 @@ std::vector<Entry> list_entries(const os::Directory& folder) {
   const std::unordered_set<std::string> shards = shards_in(folder, names);
   std::erase_if(names, [&](const std::string& name) { return shards.contains(name); });
 
-  // For each stem (name without suffix) and name, the number of entries that have it.
+  // By string: the number of entries that have it as name or as stem (name without suffix).
   std::unordered_map<std::string, std::size_t> uses;
   std::vector<std::string> stems;
   for (const std::string& name : names) {
@@ -148,7 +148,7 @@ std::vector<Entry> list_entries(const os::Directory& folder) {
   std::unordered_set<std::string> keys;
   for (std::size_t i = 0; i < names.size(); ++i) {
     std::string key = key_text(uses[stems[i]] == 1 ? stems[i] : names[i]);
-    while (!keys.insert(key).second) key += '_';  // names that are not Unicode may become equal
+    while (!keys.insert(key).second) key += '_';  // an escaped name may equal another name
     entries.push_back({std::move(key), std::move(names[i])});
   }
   return entries;

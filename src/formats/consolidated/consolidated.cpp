@@ -66,9 +66,9 @@ struct Plan {
 };
 
 struct PlanOptions {
-  /// Store the notes and the order of entries, and store shared bytes once. If this and `checksums`
-  /// are false, the file is byte for byte what tensordict's `consolidate` writes, with the two
-  /// exceptions that the public consolidate() lists.
+  /// Store the notes (core/notes/notes.hpp) and the order of entries, and store shared bytes once.
+  /// If this and `checksums` are false, the file is byte for byte what tensordict's `consolidate`
+  /// writes, with the two exceptions that the public consolidate() lists.
   bool notes = true;
   bool checksums = true;
   bool locked = false;  ///< `is_locked` of every node in the file
@@ -80,7 +80,8 @@ Error refuse(const std::string& path) {
       .remedy("save as a folder, which supports it");
 }
 
-/// tensordict's table of dtypes does not include the floats of 8 and 4 bits.
+/// True if tensordict can read the dtype from a consolidated file: its table of dtypes includes all
+/// dtypes except float8 and float4.
 bool is_readable(DType dtype) { return dtype < DType::float8_e4m3fn; }
 
 /// Nesting depth of containers, including `value`.
@@ -132,7 +133,7 @@ class Placer {
     }
     if (tree.kind() == NodeKind::sparse && !notes_) {
       throw refuse(path)
-          .problem("not supported in tensordict's own format")
+          .problem("a sparse tensor is not supported in tensordict's own format")
           .expected("a dense tensor")
           .found("one of layout ", base::quote(level.info->layout));
     }
@@ -211,7 +212,7 @@ class Placer {
     }
     if (is_reserved_member(key)) {
       throw refuse(path)
-          .problem("a node of that name cannot be stored")
+          .problem("a node with this key cannot be stored")
           .expected("a key that tensordict's document does not use itself")
           .found(base::quote(key));
     }
@@ -247,15 +248,15 @@ class Placer {
   static void check_dtype(const Leaf& leaf, const std::string& path) {
     if (is_readable(leaf.dtype())) return;
     throw refuse(path)
-        .problem("tensordict cannot read the dtype from such a file")
-        .expected("one it has a name for")
+        .problem("tensordict cannot read this dtype from a consolidated file")
+        .expected("a dtype that tensordict has a name for")
         .found(to_string(leaf.dtype()));
   }
 
   static void check_name(const std::string& key, const std::string& path) {
     if (!key.starts_with("<NJT")) return;
     throw refuse(path)
-        .problem("tensordict reads a tensor of that name as a part of a jagged one")
+        .problem("tensordict reads a tensor with such a key as a part of a jagged tensor")
         .expected("a key that does not begin with \"<NJT\"")
         .found(base::quote(key));
   }
@@ -516,8 +517,8 @@ Plan make_plan(const TensorDict& tree, const PlanOptions& options) {
 }
 
 constexpr std::uint64_t kLengthBytes = 8;
-/// Maximum gap between two tensors in bytes: padding to a multiple of 8, then alignment to at most
-/// 16 bytes, the largest size of an element.
+/// Upper bound of the gap between two tensors in bytes: padding to a multiple of 8, then alignment
+/// to at most 16 bytes, the largest size of an element.
 constexpr std::size_t kMaxGapBytes = 16;
 
 /// The location of the document, computed from the length at the end of the file.

@@ -40,8 +40,8 @@ void write_sidecar(const Sidecar& extra, codecs::JsonWriter& json);
 Sidecar read_sidecar(const Value& size, const std::string& where);
 
 /// Restores the saved order of the entries of `node`, and applies the notes: the kind of the node,
-/// its values and, for the root, schema and metadata. `path` is the note path of the node. Ignores
-/// members that do not match the node, with a warning.
+/// its values and, for the root, schema and metadata. `path` is the path of the node as in notes
+/// (core/notes/notes.hpp). Ignores members that do not match the node, with a warning.
 void apply_extra(const Sidecar& extra, std::string_view path, Node& node);
 
 }  // namespace tenfold::detail::formats::consolidated

@@ -139,7 +139,7 @@ class TreeBuilder {
     const Object& about = member<Object>(object, path, "cls_metadata", "an object");
     if (is_tensorclass(cls) && about.find("batch_size") == nullptr &&
         about.find("stack_dim") != nullptr) {
-      // tensordict 0.15.3 writes such a node, but cannot read it, either.
+      // tensordict 0.15.3 writes such a node, but cannot read it.
       throw fail_unsupported(path)
           .problem("a tensorclass around a lazy stack cannot be opened")
           .expected("\"batch_size\"")
@@ -227,7 +227,7 @@ class TreeBuilder {
   }
 
   void add_leaves(const Object& object, const std::string& path, Node& node) {
-    std::optional<Jagged> jagged;  // until its offsets are read
+    std::optional<Jagged> jagged;  // a jagged tensor whose offsets are not read yet
     for (const auto& [key, item] : member<Object>(object, path, "leaves", "an object").members) {
       const std::string inner = note_path_child(path, key);
       if (key.starts_with("<NJT")) {
@@ -280,7 +280,7 @@ class TreeBuilder {
     } else {
       throw fail(path)
           .problem("it is not a valid part of a jagged tensor")
-          .expected("the values, lengths and offsets of one key after each other")
+          .expected("consecutive values, lengths and offsets of one key")
           .found(base::quote(key));
     }
   }
@@ -504,7 +504,7 @@ class TreeBuilder {
   Sidecar extra_;
   bool locked_ = false;
   std::unordered_set<std::string> unbatched_;
-  std::uint64_t repeated_bytes_ = kMaxRepeatedBytes;  ///< left for the whole document
+  std::uint64_t repeated_bytes_ = kMaxRepeatedBytes;  ///< remaining for the whole document
 };
 
 }  // namespace

@@ -22,7 +22,8 @@ struct TensorRange {
   std::uint64_t stop = 0;        ///< offset of the end in the file, including padding
 };
 
-/// A source of leaves. While the tree is built, `ranges` gets the location of each leaf.
+/// The source of the leaves of a file. While the tree is built, `ranges` gets the location of each
+/// leaf.
 class Leaves : public LeafSource {
  public:
   std::vector<TensorRange> ranges;  ///< indexed by the position of the leaf
@@ -60,11 +61,12 @@ struct Tree {
 };
 
 /// Builds the tree of the document `json`. `leaves` receives the location of each tensor: a range
-/// within the first `data_bytes` bytes of the file that has the size of the tensor and its padding.
-/// Two ranges are equal or disjoint. `where` names the file. Throws Error(corrupt) for an invalid
+/// within the first `data_bytes` bytes of the file, as long as the tensor and its padding. Two
+/// ranges are equal or disjoint. `where` names the file. Throws Error(corrupt) for an invalid
 /// document, and Error(unsupported) for unknown classes and dtypes, a NonTensorStack as the root, a
-/// tensorclass around a lazy stack, a value that too many rows of a stack share
-/// (kMaxRepeatedBytes), and notes of a newer version. Errors about a node name the node.
+/// tensorclass around a lazy stack, values whose copies for the rows of stacks need more than
+/// kMaxRepeatedBytes (value_stacks.hpp), and notes of a newer version. Errors about a node name the
+/// node.
 Tree build_tree(std::string_view json, std::uint64_t data_bytes,
                 const std::shared_ptr<Leaves>& leaves, const std::string& where);
 

@@ -28,8 +28,7 @@ inline constexpr std::uint64_t kMaxRepeatedBytes = std::uint64_t{64} << 20;
 /// Stacks `elements` along dimension `dim`. Sets `result` and returns nullopt, or returns an error
 /// without a path: Error(unsupported) if the copies exceed the budget; Error(corrupt) if an element
 /// has fewer than `dim` dimensions, or if two elements differ in length in a dimension before
-/// `dim`.
-/// A value that several rows share is repeated only along dimensions before `dim`, and along
+/// `dim`. A value that several rows share is repeated only along dimensions before `dim`, and along
 /// dimensions for which another element has lists. Subtracts the size of the copies from
 /// `budget_bytes`, which starts at kMaxRepeatedBytes. In files of tenfold 0.1.0, the number of
 /// dimensions may differ between elements: lists of a dimension that not all elements have then

@@ -121,7 +121,7 @@ std::vector<NamedItem> items_of(const Metadata& metadata) {
 /// archive's structure, if it has one. Returns the number of records.
 std::uint64_t check_item(Files& files, const Item& item) {
   const FilePart place = files.place(item);
-  const std::shared_ptr<const os::File> file = place.file();  // stays open
+  const std::shared_ptr<const os::File> file = place.file();  // keeps the file open
   const codecs::ZipInput input = zip_input(place);
   const codecs::ZipDirectory directory = codecs::read_zip_directory(input, codecs::ZipLimits());
   for (const codecs::ZipEntry& entry : directory.entries) codecs::check_zip_entry(input, entry);

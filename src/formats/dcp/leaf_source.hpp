@@ -51,7 +51,7 @@ class Files : public std::enable_shared_from_this<Files> {
   struct File {
     std::mutex mutex;
     std::weak_ptr<const os::File> file;
-    std::optional<os::FileInfo> info;  ///< at its first opening
+    std::optional<os::FileInfo> info;  ///< when the file was first opened
   };
   std::shared_ptr<const os::File> opened(std::uint32_t number);
   std::shared_ptr<const os::File> decompressed(const Item& item);

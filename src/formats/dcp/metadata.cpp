@@ -89,8 +89,8 @@ class MetadataReader {
 
   std::string describe(std::uint32_t id) const { return graph_.describe(id); }
 
-  /// Subtracts bytes that are copied or compared from the budget (see kMaxRepeatedBytes). Throws
-  /// Error(unsupported) if the budget is exceeded.
+  /// Reduces the budget (see kMaxRepeatedBytes) by the number of bytes that the caller copies or
+  /// compares. Throws Error(unsupported) if the budget is exceeded.
   void spend(std::uint64_t size_bytes) const {
     if (size_bytes > budget_bytes_) {
       throw base::unsupported(where_)

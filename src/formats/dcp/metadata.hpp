@@ -54,8 +54,8 @@ struct Key {
 
 /// An entry of the saved state dict.
 struct Entry {
-  std::string name;                      ///< torch's flattened name, such as "model.w"
-  std::vector<Key> path;                 ///< the keys of the entry in the state dict; not empty
+  std::string name;       ///< torch's flattened name, such as "model.w"
+  std::vector<Key> path;  ///< from the root of the state dict to the entry; not empty
   std::variant<TensorEntry, Item> what;  ///< a tensor or an object
 };
 

@@ -40,7 +40,7 @@ class ItemFile {
 };
 
 /// Returns the bytes of `.metadata`: a pickle of torch's Metadata that parse_metadata() and torch
-/// can read. Omits items of size 0, those of chunks without elements, from `storage_data`.
+/// can read. `storage_data` omits items of size 0, which belong to chunks without elements.
 std::string write_metadata(const Metadata& metadata);
 
 }  // namespace tenfold::detail::formats::dcp

@@ -45,7 +45,7 @@ bool is_number(std::string_view name) {
 struct Named {
   std::unordered_set<std::string> files;
   std::unordered_set<std::string> folders;
-  bool elements = false;  ///< folders "0", "1", ...
+  bool elements = false;  ///< also the folders "0", "1", ...
 
   bool contains(const std::string& name, bool is_folder) const {
     if (!is_folder) return files.contains(name);

@@ -18,12 +18,12 @@ bool is_leftover(std::string_view name);
 bool is_leftover_in(const os::Directory& folder, const std::string& name, bool is_folder);
 
 /// True for the names of tenfold's own files and folders that begin with "%". No encoded key is
-/// such a name. A key that is stored without encoding (`robust_names` is false) may be such a name.
+/// such a name. An unencoded key (PlanOptions::robust_names) may be such a name.
 bool is_own_name(std::string_view name);
 
 /// All files and folders of a saved tree, by relative path.
 struct Inventory {
-  std::vector<std::string> files;    ///< named by metadata, tenfold's own files, and leftovers
+  std::vector<std::string> files;    ///< those that metadata names, tenfold's own, and leftovers
   std::vector<std::string> folders;  ///< as `files`; parents first, without the root
   std::vector<std::string> foreign;  ///< other files and folders, which are not part of the tree
 };

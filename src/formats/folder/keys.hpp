@@ -28,8 +28,9 @@ std::string encode_key(std::string_view key);
 /// Returns the key that encodes to `component`, or nullopt if there is none.
 std::optional<std::string> decode_key(std::string_view component);
 
-/// True if the unencoded key is safe in the name of a leaf's file: on no system does the name lead
-/// out of the folder. tensordict uses unencoded keys before 0.14, and with robust_key=False.
+/// True if the unencoded key is safe in the name of a leaf's file: the name does not lead out of
+/// the folder on any operating system. tensordict uses unencoded keys before 0.14, and with
+/// robust_key=False.
 bool is_safe_raw_leaf(std::string_view key) noexcept;
 /// Like is_safe_raw_leaf(), for a node's folder, whose name has no suffix: also false for "", "."
 /// and "..".
@@ -37,8 +38,8 @@ bool is_safe_raw_node(std::string_view key) noexcept;
 
 /// Returns the name of a node's folder, or the name of a leaf's files without the suffix: the
 /// encoded key if `robust`, otherwise the key. Throws Error(invalid_argument) if `robust` is false
-/// and the key is not a safe name. `parent` is the note path of the node that has the key, for the
-/// message.
+/// and the key is not a safe name. `parent` is the path of the node that has the key, as in notes
+/// (core/notes/notes.hpp), for the message.
 std::string entry_name(std::string_view key, bool is_leaf, bool robust, std::string_view parent);
 
 /// Returns the name of the file with the sizes of a nested tensor. tensordict replaces the suffix

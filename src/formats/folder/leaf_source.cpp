@@ -282,8 +282,8 @@ bool FolderSource::joins_group(Record& record, std::uint64_t position, const Sto
   if (equal) return record.in_group = true;
   record.left_group = true;
   warn(file.display() + ": " + part(position) + ": an alias in " + std::string(kNotesName) +
-       (apart ? ", but in a separate file: writes change only this one"
-              : ", but its bytes differ by now: not shared"));
+       (apart ? ", but in a separate file: writes change only this file"
+              : ", but its bytes differ: memory is not shared"));
   return false;
 }
 
@@ -297,8 +297,8 @@ void FolderSource::read(const Leaf& leaf, std::uint64_t offset_bytes, std::span<
   }
   if (into.empty()) return;
   const std::uint64_t position = position_of(leaf);
-  // In mode copy_on_write, the content of a mapped leaf is the private copy, with the writes of the
-  // program. Leaves that share their bytes share this copy.
+  // In mode copy_on_write, a mapped leaf has a private copy of its bytes, which includes the writes
+  // of the program, so read from the copy. Leaves that share their bytes share this copy.
   if (store_->mode() == Mode::copy_on_write) {
     Buffer copy = cached(position);
     if (copy.size_bytes() == 0 && may_share_bytes(position)) copy = map(leaf);

@@ -68,7 +68,7 @@ void refuse_shared_files(const os::Directory& folder) {
     if (num_own >= file.num_links) continue;
     throw Error::io(EACCES, file.display)
         .problem("it cannot be written in place")
-        .expected("a file of this tree alone")
+        .expected("a file whose hard links are all in this tree")
         .found(
             file.num_links - num_own,
             " more hard link(s) elsewhere: steps of a checkpoint directory share unchanged files")

@@ -9,8 +9,9 @@
 
 namespace tenfold::detail::formats::folder {
 
-/// Shared flocks that keep saves from replacing a folder that is open in mode write_through, and
-/// its parent folders that are nodes of the same tree, which have a meta.json.
+/// Shared flocks on a folder that is open in mode write_through, and on its parent folders that are
+/// nodes of the same tree (they have a meta.json). The locks keep saves from replacing these
+/// folders.
 struct WriteThroughLock {
   os::Directory folder;
   std::vector<os::Directory> above;

@@ -29,7 +29,7 @@ struct Plan {
     bool is_sizes = false;  ///< sizes of a nested tensor, written even if zeros are requested
     std::string text;
     Leaf leaf = Leaf(Tensor());
-    std::string note_path;  ///< of `leaf`
+    std::string note_path;  ///< path of `leaf` as in Notes
     std::uint64_t size_bytes = 0;
     std::size_t same_as = kNone;  ///< index of an earlier file of which this file is an alias
   };
@@ -61,8 +61,8 @@ struct PlanOptions {
 /// Plans the folders and files of a tree. Visits every node. Reads no tensor except the sizes of
 /// nested tensors and, to compare their bytes, aliases that are stored in separate files. Throws
 /// Error(unsupported) for entries that cannot be stored. Throws Error(invalid_argument) for
-/// malformed stacks, keys that are not UTF-8, names of files that are too long and, without
-/// `robust_names`, keys that need encoding; also like require_valid_info().
+/// malformed stacks, keys that are not UTF-8, file names that are too long and, without
+/// `robust_names`, keys that need encoding. Also throws like require_valid_info().
 Plan plan_tree(const TensorDict& tree, const PlanOptions& options = {});
 
 }  // namespace tenfold::detail::formats::folder

@@ -28,15 +28,14 @@ std::string meta_where(const NodePlace& place);
 /// folders. Lists no folder. Reads no tensor, except one row offset of a sparse matrix to which
 /// rows are being added. `class_name` is the name of the tensorclass if a folder above stores it,
 /// as for a folder `_tensordict` and for the elements of a stack of tensorclasses; otherwise it is
-/// empty.
-/// Throws Error(corrupt) for invalid metadata, Error(unsupported) for values in pickles and for
-/// views, and Error(io), also (ESTALE) if the tree was replaced.
+/// empty. Throws Error(corrupt) for invalid metadata, Error(unsupported) for values in pickles and
+/// for views, and Error(io), also (ESTALE) if the tree was replaced.
 TensorDict::Item read_node(const NodePlace& place, const std::string& class_name = {});
 
 /// Opens the tree with the root `folder`: reads its `%notes.json`, its `%commit` and the root node
-/// (read_node()). If `problems` is given, adds ignored data to this list instead of warning. This
-/// also happens when the tree is accessed later, so the list must outlive the tree. Throws like
-/// read_node(), and Error(unsupported) if the root is a JSON value.
+/// (read_node()). If `problems` is given, adds a problem for ignored data to it instead of warning,
+/// also when the tree is accessed later: `problems` must outlive the tree. Throws like read_node(),
+/// and Error(unsupported) if the root is a JSON value.
 TensorDict open_tree(std::shared_ptr<Folder> folder, Mode mode,
                      std::vector<Problem>* problems = nullptr);
 

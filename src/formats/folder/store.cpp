@@ -8,8 +8,8 @@
 namespace tenfold::detail::formats::folder {
 namespace {
 
-/// Splits a note path into the path of the parent node and the key. Returns nullopt for the root
-/// and for an invalid path.
+/// Splits a path of notes (core/notes/notes.hpp) into the path of the parent node and the key.
+/// Returns nullopt for the root and for an invalid path.
 std::optional<std::pair<std::string, std::string>> split_path(std::string_view path) {
   auto keys = keys_of_note_path(path);
   if (!keys || keys->empty()) return std::nullopt;

@@ -497,7 +497,7 @@ class MetaEdit {
   }
 
   Path path_;
-  /// Keeps saves from replacing the folder, so that replace() does not write to the new folder.
+  /// Keeps saves from replacing the folder: otherwise, replace() might write to the new folder.
   ScopedWriteThroughLock held_;
   os::Directory directory_;
   os::File file_;
@@ -588,7 +588,7 @@ Notes::ValueNote note_of(const Path& folder) {
 }
 
 /// Throws Error(unsupported) if `value` needs another note than the old value in `folder`, because
-/// notes are not rewritten. Also throws it for every extended scalar.
+/// notes are not rewritten, or if `value` contains an extended scalar.
 void require_same_note(const Path& folder, const Value& value) {
   const auto refuse = [&] {
     return base::unsupported(folder.string())
@@ -603,8 +603,8 @@ void require_same_note(const Path& folder, const Value& value) {
   collect_value_note("", value, made);
   const Notes::ValueNote& note = made.values[""];
   const Notes::ValueNote old = note_of(folder);
-  // If the old value has no note, tuples are stored as lists, and OrderedDicts as dicts, as by
-  // memmap().
+  // If the old value has no note, tuples are stored as lists, and OrderedDicts as dicts, as
+  // tensordict's memmap() does.
   const bool needs_note = !note.int_keys.empty() || !note.typed_keys.empty();
   if (old == note || (old.empty() && !needs_note)) return;
   throw refuse()

@@ -18,9 +18,9 @@ void check_tree(std::shared_ptr<Folder> root, const VerifyRequest& request, Veri
 VerifyReport verify_folder(const Path& path, const VerifyRequest& request);
 
 /// Checks the tree like check_tree(), the structure of the zip archive, the CRC-32 of every entry,
-/// and the blocks in `%checksums`, except what the request's filter skips. Skips boxes, because the
-/// CRC-32 covers their bytes. Returns damage as problems. Throws Error(file_not_found) if there is
-/// no file, and any error for which is_problem_of_files() is false.
+/// and the blocks in `%checksums`, except what the request's filter skips. Skips boxes (boxes.hpp),
+/// because the CRC-32 covers their bytes. Returns damage as problems. Throws Error(file_not_found)
+/// if there is no file, and any error for which is_problem_of_files() is false.
 VerifyReport verify_archive(const Path& path, const VerifyRequest& request);
 
 }  // namespace tenfold::detail::formats::folder

@@ -25,7 +25,8 @@
 #include "os/fs/file.hpp"
 #include "os/memory/mapping.hpp"
 
-// A file .npy contains one array, which has no name. Its tree is a bare root.
+// A file .npy contains one array, which has no name. Its tree is a bare root: one tensor instead of
+// a dict.
 
 namespace tenfold::detail::formats::numpy {
 namespace {

@@ -27,7 +27,7 @@ std::optional<DType> dtype_of_npy_descr(std::string_view descr) noexcept;
 /// An array whose header matches the size of its bytes.
 struct NpyArray {
   DType dtype = DType::float32;
-  bool fortran_order = false;  ///< false for empty arrays, and up to one dimension
+  bool fortran_order = false;  ///< false if the array is empty or has at most one dimension
   Shape shape;
   std::uint64_t data_offset_bytes = 0;  ///< of its elements, from the start of the header
   std::uint64_t nbytes = 0;

@@ -1,8 +1,8 @@
 // Several NumPy files in one zip archive, as numpy.savez writes them: a dict of tensors. A key is a
-// member's name without ".npy", including folders of the archive ("a/b"). A bare root is the member
-// "arr_0.npy", as in numpy.savez, and is marked by the comment of that member. tenfold writes
-// members without compression ("stored") and aligns their elements to 64 bytes, so that they can be
-// mapped.
+// member's name without ".npy", including folders of the archive ("a/b"). A bare root (a single
+// tensor instead of a dict) is the member "arr_0.npy", as in numpy.savez, and is marked by the
+// comment of that member. tenfold writes members without compression ("stored") and aligns their
+// elements to 64 bytes, so that they can be mapped.
 
 #include <array>
 #include <cstddef>
@@ -41,10 +41,11 @@
 namespace tenfold::detail::formats::numpy {
 namespace {
 
-/// An archive of NumPy files, through one mapping. A leaf's position is the index of its member.
+/// The arrays of one archive. A leaf's position is the index of its member.
 ///
-/// map() maps stored members with aligned elements, and copies all other members into memory:
-/// deflated members, and most members that numpy.savez writes, because it does not align elements.
+/// map() maps stored members with aligned elements, all through one mapping of the archive. It
+/// copies all other members into memory: deflated members, and most members that numpy.savez
+/// writes, because it does not align elements.
 class NpzSource final : public LeafSource, public std::enable_shared_from_this<NpzSource> {
  public:
   /// Reads the zip directory. Throws like read_zip_directory(), and Error(unsupported) for members

@@ -247,9 +247,9 @@ bool has_checksums(const OpenedFile& shard) {
   return shard.header->metadata_value(kBoxesMember) != nullptr;
 }
 
-/// Call if the folder has no manifest for this layout. Throws Error(corrupt) if one of the shards
-/// has checksums: tenfold wrote it, with a manifest. Without the manifest, the tree's values, which
-/// only the manifest stores, would be lost.
+/// Call this if the folder has no manifest for this layout. Throws Error(corrupt) if one of the
+/// shards has checksums: then tenfold wrote the shards, together with a manifest. Without the
+/// manifest, the tree's values, which only the manifest stores, would be lost.
 void check_written_by_torch(const std::vector<OpenedFile>& shards, const os::Directory& folder) {
   const auto shard = std::ranges::find_if(shards, has_checksums);
   if (shard == shards.end()) return;
@@ -258,7 +258,7 @@ void check_written_by_torch(const std::vector<OpenedFile>& shards, const os::Dir
       .expected("the manifest of ", base::quote(shard->source->file().display()),
                 ", which has checksums")
       .found("none, or another file")
-      .remedy("restore the file from a copy; without it, only the single shards can be opened");
+      .remedy("restore the file from a copy; without it, the shards can only be opened one by one");
 }
 
 OpenedFolder open_folder(const Path& path) {

@@ -24,7 +24,7 @@ constexpr std::string_view kMetadata = "{\"__metadata__\":{";
 constexpr std::uint64_t kOnes = 0x0101010101010101;
 constexpr std::uint64_t kHighs = 0x8080808080808080;
 
-/// True if none of the eight bytes is below 0x20, a backslash or non-ASCII.
+/// True if all eight bytes are ASCII characters from 0x20 on other than a backslash.
 bool is_plain_word(std::uint64_t word) noexcept {
   const std::uint64_t backslash = word ^ (kOnes * '\\');
   const std::uint64_t wrong =
@@ -54,7 +54,7 @@ class Cursor {
     return true;
   }
 
-  /// Parses an integer from 0, below 10^18, in JSON's form.
+  /// Parses a JSON integer of at most 18 digits, without a sign.
   bool number(std::uint64_t& value) noexcept {
     constexpr std::size_t kMaxDigits = 18;
     std::size_t size = 0;

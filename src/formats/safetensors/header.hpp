@@ -72,8 +72,8 @@ int order_of_dtype(DType dtype) noexcept;
 /// dtype.
 Header parse_header(std::string_view text, std::uint64_t data_bytes, std::string_view where);
 
-/// Returns the header, including the eight bytes of its length, which it checks first. `file_bytes`
-/// is the size of the file. Throws Error(corrupt) if the header does not fit the file or exceeds
+/// Reads the header, including the eight bytes of its length. `file_bytes` is the size of the file.
+/// Throws Error(corrupt), before it reads the header, if the length exceeds the file or
 /// kMaxHeaderBytes.
 std::string read_header_bytes(const os::File& file, std::uint64_t file_bytes);
 

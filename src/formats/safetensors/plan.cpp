@@ -42,7 +42,8 @@ void check_leaf(const std::string& path, const Leaf& leaf) {
         .expected("at least one dimension")
         .found("none");
   }
-  // The header counts single numbers, of which a tensor without elements may have too many.
+  // The header counts 4-bit numbers, twice as many as the last dimension counts pairs. Twice the
+  // last dimension can only overflow in a tensor without elements.
   constexpr std::int64_t kMaxPairs = std::numeric_limits<std::int64_t>::max() / 2;
   if (leaf.shape().back() > kMaxPairs) {
     throw refuse_key(path)
@@ -111,8 +112,8 @@ std::vector<std::size_t> deduplicated(const std::vector<std::string>& keys,
 }
 
 /// Plans a dict or OrderedDict of tensors, none of which is unbatched, as a plain file without a
-/// structure document. Returns nullopt for any other tree, if a key is "__metadata__", or if the
-/// key of an alias is that of a reserved member.
+/// structure document (kStructureMember). Returns nullopt for any other tree, if a key is
+/// "__metadata__", or if the key of an alias is that of a reserved member.
 std::optional<Plan> plan_flat(const TensorDict& tree) {
   const NodeKind kind = tree.kind();
   if (kind != NodeKind::dict && kind != NodeKind::ordered_dict) return std::nullopt;
@@ -230,7 +231,7 @@ std::uint64_t count_items(const TensorDict& node, const DimNames& names, std::ui
   return count;
 }
 
-/// Writes the structure document and collects the tensors.
+/// Writes the structure document (kStructureMember) and collects the tensors.
 class StructurePlanner {
  public:
   explicit StructurePlanner(Plan& plan) : plan_(plan), json_(codecs::JsonStyle::python) {}
@@ -471,7 +472,7 @@ void add_metadata(Plan& plan, const std::map<std::string, std::string>& metadata
 
 Plan make_plan(const TensorDict& tree, bool notes) {
   // Omit the notes of leaves, because the structure document or the members for aliases describe
-  // them. Collected first, because these errors name the node.
+  // them. Collect the notes first, because the errors of collect_notes() name the node.
   Notes collected = notes ? collect_notes(tree, false) : Notes();
   std::optional<Plan> flat = plan_flat(tree);
   Plan plan = flat ? std::move(*flat) : Plan{};

@@ -22,7 +22,7 @@ constexpr std::string_view kIndexSuffix = ".index.json";
 constexpr std::string_view kShardSuffix = ".safetensors";
 constexpr std::uint64_t kMaxListBytes = 16 << 20;
 
-/// Prefix of the lists of writers in one slot.
+/// Returns the prefix of the file names of the lists (ShardTransaction) of writers in this slot.
 std::string list_prefix(const std::string& index_name, int slot) {
   return hidden_name(index_name, "shards-" + std::to_string(slot) + "-");
 }

@@ -27,7 +27,7 @@ namespace tenfold::detail::formats::safetensors {
 ///
 /// A crashed save may leave shards: new ones whose index was never written, or old ones that were
 /// not removed. They are listed in a file `.<index>.tenfold-shards-<slot>-<id>`, one file name per
-/// line, written before the first shard. The holder of slot 0 removes the lists of dead writers,
+/// line, written before the first shard. The holder of slot 0 removes the lists of crashed writers,
 /// and the shards in these lists that the index does not name. It removes no other shards.
 class ShardTransaction {
  public:
@@ -40,8 +40,8 @@ class ShardTransaction {
   ShardTransaction(const ShardTransaction&) = delete;
   ShardTransaction& operator=(const ShardTransaction&) = delete;
   /// Removes the new shards and the list, unless committed() was called. Keeps them in a forked
-  /// child, after a lost lease, and, after about_to_commit(), if the index names one of the new
-  /// shards or cannot be read.
+  /// child, and if the lease was lost. After about_to_commit(), also keeps them if the index names
+  /// one of the new shards or cannot be read.
   ~ShardTransaction();
 
   /// Returns unused names for `count` shards, and adds them to the list. `part` is inserted after

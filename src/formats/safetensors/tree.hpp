@@ -17,17 +17,21 @@
 
 namespace tenfold::detail::formats::safetensors {
 
-/// Members of `__metadata__` that tenfold or other tools write.
+// Members of `__metadata__` that tenfold or other tools write.
+
+/// The structure document, in which tensordict describes a tree (StructureLevel in tree.cpp).
 inline constexpr std::string_view kStructureMember = "tensordict";
+/// The notes document (core/notes/notes.hpp).
 inline constexpr std::string_view kNotesMember = "tenfold";
+/// The checksums of the header and the tensors (formats/shared/json_checksums.hpp).
 inline constexpr std::string_view kChecksumsMember = "tenfold_xxh3";
 /// Files that several processes wrote have this member instead of "tenfold_xxh3"
 /// (formats/shared/boxes.hpp).
 inline constexpr std::string_view kBoxesMember = "tenfold_boxes";
-/// The order of the keys of a flat dict. Without this member, the keys are the names of the tensors
-/// in the order of the header (for shards: of the weight map), then the names of the aliases in
-/// byte order. If the dict has another order, this member has, for each key of the dict, its
-/// position in that list of names: "2 0 1".
+/// The order of the keys of a dict of tensors that is stored without a structure document. Without
+/// this member, the keys are the names of the tensors in the order of the header (for shards: of
+/// the weight map), then the names of the aliases in byte order. If the dict has another order,
+/// this member has, for each key of the dict, its position in that list of names: "2 0 1".
 inline constexpr std::string_view kOrderMember = "tenfold_order";
 inline constexpr std::string_view kFormatMember = "format";
 inline constexpr std::string_view kTotalSizeMember = "total_size";
@@ -66,14 +70,14 @@ struct TensorEntries {
 /// entry more. This is the maximum of the count.
 inline constexpr std::uint64_t kMaxStackItems = std::uint64_t{1} << 20;
 
-/// Returns what the metadata of a node of such a lazy stack adds to the count; stack_items()
-/// returns what each entry of the node adds. `path_bytes` is the size of the node's dotted path;
-/// `rank` is the number of its batch dimensions, including the dimension of the stack.
+/// Returns what the metadata of a node of a lazy stack adds to the count of kMaxStackItems.
+/// `path_bytes` is the size of the node's dotted path; `rank` is the number of its batch
+/// dimensions, including the dimension of the stack.
 std::uint64_t extra_stack_items(std::uint64_t path_bytes, std::size_t rank, const DimNames& names,
                                 std::string_view class_name, std::string_view device) noexcept;
-/// Returns what an entry of a node of such a lazy stack adds to the count. For a tensor, `rank` is
-/// the number of its dimensions, including the dimension of the stack, otherwise 0. For a value,
-/// `value` is not null.
+/// Returns what an entry of a node of a lazy stack adds to the count of kMaxStackItems. For a
+/// tensor, `rank` is the number of its dimensions, including the dimension of the stack; otherwise,
+/// it is 0. For a value, `value` is not null.
 std::uint64_t stack_items(std::string_view key, std::size_t rank, const Value* value) noexcept;
 /// Returns the size of the dotted path of the entry `key` of a node whose dotted path has
 /// `path_bytes` bytes.
@@ -81,10 +85,11 @@ constexpr std::uint64_t child_path_bytes(std::uint64_t path_bytes, std::string_v
   return path_bytes + (path_bytes == 0 ? 0 : 1) + key.size();
 }
 
-/// Builds the tree that the structure document in `metadata` describes, or a flat dict if there is
-/// none. `where` names the file. Throws Error(corrupt) if the document or the notes are invalid, or
-/// if the document does not match the tensors. Throws Error(unsupported) for an unknown version of
-/// the document, a newer version of the notes, or too many entries of lazy stacks.
+/// Builds the tree that the structure document (kStructureMember) in `metadata` describes, or a
+/// dict of the tensors if there is none. `where` names the file. Throws Error(corrupt) if the
+/// document or the notes are invalid, or if the document does not match the tensors. Throws
+/// Error(unsupported) for an unknown version of the document, a newer version of the notes, or too
+/// many entries of lazy stacks.
 TensorDict build_tree(TensorEntries tensors, const Metadata& metadata, const std::string& where);
 
 /// A tree converted for writing.
@@ -107,7 +112,7 @@ struct Plan {
 Plan make_plan(const TensorDict& tree, bool notes);
 
 /// Returns the indices of `tensors` in the order in which the Rust library safetensors writes them:
-/// by order_of_dtype(), then name.
+/// by order_of_dtype(), then by name.
 std::vector<std::size_t> reference_order(const std::vector<Plan::Tensor>& tensors);
 
 /// Adds kOrderMember to the metadata of a flat tree whose tensors are stored in the order of

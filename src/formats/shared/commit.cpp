@@ -79,7 +79,8 @@ bool remove_leftover(os::Directory& parent, const std::string& name) {
   return true;
 }
 
-/// Removes what dead writers left in the slots above `taken`, until two slots in a row are empty.
+/// Removes what crashed writers left in the slots above `taken`, until two consecutive slots are
+/// empty.
 /// Ignores errors, so that the save does not fail: the next save of the target tries again.
 void clear_later_slots(os::Directory& parent, const std::string& target_name, int taken) {
   constexpr int kMaxEmpty = 2;

@@ -18,11 +18,12 @@ namespace tenfold::detail::formats {
 /// Maximum number of concurrent writers of one target.
 inline constexpr int kMaxSiblings = 64;
 
-/// A hidden name `.<name>.tenfold-<slot>` in the folder of a target, for its new version, and the
-/// lease `.<name>.tenfold-<slot>.lease`, whose holder alone may use this name. take() removes files
-/// and folders that crashed writers left under such names. The destructor releases the lease. It
-/// also removes the file or folder with the hidden name, unless keep() was called or the lease is
-/// lost. The `parent` of take() must outlive this object.
+/// A hidden name `.<name>.tenfold-<slot>` for the new version of the file or folder `<name>` (the
+/// target), in the folder of the target, and the lease `.<name>.tenfold-<slot>.lease`, whose holder
+/// alone may use this name. take() removes files and folders that crashed writers left under such
+/// names. The destructor releases the lease. It also removes the file or folder with the hidden
+/// name, unless keep() was called or the lease is lost. The `parent` of take() must outlive this
+/// object.
 class Sibling {
  public:
   /// Takes the first slot whose lease can be acquired and whose leftovers can be removed. Removes
@@ -127,8 +128,8 @@ class FileReplacement {
   /// two cases: this writer no longer holds its Sibling; or, with OldFile::exclusive, another
   /// writer has replaced the old file since this save began, and another handle has locked the
   /// replacement. Calls `use_old` with the replaced file before it is removed, if it is readable.
-  /// This may be the file that another writer published during this save. Ignores an Error that
-  /// `use_old` throws.
+  /// The replaced file may be one that another writer published during this save. Ignores an Error
+  /// that `use_old` throws.
   void publish(bool durable, const UseOld& use_old = {});
 
  private:

@@ -58,7 +58,6 @@ void append_lines(std::vector<ChecksumLine>& lines, const std::string& path,
                   std::uint64_t size_bytes, std::span<const std::uint64_t> checksums,
                   std::uint64_t offset_bytes = 0);
 
-/// Returns the line for a box of a file.
 ChecksumLine line_of_box(std::uint64_t checksum, ByteBox box, const std::string& path);
 
 /// Parses the text of a `%checksums`. Returns its lines without the last one and without disabled

@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::string_view kUp = "../";
 constexpr std::string_view kBlobs = "blobs";
-/// A file of a snapshot is in `snapshots/<commit>/` or in a folder below it.
+/// Minimum and maximum number of "../" in a cache link. The link is in `snapshots/<commit>/`, or in
+/// a folder below it, and `blobs` is next to `snapshots`.
 constexpr std::size_t kMinUp = 2;
 constexpr std::size_t kMaxUp = 16;
 

@@ -372,9 +372,10 @@ void write_leaves(std::vector<LeafWrite>& writes, BlockChecksum checksum, int nu
   }
   const bool all_contiguous = std::ranges::all_of(
       writes, [](const LeafWrite& write) { return is_contiguous(*write.leaf); });
-  // The kernel serialises writes to one file, and contention makes them slower: 49 ms with several
-  // threads, 16 ms with one thread. So one thread writes a whole file, unless there are fewer files
-  // than threads and the bytes of some leaves must first be read or gathered.
+  // The kernel serialises writes to one file, and contention makes them slower: several threads
+  // needed three times as long as one (49 ms instead of 16 ms). So one thread writes a whole file,
+  // unless there are fewer files than threads and the bytes of some leaves must first be read or
+  // gathered.
   const bool by_file = num_files >= threads || all_contiguous;
   const auto batches = batches_of(runs.size(), by_file ? ~std::uint64_t{0} : kBatchBytes, size_of,
                                   [&](std::size_t i) { return file_of(i) == file_of(i - 1); });

@@ -50,8 +50,8 @@ void add_report(VerifyReport& report, const VerifyReport& part) {
 
 Error error_of(const VerifyReport& report) {
   const Problem& first = report.problems.front();
-  // Without these three, use the whole message: that of a failed system call ends with the text of
-  // strerror().
+  // If expected, found and remedy are empty, use the whole message: that of a failed system call
+  // ends with the text of strerror().
   const bool is_plain = first.expected.empty() && first.found.empty() && first.remedy.empty();
   const Error error = base::corrupt({first.path, first.part})
                           .problem(is_plain ? first.what : first.problem)

@@ -22,8 +22,8 @@ class Progress {
   /// Calls Monitor::report(), at most every 50 ms. Throws Error(io) (ECANCELED) if the Monitor
   /// cancels the call.
   void poll();
-  /// Reports completion: calls Monitor::report() with the larger of the number of bytes done and
-  /// the total for both numbers.
+  /// Reports completion: calls Monitor::report() with two equal numbers, the larger of the number
+  /// of bytes done and the total.
   void finish();
   std::uint64_t done_bytes() const noexcept { return done_bytes_.load(std::memory_order_relaxed); }
 

@@ -12,7 +12,7 @@
 
 namespace tenfold::detail::formats {
 
-/// A file with tensors at offsets: one private mapping of a range of the file, and copies of
+/// The bytes of the tensors in a file: one private mapping of a range of the file, and copies of
 /// tensors whose offsets are not aligned. All offsets count from the start of the file.
 /// Thread-safe.
 class TensorFile {

@@ -151,7 +151,7 @@ class Reader {
       const bool noted = known == NodeKind::tensordict || known == NodeKind::tensorclass ||
                          known == NodeKind::lazy_stack;
       if (!noted) {
-        stale(path, "a kind of node that notes support");
+        stale(path, "the kind \"tensordict\", \"tensorclass\" or \"lazy_stack\"");
         continue;
       }
       info.kind = *known;
@@ -199,7 +199,8 @@ class Reader {
     }
   }
 
-  /// Applies notes to children first, so that the entries of a stack are final when it is checked.
+  /// Applies the notes of deeper nodes first, so that the entries of a stack have their final kinds
+  /// when the stack is checked.
   void apply_nodes() {
     std::ranges::stable_sort(noted_, std::ranges::greater(), [](const Noted& noted) {
       return std::ranges::count(noted.path, '/') + (noted.path.empty() ? 0 : 1);

@@ -461,7 +461,7 @@ class Planner {
     piece.offsets[0] += row;
     piece.sizes = leaf.shape();
     piece.sizes[0] = num_rows;
-    piece.tensor = raw_entry(leaf, false);  // as in torchsnapshot
+    piece.tensor = raw_entry(leaf, false);  // pieces never have the flag, as in torchsnapshot
     piece.tensor.shape = piece.sizes;
     into_file(name_of_piece(path, piece.offsets), leaf, static_cast<std::uint64_t>(row) * row_bytes,
               owner, piece.tensor);

@@ -69,8 +69,8 @@ std::string path_of(const KeyPath& key);
 
 /// Plans the files of a snapshot as torchsnapshot does:
 ///
-/// - Small tensors are packed into slabs, each tensor at a multiple of 64 bytes (torchsnapshot uses
-///   no padding).
+/// - Small tensors are packed into slabs: files of at most SnapshotOptions::slab_bytes bytes. Each
+///   tensor begins at a multiple of 64 bytes (torchsnapshot uses no padding).
 /// - Other tensors get separate files. Large ones are split along dimension 0 into several files.
 /// - Aliases (tensors that share storage) share files if torchsnapshot stores their dtype raw. If
 ///   they are split, they must also have the same shape and dtype, and the same ranks must write

@@ -144,8 +144,8 @@ class Builder {
                   " that took the snapshot")
         .found("one of rank", (size == 1 ? " 0 alone" : "s 0 to " + std::to_string(size - 1)))
         .remedy(
-            "take the snapshot with globs (replicated=) that match it, or leave it to the ranks "
-            "that have it");
+            "take the snapshot with globs (replicated=) that match it, or do not restore it on "
+            "this rank");
   }
 
   Converted convert(const std::string& path, const Entry& entry) {
@@ -377,7 +377,7 @@ class Builder {
     if (below == context_->sharded_below.end()) return keys;
     std::unordered_set<std::string> known;
     for (const Key& key : own.keys) known.insert(escape(key.text));
-    // For the dict of each rank, whether its keys are int.
+    // For the dict of each rank: whether each key is an int.
     std::unordered_map<const Entry*, std::unordered_map<std::string_view, bool>> parents;
     for (const std::string_view whole : below->second) {
       const std::size_t last = whole.rfind('/');

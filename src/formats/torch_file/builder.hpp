@@ -108,7 +108,7 @@ class TreeBuilder {
   void require_tensor(const Slot& part, const std::string& name) const;
 
   /// Returns the call of _rebuild_qtensor: `call` itself, or its first argument if `call` creates a
-  /// Parameter; nullopt for other calls. The tree does not keep that the tensor is a Parameter.
+  /// Parameter; nullopt for other calls. The tree does not record that the tensor is a Parameter.
   /// This loses no gradient, because quantized tensors have no gradients in torch.
   std::optional<Pickle::Call> quantized_call(const Pickle::Call& call) const;
   [[gnu::noinline]] Slot quantized(std::uint32_t id, const Pickle::Call& call);
@@ -174,7 +174,7 @@ class TreeBuilder {
 
   Pickle pickle_;
   Tensors tensors_;
-  std::vector<bool> open_;  ///< by node: whether it is a container around the current one
+  std::vector<bool> open_;  ///< by node: true for the containers that enclose the current node
   std::size_t depth_ = 0;
   bool force_node_ = false;  ///< convert the next container to a node even without tensors
   bool is_too_deep_ = false;

@@ -38,12 +38,13 @@ class Tensors {
   /// storage, and Error(unsupported) for unsupported arguments, such as an unknown storage class.
   std::optional<Leaf> leaf(std::uint32_t id, const Pickle::Call& call);
 
-  /// The integers of a quantized tensor, and the name of its dtype: "qint8". `call` is a call of
-  /// _rebuild_qtensor.
+  /// The integers of a quantized tensor, and the name of its dtype: "qint8".
   struct Quantized {
     Leaf integers;
     std::string dtype;
   };
+  /// Reads the quantized tensor that `call`, a call of _rebuild_qtensor, creates. Throws like
+  /// leaf().
   Quantized quantized(const Pickle::Call& call);
 
  private:

@@ -97,7 +97,7 @@ class LegacyStorages final : public Storages {
   std::unordered_map<std::string_view, std::size_t> numbers_;
 };
 
-/// Reads the sequence of pickles at the start of a file.
+/// Reads the pickles at the start of a file in the layout of torch before 1.6, one by one.
 class Front {
  public:
   Front(std::string_view bytes, base::Where where) : bytes_(bytes), where_(std::move(where)) {}
@@ -197,7 +197,7 @@ std::vector<LegacyExtent> extents_of(const os::File& file, const Pickle& object,
 /// with a pickle of a magic number. Accepts pickle protocols 2 to 5; torch uses 2 by default.
 bool is_legacy_head(std::string_view head) noexcept {
   constexpr std::string_view kMagic("\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e", 13);
-  constexpr char kFrame = '\x95';  // with a size of 8 bytes, from protocol 4 on
+  constexpr char kFrame = '\x95';  // opcode before a size of 8 bytes, from protocol 4 on
   if (head.size() < 3 || head[0] != '\x80' || head[1] < 2 || head[1] > 5) return false;
   head.remove_prefix(2);
   if (head[0] == kFrame) head.remove_prefix(std::min<std::size_t>(9, head.size()));

@@ -31,7 +31,7 @@ namespace tenfold::detail::formats::torch_file {
 /// item, key and value together, also becomes such a node in three cases: its key is not a str,
 /// int, float, bool, None or a tuple of these; its key is a str with lone surrogates; an earlier,
 /// different key has the same string. A root container becomes a node even without tensors; a
-/// tensor or another value at the root becomes a bare root.
+/// tensor or another value at the root becomes a bare root (NodeInfo::is_bare).
 ///
 /// `where` names the file. Throws Error(unsupported) if the nesting is too deep or shared objects
 /// are repeated too often, and Error(corrupt) for invalid arguments of known calls, such as a

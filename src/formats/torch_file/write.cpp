@@ -701,7 +701,7 @@ void check_pickle(std::string_view pickle, const codecs::PickleLimits& limits) {
         .expected("at most ", kMaxPickleBytes, " bytes")
         .found(pickle.size());
   }
-  // A value takes at least one byte.
+  // Each node takes at least one byte of the pickle.
   if (pickle.size() <= limits.max_nodes) return;
   static_cast<void>(codecs::read_pickle(pickle, base::Where("", record), limits));
 }

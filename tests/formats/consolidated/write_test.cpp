@@ -285,8 +285,8 @@ TEST(ConsolidatedWrite, RefusesByKeyBeforeAnythingIsWritten) {
   using enum ErrorCode;
   expect(unsupported, with("a", with("x", Leaf(float8))), "key \"a/x\": tensordict cannot read");
   expect(unsupported, with("x", nested), "key \"x\": a nested tensor cannot be stored");
-  expect(unsupported, with("leaves", TensorDict()), "key \"leaves\": a node of that name");
-  expect(unsupported, with("size", TensorDict()), "key \"size\": a node of that name");
+  expect(unsupported, with("leaves", TensorDict()), "key \"leaves\": a node with this key");
+  expect(unsupported, with("size", TensorDict()), "key \"size\": a node with this key");
   expect(unsupported, with("<NJT_VALUES>x", Leaf(bytes)), "a part of a jagged one");
   NodeInfo jagged = kind(NodeKind::sparse);
   jagged.layout = "jagged";

@@ -268,7 +268,7 @@ TEST(MemmapFolder, CopiesShareStorageWhileTheirBytesAreEqual) {
   EXPECT_NE(model.at("head.weight").raw_data(), first.raw_data());
   EXPECT_EQ(test::bytes_of(model.at("head.weight"))[0], 'x');
   EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("\"head.weight\": an alias in %notes.json, but "
-                                                    "its bytes differ by now")));
+                                                    "its bytes differ: memory is not shared")));
 }
 
 TEST(MemmapFolder, CopiesShareStorageWithANodeThatIsNotUsedAnyMore) {
@@ -303,7 +303,7 @@ TEST(MemmapFolder, CopiesShareStorageWithANodeThatIsNotUsedAnyMore) {
   EXPECT_NE(second.at("w").raw_data(), mapped);
   EXPECT_EQ(test::bytes_of(second.at("w")).back(), 'x');
   EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("\"w\": an alias in %notes.json, but its bytes "
-                                                    "differ by now: not shared")));
+                                                    "differ: memory is not shared")));
 }
 
 TEST(MemmapFolder, ReadsANestedTensorWithoutComponents) {

@@ -182,8 +182,8 @@ def test_a_file_converts_to_a_folder_that_tensordict_reads(tmp_path):
 # Trees that tenfold refuses to write, because tensordict cannot read float8, float4 and strided
 # nested tensors; the values are parts of the messages.
 REFUSED = {
-    "float8": "tensordict cannot read the dtype",
-    "float4": "tensordict cannot read the dtype",
+    "float8": "tensordict cannot read this dtype",
+    "float4": "tensordict cannot read this dtype",
     "nested_tensors": "a nested tensor cannot be stored",
     "nested_tensors_with_empty_components": "a nested tensor cannot be stored",
 }

@@ -59,10 +59,10 @@ bool same_rows(const Leaf& a, const Leaf& b) {
          std::equal(left.raw_data(), left.raw_data() + left.nbytes(), right.raw_data());
 }
 
-/// Returns the name of an entry's file or folder. Usually this is the encoded key and the suffix.
-/// If `may_be_raw`, it can be the unencoded key and the suffix, as written by tensordict before
-/// 0.14 or with robust_key=False: only the unencoded name exists, and it is not the encoded name of
-/// another key of the node.
+/// Returns the name of an entry's file or folder: the encoded key and the suffix. If `may_be_raw`,
+/// and only a file or folder with the unencoded name exists, returns that name: tensordict before
+/// 0.14, or with robust_key=False, did not encode keys. A name that is the encoded name of another
+/// key of the node does not count as the unencoded name.
 std::string name_in(const os::Directory& folder, const NodeMeta& meta, const std::string& key,
                     std::string_view suffix, bool may_be_raw) {
   const auto exists = [&](const std::string& name) {
@@ -91,7 +91,8 @@ class Appender {
 
   /// Visits the saved node in `directory`, whose path is `folder`, and its child nodes. `rows`: the
   /// rows to append to the node. `path`: the keys from the root to the node, joined by ".", for
-  /// messages. `depth`: the depth of `folder` below the root.
+  /// messages. `notes_path`: the path of the node as in notes (core/notes/notes.hpp). `depth`: the
+  /// depth of `folder` below the root.
   void visit(const os::Directory& directory, const Path& folder, const TensorDict& rows,
              const std::string& path, const std::string& notes_path, std::size_t depth);
   /// Throws if the disk has no space for the new rows. Rows of at most os::kUncheckedBytes bytes in
@@ -100,7 +101,7 @@ class Appender {
   void run();
 
  private:
-  /// `child_note`: the note path of the entry.
+  /// `child_note`: the path of the entry as in notes.
   std::string name_of(const os::Directory& directory, const NodeMeta& meta, const MetaEntry& entry,
                       const std::string& child_note) const;
   void visit_leaf(const os::Directory& directory, const std::string& file, const Path& folder,
@@ -421,7 +422,8 @@ void Appender::truncate_uncommitted() const noexcept {
 }  // namespace
 
 void append_rows(const Path& path, const TensorDict& rows) {
-  // Keeps saves from replacing the folder, so that rows are not written to the new folder.
+  // Keeps saves from replacing the folder: otherwise, some rows might be written to the old folder
+  // and some to the new one.
   const ScopedWriteThroughLock unreplaced(path);
   const os::Directory& directory = unreplaced.folder();
   const std::string meta_name(kMetaName);
@@ -451,7 +453,7 @@ void append_rows(const Path& path, const TensorDict& rows) {
         .problem("append_memmap cannot append rows to this data set")
         .expected("columns with rows of fixed size")
         .found("a data set with strings or ragged rows")
-        .remedy("append to it as a data set");
+        .remedy("add the rows with the class that wrote it, opened with mode \"r+\"");
   }
   const Shape& batch = rows.info().batch_size;
   Appender appender(batch.empty() ? 0 : batch.front(), std::move(notes));

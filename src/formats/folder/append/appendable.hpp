@@ -67,8 +67,8 @@ class AppendableFolder {
   /// called again (see GrowingFolder::close()).
   void close(const std::function<void()>& reopen);
   /// Forgets the lock and the writer without destroying them. A folder that was open for writing is
-  /// closed afterwards. For a forked child, if a thread of the parent process was using this object
-  /// at the fork.
+  /// closed afterwards. Call this in a forked child if a thread of the parent process was using
+  /// this object at the fork.
   void abandon() noexcept;
 
  private:

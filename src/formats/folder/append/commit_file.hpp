@@ -70,9 +70,9 @@ bool announce_writes_in_place(const os::Directory& folder);
 /// True while a CommitFile of this process or another has locked the folder's commit page.
 bool has_writer(const os::Directory& folder);
 
-/// Throws Error(unsupported) if the folder has a `%commit`, for callers that change or copy
-/// metadata: they would ignore the rows that only `%commit` counts. Throws Error(corrupt) if
-/// `%commit` is damaged.
+/// Throws Error(unsupported) if the folder has a `%commit`. Functions that change or copy metadata
+/// call this, because they would ignore the rows that only `%commit` counts. Throws Error(corrupt)
+/// if `%commit` is damaged.
 void refuse_growing(const os::Directory& folder);
 
 }  // namespace tenfold::detail::formats::folder

@@ -68,8 +68,8 @@ std::optional<CommitState> parse_slot(std::span<const std::byte> page, std::size
   return state;
 }
 
-/// Returns the newer of the two commit records at `offset`, without invalid ones; nullopt if both
-/// are invalid.
+/// Returns the newest valid record of the two commit records at `offset`; nullopt if both are
+/// invalid.
 std::optional<CommitState> newest(std::span<const std::byte> page, std::size_t offset) {
   const auto first = parse_slot(page, offset);
   const auto second = parse_slot(page, offset + kSlotBytes);
@@ -100,7 +100,7 @@ void check_state(const CommitState& state, std::uint64_t capacity, const std::st
   if (state.busy_rows > capacity || state.busy_begin >= capacity) {
     throw fail(where, capacity)
         .part("busy rows")
-        .expected("at most ", capacity, " from a slot below ", capacity)
+        .expected("at most ", capacity, " slots, the first below ", capacity)
         .found(state.busy_rows, " from slot ", state.busy_begin);
   }
 }

@@ -27,7 +27,7 @@ namespace tenfold::detail::formats::folder {
 namespace {
 
 /// Before durable rows of a circular buffer are overwritten, their slots are marked as busy in the
-/// durable record. Each mark costs a sync, so it includes 1/16 of all slots in addition to the
+/// durable record. Each mark costs a sync, so a mark includes 1/16 of all slots in addition to the
 /// slots of the current write.
 constexpr std::uint64_t kReservedParts = 16;
 

@@ -56,7 +56,7 @@ class GrowingFolder {
 
   /// Opens the files. Call this once, before any other function. If it throws, this object still
   /// holds the lock. Throws Error(unsupported) if two tensors share a file, Error(corrupt) if a
-  /// file is shorter than its committed size, and Error(io), also like refuse_shared_files().
+  /// file is shorter than its committed size, Error(io), and what refuse_shared_files() throws.
   void start();
   /// Makes close() replace the text of `%notes.json` by edit(text).
   void edit_notes(std::function<std::string(const std::string&)> edit) {

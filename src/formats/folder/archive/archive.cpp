@@ -68,7 +68,7 @@ Archive::~Archive() {
   } catch (const std::exception& error) {
     warn(file().display() + ": its CRC-32s were not updated: " + error.what());
   } catch (...) {
-    // A test has simulated a crash of this process.
+    // Tests throw other objects to simulate a crash of this process.
   }
 }
 

@@ -41,7 +41,7 @@ class Archive : public std::enable_shared_from_this<Archive> {
  public:
   /// Reads the zip directory. In mode write_through, also disables the checksums of tensors in the
   /// entry `%checksums`. Throws like codecs::read_zip_directory(), and Error(corrupt) if a file and
-  /// a folder have one name. In mode write_through, also throws like open_write_through() and
+  /// a folder have the same name. In mode write_through, also throws like open_write_through() and
   /// drop_leaf_checksums().
   static std::shared_ptr<Archive> open(const Path& path, Mode mode);
   Archive(const Archive&) = delete;
@@ -54,7 +54,7 @@ class Archive : public std::enable_shared_from_this<Archive> {
   const codecs::ZipDirectory& directory() const noexcept { return directory_; }
   codecs::ZipInput input() const { return zip_.input(); }
 
-  /// Returns the index of the file entry with that name; nullopt if there is none.
+  /// Returns the index of the entry of the file `path`; nullopt if there is none.
   std::optional<std::size_t> find(std::string_view path) const;
   /// True if `path` is a folder entry, or contains an entry.
   bool has_folder(std::string_view path) const;

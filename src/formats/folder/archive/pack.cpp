@@ -91,7 +91,8 @@ class Lister {
     for (std::string& name : names) {
       const auto info = folder.entry_info(name);
       if (!info || is_leftover_in(folder, name, info->is_directory)) continue;
-      // The row count of a folder that grows is in `%commit`, which readers of archives ignore.
+      // While rows are added to a folder, its row count is in `%commit`, which readers of archives
+      // ignore.
       if (name == kCommitName) refuse_growing(folder);
       if (info->is_directory) {
         folders.push_back(std::move(name));

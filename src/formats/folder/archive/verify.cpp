@@ -84,7 +84,8 @@ class ArchiveVerifier {
   void check_structure() {
     try {
       codecs::check_zip_structure(archive_->input(), archive_->directory(),
-                                  "refresh_archive_checksums corrects the checksum in its comment");
+                                  "refresh_archive_checksums corrects the checksum in the "
+                                  "archive's comment");
     } catch (const Error& error) {
       if (!is_problem_of_files(error)) throw;
       add(error, {archive_->file().display(), "file"});
@@ -98,7 +99,7 @@ class ArchiveVerifier {
       const auto text =
           root_of(archive_)->read_text(std::string(kChecksumsName), kMaxChecksumsBytes);
       for (ChecksumLine& line : parse_checksums(*text, display_of(kChecksumsName))) {
-        // Skip boxes: the CRC-32 covers the same bytes.
+        // Skip lines for boxes (boxes.hpp): the CRC-32 covers the same bytes.
         if (line.box) continue;
         ++report_.num_checksums;
         lines_[line.path].push_back(std::move(line));

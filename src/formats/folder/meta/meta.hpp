@@ -47,8 +47,8 @@ enum class MetaKind : std::uint8_t {
   unknown,           ///< a user's class: a tensorclass, or a subclass of TensorDict
 };
 
-/// A parsed meta.json. parse_meta() checks neither the syntax of `device`, nor `stack_dim` of nodes
-/// that are not stacks, nor whether shapes begin with the batch size. It ignores `_format_version`,
+/// A parsed meta.json. parse_meta() does not check the syntax of `device`, the `stack_dim` of nodes
+/// that are not stacks, or whether shapes begin with the batch size. It ignores `_format_version`,
 /// `_class`, `_names`, and `is_nested` of a tensor, if their type is wrong.
 struct NodeMeta {
   MetaKind kind = MetaKind::tensordict;
@@ -75,7 +75,8 @@ NodeMeta parse_meta(std::string_view text, const std::string& where);
 /// invalid.
 void check_leaf_size(MetaEntry& entry);
 
-/// Returns the error of readers about a batch size that is invalid or too large, if any.
+/// Returns the error with which readers refuse a batch size that is negative or too large; nullopt
+/// for other batch sizes.
 std::optional<Error> batch_size_fault(const Shape& batch);
 
 /// Returns the members in the meta.json of a NonTensorData, NonTensorStack or tensorclass, except
