@@ -68,7 +68,7 @@ def examples() -> dict[str, doctest.DocTest]:
             doc = getattr(member, "__doc__", None)
             if isinstance(doc, str) and ">>>" in doc and _is_ours(member):
                 kept = named.get(doc, documented)
-                # Names that share the docstring: prefer those in TensorDict and outside .numpy.
+                # If names share a docstring, keep the one of TensorDict, or the one outside .numpy.
                 named[doc] = min(
                     kept,
                     documented,

@@ -86,7 +86,7 @@ def test_sbom_and_notice_name_linked_libraries():
         assert ("LLVM" if name == "libc++" else name) in notice
 
 
-# For each recipe, the libraries of LINKED that it does not call by their names in lower case.
+# Names that recipes use for libraries of LINKED, if they differ from the name in lower case.
 RECIPES = {
     "vcpkg/ports/tenfold/vcpkg.json": {"xz": "liblzma"},
     "conan/conanfile.py": {"xz": "xz_utils"},

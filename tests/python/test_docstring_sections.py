@@ -145,7 +145,7 @@ class Source:
 
 
 def _is_declared(node: Function) -> bool:
-    """True for setters, and for overloads, whose docstring is that of the implementation."""
+    """Returns True for setters and overloads: another definition has their docstring."""
     decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
     return any(name == "overload" or name.endswith(".setter") for name in decorators)
 
@@ -209,7 +209,7 @@ def faults(node: Function, doc: str | None) -> list[str]:
     return found
 
 
-FUNCTIONS = [*Source().functions()]  # classes of two modules may have the same public name
+FUNCTIONS = [*Source().functions()]  # no dict: classes of two modules may have one public name
 NAMES = {name for name, _, _ in FUNCTIONS}
 
 

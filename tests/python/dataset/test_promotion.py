@@ -91,7 +91,7 @@ def test_scalars_are_promoted_alike_in_every_order_and_source(tmp_path, size):
             with open(table, "w", newline="") as file:
                 csv.writer(file).writerows([["x", "y"], *([item, 1] for item in text)])
             sources.append((table, {"columns": ["x"]}))
-            if size == 3:  # each of the 6 orders uses one of the 5 sources
+            if size == 3:  # to save time, each of the 6 orders uses only one of the 5 sources
                 sources = [sources[number % len(sources)]]
             for source, options in sources:
                 found = outcome(source, tmp_path / "ds", **options)
