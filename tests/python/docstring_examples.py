@@ -297,7 +297,7 @@ def _steps() -> dict[str, Any]:
 
 
 def _followed() -> dict[str, Any]:
-    """Returns variables of an example; `manager.follow` yields the saved steps, and then ends."""
+    """Returns variables of an example; `manager.follow` ends after the saved steps."""
     names = _steps()
     manager = names["manager"]
     steps = iter(manager.all_steps())

@@ -46,7 +46,7 @@ def test_extension_exports_only_its_init_function():
 
 def test_description_has_only_absolute_links():
     message = metadata.metadata("tenfold")
-    # Once a test has imported the package importlib_metadata, the description is a header.
+    # If a test has imported the package importlib_metadata, the description is a header.
     description = message.get_payload() or message["Description"]
     assert "# tenfold" in description
     assert "](https://" in description

@@ -21,7 +21,7 @@ ADAPTERS = ("accelerate", "lightning", "ray", "torchrl", "transformers")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef
 
-# Prefixes of the methods that another library calls or defines, and the callers. These methods need
+# Maps prefixes of methods that another library calls or defines to the callers. These methods need
 # all sections but Example.
 CALLED_BY = {
     "tenfold.distributed.SavePlanner.": "torch.distributed.checkpoint",
@@ -34,7 +34,7 @@ CALLED_BY = {
     "tenfold.torchrl.RingStorageCheckpointer.": "a ReplayBuffer of TorchRL",
     "tenfold.transformers.AtomicCheckpointMixin.": "a program, as the method of Trainer",
 }
-# Classes that users do not construct, and what creates their objects. The docstrings of these
+# Maps classes that users do not construct to what creates their objects. The docstrings of these
 # constructors are not checked.
 CREATED_BY = {
     "tenfold.Opaque": "tenfold.load(allow_opaque=True)",

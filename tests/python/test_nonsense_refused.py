@@ -1,4 +1,4 @@
-"""Files with contradictory or invalid values are refused by open and load, reported by `verify`."""
+"""`open` and `load` refuse files with contradictory or invalid values; `verify` reports them."""
 
 from __future__ import annotations
 

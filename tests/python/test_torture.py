@@ -1,4 +1,4 @@
-"""Short runs of the cases of tests/torture, its harness, and the tables of the long runs."""
+"""Tests tests/torture: short runs of its cases, its harness, and the tables of its long runs."""
 
 from __future__ import annotations
 

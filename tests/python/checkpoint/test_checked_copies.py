@@ -44,7 +44,7 @@ def saved(path, format="safetensors"):
 
 
 def damage(manager, step, entry):
-    """Flips one bit of a file: in the last byte for the entry "model", else in a tensor."""
+    """Flips one bit: of the last byte of the file if `entry` is "model", else of a tensor."""
     found = next(manager.path(step).glob(entry + "*"))
     file = sorted(found.glob("*.memmap"))[-1] if found.is_dir() else found
     data = bytearray(file.read_bytes())

@@ -337,8 +337,8 @@ def test_saved_mapper_finds_the_same_states_as_in_memory(tmp_path, states, other
     mapper = tenfold.SparseStateMapper(states, matrix_of(dense_of(max(len(states), 1))), default=-1)
     loaded = saved(mapper, tmp_path / "mapper")
     asked = [*states, *others]
-    # Omit large numbers: a float and an int beyond 2^63 that are equal in Python are different keys
-    # on disk.
+    # Omit large numbers: a float and an int beyond 2^63 may be equal in Python, but they are
+    # different keys on disk.
     asked = [each for each in asked if "e+" not in repr(each) and len(repr(each)) < 60]
     assert loaded(asked).equal(mapper(asked))
     for each in asked:
