@@ -68,7 +68,7 @@ def examples() -> dict[str, doctest.DocTest]:
             doc = getattr(member, "__doc__", None)
             if isinstance(doc, str) and ">>>" in doc and _is_ours(member):
                 kept = named.get(doc, documented)
-                # Names that share the docstring: prefer those in TensorDict and outside .numpy.
+                # If names share a docstring, keep the one of TensorDict, or the one outside .numpy.
                 named[doc] = min(
                     kept,
                     documented,
@@ -297,7 +297,7 @@ def _steps() -> dict[str, Any]:
 
 
 def _followed() -> dict[str, Any]:
-    """Returns variables of an example; `manager.follow` yields the saved steps, and then ends."""
+    """Returns variables of an example; `manager.follow` ends after the saved steps."""
     names = _steps()
     manager = names["manager"]
     steps = iter(manager.all_steps())

@@ -23,9 +23,9 @@ def hex16(data: bytes) -> str:
 def wrong_checksums(path: str | Path) -> list[str]:
     """Returns the names of tensors, files and documents that differ from their checksum.
 
-    Without checksums, raises a KeyError for a safetensors file, and returns ["%checksums"] for a
-    folder. In an archive, compares the CRC-32 values, and names only the first entry that differs;
-    compares the checksum in the archive comment, if any.
+    If there are no checksums, raises a KeyError for a safetensors file, and returns ["%checksums"]
+    for a folder. In an archive, compares the CRC-32 values, and names only the first entry that
+    differs. Also compares the checksum in the comment of the archive, if there is one.
     """
     path, wrong = Path(path), []
     if path.suffix == ".safetensors":
@@ -42,7 +42,7 @@ def wrong_checksums(path: str | Path) -> list[str]:
 def wrong_parts(path: str | Path) -> list[str]:
     """Returns the parts that differ from the manifest, and their files with wrong checksums.
 
-    The checksums of open parts are not compared.
+    Open parts may have more rows than the manifest states. Their checksums are not compared.
     """
     wrong = []
     for part in parts(path):

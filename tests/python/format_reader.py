@@ -26,7 +26,7 @@ TYPES["complex"] = lambda parts: complex(*parts)
 # A node of kind tensordict, lazy_stack or sparse. A tensordict with a class in its info is a
 # tensorclass. Nodes of other kinds become Python containers.
 Node = namedtuple("Node", "kind entries info")
-# A value and the name of its torch type; or the list of a NonTensorStack and "values".
+# A value with the name of its type in torch, or the list of a NonTensorStack with type "values".
 Typed = namedtuple("Typed", "type value")
 
 
@@ -125,7 +125,7 @@ class Folder(File):
     def __init__(self, path: str | Path, boot: bytes = BOOT_ID) -> None:
         self.path = Path(path) if Path(path).is_dir() else zipfile.Path(path)
         self.notes = defaultdict(dict, json.loads(self.read("%notes.json") or "{}"))
-        is_archive = isinstance(self.path, zipfile.Path)  # its readers ignore a `%commit`
+        is_archive = isinstance(self.path, zipfile.Path)  # readers of archives ignore `%commit`
         self.tensors, self.num_rows = {}, None if is_archive else committed_rows(self.read, boot)
         root, note = self.entry("", ""), self.notes["nodes"].get("", {})
         if self.num_rows is not None and "layout" in note:

@@ -17,7 +17,7 @@ TEXT = {"string": lambda data: str(data, "utf-8"), "bytes": bytes}
 
 
 def parts(path: str | Path) -> list[dict]:
-    """Returns the parts of a data set in the order of its manifest; none without a manifest."""
+    """Returns the parts of a data set in the order of its manifest, [] if it has no manifest."""
     file = Path(path) / "%parts.json"
     return json.loads(file.read_bytes())["parts"] if file.is_file() else []
 
@@ -56,7 +56,7 @@ def columns_of(root: Node, schema: dict, prefix: str = "") -> Iterator[tuple[str
 
 
 def leaf(node: Node, column: dict, member: str, name: str) -> np.ndarray:
-    """Returns the leaf at the key, or list of keys, `column[member]`; by default at `name`."""
+    """Returns the leaf whose key, or list of nested keys, is `column[member]`, or else `name`."""
     keys = column.get(member, name)
     for key in [keys] if isinstance(keys, str) else keys:
         node = getattr(node, "entries", node)[key]

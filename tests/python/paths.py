@@ -1,4 +1,7 @@
-"""The path of the repository. Not in conftest.py: several folders have a module `conftest`."""
+"""The path of the repository.
+
+It is not in conftest.py, because several folders have a module of that name to import.
+"""
 
 from pathlib import Path
 

@@ -27,6 +27,6 @@ def results_of(program: Path, folder: Path) -> dict[str, str | None]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    print(*re.findall(r"^check_.* s$", done.stderr, re.MULTILINE), sep="\n")  # their times
+    print(*re.findall(r"^check_.* s$", done.stderr, re.MULTILINE), sep="\n")  # the time of each
     found: dict[str, str | None] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -1,4 +1,4 @@
-"""Folders that trainers write, each opened as one tree; tests/data/bundle has real ones."""
+"""Checkpoint folders of trainers open as one tree. tests/data/bundle contains real folders."""
 
 import json
 import os

@@ -46,7 +46,7 @@ def test_extension_exports_only_its_init_function():
 
 def test_description_has_only_absolute_links():
     message = metadata.metadata("tenfold")
-    # Once a test has imported the package importlib_metadata, the description is a header.
+    # If a test has imported the package importlib_metadata, the description is a header.
     description = message.get_payload() or message["Description"]
     assert "# tenfold" in description
     assert "](https://" in description
@@ -86,7 +86,7 @@ def test_sbom_and_notice_name_linked_libraries():
         assert ("LLVM" if name == "libc++" else name) in notice
 
 
-# For each recipe, the libraries of LINKED that it does not call by their names in lower case.
+# Names that recipes use for libraries of LINKED, if they differ from the name in lower case.
 RECIPES = {
     "vcpkg/ports/tenfold/vcpkg.json": {"xz": "liblzma"},
     "conan/conanfile.py": {"xz": "xz_utils"},

@@ -63,7 +63,7 @@ def test_links_point_to_existing_files_and_headings(page):
             assert anchor in anchors(target.read_text()), link
 
 
-# torch gives this warning for each dcp.load by one process.
+# PyTorch raises this warning if dcp.load is called without a process group.
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -21,7 +21,7 @@ ADAPTERS = ("accelerate", "lightning", "ray", "torchrl", "transformers")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef
 
-# Prefixes of the methods that another library calls or defines, and the callers. These methods need
+# Maps prefixes of methods that another library calls or defines to the callers. These methods need
 # all sections but Example.
 CALLED_BY = {
     "tenfold.distributed.SavePlanner.": "torch.distributed.checkpoint",
@@ -34,7 +34,7 @@ CALLED_BY = {
     "tenfold.torchrl.RingStorageCheckpointer.": "a ReplayBuffer of TorchRL",
     "tenfold.transformers.AtomicCheckpointMixin.": "a program, as the method of Trainer",
 }
-# Classes that users do not construct, and what creates their objects. The docstrings of these
+# Maps classes that users do not construct to what creates their objects. The docstrings of these
 # constructors are not checked.
 CREATED_BY = {
     "tenfold.Opaque": "tenfold.load(allow_opaque=True)",
@@ -145,7 +145,7 @@ class Source:
 
 
 def _is_declared(node: Function) -> bool:
-    """True for setters, and for overloads, whose docstring is that of the implementation."""
+    """Returns True for setters and overloads: another definition has their docstring."""
     decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
     return any(name == "overload" or name.endswith(".setter") for name in decorators)
 
@@ -209,7 +209,7 @@ def faults(node: Function, doc: str | None) -> list[str]:
     return found
 
 
-FUNCTIONS = [*Source().functions()]  # classes of two modules may have the same public name
+FUNCTIONS = [*Source().functions()]  # no dict: classes of two modules may have one public name
 NAMES = {name for name, _, _ in FUNCTIONS}
 
 

@@ -1,4 +1,4 @@
-"""Results are in torch or numpy by argument, set_framework, TENFOLD_FRAMEWORK or imports."""
+"""An argument, set_framework, TENFOLD_FRAMEWORK or imports select torch or numpy for results."""
 
 from __future__ import annotations
 

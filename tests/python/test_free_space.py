@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 ROWS = 25_000
 COLUMNS = 1_000
-SIZE = ROWS * COLUMNS * 4  # more than a small disk, and large enough to be checked
+SIZE = ROWS * COLUMNS * 4  # 100 MB: more than `small_disk`, and large enough for the check
 
 
 @pytest.fixture(scope="module")

@@ -36,9 +36,9 @@ VERSIONS = {
 
 
 def cases(*parts, only=lambda entry: True):
-    """Parametrizes a test by the entries of `parts` in each expected.json for which `only` is true.
+    """Parametrizes a test by (version, entry).
 
-    The parameters are (version, entry).
+    The entries are those of `parts` in each expected.json, except those for which `only` is false.
     """
     found = [
         pytest.param(version, entry, id=f"{version}-{entry.get('path') or entry['source']}-{i}")

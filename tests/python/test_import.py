@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 TIMED = """
 import sys, time
-start = time.process_time()  # CPU time: other programs may run
+start = time.process_time()  # CPU time, because other programs may run
 import tenfold
 end = time.process_time()
 assert not {"torch", "numpy"} & sys.modules.keys(), "imported torch or numpy"

@@ -291,7 +291,7 @@ def test_state_keyed_by_parameter_names_is_loaded_by_name(tmp_path, suffix):
     refused(loaded, path, "1 unexpected")
 
 
-# --- what does not fit ---
+# --- states that do not fit the optimizer ---
 
 
 def refused(loaded, path, match):
@@ -492,7 +492,7 @@ def test_arguments_that_do_not_apply_are_refused(tmp_path):
         tenfold.load_into(loaded, path, keys=["state.*"])
 
 
-# --- optimizers and helpers with a state of their own ---
+# --- hooks, schedulers and scalers ---
 
 
 def test_load_state_dict_pre_hook_receives_the_saved_state(tmp_path):

@@ -51,7 +51,7 @@ def nodes() -> TensorDict:
 
 READING: dict[str, Case] = {
     "no such path": (lambda: tenfold.load("nothing"), FileNotFoundError, "nothing: no such file"),
-    "a folder of others": (
+    "a folder of other files": (
         lambda: tenfold.load("notes"),
         tenfold.UnsupportedError,
         "notes: not a known format: .*found a folder without meta.json",
@@ -106,7 +106,7 @@ READING: dict[str, Case] = {
         KeyError,
         'no key "stp"; did you mean "step"',
     ),
-    "a device of no kind": (
+    "an unknown device": (
         lambda: tenfold.load("ckpt", device="gpu"),
         ValueError,
         'load: device: expected a device such as "cpu" or "cuda:0", found \'gpu\'',
@@ -178,7 +178,7 @@ WRITING: dict[str, Case] = {
         tenfold.UnsupportedError,
         r"found pandas.DataFrame; tenfold.ingest\(table, path\) writes a table",
     ),
-    "a folder of others in the way": (
+    "a folder of other files in the way": (
         lambda: tenfold.save({"w": torch.zeros(2)}, "notes"),
         ValueError,
         "notes: .*save to another path, or remove these first",
@@ -326,7 +326,7 @@ ROWS: dict[str, Case] = {
         tenfold.UnsupportedError,
         r"TensorDataset; tenfold.ingest\(source, path\) makes a data set",
     ),
-    "a row behind the last": (
+    "a row after the last": (
         lambda: rows()[10],
         IndexError,
         r"row 10: expected an index in \[-10, 10\)",
@@ -392,7 +392,7 @@ ROWS: dict[str, Case] = {
         TypeError,
         "data set: transform: expected a function, found 3",
     ),
-    "append to what was opened to read": (
+    "append in mode r": (
         lambda: rows().append({"x": [1], "y": [1.0]}),
         tenfold.UnsupportedError,
         r'Dataset\(path, mode="r\+"\)',
@@ -407,17 +407,17 @@ ROWS: dict[str, Case] = {
         TypeError,
         "batch loader: batch_size: expected an int, found '4'",
     ),
-    "a loader's device of no kind": (
+    "an unknown device of a loader": (
         lambda: BatchLoader("rows", 4, device="gpu"),
         ValueError,
         'batch loader: device: expected a device such as "cpu" or "cuda:0", found \'gpu\'',
     ),
-    "a loader's transform": (
+    "a number as the transform of a loader": (
         lambda: BatchLoader("rows", 4, transform=3),  # type: ignore[arg-type]
         TypeError,
         "batch loader: transform: expected a function, found 3",
     ),
-    "a rank beyond the others": (
+    "a rank of world_size or more": (
         lambda: BatchLoader("rows", 4, rank=2, world_size=2),
         ValueError,
         "rank: expected 0 to 1, found 2",
@@ -465,7 +465,7 @@ OTHERS: dict[str, Case] = {
         NotADirectoryError,
         "expected a directory of steps, found a file: 'empty'",
     ),
-    "keep 0": (
+    "max_to_keep 0": (
         lambda: CheckpointManager("run", max_to_keep=0),
         ValueError,
         "max_to_keep: expected 1 or more, found 0",
@@ -500,12 +500,12 @@ OTHERS: dict[str, Case] = {
         ValueError,
         "source: expected a dict or a TensorDict, found list",
     ),
-    "a number of new entries": (
+    "a number in place of new entries": (
         lambda: TensorDict({}).update_(3),
         TypeError,
         "input_dict_or_td: expected a dict or a TensorDict, found int",
     ),
-    "a number of new rows": (
+    "a number in place of new rows": (
         lambda: TensorDict({}).update_at_(3, 0),  # type: ignore[arg-type]
         TypeError,
         "input_dict_or_td: expected a dict or a TensorDict, found int",
@@ -515,7 +515,7 @@ OTHERS: dict[str, Case] = {
         TypeError,
         "tensorclass: expected a class, found int",
     ),
-    "parameters of a number": (
+    "from_module of a number": (
         lambda: TensorDict.from_module(3),
         TypeError,
         "from_module: expected a torch.nn.Module, found int",

@@ -1,4 +1,4 @@
-"""Files with contradictory or invalid values are refused by open and load, reported by `verify`."""
+"""`open` and `load` refuse files with contradictory or invalid values; `verify` reports them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_batch_size_that_matches_no_tensor_is_refused(tmp_path):
 
 
 def test_tensor_outside_the_batch_size_is_read_next_to_a_matching_one(tmp_path):
-    # An UnbatchedTensor as saved by tensordict up to 0.14.
+    # Entry "b" is stored as tensordict up to 0.14 stored an UnbatchedTensor.
     path = folder(tmp_path / "x", node([2], a=leaf([2]), b=leaf([3])), a=bytes(8), b=bytes(12))
     assert tenfold.load(path)["b"].tolist() == [0, 0, 0]
     assert tenfold.verify(path).ok
@@ -328,7 +328,7 @@ def test_npy_shape_whose_strides_overflow_is_refused(tmp_path, shape):
 # --- metadata ------------------------------------------------------------------------------------
 
 
-def test_repr_of_a_lazy_stack_with_an_empty_member(tmp_path):
+def test_repr_of_a_lazy_stack_with_an_empty_member_shows_its_class(tmp_path):
     path = stack(tmp_path / "x", {"_type": LAZY, "stack_dim": 0})
     folder(path / "0", {"_type": LAZY, "stack_dim": 0})
     tree = tenfold.TensorDict.load_memmap(path)

@@ -1,8 +1,8 @@
 """Public calls with unusual values of each option return a result or raise a clear error.
 
-No call crashes, hangs, takes more than 4 GiB, raises an undocumented exception, or returns no rows
-unless the option may select none.
-`WITHOUT_CASE` lists the public names that are not tested here.
+No call crashes, hangs, takes more than 4 GiB or raises an undocumented exception. A result is empty
+only for an option that a case lists in `may_be_empty`. `WITHOUT_CASE` lists the public names that
+are not tested here.
 """
 
 from __future__ import annotations

@@ -296,7 +296,7 @@ def test_help_and_source_of_public_classes_are_available():
     assert inspect.getsource(tenfold.save).startswith('@set_module("tenfold")\ndef save(')
 
 
-def test_fields_of_a_node_in_old_pickles():
+def test_old_pickles_of_a_node_are_read_with_all_fields():
     from tenfold import _pickle
     from tenfold._interop.node_info import NodeInfo
 

@@ -117,7 +117,7 @@ def test_progress_bar_without_a_total_shows_size_and_speed(capsys, monkeypatch):
     assert "ingest 1.00 GB 0.50 GB/s\x1b" in capsys.readouterr().err
 
 
-def test_the_speed_of_a_part_counts_from_the_last_report_of_the_part_before(capsys, monkeypatch):
+def test_the_speed_of_a_part_counts_from_the_last_report_of_the_previous_part(capsys, monkeypatch):
     now = 100.0
     monkeypatch.setattr(_progress, "time", SimpleNamespace(monotonic=lambda: now))
     monkeypatch.setattr(_progress, "_make_tqdm", lambda *_: None)

@@ -140,7 +140,7 @@ def test_512_levels_of_containers_are_supported(tmp_path):
 def test_too_deep_nesting_of_keys_is_refused(tmp_path, target):
     key = ()
     for level in range(10_000):
-        if level == 510:  # the key itself could be read, but not the notes document that has it
+        if level == 510:  # the key is allowed, but the notes document adds levels
             with pytest.raises(ValueError, match='nodes "d": nested too deeply'):
                 tenfold.save({"d": {key: torch.zeros(1)}}, tmp_path / "k.safetensors")
         key = (key,)

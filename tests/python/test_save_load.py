@@ -450,9 +450,9 @@ def test_load_restores_the_garbage_collector_state(tmp_path, enabled, monkeypatc
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_a_folder_with_every_name_of_its_own_is_replaced(tmp_path):
+def test_a_folder_whose_keys_need_the_same_file_name_is_replaced(tmp_path):
     nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(1)])
-    tree = {"x.shape": torch.ones(2), "x": nested}  # one of them cannot have a file of its name
+    tree = {"x.shape": torch.ones(2), "x": nested}  # the sizes of "x" need the file of "x.shape"
     for _ in range(2):
         tenfold.save(tree, tmp_path / "t")
     loaded = tenfold.load(tmp_path / "t")

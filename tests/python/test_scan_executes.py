@@ -34,7 +34,7 @@ def hook(event, arguments):
         return
     if event == "pickle.find_class":
         name = f"{arguments[0]}.{arguments[1]}"
-        # No module has a name of other characters.
+        # Python cannot import a module whose name has other characters.
         if name not in allowed and re.fullmatch(r"[\w.-]+", arguments[0]):
             reached.append(name)
             raise RuntimeError("blocked")
@@ -51,7 +51,7 @@ for new in (True, False):
 sys.addaudithook(hook)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 resource.setrlimit(resource.RLIMIT_CPU, (300, 300))
-# A memo with an index beyond 2^30 would take gigabytes.
+# Limit the memory, because a pickle with a memo index beyond 2^30 would take gigabytes.
 with open("/proc/self/statm") as statm:
     room = int(statm.read().split()[0]) * resource.getpagesize() + (512 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (room, room))

@@ -1,4 +1,4 @@
-"""Short runs of the cases of tests/torture, its harness, and the tables of the long runs."""
+"""Tests tests/torture: short runs of its cases, its harness, and the tables of its long runs."""
 
 from __future__ import annotations
 
@@ -209,6 +209,10 @@ assert child.kill() == 2
 """
 
 
+def test_children_that_hang_do_not_stop_the_harness():
+    run_harness(HUNG_CHILDREN)
+
+
 SURVIVED_ERRORS = """
 import os
 from pathlib import Path
@@ -268,10 +272,6 @@ for text in ("<testsuite/>", skipped):
 
 def test_harness_survives_errors_of_programs_and_jobs(tmp_path):
     run_harness(SURVIVED_ERRORS, folder=str(tmp_path))
-
-
-def test_children_that_hang_do_not_stop_the_harness():
-    run_harness(HUNG_CHILDREN)
 
 
 FATAL_DAMAGE = """

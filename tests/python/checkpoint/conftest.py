@@ -28,7 +28,7 @@ class Ranks:
         ]
 
     def run(self, folder, name, *arguments):
-        """Runs the function `name` on each rank. Returns one result per rank, None if it exited."""
+        """Runs the function `name` on each rank. Returns the results, None for ended ranks."""
         timer = threading.Timer(SECONDS, self.kill)
         timer.start()
         try:
@@ -54,7 +54,7 @@ class Ranks:
 
 @pytest.fixture(scope="session")
 def groups(tmp_path_factory):
-    """Returns a function that returns the group of a size, which all tests share.
+    """Returns a function that returns the group of `size` processes, which all tests share.
 
     A group is created at its first use, because starting a process takes seconds.
     """
@@ -73,13 +73,13 @@ def groups(tmp_path_factory):
 
 @pytest.fixture
 def run(groups, tmp_path):
-    """Returns a function that runs a function of ranks_program.py on a number of ranks."""
+    """Returns a function that runs a function of ranks_program.py on `size` ranks."""
     return lambda name, size=2: groups(size).run(tmp_path, name)
 
 
 @pytest.fixture
 def run_apart(tmp_path):
-    """Like `run`, but passes arguments and starts new processes: for functions that end a rank."""
+    """Like `run`, for functions that end a rank: starts new processes, and passes arguments."""
 
     def run(name, *arguments, size=2):
         ranks = Ranks(tmp_path / "store", size)

@@ -1,8 +1,9 @@
 """Functions that test_ranks.py and test_sharded_entries.py run on every rank of a gloo group.
 
-python ranks_program.py STORE RANK SIZE
+Usage: python ranks_program.py STORE RANK SIZE
 
-Each line of stdin, ["folder", "function", arguments...] as JSON, is answered by a line on stdout.
+Each line of stdin is a call, the JSON array ["folder", "function", arguments...]. The program runs
+the function and prints its result as one line of JSON.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ from torch.distributed import distributed_c10d
 import tenfold
 from tenfold import _ranks
 
-TIMEOUT = timedelta(seconds=240)  # of all process groups, less than that of the tests
+TIMEOUT = timedelta(seconds=240)  # of process groups; shorter than the timeout of a test, 600 s
 
 
 def training(seed=0):
@@ -328,7 +329,7 @@ def standing_still(folder, rank):
 
 
 def sharded_training(seed=0):
-    """A sharded model that is not trained yet, and its optimizer: the same on all ranks."""
+    """Returns a state with an untrained sharded model and its optimizer, equal on all ranks."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -505,7 +506,7 @@ def partial_sums(folder, rank):
 
 
 def strided(has_gaps):
-    """Returns a tensor of the numbers 0 to 7, of which each rank has half, with or without gaps."""
+    """Returns a DTensor of 0 to 7. Rank 0 of two has 0, 1, 4 and 5 if `has_gaps`, else 0 to 3."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import distribute_tensor
     from torch.distributed.tensor.placement_types import _StridedShard
@@ -608,7 +609,7 @@ def answer(folder, name, rank, *arguments):
 
 
 def destroy_groups_of_managers():
-    """Destroys the process groups of managers: the threads of a group wake 100 times a second."""
+    """Destroys the process groups that managers created: their threads wake 100 times a second."""
     gc.collect()
     for group in list(dist.distributed_c10d._world.pg_map):
         if group is not dist.group.WORLD:

@@ -34,7 +34,8 @@ def main(folder, mode, num_steps, rank=None, size=1, wrap=lambda model: model):
     called = wrap(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.05, total_steps=num_steps)
-    # With factors that are no powers of two, each scale rounds the gradients differently.
+    # With factors that are no powers of two, each scale rounds the gradients differently, so that
+    # a scale that is not restored changes the losses.
     scaler = torch.amp.GradScaler("cpu", init_scale=1000.0, growth_factor=1.7, growth_interval=5)
     loader = tenfold.BatchLoader(
         tenfold.Dataset(os.path.join(folder, "data")),

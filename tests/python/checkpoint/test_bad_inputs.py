@@ -171,7 +171,7 @@ def test_error_names_a_file_in_place_of_the_directory(tmp_path, place):
         manager.save(1, state())
     with pytest.raises(OSError, match="run"):
         manager.restore()
-    if place == "run":  # a path below a file does not exist
+    if place == "run":  # "run/below" counts as a missing directory, because "run" is a file
         with pytest.raises(OSError, match="run"):
             manager.all_steps()
         with pytest.raises(OSError, match="run"):
@@ -237,7 +237,7 @@ import os, sys, torch, tenfold
 folder = sys.argv[1]
 manager = tenfold.CheckpointManager(folder + "/run", max_to_keep=1)
 manager.save(1, {"w": torch.ones(1 << 18), "epoch": 1})
-for size in (1 << 20, 3 << 18):  # more than the size, and more than the free space
+for size in (1 << 20, 3 << 18):  # in floats: the whole disk, and more than its free space
     try:
         manager.save(2, {"w": torch.ones(size), "epoch": 2})
         sys.exit("it was saved")

@@ -44,7 +44,7 @@ def saved(path, format="safetensors"):
 
 
 def damage(manager, step, entry):
-    """Flips one bit of a file: in the last byte for the entry "model", else in a tensor."""
+    """Flips one bit: of the last byte of the file if `entry` is "model", else of a tensor."""
     found = next(manager.path(step).glob(entry + "*"))
     file = sorted(found.glob("*.memmap"))[-1] if found.is_dir() else found
     data = bytearray(file.read_bytes())
@@ -71,7 +71,7 @@ def test_large_step_is_restored_unchanged(large, tmp_path, format):
 def test_damaged_block_of_a_large_step_restores_the_previous_step(large, tmp_path, format, entry):
     manager = saved(tmp_path, format)
     if entry == "model" and format in ("tdz", "pt"):
-        pytest.skip("the last byte of an archive is none of a tensor")
+        pytest.skip("the last byte of an archive belongs to no tensor")
     damage(manager, 2, entry)
     state = objects()
     with pytest.warns(UserWarning, match="step 2 is skipped"):

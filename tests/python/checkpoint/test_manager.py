@@ -595,7 +595,7 @@ def test_a_second_writer_gets_an_error_naming_the_first(tmp_path):
     assert manager.all_steps() == [1, 2]
 
 
-def test_export_and_import(tmp_path):
+def test_exported_weights_are_cast_and_an_imported_step_is_restored(tmp_path):
     state = training()
     manager = tenfold.CheckpointManager(tmp_path / "run")
     manager.save(1, state)

@@ -39,7 +39,7 @@ def start(folder, mode):
 
 
 def losses(folder):
-    """(step, loss) of every complete line."""
+    """Returns (step, loss) of every complete line of `losses.jsonl`."""
     path = folder / "losses.jsonl"
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     return [tuple(json.loads(line)) for line in lines if line.endswith("\n")]
@@ -81,7 +81,7 @@ def uninterrupted(tmp_path_factory):
 
 
 def assert_complete(folder, uninterrupted):
-    """Every step has the loss of the uninterrupted training, and every checkpoint verifies."""
+    """Asserts that the losses are those of `uninterrupted` and that every checkpoint verifies."""
     found = losses(folder)
     assert {step for step, _ in found} == set(range(1, NUM_STEPS + 1))
     for step, loss in found:

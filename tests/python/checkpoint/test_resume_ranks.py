@@ -42,7 +42,7 @@ class Job:
         self.folder = folder
         self.store = folder / f"store-{time.monotonic_ns()}"
         arguments = [str(folder), mode, str(NUM_STEPS), str(self.store)]
-        # Not pipes: a rank whose pipe is full would make the others wait.
+        # Files, not pipes: a rank would block on a full pipe, and the other ranks wait for it.
         self.outputs = [folder / f"errors-{rank}.txt" for rank in range(NUM_RANKS)]
         self.ranks = []
         for rank, path in enumerate(self.outputs):
@@ -81,7 +81,7 @@ class Job:
 
 
 def losses(folder, rank):
-    """(step, loss) of every complete line."""
+    """Returns (step, loss) of every complete line of a rank's `losses-<rank>.jsonl`."""
     path = folder / f"losses-{rank}.jsonl"
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     return [tuple(json.loads(line)) for line in lines if line.endswith("\n")]
@@ -110,7 +110,7 @@ def random_moments():
 
 
 def assert_complete(folder, uninterrupted):
-    """Every step of each rank has the loss of the uninterrupted training; checkpoints verify."""
+    """Asserts that each rank has the losses of `uninterrupted` and that all checkpoints verify."""
     for rank in range(NUM_RANKS):
         found = losses(folder, rank)
         assert {step for step, _ in found} == set(range(1, NUM_STEPS + 1))

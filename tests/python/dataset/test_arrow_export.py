@@ -149,7 +149,7 @@ def test_damaged_offsets_raise_an_error_from_the_stream(tmp_path: Path) -> None:
         pa.table(Dataset(tmp_path / "d"))
 
 
-def test_damaged_offsets_of_items_are_told_from_those_of_rows(tmp_path: Path) -> None:
+def test_error_of_damaged_item_offsets_names_the_item(tmp_path: Path) -> None:
     tenfold.ingest([{"t": ["abc", "de"]}, {"t": ["f"]}], tmp_path / "d")
     dataset = Dataset(tmp_path / "d")
     assert pa.table(dataset)["t"].to_pylist() == [["abc", "de"], ["f"]]

@@ -91,7 +91,7 @@ def test_another_number_of_ranks_resumes_the_rest_of_the_epoch(
     assert seen == whole
 
 
-def test_drop_last_and_len(ds: Dataset) -> None:
+def test_drop_last_omits_the_partial_batch_from_iteration_and_len(ds: Dataset) -> None:
     assert len(BatchLoader(ds, 300)) == 4
     loader = BatchLoader(ds, 300, drop_last=True)
     assert len(loader) == 3
@@ -178,7 +178,7 @@ def test_extreme_but_valid_options_are_accepted(ds: Dataset) -> None:
         loader.set_epoch(None)
 
 
-def test_columns_transform_and_tensordicts(ds: Dataset) -> None:
+def test_batches_apply_columns_transform_as_tensordict_and_map(ds: Dataset) -> None:
     assert list(next(iter(BatchLoader(ds, 4, columns=["id", ("camera", "gain")])))) == [
         "id",
         "camera",
@@ -274,7 +274,7 @@ def _sum_of_rows(ds: Dataset) -> int:
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_loaders_work_in_other_processes(ds: Dataset, method: str) -> None:
-    ids(BatchLoader(ds, 10, num_threads=3))  # threads of the parent process must not matter
+    ids(BatchLoader(ds, 10, num_threads=3))  # starts threads, which a forked child does not have
     with multiprocessing.get_context(method).Pool(1) as pool:
         assert pool.apply(_sum_of_rows, (ds,)) == sum(range(ROWS))
 

@@ -22,7 +22,7 @@ def ds(tmp_path: Path) -> Dataset:
     return tenfold.ingest(rows, tmp_path / "d")
 
 
-def test_column_names_and_num_rows(ds: Dataset) -> None:
+def test_column_names_and_num_rows_equal_columns_and_len(ds: Dataset) -> None:
     assert ds.column_names == ds.columns == ["id", "price", "text", "camera"]
     assert ds.num_rows == len(ds) == 20
 

@@ -164,7 +164,7 @@ def test_the_validity_of_a_column_is_a_column_of_bools(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("framework", ["torch", "numpy"])
-def test_validity_of_mapped_floats_needs_neither_rows_nor_one_length(
+def test_validity_of_mapped_floats_without_rows_or_with_ragged_rows_is_read(
     tmp_path: Path, framework: Any
 ) -> None:
     vector = tenfold.Column("float32", (2,), nullable=True)

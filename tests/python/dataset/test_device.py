@@ -136,7 +136,8 @@ def test_transform_error_is_raised_at_its_own_batch(ds: Dataset) -> None:
         assert next(batches)["id"].tolist() == [2, 3]
         with pytest.raises(RuntimeError, match="mine"):
             next(batches)
-        assert loader.state_dict()["position"] == 6  # a loader with this state skips the batch
+        # A loader of this state skips the batch that failed.
+        assert loader.state_dict()["position"] == 6
 
 
 def test_copy_error_is_raised_at_its_own_batch(ds: Dataset) -> None:

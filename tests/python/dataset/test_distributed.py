@@ -58,7 +58,7 @@ def train(rank: int, folder: Path, pickled: tenfold.IterableDataset) -> None:
 
 
 def gradients_of(rank: int, path: Path, batch_size: int, steps: int) -> list[list[torch.Tensor]]:
-    """Accumulates gradients as docs/datasets.md does."""
+    """Returns the gradients of each window, accumulated as in docs/datasets.md."""
     model = nn.parallel.DistributedDataParallel(make_model())
     loader = tenfold.BatchLoader(
         path, batch_size, shuffle=True, seed=3, rank=rank, world_size=WORLD_SIZE

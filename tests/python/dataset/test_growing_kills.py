@@ -76,7 +76,7 @@ class Fork:
         assert self.stdout.readline() == "ready\n"
 
     def kill(self) -> list[str]:
-        """Returns the output of the writer."""
+        """Kills the writer and returns its output."""
         kill_and_wait(self.pid)
         printed = self.stdout.read().split()
         self.stdout.close()
@@ -113,7 +113,7 @@ def test_sigkill_of_the_writer_keeps_complete_rows_and_all_commits(
         ids = check(ds, kind)
         assert tenfold.verify(path).ok
         if kind == "append":
-            # The writer may have been killed between its last commit and the report of this commit.
+            # The writer may have been killed after a commit, of up to 241 rows, before its report.
             assert ids == list(range(len(ids)))
             assert reported <= len(ids) <= reported + 241
             end = len(ids)

@@ -1,4 +1,4 @@
-"""Ingest of data sets, their views, rows and batches, without loss; and of torch's data sets."""
+"""Lossless ingest of data sets, views, rows and batches, and ingest of PyTorch data sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tenfold.ingest` of JSON lines and CSV files: the values, the types, what is reported."""
+"""`tenfold.ingest` of JSON Lines and CSV files: values, types and reports."""
 
 import gzip
 import json

@@ -50,7 +50,7 @@ def ingest_forever(sources: list[Path], target: Path, start: int, report: int) -
 
 
 def killed_after(seconds: float, sources: list[Path], target: Path, start: int) -> int:
-    """Returns the number of reported ingests, including the `start` ingests of earlier writers."""
+    """Kills a writer after `seconds`. Returns `start` plus the number of reported ingests."""
     read, write = os.pipe()
     pid = forked(lambda: ingest_forever(sources, target, start, write))
     os.close(write)

@@ -21,7 +21,7 @@ def value_of(i):
         return [float(i)] * (SIZE // 8)
     if value == "tensor":
         return torch.full((SIZE // 4,), i, dtype=torch.float32)
-    # The first rows are small, the others are not.
+    # "late": only the first rows are small.
     return bytes([i % 256]) * (SIZE if i > 5 else 1)
 
 def rows(count):
@@ -43,7 +43,7 @@ assert len(tenfold.Dataset(f"{folder}/all")) == 300
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
 @pytest.mark.parametrize("value", ["bytes", "list", "tensor", "late"])
 @pytest.mark.parametrize("kind", ["ingest", "extend"])
 def test_peak_memory_of_large_rows_is_bounded(tmp_path, run_python, kind, value):
@@ -68,7 +68,7 @@ print(peak_of(lambda: tenfold.infer_schema(file)))
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
 @pytest.mark.parametrize("kind", ["dictionary", "list_view"])
 def test_peak_memory_of_rows_that_share_a_large_value_is_bounded(tmp_path, run_python, kind):
     pytest.importorskip("pyarrow")

@@ -219,7 +219,7 @@ def repeated_texts():
     return pa.table({"text": pa.array([texts[i % 50] for i in range(50_000)], pa.large_string())})
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 @pytest.mark.parametrize("make", [wide, repeated_texts])
 def test_peak_memory_is_bounded_for_wide_files_and_long_text(tmp_path, run_python, make, on_error):

@@ -38,7 +38,7 @@ LISTS = [
 
 
 def promoted(values: list[Any]) -> tuple[str, list[Any]]:
-    """Returns type and values of a column of scalars, by the rules of the documentation."""
+    """Returns type and values of a column of scalars, by the rules "Types" in docs/datasets.md."""
     some = [value for value in values if value is not None]
     mark = "?" if len(some) < len(values) or not some else ""
     kinds = {type(value) for value in some}
@@ -91,7 +91,7 @@ def test_scalars_are_promoted_alike_in_every_order_and_source(tmp_path, size):
             with open(table, "w", newline="") as file:
                 csv.writer(file).writerows([["x", "y"], *([item, 1] for item in text)])
             sources.append((table, {"columns": ["x"]}))
-            if size == 3:  # each of the 6 orders uses one of the 5 sources
+            if size == 3:  # to save time, each of the 6 orders uses only one of the 5 sources
                 sources = [sources[number % len(sources)]]
             for source, options in sources:
                 found = outcome(source, tmp_path / "ds", **options)

@@ -2,9 +2,9 @@
 
 The pages are "How can PyTorch handle memory-mapped dictionaries or lists of dictionaries from
 disk?" and "How can memmap arrays be used with PyTorch for gradient accumulation?". The training
-loops are the same as on the pages. Classes of tenfold replace the data code of the pages: arrays of
-lists of dicts, a Dataset over np.memmap with transform, start and end, an IterableDataset over a
-file of records, and a pool of processes that converts data.
+loops are the same as on the pages. Classes of tenfold replace the data code of the pages: arrays
+made from lists of dicts, a Dataset over np.memmap with transform, start and end, an IterableDataset
+over a file of records, and a pool of processes that converts data.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def assert_batches_are_the_records(loader: DataLoader, batch_size: int = 32) -> 
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_arrays_made_from_a_list_of_dicts(tmp_path: Path, workers: int) -> None:
+def test_a_data_loader_reads_arrays_made_from_a_list_of_dicts(tmp_path: Path, workers: int) -> None:
     features = np.array([[item["feature1"], item["feature2"]] for item in RECORDS])
     labels = np.array([item["label"] for item in RECORDS])
     columns = {
@@ -63,7 +63,7 @@ def test_arrays_made_from_a_list_of_dicts(tmp_path: Path, workers: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_stream_of_records_from_a_file(tmp_path: Path, workers: int) -> None:
+def test_a_data_loader_streams_records_from_a_file(tmp_path: Path, workers: int) -> None:
     with open(tmp_path / "data.jsonl", "w") as f:
         for item in RECORDS:
             f.write(json.dumps(item) + "\n")

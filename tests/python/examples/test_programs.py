@@ -53,7 +53,8 @@ def test_a_stopped_training_resumes_with_the_same_losses(tmp_path: Path, number:
     assert begun < 600
     if number == signal.SIGTERM:
         assert found[-1].startswith(f"step {begun}: ")
-    # A training that SIGTERM stops also prints its last step, which `losses` may lack.
+    # A training that SIGTERM stops also prints its last step. The uninterrupted training may not
+    # print this step, so `losses` may lack it.
     losses = dict(line.split(": ") for line in expected[1:])
     for line in [*"".join(found).splitlines(), *resumed[1:]]:
         step, loss = line.split(": ")

@@ -223,7 +223,7 @@ def test_numpy_floats_and_strs_count_as_those_of_python(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8, torch.bool, torch.complex64])
-def test_keeps_dtypes(tmp_path, dtype):
+def test_build_keeps_dtypes(tmp_path, dtype):
     values = {i: torch.tensor([1, 0, 1]).to(dtype) for i in range(3)}
     d = build(values, tmp_path / "d")
     assert d[1].dtype == dtype
@@ -251,7 +251,7 @@ def test_empty_mapped_dict_can_be_read_but_not_extended(tmp_path):
     assert len(d) == 0
 
 
-def test_reports_progress(tmp_path):
+def test_build_reports_progress(tmp_path):
     seen = []
     items = ((i, torch.zeros(64)) for i in range(200_000))
     build(items, tmp_path / "d", progress=lambda done, total, what: seen.append(what))

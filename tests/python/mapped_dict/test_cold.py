@@ -86,7 +86,8 @@ def test_lookups_read_only_the_pages_of_their_keys(large, batch):
     )
     assert done.returncode == 0, done.stderr
     pages = float(done.stdout)
-    assert pages >= 200  # fewer than the pages of the values alone: some reads are not counted
+    # The values alone are on about 256 pages, but the kernel does not count every read.
+    assert pages >= 200
     # A lookup reads four pages: one each for the slot, the end offset, the key and the value. Some
     # lookups probe a second page of slots.
     assert pages <= 256 * 4 + 64

@@ -21,7 +21,7 @@ KEYS = 50
 
 
 def write(path, start: int, told) -> None:
-    """Step i, until SIGKILL, assigns i // KEYS to key i % KEYS; every seventh step adds keys."""
+    """Writes until SIGKILL. Step i sets key i % KEYS to i // KEYS; every seventh step adds keys."""
     with MappedDict(path, "r+") as d:
         i = start
         while True:

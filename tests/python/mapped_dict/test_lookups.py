@@ -196,7 +196,7 @@ def test_is_a_mapping_that_iterates_in_insertion_order(words):
     assert dict(words)["word 3"][0] == 3.0
 
 
-def test_integer_keys(tmp_path):
+def test_integer_keys_are_found_by_numpy_and_torch_integers_but_not_by_bools(tmp_path):
     d = tenfold.MappedDict.build({i * i: {"x": i} for i in range(100)}, tmp_path / "d")
     assert d.key_type is int
     assert d[49]["x"] == 7
@@ -214,7 +214,7 @@ def test_integer_keys(tmp_path):
         d.get_many(torch.tensor([1.0]))
 
 
-def test_bytes_keys(tmp_path):
+def test_bytes_keys_differ_from_str_keys(tmp_path):
     d = tenfold.MappedDict.build([(b"\xff\x00", 1.5), (b"", 2.5)], tmp_path / "d")
     assert d[b"\xff\x00"] == 1.5
     assert d[b""] == 2.5

@@ -433,5 +433,5 @@ for _ in range(5):
 done.set()
 thread.join()
 """
-    # In a process of its own: a thread that waits with the GIL would stop the tests, too.
+    # Run in another process, because a thread that waits and holds the GIL would block the tests.
     subprocess.run([sys.executable, "-c", code, tmp_path / "d"], check=True, timeout=60)

@@ -263,7 +263,7 @@ def test_unhashable_states_are_named():
 
 
 class OfTwoDtypes(tenfold.StateMapper):
-    """Generates float32 rows for a batch of even numbers only, float64 rows for other batches."""
+    """Generates float32 rows if all states of the batch are even, else float64 rows."""
 
     def __init__(self):
         self.weight = torch.ones(1, requires_grad=True)
@@ -274,7 +274,7 @@ class OfTwoDtypes(tenfold.StateMapper):
         return (numbers * self.weight).to(dtype)
 
 
-def test_rows_of_several_dtypes_have_no_gradients_either():
+def test_rows_of_several_dtypes_have_no_gradients():
     cached = OfTwoDtypes().cached(1 << 20)
     assert not cached([2]).requires_grad
     rows = cached([2, 3])  # the dtype differs from that of the cached row: all rows are generated
@@ -284,7 +284,7 @@ def test_rows_of_several_dtypes_have_no_gradients_either():
 
 @tenfold.register_mapper("test.parameters")
 class OfParameters(tenfold.StateMapper):
-    """Maps a state to a view of a parameter: of float64 for odd states, in a list for negative."""
+    """Returns views of a parameter: float64 if a state is odd, as a list if a state is negative."""
 
     def __init__(self):
         self.weight = torch.nn.Parameter(torch.zeros(4, 1))
@@ -307,7 +307,7 @@ def test_views_of_parameters_have_no_gradients():
 
 @tenfold.register_mapper("test.lazy_views")
 class LazyViews(tenfold.StateMapper):
-    """Rows that are lazy conjugates, or lazy negatives of float16."""
+    """Generates rows that are lazy conjugates (complex64), or lazy negatives (float16)."""
 
     def __init__(self, is_negative=False):
         self.is_negative = is_negative

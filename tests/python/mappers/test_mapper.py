@@ -16,7 +16,7 @@ from tenfold.mappers import _mapper  # noqa: E402
 
 @tenfold.register_mapper("test.one_hot")
 class OneHot(tenfold.StateMapper):
-    """The mapper of the documentation."""
+    """The example in the docstring of `tenfold.StateMapper`."""
 
     def __init__(self, size):
         self.size = size
@@ -171,7 +171,7 @@ def test_verify_diff_and_command_line_read_mappers(tmp_path, run_python):
     TableMapper(torch.rand(5, 2)).save(tmp_path / "b")
     assert tenfold.verify(tmp_path / "a").num_checksums > 0
     assert [c.key for c in tenfold.diff(tmp_path / "a", tmp_path / "b").changed] == ["tensors.rows"]
-    program = "import sys, tenfold.__main__; sys.argv[1:] = sys.argv[1:]; tenfold.__main__.main()"
+    program = "import tenfold.__main__; tenfold.__main__.main()"
     output = run_python(program, "ls", tmp_path / "a")
     assert "tensors.rows" in output
 

@@ -70,7 +70,7 @@ def test_only_the_parameters_of_a_network_are_saved(tmp_path):
     x = torch.rand(3, 100)
     assert loaded_state_mapper(x).equal(state_mapper(x))
 
-    # Loading needs no sizes.
+    # The file of a ModuleStateMapper holds the config, so load() needs no sizes.
     tenfold.register_mapper("page.StateMapperNet")(StateMapperNet)
     config = {"input_dim": 100, "output_dim": 50}
     mapper = tenfold.ModuleStateMapper("page.StateMapperNet", config, state_mapper)

@@ -220,7 +220,7 @@ def test_a_mapped_dict_is_neither_kept_open_nor_opened_for_writing(tmp_path):
 
 
 @pytest.mark.parametrize("change", ["append_rows", "refresh"])
-def test_the_matrix_is_that_of_the_construction(tmp_path, change):
+def test_a_mapper_keeps_the_rows_that_its_matrix_had_at_construction(tmp_path, change):
     matrix_of(dense_of(2)).save(tmp_path / "matrix")
     writer = tenfold.SparseMatrix(tmp_path / "matrix", mode="r+")
     matrix = writer if change == "append_rows" else tenfold.SparseMatrix(tmp_path / "matrix")
@@ -337,8 +337,8 @@ def test_saved_mapper_finds_the_same_states_as_in_memory(tmp_path, states, other
     mapper = tenfold.SparseStateMapper(states, matrix_of(dense_of(max(len(states), 1))), default=-1)
     loaded = saved(mapper, tmp_path / "mapper")
     asked = [*states, *others]
-    # Omit large numbers: a float and an int beyond 2^63 that are equal in Python are different keys
-    # on disk.
+    # Omit large numbers: a float and an int beyond 2^63 may be equal in Python, but they are
+    # different keys on disk.
     asked = [each for each in asked if "e+" not in repr(each) and len(repr(each)) < 60]
     assert loaded(asked).equal(mapper(asked))
     for each in asked:
@@ -505,6 +505,7 @@ def test_a_default_beyond_float8_is_refused(default):
     eye = torch.eye(2).to(torch.float8_e4m3fn)
     entries = ([0, 1], [0, 1], eye.diagonal().clone(), (2, 2))
     matrix = tenfold.SparseMatrix.from_coo(*entries)
+    # 464 rounds to 448, the maximum of float8_e4m3fn. 465 is nearer to 480.
     assert tenfold.SparseStateMapper([0, 1], matrix, 464.0)(9).float().tolist() == [448.0, 448.0]
     with pytest.raises(ValueError, match="default: expected numbers that float8_e4m3fn holds"):
         tenfold.SparseStateMapper([0, 1], matrix, default)

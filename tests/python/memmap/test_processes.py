@@ -87,7 +87,7 @@ def test_readers_see_complete_rows_while_rows_are_appended(tmp_path):
     TensorDict({"x": torch.zeros(10, 4, dtype=torch.int64)}, [10]).memmap(tmp_path / "p")
     times = 40
     context = multiprocessing.get_context("fork")
-    reads = context.Semaphore(0)  # each allows an append, which the next read may overlap
+    reads = context.Semaphore(0)  # each release allows one append, which may overlap the next read
     process = context.Process(target=append_repeatedly, args=(tmp_path / "p", times, reads))
     process.start()
     seen = set()

@@ -297,7 +297,7 @@ class Sub(Sample):
 
 
 def holding_an_object():
-    """Returns a TensorDict, a tensorclass object and lazy stacks, each over an object of Sample."""
+    """Returns a TensorDict, a Sample and a lazy stack, each with a Sample as its entry `inner`."""
     td = tenfold.TensorDict({"inner": sample()}, [4])
     return [td, sample(inner=sample()), tenfold.lazy_stack([td.clone(), td.clone()])]
 
@@ -410,7 +410,7 @@ def test_fields_of_some_members_of_a_stack_are_kept():
     assert "inner" not in made.state_dict()._metadata[""]["_non_tensor"]
 
 
-def test_get_with_options_of_a_field_that_is_none():
+def test_get_returns_none_for_a_field_that_is_none_despite_a_default():
     made = partial_stack()
     assert made.get("info", 7) is made.get("info", 7, as_list=True) is None
     first, second = made.get("inner", 7, as_list=True)

@@ -135,7 +135,7 @@ def test_cast_filter_selects_the_tensors_to_cast():
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_cast_filter_of_a_locked_object(frozen):
+def test_cast_filter_applies_to_locked_objects(frozen):
     @tenfold.tensorclass(frozen=frozen, cast_filter=lambda key, value: key != ("y",))
     class C:
         x: torch.Tensor
@@ -157,7 +157,7 @@ def test_results_keep_the_derived_class():
     assert type(torch.stack([made, made])) is Derived
 
 
-def test_cast_filter_of_a_stack_of_members_of_different_shapes():
+def test_cast_filter_applies_to_stacks_of_members_of_different_shapes():
     @tenfold.tensorclass(cast_filter=lambda key, value: key != ("y",))
     class C:
         x: torch.Tensor

@@ -212,9 +212,9 @@ def test_entries_that_are_no_fields_are_refused(tmp_path):
 # --- tensordict ------------------------------------------------------------------------------
 
 
-@functools.cache  # if two classes have the same name, tensordict takes any of them
+@functools.cache  # tensordict finds classes by their names, so the class must be made only once
 def upstream_class():
-    """Returns the module tensordict, and its tensorclass with name, module and fields of Sample."""
+    """Returns the module tensordict, and a tensorclass made with it that is named like Sample."""
     upstream = pytest.importorskip("tensordict")
     body = {
         "__annotations__": {"x": torch.Tensor, "label": str, "inner": object, "info": object},

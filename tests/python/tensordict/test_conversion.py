@@ -206,7 +206,7 @@ def test_to_tensordict_without_the_package_names_it(monkeypatch):
         tree().to_tensordict()
 
 
-def test_dtype_casts_and_clones():
+def test_casts_change_the_dtype_and_clones_copy_unless_recurse_is_false():
     assert tree().double()["b", "c"].dtype == torch.float64
     assert tree().to(torch.float16)["a"].dtype == torch.float16
     td = tree()

@@ -582,13 +582,13 @@ def test_cat_compares_batch_sizes_without_entries(sizes):
         assert torch.cat(tds, 1).batch_size == (2, 7)
 
 
-def test_cat_of_nodes_with_different_numbers_of_batch_dimensions():
+def test_cat_joins_nodes_with_different_numbers_of_batch_dimensions():
     nodes = [TensorDict({"x": torch.ones(2, 3)}, size) for size in ([2], [2, 3])]
     joined = torch.cat([TensorDict({"n": node}, [2]) for node in nodes])
     assert joined["n", "x"].shape == (4, 3)
 
 
-def test_cat_of_stacks_with_different_numbers_of_members():
+def test_cat_joins_stacks_of_different_lengths_only_along_the_stack_dimension():
     stacks = [tenfold.lazy_stack([zeros(2)] * count) for count in (2, 3)]
     with pytest.raises(RuntimeError, match=r"found the lengths \[2, 3\] in dimension 0"):
         torch.cat(stacks, 1)
