@@ -176,8 +176,8 @@ TensorDict load_once(const Path& path, const LoadOptions& options) {
   if (!options.allow_opaque) {
     refuse_opaque(
         tree, path.string(),
-        "; the option keys loads the rest, exclude omits this entry, allow_opaque loads its "
-        "content without its class",
+        "; to load the rest, use the option keys or exclude; to load the content of this entry "
+        "without its class, use allow_opaque",
         MetaTensors::allowed);
   }
   // In mode write_through, return the tree with the leaves of the file, so that flush() finds their

@@ -81,8 +81,8 @@ class OptimizerPlan {
     for (std::size_t g = 0; g < pairing.groups.size(); ++g) {
       if (!pairing.groups[g]) {
         // If paired by name, the group keeps its options, and its parameters get states. If paired
-        // by order, the number of groups or the sizes of the groups differ; pair_by_order() has
-        // reported this, and no state is loaded.
+        // by order, the source has no group of the same size at this position; pair_by_order() has
+        // reported this, and the group gets neither options nor states.
         if (pairing.numbers[g].size() == numbers[g].size()) {
           auto& kept = optimizer_.param_groups()[g];
           plan_states(pairing.numbers[g], kept, static_cast<const Options&>(kept.options()),

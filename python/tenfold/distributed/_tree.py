@@ -146,8 +146,9 @@ def merge(data: Iterable[Mapping[Any, Any]]) -> dict[Any, Any]:
     is kept.
 
     Raises:
-        ValueError: If ranks have containers of different kinds at one path, or keys of different
-            types with one string. An OrderedDict may be a dict on other ranks.
+        ValueError: If ranks have containers of different kinds at one path, or if keys of different
+            types are equal as strings, such as 1 and "1". An OrderedDict may be a dict on other
+            ranks.
     """
     merged: dict[Any, Any] = {}
     first: dict[Any, int] = {}  # by path of a container: the lowest rank that has it

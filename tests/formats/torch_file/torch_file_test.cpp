@@ -277,7 +277,7 @@ TEST(TorchFile, AnUnreadableEntryHasAReason) {
     EXPECT_TRUE(torch_file::kFormat.verify(path, {}).ok()) << c.file;
     EXPECT_THAT(message_of([&] { load(path); }, ErrorCode::unsupported),
                 AllOf(HasSubstr("key \"" + dotted(c.path) + "\": " + node.info().problem),
-                      HasSubstr("; the option keys loads the rest")));
+                      HasSubstr("; to load the rest, use the option keys")));
   }
   EXPECT_EQ(torch_file::kFormat.open(torch_file("unreadable-key-twice"), {}).value("1"),
             Value("int"));

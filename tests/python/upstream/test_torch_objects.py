@@ -86,7 +86,7 @@ def test_unreadable_value_does_not_affect_other_values(tmp_path, what, zipped):
     with pytest.raises(tenfold.UnsupportedError, match=re.escape(problem)) as refused:
         tenfold.load(path)
     assert 'key "deep.list.1' in str(refused.value)
-    assert "; the option keys loads the rest" in str(refused.value)
+    assert "; to load the rest, use the option keys" in str(refused.value)
     assert set(tenfold.load(path, keys=["w", "epoch"])) == {"w", "epoch"}
     assert torch.equal(tenfold.load(path, keys=["deep.list.2"])["deep"]["list"][2], torch.ones(2))
     assert tenfold.open(path)["epoch"] == 7

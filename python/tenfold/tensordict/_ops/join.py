@@ -377,7 +377,7 @@ def dense_stack_tds(td_list: Any, dim: int | None = None) -> Any:
     if isinstance(node, stacked()):
         return rewrapped(td_list, stack(node.tensordicts, node.stack_dim))
     if dim is None:
-        raise ValueError("dense_stack_tds: expected a dim with a list, found none")
+        raise ValueError("dense_stack_tds: td_list is not a lazy stack: expected a dim, found none")
     return stack(td_list, dim)
 
 

@@ -195,7 +195,7 @@ def extreme(
     is_running = name.startswith("cum")
     if dim is NOTHING or (dim is None and not is_running):
         if keepdim and not reduce:
-            raise ValueError(f"{name}: expected a dim with keepdim, found none")
+            raise ValueError(f"{name}: keepdim is true: expected a dim, found none")
         if not reduce:
             return _scalars(td, lambda tensor: op(tensor))
         return op(torch.cat([op(tensor).reshape(1) for tensor in _all_tensors(td)]))
