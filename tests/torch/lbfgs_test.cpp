@@ -192,8 +192,8 @@ TEST(Lbfgs, RefusesHistoriesThatWouldBeReadOutOfBounds) {
               HasSubstr("\"state.0.old_dirs\": expected at most history_size (3) entries, "
                         "found 4"));
   EXPECT_THAT(refusal(with_option("history_size", 0)),
-              HasSubstr("\"param_groups.0.history_size\": expected an integer of 0 or more "
-                        "(history_size: 1 or more), found 0"));
+              HasSubstr("\"param_groups.0.history_size\": expected an integer of 1 or more, "
+                        "found 0"));
   EXPECT_THAT(refusal(with_option("max_eval", Value())),
               HasSubstr("\"param_groups.0.max_eval\": expected an integer of 0 or more, found "
                         "null"));

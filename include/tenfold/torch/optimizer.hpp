@@ -178,7 +178,7 @@ class OptimizerPlan {
     } else if (read_option(group, key, option)) {
       report_.loaded.push_back(name);
     } else {
-      mismatch(name, expected_text(option), text_of(group.get(key)));
+      mismatch(name, expected_text(option, key), text_of(group.get(key)));
     }
   }
 

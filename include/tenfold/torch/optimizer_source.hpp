@@ -88,12 +88,15 @@ inline bool read_option(const TensorDict& group, std::string_view key,
   return true;
 }
 
+/// The smallest valid number for an integer option. With history_size 0, LibTorch's LBFGS would
+/// take elements from an empty container.
+inline std::int64_t least_integer(std::string_view key) { return key == "history_size" ? 1 : 0; }
+
 inline bool read_option(const TensorDict& group, std::string_view key, std::int64_t& option) {
   const TensorDict::Item item = group.get(key);
   const auto* json = std::get_if<NonTensor>(&item);
   const auto* number = json == nullptr ? nullptr : json->value.get_if<std::int64_t>();
-  // With history_size 0, LibTorch's LBFGS would take elements from an empty container.
-  if (number == nullptr || *number < (key == "history_size" ? 1 : 0)) return false;
+  if (number == nullptr || *number < least_integer(key)) return false;
   option = *number;
   return true;
 }
@@ -118,18 +121,25 @@ inline bool read_option(const TensorDict& group, std::string_view key,
   return true;
 }
 
-inline std::string expected_text(const double& /*option*/) { return "a number"; }
-inline std::string expected_text(const std::int64_t& /*option*/) {
-  return "an integer of 0 or more (history_size: 1 or more)";
+inline std::string expected_text(const double& /*option*/, std::string_view /*key*/) {
+  return "a number";
 }
-inline std::string expected_text(const std::optional<std::int64_t>& /*option*/) {
-  return "an integer of 0 or more";
+inline std::string expected_text(const std::int64_t& /*option*/, std::string_view key) {
+  return "an integer of " + std::to_string(least_integer(key)) + " or more";
 }
-inline std::string expected_text(const std::optional<std::string>& /*option*/) {
+inline std::string expected_text(const std::optional<std::int64_t>& /*option*/,
+                                 std::string_view key) {
+  return expected_text(std::int64_t{0}, key);
+}
+inline std::string expected_text(const std::optional<std::string>& /*option*/,
+                                 std::string_view /*key*/) {
   return "a string or null";
 }
-inline std::string expected_text(const bool& /*option*/) { return "true or false"; }
-inline std::string expected_text(const std::tuple<double, double>& /*option*/) {
+inline std::string expected_text(const bool& /*option*/, std::string_view /*key*/) {
+  return "true or false";
+}
+inline std::string expected_text(const std::tuple<double, double>& /*option*/,
+                                 std::string_view /*key*/) {
   return "two numbers";
 }
 

@@ -496,7 +496,7 @@ class Checker {
       const std::int64_t index = all.index_at(i);
       if ((index >= 0 && index < limit) || is_in_null(i, enclosing)) continue;
       throw corrupt()
-          .part("index ", i)
+          .part("value ", i)
           .expected("an index in [0, ", limit, ") of the dictionary")
           .found(index);
     }

@@ -162,7 +162,7 @@ TEST(ArrowArrays, IndicesOfEveryIntegerTypeAreChecked) {
   ArrowNode large("L");
   large.pointer().buffer(std::vector<std::uint64_t>{std::uint64_t{1} << 63}).rows(1);
   large.dictionary(words);
-  expect_error(ErrorCode::corrupt, "index 0: expected an index in [0, 2) of the dictionary",
+  expect_error(ErrorCode::corrupt, "value 0: expected an index in [0, 2) of the dictionary",
                [&] { slice_of(large, type); });
 }
 

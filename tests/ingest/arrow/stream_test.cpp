@@ -634,7 +634,7 @@ TEST(ArrowStream, IndicesBeyondTheDictionaryAreRefused) {
     x.pointer().buffer(std::vector<std::int8_t>{0, index}).rows(2).dictionary(words);
     ArrowNode root("+s");
     root.pointer().rows(2).child(x);
-    expect_refused(root, "index 1: expected an index in [0, 1) of the dictionary");
+    expect_refused(root, "value 1: expected an index in [0, 1) of the dictionary");
   }
 }
 

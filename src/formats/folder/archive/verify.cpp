@@ -35,8 +35,8 @@ namespace {
 constexpr std::uint64_t kBlockBytes = base::kChecksumBlockBytes;
 constexpr std::size_t kCheckedPieceBytes = std::size_t{1} << 20;
 
-/// A block of a stored entry, or a whole entry that is empty, deflated, or without blocks
-/// (has_blocks()).
+/// A part of an entry that one thread checks: one block of a stored entry, or the whole entry if it
+/// is empty or deflated, or if its lines in `%checksums` do not fit the blocks (has_blocks()).
 struct Block {
   std::size_t entry = 0;
   std::uint64_t begin = 0;
