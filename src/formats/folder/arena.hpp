@@ -11,8 +11,7 @@ namespace tenfold::detail::formats::folder {
 
 /// Memory for small leaves, many in one block. Mapping each leaf would cost a system call, a page
 /// and one of the 65,530 mappings that Linux allows a process by default. The arena owns its newest
-/// block.
-/// An earlier block is freed when all its leaves are destroyed. Thread-safe, except close().
+/// block. An earlier block is freed when all its leaves are destroyed. Thread-safe, except close().
 class Arena {
  public:
   /// Larger leaves are mapped instead.

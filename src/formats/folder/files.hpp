@@ -61,9 +61,9 @@ class StoredFile {
   virtual void check_cost(std::uint64_t /*size_bytes*/) const {}
 
   /// Returns the first `size_bytes` bytes, which must exist, mapped according to `mode`. If `mode`
-  /// is not write_through, a file of the file system is copied to `arena` if Arena::takes() the
-  /// size, and an entry of an archive that cannot be mapped is read into memory. Throws
-  /// Error(unsupported) if the file does not support write_through.
+  /// is not write_through, a file of the file system is copied to `arena` if Arena::takes() is
+  /// true for the size, and an entry of an archive that cannot be mapped is read into memory.
+  /// Throws Error(unsupported) if the file does not support write_through.
   virtual Buffer map(std::uint64_t size_bytes, Mode mode, Arena& arena) const = 0;
 };
 

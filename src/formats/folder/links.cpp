@@ -72,7 +72,9 @@ void refuse_shared_files(const os::Directory& folder) {
         .found(
             file.num_links - num_own,
             " more hard link(s) elsewhere: steps of a checkpoint directory share unchanged files")
-        .remedy("export (in C++: export_step) makes a copy to write into");
+        .remedy(
+            "CheckpointManager.export (in C++: export_step) makes a copy of the step to write "
+            "into");
   }
 }
 

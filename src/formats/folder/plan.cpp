@@ -32,7 +32,7 @@ bool has_other_keys(const Value& value) {
 }
 
 /// True for an extended scalar (Value::Special) other than a torch.Size or a Counter. tensordict
-/// stores these two as a JSON list and object, and pickles most of the others.
+/// stores these two as a JSON list and object, and pickles most other extended scalars.
 bool is_pickled(const Value& value) {
   using Type = Value::Special::Type;
   const auto* special = value.get_if<Value::Special>();
@@ -376,8 +376,9 @@ void Planner::note_names(const std::vector<Entry>& entries, const std::string& p
 }
 
 /// Throws if readers would refuse the batch size: if it is too large, or if the entries have
-/// tensors and none of their shapes begins with it. A single shape that does is sufficient, because
-/// tensordict up to 0.14 saves an UnbatchedTensor like any other tensor.
+/// tensors and none of their shapes begins with it. One shape that begins with it is sufficient:
+/// the other tensors may be UnbatchedTensors, which tensordict up to 0.14 saves like ordinary
+/// tensors.
 void Planner::check_batch(const Shape& batch, const std::vector<Entry>& entries,
                           const std::string& path) {
   if (const auto fault = batch_size_fault(batch)) {

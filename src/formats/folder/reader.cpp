@@ -247,9 +247,10 @@ void set_rows(NodeMeta& meta, std::int64_t rows) {
 }
 
 /// Sets the number of rows of a node below the root to that of the root, if the tree grows and both
-/// have a batch size. A higher number includes rows that were appended after the node's meta.json
-/// was written. A lower number excludes rows that the root lacks because a flush was interrupted.
-/// If the number of the root is from its meta.json, not from `%commit`, only lowers the number.
+/// have a batch size. A number above that in the node's meta.json includes rows that were appended
+/// after this meta.json was written. A number below it excludes rows that the root lacks because a
+/// flush was interrupted. If the number of the root is from its meta.json, not from `%commit`, only
+/// lowers the number of the node.
 void take_rows_of_root(const NodePlace& place, NodeMeta& meta) {
   const auto& rows = place.store->root_rows();
   if (!rows || meta.batch_size.empty()) return;
@@ -278,9 +279,11 @@ void take_live_rows(const NodePlace& place, NodeMeta& meta) {
       if (place.folder->was_replaced()) place.folder->throw_replaced();
       const std::string where = place.folder->display() + "/" + std::string(kCommitName);
       const auto counted = rows_counted(meta);
-      warn(where + ": rows: expected at least those of meta.json, " +
-           (counted ? std::to_string(*counted) : "which has no batch size") + ", found " +
-           std::to_string(*rows) + "; ignored, because another tool has replaced meta.json");
+      warn(where + ": rows: expected " +
+           (counted ? "at least " + std::to_string(*counted) + ", as in meta.json"
+                    : "none, because meta.json has no batch size") +
+           ", found " + std::to_string(*rows) +
+           "; ignored, because another tool has replaced meta.json");
       return;
     }
   }
@@ -356,8 +359,8 @@ void apply_container(const NodePlace& place, Node& node) {
 }
 
 /// Throws Error(corrupt) if the node has tensors and none of their shapes begins with the batch
-/// size. A single shape that does is sufficient, because tensordict up to 0.14 saves an
-/// UnbatchedTensor like any other tensor.
+/// size. One shape that begins with it is sufficient: the other tensors may be UnbatchedTensors,
+/// which tensordict up to 0.14 saves like ordinary tensors.
 void require_batch_of_tensors(const NodePlace& place, const NodeMeta& meta) {
   const MetaEntry* other = nullptr;
   for (const MetaEntry& entry : meta.entries) {
@@ -534,8 +537,9 @@ TensorDict read_tensorclass(const NodePlace& place, const std::string& text, con
     if (target.find(key) != Node::npos) {
       throw fail(place)
           .part("field ", base::quote(key))
-          .expected("in one place")
-          .found("a value here and an entry of ", kInnerName);
+          .problem("stored twice")
+          .expected("one value")
+          .found("one in this file and one in the folder ", kInnerName);
     }
     node->set(key, std::move(value));
   }
@@ -593,7 +597,7 @@ TensorDict::Item read_node(const NodePlace& place, const std::string& class_name
       throw base::unsupported(meta_where(place))
           .part("class ", meta.type)
           .problem("a view of another TensorDict")
-          .expected("a TensorDict of its own")
+          .expected("a TensorDict that is not a view")
           .remedy("open its folder \"_source\", or save a copy of the view with tensordict");
     case MetaKind::unknown:
       return read_unknown(place, text, class_name, std::move(meta));

@@ -129,8 +129,8 @@ void copy_data(const os::File& from, os::File& into) {
   }
 }
 
-/// A file to be written. A file with several hard links is never written in place, because the
-/// links are other tensors.
+/// A file to be written. A file with several hard links is never written in place, because its
+/// other links are the files of other tensors.
 class Target {
  public:
   Target(const os::Directory& folder, const std::string& name, Write how) {
@@ -463,7 +463,7 @@ class MetaEdit {
     replace(text_);
   }
 
-  /// Replaces the file, whose checksums become invalid.
+  /// Replaces meta.json. First removes its checksums, which would become invalid.
   void replace(const std::string& text) const {
     check_meta_bytes(text.size(), path_);
     drop_checksums(directory_, path_.parent_path(),
@@ -570,7 +570,8 @@ void make_file(const os::Directory& folder, const std::string& name, std::uint64
   file.close_written();
 }
 
-/// Returns the name of the folder of an entry of the node in `folder`, as readers find it.
+/// Returns the name of the sub-folder that readers open for the entry `key` of the node in
+/// `folder`.
 std::string node_name(const Path& folder, std::string_view key) {
   const auto [notes, path] = notes_about(folder);
   const auto found = notes.files.find(note_path_child(path, key));

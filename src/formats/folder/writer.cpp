@@ -138,7 +138,9 @@ class Writer {
     compare_with_checksums(compared, CompareUntil::each_is_known, num_threads_, progress_);
     FolderChain from(plan_, old_root);
     FolderChain to(plan_, root_);
-    std::set<std::uint64_t> used;  // inodes linked so far: a second link would make them aliases
+    // Inodes linked so far. Two tensors of the new version with links to one inode would be
+    // aliases.
+    std::set<std::uint64_t> used;
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       if (!compared[i].is_equal) continue;
       const Plan::File& file = plan_.files[numbers[i]];

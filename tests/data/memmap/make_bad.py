@@ -213,8 +213,8 @@ CASES = {
                                   {"meta.json": {"_type": CLASS}}),
     "tensorclass-inner-value": ("corrupt", "/meta.json: _tensordict: expected a node, found a JSON value",
                                 {"meta.json": {"_type": CLASS}, "_tensordict/meta.json": {"_type": DATA, "data": 1}}),
-    "tensorclass-field-twice": ("corrupt", '/meta.json: field "x": expected in one place, found a value here and an '
-                                           "entry of _tensordict",
+    "tensorclass-field-twice": ("corrupt", '/meta.json: field "x": stored twice: expected one value, found one in '
+                                           "this file and one in the folder _tensordict",
                                 {"meta.json": {"_type": CLASS, "x": 1}, "_tensordict/meta.json": td(x=leaf()),
                                  "_tensordict/x.memmap": GOOD}),
     "value-pickle": ("unsupported", '/v: value: stored in "other.pickle": expected JSON, found a pickle; '
@@ -236,14 +236,14 @@ CASES = {
                        {"meta.json": td(v={"type": "NonTensorStack"}), "v/meta.json": {"_type": STACK, "stack_dim": 0},
                         "v/0/meta.json": td()}),
     "view-sub": ("unsupported", "/v/meta.json: class <class 'tensordict._td._SubTensorDict'>: a view of another "
-                                'TensorDict: expected a TensorDict of its own; open its folder "_source", or save a '
-                                "copy of the view with tensordict",
+                                'TensorDict: expected a TensorDict that is not a view; open its folder "_source", or '
+                                "save a copy of the view with tensordict",
                  {"meta.json": td(v={"type": "_SubTensorDict"}),
                   "v/meta.json": {"_type": "<class 'tensordict._td._SubTensorDict'>", "index": ["tuple", [0]]},
                   "v/_source/meta.json": td()}),
     "view-lazy": ("unsupported", "/meta.json: class <class 'tensordict._lazy._UnsqueezedTensorDict'>: a view of "
-                                 'another TensorDict: expected a TensorDict of its own; open its folder "_source", or '
-                                 "save a copy of the view with tensordict",
+                                 'another TensorDict: expected a TensorDict that is not a view; open its folder '
+                                 '"_source", or save a copy of the view with tensordict',
                   {"meta.json": {"shape": [], "device": "cpu",
                                  "_type": "<class 'tensordict._lazy._UnsqueezedTensorDict'>"}}),
     "root-value": ("unsupported", ": root: expected a node with keys, found one JSON value; open the folder above it",

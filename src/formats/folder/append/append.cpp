@@ -303,7 +303,7 @@ void Appender::visit(const os::Directory& directory, const Path& folder, const T
   if (node_rows < saved_rows_) {
     throw base::corrupt(file.display())
         .part("batch size")
-        .expected("at least ", saved_rows_, " rows, the number of the root")
+        .expected("at least ", saved_rows_, " rows, as in the root")
         .found(node_rows);
   }
   if (num_rows_ > std::numeric_limits<std::int64_t>::max() - saved_rows_) {

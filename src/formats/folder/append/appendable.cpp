@@ -61,11 +61,12 @@ void AppendableFolder::start(const std::function<std::vector<GrowingLeaf>(bool)>
                                               std::move(found));
     writer_->start();
   } catch (...) {
-    // Remove the page while it is locked: afterwards, another writer may use it.
+    // Remove the commit page while its lock is held: after the release, another writer may use it.
     try {
       if (was_closed) lock_.folder.remove_file(commit_name);
     } catch (const Error&) {
-      // The page counts no new rows, and the next writer removes it when it closes the folder.
+      // The page may stay: it counts no new rows, and the next writer removes it when it closes the
+      // folder.
     }
     writer_ = nullptr;
     throw;

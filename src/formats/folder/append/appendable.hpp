@@ -66,8 +66,8 @@ class AppendableFolder {
   /// writer cannot be closed for another reason, throws before calling `reopen`, and close() may be
   /// called again (see GrowingFolder::close()).
   void close(const std::function<void()>& reopen);
-  /// Forgets the lock and the writer without destroying them. A folder that was open for writing is
-  /// closed afterwards. Call this in a forked child if a thread of the parent process was using
+  /// Forgets the lock and the writer without destroying them. Afterwards, is_closed() is true in
+  /// mode write_through. Call this in a forked child if a thread of the parent process was using
   /// this object at the fork.
   void abandon() noexcept;
 

@@ -41,7 +41,7 @@ CommitPage read_page(const os::File& file) {
   throw Error::io(EBUSY, path.string())
       .problem("rows are being added by process ", process)
       .expected("one writer at a time")
-      .remedy("close it there first");
+      .remedy("close it in that process first");
 }
 
 std::uint64_t rows_in_meta(const os::File& meta) {
@@ -49,7 +49,7 @@ std::uint64_t rows_in_meta(const os::File& meta) {
   if (const auto rows = rows_counted(node)) return static_cast<std::uint64_t>(*rows);
   throw base::invalid_argument(meta.display())
       .part("batch_size")
-      .expected("[N] of a data set")
+      .expected("[N], where N is the number of rows")
       .found("[]");
 }
 
@@ -111,7 +111,8 @@ void CommitFile::take_over(std::uint64_t num_rows) {
   } else {
     state.num_rows = state.written = num_rows;
   }
-  // If meta.json counts more rows than the last commit, another tool has replaced it.
+  // If meta.json counts more rows than the last commit, another tool has replaced meta.json: use
+  // its number.
   if (page_.capacity == 0 && state.num_rows < num_rows) state.num_rows = state.written = num_rows;
   const std::array<std::uint64_t, 1> process = {os::process_id()};
   file_.write_at(kProcessOffset, std::as_bytes(std::span(process)));
@@ -173,11 +174,11 @@ void refuse_growing(const os::Directory& folder) {
   const bool is_ring = read_page(file).capacity > 0;
   throw base::unsupported(folder.display())
       .problem(is_ring ? "a circular buffer" : "a data set that grows")
-      .expected("one whose rows are all in meta.json")
-      .found("a \"", kCommitFile, "\"")
-      .remedy(is_ring
-                  ? "save its rows to another path"
-                  : "add rows with the class that wrote it, opened with mode \"r+\", and close it");
+      .expected(is_ring ? "another kind of data set" : "a closed data set")
+      .found("a \"", kCommitFile, "\" file")
+      .remedy(is_ring ? "save its rows to another path"
+                      : "open it with the class that wrote it in mode \"r+\", add any rows there, "
+                        "and close it");
 }
 
 }  // namespace tenfold::detail::formats::folder

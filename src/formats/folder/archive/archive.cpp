@@ -126,7 +126,7 @@ Buffer Archive::map(std::size_t number, std::uint64_t size_bytes) {
 
 Buffer Archive::copy_of(const codecs::ZipEntry& entry) const {
   return read_entry_into_memory(input(), entry, file().display() + "/" + entry.name,
-                                "unpack_memmap makes a folder of the archive");
+                                "use unpack_memmap to convert the archive to a folder");
 }
 
 std::size_t Archive::read_some(std::size_t number, std::uint64_t offset_bytes,

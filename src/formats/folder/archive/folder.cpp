@@ -46,7 +46,7 @@ class EntryFile final : public StoredFile {
         .problem("a deflated entry is much longer than its tensor")
         .expected("about ", size_bytes, " bytes")
         .found(entry().size_bytes)
-        .remedy("unpack_memmap makes a folder of the archive");
+        .remedy("use unpack_memmap to convert the archive to a folder");
   }
   Buffer map(std::uint64_t size_bytes, Mode, Arena&) const override {
     return archive_->map(number_, size_bytes);

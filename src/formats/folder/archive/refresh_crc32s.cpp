@@ -83,7 +83,7 @@ void drop_leaf_checksums(os::File& file, const Archive& archive) {
       return;
     }
   } catch (const Error& error) {
-    // A damaged list has no valid checksums to disable; verify() reports it.
+    // A damaged `%checksums` has no valid checksums to disable; verify() reports the damage.
     if (error.code() != ErrorCode::corrupt) throw;
     return;
   }

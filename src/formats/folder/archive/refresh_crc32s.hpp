@@ -16,9 +16,9 @@ namespace tenfold::detail::formats::folder {
 void refresh_crc32s(os::File& file, const Archive& archive, std::span<const std::size_t> entries,
                     const RefreshOptions& options);
 
-/// Recomputes the checksum of the structure in the archive's comment (codecs/zip/structure.hpp), if
-/// there is one, and makes it durable. The checksum does not include CRC-32s, so writes to tensors
-/// do not change it.
+/// Recomputes the checksum of the archive's structure (codecs/zip/structure.hpp), which is stored
+/// in the archive's comment, and makes it durable. Does nothing if the comment has no such
+/// checksum. The checksum does not include CRC-32s, so writes to tensors do not change it.
 void refresh_structure_checksum(os::File& file, const Archive& archive);
 
 /// Disables the lines of all tensors in the entry `%checksums`, if there is one, because the

@@ -61,8 +61,8 @@ struct EntryDraft {
 };
 
 /// Checks a shape of elements of `itemsize` bytes and sets `size_bytes`. Returns the error, if any.
-/// The limit is that of Tensor: less than 2^63 bytes or, for a shape without elements, a product of
-/// the other lengths below 2^63.
+/// The limit is that of Tensor: less than 2^63 bytes or, for a shape with lengths of 0, a product
+/// of the other lengths below 2^63.
 std::optional<Error> check_shape(const Shape& shape, std::size_t itemsize,
                                  std::uint64_t& size_bytes) {
   for (const std::int64_t length : shape) {
