@@ -42,8 +42,8 @@ void check_leaf(const std::string& path, const Leaf& leaf) {
         .expected("at least one dimension")
         .found("none");
   }
-  // The header counts 4-bit numbers, twice as many as the last dimension counts pairs. Twice the
-  // last dimension can only overflow in a tensor without elements.
+  // torch counts pairs of 4-bit numbers in the last dimension, but the header counts the numbers,
+  // so it doubles this dimension. Only in a tensor without elements can this overflow.
   constexpr std::int64_t kMaxPairs = std::numeric_limits<std::int64_t>::max() / 2;
   if (leaf.shape().back() > kMaxPairs) {
     throw refuse_key(path)
@@ -53,7 +53,8 @@ void check_leaf(const std::string& path, const Leaf& leaf) {
   }
 }
 
-/// Throws if readers would refuse the tensor, because its node has another batch size.
+/// Throws if readers would refuse the tensor, because its shape does not begin with the batch size
+/// of its node.
 void check_batch(const std::string& path, const Leaf& leaf, const NodeInfo& node) {
   if (leaf.is_unbatched()) return;
   require_batch(leaf.shape(), node.batch_size, [&] { return refuse_key(path); });

@@ -77,8 +77,8 @@ ShardTransaction::ShardTransaction(os::Directory& folder, std::string index_name
 
 ShardTransaction::~ShardTransaction() {
   try {
-    // Keep the shards in a forked child, because they belong to its parent, and after a lost lease,
-    // because another save may have removed the shards and used their names.
+    // Keep the shards in a forked child, because the parent process uses them. Keep them after a
+    // lost lease, because another save may have removed the shards and used their names.
     if (!index_.is_ours() || (committing_ && may_be_named())) return;
     remove_all(new_shards_);
     if (has_list_) folder_.remove_file(list_name_);

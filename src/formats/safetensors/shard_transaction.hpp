@@ -22,8 +22,8 @@ namespace tenfold::detail::formats::safetensors {
 /// the writer holds another slot, or if a file with one of these names exists, the names contain
 /// eight hexadecimal digits (<id>) after the stem: a hash of the time, a counter and the process
 /// ID. If a name would be too long for the file system, a hash replaces the stem and these digits.
-/// The names of shards for tensors in values have the part `-values` after the numbers: before the
-/// numbers, this part could belong to the stem of another index.
+/// Shards for the values of ranks (ShardWriter::add_values()) have names with the part `-values`
+/// after the numbers: before the numbers, this part could belong to the stem of another index.
 ///
 /// A crashed save may leave shards: new ones whose index was never written, or old ones that were
 /// not removed. They are listed in a file `.<index>.tenfold-shards-<slot>-<id>`, one file name per

@@ -99,9 +99,9 @@ struct Plan {
     std::string name;
     Leaf leaf;
   };
-  std::vector<Tensor> tensors;    ///< without aliases, in the order of the tree
-  Metadata metadata;              ///< "format", structure, notes, order, aliases, those of the user
-  bool flat = false;              ///< a flat dict, stored without a structure document
+  std::vector<Tensor> tensors;  ///< without aliases, in the order of the tree
+  Metadata metadata;            ///< "format", structure, notes, order, aliases, the user's metadata
+  bool flat = false;            ///< a flat dict, stored without a structure document
   std::vector<std::string> keys;  ///< if `flat`, all keys in the order of the tree
 };
 
