@@ -39,7 +39,7 @@ namespace {
 /// Maximum number of attempts of an operation that races with other writers.
 constexpr int kMaxAttempts = 100;
 /// A replaced file of at least this size is closed in the background, because the close frees its
-/// space, which takes long. For a smaller file, starting a thread takes as long as that.
+/// space, which takes long. For a smaller file, starting a thread takes as long as the close.
 constexpr std::uint64_t kSlowlyFreedBytes = std::uint64_t{4} << 20;
 /// Mode bits that a new version may have before the permissions of the old one are copied, so that
 /// other users cannot read a private file in the meantime.
@@ -80,8 +80,7 @@ bool remove_leftover(os::Directory& parent, const std::string& name) {
 }
 
 /// Removes what crashed writers left in the slots above `taken`, until two consecutive slots are
-/// empty.
-/// Ignores errors, so that the save does not fail: the next save of the target tries again.
+/// empty. Ignores errors, so that the save does not fail: the next save of the target tries again.
 void clear_later_slots(os::Directory& parent, const std::string& target_name, int taken) {
   constexpr int kMaxEmpty = 2;
   int num_empty = 0;
@@ -372,7 +371,9 @@ os::File open_write_through(const Path& path) {
         .problem("it cannot be written in place")
         .expected("a file with one hard link")
         .found(now.num_links, ": steps of a checkpoint directory share unchanged files")
-        .remedy("export (in C++: export_step) makes a copy to write into");
+        .remedy(
+            "CheckpointManager.export (in C++: export_step) makes a copy of the step to write "
+            "into");
   }
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     os::File file = os::File::open_read_write(path);

@@ -117,7 +117,7 @@ PartsManifest parse_parts_manifest(std::string_view text, std::string_view where
       throw base::corrupt(place)
           .part("part ", base::quote(manifest.parts.back().path))
           .expected("only the last part to be open")
-          .found("one before it");
+          .found("this part open, and another part after it");
     }
     manifest.parts.push_back(entry_from(item));
   }

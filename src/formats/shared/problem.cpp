@@ -60,7 +60,8 @@ Error error_of(const VerifyReport& report) {
                           .remedy(first.remedy);
   const std::size_t more = report.problems.size() - 1;
   if (more == 0) return error;
-  return Error(error).remedy(first.remedy, first.remedy.empty() ? "" : "; ", "and ", more, " more");
+  return Error(error).remedy(first.remedy, first.remedy.empty() ? "" : "; ", "and ", more,
+                             more == 1 ? " more problem" : " more problems");
 }
 
 }  // namespace tenfold::detail::formats

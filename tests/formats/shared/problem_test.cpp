@@ -21,10 +21,10 @@ std::string error_text(const Error& error, std::size_t count = 1) {
 TEST(Problem, AnErrorOfAReportHasTheTextOfItsFirstProblem) {
   const Error corrupt = base::corrupt("x").expected("1").found("2");
   EXPECT_EQ(error_text(corrupt), "x: file: expected 1, found 2");
-  EXPECT_EQ(error_text(corrupt, 3), "x: file: expected 1, found 2; and 2 more");
+  EXPECT_EQ(error_text(corrupt, 3), "x: file: expected 1, found 2; and 2 more problems");
   EXPECT_EQ(error_text(Error::io(EIO, "x")), "x: file: input/output error");
   EXPECT_EQ(error_text(Error::io(EIO, "x", "cannot read"), 2),
-            "x: file: cannot read: input/output error; and 1 more");
+            "x: file: cannot read: input/output error; and 1 more problem");
 }
 
 TEST(Problem, ABlockOrAFileThatCannotBeReadIsAProblemInEveryFormat) {
