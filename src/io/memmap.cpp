@@ -41,7 +41,7 @@ void write_memmap(const TensorDict& tree, const Path& path, const MemmapOptions&
       throw Error::io(EEXIST, existing)
           .problem("the file already exists")
           .expected("no file")
-          .remedy("the option existsok (in C++: existing_ok) allows existing files");
+          .remedy("to allow existing files, use the option existsok (in C++: existing_ok)");
     }
   }
   if (options.in_place || !options.already_mapped.empty()) {

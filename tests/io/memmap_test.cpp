@@ -786,7 +786,7 @@ TEST_F(Memmap, RefusesATensorOfAnotherLengthThanTheBatchSize) {
   meta.replace(meta.find("[2]"), 3, "[1]");
   test::write_bytes(path_ / "meta.json", meta);
   EXPECT_THAT(thrown_by([&] { append_memmap(path_, two_rows({"x"}, "")); }).message,
-              HasSubstr("rows, the batch size, found ["));
+              HasSubstr("as in the batch size, found ["));
 }
 
 TEST_F(Memmap, RefusesMismatchedRowsAndAppendsNothing) {

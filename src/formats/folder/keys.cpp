@@ -83,7 +83,7 @@ std::string entry_name(std::string_view key, bool is_leaf, bool robust, std::str
       .problem("No such file or directory")
       .expected("a key that is a file name without encoding")
       .found("one that needs encoding")
-      .remedy("the option robust_key (in C++: robust_names) encodes it");
+      .remedy("to encode it, use the option robust_key (in C++: robust_names)");
 }
 
 std::string sizes_name(const std::string& stem) {

@@ -422,8 +422,9 @@ class MetaEdit {
       throw base::invalid_argument(where)
           .problem("its file has a name that tenfold uses itself")
           .expected("another name")
-          .remedy(is_temporary ? "save the whole tree again, which can store this key"
-                               : "the option robust_key (in C++: robust_names) encodes it");
+          .remedy(is_temporary
+                      ? "save the whole tree again, which can store this key"
+                      : "to encode the key, use the option robust_key (in C++: robust_names)");
     }
     require_utf8(key, [&] { return base::invalid_argument(where); });
     if (is_reserved_key(key)) {
@@ -559,7 +560,7 @@ void make_file(const os::Directory& folder, const std::string& name, std::uint64
       throw Error::io(EEXIST, display)
           .problem("the file already exists")
           .expected("none")
-          .remedy("the option existsok (in C++: existing_ok) allows existing files");
+          .remedy("to allow existing files, use the option existsok (in C++: existing_ok)");
     }
     file = os::File::open_read_write_at(folder, name);
   } else {

@@ -80,8 +80,8 @@ TEST(MemmapKeys, RefusesKeysThatAreNoFileNamesWithoutEncoding) {
   EXPECT_EQ(
       test::message_of([] { entry_name("", false, false, "n"); }, ErrorCode::invalid_argument),
       "key \"n/%\": No such file or directory: expected a key that is a file name without "
-      "encoding, found one that needs encoding; the option robust_key (in C++: robust_names) "
-      "encodes it");
+      "encoding, found one that needs encoding; to encode it, use the option robust_key (in C++: "
+      "robust_names)");
   EXPECT_THAT(
       test::message_of([] { entry_name("a/b", true, false, ""); }, ErrorCode::invalid_argument),
       testing::HasSubstr("key \"a%2Fb\""));

@@ -199,7 +199,7 @@ void Appender::visit_leaf(const os::Directory& directory, const std::string& fil
   if (saved.front() != meta.batch_size.front()) {
     throw base::invalid_argument(where)
         .part("shape of the saved tensor")
-        .expected(meta.batch_size.front(), " rows, the batch size")
+        .expected("a first dimension of ", meta.batch_size.front(), ", as in the batch size")
         .found(base::list_text(saved));
   }
   Shape expected = saved;
@@ -310,7 +310,7 @@ void Appender::visit(const os::Directory& directory, const Path& folder, const T
     throw base::invalid_argument(where)
         .part("rows in all")
         .expected("fewer than 2^63")
-        .found(saved_rows_, " and ", num_rows_);
+        .found(saved_rows_, " and ", num_rows_, " more");
   }
   const auto new_rows = static_cast<std::uint64_t>(saved_rows_ + num_rows_);
   std::vector<LeafLength> lengths;

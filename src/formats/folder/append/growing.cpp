@@ -98,7 +98,7 @@ void GrowingFolder::require_countable(std::uint64_t num_rows) const {
   throw base::invalid_argument(path_.string())
       .part("rows in all")
       .expected("fewer than 2^63")
-      .found(before, " and ", num_rows);
+      .found(before, " and ", num_rows, " more");
 }
 
 std::string GrowingFolder::path_of(const GrowingLeaf& leaf) const {

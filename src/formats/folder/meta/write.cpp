@@ -19,7 +19,7 @@ void write_reserved(JsonWriter& json, std::string_view key, const NodeInfo& info
   if (key == "shape") {
     json.member(key, info.batch_size);
   } else if (key == "device") {
-    json.member(key, "cpu");  // as the result of tensordict's memmap()
+    json.member(key, "cpu");  // the device of the result of tensordict's memmap()
   } else {
     json.member(key, "<class 'tensordict._td.TensorDict'>");
   }
