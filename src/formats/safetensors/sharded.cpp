@@ -95,7 +95,7 @@ TensorDict tree_of(const OpenedShards& opened) {
         throw base::corrupt(where)
             .part("tensor ", base::quote(header.name(i)))
             .problem("not in the index")
-            .expected("\"weight_map\" to name it for ", base::quote(opened.index.shards[s]))
+            .expected("\"weight_map\" to assign it to ", base::quote(opened.index.shards[s]))
             .found("no such entry");
       }
     }

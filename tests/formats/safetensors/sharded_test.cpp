@@ -297,7 +297,7 @@ TEST(SafetensorsSharded, ATensorThatTheIndexDoesNotNameIsRefused) {
   EXPECT_EQ(message_of([&] { safetensors::kShardedFormat.open(folder / kIndex, {}); },
                        ErrorCode::corrupt),
             (folder / kIndex).string() +
-                ": tensor \"y\": not in the index: expected \"weight_map\" to name it for "
+                ": tensor \"y\": not in the index: expected \"weight_map\" to assign it to "
                 "\"m-00001-of-00001.safetensors\", found no such entry");
 }
 
