@@ -158,7 +158,7 @@ def test_file_exists_error_has_fields_in_addition_to_filename(tmp_path):
     assert error.path == error.filename == str(path)
     assert error.problem == "it exists already"
     assert error.expected == "nothing there"
-    assert error.remedy == "the option overwrite replaces it"
+    assert error.remedy == "to replace it, use the option overwrite"
 
 
 def test_invalid_pickle_error_has_expected_and_found(tmp_path):

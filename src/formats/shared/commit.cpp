@@ -556,7 +556,7 @@ void refuse_existing(const Path& path, bool overwrite) {
   throw Error::io(EEXIST, path.string())
       .problem("it exists already")
       .expected("nothing there")
-      .remedy("the option overwrite replaces it");
+      .remedy("to replace it, use the option overwrite");
 }
 
 void replace_file(const Path& path, std::string_view bytes, bool durable) {

@@ -464,7 +464,8 @@ void expect_exists_error(const fs::path& path, const TableWriterOptions& options
 TEST(TableWriter, ReplacesOnlyTreesOfTenfold) {
   const test::TemporaryFolder folder;
   write_five(folder / "rows");
-  expect_exists_error(folder / "rows", {.overwrite = false}, "the option overwrite replaces it");
+  expect_exists_error(folder / "rows", {.overwrite = false},
+                      "to replace it, use the option overwrite");
   write_five(folder / "rows");
   std::ofstream(folder / "rows" / "mine.txt") << "mine";
   expect_exists_error(folder / "rows", {}, "\"mine.txt\"");
