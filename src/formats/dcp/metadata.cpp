@@ -95,7 +95,8 @@ class MetadataReader {
     if (size_bytes > budget_bytes_) {
       throw base::unsupported(where_)
           .problem("the pickle repeats shared objects too often")
-          .expected("at most ", kMaxRepeatedRatio, " bytes for each byte of the pickle")
+          .expected("at most ", kMaxRepeatedBytes >> 20, " MiB, plus ", kMaxRepeatedRatio,
+                    " bytes for each byte of the pickle")
           .found("more");
     }
     budget_bytes_ -= size_bytes;
@@ -335,14 +336,14 @@ class MetadataReader {
       if (size_bytes / kMaxZstdRatio > chunk.item.size_bytes) {
         throw corrupt()
             .part(subject)
-            .problem("it does not fit its item")
+            .problem("its item is too small")
             .expected("at least ", size_bytes / kMaxZstdRatio, " compressed bytes")
             .found(chunk.item.size_bytes);
       }
     } else if (chunk.item.size_bytes < size_bytes) {
       throw corrupt()
           .part(subject)
-          .problem("it does not fit its item")
+          .problem("its item is too small")
           .expected("at least ", size_bytes, " bytes")
           .found(chunk.item.size_bytes);
     }
