@@ -121,13 +121,13 @@ Error unknown_file(const formats::FileHead& head) {
     return unknown_format(head)
         .found("a pickle (.pkl), which is never run")
         .remedy(
-            "scan lists what it would call: if you trust it, load it with pickle and save the "
-            "result in one of these formats");
+            "to list what it would call, use scan; if you trust it, load it with pickle and save "
+            "the result in one of these formats");
   }
   const bool has_rows = has_suffix_of(head.path().filename().string(), kOfRows);
   return unknown_format(head)
       .found("a file that starts with ", base::quote(text))
-      .remedy(has_rows ? "ingest makes a data set of it" : "");
+      .remedy(has_rows ? "to make a data set of it, use ingest" : "");
 }
 
 /// The file in a model's folder that probably stores the whole model: one with a usual name, else
