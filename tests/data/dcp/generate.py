@@ -300,7 +300,7 @@ def bad_metadata(good) -> dict:
     case("path-over-node", CORRUPT, "its path is that of another entry")(
         lambda m: m.planner_data.update({"step": ("model",)})
     )
-    case("path-mixed", CORRUPT, "its path contradicts others")(
+    case("path-mixed", CORRUPT, "its path contradicts that of another entry")(
         lambda m: m.planner_data.update({"step": ("model", 0)})
     )
     case("path-none", CORRUPT, "planner_data: expected 1 to 512 keys, found 0")(
