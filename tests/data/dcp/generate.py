@@ -324,7 +324,7 @@ def bad_metadata(good) -> dict:
     case("object-as-tensor", CORRUPT, "object: it is stored nowhere")(
         lambda m: m.state_dict_metadata.update({WEIGHT: BytesStorageMetadata()})
     )
-    case("name", CORRUPT, "name: expected text, found an integer")(
+    case("name", CORRUPT, "name: expected a string, found an integer")(
         lambda m: m.state_dict_metadata.update({3: BytesStorageMetadata()})
     )
     case("index-offset", CORRUPT, "offset: expected a torch.Size")(
