@@ -11,7 +11,8 @@ struct Character {
   std::size_t size_bytes = 0;
 };
 
-/// Added to a byte that begins no UTF-8 sequence, so that it is equal to no character.
+/// Added to the value of a byte that begins no UTF-8 sequence. The sum differs from every code
+/// point.
 constexpr std::uint32_t kInvalidByte = 0x8000'0000;
 
 /// The UTF-8 character at `at`. A byte that begins no sequence counts as one character. Does not

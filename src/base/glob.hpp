@@ -13,7 +13,8 @@ namespace tenfold::base {
 /// class, such a byte is greater than every valid character.
 bool glob_match(std::string_view pattern, std::string_view text) noexcept;
 
-/// True if a string that starts with `prefix` may match. May be true even if none does.
+/// If false, no string that starts with `prefix` matches the pattern. If true, one may or may not
+/// match.
 bool glob_may_match_below(std::string_view pattern, std::string_view prefix) noexcept;
 
 /// True if `pattern` contains `*`, `?` or `[`.

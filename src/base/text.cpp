@@ -142,7 +142,9 @@ std::vector<std::string> near_matches(std::string_view wanted,
   constexpr std::size_t kMaxBytes = 256;
   if (wanted.empty() || wanted.size() > kMaxBytes) return {};
   const std::size_t limit = 2 * std::clamp<std::size_t>(wanted.size() / 3, 1, 8);
-  std::size_t budget = 50'000'000;  // a tenth of a second; a file may have 400,000 long keys
+  // Number of pairs of characters that are compared in a tenth of a second. Needed because a file
+  // may have 400,000 long keys.
+  std::size_t budget = 50'000'000;
   std::vector<std::pair<std::size_t, std::size_t>> found;  // distance, position
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const std::string& candidate = candidates[i];

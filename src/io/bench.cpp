@@ -29,7 +29,8 @@ namespace {
 constexpr std::uint64_t kBytesReadPerTask = std::uint64_t{4} << 20;
 constexpr std::uint64_t kBytesPerRead = std::uint64_t{1} << 20;
 constexpr std::uint64_t kMaxRows = 4096;  ///< maximum number of gathered rows
-constexpr int kColdRounds = 3;            ///< number of rounds, of which the best is reported
+/// Numbers of measured rounds without and with cached pages. The best round is reported.
+constexpr int kColdRounds = 3;
 constexpr int kWarmRounds = 3;
 
 /// A byte range of a source, which is a tensor or a file.

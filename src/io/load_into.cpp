@@ -48,7 +48,8 @@ struct NamedTensors {
 
   void add(std::string name, const std::string& original, Leaf leaf, std::string_view whose) {
     if (!positions.emplace(name, leaves.size()).second) {
-      const std::string was = name == original ? "" : " (one was " + base::quote(original) + ")";
+      const std::string was =
+          name == original ? "" : " (one was renamed from " + base::quote(original) + ")";
       throw base::invalid_argument()
           .part(whose)
           .problem("two tensors are called ", base::quote(name), was)

@@ -26,8 +26,9 @@ namespace {
 
 namespace formats = detail::formats;
 
-/// Minimum size of the contiguous runs of a box that is read with pread. If the runs are smaller,
-/// the box is copied from a mapping of the file, unless the whole box is a single run.
+/// Minimum size of the contiguous runs of a box that is read with pread. If the runs are smaller or
+/// the destination is not contiguous, the box is copied from a mapping of the file. A box that is a
+/// single run may be smaller.
 constexpr std::uint64_t kReadRunBytes = std::uint64_t{64} << 10;
 /// Boxes are added to a task until their total size exceeds this.
 constexpr std::uint64_t kBoxBatchBytes = std::uint64_t{4} << 20;

@@ -72,7 +72,8 @@ std::optional<std::string> intended_suffix(const std::string& file_name) {
   for (const formats::Format* format : formats::all()) {
     known.insert(known.end(), format->suffixes.begin(), format->suffixes.end());
   }
-  if (std::ranges::find(known, suffix) != known.end()) return suffix;  // not in lower case
+  // The suffix of the file name contains capital letters, otherwise format_by_suffix() finds it.
+  if (std::ranges::find(known, suffix) != known.end()) return suffix;
   const std::vector<std::string> near = base::near_matches(suffix, known, 1);
   return near.empty() ? std::nullopt : std::optional(near.front());
 }
@@ -121,13 +122,13 @@ Error unknown_file(const formats::FileHead& head) {
     return unknown_format(head)
         .found("a pickle (.pkl), which is never run")
         .remedy(
-            "scan lists what it would call: if you trust it, load it with pickle and save the "
-            "result in one of these formats");
+            "to list what it would call, use scan; if you trust it, load it with pickle and save "
+            "the result in one of these formats");
   }
   const bool has_rows = has_suffix_of(head.path().filename().string(), kOfRows);
   return unknown_format(head)
       .found("a file that starts with ", base::quote(text))
-      .remedy(has_rows ? "ingest makes a data set of it" : "");
+      .remedy(has_rows ? "to make a data set of it, use ingest" : "");
 }
 
 /// The file in a model's folder that probably stores the whole model: one with a usual name, else

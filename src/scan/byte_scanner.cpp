@@ -54,8 +54,8 @@ constexpr auto kPacked = std::to_array<Packed>({{"\x1f\x8b\x08", "gzip"},
                                                 {"Rar!\x1a\x07", "rar"},
                                                 {"\x1f\x9d", "compress (.Z)"}});
 
-/// True for PROTO 0 to 5, the first opcode of the pickles that Python writes in protocol 2 and
-/// later.
+/// True if the bytes start with the opcode PROTO and a protocol number from 0 to 5, as pickles do
+/// that Python writes in protocol 2 and later.
 bool begins_as_pickle(std::string_view bytes) {
   return bytes.size() > 2 && bytes[0] == '\x80' && static_cast<unsigned char>(bytes[1]) <= 5;
 }

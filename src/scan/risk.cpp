@@ -267,7 +267,7 @@ bool among(NameSpan names, std::string_view wanted) {
   return std::find(names.begin(), names.end(), wanted) != names.end();
 }
 
-/// True if `global` is one of `names`, or inside one.
+/// True if `global` is one of `names`, or below one, as "os.path.join" is below "os".
 bool has_prefix_in(NameSpan names, std::string_view global) {
   return std::any_of(names.begin(), names.end(), [&](std::string_view outer) {
     return global.starts_with(outer) &&

@@ -273,7 +273,7 @@ TEST(Registry, SuggestsIngestForFilesOfRows) {
   const test::TemporaryFolder folder;
   write_file(folder / "a.csv", "a,b\n1,2\n");
   EXPECT_THAT(thrown_by([&] { open(folder / "a.csv"); }).message,
-              testing::EndsWith("; ingest makes a data set of it"));
+              testing::EndsWith("; to make a data set of it, use ingest"));
 }
 
 TEST(Registry, ListsTheFormatsForAnUnknownName) {

@@ -659,7 +659,7 @@ TEST(SnapshotRanks, LaterMetadataThatDiffersAndSchemasAreIgnoredWithAWarning) {
   Ranks(ranks).save(folder / "s");
   EXPECT_THAT(warnings.all(), UnorderedElementsAre(AllOf(HasSubstr("receipt of rank 1"),
                                                          HasSubstr("metadata \"author\"")),
-                                                   HasSubstr("snapshot: schema: ignored")));
+                                                   HasSubstr("snapshot: the schema is ignored")));
   const TensorDict tree = open(folder / "s");
   EXPECT_THAT(tree.info().metadata, ElementsAre(Pair("author", "first"), Pair("run", "7")));
   EXPECT_FALSE(tree.info().schema);

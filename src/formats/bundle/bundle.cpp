@@ -231,10 +231,10 @@ class LazyEntry final : public LazyItem {
 TensorDict open_folder(const Path& path, const OpenRequest& request, std::size_t level) {
   if (level >= kMaxLevels) {
     throw base::unsupported(path.string())
-        .problem("folders of trainers are nested too deep")
+        .problem("folders of trainers are nested too deeply")
         .expected("at most ", kMaxLevels, " levels")
         .found("more")
-        .remedy("open it by itself");
+        .remedy("open this folder directly");
   }
   const auto folder = std::make_shared<const Folder>(path);
   NodeInfo info;

@@ -136,7 +136,8 @@ std::vector<Entry> list_entries(const os::Directory& folder) {
   const std::unordered_set<std::string> shards = shards_in(folder, names);
   std::erase_if(names, [&](const std::string& name) { return shards.contains(name); });
 
-  // By string: the number of entries that have it as name or as stem (name without suffix).
+  // Maps a string to the number of entries of which it is the name or the stem (the name without
+  // its suffix).
   std::unordered_map<std::string, std::size_t> uses;
   std::vector<std::string> stems;
   for (const std::string& name : names) {

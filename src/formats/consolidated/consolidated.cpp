@@ -77,7 +77,7 @@ struct PlanOptions {
 Error refuse(const std::string& path) {
   return base::unsupported()
       .part(path.empty() ? "the root" : "key " + base::quote(path))
-      .remedy("save as a folder, which supports it");
+      .remedy("save in the format \"memmap\", which supports it");
 }
 
 /// True if tensordict can read the dtype from a consolidated file: its table of dtypes includes all
@@ -152,10 +152,10 @@ class Placer {
       const auto* node = std::get_if<TensorDict>(&item);
       if (is_stack && (node == nullptr || is_jagged(*node))) {
         throw refuse(child)
-            .problem("an entry of a stack that is not a node cannot be stored")
+            .problem("a lazy stack can only store nodes")
             .expected("a node")
             .found(node == nullptr ? "a tensor or value" : "a jagged tensor")
-            .remedy("make it an entry of a node");
+            .remedy("put it into a TensorDict");
       }
       if (is_stack && key != std::to_string(groups.size())) {
         throw base::invalid_argument()
@@ -213,7 +213,7 @@ class Placer {
     if (is_reserved_member(key)) {
       throw refuse(path)
           .problem("a node with this key cannot be stored")
-          .expected("a key that tensordict's document does not use itself")
+          .expected("a key that tensordict does not reserve")
           .found(base::quote(key));
     }
     if (value != nullptr) {

@@ -13,7 +13,7 @@ constexpr std::string_view kMark = "tenfold";
 
 void warn_ignored(const std::string& where, std::string_view member, std::string_view expected,
                   std::string_view found) {
-  warn(where + ": \"size\" of tenfold: " + std::string(member) + " is ignored: expected " +
+  warn(where + ": member \"size\": " + std::string(member) + " is ignored: expected " +
        std::string(expected) + ", found " + std::string(found) +
        "; another tool may have changed the file");
 }

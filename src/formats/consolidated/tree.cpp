@@ -212,7 +212,7 @@ class TreeBuilder {
     const List& list = as<List>(item, path, "its item", "an array");
     if (list.items.size() != 3) {
       throw fail(path)
-          .problem("its item does not fit")
+          .problem("its array has the wrong length")
           .expected("data, batch_size and device")
           .found(list.items.size(), " items");
     }
@@ -285,7 +285,7 @@ class TreeBuilder {
     }
   }
 
-  /// Builds a node as core/tree/sparse.hpp describes it.
+  /// Builds the node that represents a jagged tensor (core/tree/sparse.hpp).
   TensorDict jagged_node(const Jagged& jagged, const std::string& path, const Shape& batch_size) {
     const Shape& values = jagged.values.shape();
     const Shape& offsets = jagged.offsets->shape();
@@ -325,7 +325,7 @@ class TreeBuilder {
     const List& list = as<List>(item, path, "its item", "an array");
     if (list.items.size() == 5 || list.items.size() == most) return list;
     throw fail(path)
-        .problem("its item does not fit")
+        .problem("its array has the wrong length")
         .expected("dtype, shape, start, stop and padding",
                   (most > 5 ? ", optionally ragged_idx" : ""))
         .found(list.items.size(), " items");
@@ -382,7 +382,7 @@ class TreeBuilder {
       throw fail(path)
           .problem("start, stop and padding do not fit the shape")
           .expected(range.size_bytes, " bytes and the padding")
-          .found(stored, " with ", padding, " of padding");
+          .found(stored, " bytes with ", padding, " bytes of padding");
     }
   }
 

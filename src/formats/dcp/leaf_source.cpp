@@ -102,8 +102,8 @@ std::shared_ptr<const os::File> Files::open(const Item& item) {
   if (!base::range_fits(item.begin, item.size_bytes, size_bytes)) {
     throw base::corrupt(where(item))
         .problem("it reaches past the end of the file")
-        .expected("at most ", size_bytes, " bytes")
-        .found(item.begin, " + ", item.size_bytes)
+        .expected("an end at byte ", size_bytes, " or before")
+        .found(item.size_bytes, " bytes from byte ", item.begin, " on")
         .remedy("the file may be truncated");
   }
   return file;

@@ -95,7 +95,8 @@ class MetadataReader {
     if (size_bytes > budget_bytes_) {
       throw base::unsupported(where_)
           .problem("the pickle repeats shared objects too often")
-          .expected("at most ", kMaxRepeatedRatio, " bytes for each byte of the pickle")
+          .expected("at most ", kMaxRepeatedBytes >> 20, " MiB, plus ", kMaxRepeatedRatio,
+                    " bytes for each byte of the pickle")
           .found("more");
     }
     budget_bytes_ -= size_bytes;
@@ -151,7 +152,7 @@ class MetadataReader {
 
   std::string text(std::uint32_t id, const std::string& subject) const {
     const PickleNode node = at(id);
-    if (node.kind != PickleKind::text) unexpected(subject, "text", id);
+    if (node.kind != PickleKind::text) unexpected(subject, "a string", id);
     if (!base::is_utf8(node.text)) {
       throw unsupported().part(subject).expected("UTF-8").found(base::quote(node.text));
     }
@@ -271,7 +272,8 @@ class MetadataReader {
       path.push_back(
           {is_index ? std::to_string(natural(id, "planner_data")) : text(id, "planner_data"),
            is_index});
-      // The location (`where`) of each node of the tree contains the text of all keys above it.
+      // Count the key once for each key of the path, because the location (`where`) of each node
+      // of the tree contains all keys above the node.
       spend(sizeof(Key) + items.size() * path.back().text.size());
     }
     return path;
@@ -335,14 +337,14 @@ class MetadataReader {
       if (size_bytes / kMaxZstdRatio > chunk.item.size_bytes) {
         throw corrupt()
             .part(subject)
-            .problem("it does not fit its item")
+            .problem("its item is too small")
             .expected("at least ", size_bytes / kMaxZstdRatio, " compressed bytes")
             .found(chunk.item.size_bytes);
       }
     } else if (chunk.item.size_bytes < size_bytes) {
       throw corrupt()
           .part(subject)
-          .problem("it does not fit its item")
+          .problem("its item is too small")
           .expected("at least ", size_bytes, " bytes")
           .found(chunk.item.size_bytes);
     }

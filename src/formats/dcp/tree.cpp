@@ -98,7 +98,7 @@ class Plan : public std::enable_shared_from_this<Plan> {
       }
       if (key.is_index != parent.is_list) {
         throw corrupt(branches_[0].where, entry.name)
-            .problem("its path contradicts others")
+            .problem("its path contradicts that of another entry")
             .expected("a key of ", parent.is_list ? "a list" : "a dict")
             .found(base::quote(key.text));
       }
@@ -114,7 +114,7 @@ class Plan : public std::enable_shared_from_this<Plan> {
     Branch& branch = branches_[at];
     if (branch.entry != nullptr || !branch.children.empty()) {
       throw corrupt(branches_[0].where, entry.name)
-          .problem("its path is that of another entry")
+          .problem("its path is that of another entry, dict or list")
           .expected("different paths")
           .found("the same one");
     }

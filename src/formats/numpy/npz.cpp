@@ -186,9 +186,9 @@ Buffer NpzSource::copied(std::size_t position) const {
     if (again.nbytes != array.nbytes || again.data_offset_bytes != array.data_offset_bytes) {
       throw base::corrupt(where(position))
           .part("header")
-          .expected("the one that it had when it was opened")
+          .expected("the header that was read when the archive was opened")
           .found("another")
-          .remedy("the file was changed");
+          .remedy("the file was changed; open it again");
     }
     std::memcpy(bytes.mutable_data(), inflated.data() + array.data_offset_bytes,
                 bytes.size_bytes());

@@ -82,8 +82,9 @@ class Planner {
     }
     if (info.kind == NodeKind::tuple) {
       throw refuse()
-          .problem("a tuple has no names for its parts")
-          .expected("a dict, a list or a TensorDict");
+          .problem("a tuple cannot be stored at the root")
+          .expected("a dict, a list or a TensorDict")
+          .found("a tuple");
     }
     if (info.kind == NodeKind::sparse) {
       throw refuse()
@@ -461,7 +462,7 @@ class Planner {
     piece.offsets[0] += row;
     piece.sizes = leaf.shape();
     piece.sizes[0] = num_rows;
-    piece.tensor = raw_entry(leaf, false);  // pieces never have the flag, as in torchsnapshot
+    piece.tensor = raw_entry(leaf, false);  // never marked as replicated, as in torchsnapshot
     piece.tensor.shape = piece.sizes;
     into_file(name_of_piece(path, piece.offsets), leaf, static_cast<std::uint64_t>(row) * row_bytes,
               owner, piece.tensor);
@@ -511,7 +512,8 @@ class Planner {
       throw refuse_shards()
           .part("the mesh of a DTensor")
           .expected(
-              "a rank for each position, and mesh dimensions for each dimension of the tensor")
+              "a rank for each position in the mesh, and a list of mesh dimensions for each "
+              "dimension of the tensor")
           .found("other lengths");
     }
     entry.mesh = nested_list(shards.mesh, shards.mesh_shape);

@@ -139,13 +139,13 @@ class Builder {
     if (is_container(entry.type) || is_sharded(entry.type) || entry.tensor.replicated) return;
     const std::int64_t size = context_->manifest->world_size;
     throw base::key_not_found(place())
-        .problem("each rank has its own")
+        .problem("each rank has its own entry")
         .expected("a replicated or sharded entry, because this rank is not among the ", size,
                   " that took the snapshot")
-        .found("one of rank", (size == 1 ? " 0 alone" : "s 0 to " + std::to_string(size - 1)))
+        .found("entries of rank", (size == 1 ? " 0 alone" : "s 0 to " + std::to_string(size - 1)))
         .remedy(
-            "take the snapshot with globs (replicated=) that match it, or do not restore it on "
-            "this rank");
+            "take the snapshot with globs in the option replicated that match the entry, or do not "
+            "restore it on this rank");
   }
 
   Converted convert(const std::string& path, const Entry& entry) {
@@ -186,8 +186,8 @@ class Builder {
         break;
     }
     throw unsupported()
-        .problem("an entry of another kind")
-        .expected("one that torchsnapshot 0.1.0 writes and a tree can hold")
+        .problem("unknown type of entry")
+        .expected("one that torchsnapshot 0.1.0 writes and tenfold supports")
         .found(base::quote(entry.obj_type));
   }
 
@@ -227,7 +227,8 @@ class Builder {
       throw unsupported()
           .part("serializer")
           .expected("\"buffer_protocol\", or \"torch_save\" in a file of its own")
-          .found(base::quote(tensor.serializer));
+          .found(base::quote(tensor.serializer),
+                 tensor.byte_range ? " in a byte range of a file" : "");
     }
     const TensorDict::Item item = read_object(tensor.location);
     const auto* found = std::get_if<Leaf>(&item);

@@ -280,7 +280,7 @@ LazyView Tensors::lazy_view(std::uint32_t metadata) const {
       view.is_negative = true;
     } else {
       throw pickle_.unsupported()
-          .problem("a tensor with metadata cannot be read")
+          .problem("a tensor with unknown metadata cannot be read")
           .expected("\"conj\" or \"neg\"")
           .found(base::quote(mark));
     }
@@ -677,8 +677,8 @@ Node::Slot TreeBuilder::jagged(const Pickle::Call& call) {
   if (at < 1 || at > shape.size() || offsets.size() != 1 || offsets[0] < 1) {
     throw pickle_.corrupt()
         .part("jagged tensor")
-        .expected("offsets [n + 1] and a dimension of the values")
-        .found(base::list_text(offsets), " and ", at);
+        .expected("offsets of shape [n + 1] and a ragged dimension from 1 to ", shape.size())
+        .found("offsets of shape ", base::list_text(offsets), " and ", at);
   }
   shape[static_cast<std::size_t>(at - 1)] = -1;
   shape.insert(shape.begin(), offsets[0] - 1);
@@ -807,7 +807,7 @@ Leaf leaf_of(const Pickle& pickle, DType dtype, const Shape& shape, const Shape&
     throw pickle.corrupt()
         .part("array")
         .problem("its bytes do not fit the shape")
-        .expected(expected)
+        .expected(expected, " bytes")
         .found(bytes->size());
   }
   Buffer buffer = Buffer::allocate(bytes->size());

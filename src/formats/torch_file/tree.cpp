@@ -227,7 +227,7 @@ Node::Slot TreeBuilder::counter(std::uint32_t id, const Pickle::Call& call) {
     add_changes(to, id);
   });
   auto* value = std::get_if<NonTensor>(&counts);
-  if (value == nullptr) return counts;  // it contains tensors or opaque nodes: a dict
+  if (value == nullptr) return counts;  // with tensors or opaque nodes, it stays a dict
   Value::Special special;
   special.type = Value::Special::Type::counter;
   special.items.push_back(std::move(value->value));
@@ -614,8 +614,8 @@ void check_factory(const Pickle& pickle, std::uint32_t id) {
   }
   if (node.kind == PickleKind::global) pickle.refuse_global(node.text, node.name);
   throw pickle.unsupported()
-      .part("default of a dict")
-      .expected("None or a class of Python")
+      .part("default_factory of a defaultdict")
+      .expected("None or a known class of Python, such as list")
       .found(pickle.describe(id));
 }
 

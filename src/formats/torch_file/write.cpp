@@ -446,7 +446,7 @@ class Pickler {
       throw refuse()
           .problem("a string cannot be stored")
           .expected("UTF-8 of less than 4 GiB")
-          .found(text.size(), " bytes");
+          .found(text.size(), text.size() > kMaxTextBytes ? " bytes" : " bytes that are not UTF-8");
     }
     to_.text(text);
   }

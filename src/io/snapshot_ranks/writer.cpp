@@ -122,7 +122,8 @@ class SnapshotPart::State {
     rank_.world_size = world_size;
     rank_.shards = std::move(shards);
     if (world_size > 1 && tree_.info().schema) {
-      warn("snapshot: schema: ignored: expected one process, found " + std::to_string(world_size));
+      warn("snapshot: the schema is ignored: expected one process, found " +
+           std::to_string(world_size));
     }
     outline_ = outline_of(plan_snapshot(tree_, options_, rank_), tree_, rank_).to_text();
   }

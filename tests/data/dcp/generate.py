@@ -221,7 +221,7 @@ def bad_metadata(good) -> dict:
     case("huge", CORRUPT, "size: too large")(
         lambda m: setattr(entry(m), "size", torch.Size([2**62, 2**62]))
     )
-    case("huge-piece", CORRUPT, "it does not fit its item: expected at least")(
+    case("huge-piece", CORRUPT, "its item is too small: expected at least")(
         lambda m: setattr(entry(m), "chunks", [ChunkStorageMetadata((0, 0), (2**40, 3))])
     )
     case("negative", CORRUPT, "offsets of a chunk: expected an integer from 0, found -1")(
@@ -236,7 +236,7 @@ def bad_metadata(good) -> dict:
     case("unstored-object", CORRUPT, 'key "step": object: it is stored nowhere')(
         lambda m: m.storage_data.pop(stored(m, "step")[0]) and None
     )
-    case("short", CORRUPT, "it does not fit its item")(lambda m: store(m, length=10))
+    case("short", CORRUPT, "its item is too small")(lambda m: store(m, length=10))
     case("beyond", CORRUPT, "it reaches past the end of the file")(lambda m: store(m, offset=10**6))
     case("beyond-63", CORRUPT, "it reaches past the end of the file")(
         lambda m: store(m, offset=2**63 - 1, length=2**63 - 1)
@@ -282,7 +282,7 @@ def bad_metadata(good) -> dict:
         entry(m).size = torch.Size([2**50, 3])
         entry(m).chunks[0] = ChunkStorageMetadata(torch.Size([0, 0]), torch.Size([2**50, 3]))
 
-    case("extension-size-huge", CORRUPT, "it does not fit its item: expected at least")(enlarge)
+    case("extension-size-huge", CORRUPT, "its item is too small: expected at least")(enlarge)
     case(
         "dtype",
         UNSUPPORTED,
@@ -300,7 +300,7 @@ def bad_metadata(good) -> dict:
     case("path-over-node", CORRUPT, "its path is that of another entry")(
         lambda m: m.planner_data.update({"step": ("model",)})
     )
-    case("path-mixed", CORRUPT, "its path contradicts others")(
+    case("path-mixed", CORRUPT, "its path contradicts that of another entry")(
         lambda m: m.planner_data.update({"step": ("model", 0)})
     )
     case("path-none", CORRUPT, "planner_data: expected 1 to 512 keys, found 0")(
@@ -324,7 +324,7 @@ def bad_metadata(good) -> dict:
     case("object-as-tensor", CORRUPT, "object: it is stored nowhere")(
         lambda m: m.state_dict_metadata.update({WEIGHT: BytesStorageMetadata()})
     )
-    case("name", CORRUPT, "name: expected text, found an integer")(
+    case("name", CORRUPT, "name: expected a string, found an integer")(
         lambda m: m.state_dict_metadata.update({3: BytesStorageMetadata()})
     )
     case("index-offset", CORRUPT, "offset: expected a torch.Size")(

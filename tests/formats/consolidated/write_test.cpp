@@ -303,13 +303,12 @@ TEST(ConsolidatedWrite, RefusesByKeyBeforeAnythingIsWritten) {
   rows.set("offsets", tensor_of<std::int64_t>({0, 2}, {2}));
   expect(unsupported, with("x", rows, batch({2})), "the shape does not fit");
   expect(unsupported, with("<NJT_VALUES>x", rows), "a part of a jagged one");
-  expect(
-      unsupported, with("0", rows, kind(NodeKind::lazy_stack)),
-      "key \"0\": an entry of a stack that is not a node cannot be stored: expected a node, found "
-      "a jagged tensor");
+  expect(unsupported, with("0", rows, kind(NodeKind::lazy_stack)),
+         "key \"0\": a lazy stack can only store nodes: expected a node, found a jagged tensor");
   expect(unsupported, with("x\xff", Leaf(bytes)), "a key that is not UTF-8");
   expect(unsupported, with("x", Leaf(bytes), batch({3})), "the shape does not fit");
-  expect(unsupported, with("0", Leaf(bytes), kind(NodeKind::lazy_stack)), "an entry of a stack");
+  expect(unsupported, with("0", Leaf(bytes), kind(NodeKind::lazy_stack)),
+         "a lazy stack can only store nodes");
   expect(invalid_argument, with("1", TensorDict(), kind(NodeKind::lazy_stack)),
          "key \"1\": element of a lazy stack: expected nodes \"0\", \"1\", ..., found another key");
   for (const std::int64_t dim : {-1, 64}) {

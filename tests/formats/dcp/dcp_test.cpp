@@ -484,8 +484,8 @@ TEST(DcpMetadata, RefusesSharedStringsThatAreRepeatedTooOften) {
   const std::string text(200'000, 'k');
   const dcp::TensorEntry empty{DType::float32, {0}, {}};
   const std::string refusal =
-      "x: the pickle repeats shared objects too often: expected at most 64 bytes for each byte of "
-      "the pickle, found more";
+      "x: the pickle repeats shared objects too often: expected at most 64 MiB, plus 64 bytes for "
+      "each byte of the pickle, found more";
   EXPECT_EQ(refusal_of_repeats({{"t", std::vector<dcp::Key>(500, {text, false}), empty}}), refusal);
   EXPECT_EQ(refusal_of_repeats(std::vector<dcp::Entry>(1000, {text, {{"t", false}}, empty})),
             refusal);

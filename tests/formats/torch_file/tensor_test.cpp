@@ -430,11 +430,12 @@ TEST_F(TorchJagged, TensorHasOneRaggedDimension) {
 TEST_F(TorchJagged, TensorNeedsPartsThatFitEachOther) {
   for (const std::int64_t ragged : {0, 2}) {
     EXPECT_THAT(corrupt(of(longs({0, 3}, {2}), ragged)),
-                HasSubstr("jagged tensor: expected offsets [n + 1] and a dimension of the values, "
-                          "found [2] and " +
+                HasSubstr("jagged tensor: expected offsets of shape [n + 1] and a ragged dimension "
+                          "from 1 to 1, found offsets of shape [2] and " +
                           std::to_string(ragged)));
   }
-  EXPECT_THAT(corrupt(of(longs({0, 3}, {1, 2}), 1)), HasSubstr("found [1, 2] and 1"));
+  EXPECT_THAT(corrupt(of(longs({0, 3}, {1, 2}), 1)),
+              HasSubstr("found offsets of shape [1, 2] and 1"));
   EXPECT_THAT(corrupt(of(pickled::none(), 1)),
               HasSubstr("jagged tensor: offsets: expected a tensor, found another value"));
   EXPECT_THAT(corrupt(jagged(pickled::list({}))),
@@ -523,7 +524,7 @@ TEST_F(NumpyInPickle, ArrayOfProtocol5MayBeATranspositionOfItsBuffer) {
 
 TEST_F(NumpyInPickle, ArrayMustHaveTheNumberOfBytesOfItsShape) {
   EXPECT_THAT(corrupt(frombuffer({2, 3}, "C", "abcde")),
-              HasSubstr("array: its bytes do not fit the shape: expected 6, found 5"));
+              HasSubstr("array: its bytes do not fit the shape: expected 6 bytes, found 5"));
   constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
   EXPECT_THAT(corrupt(frombuffer({kHuge, 2}, "C", "a")), HasSubstr("shape: too large"));
 }

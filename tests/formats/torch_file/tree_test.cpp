@@ -216,8 +216,9 @@ TEST_F(TorchTree, DefaultFactoriesAreDroppedIfTheyArePlain) {
               HasSubstr("found \"builtins.eval\""));
   EXPECT_THAT(problem(defaults(pickled::global("my_net", "list"))),
               HasSubstr("found \"my_net.list\""));
-  EXPECT_THAT(problem(defaults(kOne)), HasSubstr("default of a dict: expected None or a class of "
-                                                 "Python, found an integer"));
+  EXPECT_THAT(problem(defaults(kOne)),
+              HasSubstr("default_factory of a defaultdict: expected None or a known class of "
+                        "Python, such as list, found an integer"));
 }
 
 TEST_F(TorchTree, ATupleOfEveryTypeOfKeyIsAKey) {

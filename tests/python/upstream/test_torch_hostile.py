@@ -164,7 +164,7 @@ CASES: dict[str, tuple[Any, str]] = {
     ),
     "metadata": (
         tensor(FLOATS, (2,), (1,), False, NO_HOOKS, {"odd": True}),
-        'a tensor with metadata cannot be read: expected "conj" or "neg", found "odd"',
+        'a tensor with unknown metadata cannot be read: expected "conj" or "neg", found "odd"',
     ),
     "metadata that is no dict": (
         tensor(FLOATS, (2,), (1,), False, NO_HOOKS, 5),
@@ -245,7 +245,7 @@ CASES: dict[str, tuple[Any, str]] = {
     ),
     "ragged dimension": (
         jagged(values=tensor(FLOATS), offsets=tensor(LONGS), _ragged_idx=2),
-        "jagged tensor: expected offsets .n . 1. and a dimension of the values",
+        "jagged tensor: expected offsets of shape .n . 1. and a ragged dimension from 1 to",
     ),
     "nested of numbers": (
         utils("_rebuild_nested_tensor", 1, 2, 3, 4),

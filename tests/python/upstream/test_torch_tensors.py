@@ -38,7 +38,7 @@ def test_types_that_torch_allows_only_explicitly_are_read(tmp_path):
     [
         (
             (b"abc", numpy.dtype("f8"), (5,), "C"),
-            "bytes do not fit the shape: expected 40, found 3",
+            "bytes do not fit the shape: expected 40 bytes, found 3",
         ),
         ((b"abcd", numpy.dtype("f4"), (1,), "A"), 'order: expected "C", "F" or "K" with axes'),
         ((b"abcd", numpy.dtype("f4"), (-1,), "C"), "shape"),
@@ -245,9 +245,12 @@ WHOLE = {"values": torch.arange(5.0), "offsets": torch.tensor([0, 2, 5]), "_ragg
         (({**WHOLE, "values": 3},), "values: expected a tensor"),
         (({**WHOLE, "offsets": None},), "offsets: expected a tensor"),
         (({**WHOLE, "lengths": "x"},), "lengths: expected a tensor"),
-        (({**WHOLE, "offsets": torch.zeros(2, 2, dtype=torch.int64)},), r"expected offsets \[n"),
-        (({**WHOLE, "_ragged_idx": 2},), "a dimension of the values"),
-        (({**WHOLE, "_ragged_idx": 0},), "a dimension of the values"),
+        (
+            ({**WHOLE, "offsets": torch.zeros(2, 2, dtype=torch.int64)},),
+            r"expected offsets of shape \[n",
+        ),
+        (({**WHOLE, "_ragged_idx": 2},), "a ragged dimension from 1 to 1"),
+        (({**WHOLE, "_ragged_idx": 0},), "a ragged dimension from 1 to 1"),
         (({**WHOLE, "_ragged_idx": -1},), "ragged dimension"),
         (({**WHOLE, "offsets": torch.tensor([0, 2, 6])},), "offsets"),
         (({**WHOLE, "offsets": torch.tensor([0, 4, 3])},), "offsets"),
