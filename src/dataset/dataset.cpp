@@ -466,7 +466,7 @@ std::int64_t Dataset::append(const TensorDict& rows) {
 }
 
 void Dataset::update(std::span<const std::int64_t> positions, const Batch& rows) {
-  growth("rows in place").update(positions, rows);
+  growth("update of rows in place").update(positions, rows);
 }
 
 void Dataset::flush() { growth("flush").flush(); }

@@ -334,12 +334,12 @@ std::int64_t FolderGrowth::append(const Batch& rows) {
 
 void FolderGrowth::update(std::span<const std::int64_t> positions, const Batch& rows) {
   const Lock lock(mutex_);
-  folder_.require_writable("rows in place");
+  folder_.require_writable("update of rows in place");
   const auto state = current();
   const auto count = static_cast<std::int64_t>(positions.size());
   if (rows.num_rows() != count) {
     throw base::invalid_argument(folder_.path().string())
-        .part("rows in place")
+        .part("update of rows in place")
         .expected(count, " rows")
         .found(rows.num_rows());
   }

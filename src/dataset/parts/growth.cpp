@@ -235,7 +235,7 @@ std::int64_t PartsGrowth::append(const Batch& rows) {
 
 void PartsGrowth::update(std::span<const std::int64_t>, const Batch&) {
   throw base::unsupported(path_)
-      .part("rows in place")
+      .part("update of rows in place")
       .expected("a data set in one folder")
       .found("a data set of parts")
       .remedy("open the part that contains the rows, or compact() the data set");
