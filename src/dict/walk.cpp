@@ -80,7 +80,7 @@ DictWalk::FoundKeys DictWalk::find_keys(const DictKeys& keys) const {
   if (std::ranges::any_of(found.values.rows, [](std::int64_t row) { return row < 0; })) {
     throw Error::io(ESTALE, begun_->keys.where.path)
         .expected("the dictionary of which the keys are iterated")
-        .found("another one that lacks keys")
+        .found("another dictionary, without some of these keys")
         .remedy("start the iteration again");
   }
   return found;
