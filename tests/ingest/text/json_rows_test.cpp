@@ -544,7 +544,7 @@ TEST(IngestJson, TheFormatOptionAppliesToAnyFileName) {
   EXPECT_EQ(infer_schema({lines}, 1, nullptr, SourceFormat::json).size(), 1U);
   IngestOf other;
   EXPECT_THAT(other.error("a.txt", "x\n1\n", ErrorCode::unsupported),
-              HasSubstr("name the format (jsonl, ndjson, json, csv, tsv)"));
+              HasSubstr("set the option format (jsonl, ndjson, json, csv, tsv)"));
   EXPECT_EQ(source_format_from("ndjson"), SourceFormat::json_lines);
   EXPECT_THROW(source_format_from("parquet"), Error);
 }
