@@ -112,7 +112,7 @@ std::uint64_t last_end(const Path& path, const Column& column, const Tensor& end
   if (is_exact && last != limit) {
     throw base::corrupt(where)
         .problem("rows cannot be added")
-        .expected(limit, ", the number of elements")
+        .expected("a last end offset of ", limit, ", the number of elements")
         .found(last)
         .remedy("the data set is damaged or was truncated: copy its rows with ingest()");
   }

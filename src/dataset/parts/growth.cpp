@@ -223,7 +223,7 @@ std::int64_t PartsGrowth::append(const Batch& rows) {
     throw base::invalid_argument(path_.string())
         .part("rows in all")
         .expected("fewer than 2^63")
-        .found(now, " and ", rows.num_rows());
+        .found(now, " in the data set and ", rows.num_rows(), " to append");
   }
   if (writer_ && writer_bytes_ >= part_bytes) seal_writer();
   if (!writer_ && !continue_last()) begin_part();
