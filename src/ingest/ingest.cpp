@@ -324,7 +324,7 @@ class Ingestion {
     throw base::invalid_argument(subject())
         .part("columns")
         .expected("a key in some record")
-        .found("none in ", num_records);
+        .found("none in ", num_records, num_records == 1 ? " record" : " records");
   }
 
   base::Where subject() const {
