@@ -323,7 +323,7 @@ namespace {
 constexpr std::size_t kMaxNamed = 5;
 
 /// Formats the keys for which is_wrong(index) is true; "" if there are none. If there are more than
-/// kMaxNamed, formats the first of them and their number.
+/// kMaxNamed, formats the first kMaxNamed keys and the total number.
 template <class IsWrong>
 std::string named_keys(const DictKeys& keys, const IsWrong& is_wrong) {
   std::string text;

@@ -87,8 +87,8 @@ DictWalk::FoundKeys DictWalk::find_keys(const DictKeys& keys) const {
 }
 
 bool DictWalk::is_first(std::int64_t row, std::int64_t newest) {
-  // If the lookup found an earlier row, `row` is of the last commit, and the key's slot does not
-  // point to it yet. If it found none, the index is damaged.
+  // If the lookup found an earlier row, `row` belongs to the last commit, and the key's slot does
+  // not point to it yet. If it found none, the index is damaged.
   if (newest < row) return false;
   const bool is_last = newest == row && (row >= num_settled_ || !unsettled_.contains(row));
   if (is_last) return done_.erase(row) == 0;
