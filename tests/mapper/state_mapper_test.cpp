@@ -659,7 +659,7 @@ TEST(StateMapper, AStateThatEndsAtAMapperIsUnknown) {
     EXPECT_THAT(
         message_of([&] { levels.at(state); }, ErrorCode::key_not_found),
         HasSubstr("it ends at a mapper: expected a longer path, which ends with a state of the "
-                  "mapper, found one of 2 components"));
+                  "mapper, found 2 components"));
   }
 }
 
