@@ -153,7 +153,8 @@ TEST(Schema, NamesTheFileOfANestedTensor) {
   TensorDict tree = test::numbers(2);
   tree.set("inner", inner);
   const std::string message =
-      R"(entry "inner.n": a nested tensor cannot be a column: expected a dense tensor, found a)";
+      "entry \"inner.n\": a nested tensor cannot be a column: expected a dense tensor, found a "
+      "nested";
   EXPECT_THAT(message_of([&] { Schema::of(tree); }, ErrorCode::invalid_argument),
               HasSubstr("data set: " + message));
   save(tree, folder / "td");
