@@ -25,7 +25,9 @@ std::string_view Batch::text(std::string_view name, std::int64_t row) const& {
     return base::invalid_argument().part("batch: column ", base::quote(name));
   };
   if (!found.column.is_text() || found.column.ragged) {
-    throw fail().expected("one string, or bytes, for each row").found(describe(found.column));
+    throw fail()
+        .expected("one string or one bytes value for each row")
+        .found(describe(found.column));
   }
   if (row < 0 || row >= num_rows_) {
     throw fail().expected("a row in [0, ", num_rows_, ")").found(row);

@@ -102,8 +102,8 @@ template <int kInto>
 
 CacheLineCopiers choose_line_copiers() noexcept {
 #ifdef TENFOLD_X86_64_KERNELS
-  // AVX-512 processors without VBMI2 are older, and reduce their clock frequency for 512-bit
-  // vectors.
+  // Use AVX-512 only on processors with VBMI2: older ones reduce their clock frequency for
+  // 512-bit vectors.
   if (base::vector_instructions().avx512vbmi2) {
     return {copy_avx512<base::kL2>, copy_avx512<base::kL1>, copy_two_avx512, stream_two_avx512};
   }

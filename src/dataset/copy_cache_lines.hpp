@@ -36,7 +36,8 @@ struct CacheLineCopiers {
   CopyTwoRows two_past_caches;
 };
 
-/// A store fence: other threads see the writes of two_past_caches before later writes.
+/// A store fence: other threads see the writes of two_past_caches before any later write of this
+/// thread.
 void end_streaming() noexcept;
 
 /// The implementations for any CPU.

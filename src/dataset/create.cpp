@@ -107,7 +107,7 @@ void check(const Path& path, const Schema& schema, const CreateOptions& options)
       if (!column.has_ends()) continue;
       throw base::unsupported(path.string())
           .part("column ", base::quote(column.name()))
-          .problem("the slots of a circular buffer have one size")
+          .problem("all slots of a circular buffer have the same size")
           .expected("rows of equal size")
           .found(column.is_text() ? "strings or bytes" : "a ragged column");
     }

@@ -424,7 +424,7 @@ Dataset Dataset::shard(std::int64_t rank, std::int64_t world_size) const {
         .found("rank ", rank, " of ", world_size);
   }
   const Dataset whole(state());
-  // The first size() % world_size parts have one row more.
+  // The first size() % world_size parts have one row more than the other parts.
   const std::int64_t least = whole.size() / world_size;
   const std::int64_t longer = whole.size() % world_size;
   const std::int64_t begin = rank * least + std::min(rank, longer);
@@ -466,7 +466,7 @@ std::int64_t Dataset::append(const TensorDict& rows) {
 }
 
 void Dataset::update(std::span<const std::int64_t> positions, const Batch& rows) {
-  growth("rows in place").update(positions, rows);
+  growth("update of rows in place").update(positions, rows);
 }
 
 void Dataset::flush() { growth("flush").flush(); }

@@ -72,7 +72,7 @@ class DatasetPart {
 /// Replaces the selected columns of each part by choose(part.chosen()).
 template <class Choose>
 void choose_columns(std::vector<DatasetPart>& parts, const Choose& choose) {
-  // Consecutive parts often share one list.
+  // Consecutive parts often share one list of columns, for which `choose` is called only once.
   DatasetPart::Columns before;
   DatasetPart::Columns chosen;
   for (DatasetPart& part : parts) {

@@ -41,7 +41,7 @@ struct ChosenRows {
   }
 };
 
-/// True for row sizes that copy_words() copies inline.
+/// True for the row sizes that copy_with_prefetch() copies with an inlined memcpy (copy_words()).
 bool is_one_word(std::size_t row_bytes) {
   return row_bytes <= kCacheLineBytes && std::has_single_bit(row_bytes);
 }

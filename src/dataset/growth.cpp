@@ -112,7 +112,7 @@ std::uint64_t last_end(const Path& path, const Column& column, const Tensor& end
   if (is_exact && last != limit) {
     throw base::corrupt(where)
         .problem("rows cannot be added")
-        .expected(limit, ", the number of elements")
+        .expected("a last end offset of ", limit, ", the number of elements")
         .found(last)
         .remedy("the data set is damaged or was truncated: copy its rows with ingest()");
   }
@@ -334,12 +334,12 @@ std::int64_t FolderGrowth::append(const Batch& rows) {
 
 void FolderGrowth::update(std::span<const std::int64_t> positions, const Batch& rows) {
   const Lock lock(mutex_);
-  folder_.require_writable("rows in place");
+  folder_.require_writable("update of rows in place");
   const auto state = current();
   const auto count = static_cast<std::int64_t>(positions.size());
   if (rows.num_rows() != count) {
     throw base::invalid_argument(folder_.path().string())
-        .part("rows in place")
+        .part("update of rows in place")
         .expected(count, " rows")
         .found(rows.num_rows());
   }

@@ -43,8 +43,8 @@ class Growth {
 /// Throws Error(io) with ESTALE if a data set has other columns than when it was opened.
 void require_same_columns(const Path& path, const Schema& found, const Schema& opened);
 
-/// The rows at a path of any format, except those of a data set of parts that is opened for writing
-/// (PartsGrowth). Only a folder of the format `memmap` can grow.
+/// Implements Growth for a data set in any format. PartsGrowth implements it for a data set of
+/// parts that is opened for writing. Rows can be added only to a folder of the format `memmap`.
 class FolderGrowth final : public Growth {
  public:
   FolderGrowth(const Path& path, Mode mode);

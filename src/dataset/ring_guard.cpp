@@ -132,7 +132,7 @@ RowOrderPtr RingGuard::order(std::int64_t num_rows) const {
   }
   if (left < num_rows) {
     warn(where() + ": " + std::to_string(num_rows - left) +
-         " rows were being overwritten when the write failed, its writer crashed or the power "
+         " rows were being overwritten when a write failed, a writer crashed or the power "
          "failed; they are omitted until they are written again");
   }
   if (parts.empty()) return row_range(0, 0);

@@ -61,7 +61,7 @@ Schema::Schema(std::vector<Column> columns) : columns_(std::move(columns)) {
     throw base::invalid_argument()
         .part("schema: column ", base::quote(column.name()))
         .problem("the name is duplicated")
-        .expected("one column of a path")
+        .expected("one column with this path")
         .found("two");
   }
   for (const Column& column : columns_) {
@@ -119,7 +119,7 @@ void columns_of(const TensorDict& node, const base::Where& subject, KeyPath& pat
         if (leaf->is_nested()) {
           throw base::invalid_argument(subject)
               .part("entry ", base::quote(dotted(path)))
-              .problem("a nested tensor is not a column")
+              .problem("a nested tensor cannot be a column")
               .expected("a dense tensor")
               .found("a nested one of ", leaf->shape().empty() ? 0 : leaf->shape()[0],
                      " components")
@@ -135,7 +135,7 @@ void columns_of(const TensorDict& node, const base::Where& subject, KeyPath& pat
         const std::string& layout = child->info().layout;
         throw base::invalid_argument(subject)
             .part("entry ", base::quote(dotted(path)))
-            .problem("a sparse or jagged tensor is not a column")
+            .problem("a sparse or jagged tensor cannot be a column")
             .expected("a dense tensor")
             .found("one of layout ", base::quote(layout))
             .remedy(layout == "jagged" ? "ingest it as a ragged column"

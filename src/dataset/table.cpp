@@ -210,7 +210,7 @@ Table::Table(TensorDict tree, std::shared_ptr<InPlaceWrites> in_place)
     const base::Where subject = base::Where(where_).at("column " + base::quote(column.name()));
     if (ring_ && column.has_ends()) {
       throw base::corrupt(subject)
-          .problem("the slots of a circular buffer have one size")
+          .problem("all slots of a circular buffer have the same size")
           .expected("rows of equal size")
           .found("strings or ragged rows");
     }

@@ -205,7 +205,9 @@ class Build {
         .part("key ", keys_.shown(static_cast<std::int64_t>(a)))
         .expected("every key once")
         .found("it in rows ", a, " and ", b)
-        .remedy("the option duplicates \"last\" (in C++: DuplicateKeys::last) keeps the last row");
+        .remedy(
+            "to keep the last row, set the option duplicates to \"last\" (in C++: "
+            "DuplicateKeys::last)");
   }
 
   const StoredKeys& keys_;

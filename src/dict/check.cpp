@@ -102,8 +102,8 @@ std::vector<Problem> check_dict(const DictState& state) {
       // finding a row before it is an error.
       if (found == row) ++num_live;
       if (found >= row || problems.size() >= kMaxProblems) return;
-      // Correct while the index is open for writing: the writer may have crashed, may still have to
-      // change the slot, or may have added a newer row of the key.
+      // These results are correct while the index is open for writing: the writer may have crashed,
+      // may still have to change the slot, or may have added a newer row of the key.
       if ((found >= 0 || found == kFoundInNewerRow) && is_open()) return;
       add(corrupt("key " + state.keys.shown(row))
               .expected("row ", row, " in the index")

@@ -323,7 +323,7 @@ namespace {
 constexpr std::size_t kMaxNamed = 5;
 
 /// Formats the keys for which is_wrong(index) is true; "" if there are none. If there are more than
-/// kMaxNamed, formats the first of them and their number.
+/// kMaxNamed, formats the first kMaxNamed keys and the total number.
 template <class IsWrong>
 std::string named_keys(const DictKeys& keys, const IsWrong& is_wrong) {
   std::string text;
@@ -613,7 +613,9 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
           .part("key ", there)
           .expected("new keys")
           .found("existing ones")
-          .remedy("the option duplicates \"last\" (in C++: DuplicateKeys::last) assigns them");
+          .remedy(
+              "to assign them, set the option duplicates to \"last\" (in C++: "
+              "DuplicateKeys::last)");
     }
     const std::vector<bool> again = repeated(keys);
     const std::string twice = named_keys(keys, [&](std::size_t i) { return bool{again[i]}; });
@@ -623,7 +625,8 @@ void DictHandle::write(const DictKeys& keys, const Batch& values, Write kind) {
           .expected("every key once")
           .found("it more than once")
           .remedy(
-              "the option duplicates \"last\" (in C++: DuplicateKeys::last) keeps the last value");
+              "to keep the last value, set the option duplicates to \"last\" (in C++: "
+              "DuplicateKeys::last)");
     }
   }
   to.write(keys, rows, values);

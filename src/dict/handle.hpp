@@ -246,7 +246,7 @@ std::shared_ptr<const DictState> DictHandle::find_in_newest(const DictKeys& keys
 }
 
 /// Timing a lookup takes about as long as looking up a single key in memory. So only every 64th
-/// lookup of a single key is timed; every such lookup is timed if a sampled page was not cached.
+/// lookup of a single key is timed, unless a sampled page was not cached: then each one is timed.
 inline bool DictHandle::is_check_due() noexcept {
   constexpr unsigned kTimedKeys = 64;
   const unsigned num_before = num_single_.load(std::memory_order_relaxed);

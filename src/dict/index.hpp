@@ -62,8 +62,9 @@ enum class DictWord : std::uint8_t {
   num_rows_a,
   dead_a,
   /// A second pair with the same meaning. One pair describes the committed rows. The other pair is
-  /// not set (kDictNever), or describes the rows after the next commit or before the last commit.
-  /// In the last case, some slots do not point to rows of the last commit yet.
+  /// not set (kDictNever), or describes the rows after the next commit, or the rows before the last
+  /// commit. While it describes the rows before the last commit, some slots may not point to the
+  /// rows of the last commit yet.
   num_rows_b,
   dead_b,
   num_home,

@@ -161,7 +161,7 @@ bool is_trusted(const DictState& state) {
 void make_index_in_memory(DictState& state) {
   warn(state.keys.where.text() +
        ": the index of the keys does not fit the rows (the system went down while it was open for "
-       "writing, or rows were added without the index): it is rebuilt in memory" +
+       "writing, or rows were added without updating the index): it is rebuilt in memory" +
        (state.place.root == nullptr ? ""
                                     : "; to repair it, open the dictionary with mode \"r+\", and "
                                       "call flush() and close()"));

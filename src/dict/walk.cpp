@@ -80,15 +80,15 @@ DictWalk::FoundKeys DictWalk::find_keys(const DictKeys& keys) const {
   if (std::ranges::any_of(found.values.rows, [](std::int64_t row) { return row < 0; })) {
     throw Error::io(ESTALE, begun_->keys.where.path)
         .expected("the dictionary of which the keys are iterated")
-        .found("another one that lacks keys")
+        .found("another dictionary, without some of these keys")
         .remedy("start the iteration again");
   }
   return found;
 }
 
 bool DictWalk::is_first(std::int64_t row, std::int64_t newest) {
-  // If the lookup found an earlier row, `row` is of the last commit, and the key's slot does not
-  // point to it yet. If it found none, the index is damaged.
+  // If the lookup found an earlier row, `row` belongs to the last commit, and the key's slot does
+  // not point to it yet. If it found none, the index is damaged.
   if (newest < row) return false;
   const bool is_last = newest == row && (row >= num_settled_ || !unsettled_.contains(row));
   if (is_last) return done_.erase(row) == 0;

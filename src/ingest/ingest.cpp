@@ -39,7 +39,7 @@ constexpr std::size_t kFileBlockBytes = std::size_t{1} << 20;
 constexpr std::size_t kChunkBytes = std::size_t{4} << 20;
 /// A thread also delivers before the end of a block if it has this many rejected records.
 constexpr std::size_t kMaxRejected = 4096;
-/// Number of rows between checks of the size.
+/// The size of the rows is compared with kChunkBytes after every kSizeCheckRows rows.
 constexpr std::int64_t kSizeCheckRows = 64;
 
 /// Infers types from blocks, and merges them in the order of the blocks.
@@ -324,7 +324,7 @@ class Ingestion {
     throw base::invalid_argument(subject())
         .part("columns")
         .expected("a key in some record")
-        .found("none in ", num_records);
+        .found("none in ", num_records, num_records == 1 ? " record" : " records");
   }
 
   base::Where subject() const {

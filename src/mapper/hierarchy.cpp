@@ -235,7 +235,7 @@ std::size_t Hierarchy::num_above(const StatePath& state, std::int64_t number, st
       .part("state ", names.state(position))
       .problem("it ends at a mapper")
       .expected("a longer path, which ends with a state of the mapper")
-      .found("one of ", state.num_parts, " components");
+      .found(state.num_parts, state.num_parts == 1 ? " component" : " components");
 }
 
 void Hierarchy::check(const StatePlace& place) const {

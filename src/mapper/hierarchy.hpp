@@ -21,9 +21,9 @@ namespace tenfold {
 enum class ValueOrigin : std::uint8_t { number, list, tensor };
 std::string_view to_string(ValueOrigin origin) noexcept;
 
-/// A state (see StateMapper) as a path in a hierarchy. `text` joins its leading components that can
-/// be keys by "/". If further components follow (goes_on), only a mapper among the values can
-/// interpret them.
+/// A state (see StateMapper) as a path in a hierarchy. `text` consists of its leading components
+/// that can be keys, joined by "/". If further components follow (goes_on), only a mapper among the
+/// values can interpret them.
 struct StatePath {
   StatePath() = default;
   /// `path`: all components, joined by "/".

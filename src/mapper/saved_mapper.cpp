@@ -122,9 +122,10 @@ Tensor SavedMapper::rows(std::span<const Value> /*states*/) const {
   throw base::unsupported(head.where)
       .problem("rows of a \"", head.class_name, "\" are computed by a program")
       .expected("a sparse or hierarchical mapper")
-      .found((kind == MapperKind::module
-                  ? "a module; load_into(module, mapper.parameters()) and call it"
-                  : "a class of a Python program"));
+      .found(kind == MapperKind::module ? "a module" : "a class of a Python program")
+      .remedy(kind == MapperKind::module
+                  ? "build the module, load the mapper's parameters() with load_into(), and call it"
+                  : "");
 }
 
 Value SavedMapper::value(const Value& /*state*/) const {

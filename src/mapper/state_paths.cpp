@@ -45,7 +45,7 @@ std::string_view known_depth(std::string_view path) {
 
 Error not_a_path(const std::string& state) {
   return base::invalid_argument().part(state).expected(
-      "a path of components that are not empty, without \"/\"");
+      "a path whose components are not empty and do not contain \"/\"");
 }
 
 StatePaths::StatePaths(const TensorDict& node)

@@ -448,9 +448,10 @@ void SparseBuilder::add(const SparseMatrix& matrix, Monitor* monitor) {
   if (source->num_rows != state.num_rows || source->num_cols != state.num_cols ||
       dtype != state.dtype) {
     throw refuse()
-        .expected("one of shape [", state.num_rows, ", ", state.num_cols, "] and ",
+        .expected("shape [", state.num_rows, ", ", state.num_cols, "] and dtype ",
                   to_string(state.dtype))
-        .found("[", source->num_rows, ", ", source->num_cols, "] and ", to_string(dtype));
+        .found("shape [", source->num_rows, ", ", source->num_cols, "] and dtype ",
+               to_string(dtype));
   }
   const std::byte* values = source->values.raw_data();
   const bool swap = state.by_column() != (source->layout == SparseLayout::csc);

@@ -97,7 +97,7 @@ void require_fitting(const Path& path, const SparseState& state, const SparseSta
     for (const std::int64_t column : rows.minor_indices.span<std::int64_t>()) {
       if (column <= kMost) continue;
       throw mismatch()
-          .expected("columns of at most 2^31 - 1, as the indices are int32")
+          .expected("column indices of at most 2^31 - 1, as the indices are int32")
           .found(column);
     }
   }

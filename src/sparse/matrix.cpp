@@ -154,7 +154,7 @@ SparseMatrix SparseMatrix::of_parts(SparseLayout layout, std::int64_t num_rows,
   if (parts.size() != names.size()) {
     throw base::invalid_argument()
         .part("sparse matrix")
-        .expected(names.size(), " parts")
+        .expected(names.size(), " component tensors")
         .found(parts.size());
   }
   TensorDict node(info);

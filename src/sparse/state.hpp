@@ -72,8 +72,8 @@ std::vector<EntryRange> entry_ranges(const SparseState& state,
 
 /// Prefetches the pages of these entries. Does nothing if the values of the matrix take less than 1
 /// MiB, or if the values of two sampled ranges are cached. The samples are the first nonempty range
-/// of the list, and of its second half. Without prefetching, a reader has one outstanding request
-/// to the storage device at a time.
+/// of the list, and the first nonempty range of its second half. Without prefetching, a reader has
+/// one outstanding request to the storage device at a time.
 void prefetch_ranges(const SparseState& state, const std::vector<EntryRange>& ranges);
 
 /// Checks all offsets and indices, once for each state. Throws Error(corrupt) if one is invalid.

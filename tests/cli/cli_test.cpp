@@ -171,7 +171,7 @@ TEST_F(Cli, IngestsFilesWithAnyNameInTheGivenFormat) {
   std::ofstream(source) << "{\"x\": 1}\n{\"x\": 2}\n";
   const Result refused = tenfold_run({"ingest", source, target});
   EXPECT_EQ(refused.status, 2);
-  EXPECT_THAT(refused.err, HasSubstr("name the format (jsonl, ndjson, json, csv, tsv)"));
+  EXPECT_THAT(refused.err, HasSubstr("set the option format (jsonl, ndjson, json, csv, tsv)"));
   const Result done = tenfold_run({"ingest", source, target, "--format", "jsonl"});
   EXPECT_EQ(done.status, 0);
   EXPECT_THAT(done.out, HasSubstr("2 rows"));

@@ -116,7 +116,7 @@ TEST(Create, RefusesInvalidArguments) {
   expect_error(ErrorCode::invalid_argument, "at least one column",
                [&] { create(folder / "a", Schema()); });
   expect_error(ErrorCode::unsupported,
-               "column \"tokens\": the slots of a circular buffer have one size",
+               "column \"tokens\": all slots of a circular buffer have the same size",
                [&] { create(folder / "a", schema_of(test::ragged()), {.capacity = 4}); });
   expect_error(ErrorCode::unsupported, "column \"x\": elements of 0 bytes cannot be counted", [&] {
     create(folder / "a", Schema({{.path = {"x"}, .shape = {0}, .ragged = true}}));

@@ -125,9 +125,9 @@ TEST(Dataset, RefusesTextOfOtherColumnsAndOfMissingRows) {
     }
     return "";
   };
-  EXPECT_EQ(
-      message("tags", 0),
-      "batch: column \"tags\": expected one string, or bytes, for each row, found string, ragged");
+  EXPECT_EQ(message("tags", 0),
+            "batch: column \"tags\": expected one string or one bytes value for each row, found "
+            "string, ragged");
   EXPECT_EQ(message("name", 4), "batch: column \"name\": expected a row in [0, 4), found 4");
 }
 

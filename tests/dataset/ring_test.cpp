@@ -126,7 +126,7 @@ TEST(CircularBuffer, RefusesColumnsWithRowsOfDifferentSizes) {
   ragged.append(test::ragged());
   ragged.close();
   std::filesystem::copy(folder / "ring/%commit", folder / "ragged/%commit");
-  test::expect_error(ErrorCode::corrupt, "the slots of a circular buffer have one size",
+  test::expect_error(ErrorCode::corrupt, "all slots of a circular buffer have the same size",
                      [&] { Dataset{folder / "ragged"}; });
 }
 

@@ -153,7 +153,8 @@ TEST(Schema, NamesTheFileOfANestedTensor) {
   TensorDict tree = test::numbers(2);
   tree.set("inner", inner);
   const std::string message =
-      R"(entry "inner.n": a nested tensor is not a column: expected a dense tensor, found a nested)";
+      "entry \"inner.n\": a nested tensor cannot be a column: expected a dense tensor, found a "
+      "nested";
   EXPECT_THAT(message_of([&] { Schema::of(tree); }, ErrorCode::invalid_argument),
               HasSubstr("data set: " + message));
   save(tree, folder / "td");
@@ -177,7 +178,7 @@ TEST(Schema, RefusesSparseAndJaggedTensors) {
   };
   EXPECT_THAT(
       message_for("sparse_coo"),
-      HasSubstr("data set: entry \"s\": a sparse or jagged tensor is not a column: expected "
+      HasSubstr("data set: entry \"s\": a sparse or jagged tensor cannot be a column: expected "
                 "a dense tensor, found one of layout \"sparse_coo\"; to_dense() makes"));
   EXPECT_THAT(message_for("jagged"),
               HasSubstr("found one of layout \"jagged\"; ingest it as a ragged column"));

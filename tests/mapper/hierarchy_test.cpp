@@ -88,7 +88,7 @@ TEST(Hierarchy, PassesAMapperTheComponentsBelowItOrBelowTheLevelOfADefault) {
   EXPECT_EQ(num_above(path), 2U);
   EXPECT_THAT(message_of([&] { num_above(StatePath("deep/own")); }, ErrorCode::key_not_found),
               HasSubstr("file: state number 0: it ends at a mapper: expected a longer path, which "
-                        "ends with a state of the mapper, found one of 2 components"));
+                        "ends with a state of the mapper, found 2 components"));
 }
 
 TEST(Hierarchy, NamesAStateWithoutAValue) {

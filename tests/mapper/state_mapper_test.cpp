@@ -132,7 +132,7 @@ TEST(StateMapper, ReturnsTheFactoryAndParametersOfAModule) {
   EXPECT_EQ(mapper.parameters().keys(), (std::vector<std::string>{"weight", "bias"}));
   EXPECT_EQ(doubles_of(mapper.parameters().at("bias")), (std::vector<double>{0.5, -0.5}));
   EXPECT_THAT(message_of([&] { mapper.at(3); }, ErrorCode::unsupported),
-              HasSubstr("load_into(module, mapper.parameters())"));
+              HasSubstr("load the mapper's parameters() with load_into()"));
 
   const StateMapper levels = StateMapper::open(kData / "levels.tdz");
   EXPECT_EQ(levels.mapper_paths(), (std::vector<std::string>{"rest/inner", "rest/net"}));
@@ -659,7 +659,7 @@ TEST(StateMapper, AStateThatEndsAtAMapperIsUnknown) {
     EXPECT_THAT(
         message_of([&] { levels.at(state); }, ErrorCode::key_not_found),
         HasSubstr("it ends at a mapper: expected a longer path, which ends with a state of the "
-                  "mapper, found one of 2 components"));
+                  "mapper, found 2 components"));
   }
 }
 

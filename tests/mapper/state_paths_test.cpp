@@ -40,9 +40,10 @@ TEST(StatePaths, AMissingPathGivesTheDefaultOrMapperAboveIt) {
 TEST(StatePaths, RefusesTheRootAndPathsWithAnEmptyComponent) {
   const StatePaths paths(StatePaths::make(kPaths, kTables, kRows, kLevels));
   for (const std::string_view path : {"", "/a", "a/", "a//b"}) {
-    EXPECT_THAT(refusal([&] { paths.find(std::array{path}); }),
-                HasSubstr("state \"" + std::string(path) +
-                          "\": expected a path of components that are not empty, without \"/\""));
+    EXPECT_THAT(
+        refusal([&] { paths.find(std::array{path}); }),
+        HasSubstr("state \"" + std::string(path) +
+                  "\": expected a path whose components are not empty and do not contain \"/\""));
   }
 }
 

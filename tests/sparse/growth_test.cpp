@@ -256,10 +256,11 @@ TEST(SparseGrowth, RefusesColumnsBeyondTheRangeOfInt32Indices) {
                 Tensor::from<float>({1}));
     return builder.finish();
   };
-  EXPECT_THAT(message_of([&] { m.append_rows(row_with((std::int64_t{1} << 31) + 5)); },
-                         ErrorCode::invalid_argument),
-              HasSubstr("expected columns of at most 2^31 - 1, as the indices are int32, found "
-                        "2147483653"));
+  EXPECT_THAT(
+      message_of([&] { m.append_rows(row_with((std::int64_t{1} << 31) + 5)); },
+                 ErrorCode::invalid_argument),
+      HasSubstr("expected column indices of at most 2^31 - 1, as the indices are int32, found "
+                "2147483653"));
   m.append_rows(row_with((std::int64_t{1} << 31) - 1));
   m.close();
   EXPECT_TRUE(verify(folder / "m").ok());

@@ -281,7 +281,7 @@ TEST(SparseMatrix, InvalidComponentsAreInvalidArguments) {
     return message_of([&] { SparseMatrix::of_parts(SparseLayout::csr, 3, 4, parts); },
                       ErrorCode::invalid_argument);
   };
-  EXPECT_EQ(refused({good[0], good[1]}), "sparse matrix: expected 3 parts, found 2");
+  EXPECT_EQ(refused({good[0], good[1]}), "sparse matrix: expected 3 component tensors, found 2");
   EXPECT_THAT(refused({good[0], longs({1, 4, 0}), good[2]}), HasSubstr("found 4"));
   EXPECT_THAT(refused({longs({0, 2, 2}), good[1], good[2]}),
               HasSubstr("crow_indices: expected one entry more than 3 rows, found 3"));

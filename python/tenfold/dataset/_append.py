@@ -215,7 +215,7 @@ class Growing(Closing):
             UnsupportedError: For string and ragged columns; on a view, a read-only or closed data
                 set, or a data set of parts.
         """
-        self._require_writer("rows in place")
+        self._require_writer("update of rows in place")
         positions = positions_of(index, len(self))
         batch, single = self._converted(rows, some=True)
         if isinstance(positions, int):

@@ -9,8 +9,8 @@
 namespace tenfold {
 namespace {
 
-/// The number of values per step. Halves have at most 31 bits, so the low halves of eight values
-/// are one vector, and their high halves another.
+/// The number of values per step. A half of a value has at most 31 bits, so the low halves of eight
+/// values fit in one vector, and their high halves in another.
 constexpr std::size_t kLanes = 8;
 
 /// The network, with each constant in all lanes.

@@ -38,7 +38,7 @@ void require_columns(const Schema& schema, const Schema& found, const std::strin
     };
     throw base::corrupt(display)
         .part("column ", i)
-        .expected("that of the data set, ", text(schema))
+        .expected("the column of the data set, ", text(schema))
         .found(text(found));
   };
   for (std::size_t i = 0; i < std::max(schema.size(), found.size()); ++i) {

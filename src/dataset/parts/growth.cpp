@@ -223,7 +223,7 @@ std::int64_t PartsGrowth::append(const Batch& rows) {
     throw base::invalid_argument(path_.string())
         .part("rows in all")
         .expected("fewer than 2^63")
-        .found(now, " and ", rows.num_rows());
+        .found(now, " in the data set and ", rows.num_rows(), " to append");
   }
   if (writer_ && writer_bytes_ >= part_bytes) seal_writer();
   if (!writer_ && !continue_last()) begin_part();
@@ -235,7 +235,7 @@ std::int64_t PartsGrowth::append(const Batch& rows) {
 
 void PartsGrowth::update(std::span<const std::int64_t>, const Batch&) {
   throw base::unsupported(path_)
-      .part("rows in place")
+      .part("update of rows in place")
       .expected("a data set in one folder")
       .found("a data set of parts")
       .remedy("open the part that contains the rows, or compact() the data set");

@@ -199,8 +199,8 @@ std::string part_name(std::int64_t index, std::int64_t count) {
   if (count < 1 || index < 0 || index >= count) {
     throw base::invalid_argument()
         .part("part")
-        .expected("an index of 0 to count - 1")
-        .found(index, " of ", count);
+        .expected("a count of at least 1, and an index in [0, count)")
+        .found("count ", count, " and index ", index);
   }
   return "part-" + padded(index) + "-of-" + padded(count);
 }

@@ -184,8 +184,8 @@ class RowsReader {
     for (std::int64_t i = 0; i < numbers.size; ++i) {
       if (!is_null(numbers, i)) continue;
       if (!is_floating_point(column_.dtype)) {
-        return "expected numbers in the list, found null; null inside a list is NaN for floats "
-               "only";
+        return "expected numbers in the list, found null; only lists of floats may contain null, "
+               "which is stored as NaN";
       }
       fill_null(column_.dtype, into + static_cast<std::size_t>(i) * itemsize(column_.dtype), 1);
     }

@@ -173,7 +173,8 @@ void RowTable::write_nulls(const std::vector<Column>& columns) {
   }
 }
 
-/// Updates a column of the writer to its current type.
+/// Converts the written rows of a column if its type has changed, and makes the column nullable in
+/// the writer if necessary.
 void RowTable::store(Stored& stored) {
   const Column now = stored.column->stored();
   if (!has_same_storage(stored.as, now)) {

@@ -135,20 +135,22 @@ void ColumnWriter::check(const ColumnChunk& chunk) const {
     }
   }
   if (!column_.has_ends()) return expect("bytes", rows * element_bytes_, chunk.values.size());
-  expect("ends of rows", rows, chunk.ends.size());
+  expect("end offsets of rows", rows, chunk.ends.size());
   const auto num_bytes = static_cast<std::int64_t>(chunk.values.size());
   if (column_.ragged && column_.is_text()) {
     if (!ends_fit(chunk.ends, static_cast<std::int64_t>(chunk.item_ends.size())) ||
         !ends_fit(chunk.item_ends, num_bytes)) {
       throw fail(column_)
-          .expected("nondecreasing ends up to the last item and byte")
-          .found("other ends");
+          .expected("nondecreasing end offsets of rows and items, up to the last item and byte")
+          .found("other end offsets");
     }
     return;
   }
   const std::int64_t elements = chunk.ends.empty() ? 0 : chunk.ends.back();
   if (elements < 0 || !ends_fit(chunk.ends, elements)) {
-    throw fail(column_).expected("nondecreasing ends").found("other ends");
+    throw fail(column_)
+        .expected("nonnegative, nondecreasing end offsets")
+        .found("other end offsets");
   }
   expect("bytes", static_cast<std::uint64_t>(elements) * element_bytes_, chunk.values.size());
 }
@@ -547,7 +549,7 @@ struct TableWriter::State {
   formats::FolderReplacement replacement;
   os::Directory values;            ///< `%values/`, once it has content
   std::size_t gathered_bytes = 0;  ///< size of each write buffer
-  std::size_t num_parts = 1;       ///< number of files of columns, and one more for others
+  std::size_t num_parts = 1;       ///< number of files of all columns, plus 1 for all other files
   std::size_t num_created = 0;
   std::vector<ColumnWriter> writers;
   /// The files of append_text(), by name.

@@ -35,10 +35,10 @@ struct TableWriterOptions {
 /// which is atomic where the file system can exchange folders. The memory in use does not grow with
 /// the number of rows, except for the checksums: 8 bytes for each 16 MiB of a file. If the writer
 /// is destroyed before commit(), nothing remains. The constructor removes the leftovers of a
-/// process that crashed while it replaced `path`. The data set has the schema in its notes, and
-/// `%checksums`; docs/datasets.md describes the layout of columns. If a write fails, for example
-/// because the disk is full, files may be incomplete: later calls that write, and commit(), throw
-/// Error(invalid_argument).
+/// process that crashed while it replaced `path`. The schema is stored in the metadata sidecar
+/// (`%notes.json`), the checksums in `%checksums`; docs/datasets.md describes the layout of
+/// columns. If a write fails, for example because the disk is full, files may be incomplete: later
+/// calls that write, and commit(), throw Error(invalid_argument).
 ///
 /// Thread safety: one thread at a time.
 class TableWriter {
@@ -108,8 +108,9 @@ class TableWriter {
   /// The folder that is being written, for files that are added before commit().
   os::Directory& folder() noexcept;
 
-  /// Calls TableWriterOptions::before_commit, writes metadata, notes and checksums, and replaces
-  /// `path` like formats::folder::publish_folder(). A second call throws Error(invalid_argument).
+  /// Calls TableWriterOptions::before_commit, writes metadata, its sidecar and checksums, and
+  /// replaces `path` like formats::folder::publish_folder(). A second call throws
+  /// Error(invalid_argument).
   void commit();
 
  private:

@@ -350,7 +350,7 @@ bool JsonRows::items(TextColumn& column, std::size_t level, std::byte*& into) {
     if (count <= expected && !text_.take(']')) return malformed("',' or ']'");
   }
   if (is_free || count == expected) return true;
-  return too_narrow(column, "a list of " + std::to_string(expected), begin);
+  return too_narrow(column, "a list of length " + std::to_string(expected), begin);
 }
 
 bool JsonRows::text(TextColumn& column) {

@@ -87,7 +87,7 @@ void check_separator(const base::Where& where, std::string_view header, char ass
   if (*most <= own) return;
   const std::string other = shown(kSeparators[static_cast<std::size_t>(most - counts.begin())]);
   throw base::invalid_argument(where)
-      .expected("names between ", shown(assumed))
+      .expected("names separated by ", shown(assumed))
       .found(*most, " ", other, " and ", own, " ", shown(assumed))
       .remedy("set the option separator to " + other +
               " if it separates the fields, otherwise to " + shown(assumed));
@@ -340,7 +340,7 @@ void BlockReader::refuse_line_feeds(const char* begin, const char* end) const {
 void BlockReader::use_separator(char named) {
   if (file_->has_known_delimiter && file_->delimiter != named) {
     throw base::invalid_argument(base::Where(file_->display, "line 1"))
-        .expected("separator ", shown(file_->delimiter), ", as passed")
+        .expected("separator ", shown(file_->delimiter), ", the value of the option separator")
         .found(shown(named));
   }
   file_->delimiter = named;

@@ -123,7 +123,7 @@ std::vector<Path> paths_of(const Path& source) {
   throw base::unsupported(display)
       .expected(".jsonl, .ndjson, .json, .csv or .tsv, also as .gz, .zst, .bz2, .xz or in .zip")
       .found(found)
-      .remedy("name the format (jsonl, ndjson, json, csv, tsv) if the file name does not");
+      .remedy("for other file names, set the option format (jsonl, ndjson, json, csv, tsv)");
 }
 
 SourceKind kind_of(const std::string& file_name, SourceFormat format) {

@@ -294,8 +294,9 @@ void remove_abandoned(Directory& folder, const std::string& name) {
   if (found && is_dead(folder, aside, *found)) folder.remove_tree(aside);
 }
 
-/// Removes a dead lease. Only the process that created `name~` may do so, because another process
-/// may have created a new lease under the same name since this lease was found dead.
+/// Removes a dead lease. `name~` is its lock: only the process that created `name~` may remove the
+/// lease, and first checks it again, because another process may have created a new lease under the
+/// same name since this lease was found dead.
 void remove_dead(const std::shared_ptr<Directory>& folder, const std::string& name,
                  const std::string& text) {
   const std::string aside = aside_name(name);

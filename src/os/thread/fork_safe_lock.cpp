@@ -13,7 +13,7 @@ std::atomic<std::uint32_t> own_number{1};
 [[maybe_unused]] const int number_handler =
     pthread_atfork(nullptr, nullptr, [] { own_number.fetch_add(1); });
 
-/// The holder of a lock that was given up.
+/// Value of ForkSafeLock::holder_ after give_up().
 constexpr std::uint32_t kNoProcess = std::numeric_limits<std::uint32_t>::max();
 
 }  // namespace

@@ -191,8 +191,9 @@ TEST_F(HostileFolders, PartsMustMatchTheRowsAndColumnsOfTheManifest) {
   EXPECT_THAT(fault(), HasSubstr("rows: expected 1"));
   write(sound);
   replace(R"("dtype": "int64")", R"("dtype": "int32")");
-  EXPECT_THAT(fault(), HasSubstr("expected that of the data set, \"id\" (int32 []), found \"id\" "
-                                 "(int64 [])"));
+  EXPECT_THAT(fault(),
+              HasSubstr("expected the column of the data set, \"id\" (int32 []), found \"id\" "
+                        "(int64 [])"));
   write(sound);
   replace(R"("schema": {"columns")", R"("schema": {"rows")");
   EXPECT_NE(fault(), "none");
@@ -269,7 +270,8 @@ TEST_F(HostileFolders, AShapeThatNoPartHasCausesNoAllocation) {
   save(numbers(3), path_ / "a");
   commit_parts(path_);
   replace(R"("shape": [3])", R"("shape": [1099511627776])");
-  expect_error(ErrorCode::corrupt, "column 0: expected that of the data set", [&] { load(path_); });
+  expect_error(ErrorCode::corrupt, "column 0: expected the column of the data set",
+               [&] { load(path_); });
 }
 
 TEST_F(HostileFolders, InvalidEndOffsetsAreReportedByPart) {

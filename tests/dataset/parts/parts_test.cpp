@@ -198,7 +198,7 @@ TEST(Parts, CommitChecksEachPart) {
                [&] { commit_parts(ds); });
   EXPECT_FALSE(fs::exists(ds / "%parts.json"));
   save(numbers(3), ds / part_name(1, 2));
-  expect_error(ErrorCode::corrupt, "column 0: expected that of the data set, \"id\"",
+  expect_error(ErrorCode::corrupt, "column 0: expected the column of the data set, \"id\"",
                [&] { commit_parts(ds); });
   save(rows_of_all_kinds(4, 9), ds / part_name(1, 2));
   const Path file = ds / part_name(1, 2) / "id.memmap";

@@ -190,8 +190,8 @@ TEST(ArrowColumns, ANullInAFixedListIsNaNForFloatsAndABadRowOtherwise) {
   y.pointer().rows(2).child(ints);
   IngestedArrow bad;
   const Dataset ds = without_bad_row(bad, y, 2, 1,
-                                     "expected numbers in the list, found null; null inside a "
-                                     "list is NaN for floats only");
+                                     "expected numbers in the list, found null; only lists "
+                                     "of floats may contain null, which is stored as NaN");
   EXPECT_EQ(type_of(ds, "x"), "int32[2]");
   EXPECT_THAT(values<std::int32_t>(ds, "x"), ElementsAre(1, 2));
 }
@@ -242,8 +242,8 @@ TEST(ArrowColumns, ANullInAListIsNaNForFloatsAndABadRowOtherwise) {
   y.pointer().buffer(Ints{0, 2, 3}).rows(2).child(ints);
   IngestedArrow bad;
   const Dataset ds = without_bad_row(bad, y, 2, 0,
-                                     "expected numbers in the list, found null; null inside a "
-                                     "list is NaN for floats only");
+                                     "expected numbers in the list, found null; only lists "
+                                     "of floats may contain null, which is stored as NaN");
   EXPECT_EQ(type_of(ds, "x"), "int32[*]");
   EXPECT_THAT(values<std::int32_t>(ds, "x"), ElementsAre(3));
   EXPECT_THAT(ends(ds, "x"), ElementsAre(1));
@@ -297,8 +297,8 @@ TEST(ArrowColumns, ANullInNestedListsIsABadRow) {
   x.pointer().buffer(Ints{0, 1, 2}).rows(2).child(lists);
   IngestedArrow of;
   const Dataset ds = without_bad_row(of, x, 2, 1,
-                                     "expected numbers in the list, found null; null inside a "
-                                     "list is NaN for floats only");
+                                     "expected numbers in the list, found null; only lists "
+                                     "of floats may contain null, which is stored as NaN");
   EXPECT_EQ(type_of(ds, "x"), "int32[*, 2]");
   EXPECT_THAT(values<std::int32_t>(ds, "x"), ElementsAre(1, 2));
 }

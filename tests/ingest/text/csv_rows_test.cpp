@@ -145,13 +145,13 @@ TEST(IngestCsv, ReadsTheSeparatorThatIsPassed) {
 TEST(IngestCsv, AHeaderWithMoreOfAnotherSeparatorIsRefused) {
   const std::vector<std::array<const char*, 3>> cases = {
       {"a.csv", "x;y\n1;2\n",
-       R"(expected names between ",", found 1 ";" and 0 ","; set the option separator to ";" if it separates the fields, otherwise to ",")"},
+       R"(expected names separated by ",", found 1 ";" and 0 ","; set the option separator to ";" if it separates the fields, otherwise to ",")"},
       {"a.csv", "x\ty\tz\n1\t2\t3\n", R"(found 2 "\t" and 0 ",")"},
       {"a.csv", "x|y\n1|2\n", R"(found 1 "|" and 0 ",")"},
       {"a.csv", "\"x\";\"y\"\n1;2\n", R"(found 1 ";" and 0 ",")"},
       {"a.csv", "day;price, EUR;town\n1;1,5;Rome\n", R"(found 2 ";" and 1 ",")"},
       {"a.csv", "x;y", R"(found 1 ";" and 0 ",")"},
-      {"a.tsv", "x,y\n1,2\n", R"(expected names between "\t", found 1 "," and 0 "\t")"},
+      {"a.tsv", "x,y\n1,2\n", R"(expected names separated by "\t", found 1 "," and 0 "\t")"},
   };
   for (const auto& [name, text, message] : cases) {
     IngestOf of;
@@ -190,8 +190,9 @@ TEST(IngestCsv, AFirstLineNamesTheSeparator) {
   EXPECT_THAT(of.error("a.csv", "sep=;\nx;y\n1\n", ErrorCode::corrupt), HasSubstr("line 3"));
   IngestOptions options;
   options.separator = '|';
-  EXPECT_THAT(of.error("a.csv", "sep=;\nx;y\n1;2\n", ErrorCode::invalid_argument, options),
-              HasSubstr(R"(line 1: expected separator "|", as passed, found ";")"));
+  EXPECT_THAT(
+      of.error("a.csv", "sep=;\nx;y\n1;2\n", ErrorCode::invalid_argument, options),
+      HasSubstr(R"(line 1: expected separator "|", the value of the option separator, found ";")"));
 }
 
 TEST(IngestCsv, ASeparatorIsOneCharacterThatFieldsDoNotUse) {

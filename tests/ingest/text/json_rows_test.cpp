@@ -462,8 +462,8 @@ TEST(IngestJson, RefusesValuesThatDoNotFitAGivenSchema) {
       {"\"dtype\": \"int64\"", "\"a\"", "expected int64, found \"a\""},
       {"\"dtype\": \"bool\"", "2", "a number that fits bool, found 2"},
       {"\"dtype\": \"float32\"", "null", "expected a value, found null; make the column nullable"},
-      {"\"dtype\": \"float32\", \"shape\": [2]", "[1]", "expected a list of 2, found [1]"},
-      {"\"dtype\": \"float32\", \"shape\": [2]", "[1, 2, 3]", "expected a list of 2"},
+      {"\"dtype\": \"float32\", \"shape\": [2]", "[1]", "expected a list of length 2, found [1]"},
+      {"\"dtype\": \"float32\", \"shape\": [2]", "[1, 2, 3]", "expected a list of length 2"},
       {"\"dtype\": \"float32\", \"shape\": [2]", "1", "expected float32[2], found 1"},
       {"\"dtype\": \"int32\", \"ragged\": true", "[1, null]", "a value in a list of int32"},
       {"\"dtype\": \"string\", \"ragged\": true", "[\"a\", null]",
@@ -544,7 +544,7 @@ TEST(IngestJson, TheFormatOptionAppliesToAnyFileName) {
   EXPECT_EQ(infer_schema({lines}, 1, nullptr, SourceFormat::json).size(), 1U);
   IngestOf other;
   EXPECT_THAT(other.error("a.txt", "x\n1\n", ErrorCode::unsupported),
-              HasSubstr("name the format (jsonl, ndjson, json, csv, tsv)"));
+              HasSubstr("set the option format (jsonl, ndjson, json, csv, tsv)"));
   EXPECT_EQ(source_format_from("ndjson"), SourceFormat::json_lines);
   EXPECT_THROW(source_format_from("parquet"), Error);
 }
@@ -552,7 +552,7 @@ TEST(IngestJson, TheFormatOptionAppliesToAnyFileName) {
 TEST(IngestJson, RecordsWithoutAnyKeyAreRefused) {
   IngestOf of;
   EXPECT_EQ(of.error("a.jsonl", "{}\n{}\n{}\n", ErrorCode::invalid_argument),
-            "a.jsonl: columns: expected a key in some record, found none in 3");
+            "a.jsonl: columns: expected a key in some record, found none in 3 records");
   EXPECT_EQ(of.rows("b.jsonl", "").size(), 0);
   EXPECT_THAT(valid(of.rows("c.jsonl", "{}\n{\"x\": 1}\n{}\n"), "x"), ElementsAre(0, 1, 0));
 }

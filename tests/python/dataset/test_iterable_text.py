@@ -309,7 +309,7 @@ def test_rows_are_checked_against_the_schema(tmp_path: Path) -> None:
     assert list(first) == ["a", "b"]
     assert first["a"].dtype == torch.float32
     assert first["b"].dtype == torch.int8
-    message = rf'{path}: line 2 \(row 1\), column "b": expected a list of 2, found \[3\]'
+    message = rf'{path}: line 2 \(row 1\), column "b": expected a list of length 2, found \[3\]'
     with pytest.raises(ValueError, match=message):
         next(iterator)
     assert IterableDataset(path, columns=["a"]).schema == tenfold.Schema({"a": Column("float64")})

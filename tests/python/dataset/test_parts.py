@@ -260,7 +260,7 @@ def test_rows_are_appended_to_the_last_part(made, one, tmp_path) -> None:
         assert ds.append(rows(13, 15)) == 15
         made.refresh()
         assert len(made) == 15
-        with pytest.raises(tenfold.UnsupportedError, match="rows in place"):
+        with pytest.raises(tenfold.UnsupportedError, match="update of rows in place"):
             ds[0] = {"i": 3}
         with pytest.raises(OSError, match="being changed by process"):
             tenfold.commit_parts(tmp_path / "ds")

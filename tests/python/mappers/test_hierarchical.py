@@ -79,13 +79,13 @@ def test_an_unknown_state_names_itself_and_the_nearest_level(path, level):
 def test_an_invalid_path_is_an_error_even_with_a_default(path):
     mapper = tenfold.HierarchicalStateMapper({"default": 0, "a/b".replace("/", "_"): 1})
     for states in (path, [path]):
-        with pytest.raises(ValueError, match="path of components"):
+        with pytest.raises(ValueError, match="path whose components"):
             mapper(states)
 
 
 def test_a_component_with_a_slash_does_not_match_a_deeper_path():
     mapper = tenfold.HierarchicalStateMapper({"a": {"b": {"c": 1}}})
-    with pytest.raises(ValueError, match="path of components"):
+    with pytest.raises(ValueError, match="path whose components"):
         mapper([("a/b", "c")])
 
 

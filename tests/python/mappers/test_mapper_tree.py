@@ -44,7 +44,7 @@ def test_a_mapper_of_each_format_returns_the_same_values(path):
     assert loaded(["t", "a/x"]) == ["text", torch.tensor(1)]
     assert loaded.hierarchy == hierarchy
     assert tenfold.verify(path).ok
-    with pytest.raises(ValueError, match="path of components"):
+    with pytest.raises(ValueError, match="path whose components"):
         loaded("a//x")
     assert loaded(["a/x"] * 3).tolist() == [1, 1, 1]
 
