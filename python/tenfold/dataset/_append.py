@@ -19,7 +19,7 @@ from tenfold._interop.arrays import (
     unmasked_rows,
 )
 from tenfold.dataset._indexing import positions_of
-from tenfold.dataset._schema import Schema, column_of_validity, validity_name
+from tenfold.dataset._schema import Schema, validity_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Growing(Closing):
             return batch, False
         with self._named():
             size, columns, single = self._columns().take(rows, some=some)
-            return self._native.batch(size, columns, first_row), single
+            return self._native.batch(size, columns, first_row, some), single
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -316,7 +316,6 @@ class Columns:
 
     def __init__(self, schema: Schema) -> None:
         self.leaves = dict(schema._by_keys())
-        self._has_nullable = any(column.nullable for column in self.leaves.values())
         self._records = {keys[:depth] for keys in self.leaves for depth in range(1, len(keys))}
         # Maps the keys of a value in a row, or its dotted name, to the keys of the column or
         # validity that the value belongs to.
@@ -340,9 +339,7 @@ class Columns:
             TypeError: If `rows` has another type.
             ValueError: For a column that is unknown, has two values, has the dimensions of neither
                 a row nor a batch, or has a different number of rows from other columns; if one
-                column is a row and another a batch. With `some`, also for a column that only some
-                mappings of a list have. Without `some`, most lists are returned unchanged, and the
-                engine checks them.
+                column is a row and another a batch. The engine checks lists.
         """
         if _is_mapping(rows):
             return self._of_mapping(self._flat(rows, ()), some)
@@ -351,8 +348,6 @@ class Columns:
                 "rows: expected a dict or TensorDict of values or of columns, or a list or tuple "
                 f"of row dicts, found {type(rows).__name__}"
             )
-        if some or (self._has_nullable and any(map(_has_flags, rows))):
-            return len(rows), self._of_rows(rows, some), False
         return len(rows), list(rows), False
 
     def batch_size(self, rows: Any) -> int | None:
@@ -417,43 +412,6 @@ class Columns:
             stored.append((index, value, offsets, valid))
         return size, tuple(stored), single
 
-    def _of_rows(self, rows: Iterable[Any], some: bool) -> tuple[Stored, ...]:
-        """The rows as columns.
-
-        Without `some`, a key that a row lacks is a missing value. With `some`, a column that no row
-        has is omitted, and a column that only some rows have is an error.
-        """
-        flat: list[dict[tuple[str, ...], Any]] = []
-        try:
-            flat.extend(self._flat(row, ()) for row in rows)
-        except ValueError as error:
-            raise ValueError(f"row {len(flat)}, {error}") from None
-        stored: list[Stored] = []
-        for index, keys in enumerate(self.leaves):
-            flags = _validity(keys)
-            lacking = [number for number, row in enumerate(flat) if keys not in row]
-            for number in lacking if flags not in self.leaves else ():
-                if flags in flat[number]:
-                    raise ValueError(f"row {number}, {_lacks_value(keys)}")
-            if some and lacking and len(lacking) < len(flat):
-                raise ValueError(
-                    f'row {lacking[0]}, column "{".".join(keys)}": expected a value, because other '
-                    "rows have one, found none; use None for a missing value"
-                )
-            if some and lacking:
-                continue
-            values = [row.get(keys) for row in flat]
-            valid = None
-            # If the schema has a column `flags`, the value belongs to it, not to a validity.
-            if flags not in self.leaves and any(flags in row for row in flat):
-                valid = [
-                    value is not None and bool(row.get(flags, not _is_nan(value)))
-                    for row, value in zip(flat, values, strict=True)
-                ]
-                values = [value if has else None for value, has in zip(values, valid, strict=True)]
-            stored.append((index, values, None, valid))
-        return tuple(stored)
-
     def _shape(self, values: dict[tuple[str, ...], Any]) -> tuple[bool, int]:
         """Returns whether the values are a single row, and the number of rows."""
         sizes: dict[str, int] = {}
@@ -517,18 +475,6 @@ def _num_rows(batch: Any, column: Column, name: str) -> int:
             f"rows, found {found}"
         )
     return len(offsets) - 1
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)
-
-
-def _has_flags(row: Any) -> bool:
-    """True if a row, or a record in it, has a key that ends with ".valid"."""
-    return any(
-        column_of_validity(key) is not None or (_is_mapping(row[key]) and _has_flags(row[key]))
-        for key in row.keys()  # noqa: SIM118 - a TensorDict iterates over its rows
-    )
 
 
 def _validity(keys: tuple[str, ...]) -> tuple[str, ...]:
