@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -10,8 +9,6 @@ from tenfold._context_manager import Closing
 from tenfold._errors import UnsupportedError
 from tenfold._interop.arrays import (
     bytes_of,
-    copied,
-    dtype_name,
     has_mask,
     is_array,
     numpy_module,
@@ -39,9 +36,6 @@ if TYPE_CHECKING:
 # Maximum rows, and approximate bytes, of single rows that `extend` collects for one commit.
 _BATCH_ROWS = 4096
 _BATCH_BYTES = 8 << 20
-_FLOATS = ("float", "bfloat")
-# Dtypes of arrays whose rows `_with_nan` overwrites; arrays of other dtypes become lists of rows.
-_WITH_NAN = ("float16", "bfloat16", "float32", "float64")
 
 
 class Growing(Closing):
@@ -407,8 +401,6 @@ class Columns:
                 # As in a single row, None is a missing value even if its validity is True.
                 pairs = zip(value, valid, strict=True)
                 valid = [bool(flag) and item is not None for item, flag in pairs]
-            if valid is not None and not column.ragged and column.dtype.startswith(_FLOATS):
-                value = _with_nan(value, size, _split(valid, column)[0])
             stored.append((index, value, offsets, valid))
         return size, tuple(stored), single
 
@@ -543,19 +535,3 @@ def _split(value: Any, column: Column) -> tuple[Any, Any]:
     if isinstance(value, Sequence) and not isinstance(value, list):
         value = list(value)
     return value, None
-
-
-def _with_nan(values: Any, size: int, flags: Any) -> Any:
-    """The rows of a batch of floats, with NaN, or None in a list, where `flags` are false.
-
-    Returns `values` if the flags are not a list or array of `size` elements: the engine refuses
-    such flags.
-    """
-    flags = flags.tolist() if is_array(flags) else flags
-    if not isinstance(flags, list) or len(flags) != size or all(flags):
-        return values
-    if is_array(values) and dtype_name(values.dtype) in _WITH_NAN:
-        values = copied(values)
-        values[[row for row, has in enumerate(flags) if not has]] = math.nan
-        return values
-    return [row if has else None for row, has in zip(values, flags, strict=True)]
