@@ -23,8 +23,7 @@ RowReader::RowReader(RowTable& table, bool has_schema, std::vector<std::string> 
       has_schema_(has_schema),
       takes_decimals_(takes_decimals),
       columns_(std::move(columns)),
-      root_(std::make_unique<Record>()),
-      names_(nb::none()) {
+      root_(std::make_unique<Record>()) {
   if (has_schema) make_schema_entries();
 }
 
@@ -40,10 +39,9 @@ RowReader::RowReader(RowTable& table) : RowReader(table, true, {}, false) {
 RowReader::~RowReader() = default;
 
 void RowReader::make_schema_entries() {
-  names_ = nb::steal(PySet_New(nullptr));
   for (std::size_t i = 0; i < table_.num_columns(); ++i) {
     RowColumn& column = table_.column(i);
-    nb::borrow<nb::set>(names_).add(text(dotted(column.path())));
+    names_.add(text(dotted(column.path())));
     Record* record = root_.get();
     Entry* entry = nullptr;
     for (const std::string& part : column.path()) {

@@ -34,7 +34,8 @@ class RowReader {
   void add(nb::handle row);
 
   /// Adds the rows [begin, end) of whole columns. `columns`: maps the path of a column, a tuple of
-  /// keys, to a list or tuple of all rows, or to an array of only these rows. Throws BadValue
+  /// keys, to a list or tuple of all rows, or to an array of only these rows. An array of bools
+  /// with the key "<column>.valid" states which rows of that column have a value. Throws BadValue
   /// naming the column, or RowsNeeded if a list contains records. If it throws, some rows may have
   /// been added.
   void add_columns(nb::dict columns, std::int64_t begin, std::int64_t end);
@@ -71,6 +72,9 @@ class RowReader {
   bool add_scalar(RowColumn& column, PyObject* value);
   nb::object simple(const RowColumn& column, nb::handle value) const;
   Entry* column_at(const nb::tuple& keys);
+  nb::dict take_validity(nb::dict& columns) const;
+  void add_valid_rows(RowColumn& column, nb::handle values, const Tensor& valid, std::int64_t begin,
+                      std::int64_t end);
   void add_column(RowColumn& column, nb::handle values, std::int64_t begin, std::int64_t end);
 
   /// Converts a mapping to a dict. Empty for an object that is not a mapping.
@@ -95,7 +99,7 @@ class RowReader {
   bool refuses_others_ = false;
   std::vector<std::string> columns_;
   std::unique_ptr<Record> root_;
-  nb::object names_;           ///< set of the schema's columns; None without a schema
+  nb::set names_;              ///< the schema's columns
   bool has_validity_ = false;  ///< rows have keys that end with ".valid"
 };
 

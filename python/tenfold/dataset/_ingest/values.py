@@ -177,21 +177,6 @@ def _entry(value: Any) -> Any:
     return value
 
 
-def is_validity(key: str, value: Any, names: Any, prefix: str, ndim: int) -> bool:
-    """True if `value`, with the key ``"<column>.valid"``, is the validity of that column.
-
-    A validity tensor has `ndim` dimensions. `names`: the dotted names of the columns of the schema.
-    None: there is no schema. `prefix`: the prefix of `key` in these names. False if `key` is itself
-    a column of the schema.
-    """
-    if names is not None and f"{prefix}{key}" in names:
-        return False
-    dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
-    return (dtype == "bool" and value.ndim == ndim) or (
-        names is not None and isinstance(value, bool)
-    )
-
-
 def is_tensordict(value: object) -> bool:
     """True for nodes of tenfold and tensordict, including tensorclasses."""
     cls = type(value)
