@@ -352,10 +352,10 @@ void bind_dataset(nb::module_& module) {
       .def(
           "batch",
           [](const DatasetHandle& self, std::int64_t num_rows, AnyObject columns,
-             std::int64_t first_row) {
-            return batch_from(self.dataset.schema(), num_rows, columns, first_row);
+             std::int64_t first_row, bool some) {
+            return batch_from(self.dataset.schema(), num_rows, columns, first_row, some);
           },
-          "num_rows"_a, "columns"_a, "first_row"_a)
+          "num_rows"_a, "columns"_a, "first_row"_a, "some"_a)
       .def("batch_of_tensors",
            [](const DatasetHandle& self, nb::dict rows) {
              return plain_batch_from(self.dataset.schema(), rows);

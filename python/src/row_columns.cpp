@@ -1,6 +1,7 @@
 // Ingest of whole columns.
 
 #include "base/text.hpp"
+#include "dataset/leaf_names.hpp"
 #include "row_record.hpp"
 
 namespace tenfold::python {
@@ -30,7 +31,32 @@ RowReader::Entry* RowReader::column_at(const nb::tuple& keys) {
   return entry;
 }
 
+/// Removes the validity of columns, tensors of bools [rows], from `columns`, and returns it by the
+/// paths of the columns. Other values of a key "<column>.valid", and columns of the schema, are
+/// data.
+nb::dict RowReader::take_validity(nb::dict& columns) const {
+  nb::dict data;
+  nb::dict validity;
+  for (const auto& [name, values] : columns) {
+    nb::list keys = nb::steal<nb::list>(PySequence_List(name.ptr()));
+    const std::size_t last = keys.size() - 1;
+    const std::string key = utf8(keys[last]);
+    bool is_validity = key.ends_with(kValiditySuffix);
+    if (is_validity) {
+      const std::optional<Tensor> array = array_from(values);
+      is_validity = array && array->ndim() == 1 && array->dtype() == DType::bool_ &&
+                    !names_.contains(nb::str(".").attr("join")(keys));
+      keys[last] = text(key.substr(0, key.size() - kValiditySuffix.size()));
+    }
+    const nb::tuple column(keys);
+    (is_validity && columns.contains(column) ? validity[column] : data[name]) = values;
+  }
+  columns = data;
+  return validity;
+}
+
 void RowReader::add_columns(nb::dict columns, std::int64_t begin, std::int64_t end) {
+  const nb::dict validity = take_validity(columns);
   for (const auto& [name, values] : columns) {
     Entry* entry = column_at(nb::cast<nb::tuple>(name));
     if (entry == nullptr) continue;
@@ -38,7 +64,12 @@ void RowReader::add_columns(nb::dict columns, std::int64_t begin, std::int64_t e
       throw BadValue{dotted(entry->path), "expected an object, found a column"};
     }
     try {
-      add_column(table_.begin_value(*entry->column), values, begin, end);
+      RowColumn& column = table_.begin_value(*entry->column);
+      if (!validity.contains(name)) {
+        add_column(column, values, begin, end);
+      } else {
+        add_valid_rows(column, values, array_from(validity[name]).value(), begin, end);
+      }
     } catch (BadValue& bad) {
       if (bad.column.empty()) bad.column = dotted(entry->path);
       throw;
@@ -46,6 +77,26 @@ void RowReader::add_columns(nb::dict columns, std::int64_t begin, std::int64_t e
   }
   if (end > begin) refuse_missing();
   table_.end_rows(end - begin);
+}
+
+/// As add_column(), with null in the rows where `valid`, bools [end - begin], is false.
+void RowReader::add_valid_rows(RowColumn& column, nb::handle values, const Tensor& valid,
+                               std::int64_t begin, std::int64_t end) {
+  const std::byte* const flags = valid.raw_data();
+  std::int64_t next = begin;
+  for (std::int64_t row = begin; row < end; row = next) {
+    const std::byte flag = flags[row - begin];
+    while (next < end && flags[next - begin] == flag) ++next;
+    if (flag != std::byte{0}) {
+      const nb::slice rows(row - begin, next - begin);
+      add_column(column, is_sequence(values.ptr()) ? nb::borrow(values) : nb::object(values[rows]),
+                 row, next);
+    } else if (column.add(nullptr)) {
+      column.add_nulls(next - row - 1);
+    } else {
+      mismatch(column, nb::none(), row);
+    }
+  }
 }
 
 /// Adds the rows [begin, end) of a list, or all rows of an array, which the caller has sliced.

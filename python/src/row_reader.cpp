@@ -10,6 +10,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "common.hpp"
+#include "dataset/leaf_names.hpp"
 #include "ingest/source_report.hpp"
 #include "python_objects.hpp"
 #include "row_record.hpp"
@@ -22,8 +23,7 @@ RowReader::RowReader(RowTable& table, bool has_schema, std::vector<std::string> 
       has_schema_(has_schema),
       takes_decimals_(takes_decimals),
       columns_(std::move(columns)),
-      root_(std::make_unique<Record>()),
-      names_(nb::none()) {
+      root_(std::make_unique<Record>()) {
   if (has_schema) make_schema_entries();
 }
 
@@ -39,10 +39,9 @@ RowReader::RowReader(RowTable& table) : RowReader(table, true, {}, false) {
 RowReader::~RowReader() = default;
 
 void RowReader::make_schema_entries() {
-  names_ = nb::steal(PySet_New(nullptr));
   for (std::size_t i = 0; i < table_.num_columns(); ++i) {
     RowColumn& column = table_.column(i);
-    nb::borrow<nb::set>(names_).add(text(dotted(column.path())));
+    names_.add(text(dotted(column.path())));
     Record* record = root_.get();
     Entry* entry = nullptr;
     for (const std::string& part : column.path()) {
@@ -80,15 +79,9 @@ void RowReader::add(nb::handle row) {
       throw BadValue{"", "expected a dict, found " + std::string(type_name(row.ptr()))};
     }
   }
-  if (has_flags_) dict = with_nulls(dict);
   try {
     if (!add_dict(dict.ptr())) {
       table_.undo_row();
-      if (!has_flags_) {
-        const nb::object changed = with_nulls(dict);
-        has_flags_ = !changed.is(dict);
-        dict = changed;
-      }
       widen(*root_, dict.ptr(), false);
       widen(*root_, dict.ptr(), true);
       if (!add_record(*root_, dict.ptr(), true)) {
@@ -102,10 +95,6 @@ void RowReader::add(nb::handle row) {
     throw;
   }
   table_.end_row();
-}
-
-nb::object RowReader::with_nulls(const nb::object& dict) const {
-  return nb::module_::import_("tenfold.dataset._ingest.values").attr("with_nulls")(dict, names_);
 }
 
 /// Returns false if a column needs another type, or the row has a new key or lacks a required
@@ -124,6 +113,10 @@ bool RowReader::add_record(Record& record, PyObject* dict, bool is_widened) {
     // Keep references: adding a value may run Python code that changes the dict.
     const nb::object kept_key = nb::borrow(key);
     const nb::object kept_value = nb::borrow(value);
+    Mark mark = Mark::none;
+    if (has_validity_ && PyUnicode_Check(key)) mark = mark_of(record, dict, kept_key);
+    if (mark == Mark::is_validity) continue;
+    if (mark == Mark::missing) value = Py_None;
     Entry* entry = next < count ? record.entries[next].get() : nullptr;
     ++next;
     if (entry == nullptr || entry->key.ptr() != key) {
@@ -132,6 +125,9 @@ bool RowReader::add_record(Record& record, PyObject* dict, bool is_widened) {
       if (entry == nullptr) return false;
     }
     if (!add_value(*entry, value, is_widened)) return false;
+    if (mark == Mark::valid && refuses_others_ && entry->column != nullptr) {
+      entry->column->mark_valid();
+    }
     entry->was_seen = true;
   }
   return true;
@@ -140,7 +136,11 @@ bool RowReader::add_record(Record& record, PyObject* dict, bool is_widened) {
 bool RowReader::add_value(Entry& entry, PyObject* value, bool is_widened) {
   if (entry.is_ignored) return true;
   if (entry.record) {
-    if (value == Py_None) return true;
+    if (value == Py_None) {
+      return std::ranges::all_of(entry.record->entries, [&](const auto& member) {
+        return add_value(*member, value, is_widened);
+      });
+    }
     if (PyDict_Check(value)) return add_record(*entry.record, value, is_widened);
     const nb::object dict = simple_mapping(value);
     return dict.is_valid() && add_record(*entry.record, dict.ptr(), is_widened);
@@ -231,6 +231,47 @@ bool RowReader::put_item(RowColumn& column, PyObject* item) {
   const auto done = visit_value(kept, [&](const auto& known) { return column.put(known); });
   if (done) return *done;
   return is_convertible(kept) && put_item(column, simple(column, kept).ptr());
+}
+
+// --- validity ---
+
+/// Throws BadValue for the validity of a column that the row lacks, if the reader refuses keys that
+/// are not columns.
+RowReader::Mark RowReader::mark_of(Record& record, PyObject* dict, nb::handle key) {
+  std::string name = utf8(key);
+  if (name.ends_with(kValiditySuffix)) {
+    const nb::str column = text(name.substr(0, name.size() - kValiditySuffix.size()));
+    const bool has_column = PyDict_Contains(dict, column.ptr()) == 1;
+    if (has_column && validity_in(record, dict, key)) return Mark::is_validity;
+    const Entry* entry = find(record, column.ptr());
+    if (!has_column && refuses_others_ && entry != nullptr && find(record, key.ptr()) == nullptr) {
+      throw BadValue{dotted(entry->path),
+                     "expected a value, because " +
+                         base::quote(dotted(entry->path).append(kValiditySuffix)) +
+                         " is given, found none; use None for a missing value"};
+    }
+  }
+  const auto validity = validity_in(record, dict, text(name.append(kValiditySuffix)));
+  if (!validity) return Mark::none;
+  return *validity ? Mark::valid : Mark::missing;
+}
+
+/// The value of a key "<column>.valid" as a bool. Empty if there is no such key, or if its value is
+/// data. A bool of Python is data if there is no schema.
+std::optional<bool> RowReader::validity_in(Record& record, PyObject* dict, nb::handle key) {
+  const nb::object value = nb::borrow(PyDict_GetItemWithError(dict, key.ptr()));
+  if (!value.is_valid()) {
+    if (PyErr_Occurred() != nullptr) throw nb::python_error();
+    return std::nullopt;
+  }
+  const Entry* entry = find(record, key.ptr());
+  if (has_schema_ && entry != nullptr && entry->column != nullptr) return std::nullopt;
+  const auto array = array_from(value);
+  const bool is_validity = array ? array->ndim() == 0 && array->dtype() == DType::bool_
+                                 : (refuses_others_ ? PyLong_Check(value.ptr())
+                                                    : has_schema_ && PyBool_Check(value.ptr()));
+  if (!is_validity) return std::nullopt;
+  return PyObject_IsTrue(value.ptr()) == 1;
 }
 
 // --- after all rows ---

@@ -22,8 +22,8 @@ class RowReader {
   RowReader(RowTable& table, bool has_schema, std::vector<std::string> columns,
             bool takes_decimals);
   /// For a table from which the caller gets the rows by take_rows(). add() throws BadValue for a
-  /// key that names no column of the table. The key of a column in a record may also be its dotted
-  /// name.
+  /// key that names no column of the table, nor its validity. The key of a column in a record may
+  /// also be its dotted name.
   explicit RowReader(RowTable& table);
   ~RowReader();
   RowReader(const RowReader&) = delete;
@@ -34,7 +34,8 @@ class RowReader {
   void add(nb::handle row);
 
   /// Adds the rows [begin, end) of whole columns. `columns`: maps the path of a column, a tuple of
-  /// keys, to a list or tuple of all rows, or to an array of only these rows. Throws BadValue
+  /// keys, to a list or tuple of all rows, or to an array of only these rows. An array of bools
+  /// with the key "<column>.valid" states which rows of that column have a value. Throws BadValue
   /// naming the column, or RowsNeeded if a list contains records. If it throws, some rows may have
   /// been added.
   void add_columns(nb::dict columns, std::int64_t begin, std::int64_t end);
@@ -51,13 +52,16 @@ class RowReader {
  private:
   struct Record;
   struct Entry;
+  /// What the keys "<column>.valid" of a row, which mark missing values, state about a key.
+  enum class Mark : std::uint8_t { none, valid, missing, is_validity };
 
   Entry* find(Record& record, PyObject* key);
   /// True for a key that is not in the schema, or not requested.
   bool is_ignored(const KeyPath& path) const;
   void make_schema_entries();
 
-  nb::object with_nulls(const nb::object& dict) const;
+  Mark mark_of(Record& record, PyObject* dict, nb::handle key);
+  std::optional<bool> validity_in(Record& record, PyObject* dict, nb::handle key);
   bool add_dict(PyObject* dict);
   bool add_record(Record& record, PyObject* dict, bool is_widened = false);
   bool add_value(Entry& entry, PyObject* value, bool is_widened);
@@ -68,6 +72,9 @@ class RowReader {
   bool add_scalar(RowColumn& column, PyObject* value);
   nb::object simple(const RowColumn& column, nb::handle value) const;
   Entry* column_at(const nb::tuple& keys);
+  nb::dict take_validity(nb::dict& columns) const;
+  void add_valid_rows(RowColumn& column, nb::handle values, const Tensor& valid, std::int64_t begin,
+                      std::int64_t end);
   void add_column(RowColumn& column, nb::handle values, std::int64_t begin, std::int64_t end);
 
   /// Converts a mapping to a dict. Empty for an object that is not a mapping.
@@ -92,8 +99,8 @@ class RowReader {
   bool refuses_others_ = false;
   std::vector<std::string> columns_;
   std::unique_ptr<Record> root_;
-  nb::object names_;        ///< set of the schema's columns; None without a schema
-  bool has_flags_ = false;  ///< rows have keys "<column>.valid" that mark nulls
+  nb::set names_;              ///< the schema's columns
+  bool has_validity_ = false;  ///< rows have keys that end with ".valid"
 };
 
 }  // namespace tenfold::python

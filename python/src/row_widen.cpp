@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/text.hpp"
+#include "dataset/leaf_names.hpp"
 #include "row_record.hpp"
 
 namespace tenfold::python {
@@ -28,7 +29,10 @@ void RowReader::widen(Record& record, PyObject* dict, bool apply) {
     if (!PyUnicode_Check(name.ptr())) {
       throw BadValue{dotted(record.path), "expected keys of str, found " + found_text(name)};
     }
-    Utf8 checked(name.ptr());
+    const Utf8 checked(name.ptr());
+    if (checked.view().ends_with(kValiditySuffix)) has_validity_ = true;
+    const Mark mark = mark_of(record, dict, name);
+    if (mark == Mark::is_validity) continue;
     Entry* entry = find(record, name.ptr());
     if (entry == nullptr && apply) {
       entry = &record.add(name);
@@ -42,7 +46,7 @@ void RowReader::widen(Record& record, PyObject* dict, bool apply) {
     }
     if (entry != nullptr ? entry->is_ignored : is_ignored(path)) continue;
     try {
-      widen_value(path, entry, member.ptr(), apply);
+      widen_value(path, entry, mark == Mark::missing ? Py_None : member.ptr(), apply);
     } catch (BadValue& bad) {
       if (bad.column.empty()) bad.column = dotted(path);
       throw;
@@ -165,7 +169,9 @@ void RowReader::refuse_missing() {
   if (column == nullptr) return;
   throw BadValue{dotted(column->path()),
                  "expected " + column->text() +
-                     ", found no such key; a column with missing values must be nullable"};
+                     (table_.takes_some()
+                          ? ", as in the first row, found no such key; use None for a missing value"
+                          : ", found no such key; a column with missing values must be nullable")};
 }
 
 }  // namespace tenfold::python

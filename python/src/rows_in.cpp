@@ -65,8 +65,8 @@ Tensor numbers_from(DType dtype, nb::list values) {
 }
 
 Batch batch_of_rows(const Schema& schema, nb::list rows, const std::string& unit,
-                    std::int64_t begin) {
-  RowTable table(schema, static_cast<std::int64_t>(rows.size()));
+                    std::int64_t begin, bool some) {
+  RowTable table(schema, static_cast<std::int64_t>(rows.size()), true, some);
   RowReader reader(table);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     try {
@@ -80,9 +80,9 @@ Batch batch_of_rows(const Schema& schema, nb::list rows, const std::string& unit
 }
 
 Batch batch_from(const Schema& schema, std::int64_t num_rows, nb::handle rows,
-                 std::int64_t first_row) {
+                 std::int64_t first_row, bool some) {
   if (nb::isinstance<nb::list>(rows)) {
-    return batch_of_rows(schema, nb::borrow<nb::list>(rows), "row ", first_row);
+    return batch_of_rows(schema, nb::borrow<nb::list>(rows), "row ", first_row, some);
   }
   std::vector<BatchColumn> made;
   for (const nb::handle entry : rows) {

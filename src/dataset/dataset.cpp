@@ -11,6 +11,7 @@
 #include "dataset/compatible_columns.hpp"
 #include "dataset/dataset_state.hpp"
 #include "dataset/growth.hpp"
+#include "dataset/leaf_names.hpp"
 #include "dataset/loader/mix_pattern.hpp"
 #include "dataset/parts/folder.hpp"
 #include "dataset/ring_guard.hpp"
@@ -129,9 +130,8 @@ Joined join(std::span<const Dataset> sources, std::string_view call) {
 
 /// Returns the column `x` if `name` is "x.valid" and `x` is nullable; otherwise null.
 const Column* column_of_validity(const Schema& schema, std::string_view name) {
-  constexpr std::string_view kSuffix = ".valid";
-  if (!name.ends_with(kSuffix)) return nullptr;
-  const Column* column = schema.find(name.substr(0, name.size() - kSuffix.size()));
+  if (!name.ends_with(kValiditySuffix)) return nullptr;
+  const Column* column = schema.find(name.substr(0, name.size() - kValiditySuffix.size()));
   return column != nullptr && column->nullable ? column : nullptr;
 }
 
@@ -139,7 +139,7 @@ const Column* column_of_validity(const Schema& schema, std::string_view name) {
 Column validity_column(const Column& column) {
   Column valid;
   valid.path = column.path;
-  valid.path.back() += ".valid";
+  valid.path.back() += kValiditySuffix;
   valid.dtype = DType::bool_;
   valid.leaf = column.valid_leaf;
   return valid;

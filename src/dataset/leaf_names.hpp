@@ -1,10 +1,14 @@
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include <tenfold/schema.hpp>
 
 namespace tenfold {
+
+/// The validity of a column named "x" has the name "x.valid" in rows, batches and files.
+inline constexpr std::string_view kValiditySuffix = ".valid";
 
 /// Names the leaves of all columns after the columns, like name_leaves(Column&). The names are
 /// unique, and differ from the members of tensordict's metadata, such as "shape". Only the leaf of

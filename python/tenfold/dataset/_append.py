@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -10,8 +9,6 @@ from tenfold._context_manager import Closing
 from tenfold._errors import UnsupportedError
 from tenfold._interop.arrays import (
     bytes_of,
-    copied,
-    dtype_name,
     has_mask,
     is_array,
     numpy_module,
@@ -19,7 +16,7 @@ from tenfold._interop.arrays import (
     unmasked_rows,
 )
 from tenfold.dataset._indexing import positions_of
-from tenfold.dataset._schema import Schema, column_of_validity, validity_name
+from tenfold.dataset._schema import Schema, validity_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,9 +36,6 @@ if TYPE_CHECKING:
 # Maximum rows, and approximate bytes, of single rows that `extend` collects for one commit.
 _BATCH_ROWS = 4096
 _BATCH_BYTES = 8 << 20
-_FLOATS = ("float", "bfloat")
-# Dtypes of arrays whose rows `_with_nan` overwrites; arrays of other dtypes become lists of rows.
-_WITH_NAN = ("float16", "bfloat16", "float32", "float64")
 
 
 class Growing(Closing):
@@ -115,7 +109,7 @@ class Growing(Closing):
             return batch, False
         with self._named():
             size, columns, single = self._columns().take(rows, some=some)
-            return self._native.batch(size, columns, first_row), single
+            return self._native.batch(size, columns, first_row, some), single
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -316,7 +310,6 @@ class Columns:
 
     def __init__(self, schema: Schema) -> None:
         self.leaves = dict(schema._by_keys())
-        self._has_nullable = any(column.nullable for column in self.leaves.values())
         self._records = {keys[:depth] for keys in self.leaves for depth in range(1, len(keys))}
         # Maps the keys of a value in a row, or its dotted name, to the keys of the column or
         # validity that the value belongs to.
@@ -340,9 +333,7 @@ class Columns:
             TypeError: If `rows` has another type.
             ValueError: For a column that is unknown, has two values, has the dimensions of neither
                 a row nor a batch, or has a different number of rows from other columns; if one
-                column is a row and another a batch. With `some`, also for a column that only some
-                mappings of a list have. Without `some`, most lists are returned unchanged, and the
-                engine checks them.
+                column is a row and another a batch. The engine checks lists.
         """
         if _is_mapping(rows):
             return self._of_mapping(self._flat(rows, ()), some)
@@ -351,8 +342,6 @@ class Columns:
                 "rows: expected a dict or TensorDict of values or of columns, or a list or tuple "
                 f"of row dicts, found {type(rows).__name__}"
             )
-        if some or (self._has_nullable and any(map(_has_flags, rows))):
-            return len(rows), self._of_rows(rows, some), False
         return len(rows), list(rows), False
 
     def batch_size(self, rows: Any) -> int | None:
@@ -412,47 +401,8 @@ class Columns:
                 # As in a single row, None is a missing value even if its validity is True.
                 pairs = zip(value, valid, strict=True)
                 valid = [bool(flag) and item is not None for item, flag in pairs]
-            if valid is not None and not column.ragged and column.dtype.startswith(_FLOATS):
-                value = _with_nan(value, size, _split(valid, column)[0])
             stored.append((index, value, offsets, valid))
         return size, tuple(stored), single
-
-    def _of_rows(self, rows: Iterable[Any], some: bool) -> tuple[Stored, ...]:
-        """The rows as columns.
-
-        Without `some`, a key that a row lacks is a missing value. With `some`, a column that no row
-        has is omitted, and a column that only some rows have is an error.
-        """
-        flat: list[dict[tuple[str, ...], Any]] = []
-        try:
-            flat.extend(self._flat(row, ()) for row in rows)
-        except ValueError as error:
-            raise ValueError(f"row {len(flat)}, {error}") from None
-        stored: list[Stored] = []
-        for index, keys in enumerate(self.leaves):
-            flags = _validity(keys)
-            lacking = [number for number, row in enumerate(flat) if keys not in row]
-            for number in lacking if flags not in self.leaves else ():
-                if flags in flat[number]:
-                    raise ValueError(f"row {number}, {_lacks_value(keys)}")
-            if some and lacking and len(lacking) < len(flat):
-                raise ValueError(
-                    f'row {lacking[0]}, column "{".".join(keys)}": expected a value, because other '
-                    "rows have one, found none; use None for a missing value"
-                )
-            if some and lacking:
-                continue
-            values = [row.get(keys) for row in flat]
-            valid = None
-            # If the schema has a column `flags`, the value belongs to it, not to a validity.
-            if flags not in self.leaves and any(flags in row for row in flat):
-                valid = [
-                    value is not None and bool(row.get(flags, not _is_nan(value)))
-                    for row, value in zip(flat, values, strict=True)
-                ]
-                values = [value if has else None for value, has in zip(values, valid, strict=True)]
-            stored.append((index, values, None, valid))
-        return tuple(stored)
 
     def _shape(self, values: dict[tuple[str, ...], Any]) -> tuple[bool, int]:
         """Returns whether the values are a single row, and the number of rows."""
@@ -517,18 +467,6 @@ def _num_rows(batch: Any, column: Column, name: str) -> int:
             f"rows, found {found}"
         )
     return len(offsets) - 1
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)
-
-
-def _has_flags(row: Any) -> bool:
-    """True if a row, or a record in it, has a key that ends with ".valid"."""
-    return any(
-        column_of_validity(key) is not None or (_is_mapping(row[key]) and _has_flags(row[key]))
-        for key in row.keys()  # noqa: SIM118 - a TensorDict iterates over its rows
-    )
 
 
 def _validity(keys: tuple[str, ...]) -> tuple[str, ...]:
@@ -597,19 +535,3 @@ def _split(value: Any, column: Column) -> tuple[Any, Any]:
     if isinstance(value, Sequence) and not isinstance(value, list):
         value = list(value)
     return value, None
-
-
-def _with_nan(values: Any, size: int, flags: Any) -> Any:
-    """The rows of a batch of floats, with NaN, or None in a list, where `flags` are false.
-
-    Returns `values` if the flags are not a list or array of `size` elements: the engine refuses
-    such flags.
-    """
-    flags = flags.tolist() if is_array(flags) else flags
-    if not isinstance(flags, list) or len(flags) != size or all(flags):
-        return values
-    if is_array(values) and dtype_name(values.dtype) in _WITH_NAN:
-        values = copied(values)
-        values[[row for row, has in enumerate(flags) if not has]] = math.nan
-        return values
-    return [row if has else None for row, has in zip(values, flags, strict=True)]

@@ -84,6 +84,11 @@ void RowColumn::add_nulls(std::int64_t count) {
   for (std::int64_t i = 0; origins_.is_kept() && i < count; ++i) note(Origins::Kind::same);
 }
 
+void RowColumn::mark_valid() {
+  const std::int64_t row = num_rows() - 1;
+  if (rows_.is_valid(row)) marked_valid_.push_back(row);
+}
+
 bool RowColumn::add_array(DType dtype, std::span<const std::int64_t> shape,
                           const std::byte* elements) {
   if (shape.empty()) return is_scalar() && put_number(dtype, elements) && end_scalar();
@@ -438,7 +443,14 @@ void RowColumn::reserve(std::int64_t num_rows) {
                        static_cast<std::size_t>(nbytes_of(wanted_.dtype, wanted_.shape)));
 }
 
-BatchColumn RowColumn::take_rows() { return batch_column(wanted_, std::move(finished(wanted_))); }
+BatchColumn RowColumn::take_rows() {
+  const std::int64_t num_rows = rows_.num_rows;
+  BatchColumn made = batch_column(wanted_, std::move(finished(wanted_)));
+  if (marked_valid_.empty()) return made;
+  made.valid = valid_of(wanted_, made, num_rows);
+  for (const std::int64_t row : marked_valid_) made.valid.mutable_raw_data()[row] = std::byte{1};
+  return made;
+}
 
 ColumnBuilder& RowColumn::finished(const Column& column) {
   rows_.finish();

@@ -83,6 +83,8 @@ class RowColumn {
   bool add_rows(const Tensor& array);
   bool add_json(std::string_view text);
   void add_nulls(std::int64_t count);
+  /// If fixed by a schema: makes the last row valid even if it is NaN, unless its value is null.
+  void mark_valid();
 
   bool is_list() const noexcept { return type_.form == RowForm::list; }
   bool is_json() const noexcept { return type_.form == RowForm::json; }
@@ -236,7 +238,8 @@ class RowColumn {
   std::string out_of_range_;
   bool is_nullable_ = false;
 
-  ColumnBuilder rows_;    ///< the rows of the block, with lists as ragged rows
+  ColumnBuilder rows_;                      ///< the rows of the block, with lists as ragged rows
+  std::vector<std::int64_t> marked_valid_;  ///< the rows of mark_valid()
   ColumnBuilder padded_;  ///< the result of block() for lists of one length and null rows
 
   std::int64_t length_ = -1;               ///< length of the last compared list; -1: none yet

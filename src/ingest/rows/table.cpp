@@ -22,9 +22,10 @@ RowTable::RowTable(std::optional<Path> path, const std::optional<Schema>& schema
   if (schema) add_columns(*schema, false);
 }
 
-RowTable::RowTable(const Schema& schema, std::int64_t num_rows, bool keeps_kinds)
-    : defers_nulls_(false) {
+RowTable::RowTable(const Schema& schema, std::int64_t num_rows, bool keeps_kinds, bool some)
+    : defers_nulls_(false), some_(some) {
   add_columns(schema, keeps_kinds);
+  if (some) required_.clear();
   for (const Stored& stored : columns_) stored.column->reserve(num_rows);
 }
 
@@ -100,6 +101,13 @@ RowColumn* RowTable::missing_column() const {
 }
 
 void RowTable::end_rows(std::int64_t count) {
+  if (some_ && block_rows_ == 0) required_ = touched_;
+  for (std::size_t i = 0; some_ && i < touched_.size(); ++i) {
+    if (std::ranges::find(required_, touched_[i]) != required_.end()) continue;
+    throw BadValue{
+        dotted(touched_[i]->path()),
+        "expected no value, as in the first row, found one; use None for a missing value"};
+  }
   for (const RowColumn* column : touched_) {
     value_bytes_ += static_cast<std::int64_t>(column->num_bytes());
     padded_row_bytes_ += column->padded_null_bytes();
@@ -224,6 +232,9 @@ void RowTable::complete_columns() {
 }
 
 Batch RowTable::take_rows() {
+  if (some_) {
+    std::erase_if(columns_, [](const Stored& stored) { return stored.column->num_rows() == 0; });
+  }
   complete_columns();
   std::vector<BatchColumn> made;
   made.reserve(columns_.size());

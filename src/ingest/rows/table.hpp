@@ -34,9 +34,11 @@ class RowTable {
            std::vector<std::string> order, const TableWriterOptions& options,
            bool defers_nulls = true, bool keeps_kinds = false);
   /// Collects about `num_rows` rows in memory for take_rows(). The columns of `schema` are created
-  /// with `keeps_kinds`.
-  RowTable(const Schema& schema, std::int64_t num_rows, bool keeps_kinds = true);
+  /// with `keeps_kinds`. `some`: the first row may lack any columns; the other rows must have the
+  /// same columns as the first one, and take_rows() returns only these.
+  RowTable(const Schema& schema, std::int64_t num_rows, bool keeps_kinds = true, bool some = false);
 
+  bool takes_some() const noexcept { return some_; }
   std::size_t num_columns() const noexcept { return columns_.size(); }
   RowColumn& column(std::size_t index) noexcept { return *columns_[index].column; }
   /// Prepares `column` for the value of the current row (or of several rows), and returns it. The
@@ -67,7 +69,8 @@ class RowTable {
   /// Sets the order of columns. `order` must contain all of them.
   void arrange(const std::vector<const RowColumn*>& order);
 
-  /// Completes the row. Columns that got no value get a null.
+  /// Completes the row. Columns that got no value get a null. Throws BadValue for a column that the
+  /// first row lacks, if the table was created with `some`.
   void end_row() { end_rows(1); }
   void end_rows(std::int64_t count);
   /// Removes the values of an unfinished row.
@@ -114,6 +117,7 @@ class RowTable {
   TableWriterOptions options_;
   bool defers_nulls_;
   bool keeps_kinds_ = false;
+  bool some_ = false;
   std::vector<Stored> columns_;
   std::optional<TableWriter> writer_;
   std::int64_t rows_before_ = 0;  ///< rows in earlier blocks

@@ -240,6 +240,57 @@ TEST(RowTable, CollectedRowsKeepTheKindsOfValues) {
   EXPECT_EQ(rows.column("s").valid.raw_data()[1], std::byte{0});
 }
 
+TEST(RowTable, MarksNaNAsValid) {
+  Column x;
+  x.path = {"x"};
+  x.dtype = DType::float64;
+  x.nullable = true;
+  RowTable table(Schema({x}), 3);
+  RowColumn& values = table.column(0);
+  for (int row = 0; row < 2; ++row) {
+    ASSERT_TRUE(table.begin_value(values).add(std::nan("")));
+    if (row == 1) values.mark_valid();
+    table.end_row();
+  }
+  ASSERT_TRUE(table.begin_value(values).add(nullptr));
+  values.mark_valid();
+  table.end_row();
+
+  const Batch rows = table.take_rows();
+  const std::byte* const valid = rows.column("x").valid.raw_data();
+  EXPECT_EQ(valid[0], std::byte{0});
+  EXPECT_EQ(valid[1], std::byte{1});
+  EXPECT_EQ(valid[2], std::byte{0});
+}
+
+TEST(RowTable, TakesSomeColumnsIfAllRowsHaveThem) {
+  Column x;
+  x.path = {"x"};
+  x.dtype = DType::int64;
+  Column y = x;
+  y.path = {"y"};
+  const auto add = [](RowTable& table, std::size_t column) {
+    ASSERT_TRUE(table.begin_value(table.column(column)).add(std::int64_t{1}));
+  };
+  RowTable table(Schema({x, y}), 2, true, true);
+  EXPECT_EQ(table.missing_column(), nullptr);
+  add(table, 1);
+  table.end_row();
+  EXPECT_EQ(table.missing_column(), &table.column(1));
+  add(table, 1);
+  table.end_row();
+  const Batch rows = table.take_rows();
+  ASSERT_EQ(rows.columns().size(), 1U);
+  EXPECT_EQ(rows.at("y").shape(), (Shape{2}));
+
+  RowTable refused(Schema({x, y}), 2, true, true);
+  add(refused, 1);
+  refused.end_row();
+  add(refused, 0);
+  add(refused, 1);
+  EXPECT_THROW(refused.end_row(), BadValue);
+}
+
 TEST(RowTable, ColumnsHaveTheRequestedOrder) {
   RowTable table(std::nullopt, std::nullopt, {"b", "r"}, {});
   table.add_column({"r", "y"});

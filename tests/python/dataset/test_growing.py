@@ -399,11 +399,15 @@ def test_a_list_of_rows_in_place_keeps_the_columns_that_no_row_has(tmp_path: Pat
     assert ds["b"].tolist() == [0, 1, 2]
     assert not ds[1]["r"]["x.valid"]
     assert ds[2]["r"] == {"x": 20, "x.valid": True}
-    with pytest.raises(ValueError, match='row 1, column "b": expected a value'):
+    with pytest.raises(ValueError, match='row 1, column "b": expected int64, as in the first row'):
         ds[[0, 1]] = [{"a": 1, "b": 2}, {"a": 3}]
+    with pytest.raises(ValueError, match='row 1, column "b": expected no value, as in the first'):
+        ds[[0, 1]] = [{"a": 1}, {"a": 3, "b": 2}]
     with pytest.raises(ValueError, match='row 1, column "c": expected one of'):
         ds[[0, 1]] = [{"a": 1}, {"c": 3}]
     assert ds[0]["a"] == 10
+    ds[[0, 1]] = [{"a": 1, "a.valid": False}, {"a.valid": True, "a": 30}]
+    assert [bool(ds[i]["a.valid"]) for i in (0, 1)] == [False, True]
 
 
 FILL = """
@@ -718,6 +722,14 @@ def test_validity_flags_are_stored_unless_the_value_is_none(tmp_path: Path, nest
     assert ds["r.x.valid"].tolist()[-1]
     with pytest.raises(ValueError, match=r'column "r\.x": expected one value, found two'):
         ds.append({"r.x": 1.0, "r": {"x": 2.0}, "y": 1})
+
+
+def test_nan_without_a_validity_is_missing_also_next_to_validities(tmp_path: Path) -> None:
+    column = tenfold.Column("float32", (2,), nullable=True)
+    ds = tenfold.create(tmp_path / "rows", {"x": column})
+    nan = torch.full((2,), float("nan"))
+    ds.append([{"x": nan}, {"x": nan, "x.valid": np.True_}, {"x": nan.tolist()}])
+    assert ds["x.valid"].tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize("dtype", ["int64", "float32"])

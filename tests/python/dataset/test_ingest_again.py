@@ -111,6 +111,29 @@ def test_column_named_like_a_validity_mask_is_data(tmp_path: Path) -> None:
     assert told.report.ignored == ()
 
 
+@pytest.mark.parametrize("with_schema", [False, True])
+def test_value_of_a_row_that_is_marked_as_missing_is_not_read(
+    tmp_path: Path, with_schema: bool
+) -> None:
+    flags = [torch.tensor(False), np.True_, np.array(False)]
+    values = ["none", 2, float("nan")]
+    rows = [{"r": {"x.valid": v, "x": x}, "y": 1} for v, x in zip(flags, values, strict=True)]
+    x = tenfold.Column("int64", nullable=True)
+    schema = {"r": {"x": x}, "y": "int64"} if with_schema else None
+    ds = tenfold.ingest(rows, tmp_path / "ds", schema=schema)
+    assert str(ds.schema) == "r.x: int64?\ny: int64"
+    assert ds["r.x.valid"].tolist() == [False, True, False]
+    assert ds.report is not None
+    assert ds.report.ignored == ()
+
+
+def test_validity_after_a_row_without_the_column_is_not_ignored(tmp_path: Path) -> None:
+    x = {"dtype": "int64", "nullable": True}
+    rows = [{"y": 1, "x.valid": False}, {"y": 2, "x": 3, "x.valid": False}]
+    ds = tenfold.ingest(rows, tmp_path / "ds", schema={"x": x, "y": "int64"})
+    assert ds["x.valid"].tolist() == [False, False]
+
+
 def test_a_batch_of_arrays_keeps_dtypes_despite_nulls(tmp_path: Path) -> None:
     made = tenfold.ingest(
         {"x": np.array([1, 2], np.int16), "x.valid": np.array([True, False])}, tmp_path / "a"

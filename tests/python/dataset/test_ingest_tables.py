@@ -308,6 +308,35 @@ def test_validity_of_another_length_is_refused(tmp_path):
     assert ds.columns == ["x"]
 
 
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+@pytest.mark.parametrize("batch_rows", [None, 2])
+def test_values_of_a_batch_that_are_marked_as_missing_are_not_read(tmp_path, on_error, batch_rows):
+    valid = torch.tensor([True, False, False, True, True])
+    columns = {
+        "a": np.arange(5, dtype=np.int16),
+        "a.valid": valid.numpy(),
+        "m.valid": valid,
+        "m": torch.arange(10, dtype=torch.float32).reshape(5, 2),
+        "r": {"s": ["a", 1, None, "", None], "s.valid": valid},
+    }
+    ds = tenfold.ingest(columns, tmp_path / "ds", on_error=on_error, batch_rows=batch_rows)
+    assert str(ds.schema) == "a: int16?\nm: float32[2]?\nr.s: string?"
+    assert ds["a"].tolist() == [0, 0, 0, 3, 4]
+    assert ds["a.valid"].tolist() == ds["m.valid"].tolist() == valid.tolist()
+    assert ds["m"].nan_to_num(-1).tolist() == [[0, 1], [-1, -1], [-1, -1], [6, 7], [8, 9]]
+    assert ds["r.s.valid"].tolist() == [True, False, False, True, False]
+
+
+def test_a_missing_value_of_a_batch_needs_a_nullable_column(tmp_path):
+    columns = {"x": torch.arange(3), "x.valid": torch.tensor([True, True, False])}
+    with pytest.raises(ValueError, match='row 2, column "x": expected int64, found null'):
+        tenfold.ingest(columns, tmp_path / "ds", schema={"x": "int64"})
+    ds = tenfold.ingest(columns, tmp_path / "ds", schema={"x": "int64"}, on_error="skip")
+    assert ds["x"].tolist() == [0, 1]
+    both = {"x": "int64", "x.valid": "bool"}
+    assert tenfold.ingest(columns, tmp_path / "both", schema=both)["x"].tolist() == [0, 1, 2]
+
+
 @pytest.mark.parametrize("kind", ["U1", "O", "M8[s]"])
 def test_a_column_without_dimensions_is_refused(tmp_path, kind):
     with pytest.raises(ValueError, match=r"column 'x': expected at least one dimension"):

@@ -19,7 +19,7 @@ from tenfold._interop.arrays import (
 from tenfold.dataset._ingest import arrow
 from tenfold.dataset._ingest import values as row_values
 from tenfold.dataset._ingest.options import IngestOptions, is_path
-from tenfold.dataset._schema import Schema, column_of_validity, validity_name
+from tenfold.dataset._schema import Schema, validity_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,7 +110,6 @@ def run_columns(
     """Ingests columns of equal length; `num_rows` is None if unknown."""
     flat: dict[tuple[str, ...], Any] = {}
     _flatten(columns, (), flat)
-    _take_validity(flat, options)
     for keys, values in flat.items():
         length = len(values)
         if num_rows is None:
@@ -182,46 +181,6 @@ def _has_records(flat: dict[tuple[str, ...], Any], options: IngestOptions) -> bo
     return any(name.startswith(record) for name in names for record in records)
 
 
-class _Nullable:
-    """A column whose items are None where its validity is false."""
-
-    def __init__(self, values: Any, valid: Any) -> None:
-        self._values = values
-        self._valid = valid
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __getitem__(self, index: int) -> Any:
-        return self._values[index, ...] if self._valid[index] else None
-
-
-def _take_validity(flat: dict[tuple[str, ...], Any], options: IngestOptions) -> None:
-    """Replaces columns ``"<column>.valid"``, which batches may have, by nulls in the column."""
-    names = None
-    if options.schema is not None:
-        names = frozenset(name for name, _ in Schema.from_json(options.schema)._leaves())
-    for keys in list(flat):
-        *record, name = keys
-        column = column_of_validity(name)
-        if column is None or (base := (*record, column)) not in flat:
-            continue
-        prefix = "".join(f"{key}." for key in record)
-        if not row_values.is_validity(name, flat[keys], names, prefix, 1):
-            continue
-        values, valid = flat[base], flat[keys]
-        if len(valid) != len(values):
-            continue  # The caller compares the lengths of columns.
-        del flat[keys]
-        if bool(valid.all()):
-            continue
-        flat[base] = _Nullable(values, valid) if _is_array(values) else _listed(values, valid)
-
-
-def _listed(values: Any, valid: Any) -> list[Any]:
-    return [value if flag else None for value, flag in zip(values, valid.tolist(), strict=True)]
-
-
 def _column(values: Any, name: str) -> Any:
     """The values of a column as a list, a tuple, or an array that can be sliced."""
     if isinstance(values, (list, tuple)):
@@ -263,7 +222,7 @@ def _column(values: Any, name: str) -> Any:
 
 
 def _is_array(values: Any) -> bool:
-    return not isinstance(values, (list, tuple, _Nullable))
+    return not isinstance(values, (list, tuple))
 
 
 def _piece_rows(columns: Iterable[Any], count: int) -> int:

@@ -18,7 +18,6 @@ from tenfold._interop.arrays import (
     unmasked_row,
     without_elements,
 )
-from tenfold.dataset._schema import column_of_validity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -176,55 +175,6 @@ def _entry(value: Any) -> Any:
     if hasattr(value, "tolist") and hasattr(value, "batch_size"):  # NonTensorData and stacks of it
         return value.tolist() if len(value.batch_size) else value.data
     return value
-
-
-def with_nulls(row: dict[Any, Any], names: Any, prefix: str = "") -> dict[Any, Any]:
-    """Returns a row without the validity keys; columns with a false validity become None.
-
-    Rows that were read from a data set have a validity key ``"<column>.valid"`` for each nullable
-    column.
-
-    Args:
-        row: The row; it is not changed.
-        names: The dotted names of the columns of the schema. None: there is no schema. Then only
-            bool tensors and arrays count as validity, because a Python bool may be data.
-        prefix: Prefix of the names in `row`.
-
-    Returns:
-        dict: The row without the validity keys, with nested TensorDicts and other mappings as
-        dicts; `row` itself if nothing changes.
-    """
-    made = row
-    for key, value in row.items():
-        if hasattr(value, "keys") and isinstance(members := row_of(value), dict):
-            record = with_nulls(members, names, f"{prefix}{key}.")
-            if record is not value:
-                made = dict(row) if made is row else made
-                made[key] = record
-        elif (
-            (column := column_of_validity(key)) is not None
-            and column in row
-            and is_validity(key, value, names, prefix, 0)
-        ):
-            made = dict(row) if made is row else made
-            del made[key]
-            if not value:
-                made[column] = None
-    return made
-
-
-def is_validity(key: str, value: Any, names: Any, prefix: str, ndim: int) -> bool:
-    """True if `value`, with the key ``"<column>.valid"``, is the validity of that column.
-
-    A validity tensor has `ndim` dimensions. `names` and `prefix` are as for `with_nulls`. False if
-    `key` is itself a column of the schema.
-    """
-    if names is not None and f"{prefix}{key}" in names:
-        return False
-    dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
-    return (dtype == "bool" and value.ndim == ndim) or (
-        names is not None and isinstance(value, bool)
-    )
 
 
 def is_tensordict(value: object) -> bool:
