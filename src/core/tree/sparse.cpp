@@ -173,7 +173,7 @@ class Checker {
   void require_index(std::string_view part, std::int64_t index, std::int64_t length) const {
     if (index >= 0 && index < length) return;
     const bool is_empty = length == 0;
-    fail(part, is_empty ? "none in a dimension of length 0" : "0 to " + number(length - 1),
+    fail(part, is_empty ? "no index in a dimension of length 0" : "0 to " + number(length - 1),
          number(index));
   }
 

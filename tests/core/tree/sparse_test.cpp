@@ -90,12 +90,12 @@ TEST(Sparse, IndicesOutOfRangeAreReported) {
 
 TEST(Sparse, ADimensionOfLengthZeroHasNoIndices) {
   EXPECT_THAT(complaint(csr({0, 1, 1}, {0}, {2, 0})),
-              HasSubstr("col_indices: expected none in a dimension of length 0, found 0"));
+              HasSubstr("col_indices: expected no index in a dimension of length 0, found 0"));
   TensorDict coo = node_of("sparse_coo", {0});
   coo.set("indices", int64s({0}, {1, 1}));
   coo.set("values", Tensor::zeros(DType::float32, {1}));
   EXPECT_THAT(complaint(coo),
-              HasSubstr("indices: expected none in a dimension of length 0, found 0"));
+              HasSubstr("indices: expected no index in a dimension of length 0, found 0"));
 }
 
 TEST(Sparse, MoreRowsOfIndicesThanDimensionsAreReported) {
