@@ -263,7 +263,7 @@ class ShardedWriter::State {
     if (!values_) {
       throw base::invalid_argument(path_)
           .expected("a save in the plain layout that accepts values, and is not published yet")
-          .found("another one");
+          .found("a save that does not accept values, or is published");
     }
     return load(values_->path() / checkpoint::values_name(rank, layout().is_folder()),
                 {.verify = true});

@@ -1350,7 +1350,7 @@ TEST(ShardedWriterLayouts, AFormatOfAnotherLayoutIsRefused) {
   const std::tuple<const char*, ShardLayout, const char*> refusals[] = {
       {"pt", ShardLayout::plain, "found one of format \"pt\""},
       {"dcp", ShardLayout::plain, "found one of format \"dcp\""},
-      {"memmap", ShardLayout::shards, "format: expected \"dcp\", or none"},
+      {"memmap", ShardLayout::shards, "format: expected \"dcp\" or no format"},
       {"safetensors", ShardLayout::torch, "found \"safetensors\""},
       {"nothing", ShardLayout::plain, "no such format"},
   };
