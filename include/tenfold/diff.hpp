@@ -27,7 +27,7 @@ TENFOLD_API std::string to_string(ChangeKind kind);
 
 /// An entry or a node that differs.
 struct Change {
-  /// The value of a figure that is not computed: NaN.
+  /// The value of a measure below that is not computed: NaN.
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
   std::string key;                       ///< dotted name; empty for the root
