@@ -293,7 +293,7 @@ TEST(CheckpointManager, AStepWithADamagedDocumentIsSkipped) {
   write_bytes(folder / "step_00000002/checkpoint.json", "{");
   const Warnings warnings;
   EXPECT_EQ(manager.restore().info.step, 1);
-  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("the step is left alone")));
+  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("the step is skipped and not pruned")));
 }
 
 TEST(CheckpointManager, NewerStepsWithoutADocumentAreListedAsDamaged) {
