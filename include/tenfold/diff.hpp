@@ -11,7 +11,7 @@
 
 namespace tenfold {
 
-/// The kind of difference of an entry that is in both trees.
+/// What differs between two entries or nodes of the same name: the kind of a Change.
 enum class ChangeKind : std::uint8_t {
   values,  ///< the values of two tensors of the same dtype and shape
   dtype,   ///< the dtypes of two tensors of the same shape; their values are compared, too
