@@ -105,7 +105,7 @@ std::string Listing::numbers() const {
   for (const Step& step : steps_) {
     text += (text.empty() ? "" : ", ") + std::to_string(step.info.step);
   }
-  return text.empty() ? "none" : text;
+  return text;
 }
 
 std::string read_document(const os::Directory& folder, os::FileInfo* info) {

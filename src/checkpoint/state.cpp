@@ -265,7 +265,8 @@ const Step& CheckpointManager::State::require_step(const Listing& listing,
   if (const auto* unreadable = listing.find_unreadable(step)) throw unreadable->problem;
   throw base::key_not_found(directory.string())
       .part("step ", step)
-      .expected("one of ", listing.numbers())
+      .expected(listing.steps().empty() ? "a step in the directory, which has none"
+                                        : "one of the steps " + listing.numbers())
       .found("no such step");
 }
 

@@ -1204,7 +1204,7 @@ TEST(CheckpointManager, AMissingStepIsAKeyErrorThatListsTheExistingSteps) {
   save_steps(manager, {1, 2});
   const Error error = error_of([&] { manager.restore({.step = 3}); });
   EXPECT_EQ(error.code(), ErrorCode::key_not_found);
-  EXPECT_THAT(error.what(), HasSubstr("expected one of 1, 2"));
+  EXPECT_THAT(error.what(), HasSubstr("expected one of the steps 1, 2"));
   EXPECT_EQ(error_of([&] { manager.save(-1, state_at(1)); }).code(), ErrorCode::invalid_argument);
 }
 

@@ -450,7 +450,7 @@ def test_an_empty_directory_is_an_error_unless_allowed(tmp_path):
     with pytest.raises(KeyError, match="no such step"):
         manager.delete(1)
     assert not (tmp_path / "run").exists()
-    with pytest.raises(KeyError, match="expected one of none"):
+    with pytest.raises(KeyError, match="expected a step in the directory, which has none"):
         manager.metadata(3)
 
 
