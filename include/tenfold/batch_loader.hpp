@@ -49,7 +49,7 @@ struct LoaderStats {
   std::int64_t rows = 0;       ///< rows in these batches
   std::uint64_t bytes = 0;     ///< bytes of the values of these rows
   double elapsed_seconds = 0;  ///< from the request for the first batch to the return of the last
-  double wait_seconds = 0;  ///< total time of the calls of next(), including batches that they made
+  double wait_seconds = 0;     ///< total time in next(), including the time to make batches there
   /// How pages are prefetched:
   ///
   ///     "resident"  not at all, because all sampled pages were in the page cache

@@ -11,7 +11,7 @@
 
 namespace tenfold {
 
-/// The kind of difference of an entry that is in both trees.
+/// What differs between two entries or nodes of the same name: the kind of a Change.
 enum class ChangeKind : std::uint8_t {
   values,  ///< the values of two tensors of the same dtype and shape
   dtype,   ///< the dtypes of two tensors of the same shape; their values are compared, too
@@ -27,7 +27,7 @@ TENFOLD_API std::string to_string(ChangeKind kind);
 
 /// An entry or a node that differs.
 struct Change {
-  /// The value of a figure that is not computed: NaN.
+  /// The value of a measure below that is not computed: NaN.
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
   std::string key;                       ///< dotted name; empty for the root

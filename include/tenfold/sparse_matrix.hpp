@@ -189,8 +189,8 @@ class TENFOLD_API SparseMatrix {
   std::shared_ptr<const detail::SparseState> state() const;
   detail::SparseGrowth& growth(const char* what) const;
 
-  std::shared_ptr<const detail::SparseState> state_;  ///< the rows of a matrix without a path
-  std::shared_ptr<detail::SparseGrowth> growth_;
+  std::shared_ptr<const detail::SparseState> state_;  ///< the rows; null if opened from a path
+  std::shared_ptr<detail::SparseGrowth> growth_;      ///< null unless opened from a path
 };
 
 }  // namespace tenfold

@@ -512,7 +512,7 @@ inline LoadReport load_into_tensors(const NamedTensors& targets, const TensorDic
     }
   }
   LoadIntoOptions copying = options;
-  copying.strict = false;  // the rest of the source belongs to other targets
+  copying.strict = false;  // each of these two loads uses only a part of the source
   load_into(direct, source, copying);
   load_indirect(indirect, source, std::move(copying));
   return report;
@@ -548,8 +548,8 @@ inline at::Tensor to_torch(const Tensor& tensor) {
         .expected("bytes that may be written")
         .found("read-only ones")
         .remedy(
-            "a private writable mapping was refused (vm.overcommit_memory=2), or the buffer was "
-            "created read-only");
+            "create the buffer as writable; for bytes of a file, set vm.overcommit_memory to 0 or "
+            "1, because 2 refuses private writable mappings");
   }
   return at::from_blob(
       const_cast<std::byte*>(tensor.raw_data()), tensor.shape(), tensor.strides(),

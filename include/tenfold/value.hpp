@@ -73,7 +73,7 @@ class TENFOLD_API Value {
       complex,    ///< items: two floats, the real and the imaginary part
       set,        ///< hashable items, in the order in which they were saved
       frozenset,  ///< as set
-      counter,    ///< items: one Object, the counts of collections.Counter; none for no counts
+      counter,    ///< items: one Object, the counts of a Counter; no items: an empty Counter
       size,       ///< items: the lengths of a torch.Size
       dtype,      ///< text: "torch.float32"
       device,     ///< text: "cuda:0"

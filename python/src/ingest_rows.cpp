@@ -124,10 +124,12 @@ class RowIngest {
       };
     }
     has_schema_ = wanted.has_value();
-    // If a bad row is an error, nulls in lists can be checked at the end. Otherwise the rows to
-    // omit must be known before they are written.
+    // A null in a list may fit its column only after later rows have changed the column's type. If
+    // bad rows raise an error, check such nulls after the last row. Otherwise, bad rows are
+    // omitted, so they must be known before their block is written.
     const bool defers_nulls = on_error_ == OnError::raise;
-    // A dictionary has to return the values that were stored, so they are not converted to strings.
+    // A dictionary must return the values that it was given, so numbers and Decimals are never
+    // converted to strings.
     const bool is_dictionary = !dictionary.is_none();
     table_.emplace(optional_path(path), wanted, columns, options, defers_nulls, is_dictionary);
     reader_.emplace(*table_, wanted.has_value(), std::move(columns), !is_dictionary);
@@ -192,7 +194,7 @@ class RowIngest {
  private:
   void expect_rows(std::int64_t total_rows) {
     total_rows_ = total_rows;
-    // Otherwise bad rows are omitted, so the number of rows is not known in advance.
+    // Unless they raise an error, bad rows are omitted: the number of rows is not known in advance.
     if (on_error_ == OnError::raise) table_->expect_rows(total_rows);
   }
 
@@ -297,7 +299,7 @@ nb::dict ingest_streams(nb::list capsules, nb::list again, PathArgument path,
   options.total_bytes = total_bytes;
   options.table.overwrite = overwrite;
   options.table.durable = durable;
-  // Otherwise bad rows are omitted, so the number of rows is not known in advance.
+  // Unless they raise an error, bad rows are omitted: the number of rows is not known in advance.
   if (options.on_error == OnError::raise) options.table.expected_rows = total_rows;
   const std::optional<Path> target = optional_path(path);
   const SourceReport report = monitored(progress, [&](Monitor* monitor) {

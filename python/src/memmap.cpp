@@ -44,7 +44,8 @@ void write_tree(const NodeHandle& tree, PathArgument path, int num_threads, bool
 /// file from which the tensor is mapped, or None for a tensor in memory.
 nb::list planned_files(const NodeHandle& tree, bool robust_names) {
   namespace folder = detail::formats::folder;
-  // By default, plan_tree() plans all notes, so it throws only for trees that no folder can store.
+  // By default, plan_tree() plans a metadata sidecar for everything that tensordict's files cannot
+  // express, so it throws only for trees that no folder can store.
   const folder::Plan plan =
       without_gil([&] { return folder::plan_tree(tree.node, {.robust_names = robust_names}); });
   nb::list files;

@@ -61,7 +61,7 @@ void RowReader::add_columns(nb::dict columns, std::int64_t begin, std::int64_t e
     Entry* entry = column_at(nb::cast<nb::tuple>(name));
     if (entry == nullptr) continue;
     if (entry->column == nullptr) {
-      throw BadValue{dotted(entry->path), "expected an object, found a column"};
+      throw BadValue{dotted(entry->path), "expected a record of columns, found one column"};
     }
     try {
       RowColumn& column = table_.begin_value(*entry->column);

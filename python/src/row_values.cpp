@@ -179,7 +179,8 @@ std::optional<RowTime> time_from(nb::handle object) {
     int overflow = 0;
     const std::int64_t count = PyLong_AsLongLongAndOverflow(nb::object(time[0]).ptr(), &overflow);
     if (overflow != 0) {
-      throw BadValue{"", "expected a time whose count fits int64, found " + utf8(nb::str(object))};
+      throw BadValue{"", "expected a time that fits int64 in the unit \"" + utf8(time[1]) +
+                             "\", found " + utf8(nb::str(object))};
     }
     return RowTime{count, utf8(time[1]), nb::cast<bool>(time[2]) ? Clock::utc : Clock::local};
   } catch (nb::python_error& error) {

@@ -104,7 +104,7 @@ void RowReader::refuse(const RowColumn* column, const RowType& type, nb::handle 
   throw BadValue{"",
                  "expected a number of 64 bits, a string, a list of either, or nested lists of "
                  "numbers of equal lengths" +
-                     found + (is_json ? "; json.dumps() makes a string" : "")};
+                     found + (is_json ? "; to store it as a string, use json.dumps()" : "")};
 }
 
 /// Throws for an array that could share a column with the earlier rows only as JSON text, because

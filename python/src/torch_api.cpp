@@ -102,8 +102,8 @@ const Torch* torch() {
   const nb::object module = nb::module_::import_("tenfold._interop.arrays").attr("import_torch")();
   if (module.is_none()) return nullptr;
   const Torch found = look_up(module);
-  // While the GIL was released in Python code, another thread may have set the record and its
-  // mapped_type.
+  // Another thread may have set record() while the Python code above released the GIL. Keep that
+  // Torch, because its mapped_type may already be set.
   if (!record()) record() = found;
   return &*record();
 }

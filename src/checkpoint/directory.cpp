@@ -105,7 +105,7 @@ std::string Listing::numbers() const {
   for (const Step& step : steps_) {
     text += (text.empty() ? "" : ", ") + std::to_string(step.info.step);
   }
-  return text.empty() ? "none" : text;
+  return text;
 }
 
 std::string read_document(const os::Directory& folder, os::FileInfo* info) {
@@ -166,8 +166,8 @@ std::optional<Step> DirectoryReader::read(const os::Directory& directory, const 
   const std::string display = directory.display_of(name);
   const auto is_none = [&](const Error& problem, bool is_step) {
     unreadable.push_back({*step_of_folder_name(name), problem, is_step, name});
-    warn_once(name, problem.what() +
-                        std::string(is_step ? "; the step is left alone" : "; it is left alone"));
+    warn_once(name, problem.what() + std::string(is_step ? "; the step is skipped and not pruned"
+                                                         : "; it is not pruned"));
     return std::nullopt;
   };
   try {

@@ -51,7 +51,7 @@ class Listing {
   bool is_on_line(const Step& step) const noexcept;
   /// Returns the highest step of the current line, or null if there is none.
   const Step* latest() const noexcept;
-  /// "1, 2, 3", or "none", for messages.
+  /// "1, 2, 3", for messages; "" without steps.
   std::string numbers() const;
 
  private:

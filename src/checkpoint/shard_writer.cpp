@@ -97,7 +97,7 @@ class ShardWriter::State {
           .part("rank ", ticket_.rank)
           .problem("values with tensors cannot be passed")
           .expected("a save in the plain layout that accepts values")
-          .found("another one");
+          .found("a save that does not accept values");
     }
     static_cast<void>(checkpoint::outline_of(tree));  // refuses nodes that cannot be published
     require_marker(os::Directory::open(ticket_.values));

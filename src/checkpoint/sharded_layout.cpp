@@ -457,8 +457,8 @@ std::unique_ptr<ShardedLayout> lay_out(const Path& path, const TensorDict& outli
   if (!is_index && &format != &safetensors::kFormat && &format != &folder::kFormat) {
     throw base::invalid_argument(path.string())
         .expected(
-            "a name that ends in \".safetensors\" or \".safetensors.index.json\", or a folder: "
-            "several processes write these")
+            "a name that ends in \".safetensors\" or \".safetensors.index.json\", or a folder, "
+            "because only these can be written by several processes")
         .found("one of format ", base::quote(format.name));
   }
   refuse_shard_size(format, path, options.shard_size_bytes);

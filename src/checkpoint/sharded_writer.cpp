@@ -263,7 +263,7 @@ class ShardedWriter::State {
     if (!values_) {
       throw base::invalid_argument(path_)
           .expected("a save in the plain layout that accepts values, and is not published yet")
-          .found("another one");
+          .found("a save that does not accept values, or is published");
     }
     return load(values_->path() / checkpoint::values_name(rank, layout().is_folder()),
                 {.verify = true});
@@ -324,8 +324,8 @@ class ShardedWriter::State {
       if (planned.shard.tensor >= tensors_.size() || planned.shard.rank < 0) {
         throw base::invalid_argument(path_)
             .part("box ", text_of(planned.shard))
-            .expected("one of ", tensors_.size(), " tensors and a rank from 0")
-            .found("tensor ", planned.shard.tensor);
+            .expected("a tensor index below ", tensors_.size(), ", and a rank of 0 or more")
+            .found("tensor index ", planned.shard.tensor, " and rank ", planned.shard.rank);
       }
       covers[planned.shard.tensor].add(planned);
     }
@@ -340,8 +340,8 @@ class ShardedWriter::State {
       if (!receipt || receipt->id != id_) {
         throw base::invalid_argument(path_)
             .part("receipt")
-            .expected("one of save ", id_)
-            .found((receipt ? "one of save " + receipt->id : std::string("no receipt")));
+            .expected("a receipt of save ", id_)
+            .found((receipt ? "a receipt of save " + receipt->id : std::string("another string")));
       }
       by_rank.insert_or_assign(receipt->rank, std::move(*receipt));
     }

@@ -478,7 +478,8 @@ std::unique_ptr<ShardedLayout> lay_out_shards(const Path& path, const TensorDict
   if (!options.format.empty() && format.name != dcp::kFormat.name) {
     throw base::invalid_argument(path)
         .part("format")
-        .expected(base::quote(dcp::kFormat.name), ", or none: each process writes separate files")
+        .expected(base::quote(dcp::kFormat.name),
+                  " or no format, because each process writes separate files")
         .found(base::quote(format.name));
   }
   if (options.format.empty() && &format != &formats::folder::kFormat) {

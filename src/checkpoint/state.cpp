@@ -265,7 +265,8 @@ const Step& CheckpointManager::State::require_step(const Listing& listing,
   if (const auto* unreadable = listing.find_unreadable(step)) throw unreadable->problem;
   throw base::key_not_found(directory.string())
       .part("step ", step)
-      .expected("one of ", listing.numbers())
+      .expected(listing.steps().empty() ? "a step in the directory, which has none"
+                                        : "one of the steps " + listing.numbers())
       .found("no such step");
 }
 
@@ -279,7 +280,7 @@ std::vector<CheckpointRun> CheckpointManager::State::lineage_of(std::int64_t ste
   }
   has_continued_ = true;
   std::vector<CheckpointRun> lineage;
-  // Steps after `step` do not belong to the new line.
+  // Of each earlier run, only the steps before `step` belong to the new line.
   const auto add = [&](const CheckpointRun& run) {
     const std::int64_t last = std::min(run.last_step, step - 1);
     if (last >= 0) lineage.push_back({run.run_id, last});

@@ -139,7 +139,7 @@ class HeaderParser {
     if (result.ec != std::errc()) {
       throw bad_header(where_)
           .problem("a length does not fit 63 bits")
-          .expected("an integer from 0")
+          .expected("at most 9223372036854775807")
           .found(text_.substr(begin, std::min(end - begin, std::size_t{40})));
     }
     at_ = end;

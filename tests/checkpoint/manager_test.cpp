@@ -293,7 +293,7 @@ TEST(CheckpointManager, AStepWithADamagedDocumentIsSkipped) {
   write_bytes(folder / "step_00000002/checkpoint.json", "{");
   const Warnings warnings;
   EXPECT_EQ(manager.restore().info.step, 1);
-  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("the step is left alone")));
+  EXPECT_THAT(warnings.all(), ElementsAre(HasSubstr("the step is skipped and not pruned")));
 }
 
 TEST(CheckpointManager, NewerStepsWithoutADocumentAreListedAsDamaged) {
@@ -1204,7 +1204,7 @@ TEST(CheckpointManager, AMissingStepIsAKeyErrorThatListsTheExistingSteps) {
   save_steps(manager, {1, 2});
   const Error error = error_of([&] { manager.restore({.step = 3}); });
   EXPECT_EQ(error.code(), ErrorCode::key_not_found);
-  EXPECT_THAT(error.what(), HasSubstr("expected one of 1, 2"));
+  EXPECT_THAT(error.what(), HasSubstr("expected one of the steps 1, 2"));
   EXPECT_EQ(error_of([&] { manager.save(-1, state_at(1)); }).code(), ErrorCode::invalid_argument);
 }
 

@@ -1269,8 +1269,8 @@ TEST(ShardedWriterBoxes, GapsAndOverlapsAreRefusedByTensorAndRanks) {
       {{{0, {0}, {4}, 0}}, "a box exceeds the tensor"},
       {{{0, {-1, 0}, {4, 4}, 0}}, "a box exceeds the tensor"},
       {{{0, {kFar, 0}, {kFar, 4}, 0}}, "a box exceeds the tensor"},
-      {{{1, {0, 0}, {4, 4}, 0}}, "expected one of 1 tensors"},
-      {{{0, {0, 0}, {4, 4}, -1}}, "a rank from 0"},
+      {{{1, {0, 0}, {4, 4}, 0}}, "expected a tensor index below 1"},
+      {{{0, {0, 0}, {4, 4}, -1}}, "a rank of 0 or more"},
   };
   for (const Refusal& refusal : refusals) {
     try {
@@ -1350,7 +1350,7 @@ TEST(ShardedWriterLayouts, AFormatOfAnotherLayoutIsRefused) {
   const std::tuple<const char*, ShardLayout, const char*> refusals[] = {
       {"pt", ShardLayout::plain, "found one of format \"pt\""},
       {"dcp", ShardLayout::plain, "found one of format \"dcp\""},
-      {"memmap", ShardLayout::shards, "format: expected \"dcp\", or none"},
+      {"memmap", ShardLayout::shards, "format: expected \"dcp\" or no format"},
       {"safetensors", ShardLayout::torch, "found \"safetensors\""},
       {"nothing", ShardLayout::plain, "no such format"},
   };

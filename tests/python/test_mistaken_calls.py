@@ -483,7 +483,7 @@ OTHERS: dict[str, Case] = {
     "a step that is not there": (
         lambda: CheckpointManager("run").restore({"model": torch.nn.Linear(3, 2)}, step=9),
         KeyError,
-        "step 9: expected one of 1, found no such step",
+        "step 9: expected one of the steps 1, found no such step",
     ),
     "a misspelt entry": (
         lambda: CheckpointManager("run").restore({"modl": torch.nn.Linear(3, 2)}),

@@ -241,7 +241,7 @@ class TrainingState {
       for (const std::string& key : from) to.push_back(name + '.' + key);
     };
     add(report.loaded, entry.loaded);
-    // A value or a loader has no names of its own.
+    // The report of a value or a loader has no names: list the name of the entry.
     if (entry.ok() && entry.loaded.empty() && entry.ignored.empty()) report.loaded.push_back(name);
     add(report.missing, entry.missing);
     add(report.unexpected, entry.unexpected);
@@ -257,7 +257,7 @@ class TrainingState {
     for (const std::string& name : report.missing) text += " \"" + name + "\" is missing;";
     for (const std::string& name : report.unexpected) text += " \"" + name + "\" is unexpected;";
     throw Error(ErrorCode::key_not_found)
-        .problem(text, " strict = false loads only the entries that both states have");
+        .problem(text, " to load only the entries that both states have, use strict = false");
   }
 
   std::vector<Entry> entries_;

@@ -30,7 +30,7 @@
 #include <tenfold/dataset.hpp>
 #include <tenfold/error.hpp>
 
-// As torch/data/datasets/base.h declares them.
+// Forward declarations, as in torch/data/datasets/base.h.
 /// @cond
 namespace torch::data::datasets {
 template <typename S, typename T>

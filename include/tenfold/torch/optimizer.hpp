@@ -129,7 +129,8 @@ class OptimizerPlan {
       throw refuse_source(source_)
           .part("rename")
           .problem("it does not apply to an optimizer whose parameters are matched by order")
-          .expected("unique names: \"param_names\" in the source, and a module as an argument")
+          .expected(
+              "unique parameter names, from \"param_names\" in the source and a module as argument")
           .found("no names, or duplicates");
     }
     std::vector<std::size_t> counts;

@@ -223,7 +223,8 @@ class PickleState {
     if (slot < memo_.size()) return push(memo_[static_cast<std::size_t>(slot)]);
     const auto found = sparse_memo_.find(slot);
     if (found == sparse_memo_.end()) {
-      corrupt("the memo has no such slot", "one that was put", fmt::format("{}", slot));
+      corrupt("the memo has no such slot", "a slot that was stored before",
+              fmt::format("{}", slot));
     }
     push(found->second);
   }

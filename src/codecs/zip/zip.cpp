@@ -453,9 +453,9 @@ void ZipDirectoryReader::refuse_bombs(const std::vector<ZipEntry>& entries) cons
     const auto sum = base::checked_add(total_bytes, entry.size_bytes);
     if (!sum || *sum > limits_.max_inflated_bytes) {
       throw unsupported(entry)
-          .problem("the archive inflates to too much")
+          .problem("the archive inflates to too many bytes")
           .expected("at most ", limits_.max_inflated_bytes, " bytes")
-          .found(entry.size_bytes, " after ", total_bytes, " of others");
+          .found(entry.size_bytes, " bytes after ", total_bytes, " bytes of earlier entries");
     }
     total_bytes = *sum;
   }
@@ -629,7 +629,7 @@ std::uint64_t ZipDirectoryReader::descriptor_bytes(const ZipEntry& entry, std::u
   }
   throw corrupt(entry)
       .problem("no data descriptor at byte ", offset)
-      .expected("CRC-32 and sizes of the directory")
+      .expected("the CRC-32 and the sizes in the directory")
       .found(base::quote(text));
 }
 

@@ -56,7 +56,7 @@ void require_text(std::string_view path, const char* part, const std::string& te
   throw refuse_entry(path).part(part).expected("UTF-8").found(base::quote(text));
 }
 
-/// The note of the node `node`, whose path is `path`: "" for the root.
+/// The note of `node`. `path`: its note path, which is "" for the root.
 Notes::NodeNote note_of(const TensorDict& node, std::string_view path) {
   const NodeInfo& info = node.info();
   Notes::NodeNote note;

@@ -19,8 +19,9 @@
 namespace tenfold {
 namespace {
 
-// Floats of 8 and 16 bits are converted through float32, as in torch, so that only pairs of the
-// eleven types in Table need code. The float32 values of one piece stay in the L1 cache.
+// The number of elements that are converted at a time. Floats of 8 and 16 bits are converted
+// through float32, as in torch, so that only pairs of the eleven types in Table need code. The
+// float32 values of so many elements stay in the L1 cache.
 constexpr std::size_t kPieceElements = 1024;
 
 template <class T>

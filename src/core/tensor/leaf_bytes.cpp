@@ -20,8 +20,9 @@ void for_each_piece(const Leaf& leaf, std::uint64_t begin, std::uint64_t end,
       !base::range_fits(begin, end - begin, leaf.nbytes()) || scratch.size() < item_bytes) {
     throw base::invalid_argument()
         .part("tensor")
-        .problem("bytes [", begin, ", ", end, ")")
-        .expected("whole elements within ", leaf.nbytes(), " bytes, and scratch for one element");
+        .problem("bytes [", begin, ", ", end, ") cannot be read in pieces")
+        .expected("whole elements within ", leaf.nbytes(),
+                  " bytes, and scratch memory of at least ", item_bytes, " bytes");
   }
   const std::uint64_t piece_bytes = scratch.size() / item_bytes * item_bytes;
   const Tensor* tensor = nullptr;

@@ -182,9 +182,10 @@ Tensor contiguous_of_file(const Tensor& tensor, const base::Where& where) {
       tensor.nbytes() - stored > kRepeatedBytes) {
     throw base::unsupported(where)
         .problem("a tensor repeats its elements too often to be copied")
-        .expected("at most ", kRepeatedBytes, " bytes more than the ", stored, " of its storage")
+        .expected("at most ", stored + kRepeatedBytes,
+                  " bytes, which is 16 MiB more than its storage")
         .found(tensor.nbytes())
-        .remedy("save a contiguous() one");
+        .remedy("save a contiguous() copy of it");
   }
   return tensor.contiguous();
 }

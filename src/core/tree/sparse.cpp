@@ -139,11 +139,13 @@ class Checker {
     Shape expected(shape.begin() + 1, shape.end());
     if (values.shape().size() == expected.size()) expected[dim] = values.shape()[dim];
     if (values.shape() != expected) {
-      fail("values", "dimensions of " + base::list_text(shape), base::list_text(values.shape()));
+      fail("values", "shape " + base::list_text(shape) + " without its first dimension",
+           "shape " + base::list_text(values.shape()));
     }
     const std::int64_t rows = shape.front();
     if (offsets.ndim() != 1 || offsets.shape()[0] - 1 != rows) {
-      fail("offsets", "one more than " + number(rows) + " rows", base::list_text(offsets.shape()));
+      fail("offsets", "one offset more than the " + number(rows) + " rows",
+           "shape " + base::list_text(offsets.shape()));
     }
     const std::int64_t most = expected[dim];
     const Indices at(offsets, where_);
@@ -160,7 +162,8 @@ class Checker {
   void check_lengths(const Indices& offsets, std::int64_t rows, std::int64_t most) const {
     const Tensor lengths = indices("lengths");
     if (lengths.shape() != Shape{rows}) {
-      fail("lengths", number(rows) + " of them", base::list_text(lengths.shape()));
+      fail("lengths", "shape " + base::list_text(Shape{rows}),
+           "shape " + base::list_text(lengths.shape()));
     }
     const Indices at(lengths, where_);
     for (std::int64_t i = 0; i < rows; ++i) {
@@ -173,7 +176,7 @@ class Checker {
   void require_index(std::string_view part, std::int64_t index, std::int64_t length) const {
     if (index >= 0 && index < length) return;
     const bool is_empty = length == 0;
-    fail(part, is_empty ? "none in a dimension of length 0" : "0 to " + number(length - 1),
+    fail(part, is_empty ? "no index in a dimension of length 0" : "0 to " + number(length - 1),
          number(index));
   }
 
@@ -196,7 +199,7 @@ class Checker {
         std::equal(
             shape.begin() + static_cast<std::ptrdiff_t>(batch_dims) + 2, shape.end(),
             values.shape().begin() + static_cast<std::ptrdiff_t>(batch_dims + 1 + block_dims));
-    if (!fits) fail("shape", "dimensions that fit the parts", base::list_text(shape));
+    if (!fits) fail("shape", "dimensions that fit the component tensors", base::list_text(shape));
     const std::int64_t count = plain.shape().back();
     const std::int64_t row_block = block_dims == 0 ? 1 : values.shape()[batch_dims + 1];
     const std::int64_t column_block = block_dims == 0 ? 1 : values.shape()[batch_dims + 2];
@@ -211,7 +214,7 @@ class Checker {
       const std::int64_t length = shape[i];
       if (compressed.shape()[i] != length || plain.shape()[i] != length ||
           values.shape()[i] != length) {
-        fail("shape", "the same batches in all parts", base::list_text(shape));
+        fail("shape", "the same batch dimensions in all component tensors", base::list_text(shape));
       }
       batches *= length;
     }

@@ -14,7 +14,7 @@ namespace {
 /// bytes of a key or value. The output is for people, and a node may contain itself.
 constexpr std::size_t kMaxEntries = 20;
 constexpr std::size_t kMaxLines = 200;
-constexpr std::size_t kMaxNodes = 16;
+constexpr std::size_t kMaxLevels = 16;
 constexpr std::size_t kMaxValueBytes = 60;
 
 class TreeWriter {
@@ -23,7 +23,7 @@ class TreeWriter {
 
   void write(const TensorDict& node, std::size_t depth) {
     write_head(node);
-    if (depth == kMaxNodes && !node.empty()) {
+    if (depth == kMaxLevels && !node.empty()) {
       out_ << " ...";
       return;
     }

@@ -90,12 +90,12 @@ TEST(Sparse, IndicesOutOfRangeAreReported) {
 
 TEST(Sparse, ADimensionOfLengthZeroHasNoIndices) {
   EXPECT_THAT(complaint(csr({0, 1, 1}, {0}, {2, 0})),
-              HasSubstr("col_indices: expected none in a dimension of length 0, found 0"));
+              HasSubstr("col_indices: expected no index in a dimension of length 0, found 0"));
   TensorDict coo = node_of("sparse_coo", {0});
   coo.set("indices", int64s({0}, {1, 1}));
   coo.set("values", Tensor::zeros(DType::float32, {1}));
   EXPECT_THAT(complaint(coo),
-              HasSubstr("indices: expected none in a dimension of length 0, found 0"));
+              HasSubstr("indices: expected no index in a dimension of length 0, found 0"));
 }
 
 TEST(Sparse, MoreRowsOfIndicesThanDimensionsAreReported) {
@@ -132,9 +132,10 @@ TEST(Sparse, OffsetsOfJaggedTensorsMustBeWithinTheirValues) {
             "found 7");
   EXPECT_THAT(complaint(jagged({0, 3, 2, 6})), HasSubstr("nondecreasing, found 2"));
   EXPECT_THAT(complaint(jagged({-1, 2, 3, 6})), HasSubstr("found -1"));
-  EXPECT_THAT(complaint(jagged({0, 2, 6})), HasSubstr("expected one more than 3 rows, found [3]"));
+  EXPECT_THAT(complaint(jagged({0, 2, 6})),
+              HasSubstr("offsets: expected one offset more than the 3 rows, found shape [3]"));
   for (const Shape& shape : {Shape{3, -1, 3}, Shape{3, -1}, Shape{3, -1, 2, 1}}) {
-    EXPECT_THAT(complaint(jagged({0, 2, 3, 6}, shape)), HasSubstr("values: expected dimensions"));
+    EXPECT_THAT(complaint(jagged({0, 2, 3, 6}, shape)), HasSubstr("values: expected shape"));
   }
   for (const Shape& shape : {Shape{3, 6, 2}, Shape{-1, 6, 2}, Shape{3, -1, -1}, Shape{}}) {
     EXPECT_THAT(complaint(jagged({0, 2, 3, 6}, shape)), HasSubstr("shape: expected -1 for one"));
@@ -150,7 +151,7 @@ TEST(Sparse, LengthsOfJaggedTensorsMustBeWithinTheirValues) {
   EXPECT_EQ(complaint(with({1, 0, 3})), "");
   EXPECT_THAT(complaint(with({1, 0, 4})), HasSubstr("lengths: expected 0 to 3, found 4"));
   EXPECT_THAT(complaint(with({-1, 0, 3})), HasSubstr("lengths: expected 0 to 6, found -1"));
-  EXPECT_THAT(complaint(with({1, 0})), HasSubstr("lengths: expected 3 of them, found [2]"));
+  EXPECT_THAT(complaint(with({1, 0})), HasSubstr("lengths: expected shape [3], found shape [2]"));
 }
 
 TEST(Sparse, MissingOrInvalidComponentsAreReported) {

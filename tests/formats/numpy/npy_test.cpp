@@ -342,7 +342,7 @@ const std::vector<BadFile> kBadFiles = {
     {"shape-dimensions", ErrorCode::corrupt,
      "shape: too many dimensions: expected at most 64, found 65"},
     {"shape-huge", ErrorCode::corrupt,
-     "header: a length does not fit 63 bits: expected an integer from 0, found "
+     "header: a length does not fit 63 bits: expected at most 9223372036854775807, found "
      "9223372036854775808"},
     {"shape-list", ErrorCode::corrupt,
      "header: not a valid literal: expected \"(\", found \"[\" at byte 60"},

@@ -338,11 +338,11 @@ def test_verify_reports_a_damaged_or_missing_document(tmp_path):
     manager.save(1, {"w": torch.ones(2)})
     document = manager.path(1) / "checkpoint.json"
     document.write_text("{")
-    with pytest.warns(UserWarning, match="the step is left alone"):
+    with pytest.warns(UserWarning, match="the step is skipped and not pruned"):
         (problem,) = manager.verify(1).problems
     assert problem.path == str(document)
     document.unlink()
-    with pytest.warns(UserWarning, match="it is left alone"):
+    with pytest.warns(UserWarning, match="it is not pruned"):
         (problem,) = manager.verify(1).problems
     assert problem.path == str(document.parent)
     assert "it has no checkpoint.json" in problem.what
@@ -350,7 +350,7 @@ def test_verify_reports_a_damaged_or_missing_document(tmp_path):
         manager.verify(2)
 
 
-@pytest.mark.filterwarnings("ignore:.*left alone")
+@pytest.mark.filterwarnings("ignore:.*not pruned")
 @pytest.mark.parametrize("call", ["save", "async", "import_step"])
 def test_a_save_replaces_a_damaged_step_but_no_other_folder(tmp_path, call):
     tenfold.save({"w": torch.ones(2)}, tmp_path / "m.safetensors")
@@ -432,7 +432,7 @@ def test_error_names_the_only_step_if_it_is_damaged(tmp_path):
     for options in ({}, {"missing_ok": True}, {"path": tmp_path}, {"step": 1}):
         with pytest.raises(tenfold.CorruptFileError, match=r"step_00000001.checkpoint\.json: "):
             tenfold.CheckpointManager(tmp_path).restore({"w": None}, **options)
-    with pytest.warns(UserWarning, match="the step is left alone"):
+    with pytest.warns(UserWarning, match="the step is skipped and not pruned"):
         assert tenfold.CheckpointManager(tmp_path).all_steps() == []
 
 
@@ -450,7 +450,7 @@ def test_an_empty_directory_is_an_error_unless_allowed(tmp_path):
     with pytest.raises(KeyError, match="no such step"):
         manager.delete(1)
     assert not (tmp_path / "run").exists()
-    with pytest.raises(KeyError, match="expected one of none"):
+    with pytest.raises(KeyError, match="expected a step in the directory, which has none"):
         manager.metadata(3)
 
 

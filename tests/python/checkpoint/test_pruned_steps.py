@@ -51,7 +51,9 @@ def test_restore_takes_the_newest_step_if_the_listed_ones_are_removed(
 def test_a_requested_step_that_is_removed_is_a_missing_key(writer, monkeypatch):
     reader = tenfold.CheckpointManager(writer.directory)
     saved_before_the_first_call(monkeypatch, "open", writer, (3, 4))
-    with pytest.raises(KeyError, match="step 1: expected one of 3, 4, found no such step"):
+    with pytest.raises(
+        KeyError, match="step 1: expected one of the steps 3, 4, found no such step"
+    ):
         reader.restore(step=1)
 
 
@@ -73,7 +75,7 @@ def test_verify_of_a_step_that_is_removed_concurrently_is_a_missing_key(writer):
             writer.save(left.pop(0), {"w": torch.zeros(3)}, force=True)
             writer.wait()
 
-    with pytest.raises(KeyError, match="step 1: expected one of 3, 4"):
+    with pytest.raises(KeyError, match="step 1: expected one of the steps 3, 4"):
         reader.verify(1, progress=remove)
 
 

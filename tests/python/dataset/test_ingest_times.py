@@ -99,7 +99,7 @@ def test_columns_of_numpy_times_are_as_their_rows(tmp_path: Path, kind: str, uni
 def test_a_numpy_time_beyond_int64_in_the_finer_unit_is_a_bad_row(
     tmp_path: Path, value: Any
 ) -> None:
-    with pytest.raises(ValueError, match='row 0, column "t": expected a time whose count fits'):
+    with pytest.raises(ValueError, match='row 0, column "t": expected a time that fits int64'):
         ingest(tmp_path, [value])
     column = np.stack([value, np.zeros_like(value)])
     ds = tenfold.ingest({"t": column}, tmp_path / "column", on_error="collect")
