@@ -160,7 +160,7 @@ class Dict {
   /// `kind` as the option `duplicates`.
   void write(std::int64_t begin, nb::handle keys, nb::list rows, const std::string& kind) {
     const KeysIn wanted(keys, type_);
-    const Batch values = batch_of_rows(dict_.schema(), rows, "item ", begin);
+    const Batch values = values_from(rows, begin);
     without_gil([&] { put(wanted.some(), values, kind); });
   }
 
@@ -176,7 +176,7 @@ class Dict {
   }
   void spill_items(DictSpill& spill, std::int64_t begin, nb::handle keys, nb::list rows) {
     const KeysIn wanted(keys, type_);
-    const Batch values = batch_of_rows(dict_.schema(), rows, "item ", begin);
+    const Batch values = values_from(rows, begin);
     without_gil([&] { spill.add(wanted.some(), values); });
   }
   void write_spill(DictSpill& spill, const std::string& kind) {
@@ -203,6 +203,11 @@ class Dict {
   }
 
  private:
+  Batch values_from(nb::list rows, std::int64_t begin) const {
+    return batch_of_rows(dict_.schema(), rows, "item ", begin, false,
+                         form_ == DictValueForm::scalar);
+  }
+
   void put(const DictKeys& keys, const Batch& values, const std::string& kind) {
     if (kind == "assign") {
       dict_.assign(keys, values);

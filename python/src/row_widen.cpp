@@ -158,6 +158,9 @@ void RowReader::mismatch(const RowColumn& column, nb::handle value, std::int64_t
   if (value.is_none()) what += "; a column with missing values must be nullable";
   if (is_decimal(value)) what += kDecimalRemedy;
   const bool is_float = column.type().is_number() && is_floating_point(column.type().dtype);
+  if (is_float && column.requires_exact() && !number.empty()) {
+    what += ", which is not exact in " + column.text() + "; round it with float()";
+  }
   if (is_float && !refused_none(&column, value).empty()) {
     what += "; use NaN for a missing element of a list";
   }

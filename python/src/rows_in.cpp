@@ -65,8 +65,9 @@ Tensor numbers_from(DType dtype, nb::list values) {
 }
 
 Batch batch_of_rows(const Schema& schema, nb::list rows, const std::string& unit,
-                    std::int64_t begin, bool some) {
+                    std::int64_t begin, bool some, bool exact) {
   RowTable table(schema, static_cast<std::int64_t>(rows.size()), true, some);
+  for (std::size_t i = 0; exact && i < table.num_columns(); ++i) table.column(i).require_exact();
   RowReader reader(table);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     try {

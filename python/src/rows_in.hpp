@@ -11,9 +11,10 @@ namespace tenfold::python {
 /// Converts mappings, one for each row, to a batch with the columns of `schema`. Casts numbers as
 /// keeps_kind() allows. Throws Error(invalid_argument) for a row that does not fit. The
 /// message names the row by `unit` and its number, counted from `begin`: "row 7". `some`: the rows
-/// may lack columns, but all must have the same ones; the batch has only these columns.
-Batch batch_of_rows(const Schema& schema, nb::list rows, const std::string& unit = "row ",
-                    std::int64_t begin = 0, bool some = false);
+/// may lack columns, but all must have the same ones; the batch has only these columns. `exact`:
+/// see RowColumn::require_exact().
+Batch batch_of_rows(const Schema& schema, nb::list rows, const std::string& unit,
+                    std::int64_t begin, bool some = false, bool exact = false);
 
 /// Converts a list of numbers to a tensor [n]. Casts numbers as keeps_kind() allows: not float to
 /// integer, for example. For bool, every 0 and 1 is also allowed. Throws BadValue for an

@@ -8,7 +8,7 @@ from itertools import islice
 
 from tenfold import _core
 from tenfold._errors import KeyNotFoundError
-from tenfold._interop.arrays import bytes_of, is_array, is_numpy_number, without_elements
+from tenfold._interop.arrays import bytes_of, is_array
 from tenfold._options import path_text
 from tenfold._progress import Shown
 from tenfold.dataset._dataset import Dataset
@@ -247,42 +247,6 @@ def _python_type(scalar: Any) -> type:
         if isinstance(scalar, base):
             return base
     return type(scalar)
-
-
-def _is_exact(value: int) -> bool:
-    """Returns whether float64 holds an int exactly; False for ints of more than 64 bits."""
-    return -(2**63) <= value < 2**64 and float(value) == value
-
-
-def check_assigned(values: list[Any], dtype: str, begin: int) -> None:
-    """Raises ValueError for a bool that would be converted, and for an int that would be rounded.
-
-    Checks scalars of Python and NumPy, instances of their subclasses, and tensors and arrays
-    without dimensions.
-
-    Args:
-        values: The new values.
-        dtype: The dtype of the dictionary's values.
-        begin: Number of the first value, for messages.
-    """
-    types = set(map(type, values))
-    if types <= ({float, str} if dtype == "float64" else {float, str, int}):
-        return
-    may_convert = not types <= {float, str, int, bool}
-    for i, value in enumerate(values, begin):
-        if may_convert and (is_numpy_number(value) or _is_scalar_array(value)):
-            value = value.item()
-        if isinstance(value, bool) and dtype != "bool":
-            raise ValueError(f"item {i}: value: expected {dtype}, found bool {value}")
-        if isinstance(value, int) and dtype == "float64" and not _is_exact(value):
-            raise ValueError(
-                f"item {i}: value: expected a number that float64 holds exactly, found {value}; "
-                "round it with float()"
-            )
-
-
-def _is_scalar_array(value: Any) -> bool:
-    return is_array(value) and not value.ndim and not without_elements(value)
 
 
 class Forms:

@@ -21,7 +21,6 @@ from tenfold.dataset._rows import samples_of
 from tenfold.dataset._schema import Schema
 from tenfold.mapped_dict._build import (
     build,
-    check_assigned,
     checked_keys,
     form_of,
     items_per_batch,
@@ -393,11 +392,7 @@ class MappedDict(_Native):
             yield begin, keys, rows
 
     def _rows_of(self, values: list[Any], begin: int) -> list[Any]:
-        form = self._form()
-        if form == "scalar":
-            column: Any = self.schema["value"]
-            check_assigned(values, column.dtype, begin)
-        if form != "columns":
+        if self._form() != "columns":
             return [{"value": value} for value in values]
         is_untyped = self._is_untyped()
         for i, value in enumerate(values, begin):

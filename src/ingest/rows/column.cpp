@@ -183,7 +183,12 @@ bool RowColumn::put_cast(DType dtype, const std::byte* elements, std::int64_t co
       (keeps_kinds_ && !keeps_kind(dtype, type_.dtype))) {
     return false;
   }
-  const std::int64_t at = first_not_fitting(dtype, elements, type_.dtype, count);
+  std::int64_t at = first_not_fitting(dtype, elements, type_.dtype, count);
+  if (requires_exact_) {
+    const ScalarKinds kinds = type_of_numbers(dtype, elements, count).kinds;
+    if ((kinds & scalar_kind::kBool) != 0) return false;
+    if (type_.dtype == DType::float64 && (kinds & scalar_kind::kInexact) != 0) at = 0;
+  }
   if (at < count) {
     if (!is_complex(dtype)) {
       out_of_range_ = number_text(dtype, elements + static_cast<std::size_t>(at) * itemsize(dtype));
@@ -225,7 +230,9 @@ bool RowColumn::put(const HugeInteger& integer) {
   const std::string& digits = integer.digits;
   if (!type_.has_elements) return false;
   if (!type_.is_number()) return put_digits(digits);
-  if (!is_locked_ || !(is_floating_point(type_.dtype) || is_complex(type_.dtype))) return false;
+  if (requires_exact_) out_of_range_ = digits;
+  if (!is_locked_ || requires_exact_) return false;
+  if (!is_floating_point(type_.dtype) && !is_complex(type_.dtype)) return false;
   double value = 0;
   const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   return parsed.ec == std::errc() &&

@@ -37,6 +37,11 @@ class RowColumn {
   /// strings accepts only strings, and a column of numbers only dtypes that keeps_kind() allows.
   explicit RowColumn(Column wanted, bool keeps_kinds = false);
 
+  /// If fixed by a schema, and of scalars: from now on, refuses bools unless the column has bools,
+  /// and integers that float64 would round.
+  void require_exact() noexcept { requires_exact_ = true; }
+  bool requires_exact() const noexcept { return requires_exact_; }
+
   const KeyPath& path() const noexcept { return path_; }
   const RowType& type() const noexcept { return type_; }
   /// The name of the first type with elements; empty if there was none.
@@ -55,7 +60,7 @@ class RowColumn {
     return is_padded ? last_list_bytes_ : 0;
   }
   /// If fixed by a schema: the last real number since truncate() that the dtype cannot hold
-  /// according to first_not_fitting(); empty if there was none.
+  /// according to first_not_fitting() or require_exact(); empty if there was none.
   const std::string& out_of_range() const noexcept { return out_of_range_; }
 
   /// The type of the column after a value of type `value` is added; empty if there is no such type,
@@ -235,6 +240,7 @@ class RowColumn {
   Column wanted_;
   bool is_locked_ = false;
   bool keeps_kinds_ = false;
+  bool requires_exact_ = false;
   std::string out_of_range_;
   bool is_nullable_ = false;
 

@@ -240,6 +240,22 @@ TEST(RowTable, CollectedRowsKeepTheKindsOfValues) {
   EXPECT_EQ(rows.column("s").valid.raw_data()[1], std::byte{0});
 }
 
+TEST(RowTable, RefusesInexactNumbersIfRequired) {
+  Column x;
+  x.path = {"x"};
+  x.dtype = DType::float64;
+  RowTable table(Schema({x}), 1);
+  RowColumn& values = table.begin_value(table.column(0));
+  values.require_exact();
+  EXPECT_FALSE(values.add(true));
+  EXPECT_FALSE(values.add(HugeInteger{"36893488147419103232"}));
+  EXPECT_FALSE(values.add((std::int64_t{1} << 53) + 1));
+  EXPECT_EQ(values.out_of_range(), "9007199254740993");
+  EXPECT_TRUE(values.add(std::int64_t{1} << 60));
+  table.end_row();
+  EXPECT_EQ(table.take_rows().at("x").at<double>(0), 0x1p60);
+}
+
 TEST(RowTable, MarksNaNAsValid) {
   Column x;
   x.path = {"x"};

@@ -280,16 +280,25 @@ def test_scalar_and_dict_values_can_be_assigned_and_added(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (1.5, 2**60 + 1, "item 0: value: expected a number that float64 holds exactly, found 1152"),
-        (1.5, 2**70, "float64 holds exactly"),
-        (1.5, True, "item 0: value: expected float64, found bool True"),
-        (1, True, "item 0: value: expected int64, found bool True"),
-        (1.5, np.int64(2**53 + 1), "float64 holds exactly, found 9007199254740993"),
-        (1.5, np.uint64(2**63 + 1), "float64 holds exactly, found 9223372036854775809"),
-        (1.5, IntEnum("Id", {"A": 2**53 + 1}).A, "float64 holds exactly, found 9007199254740993"),
-        (1.5, torch.tensor(2**53 + 1), "float64 holds exactly, found 9007199254740993"),
-        (1.5, np.True_, "item 0: value: expected float64, found bool True"),
-        (1, np.array(True), "item 0: value: expected int64, found bool True"),
+        (
+            1.5,
+            2**60 + 1,
+            'item 0, column "value": expected float64, found 1152.*, which is not exact',
+        ),
+        (1.5, 2**70, "found 1180591620717411303424, which is not exact in float64; round it with"),
+        (1.5, True, 'item 0, column "value": expected float64, found True$'),
+        (1, True, 'item 0, column "value": expected int64, found True$'),
+        (1.5, np.int64(2**53 + 1), "found 9007199254740993, which is not exact in float64"),
+        (1.5, np.uint64(2**63 + 1), "found 9223372036854775809, which is not exact in float64"),
+        (1.5, IntEnum("Id", {"A": 2**53 + 1}).A, "found 9007199254740993, which is not exact"),
+        (1.5, torch.tensor(2**53 + 1), "found 9007199254740993, which is not exact in float64"),
+        (1.5, np.True_, "expected float64, found bool$"),
+        (1, np.array(True), "expected int64, found bool$"),
+        (
+            1,
+            np.int64(2**53 + 1).astype(object) * 2**12,
+            "expected int64, found 36893488147419107328$",
+        ),
     ],
 )
 def test_scalars_that_would_be_converted_are_refused(tmp_path, old, new, message):
