@@ -96,7 +96,7 @@ void set_widths(CLI::App& app) {
 std::string problem_of_command(CLI::App& app, const std::string& name) {
   if (name.starts_with('-')) return {};
   std::string near;
-  std::size_t least = 3;  // edit distance at which it is a different word
+  std::size_t least = 3;  // do not suggest a command at this edit distance or more
   for (const CLI::App* command : app.get_subcommands(std::function<bool(CLI::App*)>())) {
     if (command->get_name() == name) return {};
     const std::size_t distance = edit_distance(name, command->get_name());
