@@ -254,7 +254,7 @@ def _rename_over(folder: Path, path: Path) -> None:
                 break
             except OSError as error:
                 put_back(path)
-                # For these errors, a reader has already put the old folder back: try again.
+                # ENOTEMPTY, EEXIST: a reader has called `put_back` between the renames: try again.
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
         with contextlib.suppress(OSError):  # the next save removes the replaced folder
@@ -400,7 +400,7 @@ def _differences(folder: Path, document: bytes) -> list[str]:
         )
     outside = [name for name in expected if os.path.isabs(name) or ".." in Path(name).parts]
     if outside:
-        return [f"{MANIFEST}: expected files of this folder, found {outside[0]!r}"]
+        return [f"{MANIFEST}: expected names of files in this folder, found {outside[0]!r}"]
     differences = []
     for name, found in _describe_all(folder, list(expected)).items():
         size, checksum = expected[name]

@@ -604,7 +604,9 @@ def save_buffer(buffer: Any, path: PathLike) -> Path:
     """
     storage = _ring_of(buffer, "save_buffer")
     if buffer._prefetch:
-        raise UnsupportedError("save_buffer: expected a buffer without prefetching")
+        raise UnsupportedError(
+            "save_buffer: expected a buffer without prefetching, found one with prefetching"
+        )
     sampler, rng = buffer._sampler, buffer._rng
     by_files = isinstance(sampler, PrioritizedSampler)  # its sum and min trees are not tensors
     state = {
@@ -716,7 +718,7 @@ def _values(rows: TensorDictBase) -> dict[str, Any]:
         partial = set.union(*keys) - set.intersection(*keys)
         if partial:
             raise ValueError(
-                f'RingStorage: entry "{min(partial)}": expected in all rows, found in some'
+                f'RingStorage: entry "{min(partial)}": expected it in all rows, found it in some'
             )
     values: dict[str, Any] = {}
     for key, value in rows.items():

@@ -508,7 +508,8 @@ class CheckpointManager:
                 return result
         raise OSError(
             errno.ESTALE,
-            f"steps were removed {_core.MAX_READS} times during the read; protect one by hold()",
+            f"in each of {_core.MAX_READS} attempts, a step was removed or replaced during the "
+            "restore; protect the step with CheckpointManager.hold()",
             str(self.directory),
         )
 
@@ -1025,7 +1026,7 @@ class CheckpointManager:
             self._native.continue_from(found, plan.place, discards)
 
         ranks.run("restore: continue", go_on)
-        if plan.warning is not None:  # not earlier, because a damaged step would be skipped
+        if plan.warning is not None:  # not earlier: the step might have been damaged and skipped
             warnings.warn(plan.warning, stacklevel=4)
         result = RestoreResult(
             found.step,

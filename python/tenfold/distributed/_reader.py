@@ -84,7 +84,8 @@ class StorageReader(HasPath, _StorageReader):
     def __init__(self, path: PathLike | None = None, *, verify: bool = False) -> None:
         self.path = None if path is None else os.fspath(path)
         self.verify: bool = boolean("storage reader: verify", verify)
-        # The tensors, the entries by name, and whether the root is one unnamed tensor or value.
+        # The opened file: its tensors, its entries by name, and whether its root is one unnamed
+        # tensor or value. None if nothing is open.
         self._opened: tuple[_core.Boxes, Stored, bool] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
