@@ -111,7 +111,8 @@ class Staging:
         _write_manifest(self.folder)
         to_move = _keep_unlisted(self.path, self.folder, own_names)
         _sync_tree(self.folder)
-        if not self._lease.is_held():  # a forked child, or stopped for longer than a lease lasts
+        # Not held in a forked child, or after this process was stopped until the lease expired.
+        if not self._lease.is_held():
             raise OSError(errno.EBUSY, "Not saved: the folder's lease was lost", str(self.path))
         _rename_over(self.folder, self.path)
         for name in to_move:  # from the old folder, which now has the temporary name
@@ -359,7 +360,7 @@ def _keep_unlisted(old: Path, new: Path, own_names: re.Pattern[str] | None) -> l
             continue
         try:
             (new / name).parent.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError):  # the new version has a file of this name
+        except (FileExistsError, NotADirectoryError):  # in place of a folder, there is a new file
             continue
         if not _link_or_copy(old / name, new / name):
             to_move.append(name)

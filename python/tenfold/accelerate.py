@@ -498,7 +498,7 @@ def _read(accelerator: Any, folder: Path, num_models: int) -> dict[str, Any]:
             if _find(folder, f"{name}_{len(objects)}") is not None:
                 raise ValueError(
                     f"{folder}: expected the states of {len(objects)} registered objects, found "
-                    "more; register all objects that were saved, in the same order as before the save"
+                    "more; register all objects that were saved, in the same order as then"
                 )
         else:
             names = [_name(name, number) for number in range(len(objects))]

@@ -405,7 +405,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         return slots
 
     def _visible(self, index: Any, length: int) -> Any:
-        """Converts an index of the visible rows, the first `length` ones, to row numbers."""
+        """Converts an index of the first `length` rows to row numbers; keeps a slice unchanged."""
         if isinstance(index, slice):
             return index
         places = torch.as_tensor(index)

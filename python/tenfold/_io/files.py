@@ -617,6 +617,8 @@ def _tolerance(name: str, value: Any) -> float:
             raise TypeError
         return float(value)
     except OverflowError:
-        raise ValueError(f"diff: {name}: expected a float, found a number out of range") from None
+        raise ValueError(
+            f"diff: {name}: expected a number that a float can hold, found a larger one"
+        ) from None
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(f"diff: {name}: expected a float, found {value!r}") from None

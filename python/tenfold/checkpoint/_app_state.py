@@ -263,13 +263,13 @@ class Restoring:
                 found = [len(group["params"]) for group in state.get("param_groups", ())]
             except (KeyError, TypeError):
                 raise ValueError(
-                    f'{where}: entry "{name}": expected groups of {expected} parameters, found '
-                    'groups without a list "params"'
+                    f'{where}: entry "{name}": expected parameter groups of sizes {expected}, '
+                    'found groups without a list "params"'
                 ) from None
             if found != expected:
                 raise ValueError(
-                    f'{where}: entry "{name}": expected groups of {expected} parameters, found '
-                    f"{found}"
+                    f'{where}: entry "{name}": expected parameter groups of sizes {expected}, '
+                    f"found {found}"
                 )
 
     def _state_of(self, name: str, kind: str, where: str) -> dict[str, Any]:

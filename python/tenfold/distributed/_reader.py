@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     Check = tuple[str, list[Box] | None]
 
 # Tensors are read in batches. A batch ends at this many tensors, or when it needs at least this
-# many bytes of temporary memory: for targets of another dtype, device or class, and for lazy
-# conjugate or negative targets.
+# many bytes of temporary memory. Targets of another dtype, device or class, and lazy conjugate or
+# negative targets, need temporary memory.
 _BATCH_TENSORS = 16_384
 _BUFFER_BYTES = 256 << 20
 

@@ -274,7 +274,7 @@ def _mapper_trees(tensors: Any) -> list[Any]:
 
 
 def _simple(path: str, value: Any) -> Any:
-    """Converts arrays to dense tensors on the CPU (if torch exists), other values to JSON."""
+    """Converts arrays to dense CPU tensors (without torch: numpy), other values to JSON."""
     is_array = arrays.is_array(value) or hasattr(value, "__dlpack__") or hasattr(value, "__array__")
     if is_array and not isinstance(value, str):  # numpy's strings have __array__
         return _dense(path, value)
