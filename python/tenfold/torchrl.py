@@ -232,7 +232,9 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 over this storage chose the slots. The call can be repeated.
         """
         if self._mode == "r":
-            raise UnsupportedError(f'{self.path}: RingStorage was opened with mode "r"')
+            raise UnsupportedError(
+                f'{self.path}: RingStorage was opened with mode "r"; writing needs mode "r+"'
+            )
         if self._is_closed:
             raise UnsupportedError(f"{self.path}: RingStorage was closed; open it again")
         try:
@@ -319,7 +321,9 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
     def _empty(self) -> None:
         if self._mode == "r":
-            raise UnsupportedError(f'{self.path}: RingStorage was opened with mode "r"')
+            raise UnsupportedError(
+                f'{self.path}: RingStorage was opened with mode "r"; writing needs mode "r+"'
+            )
         self.close()
         remove(self.path)
         self._ring = self._limit = None

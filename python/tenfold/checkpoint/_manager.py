@@ -549,7 +549,7 @@ class CheckpointManager:
                         return None
                     raise FileNotFoundError(
                         f"{self.directory}: expected step {number} on all ranks, found it on rank "
-                        "0, but not on all others; all ranks must use the same shared directory"
+                        "0, but not on all other ranks; all ranks must use the same shared directory"
                     )
                 problems = [problem for _, problem in answers]
                 result = None
