@@ -35,7 +35,7 @@ constexpr const char* kDescription =
     "KEY is a dotted name with everything below it, or a glob like 'model.*.bias'.";
 
 constexpr const char* kFooter =
-    "Exit status: 0 done, 1 a problem or difference was found, 2 usage or failure.\n"
+    "Exit status: 0 done, 1 problem or difference found, 2 usage error or failure.\n"
     "`tenfold help COMMAND` describes a command.";
 
 /// Prints a message as a single line, even if names in it contain line breaks.
