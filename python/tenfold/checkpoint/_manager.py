@@ -548,8 +548,9 @@ class CheckpointManager:
                     if may_differ:
                         return None
                     raise FileNotFoundError(
-                        f"{self.directory}: expected step {number} on all ranks, found it on rank "
-                        "0, but not on all other ranks; all ranks must use the same shared directory"
+                        f"{self.directory}: expected step {number} on all ranks, found it on "
+                        "rank 0, but not on all other ranks; all ranks must use the same "
+                        "shared directory"
                     )
                 problems = [problem for _, problem in answers]
                 result = None
