@@ -60,10 +60,10 @@ void print_text(const BenchReport& report, Output& out) {
                {"bytes", Align::right},
                {"cold", Align::right},
                {"limit", Align::right},
-               {"of it", Align::right},
+               {"of limit", Align::right},
                {"warm", Align::right},
                {"limit", Align::right},
-               {"of it", Align::right}});
+               {"of limit", Align::right}});
   const auto add = [&](const char* what, const BenchPart& part) {
     if (part.num_bytes == 0) return;
     table.add_row({what, human_bytes(part.num_bytes), speed_text(part.speed.cold),

@@ -104,8 +104,8 @@ std::string status_text(const CheckpointStatus& status, bool has_rules) {
   return status.is_on_line ? rules : rules + " (not on the current line)";
 }
 
-/// "-" for a step without a report, for example a step that was saved after the others were
-/// verified.
+/// "-" for a step without a report, for example a step that was saved after the other steps had
+/// been verified.
 std::string verified_text(const StepRow& row) {
   if (!row.report) return "-";
   return row.report->ok() ? "ok" : "damaged";

@@ -96,7 +96,8 @@ void print_json(const std::string& key, const Leaf& leaf, const Rows& rows, Outp
 }
 
 /// Formats a row of two or more dimensions with nested brackets, and "…" in place of the elements
-/// that were not read. If one dimension is 0, returns "[]", because the others may be huge.
+/// that were not read. If one dimension is 0, returns "[]", because the other dimensions may be
+/// huge.
 std::string nested_text(const Shape& shape, std::size_t level,
                         const std::vector<std::string>& texts, std::size_t& at) {
   if (level == shape.size()) return at < texts.size() ? texts[at++] : "…";

@@ -35,7 +35,7 @@ constexpr const char* kDescription =
     "KEY is a dotted name with everything below it, or a glob like 'model.*.bias'.";
 
 constexpr const char* kFooter =
-    "Exit status: 0 done, 1 a problem or difference was found, 2 usage or failure.\n"
+    "Exit status: 0 done, 1 problem or difference found, 2 usage error or failure.\n"
     "`tenfold help COMMAND` describes a command.";
 
 /// Prints a message as a single line, even if names in it contain line breaks.
@@ -96,7 +96,7 @@ void set_widths(CLI::App& app) {
 std::string problem_of_command(CLI::App& app, const std::string& name) {
   if (name.starts_with('-')) return {};
   std::string near;
-  std::size_t least = 3;  // edit distance at which it is a different word
+  std::size_t least = 3;  // do not suggest a command at this edit distance or more
   for (const CLI::App* command : app.get_subcommands(std::function<bool(CLI::App*)>())) {
     if (command->get_name() == name) return {};
     const std::size_t distance = edit_distance(name, command->get_name());

@@ -129,7 +129,7 @@ std::string cut_middle(std::string_view text, std::size_t width) {
   const std::size_t tail = width - 1 - head;
   const std::size_t head_bytes = fitting_bytes(text, head);
   std::size_t tail_begin = fitting_bytes(text, total - tail);
-  // A wide character may begin before the tail's first column.
+  // Omit a wide character of which only the second column is in the tail.
   while (width_of(text.substr(tail_begin)) > tail) {
     tail_begin += first_code_point(text.substr(tail_begin)).size_bytes;
   }

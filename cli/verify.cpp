@@ -18,7 +18,7 @@ struct VerifyArguments {
   bool json = false;
 };
 
-/// Returns one line with the first kMost keys and, if there are more, their number.
+/// Returns one line with the first kMost keys and, if there are more keys, how many more.
 std::string first_of(const std::vector<std::string>& keys) {
   constexpr std::size_t kMost = 10;
   std::string line;

@@ -127,7 +127,7 @@ def _make_tqdm(total_bytes: int, what: str, done_bytes: int) -> Any:
         return None
     return tqdm(
         total=total_bytes,
-        initial=done_bytes,  # so that tqdm does not count them for its speed
+        initial=done_bytes,  # tqdm excludes these bytes from its speed
         desc=what,
         unit="B",
         unit_scale=True,

@@ -20,7 +20,8 @@ def set_module(name: str) -> Callable[[Decorated], Decorated]:
 
     def decorate(decorated: Decorated) -> Decorated:
         decorated.__module__ = name
-        if "__firstlineno__" in vars(decorated):  # Python 3.13+; not a line of the module `name`
+        # Python 3.13+: a line number in the file of the private module.
+        if "__firstlineno__" in vars(decorated):
             del decorated.__firstlineno__  # type: ignore[attr-defined]
         return decorated
 

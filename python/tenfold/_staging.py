@@ -111,7 +111,8 @@ class Staging:
         _write_manifest(self.folder)
         to_move = _keep_unlisted(self.path, self.folder, own_names)
         _sync_tree(self.folder)
-        if not self._lease.is_held():  # a forked child, or stopped for longer than a lease lasts
+        # Not held in a forked child, or after this process was stopped until the lease expired.
+        if not self._lease.is_held():
             raise OSError(errno.EBUSY, "Not saved: the folder's lease was lost", str(self.path))
         _rename_over(self.folder, self.path)
         for name in to_move:  # from the old folder, which now has the temporary name
@@ -254,7 +255,7 @@ def _rename_over(folder: Path, path: Path) -> None:
                 break
             except OSError as error:
                 put_back(path)
-                # For these errors, a reader has already put the old folder back: try again.
+                # ENOTEMPTY, EEXIST: a reader has called `put_back` between the renames: try again.
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
         with contextlib.suppress(OSError):  # the next save removes the replaced folder
@@ -359,7 +360,7 @@ def _keep_unlisted(old: Path, new: Path, own_names: re.Pattern[str] | None) -> l
             continue
         try:
             (new / name).parent.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError):  # the new version has a file of this name
+        except (FileExistsError, NotADirectoryError):  # in place of a folder, there is a new file
             continue
         if not _link_or_copy(old / name, new / name):
             to_move.append(name)
@@ -400,7 +401,7 @@ def _differences(folder: Path, document: bytes) -> list[str]:
         )
     outside = [name for name in expected if os.path.isabs(name) or ".." in Path(name).parts]
     if outside:
-        return [f"{MANIFEST}: expected files of this folder, found {outside[0]!r}"]
+        return [f"{MANIFEST}: expected names of files in this folder, found {outside[0]!r}"]
     differences = []
     for name, found in _describe_all(folder, list(expected)).items():
         size, checksum = expected[name]

@@ -497,8 +497,8 @@ def _read(accelerator: Any, folder: Path, num_models: int) -> dict[str, Any]:
             names = [f"{name}_{number}" for number in range(len(objects))]
             if _find(folder, f"{name}_{len(objects)}") is not None:
                 raise ValueError(
-                    f"{folder}: expected {len(objects)} registered objects, found more; register "
-                    "the objects that were saved, in the order in which they were registered then"
+                    f"{folder}: expected the states of {len(objects)} registered objects, found "
+                    "more; register all objects that were saved, in the same order as then"
                 )
         else:
             names = [_name(name, number) for number in range(len(objects))]

@@ -181,8 +181,8 @@ class TenfoldDatasink(Datasink[tuple[str, int] | None]):  # type: ignore[misc]
 
     @property
     def _staging(self) -> str:
-        # If the driver was killed, the next `commit_parts` recognises this name and those of `_of`.
-        # It removes the folder, and the parts that the job moved but did not commit.
+        # If the driver was killed, the next `commit_parts` recognises this name and the names that
+        # `_of` returns. It removes the folder, and the parts that the job moved but did not commit.
         return os.path.join(self._path, f".{self._job}.tenfold-staging")
 
     def on_write_start(self, schema: pa.Schema | None = None) -> None:

@@ -232,7 +232,9 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
                 over this storage chose the slots. The call can be repeated.
         """
         if self._mode == "r":
-            raise UnsupportedError(f'{self.path}: RingStorage was opened with mode "r"')
+            raise UnsupportedError(
+                f'{self.path}: RingStorage was opened with mode "r"; writing needs mode "r+"'
+            )
         if self._is_closed:
             raise UnsupportedError(f"{self.path}: RingStorage was closed; open it again")
         try:
@@ -319,7 +321,9 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
 
     def _empty(self) -> None:
         if self._mode == "r":
-            raise UnsupportedError(f'{self.path}: RingStorage was opened with mode "r"')
+            raise UnsupportedError(
+                f'{self.path}: RingStorage was opened with mode "r"; writing needs mode "r+"'
+            )
         self.close()
         remove(self.path)
         self._ring = self._limit = None
@@ -405,7 +409,7 @@ class RingStorage(StoreStorage, Closing):  # type: ignore[misc]
         return slots
 
     def _visible(self, index: Any, length: int) -> Any:
-        """Converts an index of the visible rows, the first `length` ones, to row numbers."""
+        """Converts an index of the first `length` rows to row numbers; keeps a slice unchanged."""
         if isinstance(index, slice):
             return index
         places = torch.as_tensor(index)
@@ -604,7 +608,9 @@ def save_buffer(buffer: Any, path: PathLike) -> Path:
     """
     storage = _ring_of(buffer, "save_buffer")
     if buffer._prefetch:
-        raise UnsupportedError("save_buffer: expected a buffer without prefetching")
+        raise UnsupportedError(
+            "save_buffer: expected a buffer without prefetching, found one with prefetching"
+        )
     sampler, rng = buffer._sampler, buffer._rng
     by_files = isinstance(sampler, PrioritizedSampler)  # its sum and min trees are not tensors
     state = {
@@ -716,7 +722,7 @@ def _values(rows: TensorDictBase) -> dict[str, Any]:
         partial = set.union(*keys) - set.intersection(*keys)
         if partial:
             raise ValueError(
-                f'RingStorage: entry "{min(partial)}": expected in all rows, found in some'
+                f'RingStorage: entry "{min(partial)}": expected it in all rows, found it in some'
             )
     values: dict[str, Any] = {}
     for key, value in rows.items():

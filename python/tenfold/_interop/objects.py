@@ -117,7 +117,7 @@ def _is_upstream(cls: type) -> bool:
 def _torch_tensor(torch: Any, tensor: Any, memo: dict[Any, Any]) -> tuple[Any, ...]:
     if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
         return _refused_tensor(
-            f"a {type(tensor).__name__}", "run the module once, so that it gets its shape"
+            f"a {type(tensor).__name__}", "run the module once, so that the tensor gets its shape"
         )
     if tensor.is_nested and tensor.layout is torch.strided:
         return _nested_tensor(torch, tensor)

@@ -547,8 +547,8 @@ def _place(name: str, value: Any) -> Callable[[Any], Any] | None:
         ) from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UnsupportedError(
-            f'load: {name}: expected a device of this machine, found "{device}" and '
-            f"torch.cuda.is_available() false; omit {name}, or install a torch with CUDA"
+            f'load: {name}: expected an available device, found "{device}" although '
+            f"torch.cuda.is_available() is false; omit {name}, or install a torch with CUDA"
         )
     return None if device.type == "cpu" else lambda tensor: tensor.to(device)
 
@@ -617,6 +617,8 @@ def _tolerance(name: str, value: Any) -> float:
             raise TypeError
         return float(value)
     except OverflowError:
-        raise ValueError(f"diff: {name}: expected a float, found a number out of range") from None
+        raise ValueError(
+            f"diff: {name}: expected a number that a float can hold, found a larger one"
+        ) from None
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(f"diff: {name}: expected a float, found {value!r}") from None

@@ -195,7 +195,9 @@ def _by_name(named: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     tensors: dict[str, Any] = {}
     for name, tensor in named:
         if name in tensors:
-            raise ValueError(f'target: two tensors are called "{name}": expected a name for each')
+            raise ValueError(
+                f'target: two tensors are called "{name}": expected a different name for each'
+            )
         tensors[name] = tensor
     return tensors
 

@@ -202,9 +202,9 @@ class _Plan:
         return {**options, "params": target.params}
 
     def _filled_in(self, options: dict[str, Any]) -> set[str]:
-        """Names of the options that `__setstate__` adds, for example to `options` of an old torch.
+        """Names of the options that `__setstate__` adds to the saved `options`.
 
-        Empty if `__setstate__` raises an exception.
+        For example, an older torch saved fewer options. Empty if `__setstate__` raises an error.
         """
         probe: Any = object.__new__(type(self._optimizer))
         group = {**options, "params": []}
@@ -222,7 +222,7 @@ class _Plan:
             if key.lstrip("-").isdigit() or any(isinstance(i, str) for i in pairing.ids.values()):
                 self.unexpected.append(f"state.{key}")
             else:
-                self._global_state[key] = value  # not of a parameter; torch accepts it unchanged
+                self._global_state[key] = value  # of no parameter: torch loads it unchanged
         tied: dict[Any, Any] = {}
         first: dict[int, int] = {}
         for position, number in pairing.ids.items():

@@ -191,8 +191,8 @@ class Restoring:
         ]
         if strict and without:
             raise KeyNotFoundError(
-                f"{where}: {without}: expected entries of rank {rank}, found those of fewer ranks; "
-                "strict=False does not restore them"
+                f"{where}: {without}: expected entries of rank {rank}, found a step that fewer "
+                "ranks saved; to restore the other entries only, use strict=False"
             )
         names = [name for name in names if name not in without]
         missing += without
@@ -263,13 +263,13 @@ class Restoring:
                 found = [len(group["params"]) for group in state.get("param_groups", ())]
             except (KeyError, TypeError):
                 raise ValueError(
-                    f'{where}: entry "{name}": expected groups of {expected} parameters, found '
-                    'groups without a list "params"'
+                    f'{where}: entry "{name}": expected parameter groups of sizes {expected}, '
+                    'found groups without a list "params"'
                 ) from None
             if found != expected:
                 raise ValueError(
-                    f'{where}: entry "{name}": expected groups of {expected} parameters, found '
-                    f"{found}"
+                    f'{where}: entry "{name}": expected parameter groups of sizes {expected}, '
+                    f"found {found}"
                 )
 
     def _state_of(self, name: str, kind: str, where: str) -> dict[str, Any]:
@@ -300,7 +300,7 @@ class Restoring:
             _core.require_ok(f'{where}: entry "{name}"', missing, unexpected, listed)
         self._dropped[name] = [found.name for found in mismatched]
         for key in self._dropped[name]:
-            del state[key]  # torch refuses other shapes, and casts other dtypes
+            del state[key]  # torch would raise an error for the shape, or cast the dtype
         self._missing += [f"{name}.{key}" for key in missing]
         self._unexpected += [f"{name}.{key}" for key in unexpected]
         self._mismatched += [

@@ -44,7 +44,7 @@ def number_of(where: str, value: Any) -> float:
             return float(number)
     except OverflowError:
         raise ValueError(
-            f"{where}: expected a number, found one that a float cannot hold"
+            f"{where}: expected a number that a float can hold, found a larger one"
         ) from None
     except (TypeError, ValueError, RuntimeError):
         pass

@@ -508,7 +508,8 @@ class CheckpointManager:
                 return result
         raise OSError(
             errno.ESTALE,
-            f"steps were removed {_core.MAX_READS} times during the read; protect one by hold()",
+            f"in each of {_core.MAX_READS} attempts, a step was removed or replaced during the "
+            "restore; protect the step with CheckpointManager.hold()",
             str(self.directory),
         )
 
@@ -547,8 +548,9 @@ class CheckpointManager:
                     if may_differ:
                         return None
                     raise FileNotFoundError(
-                        f"{self.directory}: expected step {number} on all ranks, found it on rank "
-                        "0, but not on all others; all ranks must use the same shared directory"
+                        f"{self.directory}: expected step {number} on all ranks, found it on "
+                        "rank 0, but not on all other ranks; all ranks must use the same "
+                        "shared directory"
                     )
                 problems = [problem for _, problem in answers]
                 result = None
@@ -1025,7 +1027,7 @@ class CheckpointManager:
             self._native.continue_from(found, plan.place, discards)
 
         ranks.run("restore: continue", go_on)
-        if plan.warning is not None:  # not earlier, because a damaged step would be skipped
+        if plan.warning is not None:  # not earlier: the step might have been damaged and skipped
             warnings.warn(plan.warning, stacklevel=4)
         result = RestoreResult(
             found.step,

@@ -44,7 +44,7 @@ class RestorePlan:
         discard_later: Remove the steps with higher numbers than the restored one.
         templates: The result of `templates_of`.
         warning: The warning about per-rank entries that are not restored as they were saved,
-            because another number of ranks saved the compared step; None if there are none.
+            because the step was saved by more or fewer ranks; None if there are none.
     """
 
     steps: Any

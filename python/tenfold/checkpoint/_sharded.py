@@ -120,7 +120,7 @@ class ShardedEntries:
                 part = tensor
             else:
                 continue
-            while label in parts:  # the key "a.b" in addition to the keys "a" and "b"
+            while label in parts:  # both the key "a.b" and the path "a", "b"
                 label += "'"
             parts[label] = part
             live[label] = tensor

@@ -389,7 +389,7 @@ def metadata_of(plans: list[Items]) -> dict[str, Any]:
 
 
 def differs(name: str, one: Kind, of: int, other: Kind, rank: int) -> ValueError:
-    """The error if rank `of` has the entry `one` and `rank` has another one with the same name."""
+    """The error for an entry that is `one` on rank `of`, but `other` on rank `rank`."""
     return ValueError(
         f"{name!r}: it differs between ranks: expected {one.described} as on rank {of}, found "
         f"{other.described} on rank {rank}"

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     Check = tuple[str, list[Box] | None]
 
 # Tensors are read in batches. A batch ends at this many tensors, or when it needs at least this
-# many bytes of temporary memory: for targets of another dtype, device or class, and for lazy
-# conjugate or negative targets.
+# many bytes of temporary memory. Targets of another dtype, device or class, and lazy conjugate or
+# negative targets, need temporary memory.
 _BATCH_TENSORS = 16_384
 _BUFFER_BYTES = 256 << 20
 
@@ -84,7 +84,8 @@ class StorageReader(HasPath, _StorageReader):
     def __init__(self, path: PathLike | None = None, *, verify: bool = False) -> None:
         self.path = None if path is None else os.fspath(path)
         self.verify: bool = boolean("storage reader: verify", verify)
-        # The tensors, the entries by name, and whether the root is one unnamed tensor or value.
+        # The opened file: its tensors, its entries by name, and whether its root is one unnamed
+        # tensor or value. None if nothing is open.
         self._opened: tuple[_core.Boxes, Stored, bool] | None = None
 
     def __getstate__(self) -> dict[str, Any]:

@@ -126,7 +126,7 @@ class _Visit:
         ):
             return False
         if id(value) in above or len(above) > _MAX_DEPTH:
-            return False  # the engine refuses it, unless it is saved as an object
+            return False  # a cycle, or too deep: cannot be saved, except as an object
         above = (*above, id(value))
         for item in value:
             if isinstance(item, (self._tensor_class, Mapping)) or self._has_parts(item, above):
@@ -168,7 +168,7 @@ def merge(data: Iterable[Mapping[Any, Any]]) -> dict[Any, Any]:
 
 
 def _joined(name: str, known: tuple[Any, ...], keys: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The keys of a container, and those that another rank adds."""
+    """The keys `known` of a container, followed by those keys of another rank that are new."""
     if known == keys:
         return known
     by_text = {str(key): key for key in known}

@@ -433,7 +433,7 @@ def _publish(save: _Save, results: list[list[WriteResult]]) -> None:
         missing -= values.keys()
     if missing:
         name = min(missing)
-        raise ValueError(f"{save.path}: value {name!r}: expected it from a rank, found none")
+        raise ValueError(f"{save.path}: value {name!r}: expected a rank that writes it, found none")
     if save.unknown:
         save.tree = _core.tree(nest(save.leaves, save.containers), save.path)
     save.writer.publish(receipts, save.tree)
@@ -447,7 +447,7 @@ def _caching_refused(found: str) -> ValueError:
 
 
 def _planned(plan: SavePlan, ticket: str, unknown: Container[str]) -> SavePlan:
-    """The plan of a rank with its `ShardWriter` ticket, but without values that are known."""
+    """The plan of a rank with its `ShardWriter` ticket; of the values, only the `unknown` ones."""
     if isinstance(plan, PackedPlan):
         items = plan.packed
         wanted = (not kind.is_value or name in unknown for name, kind in items)

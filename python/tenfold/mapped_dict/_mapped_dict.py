@@ -45,7 +45,8 @@ else:
 
 # The remedy for items that do not fit a dictionary that was built without items.
 _BUILD = (
-    "it was built without items, so the types of its keys and values are unknown: build() it again"
+    "the dictionary was built without items, so the types of its keys and values are unknown: "
+    "build() it again"
 )
 
 

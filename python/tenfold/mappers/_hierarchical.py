@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tenfold._io.files import PathLike
 
-# Table numbers of values that are in no table (src/mapper/state_paths.hpp).
+# Used instead of a table number if the value is in no table (src/mapper/state_paths.hpp).
 TEXT = -2  # the value is JSON
 MAPPER = -3  # the value is another mapper
 
@@ -128,7 +128,14 @@ class HierarchicalStateMapper(StateMapper):
         return parts[0][1] if len(parts) == 1 else self._joined(states, parts)
 
     def _values(self, table: int, mapper: int, found: Any) -> Any:
-        """The values of states. `found`: row numbers, JSON values, or states for the mapper."""
+        """The values of states with the same `table`.
+
+        Args:
+            table: The number of a table, TEXT or MAPPER.
+            mapper: For MAPPER: the number of the inner mapper.
+            found: For each state: its row in the table, its JSON value, or the state that is
+                passed to the inner mapper.
+        """
         if table == MAPPER:
             with self._below(mapper):
                 # `found` is a list even for one state. Otherwise, the mapper would treat a single
@@ -146,7 +153,7 @@ class HierarchicalStateMapper(StateMapper):
             raise KeyNotFoundError(f'{where}: below "{path}": {error.args[0]}') from None
 
     def _joined(self, states: list[Any], parts: list[tuple[list[int], Any]]) -> Any:
-        """The values of several groups as one tensor, or as a list."""
+        """Combines `parts` (positions in `states`, values) to a tensor, or to a list for JSON."""
         if not all(arrays.is_array(part) for _, part in parts):
             values = [None] * len(states)
             for places, part in parts:
@@ -267,7 +274,7 @@ def _mapper_trees(tensors: Any) -> list[Any]:
 
 
 def _simple(path: str, value: Any) -> Any:
-    """Converts arrays to dense tensors on the CPU (if torch exists), other values to JSON."""
+    """Converts arrays to dense CPU tensors (without torch: numpy), other values to JSON."""
     is_array = arrays.is_array(value) or hasattr(value, "__dlpack__") or hasattr(value, "__array__")
     if is_array and not isinstance(value, str):  # numpy's strings have __array__
         return _dense(path, value)

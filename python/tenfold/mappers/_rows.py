@@ -189,4 +189,4 @@ def _parts_of(value: Any) -> Iterator[Any]:
 
 
 def _not_held(dtype: str) -> ValueError:
-    return ValueError(f"default: expected numbers that {dtype} holds, found others")
+    return ValueError(f"default: expected numbers that {dtype} can hold, found one that it cannot")

@@ -72,7 +72,7 @@ def of_parts(layout: str, parts: tuple[Any, ...], shape: Any) -> Any:
 
     Raises ValueError for invalid indices, and for coordinates that are not coalesced.
     """
-    # The engine would keep an array that is not contiguous, and a contiguous copy to read from.
+    # Copy here: the engine would keep both a non-contiguous array and a contiguous copy of it.
     node = _core.tree({str(i): _contiguous(part) for i, part in enumerate(parts)}, _WHAT)
     return _core.SparseMatrix.of_parts(layout, node, *_lengths(shape))
 
@@ -337,10 +337,12 @@ def _array(values: Any) -> Any:
         is_wide = isinstance(values, (list, tuple)) and any(
             isinstance(value, int) and abs(value) > INT64_MAX for value in values
         )
-        found = "an int that int64 does not hold" if is_wide else f"others: {error}"
-        raise ValueError(
-            f"{_WHAT}: coordinates and elements: expected numbers, found {found}"
-        ) from None
+        wrong = (
+            "ints that fit int64, found one that does not"
+            if is_wide
+            else f"numbers, found others: {error}"
+        )
+        raise ValueError(f"{_WHAT}: coordinates and elements: expected {wrong}") from None
 
 
 def _indices(values: Any) -> Any:

@@ -352,7 +352,7 @@ def test_misuse_raises_clear_errors(tmp_path) -> None:
         load_state(training.accelerator, tmp_path / "empty")
     save_state(training.accelerator, tmp_path / "state")
     training.accelerator._custom_objects.clear()
-    with pytest.raises(ValueError, match="expected 0 registered objects, found more"):
+    with pytest.raises(ValueError, match="expected the states of 0 registered objects, found more"):
         load_state(training.accelerator, tmp_path / "state")
     other = Training()
     other.models[0][0] = torch.nn.Linear(3, 5)

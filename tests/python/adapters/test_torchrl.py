@@ -154,7 +154,9 @@ def test_entries_that_only_some_rows_have_are_refused(tmp_path) -> None:
     storage = RingStorage(tmp_path / "ring", 5)
     some = [rows(0, 1)[0], rows(1, 1)[0].set(("next", "q"), torch.tensor(1))]
     for batch in (some, lazy_stack(some), TensorDict({"a": lazy_stack(some)}, [2])):
-        with pytest.raises(ValueError, match='entry "q": expected in all rows, found in some'):
+        with pytest.raises(
+            ValueError, match='entry "q": expected it in all rows, found it in some'
+        ):
             storage.set(range(2), batch)
     assert len(storage) == 0
     storage.set(range(2), lazy_stack([row.exclude(("next", "q")) for row in some]))

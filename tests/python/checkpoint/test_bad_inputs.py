@@ -125,7 +125,7 @@ def test_entries_that_are_no_state_of_their_object_are_named(tmp_path):
     for name, target, expected in (
         ("m", module, "state of a module, found list"),
         ("o", optimizer, "state of an optimizer, found list"),
-        ("p", optimizer, r"groups of \[2\] parameters, found \[\]"),
+        ("p", optimizer, r"groups of sizes \[2\], found \[\]"),
     ):
         with pytest.raises(ValueError, match=f'entry "{name}": expected .*{expected}'):
             manager.restore({name: target}, keys=name)

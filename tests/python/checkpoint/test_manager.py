@@ -221,7 +221,7 @@ def test_shape_dtype_and_group_mismatches_change_no_object(tmp_path):
     for state, message in [
         (wider, r"0\.weight.*\[5, 3\].*\[4, 3\]"),
         (half, "bfloat16"),
-        (narrow, r"groups of \[2\] parameters, found \[4\]"),
+        (narrow, r"parameter groups of sizes \[2\], found \[4\]"),
     ]:
         before = weights(state)
         with pytest.raises(ValueError, match=message):
@@ -518,7 +518,9 @@ def test_invalid_parameter_groups_are_refused(tmp_path, groups):
     manager = tenfold.CheckpointManager(tmp_path)
     manager.save(1, {"optimizer": {"param_groups": groups}})
     optimizer = torch.optim.SGD([torch.zeros(2)])
-    with pytest.raises(ValueError, match=r'step_00000001: entry "optimizer": expected groups of'):
+    with pytest.raises(
+        ValueError, match=r'step_00000001: entry "optimizer": expected parameter groups'
+    ):
         manager.restore({"optimizer": optimizer})
 
 

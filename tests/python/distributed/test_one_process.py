@@ -893,7 +893,7 @@ def test_unsupported_file_suffixes_are_refused(name: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("lost", "expected"),
     [
-        ("value", "value 'step': expected it from a rank, found none"),
+        ("value", "value 'step': expected a rank that writes it, found none"),
         ("result", 'tensor "w": expected a receipt for its box'),
     ],
 )

@@ -274,7 +274,7 @@ def test_invalid_coordinates_are_refused():
         SparseMatrix.from_coo([0], [0], [1.0], (4, 4), layout="lil")
     with pytest.raises(ValueError, match='duplicates: expected "sum" or "error"'):
         SparseMatrix.from_coo([0], [0], [1.0], (4, 4), duplicates="last")
-    with pytest.raises(ValueError, match="found an int that int64 does not hold"):
+    with pytest.raises(ValueError, match="expected ints that fit int64, found one that does not"):
         SparseMatrix.from_coo([2**70], [0], [1.0], (4, 4))
 
 

@@ -95,8 +95,8 @@ class StateReader:
         self._sharded = {
             path.partition("/")[2] for path, fields in manifest.items() if fields["type"] in SHARDED
         }
-        self._jobs: list[tuple[Any, Any]] = []  # (engine's item, tensor)
-        # (engine's item, offsets, part of a sharded tensor, stored dtype)
+        self._jobs: list[tuple[Any, Any]] = []  # to read: (engine's item, tensor to fill)
+        # To read: (engine's item, offsets in it, part of a sharded tensor to fill, stored dtype)
         self._boxes: list[tuple[Any, tuple[int, ...], Any, str]] = []
 
     def entry(self, node: Any, key: str, path: str, target: Any) -> Any:

@@ -491,7 +491,7 @@ def _request(
     if sent[0]["path"] != where:
         warnings.warn(
             f"{where}: rank {ranks.rank}: expected the path of rank 0, found another path; "
-            f"the snapshot is {sent[0]['path']}",
+            f"all ranks write to {sent[0]['path']}",
             stacklevel=3,
         )
     keys = {key: None for message in sent for key in message["keys"]}
