@@ -74,7 +74,8 @@ enum class CheckpointCheck : std::uint8_t {
 /// Options of CheckpointManager.
 struct CheckpointManagerOptions {
   /// Number of newest steps of the current line (see CheckpointManager) to keep; steps known to be
-  /// damaged do not count. nullopt: all steps are kept.
+  /// damaged do not count. Steps of other lines are kept, unless they are known to be damaged.
+  /// nullopt: all steps are kept.
   std::optional<std::int64_t> max_to_keep{};
   std::optional<std::int64_t> keep_every{};   ///< keeps steps that are multiples of this number
   std::string best{};                         ///< name of a metric; empty: no best steps
@@ -141,8 +142,9 @@ struct CheckpointStatus {
   Path path;                ///< the step's folder
   bool is_on_line = false;  ///< the step belongs to the current line: see CheckpointManager
   bool is_held = false;     ///< a process protects the step by hold()
-  /// The rules that keep the step: "newest", "all", "every 100", "best loss", "held", "verified"
-  /// (the newest step that this manager saved or verified). Empty: pruning removes the step.
+  /// The rules that keep the step: "newest", "other line", "all", "every 100", "best loss", "held",
+  /// "verified" (the newest step that this manager saved or verified). Empty: pruning removes the
+  /// step.
   std::vector<std::string> kept_by;
 };
 

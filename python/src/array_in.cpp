@@ -68,6 +68,19 @@ bool is_lazy_view(nb::handle object, const dlpack::Array& array) {
   return (is_complex && is_method_true(object, "is_conj")) || is_method_true(object, "is_neg");
 }
 
+/// True if the elements of a torch tensor have less than 8 bits. DLPack describes a tensor of
+/// torch.uint4, for example, as one of uint8.
+bool is_sub_byte(nb::handle object, const dlpack::Array& array, const Torch& torch_api) {
+  static PyObject* const name = interned("dtype");
+  constexpr std::uint8_t kInt = 0;
+  constexpr std::uint8_t kUint = 1;
+  const dlpack::DataType type = array.dtype;
+  if (type.bits != 8 || (type.code != kInt && type.code != kUint)) return false;
+  const nb::object dtype = nb::steal(PyObject_GetAttr(object.ptr(), name));
+  if (!dtype.is_valid()) throw nb::python_error();
+  return dtype.ptr() != (type.code == kInt ? torch_api.int8 : torch_api.uint8);
+}
+
 }  // namespace
 
 std::optional<Tensor> tensor_of_torch(nb::handle object) {
@@ -86,6 +99,7 @@ std::optional<Tensor> tensor_of_torch(nb::handle object) {
   std::shared_ptr<dlpack::ManagedVersioned> managed(exported,
                                                     CallDeleter<dlpack::ManagedVersioned>{});
   if (is_lazy_view(object, managed->array)) return std::nullopt;
+  if (is_sub_byte(object, managed->array, *torch_api)) return std::nullopt;
   std::optional<Tensor> tensor = tensor_of_managed(std::move(managed), true);
   if (is_mapped && tensor) check_not_truncated(object, *tensor);
   return tensor;

@@ -45,6 +45,8 @@ Torch look_up(nb::handle module) {
   nb::object parameter_type = module.attr("nn").attr("Parameter");
   found.parameter_type = reinterpret_cast<PyTypeObject*>(parameter_type.release().ptr());
   found.from_dlpack = nb::object(module.attr("from_dlpack")).release().ptr();
+  found.uint8 = nb::object(module.attr("uint8")).release().ptr();
+  found.int8 = nb::object(module.attr("int8")).release().ptr();
   return found;
 }
 

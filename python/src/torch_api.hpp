@@ -15,6 +15,8 @@ struct Torch {
   /// The class MemoryMappedTensor; null before its module is imported.
   PyTypeObject* mapped_type = nullptr;
   PyObject* from_dlpack = nullptr;
+  PyObject* uint8 = nullptr;  ///< the dtype
+  PyObject* int8 = nullptr;   ///< the dtype
   /// Null if this torch has no DLPack exchange API of the supported major version.
   const dlpack::ExchangeApi* api = nullptr;
 };

@@ -22,14 +22,18 @@ class Rules {
   std::vector<std::vector<std::string>> kept_;
 };
 
-/// Keeps the `count` newest steps of the current line. Skips steps that are known to be damaged,
-/// and does not count them.
+/// Keeps the `count` newest steps of the current line, and all steps of other lines. Skips steps
+/// that are known to be damaged, and does not count them.
 void keep_newest(const Listing& listing, std::int64_t count, const KnownSteps& known_steps,
                  Rules& rules) {
-  for (auto step = listing.steps().rbegin(); step != listing.steps().rend() && count > 0; ++step) {
-    if (!listing.is_on_line(*step) || known_steps.damaged.contains(step->info.step)) continue;
-    rules.keep(*step, "newest");
-    --count;
+  for (auto step = listing.steps().rbegin(); step != listing.steps().rend(); ++step) {
+    if (known_steps.damaged.contains(step->info.step)) continue;
+    if (!listing.is_on_line(*step)) {
+      rules.keep(*step, "other line");
+    } else if (count > 0) {
+      rules.keep(*step, "newest");
+      --count;
+    }
   }
 }
 

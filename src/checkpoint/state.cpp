@@ -275,8 +275,7 @@ std::vector<CheckpointRun> CheckpointManager::State::lineage_of(std::int64_t ste
   if (!has_continued_ && !listing.steps().empty()) {
     warn(directory.string() +
          ": it contains steps of a run that this run does not continue: expected restore() before "
-         "the first save, or an empty directory; the steps of the other run stay" +
-         (options.max_to_keep ? " only if a rule keeps them" : ""));
+         "the first save, or an empty directory; the steps of the other run stay");
   }
   has_continued_ = true;
   std::vector<CheckpointRun> lineage;

@@ -421,6 +421,23 @@ TEST(CheckpointManager, SavesAfterAReturnToAnEarlierStepDoNotContinueTheStepsAft
   EXPECT_THAT(line, ElementsAre(1, 4, 20));
 }
 
+TEST(CheckpointManager, PruningKeepsStepsOfOtherLines) {
+  const TemporaryFolder folder;
+  CheckpointManager manager(folder.path(), {.max_to_keep = 2});
+  save_steps(manager, {100, 101, 102, 1});
+  EXPECT_THAT(manager.all_steps(), ElementsAre(1, 101, 102));
+  save_steps(manager, {2, 3});
+  EXPECT_THAT(manager.all_steps(), ElementsAre(2, 3, 101, 102));
+  manager.close();
+  // A run that restores nothing does not know whether anybody needs the steps of other runs.
+  const Warnings warnings;
+  CheckpointManager other(folder.path(), {.max_to_keep = 1});
+  save_steps(other, {4, 5});
+  EXPECT_THAT(other.all_steps(), ElementsAre(2, 3, 5, 101, 102));
+  other.restore({.step = 5, .discard_later = true});
+  EXPECT_THAT(other.all_steps(), ElementsAre(2, 3, 5));
+}
+
 TEST(CheckpointManager, ExtraThatADocumentCannotStoreIsRefusedBeforeTheSave) {
   const TemporaryFolder folder;
   CheckpointManager manager(folder.path());

@@ -46,6 +46,9 @@ REFUSED = {
         "found a quantized tensor",
     ),
     "bits": (lambda: torch.zeros(2, dtype=torch.uint8).view(torch.bits8), "found dtype bits8"),
+    # DLPack describes them as uint8 and int8.
+    "uint4": (lambda: torch.zeros(2, dtype=torch.uint8).view(torch.uint4), "found dtype uint4"),
+    "int2": (lambda: torch.zeros(2, dtype=torch.int8).view(torch.int2), "found dtype int2"),
     "lazy": (torch.nn.parameter.UninitializedParameter, "found a UninitializedParameter"),
     "strings": (lambda: np.array(["a"]), "found an array of dtype <U1"),
     "objects": (lambda: np.array([None]), "found an array of dtype object"),

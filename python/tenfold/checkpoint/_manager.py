@@ -67,7 +67,8 @@ class CheckpointManager:
     Args:
         directory: The directory of the steps; the first save creates it.
         max_to_keep: Number of newest steps of the current lineage to keep; steps that are known to
-            be damaged do not count. None: keep all steps.
+            be damaged do not count. Steps of other lineages are kept, unless they are known to be
+            damaged. None: keep all steps.
         keep_every: Also keep steps whose number is a multiple of this.
         best: The name of a metric: also keep the best steps by this metric.
         best_mode: ``"min"`` or ``"max"``.

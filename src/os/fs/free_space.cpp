@@ -35,8 +35,11 @@ std::uint64_t writable_bytes(int descriptor) noexcept {
   if (total_bytes == 0) return kMaxBytes;
   switch (static_cast<std::uint32_t>(system.f_type)) {
     case EXT4_SUPER_MAGIC:  // the same magic number as ext2 and ext3
-    case TMPFS_MAGIC:
-      return free_space(descriptor).free_bytes;
+    case TMPFS_MAGIC: {
+      // root may be allowed to use the reserved blocks.
+      const std::uint64_t blocks = ::geteuid() == 0 ? system.f_bfree : system.f_bavail;
+      return blocks * block_bytes;
+    }
     case XFS_SUPER_MAGIC:  // frees removed files and preallocated blocks later, or when it is full
       return total_bytes;
     default:
@@ -49,11 +52,10 @@ std::uint64_t writable_bytes(int descriptor) noexcept {
 FreeSpace free_space(int descriptor) noexcept {
   struct statvfs space{};
   if (descriptor < 0 || ::fstatvfs(descriptor, &space) != 0) return {};
-  const std::uint64_t blocks = ::geteuid() == 0 ? space.f_bfree : space.f_bavail;
   // btrfs and FAT, for example, report 0 files in total.
   std::optional<std::uint64_t> free_files;
   if (space.f_files != 0) free_files = space.f_favail;
-  return {blocks * space.f_frsize, free_files};
+  return {space.f_bavail * space.f_frsize, free_files};
 }
 
 void require_free_space(int descriptor, const std::string& display, std::uint64_t needed_bytes) {

@@ -6,8 +6,8 @@
 
 namespace tenfold::os {
 
-/// Bytes and files that this process can still add to a file system. Only root may use reserved
-/// blocks.
+/// Bytes and files that can still be added to a file system, without the blocks that are reserved
+/// for root.
 struct FreeSpace {
   std::uint64_t free_bytes = 0;
   std::optional<std::uint64_t> free_files;  ///< empty if the file system reports no limit
