@@ -321,7 +321,7 @@ def save(
         if not copy_existing:
             _refuse(survey)
     if path.endswith(archives.SUFFIX) and options.get("format") is None:
-        options["format"] = "memmap"  # for an archive, the caller sets the format
+        options["format"] = "memmap"  # a folder: for an archive, the caller has set the format
     save_node(
         _core.tree(tree, path), path, durable=durable, num_threads=num_threads or None, **options
     )

@@ -813,7 +813,9 @@ def flatten_keys(
     for path, entry in _leaf_paths(td, (), is_leaf):
         name = separator.join(path)
         if name in flat:
-            raise KeyNotFoundError(f'flatten_keys: expected different keys, found "{name}" twice')
+            raise KeyNotFoundError(
+                f'flatten_keys: expected one entry for each flat key, found two for "{name}"'
+            )
         flat[name] = entry
     if not inplace:
         return td._with_entries(flat)
@@ -845,7 +847,9 @@ def unflatten_keys(td: T, separator: str = ".", inplace: bool = False) -> T:
         path = tuple(key.split(separator))
         entry = made._entry(key)
         if path in made:
-            raise KeyNotFoundError(f'unflatten_keys: expected different keys, found "{key}" twice')
+            raise KeyNotFoundError(
+                f'unflatten_keys: key "{key}": expected no entry at the path {path}, found one'
+            )
         put_value(node_for(made, path), path[-1], entry)
         made._remove(key)
     return made
