@@ -2027,9 +2027,9 @@ class TensorDictBase(TensorLike):
             prefix: The folder. None: the folder from which the tree is mapped in mode "r+",
                 otherwise anonymous memory that processes share.
             copy_existing: Copy tensors that are mapped from another file than their file in
-                `prefix`, or from only a part of that file. If false, such a tensor is an error,
-                which prevents copying a large file by accident. Anonymous memory always gets
-                copies.
+                `prefix`, or from only a part of their file in `prefix`. If false, such a tensor is
+                an error, which prevents copying a large file by accident. Anonymous memory always
+                gets copies.
             num_threads: Number of threads that write, at most 256. 0: ``TENFOLD_NUM_THREADS``, or
                 the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once. Its ``result()``
@@ -2193,8 +2193,8 @@ class TensorDictBase(TensorLike):
         Args:
             prefix: The folder or file. Its suffix, or ``format=``, selects the format.
             copy_existing: Copy tensors that are mapped from another file than their file in
-                `prefix`, or from only a part of that file. If false, such a tensor is an error. An
-                archive always gets copies.
+                `prefix`, or from only a part of their file in `prefix`. If false, such a tensor is
+                an error. An archive always gets copies.
             num_threads: Number of threads that write, at most 256. 0: ``TENFOLD_NUM_THREADS``, or
                 the number of cores, at most 8.
             return_early: With `num_threads` above 1: return a future at once.
@@ -2338,8 +2338,8 @@ class TensorDictBase(TensorLike):
         Raises:
             RuntimeError: If this TensorDict is locked and `is_memmap` is false; if only one of this
                 TensorDict and the tree in `prefix` is a lazy stack.
-            ValueError: If an entry is not a field of the object that it is loaded into; and as for
-                `load_memmap`.
+            ValueError: If an entry is not a field of the tensorclass object that it is loaded into;
+                and as for `load_memmap`.
             FileNotFoundError, CorruptFileError, UnsupportedError: As for `load_memmap`.
 
         Example:
@@ -2516,10 +2516,10 @@ class TensorDictBase(TensorLike):
         unlocking it ends the consolidation.
 
         A tree that is consolidated already is returned itself, with a warning if an argument
-        requests another file, device or shared memory. Its file is rewritten if it is `filename`
-        and batch sizes or names have changed since. With `pin_memory`, a block in memory that is
-        not pinned is copied into pinned memory, unless `filename`, `inplace` or another device is
-        given.
+        requests another file, device or shared memory. If `filename` is the file of the tree, and
+        batch sizes or names have changed since it was written, it is rewritten. With `pin_memory`,
+        a block in memory that is not pinned is copied into pinned memory, unless `filename`,
+        `inplace` or another device is given.
 
         Args:
             filename: A file for the block, in tensordict's format, which is created atomically.

@@ -43,7 +43,7 @@ def from_dataclass(dataclass: Any, **options: Any) -> TensorDict:
     if not dataclasses.is_dataclass(dataclass) or isinstance(dataclass, type):
         raise TypeError(
             "from_dataclass: expected an instance of a dataclass, found "
-            f"{dataclass!r}; tenfold.tensorclass converts a dataclass to a tensorclass"
+            f"{dataclass!r}; to convert a class, use tenfold.tensorclass"
         )
     fields = {f.name: getattr(dataclass, f.name) for f in dataclasses.fields(dataclass)}
     return _from_fields(fields, options)
@@ -530,7 +530,10 @@ def _flat_state(state: Any, prefix: str) -> Any:
 
 
 def _is_older_metadata(key: str, value: Any) -> bool:
-    """True for entries that tensordict before 0.12 stored; later versions use ``_metadata``."""
+    """True for the metadata entries of a node in a state dict of tensordict before 0.12.
+
+    Later versions store this metadata in the attribute ``_metadata``.
+    """
     return key in ("__batch_size", "__device") and not arrays.is_array(value)
 
 

@@ -184,7 +184,7 @@ class TensorDict(TensorDictBase):
         names = tuple(self._names or ())
         if names and len(names) != len(self._batch_size):
             raise ValueError(  # no reader would accept them
-                f"names: expected {len(self._batch_size)}, one for each batch dimension, "
+                f"names: expected one for each of {len(self._batch_size)} batch dimensions, "
                 f"found {list(names)}; assign other names"
             )
         return self._node_info._replace(
@@ -194,7 +194,10 @@ class TensorDict(TensorDictBase):
         )
 
     def _like(self, items: dict[str, Any], batch_size: tuple[int, ...]) -> TensorDict:
-        """Creates a node in memory with this device and kind; no names, schema or metadata."""
+        """Creates a node in memory with the device and kind of this node.
+
+        The new node has no names, schema or metadata.
+        """
         made = self._made(items, batch_size, self._device)
         if self._node_info is not PLAIN:
             made._node_info = self._node_info._replace(schema=None, metadata={})
@@ -264,7 +267,7 @@ class TensorDict(TensorDictBase):
         return with_remedy(error, f"a nested key is a tuple: {path}")
 
     def _is_on_disk(self, key: str) -> bool:
-        """True if the file has one unnamed entry (`is_bare`), and `key` is the stem of the file."""
+        """True if the file has one unnamed entry (`is_bare`), and `key` is the stem of its name."""
         opened = self._opened
         if opened is None or not self._node_info.is_bare:
             return False

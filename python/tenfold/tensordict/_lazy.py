@@ -147,7 +147,7 @@ class LazyStackedTensorDict(TensorDictBase):
         ndims = {len(node._batch_size) for node in found if not isinstance(node, type(self))}
         if len(ndims) > 1:
             raise CorruptFileError(
-                "lazy stack: expected entries with the same number of batch dimensions, "
+                "lazy stack: expected members with the same number of batch dimensions, "
                 f"found {sorted(ndims)}"
             )
         return members
@@ -733,7 +733,9 @@ class LazyStackedTensorDict(TensorDictBase):
     def _refuse_exclusive_keys(self, what: str) -> None:
         keys = set(self._key_list())
         if any(set(node._key_list()) != keys for node in self._nodes()):
-            raise RuntimeError(f"{what}: expected the same keys in all members, found other keys")
+            raise RuntimeError(
+                f"{what}: expected the same keys in all members, found different keys"
+            )
 
     def flatten_keys(
         self, separator: str = ".", inplace: bool = False, is_leaf: Any = None

@@ -161,7 +161,10 @@ def _without_rows(stack: Any) -> Any:
 
 
 def _first_row(stack: Any) -> Any:
-    """The entries that all members have, as a dense TensorDict of the first member only."""
+    """A dense TensorDict of length 1 along the stack dimension: a stack of the first member.
+
+    It has the entries that all members have. For a stack without members, its length is 0.
+    """
     if not stack.tensordicts:
         return stack._dense()
     first = stacked()._of([stack._nodes()[0]], stack.stack_dim, stack._dim_name)
@@ -225,18 +228,17 @@ def flatten(
     ndim = len(stack._batch_size)
     start = dim_in(0 if start_dim is None else start_dim, ndim, "flatten")
     end = dim_in(-1 if end_dim is None else end_dim, ndim, "flatten")
-    if inplace or end < start:
-        raise ValueError(
-            f"flatten: expected inplace=False and an end_dim from {start}, "
-            f"found inplace={inplace} and {end}"
-        )
+    if inplace:
+        raise ValueError("flatten: expected inplace=False, found True")
+    if end < start:
+        raise ValueError(f"flatten: expected an end_dim of at least {start}, found {end}")
     if start == end:
         return stack
     if 0 in stack._batch_size[start : end + 1]:  # no member is left
         return locked_as(stack, stack._dense().flatten(start, end))
     for at in range(start, end + 1):
         if at == stack.stack_dim:
-            break  # each member is unbound on its own, so later lengths may differ
+            break  # each member is unbound on its own: lengths of later dimensions may differ
         refuse_ragged(stack, at, "flatten")
     parts: list[Any] = [stack]
     for _ in range(start, end + 1):
@@ -284,7 +286,7 @@ def reshaped(stack: Any, wanted: tuple[Any, ...], method: str) -> Any:
                 made = made.unbind(first)[0]
             return locked_as(stack, made)
     if method == "view":
-        raise RuntimeError("view: expected a dense TensorDict, found a lazy stack; reshape it")
+        raise RuntimeError("view: expected a dense TensorDict, found a lazy stack; use reshape()")
     return stack._dense()._reshaped(wanted, method)
 
 
@@ -311,10 +313,11 @@ def repeat(stack: Any, *repeats: Any, inplace: bool = False) -> Any:
     if len(repeats) == 1 and not isinstance(repeats[0], int):
         repeats = tuple(repeats[0])
     ndim = len(stack._batch_size)
-    if inplace or len(repeats) != ndim:
+    if inplace:
+        raise ValueError("repeat: expected inplace=False, found True")
+    if len(repeats) != ndim:
         raise ValueError(
-            f"repeat: expected inplace=False and {ndim} numbers, one for each batch dimension, "
-            f"found inplace={inplace} and {len(repeats)}"
+            f"repeat: expected {ndim} numbers, one for each batch dimension, found {len(repeats)}"
         )
     at = stack.stack_dim
     inner = (*repeats[:at], *repeats[at + 1 :])

@@ -25,7 +25,7 @@ def own_key(int_keys: bool | dict[str, Any], key: str) -> Any:
     """Returns the key of the saved dict that is stored as the str `key`; see `NodeInfo`."""
     if isinstance(int_keys, dict):
         return int_keys.get(key, key)
-    # Entries may have been added since `int_keys` was read.
+    # Entries with keys that are not int may have been added since `int_keys` was read.
     return int(key) if int_keys and IS_INT.fullmatch(key) else key
 
 

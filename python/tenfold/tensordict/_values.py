@@ -934,8 +934,8 @@ def joined_values(torch: Any, parts: list[Any], dim: int) -> Any:
         length = sum(part._batch_size[dim] for part in parts)
         return parts[0]._resized((*first[:dim], length, *first[dim + 1 :]))
     if all(type(part) is NonTensorStack and dim not in part._stacked for part in parts):
-        # No part is stacked along `dim`: concatenate the members at the same position of each stack
-        # along `dim`, and stack the results.
+        # No part is stacked along `dim`: concatenate along `dim` the members with the same position
+        # in each stack, and stack the results.
         at = parts[0].stack_dim
         inner = dim - (dim > at)
         groups = zip(*[part.unbind(at) for part in parts], strict=True)

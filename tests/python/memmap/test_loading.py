@@ -189,7 +189,9 @@ def test_stacks_are_not_loaded_into_dense_trees(saved, tmp_path, into):
     stack_of(2).memmap(tmp_path / "q")
     for path, td in ((saved, stack_of(3)), (tmp_path / "q", TensorDict({"x": torch.ones(2)}, [2]))):
         before = td.clone()
-        with pytest.raises(RuntimeError, match="root: wrong kind of tree: expected one for a"):
+        with pytest.raises(
+            RuntimeError, match=r"wrong kind of tree: expected a .* to load it into"
+        ):
             td.load_memmap_(path) if into == "in_place" else TensorDict.load_memmap(path, out=td)
         assert td.keys() == before.keys()
         assert (td == before).all()

@@ -319,7 +319,9 @@ def test_names_that_do_not_fit_the_batch_size_are_not_written(tmp_path):
     td = make()
     td._names = ("x", "y")
     for write in (td.memmap, td.memmap_, td.save, lambda path: tenfold.save(td, f"{path}.pt")):
-        with pytest.raises(ValueError, match=r"names: expected 1, .* found \['x', 'y'\]"):
+        with pytest.raises(
+            ValueError, match=r"names: expected one for each of 1 batch .* found \['x', 'y'\]"
+        ):
             write(tmp_path / "p")
     assert names(tmp_path) == []
 

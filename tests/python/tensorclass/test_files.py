@@ -320,7 +320,7 @@ def test_loading_into_an_object_refuses_entries_that_are_not_fields(tmp_path, ca
     if is_stack:
         saved, made = tenfold.lazy_stack([saved, saved]), tenfold.lazy_stack([made, sample()])
     saved.memmap(tmp_path / "saved")
-    with pytest.raises(ValueError, match=r"found \['q'\] too, which are not fields"):
+    with pytest.raises(ValueError, match=r"expected only keys that are fields.* found \['q'\]"):
         call(made, tmp_path / "saved")
     assert set(made.keys()) == {"x", "label"}
     assert made.x.sum() == sample().x.sum() * (1 + is_stack)
@@ -330,7 +330,7 @@ def test_loading_into_an_object_refuses_entries_that_are_not_fields(tmp_path, ca
 def test_loading_into_a_nested_object_refuses_entries_that_are_not_fields(tmp_path):
     TensorDict({"n": {"x": torch.ones(4), "q": torch.ones(4)}}, [4]).memmap(tmp_path / "saved")
     made = TensorDict({"n": sample()}, [4])
-    with pytest.raises(ValueError, match="which are not fields"):
+    with pytest.raises(ValueError, match="expected only keys that are fields"):
         made.load_memmap_(tmp_path / "saved")
     assert set(made["n"].keys()) == {"x", "label"}
 

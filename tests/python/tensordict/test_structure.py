@@ -116,7 +116,7 @@ def test_flatten_keys_and_unflatten_keys_round_trip():
     flat = tree().flatten_keys("/")
     assert flat.keys() == ["a", "b/c", "b/d/e"]
     assert flat.unflatten_keys("/").keys(True, True) == tree().keys(True, True)
-    with pytest.raises(KeyError, match=r'found "b\.c" twice'):
+    with pytest.raises(KeyError, match=r'found two for "b\.c"'):
         tree().set("b.c", 5).flatten_keys()
 
 

@@ -315,8 +315,8 @@ def _consolidate(tree: Any, options: Options) -> Any:
     device = None if options.device is None else torch.device(options.device)
     if options.filename is not None and device is not None and device.type != "cpu":
         raise RuntimeError(
-            "consolidate: device and filename are mutually exclusive: expected one, found "
-            f"{options.device} and {options.filename!r}"
+            "consolidate: device and filename are mutually exclusive: expected no "
+            f"device, or the CPU, with a filename, found {options.device}"
         )
     early = options.return_early and options.num_threads > 1
     if early and (options.use_buffer or options.non_blocking):

@@ -203,7 +203,7 @@ def adopt(
     info = native.info()
     if not _keeps_batch_size(node, info.batch_size):
         node._batch_size, node._names = info.batch_size, info.names or None
-        # Entries that were read for the comparison may have the old batch size.
+        # Entries that `_keeps_batch_size` has loaded may have the old batch size.
         node._items, node._disk.whole = items, False
     elif node._names is None and any(names := info.names[: len(node._batch_size)]):
         node._names = (*names, *[None] * (len(node._batch_size) - len(names)))

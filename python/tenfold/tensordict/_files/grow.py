@@ -109,7 +109,7 @@ def _place(tree: Any, key: Any, shape: Any) -> tuple[Any, list[str], str]:
     if folders.is_stack(tree):
         raise RuntimeError(
             "make_memmap: Making a memory-mapped tensor after instantiation isn't allowed "
-            "for a stack: expected one of its TensorDicts"
+            "for a stack: expected a member of the stack"
         )
     path = folders.keys_of(key)
     node = node_of(tree)

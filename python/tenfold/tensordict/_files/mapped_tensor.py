@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _SHARED_MEMORY = "/dev/shm"
-_NOT_SET: Any = object()  # `MemoryMappedTensor.empty` passes it as the value: elements are not set
+_NOT_SET: Any = object()  # the fill value of `MemoryMappedTensor.empty`: elements are not set
 
 
 class AnonymousFile:
@@ -445,8 +445,8 @@ class MemoryMappedTensor(torch.Tensor):
             for number, (sizes, count) in enumerate(zip(wanted, found, strict=True)):
                 if math.prod(sizes) != count:
                     raise RuntimeError(
-                        f"shape: component {number}: expected sizes of {count} elements, as the "
-                        f"tensor has, found {sizes}"
+                        f"shape: component {number}: expected sizes whose product is {count}, "
+                        f"its number of elements, found {sizes}"
                     )
         elif source.is_nested and source.numel():
             raise RuntimeError(
@@ -608,8 +608,8 @@ class MemoryMappedTensor(torch.Tensor):
                     flat = flat.view(shape)
             except RuntimeError:
                 raise RuntimeError(
-                    f"shape: expected a shape of the {count} elements of {dtype} in the storage, "
-                    f"found {_shown(shape)}"
+                    f"shape: expected a shape that fits the {count} elements of {dtype} in the "
+                    f"storage, found {_shown(shape)}"
                 ) from None
         file = _core.MappedFile(given[0], "r+", storage.data_ptr(), None) if given else None
         made = cls._wrapped(flat, file)

@@ -302,7 +302,7 @@ def load(prefix: Any, device: Any, non_blocking: bool, out: Any, subpath: Any, m
     if out is not None:
         if device is not None and out.device is not None and str(device) != str(out.device):
             raise ValueError(
-                f"device: expected the device of out, {out.device}, found {device}; pass only one"
+                f"device: expected the device of out, {out.device}, found {device}; omit device"
             )
         device = device if device is not None else out.device
 
@@ -386,11 +386,11 @@ def _filled(out: Any, tree: Any) -> Any:
 
 
 def _other_kind(tree: Any, path: str, is_stack: bool) -> RuntimeError:
-    found = "a lazy stack" if is_stack else "a dense tree"
-    expected = type(node_of(tree)).__name__
+    kinds = ("a dense tree", "a lazy stack")
     return RuntimeError(
-        f"{path}: root: wrong kind of tree: expected one for a {expected}, found {found}; "
-        "TensorDict.load_memmap returns it"
+        f"{path}: root: wrong kind of tree: expected {kinds[not is_stack]}, like the "
+        f"{type(node_of(tree)).__name__} to load it into, found {kinds[is_stack]}; to load it as a "
+        "new tree, use TensorDict.load_memmap without out"
     )
 
 

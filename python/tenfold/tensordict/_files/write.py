@@ -40,8 +40,9 @@ class _Targets:
     Attributes:
         kept: keys -> tensor, for contiguous tensors that are shared mappings (r+) of their final
             file, from its first byte on.
-        there: Paths within the target of final files that need not be written: those of the tensors
-            in `kept`, and of tensors of a folder opened with mode "r+" that are not loaded yet.
+        there: The final files that need not be written, as paths relative to the target: those of
+            the tensors in `kept`, and of the tensors that are not loaded yet from a folder that is
+            open in mode "r+".
         written: The final files that are not in `there`. Empty if no tensor is mapped.
         elsewhere: (dotted key path, path, MappedFile) of each tensor that is mapped from another
             file, or from a part of its final file. The MappedFile is None if the tensor is not
@@ -240,7 +241,7 @@ def write_anonymous(tree: Any, options: Options) -> Any:
             "be imported; pass a prefix"
         )
     tensors: dict[str, Any] = {}
-    order: list[Any] = []  # for each tensor: the kept tensor, or the name of the new one
+    order: list[Any] = []  # for each tensor: the tensor if it is kept, else its key in `tensors`
 
     def collect(tensor: Any) -> Any:
         if not options.zeros and type(tensor) is mapped and _is_anonymous(tensor):
@@ -320,7 +321,7 @@ def save(
         if not copy_existing:
             _refuse(survey)
     if path.endswith(archives.SUFFIX) and options.get("format") is None:
-        options["format"] = "memmap"  # for an archive, the caller sets the format
+        options["format"] = "memmap"  # a folder: for an archive, the caller has set the format
     save_node(
         _core.tree(tree, path), path, durable=durable, num_threads=num_threads or None, **options
     )

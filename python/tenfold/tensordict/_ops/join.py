@@ -76,8 +76,9 @@ def stack(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
         RuntimeError: If `input` is empty. If keys, batch sizes, shapes or kinds of entries differ;
             but if one of `input` is a lazy stack, only the numbers of batch dimensions must be
             equal, unless all are lazy stacks with the same stack dimension and number of members.
-            If torch cannot cast a result to the dtype of its tensor in `out`. If only some members
-            of the result have an entry, unless `out` is a stack of as many members.
+            If torch cannot cast a result to the dtype of its tensor in `out`. If `out` is given,
+            only some members of the result have an entry, and `out` is not a stack of as many
+            members.
         TypeError: If `input` has both TensorDicts and tensors.
         IndexError: If `dim` is out of range.
 
@@ -215,7 +216,10 @@ def _stacked_entries(torch: Any, key: str, entries: list[Any], dim: int) -> Any:
 
 
 def _check_one_kind(call: str, key: str, entries: list[Any], error: type[Exception]) -> None:
-    """Raises `error` unless all are nodes, or tensors, or unbatched tensors, or plain values."""
+    """Raises `error` unless the entries are of one kind.
+
+    The kinds are nodes, tensors, unbatched tensors and plain values.
+    """
     firsts = _one_of_each_type(entries)
     if len({(_kind_of(entry), type(entry) is UnbatchedTensor) for entry in firsts}) > 1:
         found = sorted({type(entry).__name__ for entry in entries})
@@ -290,8 +294,8 @@ def lazy_stack(input: Any, dim: int = 0, *, out: Any = None, **kwargs: Any) -> A
 
     Raises:
         RuntimeError: If `input` is empty, the numbers of batch dimensions differ, or `dim` is out
-            of range; if only some of the TensorDicts have an entry, unless `out` is a stack of as
-            many members.
+            of range; if `out` is given, only some of the TensorDicts have an entry, and `out` is
+            not a stack of as many members.
         IndexError: If `input` has tensors and `dim` is out of range.
         TypeError: If `input` has both TensorDicts and other objects.
 
@@ -334,8 +338,8 @@ def maybe_dense_stack(
 
     Raises:
         RuntimeError: If `input` is empty, the numbers of batch dimensions differ, or tensors of
-            different shapes are given; if only some of the TensorDicts have an entry, unless `out`
-            is a stack of as many members.
+            different shapes are given; if `out` is given, only some of the TensorDicts have an
+            entry, and `out` is not a stack of as many members.
         IndexError: If `dim` is out of range.
         TypeError: If `input` has both TensorDicts and other objects.
 
@@ -400,8 +404,9 @@ def cat(input: Iterable[Item], dim: int = 0, *, out: Any = None) -> Item:
 
     Raises:
         RuntimeError: If `input` is empty, shapes do not fit, or there is no such batch dimension.
-            If torch cannot cast a result to the dtype of its tensor in `out`. If only some members
-            of the result have an entry, unless `out` is a stack of as many members.
+            If torch cannot cast a result to the dtype of its tensor in `out`. If `out` is given,
+            only some members of the result have an entry, and `out` is not a stack of as many
+            members.
         IndexError: If `input` has tensors and `dim` is out of range.
         TypeError: If `input` has both TensorDicts and tensors, or the entries of a key are of
             different kinds.
@@ -444,7 +449,9 @@ def _joined(entries: list[Any], dim: int) -> Any:
     dicts = [node._entries() for node in nodes]
     keys = dicts[0].keys()
     if any(items.keys() != keys for items in dicts):
-        raise KeyNotFoundError("cat: expected the same keys in all TensorDicts, found other keys")
+        raise KeyNotFoundError(
+            "cat: expected the same keys in all TensorDicts, found different keys"
+        )
     torch = need_torch("cat")
     made_items = {}
     for key in keys:
@@ -571,7 +578,7 @@ def pad_sequence(
     paths = tds[0].keys(True, True)
     if any(set(td.keys(True, True)) != set(paths) for td in tds):
         raise KeyNotFoundError(
-            "pad_sequence: expected the same keys in all TensorDicts, found other keys"
+            "pad_sequence: expected the same keys in all TensorDicts, found different keys"
         )
     ndim = len(tds[0].batch_size)
     new = (len(tds), *(max(td.batch_size[i] for td in tds) for i in range(ndim)))

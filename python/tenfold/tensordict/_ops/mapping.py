@@ -414,7 +414,7 @@ def _check_rows_of(td: Any, other: Any) -> None:
     if tuple(node._batch_size[:shared]) != tuple(td._batch_size[:shared]):
         raise RuntimeError(
             f"update: expected a TensorDict of batch_size {list(td._batch_size)}, "
-            f"found {list(node._batch_size)}; update_batch_size=True adopts it"
+            f"found {list(node._batch_size)}; to adopt it, pass update_batch_size=True"
         )
 
 
@@ -695,7 +695,8 @@ def split_keys(
                     walk(rest, path)
                     name = ".".join(path)
                     raise KeyNotFoundError(
-                        f'split_keys: expected each key once, found "{name}" twice'
+                        f'split_keys: expected each entry to be selected once, found "{name}" '
+                        "selected twice"
                     )
                 if default is not NOTHING and default is not None:
                     part.set(new_key, default)
@@ -706,7 +707,7 @@ def split_keys(
         made.append(part)
     # Delete the entries only now, so that an error above leaves `td` unchanged.
     for path, number in moved.items():
-        # If the same part also has a node above the entry, the entry stays in that node.
+        # An entry of a node that moved to the same part stays in that node.
         if all(moved.get(path[:depth]) != number for depth in range(1, len(path))):
             rest.del_(path)
     if not reproduce_struct:
@@ -812,7 +813,9 @@ def flatten_keys(
     for path, entry in _leaf_paths(td, (), is_leaf):
         name = separator.join(path)
         if name in flat:
-            raise KeyNotFoundError(f'flatten_keys: expected different keys, found "{name}" twice')
+            raise KeyNotFoundError(
+                f'flatten_keys: expected one entry for each flat key, found two for "{name}"'
+            )
         flat[name] = entry
     if not inplace:
         return td._with_entries(flat)
@@ -844,7 +847,9 @@ def unflatten_keys(td: T, separator: str = ".", inplace: bool = False) -> T:
         path = tuple(key.split(separator))
         entry = made._entry(key)
         if path in made:
-            raise KeyNotFoundError(f'unflatten_keys: expected different keys, found "{key}" twice')
+            raise KeyNotFoundError(
+                f'unflatten_keys: key "{key}": expected no entry at the path {path}, found one'
+            )
         put_value(node_for(made, path), path[-1], entry)
         made._remove(key)
     return made
@@ -871,7 +876,10 @@ def empty(
 
 
 def _put_nodes(made: Any, td: Any, options: dict[str, Any]) -> None:
-    """Adds to `made` the emptied nodes and plain values of `td`, with the batch size of `made`."""
+    """Adds the plain values of `td`, and its nodes without their tensors, to `made`.
+
+    Their batch sizes then begin with the batch size of `made`.
+    """
     old, new = tuple(td._batch_size), tuple(made._batch_size)
     for key, entry in td._entries().items():
         node = node_of(entry)

@@ -564,7 +564,7 @@ class MemberPart:
         return entries
 
     def for_tensor(self, ndim: int) -> Any:
-        """The part for a tensor of the member that has `ndim` dimensions."""
+        """The part for a tensor in the member, whose number of dimensions is `ndim`."""
         part = unwrapped(self.whole)
         ndim += len(self.taken)
         for dim, count, position in self.taken:

@@ -39,7 +39,8 @@ def _mapped_view(td: Like, change: Callable[[Any], Any], batch_size: Any, names:
 def expanded(td: Like, wanted: tuple[int, ...], *, shared_below: bool = False) -> Like:
     """Implements `expand`.
 
-    `shared_below`: NonTensorData in nodes below, except in lazy stacks, remains one value.
+    `shared_below`: If true, NonTensorData in nodes below, except in lazy stacks, remains
+    NonTensorData. If false, new dimensions turn it into a NonTensorStack.
     """
     new = tuple(probe(td._batch_size, "expand").expand(wanted).shape)
     ndim = len(td._batch_size)
@@ -127,7 +128,7 @@ def flatten(
     end = dim_in(-1 if end_dim is None else end_dim, ndim, "flatten")
     if end <= start:
         if end < start:
-            raise ValueError(f"flatten: expected an end_dim from {start}, found {end}")
+            raise ValueError(f"flatten: expected an end_dim of at least {start}, found {end}")
         return locked_as(td, td.clone(recurse=False))
     count = 1
     for length in td._batch_size[start : end + 1]:
@@ -205,7 +206,8 @@ def movedim(td: Like, source: Any, destination: Any) -> Like:
     targets = _different_dims(destination, ndim, "destination")
     if len(sources) != len(targets):
         raise ValueError(
-            f"movedim: expected a destination for each source, found {sources} and {targets}"
+            f"movedim: expected a destination for each source, found the sources {sources} and the "
+            f"destinations {targets}"
         )
     order = [dim for dim in range(ndim) if dim not in sources]
     for target, dim in sorted(zip(targets, sources, strict=True)):
@@ -245,8 +247,8 @@ def squeeze(td: Like, dim: int | None) -> Like:
 def _squeezed(td: Like, dims: tuple[int, ...], *, below: bool = False) -> Like:
     """Removes the dimensions `dims`, which have length 1.
 
-    As in tensordict, stacks of values in nodes below (`below`) are reshaped, but those at the top
-    may be unbound: see `ValueRows.squeeze_all`.
+    `below`: True if `td` is a nested node. As in tensordict, a NonTensorStack in a nested node is
+    reshaped, but one in the root may be unbound: see `ValueRows.squeeze_all`.
     """
     new = tuple(n for dim, n in enumerate(td._batch_size) if dim not in dims)
     names = td._names and tuple(n for i, n in enumerate(td._names) if i not in dims)
@@ -401,7 +403,7 @@ def assign_names(td: Any, names: Sequence[str | None] | None) -> None:
         check_name(name, "names")
     if len(names) != len(td._batch_size):
         raise ValueError(
-            f"names: expected {len(td._batch_size)}, one for each batch dimension, "
+            f"names: expected one for each of {len(td._batch_size)} batch dimensions, "
             f"found {len(names)}"
         )
     given = [name for name in names if name is not None]
@@ -446,7 +448,7 @@ def refine_names(td: Like, *names: Any) -> Like:
     for old, new in zip(td.names, given, strict=False):
         if old is not None and old != new:
             raise RuntimeError(
-                f"refine_names: expected a dimension without a name, found {old!r} for {new!r}"
+                f"refine_names: expected {old!r}, the name that the dimension has, found {new!r}"
             )
     td.names = given
     return td
@@ -480,7 +482,7 @@ def device(td: Any) -> Any:
         opened = td._opened
         where = f"{opened.path}: " if opened is not None else ""
         raise UnsupportedError(
-            f'{where}device: expected a device of this torch, found "{td._device}"; '
+            f'{where}device: expected a device that torch supports, found "{td._device}"; '
             "clear_device_() removes it"
         ) from error
 

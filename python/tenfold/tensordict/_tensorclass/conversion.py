@@ -590,7 +590,7 @@ def _claim(cls: Any, prefix: str) -> None:
     Does nothing if a class is registered under the saved name.
     """
     if not os.path.isdir(prefix):
-        return  # an archive; or the loader reports the error
+        return  # an archive, or a path that load_memmap refuses
     name = _core.open_memmap(os.path.abspath(prefix), "r").info().class_name
     if not name or registered_class(name) is not None:
         return

@@ -217,7 +217,9 @@ def _is_generated(method: Any) -> bool:
         return False
     # Methods that users wrote may also be compiled from a string: by exec() or python -c.
     name = getattr(code, "co_qualname", None)
-    if name is None:  # Python 3.10: a method of a class at module level is not nested
+    if name is None:
+        # Python 3.10 lacks co_qualname. Generated methods are nested functions; a user's method is
+        # not, unless a function defines its class.
         return bool(code.co_flags & inspect.CO_NESTED)
     return bool(name.startswith("__create_fn__."))
 

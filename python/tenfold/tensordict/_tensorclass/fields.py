@@ -126,8 +126,8 @@ def check_keys(cls: Any, keys: Iterable[str]) -> None:
     unknown = set(keys) - set(cls._field_names)
     if unknown:
         raise ValueError(
-            f"{cls.__name__}: expected the keys {sorted(cls._field_names)} at most, found "
-            f"{sorted(unknown)} too, which are not fields"
+            f"{cls.__name__}: expected only keys that are fields, "
+            f"{sorted(cls._field_names)}, found {sorted(unknown)}"
         )
 
 
@@ -253,7 +253,9 @@ def set_field(
     check_unlocked(node)
     require(cls, name)
     if value is obj:
-        raise ValueError(f'{cls.__name__}: field "{name}": expected another object, found itself')
+        raise ValueError(
+            f'{cls.__name__}: field "{name}": expected another object, found the object itself'
+        )
     entry = None if value is None else _entry(cls, name, value, node, inplace)
     if inplace and node._has(name) and type(entry) in (type(None), NonTensorData):
         raise RuntimeError(
@@ -434,7 +436,10 @@ def _bound(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str,
         )
     for name in names[: len(args)]:
         if name in kwargs:
-            raise ValueError(f'{cls.__name__}: field "{name}": expected one value, found two')
+            raise ValueError(
+                f'{cls.__name__}: field "{name}": expected one value, found a positional and a '
+                "keyword argument"
+            )
     return {**kwargs, **dict(zip(names, args, strict=False))}
 
 

@@ -108,7 +108,7 @@ class FieldMethods:
             KeyError: If `key` is neither a str nor a tuple of str, or a path leads through a
                 tensor or a plain value below a node.
             RuntimeError: If this object is locked, or a shape does not fit.
-            ValueError: If `value` is this object, or the cast of an `autocast` class raises it.
+            ValueError: If `value` is this object, or casting it raises ValueError (`autocast`).
             TypeError: If an `autocast` class cannot cast the value, or torch lacks the dtype of an
                 array.
             KeyError, RuntimeError, TypeError: With `inplace`: if `value` cannot be written into
@@ -237,8 +237,8 @@ def _rows(obj: Any, value: Any) -> Any:
             check_keys(cls, value._tensordict._key_list())
         elif set(type(value)._field_names) != set(cls._field_names):
             raise ValueError(
-                f"{cls.__name__}: expected rows of the same fields, found those of a "
-                f"{type(value).__name__}"
+                f"{cls.__name__}: expected rows with the same fields, found a "
+                f"{type(value).__name__}, which has other fields"
             )
         return value._tensordict
     if isinstance(value, (bool, int, float, complex)) or hasattr(value, "untyped_storage"):
@@ -434,7 +434,7 @@ class TreeMethods:
             **options: Options of `TensorDict.update`. All other keywords are fields.
 
         Raises:
-            ValueError: If a key is not a field, or the cast of an `autocast` class raises it.
+            ValueError: If a key is not a field, or casting a number raises ValueError (`autocast`).
             KeyError: If a key is neither a str nor a tuple of str, or a path leads through a tensor
                 or a plain value.
             RuntimeError: As for `TensorDict.update`; or if this object is locked and a value is
