@@ -113,6 +113,9 @@ class TENFOLD_API Windows {
 /// size, divided by the window's rows on all ranks. For a batch in which this rank has no rows, use
 /// 0 as the loss, because the mean over no rows is NaN.
 ///
+/// A window holds all of its batches from the start, so within a window, loader.state_dict() is the
+/// start of the next one: save after optimizer.step().
+///
 /// Throws Error(invalid_argument) if `steps` is below 1.
 TENFOLD_API Windows accumulate(BatchLoader& loader TENFOLD_LIFETIMEBOUND, std::int64_t steps);
 /// Like accumulate(BatchLoader&, steps), but takes ownership of the loader.

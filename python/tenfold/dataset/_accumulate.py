@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, NamedTuple
 
 from tenfold._options import integer
 from tenfold._public import set_module
+from tenfold.dataset._loader import BatchLoader
 from tenfold.dataset._ragged import Offsets
 
 TYPE_CHECKING = False
@@ -34,8 +36,11 @@ class Window:
         rows: Number of rows of this process in the window.
     """
 
-    def __init__(self, batches: list[Any], counts: list[int], total: float) -> None:
+    def __init__(
+        self, batches: list[Any], counts: list[int], total: float, start: dict[str, int]
+    ) -> None:
         self.rows: int = sum(counts)
+        self._start = start
         self._pairs = [
             Weighted(batch, count / total if total else 0.0)
             for batch, count in zip(batches, counts, strict=True)
@@ -45,9 +50,11 @@ class Window:
         return len(self._pairs)
 
     def __iter__(self) -> Iterator[Weighted]:
-        return iter(self._pairs)
+        return (self[i] for i in range(len(self)))
 
     def __getitem__(self, index: int) -> Weighted:
+        if index in (-1, len(self) - 1):
+            self._start.clear()
         return self._pairs[index]
 
     def __repr__(self) -> str:
@@ -67,6 +74,10 @@ def accumulate(loader: Iterable[Any], steps: int) -> Iterator[Window]:
     ...         (criterion(model(batch["x"]), batch["y"]) * weight).backward()
     ...     optimizer.step()
     ...     optimizer.zero_grad()
+
+    `BatchLoader.state_dict` returns the start of the window until the window has returned its last
+    batch, because the gradients of an incomplete window are not saved. Then it returns the start of
+    the next window, so save after ``optimizer.step()``.
 
     Under ``torch.distributed``, gradients are averaged over the ranks. The weight is therefore the
     number of rows of the batch, times the world size, divided by the number of rows that all ranks
@@ -95,19 +106,22 @@ def accumulate(loader: Iterable[Any], steps: int) -> Iterator[Window]:
 
 
 def _windows(loader: Iterable[Any], steps: int) -> Iterator[Window]:
-    batches: list[Any] = []
-    for batch in loader:
-        batches.append(batch)
-        if len(batches) == steps:
-            yield _window_of(batches)
-            batches = []
-    if batches:
-        yield _window_of(batches)
-
-
-def _window_of(batches: list[Any]) -> Window:
-    counts = [_rows_of(batch) for batch in batches]
-    return Window(batches, counts, _rows_of_all_ranks(sum(counts)))
+    batches = iter(loader)
+    is_full = True
+    while is_full:
+        # The state of the loader at the start of the window. It is cleared with the last batch.
+        start = loader._state() if isinstance(loader, BatchLoader) else {}
+        items = list(islice(batches, steps))
+        if not items:
+            return
+        is_full = len(items) == steps
+        counts = [_rows_of(batch) for batch in items]
+        window = Window(items, counts, _rows_of_all_ranks(sum(counts)), start)
+        if isinstance(loader, BatchLoader):
+            loader._window_start = start
+        yield window
+        start.clear()
+        del items, window  # before the batches of the next window are created
 
 
 def _rows_of(batch: Any) -> int:

@@ -50,6 +50,12 @@ if TYPE_CHECKING:
 
 # The remedy in errors for sources that are not data sets.
 _INGEST = "tenfold.ingest(source, path) makes a data set of text files, tables and rows"
+# By Arrow type: dtypes of pandas that can represent missing values.
+_NULLABLE_DTYPES = {
+    "bool": "boolean",
+    **{f"int{bits}": f"Int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"UInt{bits}" for bits in (8, 16, 32, 64)},
+}
 # Maximum number of rows per call of a function of `filter`.
 _FILTER_ROWS = 65_536
 
@@ -759,14 +765,35 @@ class Dataset(Growing):
     def to_pandas(self) -> Any:
         """Returns a ``pandas.DataFrame`` of all rows, copied into memory through pyarrow.
 
+        Nullable columns of integers and bools have the nullable dtypes of pandas, such as
+        ``Int64`` and ``boolean``; other columns of numbers have NumPy dtypes. A missing float is
+        NaN. Records are dicts. Times are integers, as they are stored; the schema has their unit.
+
         Raises:
             ImportError: If pandas or pyarrow is not installed.
             UnsupportedError: As for `__arrow_c_stream__`.
 
         Example:
-            >>> ds.select(["price"]).to_pandas().mean()
+            >>> frame = ds.select(["time", "price"]).to_pandas()
+            >>> frame["time"] = pandas.to_datetime(frame["time"], unit=ds.schema["time"].unit)
         """
-        return self.to_arrow().to_pandas()
+        import pandas
+
+        table = self.to_arrow()
+        # By default, pyarrow converts integers with nulls to float64, and bools with nulls to
+        # objects.
+        nullable = [
+            field.name
+            for field in table.schema
+            if field.nullable and str(field.type) in _NULLABLE_DTYPES
+        ]
+        frame = table.drop_columns(nullable).to_pandas(integer_object_nulls=True)
+        if not nullable:
+            return frame
+        frame_of_nullable = table.select(nullable).to_pandas(
+            types_mapper=lambda kind: pandas.api.types.pandas_dtype(_NULLABLE_DTYPES[str(kind)])
+        )
+        return pandas.concat([frame, frame_of_nullable], axis=1)[table.column_names]
 
     # --- pickling ---
 

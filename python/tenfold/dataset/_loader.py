@@ -121,6 +121,9 @@ class BatchLoader:
         self._device = None if device is None else checked_device(device)
         self._pin = pin and may_pin()
         self._on_device: BatchProgress | None = None
+        # The state at the start of a window of `accumulate`, which clears it when the window has
+        # returned its last batch.
+        self._window_start: dict[str, int] = {}
         self._transform_seconds = self._last_transform_seconds = 0.0
         self._padding = Padding(
             pad,
@@ -153,11 +156,12 @@ class BatchLoader:
         return len(self._native)
 
     def __iter__(self) -> Iterator[Any]:
-        if self._on_device is not None and not self._on_device.is_at_end:
-            # The previous iteration may have taken one batch more than it returned. If that batch
-            # was the last of the epoch, the engine has already incremented the epoch.
+        is_ahead = self._on_device is not None and not self._on_device.is_at_end
+        if is_ahead or self._window_start:
+            # The previous iteration may have taken more batches than it returned. If the last batch
+            # of the epoch was among them, the engine has already incremented the epoch.
             self._native.set_epoch(self.epoch)
-        self._on_device = None
+        self._forget_progress()
         self._transform_seconds = self._last_transform_seconds = 0.0
         stream: Any = self._native.start()
         if "numpy" in (self.dataset._framework, decided()) or "torch" not in sys.modules:
@@ -197,7 +201,13 @@ class BatchLoader:
         """The epoch of the next batch: after the last batch of an epoch, the next epoch."""
         return int(self._state()["epoch"])
 
+    def _forget_progress(self) -> None:
+        self._on_device = None
+        self._window_start = {}
+
     def _state(self) -> dict[str, int]:
+        if self._window_start:
+            return dict(self._window_start)
         if self._on_device is not None and not self._on_device.is_at_end:
             return json.loads(self._on_device.state)  # type: ignore[no-any-return]
         return json.loads(self._native.state())  # type: ignore[no-any-return]
@@ -219,7 +229,7 @@ class BatchLoader:
             {'seed': 0, 'epoch': 3, 'position': 0}
         """
         self._native.set_epoch(integer("batch loader: epoch", epoch))
-        self._on_device = None
+        self._forget_progress()
 
     def state_dict(self) -> dict[str, int]:
         """Returns ``{"seed", "epoch", "position"}``, for `load_state_dict`.
@@ -227,7 +237,7 @@ class BatchLoader:
         The position is the number of rows of the epoch that precede the next batch, on all ranks
         together. Batches that were prepared but not returned do not count; a batch whose transform
         raised an error does. After the last batch of an epoch, the position is 0 and the epoch is
-        the next one.
+        the next one. With `accumulate`, the batches of a window count once all have been returned.
         """
         return self._state()
 
@@ -251,7 +261,7 @@ class BatchLoader:
             488
         """
         self._native.load_state(json.dumps(state))
-        self._on_device = None
+        self._forget_progress()
 
     def stats(self) -> dict[str, Any]:
         """Returns counters and times of the most recent iteration, and its bottleneck.

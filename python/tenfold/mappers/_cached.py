@@ -30,9 +30,11 @@ class CachedStateMapper(StateMapper):
 
     For each batch, the mapper generates the missing rows in one call, each row once. The returned
     rows share no memory with the cache and have no gradients. If the rows of the mapper have
-    changed, for example because a module was trained, the next call clears the cache. The first
-    rows that are cached determine dtype and shape: rows with another dtype or shape are not cached,
-    but generated each time. A batch that has cached rows and rows with another dtype or shape is
+    changed, for example because a module was trained, the next call clears the cache. Writes that
+    torch's version counter does not count (through ``.data``, or a NumPy view of a detached
+    parameter), and a change of the module's mode, are not noticed: call `clear`. The first rows
+    that are cached determine dtype and shape: rows with another dtype or shape are not cached, but
+    generated each time. A batch that has cached rows and rows with another dtype or shape is
     generated as a whole. If the mapper promotes the dtypes of a batch, the cached rows have the
     promoted dtype.
 

@@ -30,11 +30,12 @@ class ModuleStateMapper(StateMapper):
     >>> mapper.save("mapper.safetensors")       # the name, the config, the state_dict
     >>> tenfold.StateMapper.load("mapper.safetensors")
 
-    States are tensors, or arrays, numbers and tuples of numbers, which `torch.as_tensor` converts.
-    A list of states is stacked into a batch. A single tensor or array is passed in its own shape,
-    so it may be a state or a batch. Inputs are moved to the module's device. Gradients are
-    recorded. Calls do not change the mode of the module (`train`, `eval`). A loaded module is in
-    the mode in which the factory creates it.
+    States are tensors, or arrays, numbers and tuples of numbers, which `torch.as_tensor` converts:
+    a tuple of ints to int64, which a module of floats refuses. A list of states is stacked into a
+    batch. A single tensor or array is passed in its own shape, so it may be a state or a batch.
+    Inputs are moved to the module's device. Gradients are recorded. Calls do not change the mode of
+    the module (`train`, `eval`). A loaded module is in the mode in which the factory creates it,
+    for a new module of torch train mode: call ``mapper.module.eval()``.
 
     Args:
         factory_name: The registered name of the factory (`tenfold.register_mapper`).

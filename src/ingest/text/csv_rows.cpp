@@ -196,7 +196,8 @@ bool CsvRows::field(const CsvField& field, TextColumn& column) {
   if (target.form == Form::text) {
     if (text.empty() && !field.is_quoted) return set_null(column);
     if (!base::is_utf8(text)) {
-      return fail(Outcome::malformed, target.column.name(), "expected UTF-8, found other bytes");
+      return fail(Outcome::malformed, target.column.name(),
+                  "expected UTF-8, found other bytes; " + std::string(kConvertToUtf8));
     }
     column.values().append(text);
     return true;

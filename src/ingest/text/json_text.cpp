@@ -12,9 +12,13 @@
 #include "codecs/json/json.hpp"
 #include "codecs/json/utf8.hpp"
 #include "ingest/number_text.hpp"
+#include "ingest/text/source_files.hpp"
 
 namespace tenfold {
 namespace {
+
+/// What fail() expected if a string is not UTF-8.
+constexpr const char* kUtf8 = "UTF-8 in a string";
 
 /// Finds the first '"', '\\' or control character at or after `at`. Sets `beyond_ascii` if there
 /// are non-ASCII bytes before it.
@@ -88,7 +92,7 @@ const char* JsonText::end_of_string(bool& has_escapes) noexcept {
     return nullptr;
   }
   if (beyond_ascii && !base::is_utf8({at_ + 1, static_cast<std::size_t>(at - at_ - 1)})) {
-    fail("UTF-8 in a string");
+    fail(kUtf8);
     return nullptr;
   }
   return at + 1;
@@ -285,7 +289,8 @@ std::string JsonText::fault() const {
     found = base::quote(rest, kShown);
   }
   return std::string("expected ") + fault_ + ", found " + found + " at byte " +
-         std::to_string(fault_at_ - begin_ + 1);
+         std::to_string(fault_at_ - begin_ + 1) +
+         (fault_ == kUtf8 ? "; " + std::string(kConvertToUtf8) : "");
 }
 
 }  // namespace tenfold

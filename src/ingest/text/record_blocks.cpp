@@ -374,10 +374,9 @@ bool BlockReader::take_header(const char*& begin, const char* end) {
         name.erase(twin, 1);
       }
     }
-    if (wrong != nullptr || !base::is_utf8(name)) {
-      throw base::corrupt(where)
-          .expected(wrong != nullptr ? wrong : "UTF-8")
-          .found("something else");
+    if (wrong != nullptr) throw base::corrupt(where).expected(wrong).found("something else");
+    if (!base::is_utf8(name)) {
+      throw base::corrupt(where).expected("UTF-8").found("other bytes").remedy(kConvertToUtf8);
     }
     if (!seen.insert(name).second) {
       throw base::invalid_argument(where)
@@ -409,9 +408,14 @@ void BlockReader::expect_blanks(const char* begin, const char* end) {
 /// Skips the start of the file: byte order mark, header, '['. Returns false if more bytes are
 /// needed.
 bool BlockReader::begin_file(const char*& begin, const char* end) {
-  if (std::string_view(begin, static_cast<std::size_t>(end - begin)).starts_with(kByteOrderMark)) {
-    begin += kByteOrderMark.size();
+  const std::string_view start(begin, static_cast<std::size_t>(end - begin));
+  if (start.starts_with("\xFF\xFE") || start.starts_with("\xFE\xFF")) {
+    throw base::corrupt(file_->display)
+        .expected("UTF-8")
+        .found("UTF-16")
+        .remedy("convert the file to UTF-8, for example with iconv -f UTF-16 -t UTF-8");
   }
+  if (start.starts_with(kByteOrderMark)) begin += kByteOrderMark.size();
   line_ = 1;
   const SourceFile& source = files_[next_file_ - 1];
   if (file_->kind == TextKind::csv) {

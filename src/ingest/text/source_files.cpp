@@ -170,10 +170,12 @@ void add_file(const Path& path, SourceFormat format, std::vector<SourceFile>& fi
     refuse(display, "a folder; name its files, as in \"" + display + "/*.jsonl\"");
   }
   const std::string name = lower(path.filename().string());
-  for (const char* suffix : {".parquet", ".pq", ".arrow", ".feather", ".ipc"}) {
+  for (const char* suffix :
+       {".parquet", ".pq", ".arrow", ".arrows", ".feather", ".ipc", ".npy", ".npz"}) {
     if (format == SourceFormat::by_name && name.ends_with(suffix)) {
-      throw base::unsupported(display).expected("text").found(
-          suffix, ", which tenfold.ingest in Python reads: pip install tenfold[arrow]");
+      throw base::unsupported(display).expected("text").found(suffix).remedy(
+          "tenfold.ingest in Python reads such files (Parquet and Arrow: with tenfold[arrow]), but "
+          "no text files in the same call; join the data sets with tenfold.concat");
     }
   }
   if (name.ends_with(".zip")) return add_archive(path, format, files);

@@ -24,6 +24,10 @@ enum class SourceKind : std::uint8_t {
   unknown,
 };
 
+/// The remedy in errors for text that is not UTF-8.
+inline constexpr std::string_view kConvertToUtf8 =
+    "convert the file to UTF-8, for example with iconv -f LATIN1 -t UTF-8";
+
 /// Unquoted CSV fields that mean null, in addition to the empty field. A null pointer: only the
 /// empty field means null.
 using NaValues = std::shared_ptr<const std::set<std::string, std::less<>>>;

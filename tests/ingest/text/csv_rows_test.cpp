@@ -234,6 +234,28 @@ TEST(IngestCsv, NamesFileLineRowAndColumn) {
             "\"7e4\"");
 }
 
+TEST(IngestCsv, TextThatIsNotUtf8NamesAConversion) {
+  IngestOf of;
+  const std::string latin1 =
+      "; convert the file to UTF-8, for example with iconv -f LATIN1 -t UTF-8";
+  EXPECT_EQ(of.error("a.csv", "x,y\n1,caf\xE9\n", ErrorCode::corrupt),
+            "a.csv: line 2 (row 0), column \"y\": expected UTF-8, found other bytes" + latin1);
+  EXPECT_EQ(of.error("a.csv", "x,caf\xE9\n1,2\n", ErrorCode::corrupt),
+            "a.csv: line 1: header: expected UTF-8, found other bytes" + latin1);
+  EXPECT_EQ(of.error("a.jsonl", "{\"x\": \"\xE9\"}\n", ErrorCode::corrupt),
+            "a.jsonl: line 1 (row 0): expected UTF-8 in a string, found \"\\x22\\xe9\\x22}\" at "
+            "byte 7" +
+                latin1);
+  for (const std::string name : {"a.csv", "a.jsonl", "a.json"}) {
+    for (const std::string text : {"\xFF\xFE{", "\xFE\xFF{"}) {
+      EXPECT_EQ(of.error(name, text, ErrorCode::corrupt),
+                name +
+                    ": expected UTF-8, found UTF-16; convert the file to UTF-8, for example "
+                    "with iconv -f UTF-16 -t UTF-8");
+    }
+  }
+}
+
 TEST(IngestCsv, SkipsRowsOfAnotherNumberOfFields) {
   IngestOf of;
   const Dataset ds = of.rows("a.csv", "x,y\n1,2\n3\n\"4\"5,6\n7,8\n", {.on_error = OnError::skip});

@@ -8,6 +8,7 @@
 
 #include "base/text.hpp"
 #include "ingest/ingest_of.hpp"
+#include "support/message_of.hpp"
 
 namespace tenfold {
 namespace {
@@ -530,7 +531,11 @@ TEST(IngestJson, ReadsFilesInOrderAndGlobsSorted) {
               ElementsAre(1, 2, 3));
   EXPECT_THROW(of.rows({a.parent_path() / "*.ndjson"}), Error);
   EXPECT_THROW(of.rows({a.parent_path() / "none.jsonl"}), Error);
-  EXPECT_THROW(of.rows({of.write("d.parquet", "PAR1")}), Error);
+  test::expect_error(ErrorCode::unsupported,
+                     "d.parquet: expected text, found .parquet; tenfold.ingest in Python reads "
+                     "such files (Parquet and Arrow: with tenfold[arrow]), but no text files in "
+                     "the same call",
+                     [&] { of.rows({a, of.write("d.parquet", "PAR1")}); });
 }
 
 TEST(IngestJson, TheFormatOptionAppliesToAnyFileName) {

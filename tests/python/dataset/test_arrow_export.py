@@ -120,6 +120,32 @@ def test_pandas_polars_and_duckdb_read_a_data_set(ds: Dataset) -> None:
     assert found == [(20,)]
 
 
+def test_pandas_gets_nullable_integers_and_bools_unchanged(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    big = 2**53 + 1
+    rows = [
+        {"n": big, "i": 1, "flag": True, "x": 1.5, "text": "a", "record": {"n": big, "i": 2}},
+        {"n": None, "i": 2, "flag": None, "x": None, "text": None, "record": {"n": None, "i": 3}},
+    ]
+    ds = tenfold.ingest(rows, tmp_path / "d")
+    frame = ds.to_pandas()
+    assert list(frame.columns) == list(rows[0])
+    types = {name: str(frame[name].dtype) for name in ("n", "i", "flag", "x")}
+    assert types == {"n": "Int64", "i": "int64", "flag": "boolean", "x": "float64"}
+    assert frame["n"].tolist() == [big, pandas.NA]
+    assert frame["flag"].tolist() == [True, pandas.NA]
+    assert frame["record"].tolist() == [{"n": big, "i": 2}, {"n": None, "i": 3}]
+    only = ds.select(["n", "flag"]).to_pandas()
+    assert only["n"].tolist() == frame["n"].tolist()
+    assert len(only) == 2
+    assert len(ds.range(2, 2).to_pandas()) == 0
+    small = {"u": tenfold.Column("uint8", nullable=True)}
+    numbers = tenfold.ingest([{"u": 255}, {"u": None}], tmp_path / "u", schema=small).to_pandas()
+    assert str(numbers["u"].dtype) == "UInt8"
+    again = tenfold.ingest(ds.select(["n", "flag"]).to_pandas(), tmp_path / "again")
+    assert again.schema == ds.select(["n", "flag"]).schema
+
+
 def test_hugging_face_reads_the_table(ds: Dataset) -> None:
     datasets = pytest.importorskip("datasets")
     read = datasets.Dataset(ds.to_arrow())

@@ -314,6 +314,44 @@ def test_accumulated_gradients_equal_those_of_one_large_batch() -> None:
     assert begin == rows
 
 
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_state_within_a_window_is_the_start_of_the_window(device: Any) -> None:
+    loader = BatchLoader({"x": torch.arange(100)}, 10, shuffle=True, seed=5, device=device)
+
+    def state(epoch: int, position: int) -> dict[str, int]:
+        return {"seed": 5, "epoch": epoch, "position": position}
+
+    states = []
+    for window in tenfold.accumulate(loader, steps=4):
+        states.extend(loader.state_dict() for _ in window)
+    starts = [0, 0, 0, 40, 40, 40, 40, 80, 80]
+    assert states == [*(state(0, start) for start in starts), state(1, 0)]
+    assert loader.state_dict() == state(1, 0)
+
+    windows = tenfold.accumulate(loader, steps=5)
+    assert next(windows)[-1].weight == 0.2
+    assert loader.state_dict() == state(1, 50)
+    second = next(windows)
+    assert second[0].weight == 0.2
+    assert loader.state_dict() == state(1, 50)
+    assert loader.epoch == 1
+
+    resumed = BatchLoader({"x": torch.arange(100)}, 10, shuffle=True)
+    resumed.load_state_dict(loader.state_dict())
+    again = next(tenfold.accumulate(resumed, steps=5))
+    for (batch, _), (expected, _) in zip(again, second, strict=True):
+        assert torch.equal(batch["x"], expected["x"])
+
+    # The iteration ended within the last window of epoch 1, so this one repeats the epoch.
+    resumed.load_state_dict(state(1, 50))
+    assert next(tenfold.accumulate(resumed, steps=5)).rows == 50
+    assert resumed.state_dict() == state(1, 50)
+    assert len(list(resumed)) == 10
+    assert resumed.state_dict() == state(2, 0)
+    loader.set_epoch(7)
+    assert loader.state_dict() == state(7, 0)
+
+
 def test_accumulate_accepts_any_iterable_of_batches() -> None:
     batches = [(torch.zeros(4, 2), torch.zeros(4)), (torch.zeros(2, 2), torch.zeros(2))]
     (window,) = tenfold.accumulate(batches, steps=5)

@@ -344,10 +344,40 @@ def test_files_with_different_columns_are_refused_by_name(tmp_path):
     pq.write_table(pa.table({"x": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"y": [1]}), tmp_path / "b.parquet")
     pq.write_table(pa.table({"x": ["text"]}), tmp_path / "c.parquet")
-    with pytest.raises(ValueError, match=r"b.parquet: columns: expected \['x'\]"):
+    with pytest.raises(ValueError, match=r"b.parquet: column 'x': expected it, as in .*found none"):
         tenfold.ingest([tmp_path / "a.parquet", tmp_path / "b.parquet"], tmp_path / "ds")
     with pytest.raises(ValueError, match=r"c.parquet: "):
         tenfold.ingest([tmp_path / "a.parquet", tmp_path / "c.parquet"], tmp_path / "ds")
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+@pytest.mark.parametrize("extra", ["other", "a.b"])
+def test_columns_of_several_files_are_matched_by_name(tmp_path, suffix, extra):
+    def write(name, columns):
+        path = tmp_path / f"{name}.{suffix}"
+        if suffix == "parquet":
+            pq.write_table(pa.table(columns), path)
+        else:
+            with pa.ipc.new_file(str(path), pa.table(columns).schema) as writer:
+                writer.write_table(pa.table(columns))
+        return path
+
+    first = write("first", {"x": [1, 2], "y": ["a", "b"]})
+    swapped = write("swapped", {"y": ["c"], "x": [3]})
+    more = write("more", {extra: [0.5], "y": ["d"], "x": [4]})
+    less = write("less", {"x": [5]})
+    ds = tenfold.ingest([first, swapped], tmp_path / "ds")
+    assert (ds["x"].tolist(), list(ds["y"])) == ([1, 2, 3], ["a", "b", "c"])
+    for files, expected in ([first, more], [1, 2, 4]), ([more, swapped, first], [4, 3, 1, 2]):
+        for options in {"columns": ["x", "y"]}, {"schema": {"x": "int64", "y": "string"}}:
+            ds = tenfold.ingest(files, tmp_path / "ds", **options)
+            assert ds["x"].tolist() == expected
+    assert tenfold.ingest([first, less], tmp_path / "ds", columns=["x"])["x"].tolist() == [1, 2, 5]
+    remedy = "columns=.* or schema= selects columns that all files have"
+    with pytest.raises(ValueError, match=f"more.*'{extra}': expected only columns of .*{remedy}"):
+        tenfold.ingest([first, more], tmp_path / "ds")
+    with pytest.raises(ValueError, match=f"less.*'y': expected it, as in .*first.*{remedy}"):
+        tenfold.ingest([first, less], tmp_path / "ds", columns=["x", "y"])
 
 
 @pytest.mark.parametrize("suffix", [".arrow", ".feather", ".arrows", ".data"])

@@ -8,7 +8,7 @@ from functools import partial
 
 from tenfold import _core
 from tenfold._errors import CorruptFileError, UnsupportedError
-from tenfold.dataset._ingest.parquet import OpenedFile, ParquetFooter
+from tenfold.dataset._ingest.parquet import OpenedFile, ParquetFooter, wanted_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def streams_of_files(
     sizes = [os.path.getsize(file) for file in files]
     if kind == "arrow":
         open_file = partial(_open_arrow, pa)
-        return [_stream_of_files(pa, files, open_file, sum(sizes), options.first_rows)]
+        return [_stream_of_files(pa, files, open_file, sum(sizes), options)]
     # All groups of columns of the first file share one footer, which is read once.
     first = _guarded(pa, files[0], lambda: ParquetFooter(files[0]))
     # Estimate the total size from the largest file: reading all footers of many files takes long.
@@ -215,7 +215,7 @@ def streams_of_files(
     streams = []
     for names in _guarded(pa, files[0], lambda: first.groups(options)):
         total_bytes = sample.num_bytes(names) * sum(sizes) // max(sizes)
-        streams.append(_stream_of_files(pa, files, opener(names), total_bytes, options.first_rows))
+        streams.append(_stream_of_files(pa, files, opener(names), total_bytes, options))
     return streams
 
 
@@ -224,9 +224,12 @@ def _stream_of_files(
     files: list[str],
     open_file: Callable[[str], OpenedFile],
     total_bytes: int,
-    first_rows: list[int],
+    options: IngestOptions,
 ) -> Stream:
-    """Streams the files in sequence. Sets `IngestOptions.first_rows` while they are read."""
+    """Streams the files in sequence. Sets `IngestOptions.first_rows` while they are read.
+
+    The stream has the columns and types of the first file. Columns are matched by name.
+    """
     first = _guarded(pa, files[0], partial(open_file, files[0]))
 
     def all_batches() -> Iterator[Any]:
@@ -234,18 +237,15 @@ def _stream_of_files(
         for i, file in enumerate(files):
             opened = first if i == 0 else _guarded(pa, file, partial(open_file, file))
             if opened.names != first.names:
-                raise ValueError(
-                    f"{file}: columns: expected {first.names} as in {files[0]}, found "
-                    f"{opened.names}"
-                )
-            first_rows[i:] = [num_rows]
+                _check_names(file, opened.names, files[0], first.names, options)
+            options.first_rows[i:] = [num_rows]
             for batch in _guarded_batches(pa, file, opened.batches):
                 num_rows += batch.num_rows
-                if i == 0 or batch.schema.types == first.schema.types:
+                if i == 0 or _has_columns_of(batch.schema, first.schema):
                     yield batch
                     continue
                 try:
-                    yield batch.cast(first.schema)
+                    yield _with_columns_of(pa, batch, first.schema).cast(first.schema)
                 except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
                     raise ValueError(
                         f"{file}: schema: expected the types of {files[0]}, found other ones: "
@@ -254,6 +254,51 @@ def _stream_of_files(
 
     reader = pa.RecordBatchReader.from_batches(first.schema.remove_metadata(), all_batches())
     return Stream(reader, total_bytes, first.num_rows)
+
+
+def _check_names(
+    file: str, names: list[str], first_file: str, first_names: list[str], options: IngestOptions
+) -> None:
+    """Raises ValueError if the columns `names` of a file cannot replace those of the first file.
+
+    If the caller requested columns, the files may differ in other columns.
+    """
+    for some in (first_names, names):
+        if len(set(some)) < len(some):
+            raise ValueError(
+                f"{file}: columns: expected {first_names}, as in {first_file}, found {names}"
+            )
+    remedy = "columns=[...] or schema= selects columns that all files have"
+    for name in wanted_of(first_names, options):
+        if name not in names:
+            raise ValueError(
+                f"{file}: column {name!r}: expected it, as in {first_file}, found none; {remedy}"
+            )
+    if options.columns or options.schema is not None:
+        return
+    for name in names:
+        if name not in first_names:
+            raise ValueError(
+                f"{file}: column {name!r}: expected only columns of {first_file}, found another; "
+                f"{remedy}"
+            )
+
+
+def _has_columns_of(schema: Any, first: Any) -> bool:
+    return schema.names == first.names and schema.types == first.types
+
+
+def _with_columns_of(pa: Any, batch: Any, schema: Any) -> Any:
+    """The batch with the columns of `schema`, in its order; missing ones contain nulls."""
+    if batch.schema.names == schema.names:
+        return batch
+    columns = [
+        batch.column(field.name)
+        if field.name in batch.schema.names
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=schema.names)
 
 
 def _guarded(pa: Any, file: str, work: Callable[[], Any]) -> Any:

@@ -63,11 +63,15 @@ def ingest(
         source: Files, or globs of them, as a path or a list: JSON lines (``.jsonl``,
             ``.jsonlines``, ``.ndjson``; ``.json``: lines or one array), CSV (``.csv``), TSV
             (``.tsv``, ``.tab``), each also as ``.gz``, ``.zst``, ``.bz2``, ``.xz`` or in a
-            ``.zip``; Parquet, Arrow, npy and npz files (an npz file is read into memory). Or an
-            iterable of dicts, a `Dataset` or a view of one, a map-style data set of torch, a dict
-            of columns or of npy files, a tensor or array (the column ``"value"``) or a tuple of
-            them (the columns ``"0"``, ``"1"``, ...), a TensorDict, a table of pandas, polars or
-            pyarrow (a LazyFrame is collected in memory), or a Hugging Face data set. A bool tensor
+            ``.zip``; Parquet, Arrow, npy and npz files (an npz file is read into memory); text
+            files and other files not in one call. Columns of several files are matched by name;
+            Parquet and Arrow files need the same columns, or `columns` or `schema` selects columns
+            that all of them have. Columns that only the names of folders have (``k=1/p.parquet``)
+            are not read. Or an iterable of dicts, a `Dataset` or a view of one, a map-style data
+            set of torch that returns dicts (convert tuples to dicts in a generator), a dict of
+            columns or of npy files, a tensor or array (the column ``"value"``) or a tuple of them
+            (the columns ``"0"``, ``"1"``, ...), a TensorDict, a table of pandas, polars or pyarrow
+            (a LazyFrame is collected in memory), or a Hugging Face data set. A bool tensor
             ``"<column>.valid"`` is the validity of a column.
         path: Target folder. An existing saved tree is replaced when the new data set is complete.
         schema: The columns and their types: a `Schema`, the path of one as JSON, or a dict from

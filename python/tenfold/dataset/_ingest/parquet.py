@@ -94,7 +94,7 @@ class ParquetFooter:
         has_paths = any("." in name for name in names) or len(set(names)) < len(names)
         if has_paths or not names:
             return [None]
-        wanted = _wanted(names, options)
+        wanted = wanted_of(names, options)
         groups: list[list[str] | None] = []
         for some in (wanted, [name for name in names if name not in wanted]):
             group: list[str] = []
@@ -163,7 +163,7 @@ class ParquetFooter:
             yield from read(row_groups=[group])
 
 
-def _wanted(names: list[str], options: IngestOptions) -> list[str]:
+def wanted_of(names: list[str], options: IngestOptions) -> list[str]:
     """The requested columns, and records that contain them; all if there is no request."""
     if options.columns:
         return [
