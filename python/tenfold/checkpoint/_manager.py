@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from tenfold import _core
-from tenfold._errors import CorruptFileError, UnsupportedError
+from tenfold._errors import CorruptFileError, UnsupportedError, with_remedy
 from tenfold._interop import arrays
 from tenfold._io.files import key_paths, renamer
 from tenfold._options import boolean, integer, path_argument, text
@@ -973,9 +973,12 @@ class CheckpointManager:
         discard_later = boolean("restore: discard_later", discard_later)
         try:
             steps = self._native.find(number, place, discard_later)
-        except FileNotFoundError:
-            if not boolean("restore: missing_ok", missing_ok) or number is not None:
+        except FileNotFoundError as error:
+            if number is not None:
                 raise
+            if not boolean("restore: missing_ok", missing_ok):
+                remedy = "with missing_ok=True, restore returns a result without a step"
+                raise with_remedy(error, remedy) from None
             steps = None
         return RestorePlan(
             steps,

@@ -438,7 +438,7 @@ def test_error_names_the_only_step_if_it_is_damaged(tmp_path):
 
 def test_an_empty_directory_is_an_error_unless_allowed(tmp_path):
     manager = tenfold.CheckpointManager(tmp_path / "run")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match="a step to restore, found none; with missing_ok"):
         manager.restore({})
     result = manager.restore({}, missing_ok=True)
     assert result.step is None
