@@ -66,11 +66,12 @@ class TENFOLD_API Dataset {
   const Schema& schema() const noexcept TENFOLD_LIFETIMEBOUND;
 
   /// Copies the rows at these positions, in the given order, repetitions included. Throws
-  /// Error(invalid_argument) for a position outside [0, size()), or a padding value that a column's
-  /// dtype cannot represent; Error(corrupt) for invalid end offsets. For circular buffers:
-  /// Error(io) (EAGAIN) if a writer overwrites the rows faster than they are copied,
-  /// Error(key_not_found) if a row is lost, because its write failed or its writer crashed. For
-  /// data sets of parts: Error(corrupt) or Error(io) for a part that cannot be opened.
+  /// Error(invalid_argument) for a position outside [0, size()), a padding value that a column's
+  /// dtype cannot represent, or a padded column "x" beside a column "x.length"; Error(corrupt) for
+  /// invalid end offsets. For circular buffers: Error(io) (EAGAIN) if a writer overwrites the rows
+  /// faster than they are copied, Error(key_not_found) if a row is lost, because its write failed
+  /// or its writer crashed. For data sets of parts: Error(corrupt) or Error(io) for a part that
+  /// cannot be opened.
   Batch rows(std::span<const std::int64_t> positions, const BatchOptions& options = {}) const;
   /// Overload for a list in braces: rows({5, 2, 900'000'000}).
   Batch rows(std::initializer_list<std::int64_t> positions,
@@ -134,9 +135,10 @@ class TENFOLD_API Dataset {
   /// Appends rows; in a circular buffer, overwrites the oldest ones. Readers that open or refresh
   /// the data set at any time see all of the new rows or none. The rows survive a crash of this
   /// process, and, once flush() has returned, a power failure. Returns the new size(). Throws
-  /// Error(invalid_argument) naming a column that does not fit, and Error(io) if another handle or
-  /// process adds rows (EBUSY) or the disk is full. If it throws, nothing is appended, but if a
-  /// write to a circular buffer failed, the oldest rows, which were to be overwritten, are lost.
+  /// Error(invalid_argument) naming a column that does not fit, or a nullable column "x" beside a
+  /// column "x.valid", and Error(io) if another handle or process adds rows (EBUSY) or the disk is
+  /// full. If it throws, nothing is appended, but if a write to a circular buffer failed, the oldest
+  /// rows, which were to be overwritten, are lost.
   std::int64_t append(const Batch& rows);
   /// Appends the rows of a tree, whose columns must be those of this data set. Throws what
   /// Dataset(TensorDict) and append(Batch) throw.
@@ -191,9 +193,10 @@ struct CreateOptions {
 
 /// Creates a data set of these columns on disk, durably, and opens it with Mode::write_through.
 /// Leaf names are chosen from the column names. Throws Error(io) if `path` exists (EEXIST) or has
-/// no space for `num_rows` (ENOSPC). Throws Error(invalid_argument) for a schema without columns,
-/// negative options, or both `num_rows` and `capacity`. Throws Error(unsupported) for a circular
-/// buffer with ragged, string or bytes columns.
+/// no space for `num_rows` (ENOSPC). Throws Error(invalid_argument) for a schema without columns, a
+/// nullable column "x" beside a column "x.valid", negative options, or both `num_rows` and
+/// `capacity`. Throws Error(unsupported) for a circular buffer with ragged, string or bytes
+/// columns.
 TENFOLD_API Dataset create(const Path& path, const Schema& schema,
                            const CreateOptions& options = {});
 

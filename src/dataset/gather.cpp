@@ -392,14 +392,10 @@ std::vector<BatchColumn> join(const std::vector<Batch>& batches) {
 /// Pads the columns that `options` selects, by gathering all rows of each unpadded column.
 void pad(const BufferPool& pool, std::int64_t num_rows, const BatchOptions& options,
          std::vector<BatchColumn>& columns) {
-  const auto is_padded = [&](const Column& column) {
-    return column.ragged && !column.is_text() &&
-           (options.pad_all || options.pad.contains(column.name()));
-  };
   std::vector<std::int64_t> rows(static_cast<std::size_t>(num_rows));
   std::iota(rows.begin(), rows.end(), 0);
   for (BatchColumn& column : columns) {
-    if (!is_padded(column.column)) continue;
+    if (!is_padded(column.column, options)) continue;
     StoredColumn stored;
     stored.values = column.values;
     stored.ends = column.offsets.narrow(1, num_rows + 1);
@@ -440,6 +436,7 @@ Batch gather_closed(const DatasetState& state, std::span<const std::int64_t> row
 
 Batch gather(const DatasetState& state, std::span<const std::int64_t> rows,
              const BatchOptions& options) {
+  refuse_length_names(state.schema, options);
   if (!state.all_open) return gather_closed(state, rows, options);
   const RingWatch watch(state, rows);
   Batch batch = Gatherer(state, rows, options).run();

@@ -11,6 +11,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "dataset/fixed_rows.hpp"
+#include "dataset/leaf_names.hpp"
 #include "dataset/parts/growth.hpp"
 #include "dataset/ring_guard.hpp"
 #include "formats/folder/keys.hpp"
@@ -274,6 +275,7 @@ std::vector<folder::GrowingLeaf> FolderGrowth::leaves_of(const DatasetState& sta
 /// Prepares the first append: acquires the lock against other writers and opens the files.
 void FolderGrowth::start() {
   if (folder_.writer() != nullptr) return;
+  refuse_validity_names(schema_.columns(), folder_.path());
   folder_.start([this](bool is_exact) {
     forget();
     return leaves_of(*current(), is_exact);

@@ -3,6 +3,8 @@
 #include <set>
 #include <string>
 
+#include "base/fail.hpp"
+#include "base/text.hpp"
 #include "formats/folder/meta/meta.hpp"
 
 namespace tenfold {
@@ -44,6 +46,28 @@ void name_leaves(std::vector<Column>& columns) {
     names.claim(column.end_leaf, false);
     names.claim(column.item_end_leaf, false);
     names.claim(column.valid_leaf, false);
+  }
+}
+
+std::set<std::string> names_of(const std::vector<Column>& columns) {
+  std::set<std::string> names;
+  for (const Column& column : columns) {
+    for (KeyPath path = column.path; !path.empty(); path.pop_back()) names.insert(dotted(path));
+  }
+  return names;
+}
+
+void refuse_validity_names(const std::vector<Column>& columns, const Path& where) {
+  const std::set<std::string> names = names_of(columns);
+  for (const Column& column : columns) {
+    const std::string validity = column.name().append(kValiditySuffix);
+    if (!column.nullable || !names.contains(validity)) continue;
+    throw base::invalid_argument(where)
+        .part("column ", base::quote(column.name()))
+        .problem("the validity of its rows is named ", base::quote(validity))
+        .expected("no other column of that name")
+        .found("one")
+        .remedy("rename ", base::quote(column.name()), " or ", base::quote(validity));
   }
 }
 

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include <tenfold/io.hpp>
 #include <tenfold/schema.hpp>
 
 namespace tenfold {
@@ -21,5 +24,12 @@ void name_leaves(std::vector<Column>& columns);
 /// Sets the leaf names of a column named "x" to "x" and, for the leaves that the column has, to
 /// "x.end", "x.item_end" and "x.valid".
 void name_leaves(Column& column);
+
+/// Returns the dotted names of all columns and of the records that contain them.
+std::set<std::string> names_of(const std::vector<Column>& columns);
+
+/// Throws Error(invalid_argument) if, beside a nullable column "x", there is a column or record
+/// "x.valid": readers could not tell which rows of "x" have no value. `where`: the data set.
+void refuse_validity_names(const std::vector<Column>& columns, const Path& where);
 
 }  // namespace tenfold

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
+#include <string>
 #include <variant>
 
 #include <tenfold/dtype.hpp>
@@ -10,8 +12,14 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tensor/cast.hpp"
+#include "dataset/leaf_names.hpp"
 
 namespace tenfold {
+
+bool is_padded(const Column& column, const BatchOptions& options) {
+  return column.ragged && !column.is_text() &&
+         (options.pad_all || options.pad.contains(column.name()));
+}
 
 Padding::Padding(const Column& column, const PadValue& value) : element_(itemsize(column.dtype)) {
   const bool is_held = std::visit(
@@ -41,6 +49,21 @@ void Padding::fill(std::span<std::byte> into) const {
   }
   for (std::size_t done = 0; done < into.size(); done += element_.size()) {
     std::memcpy(into.data() + done, element_.data(), element_.size());
+  }
+}
+
+void refuse_length_names(const Schema& schema, const BatchOptions& options) {
+  if (options.pad.empty() && !options.pad_all) return;
+  const std::set<std::string> names = names_of(schema.columns());
+  for (const Column& column : schema.columns()) {
+    const std::string length = column.name() + ".length";
+    if (!is_padded(column, options) || !names.contains(length)) continue;
+    throw base::invalid_argument()
+        .part("pad: column ", base::quote(column.name()))
+        .problem("the lengths of its rows are named ", base::quote(length), " in batches")
+        .expected("no other column of that name")
+        .found("one")
+        .remedy("rename ", base::quote(length), ", or select columns without it");
   }
 }
 

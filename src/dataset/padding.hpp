@@ -5,9 +5,13 @@
 #include <vector>
 
 #include <tenfold/batch.hpp>
+#include <tenfold/dataset.hpp>
 #include <tenfold/schema.hpp>
 
 namespace tenfold {
+
+/// True if `options` pads the rows of `column`.
+bool is_padded(const Column& column, const BatchOptions& options);
 
 /// Fills the end of ragged rows that are shorter than the longest row of their batch.
 class Padding {
@@ -22,5 +26,9 @@ class Padding {
  private:
   std::vector<std::byte> element_;  ///< the padding value in the dtype of the column
 };
+
+/// Throws Error(invalid_argument) if `options` pads a ragged column "x" and there is a column or
+/// record "x.length", because the lengths of padded rows have that name in batches.
+void refuse_length_names(const Schema& schema, const BatchOptions& options);
 
 }  // namespace tenfold

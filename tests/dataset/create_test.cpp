@@ -52,6 +52,24 @@ TEST(Create, ReservesTheSpaceOfItsRows) {
   EXPECT_TRUE(verify(folder / "rows").ok());
 }
 
+TEST(Create, RefusesAColumnNamedLikeTheValidityOfAnother) {
+  const test::TemporaryFolder folder;
+  Column a{.path = {"r", "a"}, .dtype = DType::int64};
+  for (const KeyPath& path : {KeyPath{"r", "a.valid"}, KeyPath{"r", "a.valid", "x"}}) {
+    const Column other{.path = path, .dtype = DType::int64};
+    a.nullable = true;
+    expect_error(
+        ErrorCode::invalid_argument,
+        "column \"r.a\": the validity of its rows is named \"r.a.valid\": expected no other "
+        "column of that name, found one; rename \"r.a\" or \"r.a.valid\"",
+        [&] { create(folder / "rows", Schema({a, other})); });
+    EXPECT_FALSE(std::filesystem::exists(folder / "rows"));
+    a.nullable = false;
+    EXPECT_EQ(create(folder / "rows", Schema({a, other})).size(), 0);
+    std::filesystem::remove_all(folder / "rows");
+  }
+}
+
 TEST(Create, StoresColumnsOfAnyName) {
   const test::TemporaryFolder folder;
   std::vector<Column> columns;

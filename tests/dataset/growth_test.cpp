@@ -1078,5 +1078,30 @@ TEST(Growth, ADamagedCommitPageIsAnErrorWithARemedy) {
   EXPECT_EQ(Dataset(path).size(), 3);
 }
 
+/// Such folders were written by earlier versions.
+TEST(Growth, AFolderWithAColumnNamedLikeTheValidityOfAnotherCanOnlyBeRead) {
+  const test::TemporaryFolder folder;
+  NodeInfo info;
+  info.batch_size = {2};
+  info.schema = from_json(R"({"columns": {"a": {"dtype": "int64", "nullable": true,
+                                                "valid_leaf": "a.valid.1"},
+                                          "a.valid": {"dtype": "int64"}}})",
+                          "test");
+  TensorDict tree(info);
+  tree.set("a", test::ints({1, 0}));
+  tree.set("a.valid", test::ints({2, 3}));
+  Tensor valid = Tensor::zeros(DType::bool_, {2});
+  valid.mutable_raw_data()[0] = std::byte{1};
+  tree.set("a.valid.1", valid);
+  save(tree, folder / "rows");
+  Dataset ds(folder / "rows", Mode::write_through);
+  const Batch rows = ds.rows(0, 2);
+  EXPECT_EQ(rows.column("a").valid.raw_data()[1], std::byte{0});
+  EXPECT_EQ(rows.at("a.valid").span<std::int64_t>()[1], 3);
+  test::expect_error(ErrorCode::invalid_argument, "rename \"a\" or \"a.valid\"",
+                     [&] { ds.append(rows); });
+  EXPECT_EQ(Dataset(folder / "rows").size(), 2);
+}
+
 }  // namespace
 }  // namespace tenfold

@@ -79,7 +79,8 @@ class BatchLoader:
     Raises:
         TypeError: For an option of another type, except `pad`, `device` and `framework`.
         ValueError: For a number out of range, or an invalid `pad`, `device` or `framework`; for a
-            device that this machine lacks; for a `dataset` that is not a table.
+            padded column whose ``"<column>.length"`` is another column; for a device that this
+            machine lacks; for a `dataset` that is not a table.
         KeyError: For a missing column.
         ImportError: If `framework` is ``"torch"`` and torch is not installed.
     """

@@ -205,5 +205,10 @@ class Padding:
             elif pad == "offsets":
                 made[key] = as_offsets(*parts_of(value))
             else:
+                if f"{key}.length" in batch:
+                    raise ValueError(
+                        f'batch loader: pad: column "{name}": the lengths of its rows are named '
+                        f'"{name}.length": expected no other column of that name, found one'
+                    )
                 made[key], made[f"{key}.length"] = padded(value, pad, name)
         return made

@@ -839,6 +839,7 @@ void TableWriter::commit() {
   State& state = *state_;
   state.require_writable();
   state.require_equal_rows();
+  refuse_validity_names(schema().columns(), state.replacement.path());
   state.change([&] {
     if (state.options.before_commit) state.options.before_commit(*this);
     state.publish();

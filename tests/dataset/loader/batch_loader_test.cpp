@@ -20,6 +20,7 @@
 #include "base/sanitizers.hpp"
 #include "dataset/loader/batch_stream.hpp"
 #include "dataset/table_of.hpp"
+#include "support/message_of.hpp"
 
 namespace tenfold {
 namespace {
@@ -313,6 +314,25 @@ TEST(BatchLoader, RefusesInvalidOptionsAndStates) {
             "9223372036854775808");
   EXPECT_EQ(message(R"({"seed":-1,"epoch":0,"position":0})"),
             "batch loader: state: member \"seed\": expected an int from 0 to 2^64 - 1, found -1");
+}
+
+TEST(BatchLoader, RefusesToPadAColumnWhoseLengthsHaveTheNameOfAnother) {
+  const TensorDict tree = test::ragged();
+  const Dataset ds = Dataset(tree).rename({{"age", {"tokens.length"}}});
+  const std::string message =
+      "pad: column \"tokens\": the lengths of its rows are named \"tokens.length\" in batches: "
+      "expected no other column of that name, found one; rename \"tokens.length\", or select "
+      "columns without it";
+  for (const BatchOptions& pad : {BatchOptions{.pad_all = PadValue(std::int64_t{0})},
+                                  BatchOptions{.pad = {{"tokens", PadValue(std::int64_t{0})}}}}) {
+    test::expect_error(ErrorCode::invalid_argument, message,
+                       [&] { static_cast<void>(ds.rows(0, 4, pad)); });
+    test::expect_error(ErrorCode::invalid_argument, message,
+                       [&] { BatchLoader(ds, {.batch_size = 4, .batch = pad}); });
+    BatchLoader selected(ds, {.batch_size = 4, .columns = {"tokens", "name"}, .batch = pad});
+    EXPECT_TRUE((*selected.begin()).column("tokens").is_padded);
+  }
+  EXPECT_EQ(ds.rows(0, 4, {.pad = {{"tags", PadValue(std::int64_t{0})}}}).num_rows(), 4);
 }
 
 }  // namespace

@@ -724,5 +724,34 @@ TEST(ArrowStream, UnsupportedTypesAreRefused) {
   }
 }
 
+TEST(ArrowStream, RefusesAColumnNamedLikeTheValidityOfAnother) {
+  const test::TemporaryFolder folder;
+  for (const bool has_null : {true, false}) {
+    ArrowNode root{"+s"};
+    ArrowNode a{"i", "a"};
+    ArrowNode other{"i", "a.valid"};
+    const std::vector<std::int32_t> values = {1, 2};
+    if (has_null) {
+      a.buffer(std::vector<std::uint8_t>{1}).buffer(values).rows(2, 0, 1);
+    } else {
+      a.pointer().buffer(values).rows(2);
+    }
+    other.pointer().buffer(values).rows(2);
+    root.pointer().rows(2).child(a).child(other);
+    if (!has_null) {
+      EXPECT_EQ(ingest(root, folder / "rows").num_rows, 2U);
+      continue;
+    }
+    try {
+      ingest(root, folder / "rows");
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_THAT(error.what(), HasSubstr("rename \"a\" or \"a.valid\""));
+    }
+    EXPECT_FALSE(std::filesystem::exists(folder / "rows"));
+  }
+}
+
 }  // namespace
 }  // namespace tenfold

@@ -411,5 +411,25 @@ TEST(IngestCsv, AValueUnderTheNameOfARecordOfAnotherFileIsABadRow) {
   EXPECT_THAT(text, HasSubstr(R"(line 3 (row 1), column \"a\": expected an object, found \"5\")"));
 }
 
+TEST(IngestText, RefusesAColumnNamedLikeTheValidityOfAnother) {
+  const std::string expected =
+      "column \"a\": the validity of its rows is named \"a.valid\": expected no other column of "
+      "that "
+      "name, found one; rename \"a\" or \"a.valid\"";
+  EXPECT_THAT(IngestOf().error("a.csv", "a,a.valid\n1,2\n,3", ErrorCode::invalid_argument),
+              HasSubstr(expected));
+  EXPECT_THAT(IngestOf().error("a.jsonl", "{\"a.valid\": 2, \"a\": 1}\n{\"a.valid\": 3}\n",
+                               ErrorCode::invalid_argument),
+              HasSubstr(expected));
+  Column nullable{.path = {"a"}, .dtype = DType::int64, .nullable = true};
+  const Column other{.path = {"a.valid"}, .dtype = DType::int64};
+  EXPECT_THAT(IngestOf().error("a.csv", "a,a.valid\n1,2\n", ErrorCode::invalid_argument,
+                               {.schema = Schema({nullable, other})}),
+              HasSubstr(expected));
+  IngestOf of;
+  const Dataset ds = of.rows("a.csv", "a,a.valid\n1,2\n4,3\n");
+  EXPECT_THAT(values<std::int64_t>(ds, "a.valid"), ElementsAre(2, 3));
+}
+
 }  // namespace
 }  // namespace tenfold

@@ -761,3 +761,29 @@ def test_a_tuple_finds_a_nested_field_beside_a_column_of_its_dotted_name(tmp_pat
     assert ds["a.b"].tolist() == ds.map(dict)["a.b"].tolist() == [1]
     assert ds["a", "b"].tolist() == ds.map(dict)["a", "b"].tolist() == [2]
     assert ds.select(["a.b"])["a", "b"].tolist() == [1]
+
+
+def test_columns_named_like_the_validity_or_lengths_of_another_are_refused(tmp_path: Path) -> None:
+    schema = {"a": Column("int64", nullable=True), "a.valid": "int64"}
+    rows = [{"a": 1, "a.valid": 2}, {"a": None, "a.valid": 3}]
+    for call in (
+        lambda: tenfold.ingest(rows, tmp_path / "ds"),
+        lambda: tenfold.ingest({"a": [1, None], "a.valid": [2, 3]}, tmp_path / "ds"),
+        lambda: tenfold.create(tmp_path / "ds", schema),
+    ):
+        with pytest.raises(ValueError, match=r'rename "a" or "a\.valid"'):
+            call()
+    assert not (tmp_path / "ds").exists()
+    marked = [{"a": 1, "a.valid": np.True_}, {"a": 0, "a.valid": np.False_}]
+    ds = tenfold.ingest(marked, tmp_path / "marked")
+    assert ds.columns == ["a"]
+    assert ds["a.valid"].tolist() == [True, False]
+
+    padded = [{"t": [1, 2], "t.length": 50}, {"t": [1], "t.length": 60}]
+    ds = tenfold.ingest(padded, tmp_path / "lengths")
+    with pytest.raises(ValueError, match=r'"t\.length", or select columns without it'):
+        tenfold.BatchLoader(ds, 2, pad=0)
+    with pytest.raises(ValueError, match=r'"t\.length": expected no other column'):
+        next(iter(tenfold.BatchLoader(ds.map(dict), 2, pad=0)))
+    batch = next(iter(tenfold.BatchLoader(ds, 2, columns=["t"], pad=0)))
+    assert batch["t.length"].tolist() == [2, 1]
