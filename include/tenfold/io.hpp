@@ -141,7 +141,8 @@ TENFOLD_API TensorDict::Item load_value(const Path& path, const LoadOptions& opt
 /// absent between them, and after a crash there, the next open(), load() or save() restores the old
 /// version. Returns the path. Before anything is written, throws Error(unsupported) for an entry
 /// and Error(invalid_argument) for a key that the format cannot hold. Throws Error(io) if a system
-/// call fails.
+/// call fails; with EBUSY if another save to `path` is running, or a handle has `path` open in
+/// Mode::write_through.
 TENFOLD_API Path save(const TensorDict& tree, const Path& path, const SaveOptions& options = {});
 
 /// Saves a single tensor or JSON value, which load_value() returns; saves a node like save().
