@@ -29,6 +29,7 @@
 #include <tenfold/batch_loader.hpp>
 #include <tenfold/dataset.hpp>
 #include <tenfold/error.hpp>
+#include <tenfold/torch.hpp>
 
 // As torch/data/datasets/base.h declares them.
 /// @cond
