@@ -111,11 +111,9 @@ std::string suggestion(const TensorDict& node, std::string_view name) {
   return base::did_you_mean(name, names);
 }
 
-[[noreturn]] void fail_no_key(const TensorDict& node, const base::Where& place,
-                              std::string_view key) {
-  throw base::key_not_found(place)
-      .problem("no key ", base::quote(key))
-      .remedy(suggestion(node, key));
+[[noreturn]] void fail_no_key(const base::Where& place, std::string_view key,
+                              const std::string& remedy) {
+  throw base::key_not_found(place).problem("no key ", base::quote(key)).remedy(remedy);
 }
 
 /// Follows `path` from `root`. Errors name the missing or wrong key and the node that it was looked
@@ -130,7 +128,7 @@ Found follow(const TensorDict& root, std::span<const std::string> path) {
   for (std::size_t i = 0;; ++i) {
     const base::Where here = place(where, path.subspan(named, i - named));
     const std::size_t position = node_of(node)->find_or_stem(path[i]);
-    if (position == Node::npos) fail_no_key(node, here, path[i]);
+    if (position == Node::npos) fail_no_key(here, path[i], suggestion(node, path[i]));
     TensorDict::Item item = requested_item(*node_of(node), position);
     if (i + 1 == path.size()) return {std::move(item), here};
     const auto* child = std::get_if<TensorDict>(&item);
@@ -295,7 +293,9 @@ bool has_key(const TensorDict& tree, std::string_view key) {
 
 TensorDict::Item item_at_key(const TensorDict& tree, std::string_view key) {
   const std::size_t position = node_of(tree)->find_or_stem(key);
-  if (position == Node::npos) fail_no_key(tree, place(tree.where(), {}), key);
+  if (position == Node::npos) {
+    fail_no_key(place(tree.where(), {}), key, base::did_you_mean(key, tree.keys()));
+  }
   return requested_item(*node_of(tree), position);
 }
 
