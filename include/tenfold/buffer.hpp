@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 
+#include <tenfold/error.hpp>
 #include <tenfold/export.hpp>
 
 /// Marks member functions and parameters: the result must not outlive the object or the argument.

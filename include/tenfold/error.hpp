@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstddef>
 #include <memory>
+#include <ostream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -22,6 +23,11 @@ enum class ErrorCode {
   invalid_argument,  ///< an argument of the call is invalid (ValueError)
   io,                ///< a system call failed, or a lock is held (OSError with errno)
 };
+
+/// Returns the name of the code: "file_not_found", "key_not_found", ...
+TENFOLD_API std::string to_string(ErrorCode code);
+/// Writes to_string().
+TENFOLD_API std::ostream& operator<<(std::ostream& out, ErrorCode code);
 
 /// The only exception that this library throws itself, except std::bad_alloc.
 ///

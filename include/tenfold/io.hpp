@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -56,9 +57,13 @@ class Keys {
   /// A selection of these paths.
   Keys(std::initializer_list<KeyPath> paths) : paths_(paths) {}
   /// A selection of these names and globs.
-  Keys(std::initializer_list<const char*> names) : Keys(names.begin(), names.end()) {}
+  Keys(std::initializer_list<const char*> names) : paths_(paths_of(names)) {}
   /// A selection of these names and globs.
-  Keys(const std::vector<std::string>& names) : Keys(names.begin(), names.end()) {}
+  Keys(const std::vector<std::string>& names) : paths_(paths_of(names)) {}
+  /// A selection of these names and globs, strings of any type: {prefix + ".*", "epoch"}.
+  template <class... Names>
+    requires(sizeof...(Names) > 0 && (std::convertible_to<const Names&, std::string_view> && ...))
+  Keys(const Names&... names) : paths_(paths_of({std::string_view(names)...})) {}
 
   /// True if there is a selection, even an empty one.
   bool given() const noexcept { return paths_.has_value(); }
@@ -69,10 +74,11 @@ class Keys {
   }
 
  private:
-  template <class Name>
-  Keys(Name begin, Name end) {
-    paths_.emplace();
-    for (; begin != end; ++begin) paths_->push_back({std::string(*begin)});
+  template <class Names = std::initializer_list<std::string_view>>
+  static std::vector<KeyPath> paths_of(const Names& names) {
+    std::vector<KeyPath> paths;
+    for (const auto& name : names) paths.push_back({std::string(name)});
+    return paths;
   }
 
   std::optional<std::vector<KeyPath>> paths_;
@@ -135,7 +141,8 @@ TENFOLD_API TensorDict::Item load_value(const Path& path, const LoadOptions& opt
 /// absent between them, and after a crash there, the next open(), load() or save() restores the old
 /// version. Returns the path. Before anything is written, throws Error(unsupported) for an entry
 /// and Error(invalid_argument) for a key that the format cannot hold. Throws Error(io) if a system
-/// call fails.
+/// call fails; with EBUSY if another save to `path` is running, or a handle has `path` open in
+/// Mode::write_through.
 TENFOLD_API Path save(const TensorDict& tree, const Path& path, const SaveOptions& options = {});
 
 /// Saves a single tensor or JSON value, which load_value() returns; saves a node like save().

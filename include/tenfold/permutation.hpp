@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include <tenfold/error.hpp>
 #include <tenfold/export.hpp>
 
 namespace tenfold {

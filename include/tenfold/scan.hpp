@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include <tenfold/error.hpp>
 #include <tenfold/export.hpp>
 
 namespace tenfold {

@@ -11,6 +11,12 @@
 ///     at::Tensor w = tenfold::to_torch(model.at("weight"));  // no copy
 ///     auto data = tenfold::torch_dataset(ds);                // for torch::data
 ///
+/// The headers in torch/:
+///
+///     tenfold/torch/dataset.hpp     data sets for torch::data; included by this header
+///     tenfold/torch/optimizer.hpp   the state of optimizers; included by this header
+///     tenfold/torch/checkpoint.hpp  TrainingState: a training that CheckpointManager saves
+///
 /// Header-only: a program that includes this header must link LibTorch; the library tenfold itself
 /// does not. From LibTorch, it includes only headers of ATen's tensor and of c10. Modules are
 /// template parameters, so that programs without a module do not compile torch/torch.h.

@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include <tenfold/error.hpp>
 #include <tenfold/export.hpp>
 
 namespace tenfold {
@@ -23,7 +24,9 @@ namespace tenfold {
 /// metadata.
 ///
 ///     tenfold::Value options = tenfold::Value::Object{{{"lr", 0.1}, {"betas", betas}}};
-///     double lr = options.get_if<tenfold::Value::Object>()->find("lr")->as<double>();
+///     if (const auto* object = options.get_if<tenfold::Value::Object>()) {
+///       if (const tenfold::Value* lr = object->find("lr")) set_rate(lr->as<double>());
+///     }
 class TENFOLD_API Value {
  public:
   /// null, or None.

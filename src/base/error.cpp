@@ -32,6 +32,26 @@ void add(std::string& text, std::string_view separator, std::string_view more) {
 
 }  // namespace
 
+std::string to_string(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::file_not_found:
+      return "file_not_found";
+    case ErrorCode::key_not_found:
+      return "key_not_found";
+    case ErrorCode::corrupt:
+      return "corrupt";
+    case ErrorCode::unsupported:
+      return "unsupported";
+    case ErrorCode::invalid_argument:
+      return "invalid_argument";
+    case ErrorCode::io:
+      return "io";
+  }
+  return "unknown";
+}
+
+std::ostream& operator<<(std::ostream& out, ErrorCode code) { return out << to_string(code); }
+
 Error::Error(ErrorCode code, std::string problem)
     : std::runtime_error(problem),
       code_(code),

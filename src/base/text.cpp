@@ -37,12 +37,12 @@ void append_escaped(std::string& out, char byte) {
   out += kDigits[value & 15];
 }
 
-/// True for invalid bytes (size 0), control characters, double quotes and backslashes. The C1
-/// controls (U+0080 to U+009F) are two bytes in UTF-8, and some terminals execute them.
+/// True for invalid bytes (size 0) and control characters. The C1 controls (U+0080 to U+009F) are
+/// two bytes in UTF-8, and some terminals execute them.
 bool needs_escape(std::string_view text, std::size_t at, std::size_t size) noexcept {
   const auto lead = static_cast<unsigned char>(text[at]);
   if (size == 0) return true;
-  if (size == 1) return lead < 0x20 || lead == 0x7F || lead == '"' || lead == '\\';
+  if (size == 1) return lead < 0x20 || lead == 0x7F;
   return lead == 0xC2 && static_cast<unsigned char>(text[at + 1]) < 0xA0;
 }
 
@@ -107,7 +107,9 @@ std::string quote(std::string_view text, std::size_t max_bytes) {
     const std::size_t size = utf8_size(text, at);
     const std::size_t step = std::max<std::size_t>(size, 1);
     if (at + step > max_bytes) break;
-    if (needs_escape(text, at, size)) {
+    if (text[at] == '"' || text[at] == '\\') {
+      out += {'\\', text[at]};
+    } else if (needs_escape(text, at, size)) {
       for (std::size_t i = 0; i < step; ++i) append_escaped(out, text[at + i]);
     } else {
       out.append(text, at, step);

@@ -9,9 +9,9 @@
 
 namespace tenfold::base {
 
-/// Returns `text` in double quotes, for a message. Control characters, double quotes, backslashes
-/// and invalid UTF-8 are escaped as \xNN. If `text` has more than `max_bytes`, the rest is replaced
-/// by "...".
+/// Returns `text` in double quotes, for a message. Double quotes and backslashes are escaped with a
+/// backslash, control characters and invalid UTF-8 as \xNN. If `text` has more than `max_bytes`,
+/// the rest is replaced by "...".
 std::string quote(std::string_view text, std::size_t max_bytes = 200);
 
 constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }

@@ -339,10 +339,27 @@ std::string named_keys(const DictKeys& keys, const IsWrong& is_wrong) {
   return count > kMaxNamed ? text + ", ... (" + std::to_string(count) + " keys)" : text;
 }
 
+/// The rows of the dictionary at `path`. If no data set is there, the error does not describe what
+/// a data set lacks, but says that it is not a dictionary.
+Dataset rows_at(const Path& path, Mode mode) {
+  try {
+    return Dataset(path, mode);
+  } catch (const Error& error) {
+    const bool is_of_content =
+        error.code() == ErrorCode::invalid_argument || error.code() == ErrorCode::unsupported;
+    if (!is_of_content) throw;
+    const TensorDict tree = open(path);
+    if (DictNote::of(tree)) throw;
+    throw base::invalid_argument(tree.where())
+        .expected("a dictionary")
+        .found("entries without an index of keys");
+  }
+}
+
 }  // namespace
 
 DictHandle::DictHandle(const Path& path, Mode mode)
-    : path_(os::absolute(path)), mode_(mode), dataset_(path, mode) {
+    : path_(os::absolute(path)), mode_(mode), dataset_(rows_at(path, mode)) {
   open_first();
   if (mode == Mode::write_through) require_writable("mode \"r+\"");
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -27,6 +28,13 @@ TEST(Error, WithOnlyAProblemHasNoOtherFields) {
        {&error.path(), &error.part(), &error.expected(), &error.found(), &error.remedy()}) {
     EXPECT_EQ(*field, "");
   }
+}
+
+TEST(Error, ItsCodeHasAName) {
+  EXPECT_EQ(to_string(ErrorCode::file_not_found), "file_not_found");
+  std::ostringstream text;
+  text << ErrorCode::io;
+  EXPECT_EQ(text.str(), "io");
 }
 
 TEST(Error, MessageJoinsTheFields) {

@@ -17,7 +17,7 @@ TEST(Quote, KeepsPlainTextAndUtf8) {
 }
 
 TEST(Quote, EscapesCharactersThatTerminalsOrReadersMisinterpret) {
-  EXPECT_EQ(quote("a\"b\\c\n\0\x1b[0m\x7f"sv), R"("a\x22b\x5cc\x0a\x00\x1b[0m\x7f")");
+  EXPECT_EQ(quote("a\"b\\c\n\0\x1b[0m\x7f"sv), R"("a\"b\\c\x0a\x00\x1b[0m\x7f")");
   EXPECT_EQ(quote("\xC2\x9B"), R"("\xc2\x9b")");
 }
 

@@ -151,6 +151,21 @@ TEST(Keys, AreNamesPathsOrNotGiven) {
   EXPECT_EQ(Keys(names).paths(), (std::vector<KeyPath>{{"a"}}));
 }
 
+TEST(Keys, AreStringsOfAnyTypeInBraces) {
+  const std::string s = "a.*";
+  const std::string_view view = "v";
+  const auto keys = [](Keys given) { return given.paths(); };
+  EXPECT_EQ(keys({s}), (std::vector<KeyPath>{{"a.*"}}));
+  EXPECT_EQ(keys({s, s}), (std::vector<KeyPath>{{"a.*"}, {"a.*"}}));
+  EXPECT_EQ((Keys{s, s}.paths()), (std::vector<KeyPath>{{"a.*"}, {"a.*"}}));
+  EXPECT_EQ(keys({"b", s, view}), (std::vector<KeyPath>{{"b"}, {"a.*"}, {"v"}}));
+  EXPECT_EQ(keys({{"b", s}}), (std::vector<KeyPath>{{"b", "a.*"}}));
+  EXPECT_EQ(keys({{s}}), (std::vector<KeyPath>{{"a.*"}}));
+  EXPECT_EQ(keys({{"a"}, {"b"}}), (std::vector<KeyPath>{{"a"}, {"b"}}));
+  EXPECT_EQ(keys({{"a", "b"}}), (std::vector<KeyPath>{{"a", "b"}}));
+  EXPECT_TRUE(keys({}).empty());
+}
+
 TEST(Select, AnEmptyListOfKeysSelectsNothing) {
   const TensorDict tree = sample_checkpoint();
   EXPECT_TRUE(select(tree, Keys(std::vector<KeyPath>{})).empty());

@@ -429,7 +429,7 @@ ROWS: dict[str, Case] = {
     ),
 }
 OTHERS: dict[str, Case] = {
-    "a dictionary of a checkpoint": (lambda: MappedDict("ckpt"), ValueError, "same number of rows"),
+    "a dictionary of a checkpoint": (lambda: MappedDict("ckpt"), ValueError, "expected a dictionary"),
     "a dictionary of rows": (
         lambda: MappedDict("rows"),
         ValueError,

@@ -29,6 +29,7 @@
 #include <tenfold/batch_loader.hpp>
 #include <tenfold/dataset.hpp>
 #include <tenfold/error.hpp>
+#include <tenfold/torch.hpp>
 
 // Forward declarations, as in torch/data/datasets/base.h.
 /// @cond

@@ -142,10 +142,7 @@ ZipEnd ZipDirectoryReader::read_end() const {
                              : tail.rfind("PK\x05\x06", tail.size() - kEndBytes);
   if (at == std::string::npos) {
     throw corrupt()
-        .part("end record")
-        .problem("is missing")
-        .expected("one at the end of the file")
-        .found("none")
+        .problem("no end record at the end of the file")
         .remedy("the file may be truncated");
   }
   const std::string_view record = std::string_view(tail).substr(at);

@@ -27,22 +27,22 @@ base::Where place(const std::string& where, std::span<const std::string> below) 
   return {where, "node " + base::quote(dotted(KeyPath(below.begin(), below.end())))};
 }
 
-[[noreturn]] void fail_no_key(const TensorDict& node, const base::Where& place,
-                              std::string_view key) {
-  throw base::key_not_found(place)
-      .problem("no key ", base::quote(key))
-      .remedy(base::did_you_mean(key, node.keys()));
-}
-
 std::string_view kind_text(const TensorDict::Item& item) {
   return std::holds_alternative<Leaf>(item)        ? "a tensor"
          : std::holds_alternative<NonTensor>(item) ? "a JSON value"
                                                    : "a node";
 }
 
-[[noreturn]] void fail_other_kind(const base::Where& place, std::string_view key,
-                                  std::string_view expected, const TensorDict::Item& item) {
-  throw base::key_not_found(place)
+/// The call of TensorDict that returns an item of this kind.
+std::string_view call_for(const TensorDict::Item& item) {
+  return std::holds_alternative<Leaf>(item)        ? "at() returns tensors"
+         : std::holds_alternative<NonTensor>(item) ? "value() returns JSON values"
+                                                   : "operator[] returns nodes";
+}
+
+Error other_kind(const base::Where& place, std::string_view key, std::string_view expected,
+                 const TensorDict::Item& item) {
+  return base::key_not_found(place)
       .part("key ", base::quote(key))
       .expected(expected)
       .found(kind_text(item));
@@ -54,6 +54,12 @@ struct Found {
   base::Where place;
 };
 
+/// For calls that only C++ has: the message names the right one.
+[[noreturn]] void fail_other_kind(const Found& found, std::string_view key,
+                                  std::string_view expected) {
+  throw other_kind(found.place, key, expected, found.item).remedy(call_for(found.item));
+}
+
 /// The entry that a caller requested by its key. Throws Error(unsupported) if the entry is an
 /// unreadable node (NodeInfo::is_refused()).
 TensorDict::Item requested_item(Node& node, std::size_t position) {
@@ -63,6 +69,51 @@ TensorDict::Item requested_item(Node& node, std::size_t position) {
     throw base::unsupported(child->where()).problem(child->info().problem);
   }
   return item;
+}
+
+/// The child node of that key. Returns nullopt if there is none, or if it is an unreadable node.
+std::optional<TensorDict> readable_child(const TensorDict& node, std::string_view key) {
+  const std::size_t position = node_of(node)->find(key);
+  if (position == Node::npos) return std::nullopt;
+  const TensorDict::Item item = node_of(node)->item(position);
+  const auto* child = std::get_if<TensorDict>(&item);
+  if (child == nullptr || child->info().is_refused()) return std::nullopt;
+  return *child;
+}
+
+/// Resolves a dotted name to a path of keys below `node`; keys may contain dots themselves. Returns
+/// an empty path if nothing matches. If several paths match, returns the one with the longest first
+/// key.
+KeyPath path_of_name(const TensorDict& node, std::string_view name) {
+  if (node_of(node)->find_or_stem(name) != Node::npos) return {std::string(name)};
+  constexpr std::size_t kNone = std::string_view::npos;
+  for (std::size_t dot = name.rfind('.'); dot != kNone;
+       dot = dot == 0 ? kNone : name.rfind('.', dot - 1)) {
+    const std::optional<TensorDict> child = readable_child(node, name.substr(0, dot));
+    if (!child) continue;
+    KeyPath path = path_of_name(*child, name.substr(dot + 1));
+    if (path.empty()) continue;
+    path.insert(path.begin(), std::string(name.substr(0, dot)));
+    return path;
+  }
+  return {};
+}
+
+/// Suggests keys of `node`, or names that differ from the missing `name` in the first key only.
+std::string suggestion(const TensorDict& node, std::string_view name) {
+  const std::vector<std::string> keys = node.keys();
+  std::string text = base::did_you_mean(name, keys);
+  const std::size_t dot = name.find('.');
+  if (!text.empty() || dot == std::string_view::npos) return text;
+  std::vector<std::string> names = base::near_matches(name.substr(0, dot), keys);
+  for (std::string& near : names) near += name.substr(dot);
+  std::erase_if(names, [&](const std::string& near) { return path_of_name(node, near).empty(); });
+  return base::did_you_mean(name, names);
+}
+
+[[noreturn]] void fail_no_key(const base::Where& place, std::string_view key,
+                              const std::string& remedy) {
+  throw base::key_not_found(place).problem("no key ", base::quote(key)).remedy(remedy);
 }
 
 /// Follows `path` from `root`. Errors name the missing or wrong key and the node that it was looked
@@ -77,11 +128,11 @@ Found follow(const TensorDict& root, std::span<const std::string> path) {
   for (std::size_t i = 0;; ++i) {
     const base::Where here = place(where, path.subspan(named, i - named));
     const std::size_t position = node_of(node)->find_or_stem(path[i]);
-    if (position == Node::npos) fail_no_key(node, here, path[i]);
+    if (position == Node::npos) fail_no_key(here, path[i], suggestion(node, path[i]));
     TensorDict::Item item = requested_item(*node_of(node), position);
     if (i + 1 == path.size()) return {std::move(item), here};
     const auto* child = std::get_if<TensorDict>(&item);
-    if (child == nullptr) fail_other_kind(here, path[i], "a node", item);
+    if (child == nullptr) throw other_kind(here, path[i], "a node", item);
     node = TensorDict(*child);
     if (!node.where().empty()) {
       where = node.where();
@@ -90,33 +141,23 @@ Found follow(const TensorDict& root, std::span<const std::string> path) {
   }
 }
 
-/// Resolves a dotted name to a path of keys below `node`; keys may contain dots themselves. Returns
-/// an empty path if nothing matches. If several paths match, returns the one with the longest first
-/// key.
-KeyPath path_of_name(const TensorDict& node, std::string_view name) {
-  if (node_of(node)->find_or_stem(name) != Node::npos) return {std::string(name)};
-  constexpr std::size_t kNone = std::string_view::npos;
-  for (std::size_t dot = name.rfind('.'); dot != kNone;
-       dot = dot == 0 ? kNone : name.rfind('.', dot - 1)) {
-    const std::size_t position = node_of(node)->find(name.substr(0, dot));
-    if (position == Node::npos) continue;
-    const TensorDict::Item item = node_of(node)->item(position);
-    const auto* child = std::get_if<TensorDict>(&item);
-    if (child == nullptr || child->info().is_refused()) continue;
-    KeyPath path = path_of_name(*child, name.substr(dot + 1));
-    if (path.empty()) continue;
-    path.insert(path.begin(), std::string(name.substr(0, dot)));
+/// The path of a name that path_of_name() does not find: keys of existing nodes, as many as
+/// possible, and the rest of the name, which is a missing key, for messages.
+KeyPath path_of_missing(const TensorDict& node, std::string_view name) {
+  for (std::size_t end = name.size(); end-- > 0;) {
+    if (name[end] != '.') continue;
+    const std::optional<TensorDict> child = readable_child(node, name.substr(0, end));
+    if (!child) continue;
+    KeyPath path = path_of_missing(*child, name.substr(end + 1));
+    path.insert(path.begin(), std::string(name.substr(0, end)));
     return path;
   }
-  return {};
+  return {std::string(name)};
 }
 
-/// The path of a name; if nothing matches, the name as a single key, for the message that the key
-/// does not exist.
-KeyPath path_or_name(const TensorDict& node, std::string_view name) {
+KeyPath path_or_missing(const TensorDict& node, std::string_view name) {
   KeyPath path = path_of_name(node, name);
-  if (path.empty()) path.emplace_back(name);
-  return path;
+  return path.empty() ? path_of_missing(node, name) : path;
 }
 
 /// A node, and the position of an entry in it.
@@ -252,7 +293,9 @@ bool has_key(const TensorDict& tree, std::string_view key) {
 
 TensorDict::Item item_at_key(const TensorDict& tree, std::string_view key) {
   const std::size_t position = node_of(tree)->find_or_stem(key);
-  if (position == Node::npos) fail_no_key(tree, place(tree.where(), {}), key);
+  if (position == Node::npos) {
+    fail_no_key(place(tree.where(), {}), key, base::did_you_mean(key, tree.keys()));
+  }
   return requested_item(*node_of(tree), position);
 }
 
@@ -286,22 +329,22 @@ TensorDict::Item TensorDict::get(std::string_view name) const {
   // Fast path: most names are keys.
   const std::size_t position = node_->find_or_stem(name);
   if (position != Node::npos) return requested_item(*node_, position);
-  return follow(*this, path_or_name(*this, name)).item;
+  return follow(*this, path_or_missing(*this, name)).item;
 }
 
 TensorDict::Item TensorDict::get(const KeyPath& path) const { return follow(*this, path).item; }
 
-Tensor TensorDict::at(std::string_view name) const { return tensor(path_or_name(*this, name)); }
+Tensor TensorDict::at(std::string_view name) const { return tensor(path_or_missing(*this, name)); }
 
 Tensor TensorDict::tensor(const KeyPath& path) const {
   const Found found = follow(*this, path);
   const auto* leaf = std::get_if<Leaf>(&found.item);
-  if (leaf == nullptr) fail_other_kind(found.place, path.back(), "a tensor", found.item);
+  if (leaf == nullptr) fail_other_kind(found, path.back(), "a tensor");
   return leaf->tensor();
 }
 
 TensorDict TensorDict::operator[](std::string_view name) const {
-  return (*this)[path_or_name(*this, name)];
+  return (*this)[path_or_missing(*this, name)];
 }
 
 TensorDict TensorDict::operator[](const KeyPath& path) const {
@@ -316,16 +359,16 @@ TensorDict TensorDict::operator[](const KeyPath& path) const {
     }
     made = node_of_value(json->value, std::move(place));
   }
-  if (!made) fail_other_kind(found.place, path.back(), "a node", found.item);
+  if (!made) fail_other_kind(found, path.back(), "a node");
   return *made;
 }
 
-Value TensorDict::value(std::string_view name) const { return value(path_or_name(*this, name)); }
+Value TensorDict::value(std::string_view name) const { return value(path_or_missing(*this, name)); }
 
 Value TensorDict::value(const KeyPath& path) const {
   const Found found = follow(*this, path);
   const auto* json = std::get_if<NonTensor>(&found.item);
-  if (json == nullptr) fail_other_kind(found.place, path.back(), "a JSON value", found.item);
+  if (json == nullptr) fail_other_kind(found, path.back(), "a JSON value");
   return json->value;
 }
 

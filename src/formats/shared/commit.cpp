@@ -104,7 +104,7 @@ void clear_later_slots(os::Directory& parent, const std::string& target_name, in
       .problem("the ", what, " is in use")
       .expected("no other handle")
       .found("one opened \"r+\" or a save under way", holder)
-      .remedy("close it first");
+      .remedy("close the handle, or save again after that save");
 }
 
 [[noreturn]] void throw_lost_sibling(const std::string& display, const std::string& sibling) {

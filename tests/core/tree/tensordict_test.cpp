@@ -129,14 +129,28 @@ TEST(TensorDict, MissingPathErrorNamesTheMissingPart) {
   EXPECT_THROW(td.tensor({}), Error);
 }
 
-TEST(TensorDict, AnEntryOfAnotherKindIsNamed) {
+TEST(TensorDict, AMissingDottedNameNamesNearMatches) {
   const TensorDict td = small_tree();
-  EXPECT_EQ(no_key([&] { td["step"]; }), "key \"step\": expected a node, found a tensor");
-  EXPECT_EQ(no_key([&] { td.at("model"); }), "key \"model\": expected a tensor, found a node");
+  EXPECT_EQ(no_key([&] { td.at("model.encoder.wieght"); }),
+            "node \"model.encoder\": no key \"wieght\"; did you mean \"weight\"?");
+  EXPECT_EQ(no_key([&] { td.get("model.encodr.weight"); }),
+            "node \"model\": no key \"encodr.weight\"; did you mean \"encoder.weight\"?");
+  EXPECT_EQ(no_key([&] { td["modle.encoder"]; }),
+            "no key \"modle.encoder\"; did you mean \"model.encoder\"?");
+  EXPECT_EQ(no_key([&] { td.value("other.encoder"); }), "no key \"other.encoder\"");
+}
+
+TEST(TensorDict, AnErrorAboutTheKindOfAnEntryNamesTheRightCall) {
+  const TensorDict td = small_tree();
+  EXPECT_EQ(no_key([&] { td["step"]; }),
+            "key \"step\": expected a node, found a tensor; at() returns tensors");
+  EXPECT_EQ(no_key([&] { td.at("model"); }),
+            "key \"model\": expected a tensor, found a node; operator[] returns nodes");
   EXPECT_EQ(no_key([&] { td.at("model", "epoch"); }),
-            "node \"model\": key \"epoch\": expected a tensor, found a JSON value");
-  EXPECT_EQ(no_key([&] { td.value("step"); }),
-            "key \"step\": expected a JSON value, found a tensor");
+            "node \"model\": key \"epoch\": expected a tensor, found a JSON value; value() returns "
+            "JSON values");
+  EXPECT_EQ(no_key([&] { td.value<int>("step"); }),
+            "key \"step\": expected a JSON value, found a tensor; at() returns tensors");
 }
 
 TEST(TensorDict, VisitsLeavesDepthFirstInOrder) {
@@ -210,7 +224,8 @@ TEST(TensorDict, JsonContainersAreNodes) {
   EXPECT_EQ(td["groups"]["0"].value("0"), Value(1));
   EXPECT_EQ(td["betas"].kind(), NodeKind::tuple);
   EXPECT_EQ(no_key([&] { td["groups"]["1"]; }),
-            "ckpt/groups: key \"1\": expected a node, found a JSON value");
+            "ckpt/groups: key \"1\": expected a node, found a JSON value; value() returns JSON "
+            "values");
 }
 
 TEST(TensorDict, IntKeysStayIntNextToAStringKey) {

@@ -218,7 +218,7 @@ TEST(IngestCsv, NamesFileLineRowAndColumn) {
             "a.csv: line 5 (row 1): expected 2 fields, found 3");
   EXPECT_EQ(of.error("a.csv", good + "1,\"a\"b\n", ErrorCode::corrupt),
             "a.csv: line 5 (row 1): expected a delimiter after a quoted field, found "
-            "\"\\x22a\\x22b\"");
+            "\"\\\"a\\\"b\"");
   EXPECT_THAT(of.error("a.csv", good + "1,\"a\n2,b\n", ErrorCode::corrupt),
               HasSubstr("line 5 (row 1): expected a quote that ends the field"));
   EXPECT_EQ(of.error("a.csv", "x,y,x\n1,2,3\n", ErrorCode::invalid_argument),
