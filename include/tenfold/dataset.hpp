@@ -25,7 +25,8 @@ class Growth;
 
 /// How rows are assembled into a batch.
 struct BatchOptions {
-  /// Ragged columns of numbers to be padded, by dotted name, and the value that fills each.
+  /// Ragged columns of numbers to be padded, by dotted name, and the value that fills each. Any
+  /// other name throws Error(key_not_found).
   std::map<std::string, PadValue, std::less<>> pad{};
   std::optional<PadValue> pad_all{};  ///< pads every ragged column of numbers with this value
   /// Greatest number of threads that copy rows. 0: TENFOLD_NUM_THREADS, or min(8, cores). The

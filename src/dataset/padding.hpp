@@ -5,9 +5,14 @@
 #include <vector>
 
 #include <tenfold/batch.hpp>
+#include <tenfold/dataset.hpp>
 #include <tenfold/schema.hpp>
 
 namespace tenfold {
+
+/// Throws Error(key_not_found) if a name in `options.pad` is not that of a ragged column of
+/// numbers.
+void check_pads(const Schema& schema, const BatchOptions& options);
 
 /// Fills the end of ragged rows that are shorter than the longest row of their batch.
 class Padding {
