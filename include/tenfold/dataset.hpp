@@ -25,7 +25,8 @@ class Growth;
 
 /// How rows are assembled into a batch.
 struct BatchOptions {
-  /// Ragged columns of numbers to be padded, by dotted name, and the value that fills each.
+  /// Ragged columns of numbers to be padded, by dotted name, and the value that fills each. Any
+  /// other name throws Error(key_not_found).
   std::map<std::string, PadValue, std::less<>> pad{};
   std::optional<PadValue> pad_all{};  ///< pads every ragged column of numbers with this value
   /// Greatest number of threads that copy rows. 0: TENFOLD_NUM_THREADS, or min(8, cores). The
@@ -137,8 +138,8 @@ class TENFOLD_API Dataset {
   /// process, and, once flush() has returned, a power failure. Returns the new size(). Throws
   /// Error(invalid_argument) naming a column that does not fit, or a nullable column "x" beside a
   /// column "x.valid", and Error(io) if another handle or process adds rows (EBUSY) or the disk is
-  /// full. If it throws, nothing is appended, but if a write to a circular buffer failed, the oldest
-  /// rows, which were to be overwritten, are lost.
+  /// full. If it throws, nothing is appended, but if a write to a circular buffer failed, the
+  /// oldest rows, which were to be overwritten, are lost.
   std::int64_t append(const Batch& rows);
   /// Appends the rows of a tree, whose columns must be those of this data set. Throws what
   /// Dataset(TensorDict) and append(Batch) throw.

@@ -38,11 +38,13 @@ TENFOLD_API SourceFormat source_format_from(std::string_view name);
 /// for letters, digits, quotes, '.', '+', '-', NUL and line ends, which cannot separate fields.
 TENFOLD_API char separator_from(std::string_view text);
 
-/// A column whose type was widened after its first value.
+/// A column whose type was widened after its first value, or in which bools became numbers.
 struct Promotion {
   std::string column;  ///< its dotted name
-  std::string from;    ///< the type of its first value: "int64", "a list of int64"
-  std::string to;      ///< the type of all values: "float64", "a list as JSON text"
+  /// The type of its first value: "int64", "a list of int64". "bool" or "a list of bool" if bools,
+  /// anywhere in the column, became numbers.
+  std::string from;
+  std::string to;  ///< the type of all values: "float64", "a list as JSON text"
   /// Compares all members.
   bool operator==(const Promotion&) const = default;
 };
@@ -93,7 +95,15 @@ struct IngestOptions {
 /// objects), CSV (.csv) and TSV (.tsv, .tab), each also as .gz, .zst, .bz2, .xz or in a .zip. A
 /// source may also be a glob of such files, in which "**" matches folders of any depth. The matches
 /// of a glob are read in the order of their paths. All files are streamed in bounded memory. If
-/// there are records, but none of them has a key, ingest() throws Error(invalid_argument).
+/// there are records, but none of them has a key, ingest() throws Error(invalid_argument), as it
+/// does for an empty list of sources, and for sources without columns (such as empty files) if
+/// `path` exists.
+///
+/// Without a schema, a column gets the first of bool, int64, uint64, float64 and string that holds
+/// all of its values without loss. In a column of numbers, true and false become 1 and 0, which
+/// IngestReport::promotions lists. Integers that float64 does not represent exactly, in a column
+/// with floats, make the column one of strings. In CSV, so do numbers with a blank or a plus sign
+/// before them, such as ` 2` and `+3`.
 ///
 /// Throws Error(file_not_found) for a missing source, and Error(unsupported) for a file of another
 /// format. With OnError::raise, throws Error(corrupt) for malformed rows and

@@ -378,6 +378,12 @@ void bind_dataset(nb::module_& module) {
       .def("schema_json",
            [](const DatasetHandle& self) { return text(self.dataset.schema().to_json()); })
       .def("column", column_of, "name"_a)
+      .def(
+          "check_pads",
+          [](const DatasetHandle& self, nb::dict pad) {
+            check_pads(self.dataset.schema(), batch_options_from(pad));
+          },
+          "pad"_a)
       .def("rows", rows_of, "positions"_a, "pad"_a, "ragged"_a.none())
       .def("range_rows", range_of, "begin"_a, "end"_a, "pad"_a, "ragged"_a.none())
       .def("row", row_of, "position"_a)

@@ -222,11 +222,14 @@ class LoadReport(_Report):
 @set_module("tenfold")
 @dataclass(frozen=True)
 class Promotion:
-    """A column whose type differs from the type of its first value (nulls excluded).
+    """A column whose type differs from that of its first value, or of bools among its numbers.
+
+    Nulls are not counted as values.
 
     Attributes:
         column: The dotted name of the column.
-        from_: The type of the first value, such as ``"int64"`` or ``"a list of int64"``. If even
+        from_: The type of the first value, such as ``"int64"`` or ``"a list of int64"``;
+            ``"bool"`` or ``"a list of bool"`` if bools anywhere became numbers. If even
             the first value was stored as JSON text, a description of it, such as ``"a list"``.
         to: The type of the column, such as ``"float64"`` or ``"a list as JSON text"``.
     """

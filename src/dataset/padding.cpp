@@ -12,6 +12,7 @@
 #include "base/fail.hpp"
 #include "base/text.hpp"
 #include "core/tensor/cast.hpp"
+#include "dataset/compatible_columns.hpp"
 #include "dataset/leaf_names.hpp"
 
 namespace tenfold {
@@ -19,6 +20,26 @@ namespace tenfold {
 bool is_padded(const Column& column, const BatchOptions& options) {
   return column.ragged && !column.is_text() &&
          (options.pad_all || options.pad.contains(column.name()));
+}
+
+void check_pads(const Schema& schema, const BatchOptions& options) {
+  for (const auto& [name, value] : options.pad) {
+    std::string known;
+    std::string found = "no such column";
+    bool is_ragged = false;
+    for (const Column& column : schema.columns()) {
+      const bool is_named = column.name() == name;
+      if (is_named) found = describe(column);
+      if (!column.ragged || column.is_text()) continue;
+      is_ragged |= is_named;
+      known += (known.empty() ? "" : ", ") + base::quote(column.name());
+    }
+    if (is_ragged) continue;
+    throw base::key_not_found()
+        .part("pad: column ", base::quote(name))
+        .expected("one of the ragged columns of numbers (", known.empty() ? "none" : known, ")")
+        .found(found);
+  }
 }
 
 Padding::Padding(const Column& column, const PadValue& value) : element_(itemsize(column.dtype)) {

@@ -12,6 +12,9 @@ namespace tenfold {
 
 /// True if `options` pads the rows of `column`.
 bool is_padded(const Column& column, const BatchOptions& options);
+/// Throws Error(key_not_found) if a name in `options.pad` is not that of a ragged column of
+/// numbers.
+void check_pads(const Schema& schema, const BatchOptions& options);
 
 /// Fills the end of ragged rows that are shorter than the longest row of their batch.
 class Padding {

@@ -327,9 +327,7 @@ class Ingestion {
         .found("none in ", num_records, num_records == 1 ? " record" : " records");
   }
 
-  base::Where subject() const {
-    return files_.empty() ? base::Where("", "source") : files_.front().display;
-  }
+  const std::string& subject() const { return files_.front().display; }
 
   /// Writes the data set. Returns false, and publishes nothing, if a row does not fit the types of
   /// the plan.

@@ -191,6 +191,11 @@ RowType settled(const RowType& type) {
 std::optional<Promotion> promotion_of(std::string column, const std::string& first,
                                       const RowType& type) {
   const std::string to = type.text();
+  if (type.is_number() && type.dtype != DType::bool_ && (type.kinds & kBool) != 0) {
+    RowType bools = type;
+    bools.dtype = DType::bool_;
+    return Promotion{std::move(column), bools.text(), to};
+  }
   const bool is_wider = !first.empty() && first != to;
   if (!is_wider && type.form != RowForm::json) return std::nullopt;
   return Promotion{std::move(column), is_wider ? first : "a list", to};

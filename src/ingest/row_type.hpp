@@ -103,8 +103,8 @@ std::optional<RowType> join(const RowType& a, const RowType& b);
 RowType settled(const RowType& type);
 
 /// The promotion to report for a column of a settled() type, if there is one. `first`: text() of
-/// the type of the first value; empty if it is not known. Lists that are stored as JSON are always
-/// reported.
+/// the type of the first value; empty if it is not known. Bools that became numbers and lists that
+/// are stored as JSON are always reported.
 std::optional<Promotion> promotion_of(std::string column, const std::string& first,
                                       const RowType& type);
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include <tenfold/batch_loader.hpp>
 #include <tenfold/dataset.hpp>
 #include <tenfold/error.hpp>
 #include <tenfold/permutation.hpp>
@@ -216,6 +217,23 @@ TEST(Dataset, ShowsValidityAsABoolColumn) {
     FAIL() << "a column that misses no values";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::key_not_found);
+  }
+}
+
+TEST(Dataset, APadOfAColumnThatIsNotRaggedIsAnError) {
+  const Dataset ds(test::ragged());
+  for (const char* name : {"tokns", "name"}) {
+    const BatchOptions options{.pad = {{name, std::int64_t{0}}}};
+    try {
+      static_cast<void>(ds.rows({0, 2}, options));
+      FAIL() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::key_not_found);
+      EXPECT_THAT(error.what(), testing::HasSubstr(std::string("pad: column \"") + name + "\""));
+      EXPECT_THAT(error.what(), testing::HasSubstr("ragged columns of numbers (\"tokens\""));
+    }
+    EXPECT_THROW(ds.rows(0, 2, options), Error);
+    EXPECT_THROW(BatchLoader(ds, {.batch = options}), Error);
   }
 }
 

@@ -429,7 +429,11 @@ ROWS: dict[str, Case] = {
     ),
 }
 OTHERS: dict[str, Case] = {
-    "a dictionary of a checkpoint": (lambda: MappedDict("ckpt"), ValueError, "expected a dictionary"),
+    "a dictionary of a checkpoint": (
+        lambda: MappedDict("ckpt"),
+        ValueError,
+        "expected a dictionary",
+    ),
     "a dictionary of rows": (
         lambda: MappedDict("rows"),
         ValueError,

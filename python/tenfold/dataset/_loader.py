@@ -126,11 +126,7 @@ class BatchLoader:
         # returned its last batch.
         self._window_start: dict[str, int] = {}
         self._transform_seconds = self._last_transform_seconds = 0.0
-        self._padding = Padding(
-            pad,
-            any(not step.batched for step in dataset._maps),
-            None if dataset._maps else [name for name, _ in dataset.schema._leaves()],
-        )
+        self._padding = Padding(pad, dataset)
         threads = 0 if num_threads is None else num_threads
         block = 0 if shuffle_block is None else shuffle_block
         self._options = {

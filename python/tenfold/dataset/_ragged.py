@@ -5,14 +5,15 @@ from __future__ import annotations
 from numbers import Rational, Real
 
 from tenfold import _core, _pickle
-from tenfold._errors import KeyNotFoundError
 from tenfold._interop.arrays import DTYPES, dtype_name, need_torch, numpy_module, torch_or_none
 from tenfold._options import column_name, integer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
     from typing import Any
+
+    from tenfold.dataset._dataset import Dataset
 
     Pad = int | float | str | None | dict[str, int | float | str | None]
 
@@ -138,8 +139,9 @@ class Padding:
     """The option `pad` of a loader, and whether the engine or Python pads.
 
     The engine pads while it gathers. But functions of single rows get unpadded rows, and `after`
-    applies `pad` to their results. Without such functions, `after` converts columns to `Offsets` if
-    only some columns have the option "offsets".
+    applies `pad` to their results. Without such functions, `after` applies `pad` to columns that
+    functions of batches add, and converts columns to `Offsets` if only some columns have the
+    option "offsets".
 
     Attributes:
         of_engine: Padding values of the engine by column; the key None is for all columns.
@@ -148,19 +150,18 @@ class Padding:
 
     Args:
         pad: As in `BatchLoader`.
-        has_row_maps: True if functions are applied to single rows.
-        columns: Dotted names of the columns of a batch; None: unknown, because functions may add
-            columns.
+        dataset: The rows of the batches.
 
     Raises:
         ValueError: For an invalid pad.
-        KeyError: For a column that is not one of `columns`.
+        KeyError: For a column that is not a ragged column of numbers, unless the data set has
+            functions of `map`, which may add columns.
         TypeError: For a column name that is not a str or tuple of str.
     """
 
-    def __init__(
-        self, pad: Pad, has_row_maps: bool, columns: Collection[str] | None = None
-    ) -> None:
+    def __init__(self, pad: Pad, dataset: Dataset) -> None:
+        has_row_maps = any(not step.batched for step in dataset._maps)
+        gathered: set[str | None] = {None}
         self._by_column: dict[Any, Any]
         if not isinstance(pad, dict):
             self._by_column = {None: _checked_pad(pad)}
@@ -169,12 +170,13 @@ class Padding:
                 column_name("batch loader: pad", name): _checked_pad(value)
                 for name, value in pad.items()
             }
-            unknown = [name for name in self._by_column if columns and name not in columns]
-            if unknown:
-                raise KeyNotFoundError(
-                    f"batch loader: pad: no column {unknown[0]!r}: expected one of "
-                    f"{', '.join(columns or ())}"
-                )
+            gathered.update(
+                name
+                for name, column in dataset.schema._leaves()
+                if column.ragged and column.dtype not in ("string", "bytes")
+            )
+            if not dataset._maps:
+                dataset._native.check_pads(dict.fromkeys(self._by_column, 0))
         offsets = "offsets" in self._by_column.values()
         everywhere = offsets and not has_row_maps and set(self._by_column) == {None}
         self.of_engine: dict[str | None, int | float] = {}
@@ -182,11 +184,12 @@ class Padding:
             self.of_engine = {
                 name: value
                 for name, value in self._by_column.items()
-                if value is not None and value != "offsets"
+                if name in gathered and value is not None and value != "offsets"
             }
         self.ragged: Callable[[Any, Any], Any] = as_offsets if everywhere else jagged
-        self.is_after = (offsets and not everywhere) or (
-            has_row_maps and any(value is not None for value in self._by_column.values())
+        self.is_after = (offsets and not everywhere) or any(
+            value is not None and (has_row_maps or name not in gathered)
+            for name, value in self._by_column.items()
         )
 
     def after(self, batch: Any) -> Any:

@@ -170,6 +170,7 @@ BatchLoader::BatchLoader(Dataset dataset, BatchLoaderOptions options) {
   // Takes a snapshot of the rows: this loader does not include rows that are appended later.
   dataset = dataset_of(with_open_parts(state_of(dataset)));
   if (!options.columns.empty()) dataset = dataset.select(options.columns);
+  check_pads(dataset.schema(), options.batch);
   refuse_length_names(dataset.schema(), options.batch);
   state_ = std::make_unique<State>(std::move(dataset), std::move(options));
   if (!state_->options.use_supplied_memory) return;

@@ -32,6 +32,7 @@
 #include "formats/shared/folder_checksums.hpp"
 #include "formats/shared/progress.hpp"
 #include "ingest/table/part_file.hpp"
+#include "os/fs/file.hpp"
 #include "os/thread/thread_pool.hpp"
 
 namespace tenfold {
@@ -540,6 +541,7 @@ struct TableWriter::State {
     incomplete = false;
   }
   void require_equal_rows() const;
+  void require_columns() const;
   void finish_files();
   void write_texts(const Plan& plan, std::vector<formats::ChecksumLine>& lines);
   void sync_files(const Plan& plan);
@@ -818,6 +820,16 @@ void TableWriter::State::sync_files(const Plan& plan) {
   if (values.valid()) values.sync();
 }
 
+/// Throws if a table without columns would replace a path that exists.
+void TableWriter::State::require_columns() const {
+  const Path path = replacement.path();
+  if (!writers.empty() || !os::exists(path)) return;
+  throw base::invalid_argument(path)
+      .expected("rows with columns, to replace what exists")
+      .found("no columns and no rows")
+      .remedy("remove the path first, or set the option schema");
+}
+
 void TableWriter::State::publish() {
   finish_files();
   const Plan tree_plan = plan();
@@ -840,6 +852,7 @@ void TableWriter::commit() {
   state.require_writable();
   state.require_equal_rows();
   refuse_validity_names(schema().columns(), state.replacement.path());
+  state.require_columns();
   state.change([&] {
     if (state.options.before_commit) state.options.before_commit(*this);
     state.publish();

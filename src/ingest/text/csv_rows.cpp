@@ -215,7 +215,7 @@ bool CsvRows::field(const CsvField& field, TextColumn& column) {
   if (target.form == Form::scalar && target.is_typed) {
     std::byte* const into = column.row_value();
     if ((value.kinds & kBool) != 0) {
-      fit = put_bool(value.is_true, column.dtype(), into);
+      fit = put_bool(value.is_true, target, into);
     } else if (value.is_special) {
       fit = put_special(value.special, column.dtype(), into);
     } else if ((value.kinds & kString) == 0) {

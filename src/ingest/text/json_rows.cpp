@@ -270,11 +270,14 @@ bool JsonRows::item(TextColumn& column, std::byte* into) {
   }
   switch (*begin) {
     case 't':
-      if (text_.take_word("true")) return put(column, put_bool(true, column.dtype(), into), begin);
+      if (text_.take_word("true")) {
+        return put(column, put_bool(true, column.target(), into), begin);
+      }
       break;
     case 'f':
-      if (text_.take_word("false"))
-        return put(column, put_bool(false, column.dtype(), into), begin);
+      if (text_.take_word("false")) {
+        return put(column, put_bool(false, column.target(), into), begin);
+      }
       break;
     case 'N':
       if (text_.take_word("NaN"))

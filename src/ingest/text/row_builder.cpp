@@ -73,11 +73,13 @@ Fit put_special(double value, DType dtype, std::byte* into) {
   return is_floating_point(dtype) ? put_double(value, dtype, into) : Fit::wrong_type;
 }
 
-Fit put_bool(bool value, DType dtype, std::byte* into) {
+Fit put_bool(bool value, const Target& target, std::byte* into) {
+  const DType dtype = target.column.dtype;
   if (dtype == DType::bool_) {
     *into = static_cast<std::byte>(value);
     return Fit::fits;
   }
+  if (!target.takes_bools) return Fit::wrong_type;
   NumberText number;
   number.digits = value ? 1 : 0;
   number.num_digits = 1;

@@ -25,8 +25,8 @@ enum class Fit : std::uint8_t {
 Fit put_number(const NumberText& number, DType dtype, bool is_given, std::byte* into);
 /// Writes NaN or an infinity; only float dtypes hold them.
 Fit put_special(double value, DType dtype, std::byte* into);
-/// Writes a bool; in a column of numbers, as 0 or 1.
-Fit put_bool(bool value, DType dtype, std::byte* into);
+/// Writes a bool; in a column of numbers that takes bools, as 0 or 1.
+Fit put_bool(bool value, const Target& target, std::byte* into);
 
 /// A column whose values are converted from text.
 class TextColumn {

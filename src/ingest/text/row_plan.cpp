@@ -51,6 +51,7 @@ RowPlan plan_of(const Schema& schema) {
   for (const Column& column : schema.columns()) {
     Target target;
     target.column = column;
+    target.takes_bools = true;
     if (column.is_text()) {
       target.form = column.ragged ? Form::text_list : Form::text;
       target.takes_json = true;

@@ -28,6 +28,9 @@ struct Target {
   /// False if the types come from the first rows only, and these rows have only nulls, empty lists
   /// and lists of nulls in the column. Then the type is a guess.
   bool is_typed = true;
+  /// True for a column of numbers that also accepts bools: the user gave the schema, or a bool
+  /// determined the type.
+  bool takes_bools = false;
   /// True for a string column that also accepts lists and objects, as their source text.
   bool takes_json = false;
 };

@@ -205,6 +205,12 @@ std::vector<Path> find_files(const std::vector<Path>& sources) {
 
 std::vector<SourceFile> find_sources(const std::vector<Path>& sources, SourceFormat format,
                                      char separator) {
+  if (sources.empty()) {
+    throw base::invalid_argument()
+        .part("sources")
+        .expected("at least one file")
+        .found("an empty list");
+  }
   std::vector<SourceFile> files;
   for (const Path& path : find_files(sources)) add_file(path, format, files);
   if (separator != '\0') require_csv(files, "separator");
@@ -216,7 +222,7 @@ void require_csv(const std::vector<SourceFile>& files, std::string_view option) 
   const auto is_csv = [](const SourceFile& file) {
     return file.kind == SourceKind::csv || file.kind == SourceKind::tsv;
   };
-  if (files.empty() || std::ranges::any_of(files, is_csv)) return;
+  if (std::ranges::any_of(files, is_csv)) return;
   throw base::invalid_argument(files.front().display)
       .part(option)
       .expected("CSV or TSV files")

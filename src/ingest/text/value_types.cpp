@@ -18,6 +18,7 @@ Target target_of(const RowType& type, std::int64_t length) {
   Target target;
   target.column = column_of(type, length);
   target.is_typed = type.has_elements;
+  target.takes_bools = (type.kinds & kBool) != 0;
   if (type.form == RowForm::json) {
     target.form = Form::json;
   } else if (type.form == RowForm::list) {

@@ -714,15 +714,24 @@ def test_a_pad_may_be_a_number_of_any_class(texts: Dataset, mapped: bool) -> Non
 
 @pytest.mark.parametrize("value", [0, "offsets", None])
 def test_pad_of_a_missing_column_names_it(texts: Dataset, value: object) -> None:
-    with pytest.raises(KeyError, match="pad: no column 'typo': expected one of "):
+    ragged = r'ragged columns of numbers \("tokens", "marks"\), found '
+    with pytest.raises(KeyError, match=f'pad: column "typo": .*{ragged}no such column'):
         BatchLoader(texts, 4, pad={"typo": value})
-    with pytest.raises(KeyError, match="'n'"):
-        BatchLoader(texts, 4, columns=["tokens"], pad={"n": value})
+    with pytest.raises(KeyError, match=f'pad: column "n": .*{ragged}int64'):
+        BatchLoader(texts, 4, pad={"n": value})
+    with pytest.raises(KeyError, match=r'"marks": .*found no such column'):
+        BatchLoader(texts, 4, columns=["tokens"], pad={"marks": value})
     with pytest.raises(TypeError, match="pad: expected a str, found 1"):
         BatchLoader(texts, 4, pad={1: value})
     # The loader does not know in advance which columns a function of map() adds.
     added = texts.map(lambda row: {"typo": row["tokens"]})
     assert len(list(BatchLoader(added, 4, pad={"typo": value}))) > 0
+    batched = texts.map(lambda batch: {"new": batch["tokens"]}, batched=True)
+    (batch,) = BatchLoader(batched, 4, pad={"new": value})
+    if value == 0:
+        assert batch["new"].shape == (4, 3)
+    else:
+        assert isinstance(batch["new"], dict) == (value == "offsets")
 
 
 def test_epoch_wraps_to_zero_after_the_last(ds: Dataset) -> None:

@@ -172,7 +172,7 @@ def test_file_without_rows_or_columns_becomes_an_empty_dataset(tmp_path, group_b
     assert len(ds) == 0
     assert ds.columns == table().column_names
     pq.write_table(pa.table({}), tmp_path / "b.parquet")
-    assert len(tenfold.ingest(tmp_path / "b.parquet", tmp_path / "ds")) == 0
+    assert len(tenfold.ingest(tmp_path / "b.parquet", tmp_path / "none")) == 0
 
 
 @pytest.mark.parametrize("row_group_size", [1, 3, 1000])

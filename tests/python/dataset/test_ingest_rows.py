@@ -203,10 +203,28 @@ def test_generator_of_many_blocks_is_ingested_completely(tmp_path):
 
 
 def test_no_rows_make_an_empty_data_set(tmp_path):
-    assert len(ingest(tmp_path, [])) == 0
+    assert len(tenfold.ingest([], tmp_path / "none")) == 0
     ds = ingest(tmp_path, iter(()), schema=Schema({"x": Column("float32", (3,))}))
     assert len(ds) == 0
     assert columns(ds) == {"x": "float32[3]"}
+
+
+def test_a_data_set_is_not_replaced_by_one_without_columns(tmp_path):
+    ingest(tmp_path, [{"x": 1}])
+    (tmp_path / "a.csv").touch()
+    for rows in ([], iter(()), tmp_path / "a.csv"):
+        with pytest.raises(ValueError, match="found no columns and no rows"):
+            ingest(tmp_path, rows)
+    assert ingest(tmp_path, [], schema={"x": "int64"}).columns == ["x"]
+
+
+@pytest.mark.parametrize("values", [[1, True], [True, 1]])
+def test_bools_that_become_integers_are_reported(tmp_path, values):
+    ds = ingest(tmp_path, [{"x": value, "l": [value, 2]} for value in values])
+    assert [str(promotion) for promotion in ds.report.promotions] == [
+        "x: bool -> int64",
+        "l: a list of bool -> a list of int64",
+    ]
 
 
 def test_a_record_named_columns_may_be_a_schema(tmp_path: Path) -> None:
