@@ -88,7 +88,7 @@ TEST(ByteStream, ReadsGzipOfSeveralMembers) {
       of.rows("a.jsonl.gz", gzipped(lines(0, 200'000)) + gzipped(lines(200'000, 200'010)) +
                                 std::string(512, '\0')),
       200'010);
-  EXPECT_EQ(of.rows("e.csv.gz", gzipped("")).size(), 0);
+  EXPECT_EQ(IngestOf().rows("e.csv.gz", gzipped("")).size(), 0);
 }
 
 TEST(ByteStream, ReadsZstdOfSeveralFrames) {
@@ -103,7 +103,7 @@ TEST(ByteStream, ReadsBzip2OfSeveralStreams) {
   expect_counts_up(
       of.rows("a.jsonl.bz2", bzip2_of(lines(0, 200'000)) + bzip2_of(lines(200'000, 200'010))),
       200'010);
-  EXPECT_EQ(of.rows("e.csv.bz2", bzip2_of("")).size(), 0);
+  EXPECT_EQ(IngestOf().rows("e.csv.bz2", bzip2_of("")).size(), 0);
 }
 
 TEST(ByteStream, ReadsXzOfSeveralStreams) {
@@ -111,7 +111,7 @@ TEST(ByteStream, ReadsXzOfSeveralStreams) {
   expect_counts_up(of.rows("A.JSONL.XZ", xz_of(lines(0, 200'000)) + std::string(8, '\0') +
                                              xz_of(lines(200'000, 200'010)) + std::string(4, '\0')),
                    200'010);
-  EXPECT_EQ(of.rows("e.csv.xz", xz_of("")).size(), 0);
+  EXPECT_EQ(IngestOf().rows("e.csv.xz", xz_of("")).size(), 0);
 }
 
 TEST(ByteStream, RefusesAnXzThatNeedsTooMuchMemory) {

@@ -246,10 +246,10 @@ TEST(IngestJson, ReadsJsonFilesOfOneArrayOrLines) {
   const std::string blanks((std::size_t{1} << 20) + 5, '\n');
   EXPECT_THAT(values<std::int64_t>(of.rows("a.json", blanks + "[{\"x\": 1}]"), "x"),
               ElementsAre(1));
-  EXPECT_EQ(of.rows("a.json", blanks).size(), 0);
-  EXPECT_EQ(of.rows("a.json", "[]").size(), 0);
-  EXPECT_EQ(of.rows("a.json", "").size(), 0);
-  EXPECT_EQ(of.rows("a.jsonl", "").size(), 0);
+  EXPECT_EQ(IngestOf().rows("a.json", blanks).size(), 0);
+  EXPECT_EQ(IngestOf().rows("a.json", "[]").size(), 0);
+  EXPECT_EQ(IngestOf().rows("a.json", "").size(), 0);
+  EXPECT_EQ(IngestOf().rows("a.jsonl", "").size(), 0);
   EXPECT_THAT(texts(of.rows("a.json", "[{\"x\": \"a,]b\\\"}\"},{\"x\":\"\\\\\"}]"), "x"),
               ElementsAre("a,]b\"}", "\\"));
 }
