@@ -137,9 +137,9 @@ class TENFOLD_API Dataset {
   /// the data set at any time see all of the new rows or none. The rows survive a crash of this
   /// process, and, once flush() has returned, a power failure. Returns the new size(). Throws
   /// Error(invalid_argument) naming a column that does not fit, or a nullable column "x" beside a
-  /// column "x.valid", and Error(io) if another handle or process adds rows (EBUSY) or the disk is
-  /// full. If it throws, nothing is appended, but if a write to a circular buffer failed, the
-  /// oldest rows, which were to be overwritten, are lost.
+  /// column "x.valid" that is not one bool per row, and Error(io) if another handle or process adds
+  /// rows (EBUSY) or the disk is full. If it throws, nothing is appended, but if a write to a
+  /// circular buffer failed, the oldest rows, which were to be overwritten, are lost.
   std::int64_t append(const Batch& rows);
   /// Appends the rows of a tree, whose columns must be those of this data set. Throws what
   /// Dataset(TensorDict) and append(Batch) throw.
@@ -195,9 +195,9 @@ struct CreateOptions {
 /// Creates a data set of these columns on disk, durably, and opens it with Mode::write_through.
 /// Leaf names are chosen from the column names. Throws Error(io) if `path` exists (EEXIST) or has
 /// no space for `num_rows` (ENOSPC). Throws Error(invalid_argument) for a schema without columns, a
-/// nullable column "x" beside a column "x.valid", negative options, or both `num_rows` and
-/// `capacity`. Throws Error(unsupported) for a circular buffer with ragged, string or bytes
-/// columns.
+/// nullable column "x" beside a column "x.valid" that is not one bool per row, negative options, or
+/// both `num_rows` and `capacity`. Throws Error(unsupported) for a circular buffer with ragged,
+/// string or bytes columns.
 TENFOLD_API Dataset create(const Path& path, const Schema& schema,
                            const CreateOptions& options = {});
 

@@ -111,8 +111,8 @@ struct IngestOptions {
 /// column if the fault is in one value. Throws Error(key_not_found) if `columns` names a column
 /// that `schema` lacks or, without a schema, that no row has. Throws Error(invalid_argument) for a
 /// selected column of `schema` that no row has, but accepts sources without rows. Throws
-/// Error(invalid_argument) for a nullable column "x" beside a column "x.valid", because readers get
-/// the validity of "x" under that name.
+/// Error(invalid_argument) for a nullable column "x" beside a column "x.valid" that is not one bool
+/// per row, because readers get the validity of "x" under that name.
 TENFOLD_API IngestReport ingest(const std::vector<Path>& sources, const Path& path,
                                 const IngestOptions& options = {});
 /// Overload for a list in braces: ingest({"a.csv", "b.csv"}, "rows").

@@ -70,6 +70,14 @@ TEST(Create, RefusesAColumnNamedLikeTheValidityOfAnother) {
   }
 }
 
+/// Rows that state the validity of a column, and views that select it, have such a column.
+TEST(Create, AcceptsBoolsNamedLikeTheValidityOfAColumn) {
+  const test::TemporaryFolder folder;
+  const Column a{.path = {"a"}, .dtype = DType::int64, .nullable = true};
+  const Column valid{.path = {"a.valid"}, .dtype = DType::bool_};
+  EXPECT_EQ(create(folder / "rows", Schema({a, valid})).schema().size(), 2U);
+}
+
 TEST(Create, StoresColumnsOfAnyName) {
   const test::TemporaryFolder folder;
   std::vector<Column> columns;

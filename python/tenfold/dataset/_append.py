@@ -84,8 +84,8 @@ class Growing(Closing):
             TypeError: If `rows` is not a dict, a TensorDict or a list of row dicts.
             ValueError: For a missing column that is not nullable, an unknown column, a
                 ``"<column>.valid"`` without its column, a nullable column whose
-                ``"<column>.valid"`` is another column, or values that do not fit; nothing is
-                appended.
+                ``"<column>.valid"`` is another column but not of bools, or values that do not
+                fit; nothing is appended.
             UnsupportedError: On a view, a read-only or closed data set, or one whose format or
                 tensors do not support appending.
             OSError: If another process or object is appending (the message names the process), or a

@@ -70,9 +70,9 @@ def create(
         OSError: If a system call failed, or there is no space for `num_rows`.
         TypeError: If `path` is not a path, or `num_rows` or `capacity` is not an int.
         ValueError: For an invalid schema or dtype, or a nullable column whose
-            ``"<column>.valid"`` is another column; if `num_rows` is negative or `capacity` below 1;
-            if both `num_rows` and `capacity` are given; if both or neither of `schema` and
-            `example` are given.
+            ``"<column>.valid"`` is another column but not of bools; if `num_rows` is negative or
+            `capacity` below 1; if both `num_rows` and `capacity` are given; if both or neither of
+            `schema` and `example` are given.
         UnsupportedError: For a circular buffer with string or ragged columns.
     """
     if num_rows is not None and capacity is not None:

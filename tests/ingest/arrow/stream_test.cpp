@@ -663,7 +663,7 @@ TEST(ArrowStream, IndicesInNullStructsMayBeBeyondTheDictionary) {
     // If the struct in row 1 is not null, its index 99 is an error.
     outer.array().null_count = 0;
     ArrowBatchOf batch(outer, 2);
-    expect_refused(batch.root(), "column \"outer.inner.s\": index ");
+    expect_refused(batch.root(), "column \"outer.inner.s\": value ");
   }
 }
 
