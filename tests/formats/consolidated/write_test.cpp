@@ -287,7 +287,7 @@ TEST(ConsolidatedWrite, RefusesByKeyBeforeAnythingIsWritten) {
   expect(unsupported, with("x", nested), "key \"x\": a nested tensor cannot be stored");
   expect(unsupported, with("leaves", TensorDict()), "key \"leaves\": a node with this key");
   expect(unsupported, with("size", TensorDict()), "key \"size\": a node with this key");
-  expect(unsupported, with("<NJT_VALUES>x", Leaf(bytes)), "a part of a jagged one");
+  expect(unsupported, with("<NJT_VALUES>x", Leaf(bytes)), "a part of a jagged tensor");
   NodeInfo jagged = kind(NodeKind::sparse);
   jagged.layout = "jagged";
   jagged.dense_shape = {1, -1};
@@ -302,7 +302,7 @@ TEST(ConsolidatedWrite, RefusesByKeyBeforeAnythingIsWritten) {
   rows.set("values", bytes);
   rows.set("offsets", tensor_of<std::int64_t>({0, 2}, {2}));
   expect(unsupported, with("x", rows, batch({2})), "the shape does not fit");
-  expect(unsupported, with("<NJT_VALUES>x", rows), "a part of a jagged one");
+  expect(unsupported, with("<NJT_VALUES>x", rows), "a part of a jagged tensor");
   expect(unsupported, with("0", rows, kind(NodeKind::lazy_stack)),
          "key \"0\": a lazy stack can only store nodes: expected a node, found a jagged tensor");
   expect(unsupported, with("x\xff", Leaf(bytes)), "a key that is not UTF-8");
