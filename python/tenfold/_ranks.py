@@ -152,7 +152,7 @@ class Ranks:
 
         If the operation fails, this rank leaves the group, and raises RuntimeError from `cause`.
         Leaving closes the connections of this rank, so the ranks that wait for it fail too, even if
-        they have no connection to the process that ended.
+        they exchange no messages with the process that ended.
         """
         if self._group is not None:
             try:

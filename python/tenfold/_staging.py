@@ -48,12 +48,12 @@ _AT_FDCWD = -100
 
 
 class Staging:
-    """A temporary folder that is filled and then renamed to `path`.
+    """A folder that is filled and then renamed to `path`, and the hidden folder that contains it.
 
     It gets the permission bits of the old version, and its owner and group if possible.
 
-    Other processes do not remove the temporary folder as a leftover while this process holds its
-    lease, which has the name of the folder with the suffix ``.lease``.
+    Other processes do not remove the hidden folder as a leftover while this process holds its
+    lease, a file that has the name of the hidden folder with the suffix ``.lease``.
 
     Args:
         path: Final path of the folder. Missing parent folders are created, symbolic links followed.
@@ -63,7 +63,7 @@ class Staging:
 
     Attributes:
         path: Final path, without symbolic links.
-        folder: Temporary folder to write into. Its path has the same last component as `path`.
+        folder: Folder to write into, in the hidden folder. It has the same name as `path`.
 
     Raises:
         FileExistsError: If there is a file at `path`.

@@ -1006,7 +1006,7 @@ TEST(Growth, RowsOfADataSetWithStringsCannotBeAppendedAsATree) {
   info.batch_size = {2};
   TensorDict rows(info);
   rows.set("name.end", Tensor::from<std::int64_t>({4, 5}));
-  expect_error(ErrorCode::unsupported, "found a data set with strings or ragged rows",
+  expect_error(ErrorCode::unsupported, "or a data set with strings or ragged rows",
                [&] { append_memmap(path, rows); });
   EXPECT_EQ(Dataset(path).size(), 0);
 }

@@ -1,4 +1,4 @@
-"""`SavePlanner` and `LoadPlanner`, which flatten states and assign names."""
+"""`SavePlanner` and `LoadPlanner`, which plan what each rank writes and reads."""
 
 from __future__ import annotations
 

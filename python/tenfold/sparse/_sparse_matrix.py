@@ -435,6 +435,7 @@ class SparseMatrix(Rows, Growing):
 
         Raises:
             CorruptFileError: For a coo matrix with invalid indices.
+            UnsupportedError: For a coo matrix of float8, float4 or complex32 with duplicates.
         """
         made = self._of_native(self._native.transposed())
         made._framework = self._framework

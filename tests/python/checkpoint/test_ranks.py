@@ -207,7 +207,7 @@ def test_stop_signal_or_timer_of_one_rank_applies_to_all_ranks(run):
     assert found[1]["signal"] is not None
 
 
-# Rank 1 exits. Of four ranks, rank 3 has no connection to rank 1.
+# Rank 1 exits. Of four ranks, rank 3 exchanges no messages with rank 1.
 @pytest.mark.parametrize("size", [2, 4])
 def test_exit_of_one_rank_raises_on_the_others(run_apart, tmp_path, size):
     found = run_apart("end_of_one_rank", size=size)

@@ -1,4 +1,4 @@
-"""Adds tensors to a memory-mapped tree, and rows to a saved folder; replaces values on disk."""
+"""Adds tensors to a memory-mapped tree, rows to a saved folder; replaces non-tensor values."""
 
 from __future__ import annotations
 

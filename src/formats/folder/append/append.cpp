@@ -452,7 +452,7 @@ void append_rows(const Path& path, const TensorDict& rows) {
     throw base::unsupported(path)
         .problem("append_memmap cannot append rows to this data set")
         .expected("columns with rows of fixed size")
-        .found("a data set with strings or ragged rows")
+        .found("a dictionary, or a data set with strings or ragged rows")
         .remedy("add the rows with the class that wrote it, opened with mode \"r+\"");
   }
   const Shape& batch = rows.info().batch_size;
