@@ -111,14 +111,15 @@ def _windows(loader: Iterable[Any], steps: int) -> Iterator[Window]:
     while is_full:
         # The state of the loader at the start of the window. It is cleared with the last batch.
         start = loader._state() if isinstance(loader, BatchLoader) else {}
+        if isinstance(loader, BatchLoader):
+            loader._window_start = start
         items = list(islice(batches, steps))
         if not items:
+            start.clear()
             return
         is_full = len(items) == steps
         counts = [_rows_of(batch) for batch in items]
         window = Window(items, counts, _rows_of_all_ranks(sum(counts)), start)
-        if isinstance(loader, BatchLoader):
-            loader._window_start = start
         yield window
         start.clear()
         del items, window  # before the batches of the next window are created

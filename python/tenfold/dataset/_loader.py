@@ -81,7 +81,8 @@ class BatchLoader:
         ValueError: For a number out of range, or an invalid `pad`, `device` or `framework`; for a
             padded column whose ``"<column>.length"`` is another column; for a device that this
             machine lacks; for a `dataset` that is not a table.
-        KeyError: For a missing column.
+        KeyError: For a missing column; for a name in `pad` that is not that of a ragged column of
+            numbers.
         ImportError: If `framework` is ``"torch"`` and torch is not installed.
     """
 

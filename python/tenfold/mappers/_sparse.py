@@ -103,7 +103,8 @@ class SparseStateMapper(StateMapper):
         return (float, repr(state)) if _has_large_float(state) else state
 
     def _keys_of(self, states: list[Any]) -> list[Hashable]:
-        if set(map(type, states)) == {tuple}:
+        is_own = type(self).key is SparseStateMapper.key
+        if is_own and set(map(type, states)) == {tuple}:
             parts = itertools.chain.from_iterable(states)
             if _NO_FLOATS.issuperset(map(type, parts)):
                 return states

@@ -352,6 +352,22 @@ def test_state_within_a_window_is_the_start_of_the_window(device: Any) -> None:
     assert loader.state_dict() == state(7, 0)
 
 
+def test_an_error_within_a_window_keeps_the_start_of_the_window() -> None:
+    fail_at = iter([False] * 5 + [True])
+
+    def transform(batch: dict[str, Any]) -> dict[str, Any]:
+        if next(fail_at):
+            raise OSError("stop")
+        return batch
+
+    loader = BatchLoader({"x": torch.arange(100)}, 10, transform=transform)
+    windows = tenfold.accumulate(loader, steps=4)
+    assert next(windows)[3][0]["x"].tolist() == list(range(30, 40))
+    with pytest.raises(OSError, match="stop"):
+        next(windows)
+    assert loader.state_dict()["position"] == 40
+
+
 def test_accumulate_accepts_any_iterable_of_batches() -> None:
     batches = [(torch.zeros(4, 2), torch.zeros(4)), (torch.zeros(2, 2), torch.zeros(2))]
     (window,) = tenfold.accumulate(batches, steps=5)
