@@ -251,7 +251,8 @@ class IngestReport(_Report):
         num_rows: Number of rows of the data set.
         num_bad_rows: Number of rows that were omitted because they are invalid.
         promotions: Columns whose type differs from the type of their first value.
-        ignored: Names in the data that the schema does not have.
+        ignored: Names in the data that the schema does not have. Of several Parquet or Arrow
+            files, only the first is examined.
     """
 
     num_rows: int

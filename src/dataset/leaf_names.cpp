@@ -1,7 +1,5 @@
 #include "dataset/leaf_names.hpp"
 
-#include <algorithm>
-#include <iterator>
 #include <set>
 #include <string>
 
@@ -60,12 +58,11 @@ std::set<std::string> names_of(const std::vector<Column>& columns) {
 }
 
 void refuse_validity_names(const std::vector<Column>& columns, const Path& where) {
-  std::vector<Column> others;
-  std::ranges::copy_if(columns, std::back_inserter(others), [](const Column& column) {
-    return column.dtype != DType::bool_ || !column.shape.empty() || column.ragged ||
-           column.nullable;
-  });
-  const std::set<std::string> names = names_of(others);
+  std::set<std::string> names = names_of(columns);
+  for (const Column& column : columns) {
+    const bool has_bools = column.dtype == DType::bool_ && column.shape.empty() && !column.ragged;
+    if (has_bools && !column.nullable) names.erase(column.name());
+  }
   for (const Column& column : columns) {
     const std::string validity = column.name().append(kValiditySuffix);
     if (!column.nullable || !names.contains(validity)) continue;

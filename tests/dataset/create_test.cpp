@@ -55,8 +55,12 @@ TEST(Create, ReservesTheSpaceOfItsRows) {
 TEST(Create, RefusesAColumnNamedLikeTheValidityOfAnother) {
   const test::TemporaryFolder folder;
   Column a{.path = {"r", "a"}, .dtype = DType::int64};
-  for (const KeyPath& path : {KeyPath{"r", "a.valid"}, KeyPath{"r", "a.valid", "x"}}) {
-    const Column other{.path = path, .dtype = DType::int64};
+  const std::array<Column, 3> others{
+      Column{.path = {"r", "a.valid"}, .dtype = DType::int64},
+      Column{.path = {"r", "a.valid", "x"}, .dtype = DType::int64},
+      Column{.path = {"r", "a.valid", "x"}, .dtype = DType::bool_},
+  };
+  for (const Column& other : others) {
     a.nullable = true;
     expect_error(
         ErrorCode::invalid_argument,

@@ -73,6 +73,19 @@ TEST(TorchBatch, HasOffsetsOfRaggedRowsAndValidity) {
                 at::tensor({1, 2, -1, -1, -1, -1, 3, 4, 5, 6, -1, -1}, at::kInt).view({4, 3})));
 }
 
+TEST(TorchBatch, HasColumnsNamedLikeTheValidityOfAnother) {
+  BatchColumn age;
+  age.column = {.path = {"age"}, .dtype = DType::int64, .nullable = true};
+  age.values = test::ints({1, 2});
+  age.valid = Tensor::zeros(DType::bool_, {2});
+  BatchColumn flag;
+  flag.column = {.path = {"age.valid"}, .dtype = DType::bool_};
+  flag.values = Tensor::zeros(DType::bool_, {2});
+  const TorchBatch there = to_torch(Batch(2, {age, flag}));
+  EXPECT_THAT(names_of(there), ElementsAre("age", "age.valid"));
+  EXPECT_EQ(there["age.valid"].const_data_ptr(), flag.values.raw_data());
+}
+
 TEST(TorchDataset, WorksWithTorchsDataLoader) {
   for (const std::size_t workers : {0U, 2U}) {
     auto in_order = torch::data::make_data_loader<torch::data::samplers::SequentialSampler>(

@@ -21,6 +21,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -51,6 +52,8 @@ namespace tenfold {
 ///     "<column>.item_offsets"  item_offsets, of lists of strings
 ///     "<column>.length"        lengths, of padded rows
 ///     "<column>.valid"         valid, if it is a bool tensor
+///
+/// A name that is also the name of a column is the values of that column only.
 class TorchBatch {
  public:
   /// A tensor and its name.
@@ -94,18 +97,22 @@ class TorchBatch {
 /// Returns the tensors of a batch as torch tensors over the same memory.
 inline TorchBatch to_torch(const Batch& batch) {
   TorchBatch made;
-  const auto add = [&](std::string name, const Tensor& tensor) {
-    made.add(std::move(name), to_torch(tensor));
+  std::set<std::string> columns;
+  for (const BatchColumn& column : batch.columns()) columns.insert(column.column.name());
+  const auto add_beside = [&](std::string name, const Tensor& tensor) {
+    if (!columns.contains(name)) made.add(std::move(name), to_torch(tensor));
   };
   for (const BatchColumn& column : batch.columns()) {
     const std::string name = column.column.name();
-    add(name, column.values);
-    if (column.column.has_ends() && !column.is_padded) add(name + ".offsets", column.offsets);
-    if (column.column.ragged && column.column.is_text()) {
-      add(name + ".item_offsets", column.item_offsets);
+    made.add(name, to_torch(column.values));
+    if (column.column.has_ends() && !column.is_padded) {
+      add_beside(name + ".offsets", column.offsets);
     }
-    if (column.is_padded) add(name + ".length", column.lengths);
-    if (column.valid.dtype() == DType::bool_) add(name + ".valid", column.valid);
+    if (column.column.ragged && column.column.is_text()) {
+      add_beside(name + ".item_offsets", column.item_offsets);
+    }
+    if (column.is_padded) add_beside(name + ".length", column.lengths);
+    if (column.valid.dtype() == DType::bool_) add_beside(name + ".valid", column.valid);
   }
   return made;
 }

@@ -111,6 +111,16 @@ def test_column_named_like_a_validity_mask_is_data(tmp_path: Path) -> None:
     assert told.report.ignored == ()
 
 
+def test_record_named_like_a_validity_mask_is_refused(tmp_path: Path) -> None:
+    schema = {"x": tenfold.Column("int64", nullable=True), "x.valid": {"a": "bool"}}
+    with pytest.raises(ValueError, match=r'column "x": .* named "x\.valid"'):
+        tenfold.create(tmp_path / "created", schema)
+    rows = [{"x": 1, "x.valid": {"a": True}}]
+    with pytest.raises(ValueError, match=r'column "x": .* named "x\.valid"'):
+        tenfold.ingest(rows, tmp_path / "ingested", schema=schema)
+    assert tenfold.ingest(rows, tmp_path / "rows")["x.valid.a"].tolist() == [True]
+
+
 @pytest.mark.parametrize("with_schema", [False, True])
 def test_value_of_a_row_that_is_marked_as_missing_is_not_read(
     tmp_path: Path, with_schema: bool

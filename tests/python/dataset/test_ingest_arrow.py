@@ -380,6 +380,51 @@ def test_columns_of_several_files_are_matched_by_name(tmp_path, suffix, extra):
         tenfold.ingest([first, less], tmp_path / "ds", columns=["x", "y"])
 
 
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+@pytest.mark.parametrize("y_name", ["y", "y.z"])  # pyarrow decodes all columns for a dot
+def test_other_columns_of_several_files_need_not_fit(tmp_path, suffix, y_name):
+    def write(name, columns, is_nullable=True):
+        path = tmp_path / f"{name}.{suffix}"
+        arrays = [pa.array(values) for values in columns.values()]
+        fields = [
+            pa.field(column, array.type, is_nullable)
+            for column, array in zip(columns, arrays, strict=True)
+        ]
+        table = pa.table(arrays, schema=pa.schema(fields))
+        if suffix == "parquet":
+            pq.write_table(table, path)
+        else:
+            with pa.ipc.new_file(str(path), table.schema) as writer:
+                writer.write_table(table)
+        return path
+
+    first = write("first", {"x": [1, 2], y_name: [3, 4]}, is_nullable=False)
+    less = write("less", {"x": [5]})
+    texts = write("texts", {"x": [6], y_name: ["text"]})
+    nulls = write("nulls", {y_name: [7, 8], "x": [None, 9]})
+    for options in {"columns": ["x"]}, {"schema": {"x": "int64"}}:
+        ds = tenfold.ingest([first, less, texts], tmp_path / "ds", **options)
+        assert ds["x"].tolist() == [1, 2, 5, 6]
+    with pytest.warns(UserWarning, match="1 row omitted"):
+        ds = tenfold.ingest([first, nulls], tmp_path / "ds", schema={"x": "int64"}, on_error="skip")
+    assert ds["x"].tolist() == [1, 2, 9]
+    assert ds.report.ignored == (y_name,)
+    with pytest.raises(ValueError, match=rf"texts.{suffix}: .*expected the types of .*first"):
+        tenfold.ingest([first, texts], tmp_path / "ds")
+    with pytest.raises(ValueError, match=rf'nulls.{suffix}: row 0, column "x"'):
+        tenfold.ingest([first, nulls], tmp_path / "ds", schema={"x": "int64"})
+
+
+def test_other_records_of_several_files_need_not_fit(tmp_path):
+    y = pa.struct([pa.field("z", pa.int64(), nullable=False)])
+    first = pa.record_batch({"x": pa.array([1]), "y": pa.array([{"z": 2}], y)})
+    for name, batch in {"first": first, "less": pa.record_batch({"x": pa.array([3])})}.items():
+        with pa.ipc.new_file(str(tmp_path / f"{name}.arrow"), batch.schema) as writer:
+            writer.write_batch(batch)
+    files = [tmp_path / "first.arrow", tmp_path / "less.arrow"]
+    assert tenfold.ingest(files, tmp_path / "ds", columns=["x"])["x"].tolist() == [1, 3]
+
+
 @pytest.mark.parametrize("suffix", [".arrow", ".feather", ".arrows", ".data"])
 @pytest.mark.parametrize("kind", ["file", "stream"])
 def test_arrow_files_and_streams_are_distinguished_by_content(tmp_path, suffix, kind):

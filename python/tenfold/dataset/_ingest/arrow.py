@@ -228,9 +228,12 @@ def _stream_of_files(
 ) -> Stream:
     """Streams the files in sequence. Sets `IngestOptions.first_rows` while they are read.
 
-    The stream has the columns and types of the first file. Columns are matched by name.
+    The stream has the columns and types of the first file. Columns are matched by name. Any column
+    may contain nulls; the engine checks those that are requested.
     """
     first = _guarded(pa, files[0], partial(open_file, files[0]))
+    schema = pa.schema([field.with_nullable(True) for field in first.schema])
+    wanted = set(wanted_of(first.names, options))
 
     def all_batches() -> Iterator[Any]:
         num_rows = 0
@@ -241,18 +244,18 @@ def _stream_of_files(
             options.first_rows[i:] = [num_rows]
             for batch in _guarded_batches(pa, file, opened.batches):
                 num_rows += batch.num_rows
-                if i == 0 or _has_columns_of(batch.schema, first.schema):
+                if i == 0 or _has_columns_of(batch.schema, schema):
                     yield batch
                     continue
                 try:
-                    yield _with_columns_of(pa, batch, first.schema).cast(first.schema)
-                except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
+                    yield _with_columns_of(pa, batch, schema, wanted)
+                except (ValueError, NotImplementedError, TypeError) as error:
                     raise ValueError(
                         f"{file}: schema: expected the types of {files[0]}, found other ones: "
                         f"{error}"
                     ) from None
 
-    reader = pa.RecordBatchReader.from_batches(first.schema.remove_metadata(), all_batches())
+    reader = pa.RecordBatchReader.from_batches(schema, all_batches())
     return Stream(reader, total_bytes, first.num_rows)
 
 
@@ -269,15 +272,17 @@ def _check_names(
                 f"{file}: columns: expected {first_names}, as in {first_file}, found {names}"
             )
     remedy = "columns=[...] or schema= selects columns that all files have"
+    found = set(names)
     for name in wanted_of(first_names, options):
-        if name not in names:
+        if name not in found:
             raise ValueError(
                 f"{file}: column {name!r}: expected it, as in {first_file}, found none; {remedy}"
             )
     if options.columns or options.schema is not None:
         return
+    expected = set(first_names)
     for name in names:
-        if name not in first_names:
+        if name not in expected:
             raise ValueError(
                 f"{file}: column {name!r}: expected only columns of {first_file}, found another; "
                 f"{remedy}"
@@ -285,20 +290,26 @@ def _check_names(
 
 
 def _has_columns_of(schema: Any, first: Any) -> bool:
-    return schema.names == first.names and schema.types == first.types
+    return bool(schema.names == first.names and schema.types == first.types)
 
 
-def _with_columns_of(pa: Any, batch: Any, schema: Any) -> Any:
-    """The batch with the columns of `schema`, in its order; missing ones contain nulls."""
-    if batch.schema.names == schema.names:
-        return batch
-    columns = [
-        batch.column(field.name)
-        if field.name in batch.schema.names
-        else pa.nulls(batch.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=schema.names)
+def _with_columns_of(pa: Any, batch: Any, schema: Any, wanted: set[str]) -> Any:
+    """The batch with the columns and types of `schema`.
+
+    Columns that are not `wanted` contain nulls if they are missing or have another type.
+    """
+    columns = batch.columns
+    if batch.schema.names != schema.names:
+        by_name = dict(zip(batch.schema.names, columns, strict=True))
+        columns = [by_name.get(name) for name in schema.names]
+    for i, (field, column) in enumerate(zip(schema, columns, strict=True)):
+        if column is not None and column.type == field.type:
+            continue
+        if field.name in wanted:
+            columns[i] = column.cast(field.type)
+        else:
+            columns[i] = pa.nulls(batch.num_rows, field.type)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _guarded(pa: Any, file: str, work: Callable[[], Any]) -> Any:

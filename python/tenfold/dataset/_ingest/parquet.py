@@ -96,7 +96,8 @@ class ParquetFooter:
             return [None]
         wanted = wanted_of(names, options)
         groups: list[list[str] | None] = []
-        for some in (wanted, [name for name in names if name not in wanted]):
+        is_wanted = set(wanted)
+        for some in (wanted, [name for name in names if name not in is_wanted]):
             group: list[str] = []
             group_bytes = 0
             for name in some:
@@ -117,7 +118,8 @@ class ParquetFooter:
         all_names = self._schema.names
         schema = self._schema
         if names is not None:
-            schema = pa.schema([schema.field(name) for name in names if name in all_names])
+            there = set(all_names)
+            schema = pa.schema([schema.field(name) for name in names if name in there])
         batches = self._batches(names, self._sizes_of(names), num_threads != 1)
         if num_threads != 1:
             batches = _ahead(batches)
@@ -153,7 +155,8 @@ class ParquetFooter:
                 num_bytes += first.nbytes * num_rows // first.num_rows
         rows = min(_BATCH_ROWS, _BATCH_BYTES * num_rows // max(num_bytes, 1))
         read = partial(opened.iter_batches, max(rows, 1), columns=names, use_threads=use_threads)
-        types = [field.type for field in self._schema if names is None or field.name in names]
+        read_names = set(names or ())
+        types = [field.type for field in self._schema if names is None or field.name in read_names]
         if not any(map(_has_categories, types)):
             yield from read()
             return
@@ -166,11 +169,9 @@ class ParquetFooter:
 def wanted_of(names: list[str], options: IngestOptions) -> list[str]:
     """The requested columns, and records that contain them; all if there is no request."""
     if options.columns:
-        return [
-            name
-            for name in names
-            if any(f"{one}.".startswith(f"{name}.") for one in options.columns)
-        ]
+        paths = [one.split(".") for one in options.columns]
+        wanted = {".".join(path[: i + 1]) for path in paths for i in range(len(path))}
+        return [name for name in names if name in wanted]
     if options.schema is not None:
         asked = json.loads(options.schema)["columns"]
         return [name for name in names if name in asked]
