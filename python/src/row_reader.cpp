@@ -137,9 +137,11 @@ bool RowReader::add_value(Entry& entry, PyObject* value, bool is_widened) {
   if (entry.is_ignored) return true;
   if (entry.record) {
     if (value == Py_None) {
-      return std::ranges::all_of(entry.record->entries, [&](const auto& member) {
-        return add_value(*member, value, is_widened);
-      });
+      // The first row states which columns the other rows have.
+      return !table_.takes_some() ||
+             std::ranges::all_of(entry.record->entries, [&](const auto& member) {
+               return add_value(*member, value, is_widened);
+             });
     }
     if (PyDict_Check(value)) return add_record(*entry.record, value, is_widened);
     const nb::object dict = simple_mapping(value);
