@@ -137,9 +137,11 @@ bool RowReader::add_value(Entry& entry, PyObject* value, bool is_widened) {
   if (entry.is_ignored) return true;
   if (entry.record) {
     if (value == Py_None) {
-      return std::ranges::all_of(entry.record->entries, [&](const auto& member) {
-        return add_value(*member, value, is_widened);
-      });
+      // The first row states which columns the other rows have.
+      return !table_.takes_some() ||
+             std::ranges::all_of(entry.record->entries, [&](const auto& member) {
+               return add_value(*member, value, is_widened);
+             });
     }
     if (PyDict_Check(value)) return add_record(*entry.record, value, is_widened);
     const nb::object dict = simple_mapping(value);
@@ -235,8 +237,8 @@ bool RowReader::put_item(RowColumn& column, PyObject* item) {
 
 // --- validity ---
 
-/// Throws BadValue for the validity of a column that the row lacks, if the reader refuses keys that
-/// are not columns.
+/// If the reader refuses keys that are not columns, throws BadValue for a validity that is not a
+/// bool, or without the value of its column in the same dict.
 RowReader::Mark RowReader::mark_of(Record& record, PyObject* dict, nb::handle key) {
   std::string name = utf8(key);
   if (name.ends_with(kValiditySuffix)) {
@@ -244,11 +246,18 @@ RowReader::Mark RowReader::mark_of(Record& record, PyObject* dict, nb::handle ke
     const bool has_column = PyDict_Contains(dict, column.ptr()) == 1;
     if (has_column && validity_in(record, dict, key)) return Mark::is_validity;
     const Entry* entry = find(record, column.ptr());
-    if (!has_column && refuses_others_ && entry != nullptr && find(record, key.ptr()) == nullptr) {
-      throw BadValue{dotted(entry->path),
-                     "expected a value, because " +
-                         base::quote(dotted(entry->path).append(kValiditySuffix)) +
-                         " is given, found none; use None for a missing value"};
+    const bool is_column = entry != nullptr && entry->column != nullptr;
+    if (refuses_others_ && is_column && find(record, key.ptr()) == nullptr) {
+      const std::string path = dotted(entry->path);
+      const std::string validity = path + std::string(kValiditySuffix);
+      if (has_column) {
+        const nb::object found = nb::borrow(PyDict_GetItemWithError(dict, key.ptr()));
+        if (!found.is_valid()) return Mark::none;  // Python code has changed the row
+        throw BadValue{validity, "expected a bool, found " + found_text(found)};
+      }
+      throw BadValue{path, "expected a value, because " + base::quote(validity) +
+                               " is given, found none in the same dict; give the validity beside "
+                               "the value, and use None for a missing value"};
     }
   }
   const auto validity = validity_in(record, dict, text(name.append(kValiditySuffix)));
@@ -257,7 +266,8 @@ RowReader::Mark RowReader::mark_of(Record& record, PyObject* dict, nb::handle ke
 }
 
 /// The value of a key "<column>.valid" as a bool. Empty if there is no such key, or if its value is
-/// data. A bool of Python is data if there is no schema.
+/// data. A bool of Python is data if there is no schema. If the reader refuses keys that are not
+/// columns, a record has no validity.
 std::optional<bool> RowReader::validity_in(Record& record, PyObject* dict, nb::handle key) {
   const nb::object value = nb::borrow(PyDict_GetItemWithError(dict, key.ptr()));
   if (!value.is_valid()) {
@@ -266,6 +276,11 @@ std::optional<bool> RowReader::validity_in(Record& record, PyObject* dict, nb::h
   }
   const Entry* entry = find(record, key.ptr());
   if (has_schema_ && entry != nullptr && entry->column != nullptr) return std::nullopt;
+  if (refuses_others_) {
+    const std::string name = utf8(key);
+    entry = find(record, text(name.substr(0, name.size() - kValiditySuffix.size())).ptr());
+    if (entry == nullptr || entry->column == nullptr) return std::nullopt;
+  }
   const auto array = array_from(value);
   const bool is_validity = array ? array->ndim() == 0 && array->dtype() == DType::bool_
                                  : (refuses_others_ ? PyLong_Check(value.ptr())

@@ -1,5 +1,6 @@
 // Rows that do not fit the columns: all values are checked before a column changes.
 
+#include <charconv>
 #include <utility>
 #include <vector>
 
@@ -8,6 +9,12 @@
 #include "row_record.hpp"
 
 namespace tenfold::python {
+namespace {
+
+/// Numbers with more characters are shortened in messages.
+constexpr std::size_t kMaxDigits = 60;
+
+}  // namespace
 
 nb::object RowReader::simple_mapping(PyObject* value) {
   if (!is_convertible(value) || array_from(value)) return {};
@@ -153,13 +160,17 @@ std::string RowReader::found_in(const RowColumn* column, nb::handle value) {
 void RowReader::mismatch(const RowColumn& column, nb::handle value, std::int64_t row) const {
   const std::string& number = column.out_of_range();
   std::string what = "expected " + column.text() + ", found ";
-  if (number.empty() || column.is_list()) what += found_in(&column, value);
-  if (!number.empty()) what += (column.is_list() ? " with " : "") + number;
+  const bool is_long = number.size() > kMaxDigits;
+  if (number.empty() || is_long || column.is_list()) what += found_in(&column, value);
+  if (!number.empty() && !is_long) what += (column.is_list() ? " with " : "") + number;
   if (value.is_none()) what += "; a column with missing values must be nullable";
   if (is_decimal(value)) what += kDecimalRemedy;
   const bool is_float = column.type().is_number() && is_floating_point(column.type().dtype);
   if (is_float && column.requires_exact() && !number.empty()) {
-    what += ", which is not exact in " + column.text() + "; round it with float()";
+    what += ", which is not exact in " + column.text();
+    double rounded = 0;
+    const auto parsed = std::from_chars(number.data(), number.data() + number.size(), rounded);
+    if (parsed.ec == std::errc()) what += "; round it with float()";
   }
   if (is_float && !refused_none(&column, value).empty()) {
     what += "; use NaN for a missing element of a list";

@@ -86,7 +86,7 @@ void RowColumn::add_nulls(std::int64_t count) {
 
 void RowColumn::mark_valid() {
   const std::int64_t row = num_rows() - 1;
-  if (rows_.is_valid(row)) marked_valid_.push_back(row);
+  if (wanted_.nullable && rows_.is_valid(row)) marked_valid_.push_back(row);
 }
 
 bool RowColumn::add_array(DType dtype, std::span<const std::int64_t> shape,

@@ -89,6 +89,7 @@ class RowColumn {
   bool add_json(std::string_view text);
   void add_nulls(std::int64_t count);
   /// If fixed by a schema: makes the last row valid even if it is NaN, unless its value is null.
+  /// Does nothing for a column that is not nullable.
   void mark_valid();
 
   bool is_list() const noexcept { return type_.form == RowForm::list; }

@@ -102,10 +102,13 @@ RowColumn* RowTable::missing_column() const {
 
 void RowTable::end_rows(std::int64_t count) {
   if (some_ && block_rows_ == 0) required_ = touched_;
-  for (std::size_t i = 0; some_ && i < touched_.size(); ++i) {
-    if (std::ranges::find(required_, touched_[i]) != required_.end()) continue;
+  // The row has all required columns, so another number means that it has others, too.
+  if (some_ && touched_.size() != required_.size()) {
+    const auto other = std::ranges::find_if(touched_, [&](const RowColumn* column) {
+      return std::ranges::find(required_, column) == required_.end();
+    });
     throw BadValue{
-        dotted(touched_[i]->path()),
+        dotted((*other)->path()),
         "expected no value, as in the first row, found one; use None for a missing value"};
   }
   for (const RowColumn* column : touched_) {

@@ -69,8 +69,8 @@ class RowTable {
   /// Sets the order of columns. `order` must contain all of them.
   void arrange(const std::vector<const RowColumn*>& order);
 
-  /// Completes the row. Columns that got no value get a null. Throws BadValue for a column that the
-  /// first row lacks, if the table was created with `some`.
+  /// Completes the row. Columns that got no value get a null. If the table was created with `some`,
+  /// missing_column() must be null, and a column that the first row lacks throws BadValue.
   void end_row() { end_rows(1); }
   void end_rows(std::int64_t count);
   /// Removes the values of an unfinished row.

@@ -777,6 +777,52 @@ def test_validity_without_its_column_is_an_error(tmp_path: Path, rows: Any) -> N
     assert ds[0]["r"] == {"x": 5, "x.valid": True}
 
 
+def test_a_record_has_no_validity_in_a_list_of_rows(tmp_path: Path) -> None:
+    x = tenfold.Column("float32", nullable=True)
+    ds = tenfold.create(tmp_path / "rows", {"r": {"x": x}})
+    ds.append([{"r": {"x": 1.0}}, {"r": {"x": 2.0}}])
+    row = {"r": {"x": 5.0}, "r.valid": False}
+    for rows in ([row], [{"r.valid": False, "r.x": 5.0}]):
+        with pytest.raises(ValueError, match=r'column "r\.valid": expected one of'):
+            ds.append(rows)
+    with pytest.raises(ValueError, match=r'column "r\.valid": expected one of'):
+        ds[[0, 1]] = [row, row]
+    assert ds["r.x"].tolist() == [1, 2]
+
+
+def test_rows_may_state_that_columns_without_nulls_are_valid(tmp_path: Path) -> None:
+    a = tenfold.Column("int64", nullable=True)
+    source = tenfold.create(tmp_path / "source", {"a": a})
+    source.append({"a": [1, 2]})
+    ds = tenfold.create(tmp_path / "rows", {"a": "int64"})
+    ds.extend(source[i] for i in range(2))
+    ds.append([{"a": 3, "a.valid": True}])
+    with pytest.raises(ValueError, match='column "a": expected int64, found null'):
+        ds.append([{"a": 4, "a.valid": False}])
+    assert ds["a"].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "row", [{"r": {"x": 1}, "r.x.valid": False}, {"r": {"x.valid": False}, "r.x": 1}]
+)
+def test_a_validity_in_another_dict_than_its_value_is_an_error(
+    tmp_path: Path, row: dict[str, Any]
+) -> None:
+    x = tenfold.Column("int64", nullable=True)
+    ds = tenfold.create(tmp_path / "rows", {"r": {"x": x}})
+    with pytest.raises(ValueError, match="in the same dict; give the validity beside the value"):
+        ds.append([row])
+    assert len(ds) == 0
+
+
+@pytest.mark.parametrize("validity", [None, 1.0, "yes", np.int64(1)])
+def test_a_validity_in_a_row_must_be_a_bool(tmp_path: Path, validity: Any) -> None:
+    ds = tenfold.create(tmp_path / "rows", {"x": tenfold.Column("int64", nullable=True)})
+    with pytest.raises(ValueError, match=r'column "x\.valid": expected a bool, found'):
+        ds.append([{"x": 1, "x.valid": validity}])
+    assert len(ds) == 0
+
+
 def test_initial_rows_of_nullable_columns_are_zeros_that_are_missing(tmp_path: Path) -> None:
     x = tenfold.Column("float32", nullable=True)
     ds = tenfold.create(tmp_path / "rows", {"x": x, "n": x._replace(dtype="int64")}, num_rows=2)
