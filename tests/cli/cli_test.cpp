@@ -514,9 +514,9 @@ TEST_F(Cli, ExcludesNullsFromTheStatisticsOfADataSet) {
 
 TEST_F(Cli, DistinguishesTheValidityOfAColumnFromAColumnOfThatName) {
   const std::string source = folder_ / "rows.jsonl";
-  std::ofstream(source) << R"({"x": 1, "x.valid": 7})" << "\n"
-                        << R"({"x": null, "x.valid": 0})" << "\n"
-                        << R"({"x": 3, "x.valid": 0})" << "\n";
+  std::ofstream(source) << R"({"x": 1, "x.valid": true})" << "\n"
+                        << R"({"x": null, "x.valid": false})" << "\n"
+                        << R"({"x": 3, "x.valid": false})" << "\n";
   const std::string path = folder_ / "rows";
   ingest({Path(source)}, path);
   const Result stat = tenfold_run({"stat", path, "x", "--json"});

@@ -270,7 +270,7 @@ TEST(IngestCsv, TextThatIsNotUtf8NamesAConversion) {
   EXPECT_EQ(of.error("a.csv", "x,caf\xE9\n1,2\n", ErrorCode::corrupt),
             "a.csv: line 1: header: expected UTF-8, found other bytes" + latin1);
   EXPECT_EQ(of.error("a.jsonl", "{\"x\": \"\xE9\"}\n", ErrorCode::corrupt),
-            "a.jsonl: line 1 (row 0): expected UTF-8 in a string, found \"\\x22\\xe9\\x22}\" at "
+            "a.jsonl: line 1 (row 0): expected UTF-8 in a string, found \"\\\"\\xe9\\\"}\" at "
             "byte 7" +
                 latin1);
   for (const std::string name : {"a.csv", "a.jsonl", "a.json"}) {
