@@ -774,8 +774,14 @@ class Dataset(Growing):
             UnsupportedError: As for `__arrow_c_stream__`.
 
         Example:
-            >>> frame = ds.select(["time", "price"]).to_pandas()
-            >>> frame["time"] = pandas.to_datetime(frame["time"], unit=ds.schema["time"].unit)
+            >>> ds.select(["price", "origin"]).to_pandas().columns.tolist()
+            ['price', 'origin']
+
+            A column of times, as pandas has it:
+
+            >>> frame["time"] = pandas.to_datetime(  # doctest: +SKIP
+            ...     frame["time"], unit=ds.schema["time"].unit
+            ... )
         """
         import pandas
 

@@ -451,7 +451,7 @@ def test_an_invalid_list_of_states_is_an_error(keys):
 )
 def test_default_that_the_dtype_cannot_hold_is_refused(default, dtype):
     matrix = matrix_of(dense_of(2, dtype=dtype))
-    with pytest.raises(ValueError, match=r"default: expected numbers that .* holds"):
+    with pytest.raises(ValueError, match=r"default: expected numbers that .* (can hold|holds)"):
         tenfold.SparseStateMapper([0, 1], matrix, default)
     assert tenfold.SparseStateMapper([0, 1], matrix, 0.0)(9).tolist() == [0] * 5
     if dtype.is_floating_point:
@@ -494,7 +494,9 @@ def test_a_default_beyond_int64_is_accepted_if_the_dtype_can_represent_it(framew
         (10**400, torch.float64),
     ]
     for default, dtype in refused:
-        with pytest.raises(ValueError, match=r"default: expected numbers that \w+ holds"):
+        with pytest.raises(
+            ValueError, match=r"default: expected numbers that \w+ (can hold|holds)"
+        ):
             made(default, dtype)
     with pytest.raises(TypeError, match="default: expected numbers"):
         made([None, 2**70, 0, 0, 0], torch.float32)

@@ -209,7 +209,11 @@ def test_from_tensor_copies_into_components_of_as_many_elements(path):
     nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.zeros(1, 3)])
     for source, shape, match in (
         (nested, torch.tensor([[9]]), "expected sizes of 2 components, .* found 1"),
-        (nested, torch.tensor([[1, 3], [2, 3]]), r"component 0: expected sizes of 6 .* \[1, 3\]"),
+        (
+            nested,
+            torch.tensor([[1, 3], [2, 3]]),
+            r"component 0: expected sizes whose product is 6.* \[1, 3\]",
+        ),
         (nested, torch.tensor([[2, 3], [1, 2], [1, 1]]), "of 2 components, .* found 3"),
         (nested, (9,), r"sizes for a nested tensor, found \[9\]"),
         (torch.zeros(9), torch.tensor([[2, 3], [1, 3]]), "of 9 components, .* found 2"),

@@ -205,7 +205,7 @@ def test_entries_that_are_no_fields_are_refused(tmp_path):
     meta = json.loads((folder / "_tensordict" / "meta.json").read_text())
     other = {"device": "cpu", "shape": [4, 1], "dtype": "torch.uint8", "is_nested": False}
     (folder / "_tensordict" / "meta.json").write_text(json.dumps({"other": other, **meta}))
-    with pytest.raises(ValueError, match=r"Sample: expected the keys .*'other'"):
+    with pytest.raises(ValueError, match=r"Sample: expected only keys that are fields.*'other'"):
         tenfold.open(folder)
 
 

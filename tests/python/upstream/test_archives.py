@@ -330,7 +330,7 @@ def test_a_circular_buffer_is_refused_with_a_remedy_that_works(tmp_path):
     folder = tmp_path / "ring"
     with tenfold.create(folder, {"x": "int64"}, capacity=4) as rows:
         rows.append({"x": [1, 2, 3, 4, 5]})
-    message = 'a circular buffer: .*%commit"; save its rows to another path'
+    message = 'a circular buffer: .*%commit" file; save its rows to another path'
     with pytest.raises(tenfold.UnsupportedError, match=message):
         tenfold.pack_memmap(folder, tmp_path / "x.tdz")
     more = tenfold.TensorDict({"x": torch.tensor([6])}, [1])
