@@ -298,7 +298,7 @@ def _with_columns_of(pa: Any, batch: Any, schema: Any, wanted: set[str]) -> Any:
 
     Columns that are not `wanted` contain nulls if they are missing or have another type.
     """
-    columns = batch.columns
+    columns: list[Any] = batch.columns
     if batch.schema.names != schema.names:
         by_name = dict(zip(batch.schema.names, columns, strict=True))
         columns = [by_name.get(name) for name in schema.names]
