@@ -298,14 +298,14 @@ def _with_columns_of(pa: Any, batch: Any, schema: Any, wanted: set[str]) -> Any:
 
     Columns that are not `wanted` contain nulls if they are missing or have another type.
     """
-    columns: list[Any] = batch.columns
+    columns = batch.columns
     if batch.schema.names != schema.names:
         by_name = dict(zip(batch.schema.names, columns, strict=True))
         columns = [by_name.get(name) for name in schema.names]
     for i, (field, column) in enumerate(zip(schema, columns, strict=True)):
         if column is not None and column.type == field.type:
             continue
-        if field.name in wanted:
+        if column is not None and field.name in wanted:
             columns[i] = column.cast(field.type)
         else:
             columns[i] = pa.nulls(batch.num_rows, field.type)
