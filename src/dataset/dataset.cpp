@@ -228,6 +228,7 @@ const TensorDict& Dataset::tree() const noexcept { return state_->tree; }
 Batch Dataset::rows(std::span<const std::int64_t> positions, const BatchOptions& options) const {
   const auto state = this->state();
   check_pads(state->schema, options);
+  refuse_length_names(state->schema, options);
   check_positions(positions, state->order->size());
   std::vector<std::int64_t> rows(positions.begin(), positions.end());
   state->order->map(rows);
@@ -237,6 +238,7 @@ Batch Dataset::rows(std::span<const std::int64_t> positions, const BatchOptions&
 Batch Dataset::rows(std::int64_t begin, std::int64_t end, const BatchOptions& options) const {
   const auto state = this->state();
   check_pads(state->schema, options);
+  refuse_length_names(state->schema, options);
   const std::int64_t size = state->order->size();
   if (begin < 0 || begin > end || end > size) {
     throw fail_dataset()

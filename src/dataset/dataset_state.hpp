@@ -121,9 +121,9 @@ std::shared_ptr<const DatasetState> with_open_parts(std::shared_ptr<const Datase
 
 /// Copies rows into a batch. `rows`: row numbers over all parts. Throws Error(corrupt) for invalid
 /// end offsets, and Error(invalid_argument) for a padding value that the column's dtype cannot
-/// represent. Throws what refuse_length_names() throws. Also throws the errors of RingWait::wait()
-/// and RingWatch::torn() if a part is a circular buffer, and those of PartsFolder::open(number) if
-/// a part is not open.
+/// represent. The caller has called refuse_length_names(). Also throws the errors of
+/// RingWait::wait() and RingWatch::torn() if a part is a circular buffer, and those of
+/// PartsFolder::open(number) if a part is not open.
 Batch gather(const DatasetState& state, std::span<const std::int64_t> rows,
              const BatchOptions& options);
 

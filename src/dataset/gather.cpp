@@ -436,7 +436,6 @@ Batch gather_closed(const DatasetState& state, std::span<const std::int64_t> row
 
 Batch gather(const DatasetState& state, std::span<const std::int64_t> rows,
              const BatchOptions& options) {
-  refuse_length_names(state.schema, options);
   if (!state.all_open) return gather_closed(state, rows, options);
   const RingWatch watch(state, rows);
   Batch batch = Gatherer(state, rows, options).run();
