@@ -91,7 +91,7 @@ class CachedStateMapper(StateMapper):
 
     def generate(self, states: list[Any]) -> Any:
         self._begin_after_fork()
-        keys = self.mapper._keys_of(states)
+        keys = self.mapper._cache_keys(states)
         with self._lock:
             stamp, kept, places, missing = self._look_up(keys, states)
         if kept is not None and not missing:
@@ -202,8 +202,8 @@ class CachedStateMapper(StateMapper):
     def key(self, state: Any) -> Hashable:
         return self.mapper.key(state)
 
-    def _keys_of(self, states: list[Any]) -> list[Hashable]:
-        return self.mapper._keys_of(states)
+    def _cache_keys(self, states: list[Any]) -> list[Hashable]:
+        return self.mapper._cache_keys(states)
 
     def stamp(self) -> Any:
         return self.mapper.stamp()

@@ -275,7 +275,7 @@ class StateMapper:
             ) from None
         return state  # type: ignore[no-any-return]
 
-    def _keys_of(self, states: list[Any]) -> list[Hashable]:
+    def _cache_keys(self, states: list[Any]) -> list[Hashable]:
         """The cache keys of `states`; overridden where a batch of keys is quicker than each key."""
         return [self.key(state) for state in states]
 

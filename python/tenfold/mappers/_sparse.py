@@ -102,13 +102,13 @@ class SparseStateMapper(StateMapper):
         # In Python, a float of magnitude 2^63 or more may equal an int; here, it equals none.
         return (float, repr(state)) if _has_large_float(state) else state
 
-    def _keys_of(self, states: list[Any]) -> list[Hashable]:
+    def _cache_keys(self, states: list[Any]) -> list[Hashable]:
         is_own = type(self).key is SparseStateMapper.key
         if is_own and set(map(type, states)) == {tuple}:
             parts = itertools.chain.from_iterable(states)
             if _NO_FLOATS.issuperset(map(type, parts)):
                 return states
-        return super()._keys_of(states)
+        return super()._cache_keys(states)
 
     # --- saving ---
 

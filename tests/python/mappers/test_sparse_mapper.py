@@ -311,6 +311,17 @@ def test_saved_mapper_pickles_by_path(tmp_path):
     assert pickle.loads(pickle.dumps(mapper))((1, 2)).equal(mapper((1, 2)))
 
 
+def test_a_cache_uses_the_keys_of_a_subclass():
+    class Folded(tenfold.SparseStateMapper):
+        def key(self, state):
+            return state[0].lower()
+
+    matrix = tenfold.SparseMatrix.from_coo([0, 1], [0, 1], [1.0, 1.0], (2, 2))
+    cached = Folded([("a",), ("A",)], matrix).cached(1 << 20)
+    cached([("a",), ("A",)])
+    assert cached.misses == 1
+
+
 def test_hot_rows_are_cached(tmp_path):
     mapper = saved(tenfold.SparseStateMapper([(1, 2), (3, 4)], matrix_of(dense_of(2))),
                    tmp_path / "mapper").cached(1 << 10)  # fmt: skip
