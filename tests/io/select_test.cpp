@@ -161,7 +161,7 @@ TEST(Keys, AreStringsOfAnyTypeInBraces) {
   EXPECT_EQ(keys({"b", s, view}), (std::vector<KeyPath>{{"b"}, {"a.*"}, {"v"}}));
   EXPECT_EQ(keys({{"b", s}}), (std::vector<KeyPath>{{"b", "a.*"}}));
   EXPECT_EQ(keys({{s}}), (std::vector<KeyPath>{{"a.*"}}));
-  EXPECT_EQ(keys({{"a"}, {"b"}}), (std::vector<KeyPath>{{"a"}, {"b"}}));
+  EXPECT_EQ(keys({{"a"}, {"b", s}}), (std::vector<KeyPath>{{"a"}, {"b", "a.*"}}));
   EXPECT_EQ(keys({{"a", "b"}}), (std::vector<KeyPath>{{"a", "b"}}));
   EXPECT_TRUE(keys({}).empty());
 }
