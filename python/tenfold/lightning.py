@@ -46,8 +46,8 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
 
     Args:
         format: ``"pt"``, ``"memmap"``, ``"safetensors"`` or another format that `tenfold.save`
-            writes. None: the suffix of the path selects it, as for `tenfold.save`; ``.ckpt`` is
-            ``"pt"``, a torch file, which Lightning reads without this plugin as well.
+            writes. None: the suffix of the path selects it, as for `tenfold.save`; ``.ckpt``
+            selects ``"pt"``, which Lightning reads without this plugin as well.
         async_save: Copy the tensors, and write the copies in a thread. If there is not enough
             memory for copies, `save_checkpoint` returns only after the save has ended. At most one
             save runs at a time: `save_checkpoint` first waits for the previous save. Removals run
@@ -120,19 +120,16 @@ class CheckpointIO(_Interface):  # type: ignore[misc]
         if storage_options is not None:
             raise TypeError("CheckpointIO: storage_options must be None: files are local")
         target = _local(path)
-        format = self._format
-        if format is None and target.endswith(".ckpt"):
-            format = "pt"
         tree = self._tree(checkpoint, target)
         # Create the parent folder now: Lightning may create a link to the checkpoint
         # before the save has ended.
         os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
         if not self._async:
-            _save(tree, target, format)
+            _save(tree, target, self._format)
             return
         self._wait_for_save()
         copy = self._copied(tree)
-        self._saving = self._submit(_save, tree if copy is None else copy, target, format)
+        self._saving = self._submit(_save, tree if copy is None else copy, target, self._format)
         if copy is None:  # not enough memory for a copy: save before returning
             self._wait_for_save()
 

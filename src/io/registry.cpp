@@ -176,13 +176,15 @@ bool is_damaged_folder(const os::Directory& folder) {
 }
 
 /// True if the file may be a damaged file of `format`, which its suffix determines. A pickle is a
-/// file of torch.save only if it starts like the files of torch before 1.6. A ".bin" file must
-/// start like a file of torch.save, because many programs use that suffix for other files.
+/// file of torch.save only if it starts like the files of torch before 1.6. A ".bin" or
+/// ".ckpt" file must start like a file of torch.save, because many programs use these suffixes for
+/// other files.
 bool may_be_of(const formats::Format& format, const formats::FileHead& head) {
   if (&format != &formats::torch_file::kFormat) return true;
   const std::string_view text = head.head().substr(0, 3);
   if (text.starts_with('\x80')) return text == "\x80\x02\x8a";  // protocol 2, then a long integer
-  return text.starts_with("PK") || !head.path().filename().string().ends_with(".bin");
+  const std::string file_name = head.path().filename().string();
+  return text.starts_with("PK") || !(file_name.ends_with(".bin") || file_name.ends_with(".ckpt"));
 }
 
 /// The error for a file that is a git-lfs pointer or an HTML page instead of the expected file;

@@ -227,7 +227,7 @@ TEST(Registry, WarnsAboutAMisspelledSuffix) {
                                   HasSubstr(std::string("did you mean \"") + intended + "\"?"))));
   }
   warned.clear();
-  for (const char* file_name : {"run", "run.1", "run.v2", "2026.11.24", "x.ckpt", "x.", ".pt"}) {
+  for (const char* file_name : {"run", "run.1", "run.v2", "2026.11.24", "x.", ".pt"}) {
     format_for_saving(file_name, "");
   }
   format_for_saving("m.safetensor", "memmap");

@@ -228,7 +228,8 @@ TensorDict open_legacy(os::File file) {
   return build_tree(graph, storages, where);
 }
 
-constexpr std::array<std::string_view, 3> kSuffixes = {".pt", ".pth", ".bin"};
+constexpr auto kSuffixes =
+    std::to_array<std::string_view>({".pt", ".pth", ".pth.tar", ".bin", ".ckpt"});
 constexpr std::string_view kTarMagic = "ustar";
 constexpr std::size_t kTarMagicOffset = 257;
 

@@ -162,7 +162,7 @@ def test_stale_notes_document_is_ignored_with_a_warning(tmp_path):
     assert_same(found, {"x": torch.zeros(2)})
 
 
-@pytest.mark.parametrize("suffix", [".pt", ".pth", ".bin"])
+@pytest.mark.parametrize("suffix", [".pt", ".pth", ".pth.tar", ".bin", ".ckpt"])
 def test_folders_and_other_files_convert_to_torch_files(tmp_path, suffix):
     tree = {"a": {"w": torch.rand(3, 4), "n": [1, (2,)]}, "b": torch.arange(5)}
     flat = {"w": torch.rand(3, 4), "b": torch.arange(5)}
