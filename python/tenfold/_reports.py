@@ -22,6 +22,10 @@ class _Report:
         )
 
 
+# The repr of a LoadReport lists at most this many names of each kind of problem.
+_MAX_NAMES = 10
+
+
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
@@ -176,7 +180,7 @@ class Mismatch:
 
 
 @set_module("tenfold")
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LoadReport(_Report):
     """The result of `load_into`. It has no truth value: use `ok`. Names are dotted.
 
@@ -204,6 +208,19 @@ class LoadReport(_Report):
     def ok(self) -> bool:
         """True if nothing is missing, unexpected or mismatched."""
         return not (self.missing or self.unexpected or self.mismatched)
+
+    def __repr__(self) -> str:
+        parts = [f"{len(self.loaded):,} loaded"]
+        for problem, names in (
+            ("missing", self.missing),
+            ("unexpected", self.unexpected),
+            ("mismatched", tuple(found.name for found in self.mismatched)),
+        ):
+            if names:
+                shown = ", ".join(repr(name) for name in names[:_MAX_NAMES])
+                more = ", ..." if len(names) > _MAX_NAMES else ""
+                parts.append(f"{len(names):,} {problem}: {shown}{more}")
+        return f"LoadReport({'; '.join(parts)})"
 
     def _repr_html_(self) -> str:
         line = (

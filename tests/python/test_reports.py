@@ -133,6 +133,18 @@ def test_long_table_states_the_number_of_omitted_rows() -> None:
     assert texts[-1] == "... and 800 more"
 
 
+def test_repr_of_a_load_report_has_counts_and_the_first_names() -> None:
+    loaded = tuple(f"w{i}" for i in range(1000))
+    assert repr(tenfold.LoadReport(loaded, (), (), ())) == "LoadReport(1,000 loaded)"
+    mismatch = tenfold.Mismatch("b", "float32 [1]", "float32 [2]")
+    report = tenfold.LoadReport((), loaded, ("x\x1b",), (mismatch,))
+    names = ", ".join(f"'w{i}'" for i in range(10))
+    assert repr(report) == (
+        f"LoadReport(0 loaded; 1,000 missing: {names}, ...; 1 unexpected: 'x\\x1b'; "
+        "1 mismatched: 'b')"
+    )
+
+
 def test_the_html_of_a_clean_report_is_one_line(tmp_path: Path) -> None:
     tenfold.save({"w": torch.ones(3)}, tmp_path / "m")
     (line,) = cells(tenfold.verify(tmp_path / "m"))

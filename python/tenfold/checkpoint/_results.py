@@ -36,7 +36,7 @@ class RestoreResult:
     report: LoadReport
     skipped: tuple[tuple[int, str], ...] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
-    state: dict[str, Any] | None = None
+    state: dict[str, Any] | None = field(default=None, repr=False)  # its tensors may be many
 
     def __int__(self) -> int:
         if self.step is None:
