@@ -298,9 +298,9 @@ std::vector<Planner::Entry> Planner::entries_of(const TensorDict& node, const st
   return entries;
 }
 
-/// Renames an entry if the name of its file or folder is already taken in the folder, or if tenfold
-/// or tensordict uses such names. Ordinary tensors get their names first, then nodes and JSON
-/// values, then nested tensors (which have two files), so that the rarer type is renamed.
+/// Renames an entry if the name of its file or folder is too long or already taken in the folder,
+/// or if tenfold or tensordict uses such names. Ordinary tensors get their names first, then nodes
+/// and JSON values, then nested tensors (which have two files), so that the rarer type is renamed.
 void Planner::name_entries(std::vector<Entry>& entries, const std::string& path) {
   std::unordered_set<std::string> taken = {std::string(kMetaName)};
   taken.reserve(2 * entries.size());
@@ -314,7 +314,8 @@ void Planner::name_entries(std::vector<Entry>& entries, const std::string& path)
   const auto claim = [&](Entry& entry) {
     const std::vector<std::string> names = entry.names_of(entry.name);
     const bool free = std::none_of(names.begin(), names.end(), [&](const std::string& name) {
-      return taken.contains(name) || is_own_name(name) || is_leftover(name);
+      return taken.contains(name) || is_own_name(name) || is_leftover(name) ||
+             name.size() > os::kMaxNameBytes;
     });
     if (!free || is_clash_name(entry.name)) {
       entry.clashes = true;
@@ -324,17 +325,11 @@ void Planner::name_entries(std::vector<Entry>& entries, const std::string& path)
     taken.insert(names.begin(), names.end());
   };
   for (Entry& entry : entries) {
-    const std::size_t longest = entry.names_of(entry.name).back().size();
-    const std::string child = note_path_child(path, entry.key);
-    if (longest > os::kMaxNameBytes) {
-      throw base::invalid_argument()
-          .part(key_part(child))
-          .problem("name of its file too long")
-          .expected("at most ", os::kMaxNameBytes, " bytes")
-          .found(longest);
-    }
     if (!base::is_utf8(entry.key)) {
-      throw base::invalid_argument().part(key_part(child)).expected("UTF-8").found("other bytes");
+      throw base::invalid_argument()
+          .part(key_part(note_path_child(path, entry.key)))
+          .expected("UTF-8")
+          .found("other bytes");
     }
     if (entry.leaf() != nullptr && !entry.is_nested()) {
       claim(entry);
@@ -357,9 +352,10 @@ void Planner::note_names(const std::vector<Entry>& entries, const std::string& p
     if (!reserved && !entry.clashes) continue;
     const std::string child = note_path_child(path, entry.key);
     if (!with_notes_) {
-      refuse(key_part(child), reserved
-                                  ? "a key that tensordict's metadata uses itself"
-                                  : "a key whose file name belongs to another key or to tenfold");
+      refuse(key_part(child),
+             reserved
+                 ? "a key that tensordict's metadata uses itself"
+                 : "a key whose file name is too long, or belongs to another key or to tenfold");
     }
     if (entry.clashes || entry.leaf() == nullptr) notes_.files[child] = entry.name;
     if (!reserved || entry.leaf() == nullptr) continue;

@@ -437,7 +437,8 @@ class MetaEdit {
       throw base::invalid_argument(where)
           .problem("name of its file too long")
           .expected("at most ", os::kMaxNameBytes, " bytes")
-          .found(longest);
+          .found(longest)
+          .remedy("save the whole tree again, which can store this key");
     }
   }
 
