@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "array_out.hpp"
+#include "dataset/leaf_names.hpp"
 
 namespace tenfold::python {
 namespace {
@@ -57,14 +58,14 @@ BatchMaker::BatchMaker(const Schema& schema, nb::object ragged) : ragged_(std::m
     std::vector<nb::object> keys;
     for (const std::string& key : column.path) keys.push_back(text(key));
     keys_.push_back(std::move(keys));
-    const auto beside = [&](const char* suffix) {
+    const auto beside = [&](std::string_view suffix) {
       KeyPath path = column.path;
       path.back() += suffix;
       const bool is_column = std::any_of(schema.columns().begin(), schema.columns().end(),
                                          [&](const Column& other) { return other.path == path; });
       return is_column ? nb::object() : nb::object(text(path.back()));
     };
-    valid_keys_.push_back(beside(".valid"));
+    valid_keys_.push_back(beside(kValiditySuffix));
     length_keys_.push_back(beside(".length"));
   }
 }

@@ -93,7 +93,7 @@ void name_leaves(Column& column) {
   column.end_leaf = column.has_ends() ? KeyPath{name + ".end"} : KeyPath{};
   column.item_end_leaf =
       column.ragged && column.is_text() ? KeyPath{name + ".item_end"} : KeyPath{};
-  column.valid_leaf = column.nullable ? KeyPath{name + ".valid"} : KeyPath{};
+  column.valid_leaf = column.nullable ? KeyPath{name + std::string(kValiditySuffix)} : KeyPath{};
 }
 
 namespace {
