@@ -22,7 +22,7 @@ enum class ScanHint : std::uint8_t {
             ///< scanned, tar archives with a correct checksum are reported, and other archives are
             ///< ignored; other bytes count as a pickle only if unpickling them imports something
   storage,  ///< a record of numbers, which is never opened as a file: archives are not reported,
-            ///< and pickles of protocols 0 and 1 are not searched
+            ///< and pickles of protocols 0 and 1 are not looked for
 };
 
 /// The hint for a file or record of that name.
