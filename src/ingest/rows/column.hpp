@@ -246,7 +246,7 @@ class RowColumn {
   bool is_nullable_ = false;
 
   ColumnBuilder rows_;                      ///< the rows of the block, with lists as ragged rows
-  std::vector<std::int64_t> marked_valid_;  ///< the rows of mark_valid()
+  std::vector<std::int64_t> marked_valid_;  ///< rows with a mark_valid() call
   ColumnBuilder padded_;  ///< the result of block() for lists of one length and null rows
 
   std::int64_t length_ = -1;               ///< length of the last compared list; -1: none yet
