@@ -208,8 +208,8 @@ class RowColumn {
   bool put_cast(DType dtype, const std::byte* elements, std::int64_t count);
   void put_numbers(const std::byte* elements, std::int64_t count);
   std::int64_t elements_in_block() const;
-  /// The number of elements that origins_ has for earlier blocks: those of lists, or one for each
-  /// row.
+  /// The number of elements in earlier blocks: all elements of lists or, for a column of scalars,
+  /// one for each row. origins_ counts elements in the same way.
   std::int64_t elements_before() const noexcept {
     return is_list() ? list_elements_before_ : rows_before_;
   }
