@@ -84,7 +84,7 @@ class ByteScanner {
   std::string shown_;
   int depth_ = 0;                     ///< nesting depth of the current archive
   std::uint64_t inflated_bytes_ = 0;  ///< total of all nested archives in the current file
-  std::uint64_t num_following_ = 0;   ///< number of pickles directly after others, in this file
+  std::uint64_t num_following_ = 0;   ///< pickles that directly follow another, in this file
   std::uint64_t num_tries_ = 0;       ///< number of attempts by archive_bytes(), for all files
 };
 
