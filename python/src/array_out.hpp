@@ -76,9 +76,10 @@ class ArrayMaker {
 
  private:
   nb::object make_one(const Tensor& tensor, const LeafName& name) const;
-  /// Returns a view of the torch tensor over the whole storage, and creates that tensor if
-  /// necessary. If such a view is not possible, for example because it would be misaligned, returns
-  /// a separate tensor.
+  /// Returns `tensor` as a view of one torch tensor over all bytes of its buffer, so that leaves
+  /// with the same buffer share a storage in torch. Creates the tensor over the buffer if
+  /// necessary. If the view is not possible, for example because it would be misaligned, returns a
+  /// tensor with its own storage.
   nb::object make_view(const Tensor& tensor, const LeafName& name);
   nb::object make_numpy(const Tensor& tensor, const LeafName& name) const;
   void make_mapped(nb::object& made, const Leaf& leaf, const Tensor& tensor) const;

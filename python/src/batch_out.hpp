@@ -24,7 +24,7 @@ class BatchMaker {
   nb::object value(const BatchColumn& column, bool is_row) const;
   nb::object dict_of(const Batch& batch, bool is_row) const;
 
-  /// For each column, the keys of its records and its own key.
+  /// For each column, its path as Python keys: those of the enclosing records, then its own.
   std::vector<std::vector<nb::object>> keys_;
   /// For each column, the keys under which batches have its validity and its lengths. Null if
   /// another column has that key.

@@ -383,7 +383,7 @@ void bind_checkpoint(nb::module_& module) {
                    "have_entries: bool, num_bytes: int, sharded: Node, "
                    "boxes: list[list[tuple[int, collections.abc.Sequence[int], "
                    "collections.abc.Sequence[int], int]]]) -> RankedSave"),
-           "`boxes`: for each sharded entry, a list of boxes as ShardedWriter takes.")
+           "`boxes`: for each sharded entry, a list of boxes in the form that ShardedWriter takes.")
       .def("write_rank_entries", &write_rank_entries, "step"_a, "ranks_path"_a, "rank"_a, "state"_a)
       .def("write_shards", &write_shards, "tickets"_a, "parts"_a)
       .def(

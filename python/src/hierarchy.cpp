@@ -172,8 +172,8 @@ HierarchyHandle open_hierarchy(const NodeHandle& tree) {
   });
 }
 
-/// Reads the hierarchy of a JSON file. Returns None if the file does not start like a JSON object,
-/// or if it is an index of safetensors shards.
+/// Reads the hierarchy of a JSON file. Returns None if the path is not a file, if the file does not
+/// start like a JSON object, or if it is an index of safetensors shards.
 nb::object hierarchy_of_json(PathArgument path) {
   const Path source = path_from(path);
   std::optional<HierarchyHandle> made = without_gil([&]() -> std::optional<HierarchyHandle> {

@@ -155,7 +155,7 @@ class Dict {
     return array_of(Tensor::from(std::span<const std::int64_t>(rows)), "rows");
   }
 
-  /// Writes items. `rows`: one row with the value of each key. `begin`: the number of the first
+  /// Writes items. `rows`: for each key, a row with its value. `begin`: the number of the first
   /// item in error messages. `kind`: "assign" calls assign(); "error" and "last" call extend() with
   /// `kind` as the option `duplicates`.
   void write(std::int64_t begin, nb::handle keys, nb::list rows, const std::string& kind) {

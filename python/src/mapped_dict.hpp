@@ -25,9 +25,9 @@ DuplicateKeys duplicates_from(std::string_view name);
 class KeysIn {
  public:
   /// Raises TypeError for a single str or bytes, for an object that is not iterable and, as a dict
-  /// does, for a key that is not hashable. Also raises TypeError for an array with several
-  /// dimensions, for an array without an integer dtype that fits int64, for a tensor that is not
-  /// dense, and for packed keys of another dtype or number of dimensions. Throws
+  /// does, for a key that is not hashable. Also raises TypeError for an array that is not
+  /// one-dimensional or has no integer dtype that fits int64, for a tensor that is not dense, and
+  /// for packed keys of another dtype or number of dimensions. Throws
   /// Error(invalid_argument) for packed keys with offsets that decrease or are outside of the
   /// values.
   KeysIn(nb::handle keys, DictKeyType type);

@@ -69,7 +69,8 @@ NodeHandle open_tree(PathArgument path, const std::string& mode) {
   return {without_gil([&] { return open_memmap(where, access); })};
 }
 
-/// Returns (tree, address of the file's first byte). The address is 0 if all tensors are empty.
+/// Calls memmap_into(). Returns (tree over the mapped file, address of the file's first byte). The
+/// address is 0 if all tensors are empty.
 nb::tuple write_into(const NodeHandle& tree, PathArgument path, bool zeros, int num_threads) {
   const Path where = path_from(path);
   const TensorDict mapped = monitored(nb::none(), [&](Monitor* monitor) {
@@ -86,7 +87,8 @@ nb::tuple write_into(const NodeHandle& tree, PathArgument path, bool zeros, int 
   return nb::make_tuple(NodeHandle{mapped}, base);
 }
 
-/// Returns the file's path. `sizes`: a tensor int64 [n, k] for a nested tensor, or None.
+/// Adds a leaf to a memmap folder, and returns the path of its file. `sizes`: a tensor int64 [n, k]
+/// for a nested tensor, or None.
 nb::object add_leaf(PathArgument folder, nb::handle key, const std::string& dtype,
                     IntsArgument shape, IntsArgument sizes, bool existing_ok, bool robust_names) {
   const Path where = path_from(folder);

@@ -18,7 +18,7 @@ namespace tenfold::python {
 
 using namespace nb::literals;
 
-/// The inverse of key_types_of(), for a dict of keys.
+/// The inverse of key_types_of(), for the case that it returned a dict.
 static TypedKeys typed_keys_from(nb::handle dict) {
   TypedKeys keys;
   for (const auto& [key, own] : nb::cast<nb::dict>(dict)) {
@@ -30,7 +30,7 @@ static TypedKeys typed_keys_from(nb::handle dict) {
     throw base::invalid_argument()
         .part("keys of a dict")
         .expected("each key under its str()")
-        .found("others");
+        .found("a key under another string");
   }
   return keys;
 }

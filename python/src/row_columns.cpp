@@ -31,9 +31,10 @@ RowReader::Entry* RowReader::column_at(const nb::tuple& keys) {
   return entry;
 }
 
-/// Removes the validity of columns, tensors of bools [rows], from `columns`, and returns it by the
-/// paths of the columns. Other values of a key "<column>.valid", and columns of the schema, are
-/// data.
+/// Moves the validity of columns from `columns` to the returned dict, which has the paths of these
+/// columns as keys. A value with the key "<column>.valid" is the validity of <column> if it is an
+/// array [rows] of bools, <column> is in `columns` too, and the schema has no column with that key.
+/// All other values are data.
 nb::dict RowReader::take_validity(nb::dict& columns) const {
   nb::dict data;
   nb::dict validity;

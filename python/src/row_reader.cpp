@@ -137,7 +137,8 @@ bool RowReader::add_value(Entry& entry, PyObject* value, bool is_widened) {
   if (entry.is_ignored) return true;
   if (entry.record) {
     if (value == Py_None) {
-      // The first row states which columns the other rows have.
+      // If rows may lack columns, all rows must have the columns of the first row, so None for a
+      // record adds a null to each of its columns.
       return !table_.takes_some() ||
              std::ranges::all_of(entry.record->entries, [&](const auto& member) {
                return add_value(*member, value, is_widened);
@@ -237,8 +238,9 @@ bool RowReader::put_item(RowColumn& column, PyObject* item) {
 
 // --- validity ---
 
-/// If the reader refuses keys that are not columns, throws BadValue for a validity that is not a
-/// bool, or without the value of its column in the same dict.
+/// Returns the mark of `key` in `dict`. If the reader refuses keys that are not columns, throws
+/// BadValue for a validity that is neither a bool nor an int, and for one without the value of its
+/// column in the same dict.
 RowReader::Mark RowReader::mark_of(Record& record, PyObject* dict, nb::handle key) {
   std::string name = utf8(key);
   if (name.ends_with(kValiditySuffix)) {
@@ -267,7 +269,7 @@ RowReader::Mark RowReader::mark_of(Record& record, PyObject* dict, nb::handle ke
 
 /// The value of a key "<column>.valid" as a bool. Empty if there is no such key, or if its value is
 /// data. A bool of Python is data if there is no schema. If the reader refuses keys that are not
-/// columns, a record has no validity.
+/// columns, an int is a validity too, and a record has no validity.
 std::optional<bool> RowReader::validity_in(Record& record, PyObject* dict, nb::handle key) {
   const nb::object value = nb::borrow(PyDict_GetItemWithError(dict, key.ptr()));
   if (!value.is_valid()) {

@@ -22,8 +22,8 @@ class RowReader {
   RowReader(RowTable& table, bool has_schema, std::vector<std::string> columns,
             bool takes_decimals);
   /// For a table from which the caller gets the rows by take_rows(). add() throws BadValue for a
-  /// key that names no column of the table, nor its validity. The key of a column in a record may
-  /// also be its dotted name.
+  /// key that names neither a column of the table nor the validity of one. The key of a column in a
+  /// record may also be its dotted name.
   explicit RowReader(RowTable& table);
   ~RowReader();
   RowReader(const RowReader&) = delete;
@@ -52,7 +52,8 @@ class RowReader {
  private:
   struct Record;
   struct Entry;
-  /// What the keys "<column>.valid" of a row, which mark missing values, state about a key.
+  /// What the keys "<column>.valid" of a row state about one of its keys: nothing, that its value
+  /// is valid or missing, or that the key is itself such a validity.
   enum class Mark : std::uint8_t { none, valid, missing, is_validity };
 
   Entry* find(Record& record, PyObject* key);

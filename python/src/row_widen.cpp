@@ -109,8 +109,8 @@ void RowReader::refuse(const RowColumn* column, const RowType& type, nb::handle 
   if (type.has_null) throw BadValue{"", "expected a list without null" + found};
   const bool is_json = type.form == RowForm::json;
   throw BadValue{"",
-                 "expected a number of 64 bits, a string, a list of either, or nested lists of "
-                 "numbers of equal lengths" +
+                 "expected a number of 64 bits, a string, a list of either, or lists of numbers "
+                 "nested in lists, with equal lengths on each level" +
                      found + (is_json ? "; to store it as a string, use json.dumps()" : "")};
 }
 

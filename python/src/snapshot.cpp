@@ -43,7 +43,10 @@ nb::str metadata_of(PathArgument path) {
 const Leaf& leaf_of(const ItemHandle& item) {
   const auto* leaf = std::get_if<Leaf>(&item.item);
   if (leaf == nullptr) {
-    throw base::invalid_argument().part("entry").expected("a tensor").found("another entry");
+    throw base::invalid_argument()
+        .part("entry")
+        .expected("a tensor")
+        .found("an entry of another kind");
   }
   return *leaf;
 }

@@ -144,7 +144,10 @@ Value state_from(nb::handle state, std::size_t depth = 0) {
   if (PyUnicode_Check(raw)) return Value(utf8(state));
   if (PyTuple_Check(raw)) {
     if (depth == kMaxDepth) {
-      throw base::invalid_argument().part("state").expected("at most 512 levels").found("more");
+      throw base::invalid_argument()
+          .part("state")
+          .expected("at most 512 levels of tuples")
+          .found("more");
     }
     Value::Tuple tuple;
     for (std::size_t i = 0; i < tuple_size(raw); ++i) {

@@ -33,8 +33,9 @@ class TreeBuilder {
   explicit TreeBuilder(std::string path);
 
   /// Converts a container or node to a tree. If `bare` is true, also converts a tensor or JSON
-  /// value, to a tree with a bare root. Throws Error(invalid_argument) for any other object. If a
-  /// nested object cannot be stored, throws Error(unsupported) with its key.
+  /// value that is in no container, to a tree with a bare root (NodeInfo::is_bare). Throws
+  /// Error(invalid_argument) for any other object. If a nested object cannot be stored, throws
+  /// Error(unsupported) with its key.
   TensorDict root(nb::handle object, bool bare);
 
  private:

@@ -94,7 +94,7 @@ struct RowType {
 /// The type of `count` numbers.
 RowType type_of_numbers(DType dtype, const std::byte* elements, std::int64_t count);
 
-/// The narrowest type for the values of both types, to which later values may be added. nullopt if
+/// The narrowest type that holds the values of both types while more values may follow. nullopt if
 /// there is none: for example, for a number and a list, for a string and bytes, for times in
 /// different units, or for different dtypes if one of them cannot be promoted.
 std::optional<RowType> join(const RowType& a, const RowType& b);

@@ -76,7 +76,7 @@ class Hierarchy {
   const std::string& default_key() const noexcept { return default_key_; }
   const std::vector<HierarchyTable>& tables() const noexcept { return tables_; }
   const std::vector<std::string>& mapper_paths() const noexcept { return mapper_paths_; }
-  /// The number of nodes without the root.
+  /// The number of nodes, not counting the root.
   std::int64_t size() const { return paths_.size() - 1; }
   /// The result for an empty batch of states: [0, *shape] with the dtype of the table if one table
   /// holds all values, otherwise float64 [0].

@@ -82,7 +82,8 @@ class JsonLevels {
       throw builder_.fail_at(key)
           .part("values")
           .expected("numbers of shape ", base::list_text(shape))
-          .found((numbers ? base::list_text(numbers->shape) : std::string("others")));
+          .found((numbers ? base::list_text(numbers->shape)
+                          : std::string(values == nullptr ? "none" : "other JSON")));
     }
     if (is_integer(*dtype) && numbers->dtype == DType::float64) {
       throw builder_.fail_at(key).part("values").expected(to_string(*dtype)).found("floats");

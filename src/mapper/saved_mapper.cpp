@@ -33,7 +33,7 @@ base::Where where_of(const TensorDict& tree) {
 
 /// Describes an entry that is missing ("none") or of an unexpected kind, for messages.
 std::string_view entry_text(const TensorDict& tree, std::string_view key) {
-  return tree.contains(key) ? "another entry" : "none";
+  return tree.contains(key) ? "an entry of another kind" : "none";
 }
 
 std::string first_keys(const TensorDict& tree) {
@@ -88,7 +88,7 @@ MapperHead head_of(const TensorDict& tree, base::Where where) {
   const TensorDict::Item item = tree.get(kHead);
   const auto* json = std::get_if<NonTensor>(&item);
   if (json == nullptr || !json->value.is<Value::Object>()) {
-    throw head.corrupt(kHead).expected("a JSON object").found("another entry");
+    throw head.corrupt(kHead).expected("a JSON object").found("an entry of another kind");
   }
   const base::Where place = head.where.at(kHead);
   const ValueReader reader(json->value, place);

@@ -270,9 +270,9 @@ void ByteScanner::guess(std::string_view bytes, const std::string& where) {
 }
 
 /// Adds a finding for an archive other than zip, or for a compressed file, except where `hint`
-/// makes a match of the magic number unreliable. Returns true if it added a finding, except for a
-/// tar archive: returns false, so that the caller also tries other kinds of content, because a
-/// pickle can contain the magic number of tar in a string.
+/// makes a match of the magic number unreliable. Returns true if it added a finding for anything
+/// but a tar archive. A pickle can contain the magic number of tar in a string, so the caller must
+/// then try other kinds of content, too.
 bool ByteScanner::packed(std::string_view bytes, const std::string& where, ScanHint hint) {
   if (hint == ScanHint::storage) return false;
   constexpr std::size_t kTarMagicAt = 257;

@@ -22,7 +22,7 @@ enum class ScanHint : std::uint8_t {
             ///< scanned, tar archives with a correct checksum are reported, and other archives are
             ///< ignored; other bytes count as a pickle only if unpickling them imports something
   storage,  ///< a record of numbers, which is never opened as a file: archives are not reported,
-            ///< and pickles of protocols 0 and 1 are not searched
+            ///< and pickles of protocols 0 and 1 are not looked for
 };
 
 /// The hint for a file or record of that name.
@@ -84,7 +84,7 @@ class ByteScanner {
   std::string shown_;
   int depth_ = 0;                     ///< nesting depth of the current archive
   std::uint64_t inflated_bytes_ = 0;  ///< total of all nested archives in the current file
-  std::uint64_t num_following_ = 0;   ///< number of pickles directly after others, in this file
+  std::uint64_t num_following_ = 0;   ///< pickles that directly follow another, in this file
   std::uint64_t num_tries_ = 0;       ///< number of attempts by archive_bytes(), for all files
 };
 

@@ -170,9 +170,9 @@ bool leads_into(const os::Path& link, const os::Path& root) {
 }
 
 /// The regular files below a folder, including links to files. Links to folders are not followed,
-/// because they may form a cycle; dangling links are ignored. Records in `skipped` each link to a
-/// folder outside `root`, each sub-folder that cannot be listed, and each other entry whose type,
-/// or whose link target's type, cannot be determined. Throws Error(io) if `root` cannot be listed.
+/// because they may form a cycle; dangling links are ignored. `skipped` gets every link to a folder
+/// outside `root`, every sub-folder that cannot be listed, and every other entry whose type, or
+/// whose link target's type, cannot be determined. Throws Error(io) if `root` cannot be listed.
 ScanFolder files_in(const os::Path& root) {
   constexpr std::string_view kUnlisted = "folder that cannot be listed, or entry of unknown type: ";
   ScanFolder found;

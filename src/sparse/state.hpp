@@ -33,7 +33,7 @@ struct SparseState {
   Tensor major_indices;  ///< coo: [nnz], the row of each entry
   Tensor minor_indices;  ///< [nnz], int32 or int64: the minor index of each entry
   Tensor values;         ///< [nnz]
-  bool is_sorted;        ///< csr, csc: true; coo: if the matrix is coalesced
+  bool is_sorted;        ///< csr, csc: true; coo: whether it is coalesced
   BufferPool pool;
   mutable std::atomic<bool> is_valid{false};  ///< all indices have been checked
 
@@ -103,10 +103,10 @@ std::string index_bounds(std::int64_t length);
 /// The entries of selected indices of the major axis: of rows, or of columns if the layout is csc.
 struct CompressedRows {
   Tensor ends;  ///< offsets [number of selected indices + 1]
-  /// If `with_numbers`: int64 [2, n]. Row 0 has each selected entry's position in `major_indices`,
-  /// row 1 its minor index.
+  /// If gather_major() was called with `with_numbers`: int64 [2, n]. For each selected entry, row 0
+  /// has the position of its major index in `major_indices`, row 1 has its minor index.
   Tensor numbers;
-  Tensor minor_indices;  ///< unless `with_numbers`: [n], the minor index of each selected entry
+  Tensor minor_indices;  ///< without `with_numbers`: [n], the minor index of each selected entry
   Tensor values;         ///< [n]
 };
 /// Throws Error(invalid_argument) if there are more entries than the dtype of the indices can

@@ -267,7 +267,7 @@ TEST(StateMapper, RefusesInconsistentParts) {
     message_without("levels.tdz", part, tensor, ErrorCode::corrupt);
   }
   EXPECT_THAT(message_without("levels.tdz", "paths", tensor, ErrorCode::corrupt),
-              HasSubstr("paths: expected a tree, found another entry"));
+              HasSubstr("paths: expected a tree, found an entry of another kind"));
   TensorDict none;
   EXPECT_THAT(
       message_of([&] { StateMapper mapper(none); }, ErrorCode::unsupported),
@@ -547,7 +547,7 @@ TEST(StateMapper, RefusesAConfigThatDoesNotFitTheTensors) {
   TensorDict tensor;
   tensor.set("state_mapper", Tensor::zeros(DType::float32, {2}));
   EXPECT_THAT(message_of([&] { const StateMapper mapper(tensor); }, ErrorCode::corrupt),
-              HasSubstr("state_mapper: expected a JSON object, found another entry"));
+              HasSubstr("state_mapper: expected a JSON object, found an entry of another kind"));
 }
 
 TEST(StateMapper, NamesTheDamagedPartOfAHierarchy) {

@@ -208,8 +208,8 @@ class RowColumn {
   bool put_cast(DType dtype, const std::byte* elements, std::int64_t count);
   void put_numbers(const std::byte* elements, std::int64_t count);
   std::int64_t elements_in_block() const;
-  /// The number of elements that origins_ has for earlier blocks: those of lists, or one for each
-  /// row.
+  /// The number of elements in earlier blocks: all elements of lists or, for a column of scalars,
+  /// one for each row. origins_ counts elements in the same way.
   std::int64_t elements_before() const noexcept {
     return is_list() ? list_elements_before_ : rows_before_;
   }
@@ -246,7 +246,7 @@ class RowColumn {
   bool is_nullable_ = false;
 
   ColumnBuilder rows_;                      ///< the rows of the block, with lists as ragged rows
-  std::vector<std::int64_t> marked_valid_;  ///< the rows of mark_valid()
+  std::vector<std::int64_t> marked_valid_;  ///< rows with a mark_valid() call
   ColumnBuilder padded_;  ///< the result of block() for lists of one length and null rows
 
   std::int64_t length_ = -1;               ///< length of the last compared list; -1: none yet

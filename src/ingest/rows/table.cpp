@@ -102,14 +102,16 @@ RowColumn* RowTable::missing_column() const {
 
 void RowTable::end_rows(std::int64_t count) {
   if (some_ && block_rows_ == 0) required_ = touched_;
-  // The row has all required columns, so another number means that it has others, too.
+  // The row has values in all columns of the first row. If the numbers of columns differ, it also
+  // has a value in a column that the first row lacks.
   if (some_ && touched_.size() != required_.size()) {
     const auto other = std::ranges::find_if(touched_, [&](const RowColumn* column) {
       return std::ranges::find(required_, column) == required_.end();
     });
     throw BadValue{
         dotted((*other)->path()),
-        "expected no value, as in the first row, found one; use None for a missing value"};
+        "expected no value, as in the first row, found one; give all rows the same keys, with None "
+        "for a missing value"};
   }
   for (const RowColumn* column : touched_) {
     value_bytes_ += static_cast<std::int64_t>(column->num_bytes());

@@ -70,7 +70,8 @@ class RowTable {
   void arrange(const std::vector<const RowColumn*>& order);
 
   /// Completes the row. Columns that got no value get a null. If the table was created with `some`,
-  /// missing_column() must be null, and a column that the first row lacks throws BadValue.
+  /// missing_column() must be null; throws BadValue if the row has a value in a column that the
+  /// first row lacks.
   void end_row() { end_rows(1); }
   void end_rows(std::int64_t count);
   /// Removes the values of an unfinished row.

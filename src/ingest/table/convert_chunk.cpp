@@ -179,8 +179,8 @@ class Converter {
             static_cast<std::size_t>(chunk_.item_ends[at] - begin)};
   }
 
-  /// Calls `use(row, begin, end)` with the range of a row's elements (each of `shape`) if the
-  /// column is ragged, otherwise with the range of the row's numbers.
+  /// Calls `use(row, begin, end)` for each row. [begin, end) is the range of the row's elements if
+  /// the column is ragged (an element has the shape of the column), otherwise of its numbers.
   template <class Use>
   void for_each_row(const Use& use) const {
     const std::int64_t per_row = numel_of(from_.shape);

@@ -58,8 +58,9 @@ Schema with_key(const Path& path, DictKeyType type, const Schema& values, DictVa
   if (!fits_form(values, form)) {
     throw base::invalid_argument(path)
         .part("schema")
-        .expected("one column ", base::quote(kDictValueColumn), " for values that are not dicts",
-                  form == DictValueForm::scalar ? ", of shape [] and not ragged" : "")
+        .expected("one column ", base::quote(kDictValueColumn),
+                  form == DictValueForm::scalar ? ", of shape [] and not ragged," : "",
+                  " for values that are not dicts")
         .found(shown_columns(values));
   }
   return Schema(std::move(columns));

@@ -93,8 +93,8 @@ void CsvRows::begin_file(const TextFile& file) {
     } else if (plan_.ignores_new_columns) {
       ignored_.push_back(file.header[i]);
     } else if (plan_.is_final) {
-      // In other files, this name holds records, so it is not a column. Its fields here must be
-      // null.
+      // In other files, the values of this name are records, so the name is not a column. Its
+      // fields in this file must be null.
       targets_[i] = kRecord;
     } else {
       new_column_ = file.header[i];

@@ -17,7 +17,7 @@
 namespace tenfold {
 namespace {
 
-/// What fail() expected if a string is not UTF-8.
+/// The argument of fail() for a string that is not UTF-8.
 constexpr const char* kUtf8 = "UTF-8 in a string";
 
 /// Finds the first '"', '\\' or control character at or after `at`. Sets `beyond_ascii` if there

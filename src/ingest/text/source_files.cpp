@@ -174,8 +174,8 @@ void add_file(const Path& path, SourceFormat format, std::vector<SourceFile>& fi
        {".parquet", ".pq", ".arrow", ".arrows", ".feather", ".ipc", ".npy", ".npz"}) {
     if (format == SourceFormat::by_name && name.ends_with(suffix)) {
       throw base::unsupported(display).expected("text").found(suffix).remedy(
-          "tenfold.ingest in Python reads such files (Parquet and Arrow: with tenfold[arrow]), but "
-          "no text files in the same call; join the data sets with tenfold.concat");
+          "tenfold.ingest in Python reads such files (Parquet and Arrow: with tenfold[arrow]); "
+          "ingest text files in a separate call, and join the data sets with tenfold.concat");
     }
   }
   if (name.ends_with(".zip")) return add_archive(path, format, files);

@@ -57,7 +57,8 @@ std::vector<Path> find_files(const std::vector<Path>& sources);
 ///
 /// Throws Error(file_not_found) for missing files and for globs without a match; Error(unsupported)
 /// for folders, for archives without a text file and, if `format` is by_name, for files whose names
-/// have no known suffix; Error(invalid_argument) for a `separator` if no file is CSV or TSV.
+/// have no known suffix; Error(invalid_argument) for empty `sources`, and for a `separator` if no
+/// file is CSV or TSV.
 std::vector<SourceFile> find_sources(const std::vector<Path>& sources,
                                      SourceFormat format = SourceFormat::by_name,
                                      char separator = '\0');
