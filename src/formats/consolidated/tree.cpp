@@ -410,7 +410,7 @@ class TreeBuilder {
     if (key == std::to_string(position)) return;
     throw fail(path)
         .problem("an entry of a stack is missing")
-        .expected("\"", position, "\"")
+        .expected("key \"", position, "\"")
         .found(base::quote(key));
   }
 
@@ -485,7 +485,7 @@ class TreeBuilder {
       if (!std::holds_alternative<TensorDict>(slot)) {
         throw fail(note_path_child(path, key))
             .problem("an entry of a lazy stack has the wrong class")
-            .expected("a node")
+            .expected("a TensorDict, tensorclass or lazy stack")
             .found("\"NonTensorStack\"");
       }
       if (const auto fault =
