@@ -346,7 +346,7 @@ void refuse_other_layouts(const FilePart& file) {
   }
   if (is_legacy_head(head)) {
     throw refuse(ErrorCode::unsupported)
-        .found("the layout of torch before 1.6, which must be opened as a file of its own")
+        .found("the layout of torch before 1.6, which is supported only in a separate file")
         .remedy("load it with torch and save it again");
   }
   if (head[0] == '\x80') {
