@@ -153,7 +153,7 @@ class NotesReader {
     if (!found.has_value() || !has_note(*found)) {
       throw fail(part)
           .problem("unknown kind")
-          .expected("a kind of node that a note records, such as \"dict\" or \"list\"")
+          .expected("\"dict\", \"ordered_dict\", \"list\", \"tuple\" or \"sparse\"")
           .found(base::quote(text(*kind, part)));
     }
     note.kind = *found;

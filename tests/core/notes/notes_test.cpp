@@ -326,11 +326,11 @@ TEST_F(NotesTest, AnInvalidDocumentIsCorruptAndNamesItsPart) {
       {R"({"version": 1, "nodes": {"a": {}}})",
        "node \"a\": kind is missing: expected a kind of node, found no member"},
       {R"({"version": 1, "nodes": {"a": {"kind": "set"}}})",
-       "node \"a\": unknown kind: expected a kind of node that a note records, such as \"dict\" or "
-       "\"list\", found \"set\""},
+       "node \"a\": unknown kind: expected \"dict\", \"ordered_dict\", \"list\", \"tuple\" or "
+       "\"sparse\", found \"set\""},
       {R"({"version": 1, "nodes": {"a": {"kind": "lazy_stack"}}})",
-       "node \"a\": unknown kind: expected a kind of node that a note records, such as \"dict\" or "
-       "\"list\", found \"lazy_stack\""},
+       "node \"a\": unknown kind: expected \"dict\", \"ordered_dict\", \"list\", \"tuple\" or "
+       "\"sparse\", found \"lazy_stack\""},
       {R"({"version": 1, "nodes": {"a": {"kind": "list", "int_keys": true}}})",
        "node \"a\": \"int_keys\" is not allowed for this kind: expected \"dict\" or "
        "\"ordered_dict\", found \"list\""},
