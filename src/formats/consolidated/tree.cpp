@@ -139,7 +139,7 @@ class TreeBuilder {
     const Object& about = member<Object>(object, path, "cls_metadata", "an object");
     if (is_tensorclass(cls) && about.find("batch_size") == nullptr &&
         about.find("stack_dim") != nullptr) {
-      // tensordict 0.15.3 writes such a node, but cannot read it.
+      // tensordict 0.15.3 writes a tensorclass around a lazy stack, but cannot read it.
       throw fail_unsupported(path)
           .problem("a tensorclass around a lazy stack cannot be opened")
           .expected("\"batch_size\"")
