@@ -397,7 +397,8 @@ auto with_local_headers(ArchiveStorages& storages, const Build& build) {
       (i == 0 ? error_of_build : error_of_headers) = std::current_exception();
     }
   });
-  // In a damaged archive both may fail. The error of the headers is the more informative one.
+  // In a damaged archive, build() and read_local_headers() may both fail. The error of the headers
+  // is more informative.
   if (error_of_headers) std::rethrow_exception(error_of_headers);
   if (error_of_build) std::rethrow_exception(error_of_build);
   return *std::move(built);
