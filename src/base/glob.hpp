@@ -6,7 +6,7 @@ namespace tenfold::base {
 
 /// True if the whole of `text` matches a shell-style pattern: `*` matches any number of characters
 /// (dots included), `?` one character, `[abc]`, `[a-z]` and `[!a]` one character of a class. A `[`
-/// that is never closed is a literal. Takes at most time proportional to the product of the sizes.
+/// that is never closed is a literal. Takes at most time proportional to the product of both sizes.
 ///
 /// Characters are UTF-8, decoded without a check for overlong forms, surrogates and code points
 /// above U+10FFFF. A byte that begins no UTF-8 sequence counts as one character. In the range of a

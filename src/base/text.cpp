@@ -7,7 +7,8 @@
 namespace tenfold::base {
 namespace {
 
-/// Size in bytes of the well-formed UTF-8 character at `at`, or 0 (Unicode 15, table 3-7).
+/// Size in bytes of the well-formed UTF-8 character at `at`, or 0 if there is none (Unicode 15,
+/// table 3-7).
 std::size_t utf8_size(std::string_view text, std::size_t at) noexcept {
   const auto byte = [&](std::size_t i) -> unsigned {
     return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0U;

@@ -451,7 +451,8 @@ class Parser {
   void escape(std::string& out, bool one_line) {
     const char c = peek();
     if (line_ends()) {
-      if (one_line || at_end()) fail("a quoted string that ends on its line", "a line break");
+      if (at_end()) fail("the end of the quoted string", "the end of the document");
+      if (one_line) fail("a quoted string that ends on its line", "a line break");
       ++at_;  // an escaped line break is removed
       line_start_ = at_;
       skip_spaces();

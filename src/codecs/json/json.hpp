@@ -16,7 +16,8 @@ inline constexpr std::size_t kMaxJsonDepth = 512;
 
 /// Receives the keys and values of a document, and the begin and end of each container, in document
 /// order. Strings are passed with their escapes decoded, as WTF-8 (UTF-8 that may contain lone
-/// surrogates), and are valid until the call returns. A function may throw to end the parse.
+/// surrogates), and are valid until the function that receives them returns. Each function may
+/// throw, which ends the parse.
 class JsonHandler {
  public:
   virtual ~JsonHandler() = default;

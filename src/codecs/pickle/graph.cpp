@@ -40,7 +40,7 @@ class Depth {
   using Ids = std::vector<std::uint32_t>;
   struct Visit {
     std::uint32_t id;
-    std::size_t next;     ///< index of the next child, in the node's items and then in `more`
+    std::size_t next;     ///< index of the next child in the node's items, followed by `more`
     std::uint32_t below;  ///< maximum height of the children visited so far
     const Ids* more;
   };
@@ -53,8 +53,8 @@ class Depth {
     return found == changed_.end() ? nullptr : &found->second;
   }
 
-  /// Computes the heights of the nodes in the order of their creation. Most nodes contain only
-  /// nodes created before them and are never changed, so they need no traversal.
+  /// Computes the heights (height_) of the nodes in the order of their creation. Most nodes contain
+  /// only nodes created before them and are never changed, so they need no traversal.
   void measure_in_order() {
     for (std::uint32_t id = 0; id < graph_.nodes.size(); ++id) {
       std::uint32_t most = 0;

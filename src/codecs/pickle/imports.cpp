@@ -30,7 +30,7 @@ struct Opcode {
   unsigned char code = 0;
   Argument argument = Argument::nothing;
   bool to_mark = false;   ///< pops all values down to the innermost mark, and the mark
-  std::uint8_t pops = 0;  ///< number of values popped; if to_mark, of those below the mark
+  std::uint8_t pops = 0;  ///< number of values popped; with to_mark, only those below the mark
   std::uint8_t pushes = 0;
 };
 
@@ -172,7 +172,7 @@ class ImportWalk {
     return true;
   }
 
-  /// True if there are `count` values above the topmost mark.
+  /// True if there are at least `count` values above the topmost mark.
   bool has(std::size_t count) const {
     if (is_mark_.size() < count) return false;
     for (std::size_t i = 1; i <= count; ++i) {

@@ -501,7 +501,8 @@ void PickleMachine::build() {
   const std::uint32_t state = pop();
   const std::uint32_t target = top();
   if (!is_object(target)) {
-    unsupported("a state set on a non-object", "an object", describe(graph_.nodes.kind(target)));
+    unsupported("a state is set on a value that cannot have one", "an object",
+                describe(graph_.nodes.kind(target)));
   }
   push_change({PickleChange::Kind::state, target, 0, state});
 }

@@ -23,8 +23,9 @@ inline constexpr std::size_t kCrcBytes = 4;
 inline constexpr std::size_t kEndBytes = 22;
 inline constexpr std::size_t kZip64EndBytes = 56;
 inline constexpr std::size_t kZip64LocatorBytes = 20;
-inline constexpr std::uint64_t kFull16 = 0xffff;      // the value is in a zip64 record or field
-inline constexpr std::uint64_t kFull32 = 0xffffffff;  // the value is in a zip64 record or field
+// Stored in a field of 16 or 32 bits if the true value is in a zip64 record or extra field.
+inline constexpr std::uint64_t kFull16 = 0xffff;
+inline constexpr std::uint64_t kFull32 = 0xffffffff;
 inline constexpr std::uint64_t kEncryptedFlags = 0x2041;
 inline constexpr std::uint64_t kDescriptorFlag = 0x0008;
 inline constexpr std::uint64_t kPatchFlag = 0x0020;

@@ -519,7 +519,7 @@ void ZipDirectoryReader::read_window(std::uint64_t offset, std::size_t size) {
 void ZipDirectoryReader::read_local(ZipEntry& entry) {
   if (!base::range_fits(entry.header_offset, kLocalBytes, limit_)) {
     throw corrupt(entry)
-        .problem("its header is outside the file's entries")
+        .problem("its local header is not before the directory")
         .expected(kLocalBytes, " bytes before byte ", limit_)
         .found("byte ", entry.header_offset);
   }

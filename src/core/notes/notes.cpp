@@ -45,7 +45,7 @@ void require_valid_types(std::string_view path, const Dict& dict) {
   if (!are_valid(dict.typed_keys)) {
     throw refuse_entry(path)
         .part("typed_keys")
-        .expected("distinct keys of types other than str, each under its str(), sorted by str()")
+        .expected("pairs of str(key) and key, sorted, for distinct keys that are not str")
         .found("others");
   }
 }
@@ -220,7 +220,7 @@ bool keys_fit(const Notes::NodeNote& note, std::span<const std::string> keys) {
 
 std::string_view wanted_keys(const Notes::NodeNote& note) {
   return note.int_keys                   ? "keys that are integers"
-         : !note.typed_keys.empty()      ? "the keys that the note names"
+         : !note.typed_keys.empty()      ? "the keys that were recorded in the notes"
          : note.kind == NodeKind::sparse ? "the parts of a sparse tensor"
          : note.is_bare                  ? "the key \"value\" alone"
                                          : "keys \"0\", \"1\", ...";

@@ -153,7 +153,7 @@ class NotesReader {
     if (!found.has_value() || !has_note(*found)) {
       throw fail(part)
           .problem("unknown kind")
-          .expected("a kind of node that a note records, such as \"dict\" or \"list\"")
+          .expected("\"dict\", \"ordered_dict\", \"list\", \"tuple\" or \"sparse\"")
           .found(base::quote(text(*kind, part)));
     }
     note.kind = *found;
@@ -174,13 +174,13 @@ class NotesReader {
     const bool is_dict = note.kind == NodeKind::dict || note.kind == NodeKind::ordered_dict;
     if (note.int_keys && !note.typed_keys.empty()) {
       throw fail(part)
-          .problem("int_keys does not go with keys")
+          .problem("\"int_keys\" and \"keys\" exclude each other")
           .expected("one of them")
           .found("both");
     }
     if ((note.int_keys || !note.typed_keys.empty()) && !is_dict) {
       throw fail(part)
-          .problem(note.int_keys ? "int_keys does" : "keys do", " not go with this kind")
+          .problem(note.int_keys ? "\"int_keys\"" : "\"keys\"", " is not allowed for this kind")
           .expected("\"dict\" or \"ordered_dict\"")
           .found(base::quote(to_string(note.kind)));
     }
@@ -207,8 +207,8 @@ class NotesReader {
       throw fail(part)
           .part("keys")
           .expected(
-              "distinct keys, each under its str(), that are null, bool, int, float, or an array "
-              "of these and strings")
+              "distinct keys that are null, bool, int, float, or an array of these and strings, "
+              "each as the value of the member str(key)")
           .found(short_json(value));
     }
     return keys;

@@ -25,7 +25,7 @@ void walk_node(const TensorDict& tree, std::string& path, std::size_t& levels,
         walk_node(*child, path, levels, visitor);
       } else if (const auto* plain = std::get_if<NonTensor>(&item)) {
         visitor.value(path, *plain);
-      } else {  // leaf_at() is null for a LazyItem that loads a leaf
+      } else {  // a LazyItem, which item() has loaded as a leaf
         visitor.leaf(path, std::get<Leaf>(item));
       }
     }

@@ -21,7 +21,7 @@ namespace {
 
 // The number of elements that are converted at a time. Floats of 8 and 16 bits are converted
 // through float32, as in torch, so that only pairs of the eleven types in Table need code. The
-// float32 values of so many elements stay in the L1 cache.
+// float32 values of this many elements fit into the L1 cache.
 constexpr std::size_t kPieceElements = 1024;
 
 template <class T>

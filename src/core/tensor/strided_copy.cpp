@@ -57,8 +57,8 @@ void copy_block(const Block& block) {
     }
     return;
   }
-  // In a transposed matrix each column is contiguous. With tiles of 32 x 32, cache lines are reused
-  // on both sides before they are evicted.
+  // In a transposed matrix each column is contiguous. With tiles of 32 x 32, the cache lines of the
+  // tensor and of the packed buffer are reused before they are evicted.
   constexpr std::int64_t kTile = 32;
   for (std::int64_t r0 = 0; r0 < block.rows; r0 += kTile) {
     const std::int64_t r1 = std::min(r0 + kTile, block.rows);

@@ -30,7 +30,7 @@ constexpr std::size_t kMaxCutDims = 8;
 constexpr std::size_t kMaxCorners = std::size_t{1} << 22;
 
 std::string box_text(const TensorPiece& piece) {
-  return base::list_text(piece.offsets) + " + " + base::list_text(piece.leaf.shape());
+  return "shape " + base::list_text(piece.leaf.shape()) + " at " + base::list_text(piece.offsets);
 }
 
 void check_piece(const TensorPiece& piece, DType dtype, const Shape& shape,

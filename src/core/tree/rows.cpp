@@ -155,7 +155,7 @@ Item rows_of_node(const TensorDict& root, KeyPath& path, const TensorDict& node,
   if (node.kind() == NodeKind::sparse || node.kind() == NodeKind::opaque) {
     throw fail(root, path, ErrorCode::unsupported)
         .problem("cannot take rows")
-        .expected("a dense tensor, a JSON value or a node of these")
+        .expected("a dense tensor, a JSON value or a node that contains them")
         .found("a node of kind ", base::quote(to_string(node.kind())));
   }
   const std::int64_t found = num_rows(node).value_or(rows.count);

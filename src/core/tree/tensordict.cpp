@@ -54,7 +54,7 @@ struct Found {
   base::Where place;
 };
 
-/// For calls that only C++ has: the message names the right one.
+/// Throws other_kind() with a remedy that names the right call. For calls that only C++ has.
 [[noreturn]] void fail_other_kind(const Found& found, std::string_view key,
                                   std::string_view expected) {
   throw other_kind(found.place, key, expected, found.item).remedy(call_for(found.item));

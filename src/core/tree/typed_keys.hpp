@@ -62,9 +62,9 @@ class KeyTypes {
   void add(std::string text, Value key);
 
   bool empty() const noexcept { return kinds_.empty(); }
-  /// True if the key of entry `position` is a string. A string and a typed key with this key_text()
-  /// are different keys. Two typed keys with equal key_text() are the same key, unless they contain
-  /// NaN.
+  /// True if the key of entry `position` is a string. A string and a typed key whose key_text() is
+  /// this string are different keys. Two typed keys with equal key_text() are the same key, unless
+  /// they contain NaN.
   bool is_text(std::size_t position) const noexcept { return kinds_[position] == Kind::text; }
 
   /// Sets `int_keys` or `typed_keys` of a NodeInfo or a Value::Object, or neither if all keys are

@@ -133,7 +133,7 @@ const Value* Value::Object::find(std::string_view key) const noexcept {
 std::string_view Value::type_name() const noexcept {
   if (const auto* special = get_if<Special>())
     return kSpecialNames[static_cast<std::size_t>(special->type)];
-  // In the order of the alternatives. std::visit is not used, because it may throw.
+  // In the order of the alternatives of Variant. std::visit is not used, because it may throw.
   constexpr auto kNames = std::to_array<std::string_view>(
       {"null", "bool", "int", "int", "float", "str", "list", "tuple", "dict"});
   static_assert(kNames.size() + 1 == std::variant_size_v<Variant>);

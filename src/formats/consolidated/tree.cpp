@@ -139,7 +139,7 @@ class TreeBuilder {
     const Object& about = member<Object>(object, path, "cls_metadata", "an object");
     if (is_tensorclass(cls) && about.find("batch_size") == nullptr &&
         about.find("stack_dim") != nullptr) {
-      // tensordict 0.15.3 writes such a node, but cannot read it.
+      // tensordict 0.15.3 writes a tensorclass around a lazy stack, but cannot read it.
       throw fail_unsupported(path)
           .problem("a tensorclass around a lazy stack cannot be opened")
           .expected("\"batch_size\"")
@@ -410,7 +410,7 @@ class TreeBuilder {
     if (key == std::to_string(position)) return;
     throw fail(path)
         .problem("an entry of a stack is missing")
-        .expected("\"", position, "\"")
+        .expected("key \"", position, "\"")
         .found(base::quote(key));
   }
 
@@ -485,7 +485,7 @@ class TreeBuilder {
       if (!std::holds_alternative<TensorDict>(slot)) {
         throw fail(note_path_child(path, key))
             .problem("an entry of a lazy stack has the wrong class")
-            .expected("a node")
+            .expected("a TensorDict, tensorclass or lazy stack")
             .found("\"NonTensorStack\"");
       }
       if (const auto fault =

@@ -30,9 +30,9 @@ inline constexpr std::uint64_t kMaxRepeatedBytes = std::uint64_t{64} << 20;
 /// has fewer than `dim` dimensions, or if two elements differ in length in a dimension before
 /// `dim`. A value that several rows share is repeated only along dimensions before `dim`, and along
 /// dimensions for which another element has lists. Subtracts the size of the copies from
-/// `budget_bytes`, which starts at kMaxRepeatedBytes. In files of tenfold 0.1.0, the number of
-/// dimensions may differ between elements: lists of a dimension that not all elements have then
-/// stay inside the values.
+/// `budget_bytes`, which starts at kMaxRepeatedBytes. In files of tenfold 0.1.0, some elements may
+/// have more dimensions than others: the lists of these additional dimensions then stay inside the
+/// values.
 std::optional<Error> stack_values(std::vector<StackedValues> elements, std::size_t dim,
                                   std::uint64_t& budget_bytes, StackedValues& result);
 

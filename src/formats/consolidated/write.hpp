@@ -8,9 +8,9 @@
 
 namespace tenfold::detail::formats::consolidated {
 
-/// Assigns locations to the tensors of a consolidated file, whose bytes form one block at its
-/// start. The locations are those that tensordict assigns, except that complex128 tensors are
-/// aligned to 16 bytes, so that torch can view them.
+/// Assigns locations to the tensors of a consolidated file. The bytes of all tensors form one block
+/// at the start of the file. The locations are those that tensordict assigns, except that
+/// complex128 tensors are aligned to 16 bytes, so that torch can view them.
 class BlockLayout {
  public:
   /// The alignment of a tensor whose elements have `itemsize` bytes.

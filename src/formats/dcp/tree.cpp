@@ -99,7 +99,7 @@ class Plan : public std::enable_shared_from_this<Plan> {
       if (key.is_index != parent.is_list) {
         throw corrupt(branches_[0].where, entry.name)
             .problem("its path contradicts that of another entry")
-            .expected("a key of ", parent.is_list ? "a list" : "a dict")
+            .expected(parent.is_list ? "an index of a list" : "a key of a dict")
             .found(base::quote(key.text));
       }
       parent.has_tensors |= is_tensor;

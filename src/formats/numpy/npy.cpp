@@ -25,7 +25,7 @@
 #include "os/fs/file.hpp"
 #include "os/memory/mapping.hpp"
 
-// A file .npy contains one array, which has no name. Its tree is a bare root: one tensor instead of
+// A .npy file contains one array, which has no name. Its tree is a bare root: one tensor instead of
 // a dict.
 
 namespace tenfold::detail::formats::numpy {

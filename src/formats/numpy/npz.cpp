@@ -255,7 +255,7 @@ std::string member_name(const std::string& key) {
   std::string member = key + ".npy";
   if (const auto fault = codecs::zip_name_fault(member)) {
     throw refuse_key(key)
-        .problem("no member can have the name: it ", *fault)
+        .problem("a zip archive cannot have a member of this name: it ", *fault)
         .expected("a relative path in UTF-8")
         .found(base::quote(member));
   }

@@ -25,10 +25,11 @@ class Files {
 
   struct File {
     std::string location;
-    std::uint64_t number = 0;                ///< different for each file
-    std::mutex mutex;                        ///< guards the members below
-    std::shared_ptr<const os::File> opened;  ///< null if the file does not stay open
-    Buffer mapping;                          ///< of the whole file; empty before map()
+    std::uint64_t number = 0;  ///< different for each file
+    std::mutex mutex;          ///< guards the members below
+    /// Null before the first open(), and always if the file does not stay open.
+    std::shared_ptr<const os::File> opened;
+    Buffer mapping;  ///< of the whole file; empty before map()
     std::map<std::pair<std::uint64_t, std::size_t>, Buffer> copies;  ///< by offset and size
   };
   /// Returns the file at `location`, and does not open it yet. is_plain_location() must be true for

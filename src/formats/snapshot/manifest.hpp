@@ -26,7 +26,7 @@ struct TensorEntry {
   std::string dtype;       ///< "torch.float32"
   Shape shape;
   bool replicated = false;
-  /// [first, second) of the file; empty: the whole file.
+  /// The bytes [first, second) of the file. nullopt means the whole file.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> byte_range;
 };
 
@@ -73,7 +73,7 @@ struct Entry {
   Value dim_map;              ///< dtensor: the mesh dimensions that shard each dimension, or [-1]
   std::string value;          ///< int_ to float_: as text; floats and bytes in base64
   std::string readable;       ///< float_: the number in decimal, for people
-  std::string obj_type;       ///< object: "builtins.tuple"; unknown: the name of the type
+  std::string obj_type;       ///< object: its class ("builtins.tuple"); unknown: the type's name
 };
 
 /// The index of a snapshot: `{"version", "world_size", "manifest": {path: entry}}`. A path is
@@ -101,7 +101,7 @@ struct Manifest {
 bool is_container(EntryType type);
 /// True for a sharded_tensor or dtensor.
 bool is_sharded(EntryType type);
-/// Returns the name of an int_, str, bool_, bytes or float_ in the manifest: "int", "str", ...
+/// Returns the name that a manifest has for the type int_, str, bool_, bytes or float_: "int", ...
 std::string_view primitive_name(EntryType type);
 
 /// Escapes a key for a path of the manifest: "%" and "/" become "%25" and "%2F".

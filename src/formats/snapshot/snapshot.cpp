@@ -275,8 +275,8 @@ void write(const TensorDict& tree, const Path& path, const WriteRequest& request
   write_folder(tree, path, options);
 }
 
-/// Accesses every entry of the tree, so that invalid entries throw, and checks the sizes of the
-/// files of raw tensors.
+/// Accesses every entry of the tree, and checks the sizes of the files of raw tensors. Adds the
+/// errors of both to `report`, except Error(io), which is thrown.
 class Verifier {
  public:
   Verifier(const VerifyRequest& request, std::string where)

@@ -144,8 +144,8 @@ class Builder {
                   " that took the snapshot")
         .found("entries of rank", (size == 1 ? " 0 alone" : "s 0 to " + std::to_string(size - 1)))
         .remedy(
-            "take the snapshot with globs in the option replicated that match the entry, or do not "
-            "restore it on this rank");
+            "when you take the snapshot, add a glob that matches the entry to the option "
+            "replicated; or do not restore the entry on this rank");
   }
 
   Converted convert(const std::string& path, const Entry& entry) {

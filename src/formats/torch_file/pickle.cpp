@@ -52,8 +52,8 @@ void Pickle::spend(std::size_t nodes) const {
   }
   throw unsupported()
       .problem("the pickle repeats shared objects too often")
-      .expected("at most ", kMaxRepeats,
-                " nodes, plus 4 for each node and 1 for each byte of the pickle")
+      .expected("a tree of at most ", kMaxRepeats,
+                " objects, plus 4 for each object and 1 for each byte of the pickle")
       .found("more");
 }
 

@@ -104,7 +104,7 @@ TensorDict open_sharded(const FileHead& head, const OpenRequest& /*request*/) {
       .part("format \"pt\"")
       .problem("this version writes no index of files of torch.save")
       .expected("a name that ends in \".pt\" or \".safetensors.index.json\"")
-      .found("the name of such an index");
+      .found("the name of an index of files of torch.save");
 }
 
 void check_sharded(const TensorDict&) { refuse_to_write(); }

@@ -678,7 +678,7 @@ Node::Slot TreeBuilder::jagged(const Pickle::Call& call) {
     throw pickle_.corrupt()
         .part("jagged tensor")
         .expected("offsets of shape [n + 1] and a ragged dimension from 1 to ", shape.size())
-        .found("offsets of shape ", base::list_text(offsets), " and ", at);
+        .found("offsets of shape ", base::list_text(offsets), " and dimension ", at);
   }
   shape[static_cast<std::size_t>(at - 1)] = -1;
   shape.insert(shape.begin(), offsets[0] - 1);

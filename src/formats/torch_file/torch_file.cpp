@@ -347,7 +347,7 @@ void refuse_other_layouts(const FilePart& file) {
   }
   if (is_legacy_head(head)) {
     throw refuse(ErrorCode::unsupported)
-        .found("the layout of torch before 1.6, which must be opened as a file of its own")
+        .found("the layout of torch before 1.6, which is supported only in a separate file")
         .remedy("load it with torch and save it again");
   }
   if (head[0] == '\x80') {
@@ -398,7 +398,8 @@ auto with_local_headers(ArchiveStorages& storages, const Build& build) {
       (i == 0 ? error_of_build : error_of_headers) = std::current_exception();
     }
   });
-  // In a damaged archive both may fail. The error of the headers is the more informative one.
+  // In a damaged archive, build() and read_local_headers() may both fail. The error of the headers
+  // is more informative.
   if (error_of_headers) std::rethrow_exception(error_of_headers);
   if (error_of_build) std::rethrow_exception(error_of_build);
   return *std::move(built);

@@ -227,7 +227,7 @@ Node::Slot TreeBuilder::counter(std::uint32_t id, const Pickle::Call& call) {
     add_changes(to, id);
   });
   auto* value = std::get_if<NonTensor>(&counts);
-  if (value == nullptr) return counts;  // with tensors or opaque nodes, it stays a dict
+  if (value == nullptr) return counts;  // it has tensors or opaque nodes
   Value::Special special;
   special.type = Value::Special::Type::counter;
   special.items.push_back(std::move(value->value));

@@ -326,14 +326,14 @@ TEST_F(NotesTest, AnInvalidDocumentIsCorruptAndNamesItsPart) {
       {R"({"version": 1, "nodes": {"a": {}}})",
        "node \"a\": kind is missing: expected a kind of node, found no member"},
       {R"({"version": 1, "nodes": {"a": {"kind": "set"}}})",
-       "node \"a\": unknown kind: expected a kind of node that a note records, such as \"dict\" or "
-       "\"list\", found \"set\""},
+       "node \"a\": unknown kind: expected \"dict\", \"ordered_dict\", \"list\", \"tuple\" or "
+       "\"sparse\", found \"set\""},
       {R"({"version": 1, "nodes": {"a": {"kind": "lazy_stack"}}})",
-       "node \"a\": unknown kind: expected a kind of node that a note records, such as \"dict\" or "
-       "\"list\", found \"lazy_stack\""},
+       "node \"a\": unknown kind: expected \"dict\", \"ordered_dict\", \"list\", \"tuple\" or "
+       "\"sparse\", found \"lazy_stack\""},
       {R"({"version": 1, "nodes": {"a": {"kind": "list", "int_keys": true}}})",
-       "node \"a\": int_keys does not go with this kind: expected \"dict\" or \"ordered_dict\", "
-       "found \"list\""},
+       "node \"a\": \"int_keys\" is not allowed for this kind: expected \"dict\" or "
+       "\"ordered_dict\", found \"list\""},
       {R"({"version": 1, "nodes": {"": {"kind": "list", "bare": true}}})",
        "node \"\": \"bare\" is not allowed: expected the root, of kind \"dict\", "
        "found \"list\""},
@@ -343,18 +343,20 @@ TEST_F(NotesTest, AnInvalidDocumentIsCorruptAndNamesItsPart) {
       {R"({"version": 1, "nodes": {"": {"kind": "dict", "bare": 1}}})",
        "node \"\": wrong type: expected bool, found int"},
       {R"({"version": 1, "nodes": {"a": {"kind": "list", "keys": {"0.5": 0.5}}}})",
-       "node \"a\": keys do not go with this kind: expected \"dict\" or \"ordered_dict\", "
+       "node \"a\": \"keys\" is not allowed for this kind: expected \"dict\" or \"ordered_dict\", "
        "found \"list\""},
       {R"({"version": 1, "nodes": {"a": {"kind": "dict", "keys": []}}})",
        "node \"a\": wrong type: expected dict, found list"},
       {R"({"version": 1, "nodes": {"a": {"kind": "dict", "keys": {"1": 1, "True": true}}}})",
-       "node \"a\": keys: expected distinct keys, each under its str(), that are null, bool, int, "
-       "float, or an array of these and strings, found {\"1\": 1, \"True\": true}"},
+       "node \"a\": keys: expected distinct keys that are null, bool, int, float, or an array of "
+       "these and strings, each as the value of the member str(key), found {\"1\": 1, \"True\": "
+       "true}"},
       {R"({"version": 1, "nodes": {"a": {"kind": "dict", "int_keys": true, "keys": {"1": 1}}}})",
-       "node \"a\": int_keys does not go with keys: expected one of them, found both"},
+       "node \"a\": \"int_keys\" and \"keys\" exclude each other: expected one of them, found "
+       "both"},
       {R"({"version": 1, "values": {"a": {"keys": {"/b": {"x": 1}}}}})",
-       "value \"a\": keys: expected distinct keys, each under its str(), that are null, bool, int, "
-       "float, or an array of these and strings, found {\"x\": 1}"},
+       "value \"a\": keys: expected distinct keys that are null, bool, int, float, or an array of "
+       "these and strings, each as the value of the member str(key), found {\"x\": 1}"},
       {R"({"version": 1, "nodes": {"a": {"kind": "sparse", "shape": [2]}}})",
        "node \"a\": layout is missing: expected layout and shape, found no member"},
       {R"({"version": 1, "nodes": {"a": {"kind": "sparse", "layout": "sparse_coo"}}})",

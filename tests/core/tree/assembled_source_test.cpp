@@ -160,7 +160,7 @@ TEST(AssembledSource, RefusesPiecesOutsideTheTensor) {
   Box box = box_of(whole, {0, 0}, {2, 4});
   box.piece.offsets = {3, 0};
   EXPECT_THAT(refusal({4, 4}, {box}),
-              HasSubstr("expected a box within [4, 4], found [3, 0] + [2, 4]"));
+              HasSubstr("expected a box within [4, 4], found shape [2, 4] at [3, 0]"));
   box.piece.offsets = {-1, 0};
   EXPECT_THAT(refusal({4, 4}, {box}), HasSubstr("does not fit"));
   box.piece.offsets = {0};

@@ -213,7 +213,7 @@ TEST(Rows, ASparseTensorIsRefused) {
   };
   EXPECT_THAT(message([&] { td.select_row(0); }),
               HasSubstr("entry \"s\": cannot take rows: expected a dense tensor, a JSON value or a "
-                        "node of these, found a node of kind \"sparse\""));
+                        "node that contains them, found a node of kind \"sparse\""));
   message([&] { td.narrow_rows(0, 1); });
 }
 

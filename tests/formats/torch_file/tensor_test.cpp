@@ -431,11 +431,11 @@ TEST_F(TorchJagged, TensorNeedsPartsThatFitEachOther) {
   for (const std::int64_t ragged : {0, 2}) {
     EXPECT_THAT(corrupt(of(longs({0, 3}, {2}), ragged)),
                 HasSubstr("jagged tensor: expected offsets of shape [n + 1] and a ragged dimension "
-                          "from 1 to 1, found offsets of shape [2] and " +
+                          "from 1 to 1, found offsets of shape [2] and dimension " +
                           std::to_string(ragged)));
   }
   EXPECT_THAT(corrupt(of(longs({0, 3}, {1, 2}), 1)),
-              HasSubstr("found offsets of shape [1, 2] and 1"));
+              HasSubstr("found offsets of shape [1, 2] and dimension 1"));
   EXPECT_THAT(corrupt(of(pickled::none(), 1)),
               HasSubstr("jagged tensor: offsets: expected a tensor, found another value"));
   EXPECT_THAT(corrupt(jagged(pickled::list({}))),

@@ -127,7 +127,7 @@ def test_unsupported_members_are_named_and_others_load(tmp_path):
         ({"a": {"b": torch.ones(1)}}, 'key "a": .* found a node'),
         ({"a": 3}, 'key "a": .* found a JSON value'),
         ({"a": torch.ones(1, dtype=torch.bfloat16)}, 'key "a": NumPy has no name'),
-        ({"../a": torch.ones(1)}, r'key "\.\./a": no member can have the name'),
+        ({"../a": torch.ones(1)}, r'key "\.\./a": a zip archive cannot have a member of this name'),
         ({1: torch.ones(1)}, "integer keys"),
         ([torch.ones(1)], "its kind"),
     ],
