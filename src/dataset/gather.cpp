@@ -359,7 +359,8 @@ Tensor join_rows(const std::vector<Batch>& batches, std::size_t column,
 }
 
 /// Concatenates offsets, which begin at 0 in each batch. Their sums cannot overflow: they count
-/// values, whose sum join_rows() has checked, or items, each of which has an offset in memory.
+/// values, whose total number join_rows() has checked, or items, each of which has an offset in
+/// memory.
 Tensor join_offsets(const std::vector<Batch>& batches, std::size_t column,
                     const Tensor BatchColumn::* member) {
   std::vector<std::int64_t> joined = {0};
