@@ -113,8 +113,8 @@ namespace detail {
 /// refresh(), flush() and close() implement the functions of MappedDict with the same names.
 ///
 /// Thread safety: all members may be called from any thread. If the process forks while another
-/// thread calls a member, the child process opens the dictionary again, read-only (unless it was
-/// created from a TensorDict).
+/// thread calls a member, the child process opens the dictionary again, read-only. A handle that
+/// was created from a TensorDict has no path to open, and keeps its state.
 class DictHandle {
  public:
   DictHandle(const Path& path, Mode mode);
