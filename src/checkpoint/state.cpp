@@ -275,7 +275,7 @@ std::vector<CheckpointRun> CheckpointManager::State::lineage_of(std::int64_t ste
   if (!has_continued_ && !listing.steps().empty()) {
     warn(directory.string() +
          ": it contains steps of a run that this run does not continue: expected restore() before "
-         "the first save, or an empty directory; the steps of the other run stay");
+         "the first save, or an empty directory; the steps of the other run are kept");
   }
   has_continued_ = true;
   std::vector<CheckpointRun> lineage;
@@ -396,7 +396,7 @@ std::unique_ptr<checkpoint::PendingSave> CheckpointManager::State::begin_save(
   const Step* previous = newest == nullptr ? nullptr : listing.latest();
   if (previous != nullptr && previous->info.step != number) {
     save->previous = *previous;
-    // Another run may have saved it without fsync.
+    // Another run may have saved the previous step without fsync.
     save->is_previous_synced = options.durable && last_saved_ == previous->info.step;
   }
   if (ranks.have_entries) {
