@@ -290,7 +290,7 @@ std::size_t part_of(const std::vector<DatasetPart>& parts, std::int64_t row) {
   return static_cast<std::size_t>(after - parts.begin()) - 1;
 }
 
-/// Rows of at most kMaxOpen parts, and these parts, opened.
+/// Collects rows of at most kMaxOpen parts, and opens these parts.
 class PartLocations {
  public:
   explicit PartLocations(const DatasetState& state)
@@ -390,7 +390,7 @@ std::vector<BatchColumn> join(const std::vector<Batch>& batches) {
   return columns;
 }
 
-/// Pads the columns that `options` selects, by gathering all rows of each unpadded column.
+/// Pads the columns that `options` selects: calls gather() for all rows of each unpadded column.
 void pad(const BufferPool& pool, std::int64_t num_rows, const BatchOptions& options,
          std::vector<BatchColumn>& columns) {
   std::vector<std::int64_t> rows(static_cast<std::size_t>(num_rows));
