@@ -47,8 +47,8 @@ class DictWriter {
   void write(const DictKeys& keys, std::span<const std::int64_t> old_rows, const Batch& values);
   /// Makes the index and the rows durable.
   void flush();
-  /// If write() was called, calls flush(), clears the dirty flag and stores the checksums of the
-  /// index. Then releases the lock.
+  /// If the dirty flag is set (by write(), or because the constructor rebuilt the index), calls
+  /// flush(), clears the flag and stores the checksums of the index. Then releases the lock.
   void close();
   /// The process that created this object. Its forked children must not write, because they share
   /// the mapping of the index with it.
