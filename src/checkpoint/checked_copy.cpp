@@ -63,7 +63,7 @@ StoredChecksums checksums_of(const Path& path, const std::string& format) {
     const std::string name(formats::kChecksumsName);
     const std::string text =
         os::File::open_read_at(root, name).read_all(formats::kMaxChecksumsBytes);
-    std::map<std::string, std::uint64_t> last;  // size of the latest block of each file
+    std::map<std::string, std::uint64_t> last;  // by file: bytes of its last block so far
     for (formats::ChecksumLine& line : formats::parse_checksums(text, root.display_of(name))) {
       // If one process wrote a file, only its last block may be shorter than the others. A block
       // after a shorter one shows that several processes wrote boxes of the file.
@@ -115,7 +115,8 @@ class CheckedCopy {
 
   TensorDict tree_with_copies(const TensorDict& tree) {
     std::size_t next = 0;
-    // An alias may have another dtype or shape than the first tensor over the same bytes.
+    // Aliases share one copy. Each alias keeps its dtype and shape, which may differ from those of
+    // the first tensor over the same bytes.
     return map_leaves(tree, [&](const Leaf& leaf) {
       return with_bytes(leaf, copies_[first_[next++]]->buffer());
     });

@@ -118,7 +118,7 @@ class IndexLayout final : public ShardedLayout {
     throw base::unsupported(path_)
         .part("the tree to publish")
         .problem("a tensor in a value has the dotted name of another tensor")
-        .expected("another name for each tensor")
+        .expected("different names")
         .remedy("rename the value, or save as one file");
   }
 

@@ -78,9 +78,11 @@ std::string damage_text(const std::vector<SkippedCheckpoint>& damaged) {
   throw base::fail(code, directory.string())
       .expected("a step to restore")
       .found(are_damaged ? damage_text(unreadable) : steps_text(unreadable, " that cannot be read"))
-      .remedy(code == ErrorCode::corrupt
-                  ? "copy the folder of a step from a backup, or open its other files one by one"
-                  : "");
+      .remedy(
+          code == ErrorCode::corrupt
+              ? "copy the folder of a step from a backup, or open the files in a step's folder one "
+                "by one"
+              : "");
 }
 
 }  // namespace

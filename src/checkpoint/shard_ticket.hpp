@@ -41,7 +41,7 @@ struct ShardTicket {
   std::string id;    ///< identifies the save; stored in the marker of the staged files
   std::string boot;  ///< boot ID of the coordinator's host
   std::string host;
-  std::string staging;  ///< absolute path
+  std::string staging;  ///< absolute path of the staged file or folder
   std::string values;   ///< absolute path of the folder for add_values(); empty if there is none
   bool is_folder = false;
   bool durable = true;

@@ -211,7 +211,7 @@ class ShardWriter::State {
     }
   }
 
-  /// A part of a box that has one checksum.
+  /// A part of a box. Each part has a checksum of its own.
   struct TENFOLD_LOCAL Part {
     const TensorPlace* place;
     ByteBox bytes;
@@ -257,7 +257,7 @@ class ShardWriter::State {
     return ticket_.are_crc32 ? BlockChecksum::crc32 : BlockChecksum::xxh3;
   }
 
-  /// Writes parts whose files are open. A part is at most one block.
+  /// Writes parts whose files are open. No part has more bytes than one checksum block.
   void write_parts(std::span<const Part> parts, int num_threads,
                    detail::formats::Progress& progress) {
     std::vector<LeafWrite> writes;

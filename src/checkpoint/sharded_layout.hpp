@@ -53,8 +53,8 @@ class ShardedLayout {
   /// The absolute path of the staged file or folder.
   const std::string& staging() const noexcept { return staging_; }
   virtual bool is_folder() const noexcept = 0;
-  /// Returns true after publish() may have changed files. If publish() then failed, it must not be
-  /// called again.
+  /// Returns true after publish() began changes that it cannot repeat. If publish() then failed, it
+  /// must not be called again.
   bool has_begun() const noexcept { return has_begun_; }
 
   /// Writes everything that the ranks have not written, and renames the files to the target.

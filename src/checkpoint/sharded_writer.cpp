@@ -376,7 +376,7 @@ class ShardedWriter::State {
     throw base::invalid_argument(path_)
         .part("receipt of rank ", rank)
         .expected("the checksums of all its boxes")
-        .found("other checksums");
+        .found("another number of boxes or checksums");
   }
 
   std::string path_;

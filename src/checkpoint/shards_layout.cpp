@@ -187,9 +187,9 @@ class ShardsLayout : public ShardedLayout {
   }
 };
 
-/// One safetensors file for each rank that has boxes to store. If n of these boxes belong to the
-/// same tensor, the rank has at least n files, because the names of the tensors in a file are
-/// unique.
+/// One or more safetensors files for each rank that has boxes to store. The names of the tensors in
+/// a file are unique, so the boxes of one tensor are in different files: a rank with n boxes of one
+/// tensor has at least n files.
 class SafetensorsShards final : public ShardsLayout {
  public:
   SafetensorsShards(const Path& path, const TensorDict& outline, const ShardedWriteOptions& options,

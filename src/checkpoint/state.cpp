@@ -275,11 +275,11 @@ std::vector<CheckpointRun> CheckpointManager::State::lineage_of(std::int64_t ste
   if (!has_continued_ && !listing.steps().empty()) {
     warn(directory.string() +
          ": it contains steps of a run that this run does not continue: expected restore() before "
-         "the first save, or an empty directory; the steps of the other run stay");
+         "the first save, or an empty directory; the steps of the other run are kept");
   }
   has_continued_ = true;
   std::vector<CheckpointRun> lineage;
-  // Of each earlier run, only the steps before `step` belong to the new line.
+  // The new line contains only those steps of earlier runs that are before `step`.
   const auto add = [&](const CheckpointRun& run) {
     const std::int64_t last = std::min(run.last_step, step - 1);
     if (last >= 0) lineage.push_back({run.run_id, last});
@@ -348,7 +348,7 @@ void CheckpointManager::State::warn_of_no_metric(const CheckpointInfo& info) {
   warn(directory.string() + ": step " + std::to_string(info.step) + ": metric " +
        base::quote(options.best) + ": expected a finite number, found " +
        (found == info.metrics.end() ? "none" : fmt::format("{}", found->second)) +
-       "; such a step is never the best one");
+       "; a step without a finite value is never the best one");
 }
 
 std::unique_ptr<checkpoint::PendingSave> CheckpointManager::State::begin_save(
@@ -367,7 +367,8 @@ std::unique_ptr<checkpoint::PendingSave> CheckpointManager::State::begin_save(
       plan_all(state, ranks.sharded, options.formats, path);
   require_space(folder, checkpoint::bytes_of(plan) + ranks.num_bytes);
   if (old != nullptr && !save_options.force) warn_of_replaced(listing, *old);
-  // Other names of the step, such as "step_5" instead of "step_00000005", are left alone.
+  // An unreadable folder is replaced only if it has the name of the new step's folder. Unreadable
+  // folders with other names of the same step, such as "step_5" instead of "step_00000005", remain.
   for (const checkpoint::UnreadableStep& unreadable : listing.unreadable()) {
     if (unreadable.folder_name == name) require_replaceable(unreadable);
   }
@@ -395,7 +396,7 @@ std::unique_ptr<checkpoint::PendingSave> CheckpointManager::State::begin_save(
   const Step* previous = newest == nullptr ? nullptr : listing.latest();
   if (previous != nullptr && previous->info.step != number) {
     save->previous = *previous;
-    // Another run may have saved it without fsync.
+    // Another run may have saved the previous step without fsync.
     save->is_previous_synced = options.durable && last_saved_ == previous->info.step;
   }
   if (ranks.have_entries) {
@@ -449,7 +450,7 @@ Path CheckpointManager::State::publish(checkpoint::PendingSave& save) {
   const std::uint64_t stats = checkpoint::hash_of_stats(hidden, info);
   require_writer();  // the lease expires if the process is stopped for long during the writes
   save.replacement.publish(options.durable);
-  // The next save must not continue steps that this lineage omits.
+  // The next save extends this lineage, so the steps that it omits do not return to the line.
   ancestors_.assign(info.lineage.begin(), std::prev(info.lineage.end()));
   run_id_ = info.lineage.back().run_id;
   last_saved_ = info.step;

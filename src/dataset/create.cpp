@@ -23,8 +23,8 @@ namespace tenfold {
 using namespace detail;
 namespace {
 
-/// The source of leaves of zeros. They use no memory in create(): with WriteRequest::zeros, the
-/// writer extends the files and does not read the leaves.
+/// The source of leaves of zeros. The leaves use no memory in create(): with WriteRequest::zeros,
+/// the writer extends the files and does not read the leaves.
 class Zeros final : public LeafSource {
  public:
   Buffer map(const Leaf& leaf) override {

@@ -89,7 +89,7 @@ RowOrderPtr moved(const RowOrderPtr& order, std::int64_t rows) {
   return rows == 0 ? order : std::make_shared<MovedOrder>(order, rows);
 }
 
-/// `call`: the name of the call, for messages.
+/// Joins data sets. `call`: the name of the called function, for messages.
 Joined join(std::span<const Dataset> sources, std::string_view call) {
   if (sources.empty()) {
     throw fail_dataset().part(call).expected("at least one data set").found("none");

@@ -290,7 +290,7 @@ std::size_t part_of(const std::vector<DatasetPart>& parts, std::int64_t row) {
   return static_cast<std::size_t>(after - parts.begin()) - 1;
 }
 
-/// Rows of at most kMaxOpen parts, and these parts, opened.
+/// Collects rows of at most kMaxOpen parts, and opens these parts.
 class PartLocations {
  public:
   explicit PartLocations(const DatasetState& state)
@@ -359,7 +359,8 @@ Tensor join_rows(const std::vector<Batch>& batches, std::size_t column,
 }
 
 /// Concatenates offsets, which begin at 0 in each batch. Their sums cannot overflow: they count
-/// values, whose sum join_rows() has checked, or items, each of which has an offset in memory.
+/// values, whose total number join_rows() has checked, or items, each of which has an offset in
+/// memory.
 Tensor join_offsets(const std::vector<Batch>& batches, std::size_t column,
                     const Tensor BatchColumn::* member) {
   std::vector<std::int64_t> joined = {0};
@@ -389,7 +390,7 @@ std::vector<BatchColumn> join(const std::vector<Batch>& batches) {
   return columns;
 }
 
-/// Pads the columns that `options` selects, by gathering all rows of each unpadded column.
+/// Pads the columns that `options` selects: calls gather() for all rows of each unpadded column.
 void pad(const BufferPool& pool, std::int64_t num_rows, const BatchOptions& options,
          std::vector<BatchColumn>& columns) {
   std::vector<std::int64_t> rows(static_cast<std::size_t>(num_rows));

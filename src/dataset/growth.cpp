@@ -321,8 +321,9 @@ std::int64_t FolderGrowth::append(const Batch& rows) {
     throw;
   }
   const folder::CommitState& now = writer.state();
-  // A write to a full circular buffer leaves the open state valid, because it maps all slots. Busy
-  // rows after a failed write must be omitted.
+  // `state_` must be opened again if rows were added, or to omit slots that are busy because a
+  // write failed. After a write to a full circular buffer it is still valid, because it maps all
+  // slots.
   if (now.num_rows != shown || now.busy_rows > 0) {
     forget();
     size_ = static_cast<std::int64_t>(now.num_rows);
@@ -377,7 +378,8 @@ void FolderGrowth::update(std::span<const std::int64_t> positions, const Batch& 
     if (!into.buffer().writable()) {
       throw base::unsupported(folder_.path())
           .part("column ", base::quote(column.name()))
-          .expected("bytes that can be written");
+          .expected("a column that can be written in place")
+          .found("a read-only one");
     }
     const std::uint64_t stride_bytes = is_valid ? 1 : stored.stride_bytes;
     const auto row_bytes = static_cast<std::size_t>(role.row_bytes);

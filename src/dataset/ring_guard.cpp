@@ -53,7 +53,7 @@ folder::CommitPage page_of(const os::File& file) {
   return folder::parse_commit_page(std::span(bytes).first(size), file.display());
 }
 
-/// The folder of the root's leaves, or null.
+/// The folder that contains the batched tensors of the root of `tree`; null if there are none.
 std::shared_ptr<folder::FolderHandle> folder_of(const TensorDict& tree) {
   std::shared_ptr<folder::FolderHandle> found;
   tree.for_each([&](const std::string&, const TensorDict::Item& item) {
@@ -174,7 +174,7 @@ std::vector<std::size_t> RingWatch::torn() const {
         .problem("its row is lost, because its write failed or its writer crashed")
         .expected("a row")
         .found("a part of a row")
-        .remedy("refresh() omits it");
+        .remedy("call refresh(), which omits the row");
   }
   return places;
 }

@@ -106,7 +106,7 @@ class Checker {
   void check_valid() const {
     const Tensor& valid = found_.valid;
     const bool is_bool = valid.dtype() == DType::bool_;
-    // There is no validity: `valid` is a default Tensor.
+    // If no validity is given, `valid` is a default Tensor.
     if (!is_bool && valid.ndim() == 1 && valid.numel() == 0) return;
     if (!column_.nullable) fail_shape(valid, "none, as the column is not nullable", "valid");
     if (is_bool && valid.ndim() == 1 && valid.shape()[0] == num_rows_) return;

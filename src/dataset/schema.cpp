@@ -137,7 +137,7 @@ void columns_of(const TensorDict& node, const base::Where& subject, KeyPath& pat
             .part("entry ", base::quote(dotted(path)))
             .problem("a sparse or jagged tensor cannot be a column")
             .expected("a dense tensor")
-            .found("one of layout ", base::quote(layout))
+            .found("a tensor of layout ", base::quote(layout))
             .remedy(layout == "jagged" ? "ingest it as a ragged column"
                                        : "to_dense() makes a dense one");
       }

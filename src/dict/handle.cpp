@@ -339,8 +339,8 @@ std::string named_keys(const DictKeys& keys, const IsWrong& is_wrong) {
   return count > kMaxNamed ? text + ", ... (" + std::to_string(count) + " keys)" : text;
 }
 
-/// The rows of the dictionary at `path`. If no data set is there, the error does not describe what
-/// a data set lacks, but says that it is not a dictionary.
+/// The rows of the dictionary at `path`. If the tree there is not a data set, throws an error that
+/// a dictionary was expected, instead of the error about what the tree lacks to be a data set.
 Dataset rows_at(const Path& path, Mode mode) {
   try {
     return Dataset(path, mode);

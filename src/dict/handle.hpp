@@ -47,8 +47,8 @@ class DictWriter {
   void write(const DictKeys& keys, std::span<const std::int64_t> old_rows, const Batch& values);
   /// Makes the index and the rows durable.
   void flush();
-  /// If write() was called, calls flush(), clears the dirty flag and stores the checksums of the
-  /// index. Then releases the lock.
+  /// If the dirty flag is set (by write(), or because the constructor rebuilt the index), calls
+  /// flush(), clears the flag and stores the checksums of the index. Then releases the lock.
   void close();
   /// The process that created this object. Its forked children must not write, because they share
   /// the mapping of the index with it.
@@ -113,8 +113,8 @@ namespace detail {
 /// refresh(), flush() and close() implement the functions of MappedDict with the same names.
 ///
 /// Thread safety: all members may be called from any thread. If the process forks while another
-/// thread calls a member, the child process opens the dictionary again, read-only (unless it was
-/// created from a TensorDict).
+/// thread calls a member, the child process opens the dictionary again, read-only. A handle that
+/// was created from a TensorDict has no path to open, and keeps its state.
 class DictHandle {
  public:
   DictHandle(const Path& path, Mode mode);

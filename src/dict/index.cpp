@@ -80,7 +80,7 @@ DictIndex::DictIndex(Buffer bytes, const base::Where& where) : bytes_(std::move(
   if (word(DictWord::num_home) != num_home_) {
     throw corrupt()
         .part("buckets")
-        .expected(num_home_, ", according to its size")
+        .expected(num_home_, ", according to the size of the index")
         .found(word(DictWord::num_home));
   }
   if (word(DictWord::checksum) != header_checksum(seed_, num_home_)) {
@@ -88,7 +88,7 @@ DictIndex::DictIndex(Buffer bytes, const base::Where& where) : bytes_(std::move(
         .part("header")
         .expected("the checksum of its words")
         .found("another checksum")
-        .remedy("it is damaged");
+        .remedy("the index is damaged");
   }
 }
 

@@ -52,7 +52,7 @@ void StoredKeys::fail(std::int64_t row) const {
       .part("key of row ", row)
       .expected("nondecreasing end offsets from 0 to ", num_bytes)
       .found("other offsets")
-      .remedy("it is damaged");
+      .remedy("the dictionary is damaged");
 }
 
 std::string StoredKeys::shown(std::int64_t row) const {

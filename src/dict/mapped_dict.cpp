@@ -75,7 +75,7 @@ Batch MappedDict::at_rows(std::span<const std::int64_t> rows) const {
     if (row >= -1 && row < state->keys.num_rows) continue;
     throw base::invalid_argument(state->keys.where)
         .part("row")
-        .expected("one in [-1, ", state->keys.num_rows, ")")
+        .expected("an index in [-1, ", state->keys.num_rows, ")")
         .found(row);
   }
   return gather_found(*state->values, rows);

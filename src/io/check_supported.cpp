@@ -42,7 +42,7 @@ class SupportCheck final : public TreeVisitor {
     throw refuse_node(where_, path)
         .problem("format ", base::quote(format_->name), " cannot hold it")
         .expected("dense tensors")
-        .found("one of layout ", base::quote(info.layout))
+        .found("a tensor of layout ", base::quote(info.layout))
         .remedy("the format \"memmap\" can hold it");
   }
 
@@ -57,7 +57,7 @@ class SupportCheck final : public TreeVisitor {
         .problem("it is not a tensor, JSON value or container of them")
         .expected("an object of a class that tenfold reads")
         .found(base::quote(info.class_name))
-        .remedy("nothing was imported", remedy_);
+        .remedy("no module was imported", remedy_);
   }
 
   const std::string& where_;
@@ -91,7 +91,7 @@ void check_supported(const TensorDict& tree, const formats::Format& format,
         .problem("format ", base::quote(format.name), " cannot hold a value without a name")
         .expected("a container")
         .found("a ", (std::holds_alternative<Leaf>(bare_value(tree)) ? "tensor" : "JSON value"))
-        .remedy("give it a name, {\"name\": ...}");
+        .remedy("give it a name, as an entry of a dict");
   }
 }
 

@@ -182,7 +182,7 @@ ConvertReport convert_tree(TensorDict tree, const std::string& source,
   if (format.bare_roots == formats::BareRoots::all) tree = only_tensor(tree);
   if (options.dtype) tree = with_dtype(tree, *options.dtype);
   if (options.rename || options.dtype) drop_stale_schema(tree);
-  refuse_opaque(tree, source, "; the option exclude omits it");
+  refuse_opaque(tree, source, "; to omit it, use the option exclude");
   check_supported(tree, format, target.string());
   with_path(target, [&] { format.check(tree); });
   // Count before writing: `target` may be the source, whose leaves cannot be read once it is

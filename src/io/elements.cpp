@@ -75,7 +75,7 @@ std::vector<std::string> element_texts(const Leaf& leaf, std::uint64_t begin, st
         .part("elements")
         .problem("out of range")
         .expected("0 <= begin <= end <= ", num_elements)
-        .found(begin, " and ", end);
+        .found("begin ", begin, " and end ", end);
   }
   require_whole(leaf);
   std::vector<std::byte> bytes(static_cast<std::size_t>((end - begin) * item));

@@ -155,7 +155,7 @@ FlatSafetensors read_flat_safetensors(std::span<const std::byte> bytes, std::str
     throw base::corrupt(where)
         .part("header")
         .problem("not a safetensors file")
-        .expected("8 bytes of length and a header of that length")
+        .expected("the length of the header in 8 bytes, and then the header")
         .found(bytes.size(), " bytes");
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + 8, length);

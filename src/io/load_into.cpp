@@ -53,7 +53,7 @@ struct NamedTensors {
       throw base::invalid_argument()
           .part(whose)
           .problem("two tensors are called ", base::quote(name), was)
-          .expected("a name for each");
+          .expected("a different name for each");
     }
     leaves.emplace_back(std::move(name), std::move(leaf));
   }
@@ -154,7 +154,7 @@ std::string mismatches_of(const LoadReport& report) {
     const LoadReport::Mismatch& mismatch = report.mismatched[i];
     text += "\n  " + base::quote(mismatch.name) + ": expected " + mismatch.expected + ", found " +
             mismatch.found;
-    if (mismatch.cast_helps) text += "; the option cast converts it";
+    if (mismatch.cast_helps) text += "; to convert it, use the option cast";
   }
   if (shown < report.mismatched.size()) {
     text += "\n  and " + std::to_string(report.mismatched.size() - shown) + " more that differ";

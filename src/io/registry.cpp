@@ -72,7 +72,8 @@ std::optional<std::string> intended_suffix(const std::string& file_name) {
   for (const formats::Format* format : formats::all()) {
     known.insert(known.end(), format->suffixes.begin(), format->suffixes.end());
   }
-  // The suffix of the file name contains capital letters, otherwise format_by_suffix() finds it.
+  // If the suffix in lower case is known, the file name has capital letters in it: otherwise,
+  // format_by_suffix() would have found the format.
   if (std::ranges::find(known, suffix) != known.end()) return suffix;
   const std::vector<std::string> near = base::near_matches(suffix, known, 1);
   return near.empty() ? std::nullopt : std::optional(near.front());

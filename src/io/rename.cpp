@@ -50,7 +50,7 @@ struct Renamer {
         .part("rename")
         .problem(base::quote(a), " and ", base::quote(b), " both become ",
                  base::quote(dotted(target)))
-        .expected("a new name for each");
+        .expected("a different new name for each");
   }
 
   /// Throws because `target`, the new path of the entry `name`, is above or below the new path of

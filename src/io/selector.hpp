@@ -20,7 +20,8 @@ class Selector {
   bool names(const KeyPath& path, const std::string& name);
 
   /// True if a key names the entry at `path` or one of its ancestors. Starts with the topmost
-  /// ancestor and stops at the first that is named, so that only the keys of that one are recorded.
+  /// ancestor and stops at the first one that is named, so that only the keys that name it are
+  /// recorded.
   bool selects_or_contains(const KeyPath& path);
 
   /// True if a key may name a descendant of the node whose dotted name is `name`.

@@ -53,7 +53,7 @@ BootId boot_id() {
 }
 
 std::optional<BootId> set_boot_id(std::optional<BootId> id) {
-  // Never freed, because other threads may be reading it.
+  // The IDs are never freed, because other threads may be reading them.
   static std::mutex mutex;
   static std::deque<BootId> kept;
   const std::lock_guard lock(mutex);
@@ -78,7 +78,7 @@ void OwnProcess::require_here(const std::string& path) const {
       .problem("opened before the process forked")
       .expected("the process that opened it")
       .found("a forked child")
-      .remedy("open it again there");
+      .remedy("open it again in the forked child");
 }
 
 std::string host_name() {

@@ -15,7 +15,8 @@ class ProcessWide {
  public:
   /// Returns the singleton. Uses no lock, because a fork could leave the lock locked in the child.
   static T& get() {
-    // A static member of a template is initialised, at load time, only if it is named.
+    // This reference makes the fork handler register at load time: a static member of a template
+    // is initialised only if code refers to it.
     static_cast<void>(&fork_handler_);
     T* current = instance_.load(std::memory_order_acquire);
     if (current != nullptr) return *current;

@@ -92,7 +92,7 @@ FileInfo to_info(const struct stat& status) noexcept {
   info.is_directory = S_ISDIR(status.st_mode);
   info.is_symlink = S_ISLNK(status.st_mode);
   constexpr std::int64_t kNanoseconds = 1'000'000'000;
-  // A file may have a time after 2262, which does not fit.
+  // A file may have a time after 2262, which nanoseconds in an int64 cannot represent.
   constexpr std::int64_t kMaxSeconds = std::numeric_limits<std::int64_t>::max() / kNanoseconds - 1;
   const std::int64_t seconds =
       std::clamp(std::int64_t{status.st_mtim.tv_sec}, -kMaxSeconds, kMaxSeconds);

@@ -179,9 +179,9 @@ TEST(Schema, RefusesSparseAndJaggedTensors) {
   EXPECT_THAT(
       message_for("sparse_coo"),
       HasSubstr("data set: entry \"s\": a sparse or jagged tensor cannot be a column: expected "
-                "a dense tensor, found one of layout \"sparse_coo\"; to_dense() makes"));
+                "a dense tensor, found a tensor of layout \"sparse_coo\"; to_dense() makes"));
   EXPECT_THAT(message_for("jagged"),
-              HasSubstr("found one of layout \"jagged\"; ingest it as a ragged column"));
+              HasSubstr("found a tensor of layout \"jagged\"; ingest it as a ragged column"));
 }
 
 TEST(Schema, RefusesLeavesThatContradictTheDocument) {

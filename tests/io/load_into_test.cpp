@@ -79,7 +79,7 @@ TEST_P(LoadInto, StrictListsEveryDifferenceAndChangesNothing) {
   EXPECT_THAT(thrown.message, HasSubstr("missing from the source (1): \"extra\""));
   EXPECT_THAT(thrown.message, HasSubstr("not in the target (1): \"other\""));
   EXPECT_THAT(thrown.message, HasSubstr("\"encoder.bias\": expected float16 [3], found float32 "
-                                        "[3]; the option cast converts it"));
+                                        "[3]; to convert it, use the option cast"));
   EXPECT_THAT(thrown.message,
               EndsWith("\"decoder.weight\": expected float32 [3, 2], found float32 [2, 3]"));
   EXPECT_EQ(target.at("encoder.weight").data<float>()[0], -1);

@@ -160,7 +160,7 @@ def test_bundle_converts_to_one_file_with_equal_values(trainer, tmp_path):
     assert report.added == ()
     assert {key.split(".")[0] for key in report.removed} == {"merges", "training_args"}
     tenfold.convert(trainer, tmp_path / "m.safetensors", keys=["model.*"])
-    with pytest.raises(tenfold.UnsupportedError, match="the option exclude omits it"):
+    with pytest.raises(tenfold.UnsupportedError, match="to omit it, use the option exclude"):
         tenfold.convert(trainer, tmp_path / "whole")
     assert not (tmp_path / "whole").exists()
 

@@ -342,7 +342,7 @@ def test_state_of_another_dtype_is_cast_as_in_torch(tmp_path):
     text = refused(loaded, path, "8 mismatched")
     assert (
         '"state.0.exp_avg": expected float64 [3, 4], found float32 [3, 4]; '
-        "the option cast converts it" in text
+        "to convert it, use the option cast" in text
     )
     assert tenfold.load_into(loaded, path, cast=True).ok
     judged.load_state_dict(optimizer.state_dict())

@@ -182,7 +182,7 @@ TEST(LoadIntoOptimizer, ListsEveryDifferenceBeforeChangingAnything) {
             HasSubstr("\"state.1.extra\""),
             HasSubstr("\"state.0.exp_avg\": expected float32 [2, 3], found float32 [3, 2]"),
             HasSubstr("\"state.0.exp_avg_sq\": expected float32 [2, 3], found float64 [2, 3]; "
-                      "the option cast converts it")));
+                      "to convert it, use the option cast")));
 }
 
 TEST(LoadIntoOptimizer, IfNotStrictLoadsTheStateOfAParameterCompletelyOrNotAtAll) {

@@ -22,7 +22,7 @@ Error fail_loader() { return base::invalid_argument().part("batch loader"); }
 
 /// The maximum epoch number. The epoch after it is 0, so that every saved state can be loaded.
 constexpr std::int64_t kMaxEpoch = std::int64_t{1} << 62U;
-/// The maximum world size. With it, the product of two ranks does not overflow.
+/// The maximum world size. The product of two numbers up to it fits int64.
 constexpr std::int64_t kMaxWorldSize = std::numeric_limits<std::int32_t>::max();
 
 void check(const BatchLoaderOptions& options) {

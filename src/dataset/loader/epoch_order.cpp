@@ -45,7 +45,8 @@ void EpochOrder::fill(std::int64_t begin, std::span<std::int64_t> positions) con
   const std::int64_t whole_rows = num_blocks_ * block_rows_;
   for (std::size_t done = 0; done < positions.size();) {
     const std::int64_t at = begin + static_cast<std::int64_t>(done);
-    // Rows after the last whole block are a separate window. No sum here exceeds `size_`.
+    // Rows after the last whole block are a separate window. The sums below cannot overflow,
+    // because none exceeds `size_`.
     const bool is_tail = at >= whole_rows;
     const std::int64_t window = is_tail ? (whole_rows - 1) / window_rows + 1 : at / window_rows;
     const std::int64_t first = is_tail ? whole_rows : window * window_rows;

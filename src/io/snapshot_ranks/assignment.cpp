@@ -74,7 +74,7 @@ class Assigner {
         if (tensor.first->description != candidate.description) {
           throw refuse(candidate.path)
               .problem("its shards do not belong together")
-              .expected("on all ranks ", tensor.first->description)
+              .expected(tensor.first->description, " on all ranks")
               .found(candidate.description, " on rank ", outline.rank);
         }
         for (const Box& box : candidate.boxes) {

@@ -65,7 +65,8 @@ class Merger {
 
   /// Adds boxes that one rank wrote for several ranks to the entries of each of these ranks.
   void share(const Assignment& assignment, const std::vector<Outline>& outlines) {
-    using Holder = std::pair<std::int64_t, const ShardedCandidate*>;  // a rank, and what it has
+    // A rank, and its boxes of the tensor.
+    using Holder = std::pair<std::int64_t, const ShardedCandidate*>;
     std::unordered_map<std::string_view, std::vector<Holder>> holders;
     for (const Outline& outline : outlines) {
       for (const ShardedCandidate& tensor : outline.sharded) {

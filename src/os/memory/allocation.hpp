@@ -15,8 +15,8 @@ std::shared_ptr<std::byte> allocate_pages(std::size_t size_bytes);
 /// Makes malloc keep the memory that is freed after opening or saving a file, for the next file.
 ///
 /// By default, glibc returns large blocks to the system when they are freed, so the pages of the
-/// next blocks fault again. Opening a file of 10,000 tensors then takes 2,600 page faults, which
-/// are a third of the time. When a large block is freed, glibc raises its mmap threshold to the
+/// next blocks fault again. Opening a file of 10,000 tensors then causes 2,600 page faults, which
+/// take a third of the time. When a large block is freed, glibc raises its mmap threshold to the
 /// size of the block, so this function allocates and frees 31 MiB. Then up to 62 MiB of free memory
 /// may stay with the process. Has no effect with other C libraries, or if the program has set
 /// glibc's thresholds (mallopt).

@@ -18,7 +18,7 @@ enum class MapKind : std::uint8_t {
   /// read-only and Buffer::writable() is false.
   private_copy,
   shared_write,  ///< MAP_SHARED: writes reach the file
-  read_only,     ///< MAP_SHARED, not writable: for the readers of the library itself
+  read_only,     ///< MAP_SHARED, not writable: for reads by the library itself
 };
 
 /// Maps [offset_bytes, offset_bytes + size_bytes) of a file; the offset need not be aligned. The

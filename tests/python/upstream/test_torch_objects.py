@@ -94,7 +94,7 @@ def test_unreadable_value_does_not_affect_other_values(tmp_path, what, zipped):
     held = tenfold.load(path, allow_opaque=True)
     assert held["epoch"] == 7
     with pytest.raises(
-        tenfold.UnsupportedError, match=r'key "deep.list.1.*; the option exclude omits it'
+        tenfold.UnsupportedError, match=r'key "deep.list.1.*; to omit it, use the option exclude'
     ):
         tenfold.convert(path, tmp_path / "all.safetensors")
     tenfold.convert(path, tmp_path / "some.safetensors", exclude=["deep.list.1"])
