@@ -172,8 +172,8 @@ std::vector<Box> split_box(std::span<const std::int64_t> shape, std::uint64_t it
                            const Box& box) {
   if (std::ranges::find(box.sizes, 0) != box.sizes.end()) return {};
   if (shape.empty()) return {box};
-  // `cut`: the outermost dimension of which one row fits a block. Each part has a single index in
-  // every dimension before `cut`.
+  // `cut`: the outermost dimension of which one row (the elements at one index) has at most the
+  // size of a block. Each part has a single index in every dimension before `cut`.
   std::size_t cut = shape.size() - 1;
   std::uint64_t row_bytes = itemsize;
   while (cut > 0) {
@@ -274,8 +274,8 @@ class PieceReader {
 };
 
 std::string box_text(const ByteBox& box) {
-  return "[" + numbers_text(box.offsets) + "] + [" + numbers_text(box.sizes) + "] of [" +
-         numbers_text(box.shape) + "]";
+  return "with offsets [" + numbers_text(box.offsets) + "] and sizes [" + numbers_text(box.sizes) +
+         "] in shape [" + numbers_text(box.shape) + "]";
 }
 
 /// Reads a band sequentially and hashes its boxes. The runs of the boxes must cover every byte

@@ -244,8 +244,10 @@ TEST_F(CheckedBoxes, AFlippedBitIsDetectedInItsBox) {
   const auto problems = check(boxes);
   ASSERT_THAT(problems, SizeIs(1));
   EXPECT_EQ(problems[0].part, "tensor \"t\"");
-  EXPECT_THAT(problems[0].what, HasSubstr("the box [0,400] + [1100,600] of [1100,1000] (in bytes) "
-                                          "differs: expected "));
+  EXPECT_THAT(
+      problems[0].what,
+      HasSubstr("the box with offsets [0,400] and sizes [1100,600] in shape [1100,1000] (in bytes) "
+                "differs: expected "));
 }
 
 TEST_F(CheckedBoxes, OverlapsAndGapsAreAProblem) {
