@@ -290,7 +290,7 @@ std::optional<Problem> check_band(const Band& band, Progress& progress) {
                      progress);
   const auto not_in_one_box = [&](std::uint64_t byte) {
     return problem_of(base::corrupt(where)
-                          .problem("boxes of its checksums overlap, or leave bytes out")
+                          .problem("boxes with checksums overlap or leave bytes out")
                           .expected("each byte in one box")
                           .found("byte ", byte, " in none or in several")
                           .remedy("another tool may have changed the file"));
@@ -391,7 +391,7 @@ std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threa
     } else if (!bands_of(tensors[i], bands)) {
       found[i].push_back(
           problem_of(base::corrupt({tensors[i].file->display(), tensors[i].part})
-                         .problem("boxes of its checksums overlap, or leave bytes out")
+                         .problem("boxes with checksums overlap or leave bytes out")
                          .expected("boxes of ", tensors[i].size_bytes, " bytes in all")
                          .found("another total, a gap or a box beyond the end")
                          .remedy("another tool may have changed the file")));

@@ -254,8 +254,8 @@ TEST_F(CheckedBoxes, OverlapsAndGapsAreAProblem) {
   const auto is_refused = [&](std::vector<BoxSum> boxes) {
     const auto problems = check(std::move(boxes));
     ASSERT_THAT(problems, SizeIs(1));
-    EXPECT_THAT(problems[0].what, HasSubstr("boxes of its checksums overlap, or leave bytes out"));
-    EXPECT_EQ(problems[0].problem, "boxes of its checksums overlap, or leave bytes out");
+    EXPECT_THAT(problems[0].what, HasSubstr("boxes with checksums overlap or leave bytes out"));
+    EXPECT_EQ(problems[0].problem, "boxes with checksums overlap or leave bytes out");
     EXPECT_NE(problems[0].expected, "");
     EXPECT_NE(problems[0].found, "");
     EXPECT_EQ(problems[0].remedy, "another tool may have changed the file");
