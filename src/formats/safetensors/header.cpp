@@ -24,7 +24,7 @@ constexpr std::string_view kMetadata = "{\"__metadata__\":{";
 constexpr std::uint64_t kOnes = 0x0101010101010101;
 constexpr std::uint64_t kHighs = 0x8080808080808080;
 
-/// True if all eight bytes are ASCII characters from 0x20 on other than a backslash.
+/// True if all eight bytes are ASCII characters of at least 0x20, and none is a backslash.
 bool is_plain_word(std::uint64_t word) noexcept {
   const std::uint64_t backslash = word ^ (kOnes * '\\');
   const std::uint64_t wrong =
