@@ -30,7 +30,7 @@ void require_at(const os::Directory& folder, const os::Path& path) {
   throw Error::io(ESTALE, path.string())
       .expected("the folder that was opened")
       .found("none or another one")
-      .remedy("open it where it is now");
+      .remedy("if the folder was moved, open it at its new path");
 }
 
 /// Removes lines from the folder's `%checksums`: those of files whose path begins with `prefix`, if

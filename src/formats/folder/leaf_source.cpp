@@ -176,7 +176,7 @@ FolderSource::NestedSizes FolderSource::load_sizes(const Leaf& leaf) {
     if (!total) {
       throw base::corrupt(file->display())
           .part(part(position), ": sizes of the components")
-          .expected("lengths of at least 0 whose products and their sum fit 63 bits");
+          .expected("lengths of at least 0, and fewer than 2^63 elements in total");
     }
     elements = *total;
   } else {

@@ -49,11 +49,12 @@ class FolderSource final : public LeafSource, public std::enable_shared_from_thi
  private:
   struct Record {
     std::string key;
-    std::uint64_t size_bytes = 0;  ///< of the data; of a nested leaf: of its sizes
+    std::uint64_t size_bytes = 0;  ///< of the data file or, of a nested leaf, the file of sizes
     AliasGroup* group = nullptr;
-    /// The leaf represents `group`, or has the same file or bytes.
+    /// The leaf represents `group`, or has the same file or bytes as the leaf that represents it.
     bool in_group = false;
-    /// The leaf has other bytes than `group` or, in mode write_through, another file.
+    /// The leaf has other bytes than the leaf that represents `group` or, in mode write_through,
+    /// another file.
     bool left_group = false;
   };
   struct NestedSizes {

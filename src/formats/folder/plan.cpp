@@ -344,8 +344,8 @@ void Planner::name_entries(std::vector<Entry>& entries, const std::string& path)
 }
 
 /// Adds to the notes what meta.json cannot store: the names of renamed entries, and entries with
-/// reserved keys. Throws Error(unsupported) if there is such an entry and notes are disabled, or if
-/// a nested tensor has a reserved key.
+/// reserved keys. Throws Error(unsupported) if notes are disabled and there is a renamed entry or
+/// a reserved key, or if a nested tensor has a reserved key.
 void Planner::note_names(const std::vector<Entry>& entries, const std::string& path) {
   for (const Entry& entry : entries) {
     const bool reserved = is_reserved_key(entry.key);

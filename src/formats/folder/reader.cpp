@@ -176,7 +176,9 @@ class NodeBuilder {
     const auto text = folder->read_text(std::string(kMetaName), kMaxMetaBytes);
     if (!text) {
       if (folder->was_replaced()) folder->throw_replaced();
-      throw base::corrupt(where).problem("file is missing").expected("the unbatched tensors");
+      throw base::corrupt(where)
+          .problem("file is missing")
+          .expected("the metadata of unbatched tensors");
     }
     NodeMeta meta = parse_meta(*text, where);
     if (place_.store->live_rows() && place_.note_path.empty()) take_whole_files(*folder, meta);
@@ -246,11 +248,11 @@ void set_rows(NodeMeta& meta, std::int64_t rows) {
   }
 }
 
-/// Sets the number of rows of a node below the root to that of the root, if the tree grows and both
-/// have a batch size. A number above that in the node's meta.json includes rows that were appended
-/// after this meta.json was written. A number below it excludes rows that the root lacks because a
-/// flush was interrupted. If the number of the root is from its meta.json, not from `%commit`, only
-/// lowers the number of the node.
+/// Sets the number of rows of a node below the root to the root's number, if the tree grows and
+/// both have a batch size. The root's number is larger than that in the node's meta.json if rows
+/// were appended after this meta.json was written. It is smaller if a flush was interrupted after
+/// it replaced this meta.json. If the root's number comes from its meta.json, not from `%commit`,
+/// the node's number is only ever reduced.
 void take_rows_of_root(const NodePlace& place, NodeMeta& meta) {
   const auto& rows = place.store->root_rows();
   if (!rows || meta.batch_size.empty()) return;

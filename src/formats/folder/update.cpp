@@ -486,8 +486,8 @@ class MetaEdit {
     return std::ranges::find(notes.unbatched, note_path_child(path, key)) != notes.unbatched.end();
   }
 
-  /// Returns the names of files or folders by which readers look for an entry. The names from the
-  /// unencoded key are only included if readers would use them.
+  /// Returns the names of files or folders under which readers look for an entry. Includes names
+  /// with the unencoded key only if readers would use them.
   std::vector<std::string> taken_by(const MetaEntry& entry) const {
     std::vector<std::string> taken =
         file_names(encode_key(entry.key), entry.is_node, entry.is_nested);

@@ -179,7 +179,7 @@ class Tensors {
             .part("tensor ", base::quote(name))
             .problem("the end of its box is too large")
             .expected("at most 2^63 - 1")
-            .found(base::list_text(offsets), " + ", base::list_text(sizes));
+            .found("offsets ", base::list_text(offsets), " and sizes ", base::list_text(sizes));
       }
       tensor.shape[d] = std::max(tensor.shape[d], static_cast<std::int64_t>(*end));
     }
@@ -224,9 +224,10 @@ TensorDict tree_of(const std::vector<OpenedFile>& shards, const Manifest& manife
       if (!is_there) {
         throw base::corrupt(shard.source->file().display())
             .part("tensor ", base::quote(tensor.name))
-            .expected(to_string(tensor.dtype), " ", base::list_text(chunk.offsets), " + ",
-                      base::list_text(chunk.sizes), ", as in ", base::quote(kManifestName))
-            .found("another tensor or none");
+            .expected("a box of ", to_string(tensor.dtype), " with offsets ",
+                      base::list_text(chunk.offsets), " and sizes ", base::list_text(chunk.sizes),
+                      ", as in ", base::quote(kManifestName))
+            .found("another box or none");
       }
       pieces.push_back(
           {chunk.offsets, stored_leaf(tensor.dtype, chunk.sizes, shard.source, entry)});

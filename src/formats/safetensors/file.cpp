@@ -158,9 +158,10 @@ std::optional<std::vector<BoxSum>> boxes_of(const OpenedFile& opened, std::uint3
       const Box& found = box.box.value_or(whole);
       report.problems.push_back(
           problem_of(base::corrupt(place_of(opened, number))
-                         .problem("a box of its checksums is empty or not inside the tensor")
-                         .expected("one within ", base::list_text(shape))
-                         .found(base::list_text(found.offsets), " + ", base::list_text(found.sizes))
+                         .problem("a checksum covers a box that is empty or not inside the tensor")
+                         .expected("a box within shape ", base::list_text(shape))
+                         .found("offsets ", base::list_text(found.offsets), " and sizes ",
+                                base::list_text(found.sizes))
                          .remedy("another tool may have changed the file")));
       return std::nullopt;
     }

@@ -197,7 +197,7 @@ bool can_be_stacked(const std::vector<TensorDict>& parts, std::int64_t dim) {
   if (parts.empty()) return false;
   const NodeInfo& info = parts.front().info();
   if (info.kind != NodeKind::tensordict && info.kind != NodeKind::tensorclass) return false;
-  // Nested nodes and tensors may have fewer dimensions than the batch of the node around them.
+  // A nested node may have fewer batch dimensions than the node around it.
   if (dim < 0 || static_cast<std::size_t>(dim) > info.batch_size.size()) return false;
   const std::vector<std::string> keys = parts.front().keys();
   for (const TensorDict& part : parts) {

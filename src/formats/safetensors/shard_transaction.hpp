@@ -22,8 +22,9 @@ namespace tenfold::detail::formats::safetensors {
 /// the writer holds another slot, or if a file with one of these names exists, the names contain
 /// eight hexadecimal digits (<id>) after the stem: a hash of the time, a counter and the process
 /// ID. If a name would be too long for the file system, a hash replaces the stem and these digits.
-/// Shards for the values of ranks (ShardWriter::add_values()) have names with the part `-values`
-/// after the numbers: before the numbers, this part could belong to the stem of another index.
+/// Shards for the tensors that ranks pass to ShardWriter::add_values() have names with the part
+/// `-values` after the numbers: before the numbers, this part could belong to the stem of another
+/// index.
 ///
 /// A crashed save may leave shards: new ones whose index was never written, or old ones that were
 /// not removed. They are listed in a file `.<index>.tenfold-shards-<slot>-<id>`, one file name per
@@ -31,10 +32,10 @@ namespace tenfold::detail::formats::safetensors {
 /// and the shards in these lists that the index does not name. It removes no other shards.
 class ShardTransaction {
  public:
-  /// `folder` contains the index `index_name`, which `index` replaces; both must outlive this
-  /// object. `present_shards` returns the shards that the index names at the time of the call, or
-  /// none if there is no index, and throws if the index cannot be read. If `index` holds slot 0,
-  /// the constructor removes the leftovers of crashed saves.
+  /// `folder` contains the index `index_name`, which `index` replaces. `folder` and `index` must
+  /// outlive this object. `present_shards` returns the shards that the index names at the time of
+  /// the call, or none if there is no index, and throws if the index cannot be read. If `index`
+  /// holds slot 0, the constructor removes the leftovers of crashed saves.
   ShardTransaction(os::Directory& folder, std::string index_name, const FileReplacement& index,
                    std::function<std::vector<std::string>()> present_shards);
   ShardTransaction(const ShardTransaction&) = delete;

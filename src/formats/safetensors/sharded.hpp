@@ -64,8 +64,8 @@ class IndexReplacement {
     return shards_->create(names_[number], index_->old_info());
   }
 
-  /// Chooses names for further shards, for the tensors in the values of ranks
-  /// (ShardWriter::add_values()), and adds them to names(). Call at most once.
+  /// Chooses names for further shards, for the tensors that ranks pass to
+  /// ShardWriter::add_values(), and adds the names to names(). Call at most once.
   void add_value_shards(std::size_t count);
 
   /// Call when all shards are written and, for a durable save, synced. Writes the index of `plan`,

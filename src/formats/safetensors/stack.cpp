@@ -149,16 +149,17 @@ class StackSource final : public LeafSource {
       }
       return;
     }
-    // Short runs: read many of one part at once, then copy them to their destinations.
+    // Short runs: read many of one part at once, then copy them to their destinations. A row of the
+    // stacked tensor consists of one run of each part, in the order of the parts.
     const std::uint64_t rows_per_batch = std::max<std::uint64_t>(1, kWindowBytes / run_bytes_);
     std::vector<std::byte> runs;
     for (std::uint64_t row = offset_bytes / row_bytes; row * row_bytes < end;
          row += rows_per_batch) {
       const std::uint64_t last = std::min(row + rows_per_batch, (end + row_bytes - 1) / row_bytes);
       for (std::size_t part = 0; part < parts_.size(); ++part) {
-        // Skip the first row if its run of this part is before the range, and the last row if its
-        // run is after the range. With many parts, a row can be longer than the range: then most
-        // parts have no run in the range.
+        // Skip the first row if its run of this part is before the range to read, and the last row
+        // if its run of this part is after it. With many parts, a row can be longer than the range:
+        // then most parts have no run in the range.
         const std::uint64_t in_row = part * run_bytes_;
         const std::uint64_t first =
             row * row_bytes + in_row + run_bytes_ <= offset_bytes ? row + 1 : row;

@@ -784,8 +784,9 @@ class TreeBuilder {
     return slice_leaf(leaf, fixed);
   }
 
-  /// Adds tensors that another tool added to the file, but not to the structure, and warns. Only
-  /// warns if the root is a lazy stack, which has no place for them.
+  /// Adds to the root the tensors that are in the file, but not in the structure document, because
+  /// another tool added them, and warns. A lazy stack as the root has no place for them: then this
+  /// function adds none, and only warns.
   void add_unused(Node& node) {
     const bool is_stack = node.info.kind == NodeKind::lazy_stack;
     std::string first;

@@ -172,8 +172,8 @@ std::vector<Box> split_box(std::span<const std::int64_t> shape, std::uint64_t it
                            const Box& box) {
   if (std::ranges::find(box.sizes, 0) != box.sizes.end()) return {};
   if (shape.empty()) return {box};
-  // `cut`: the outermost dimension of which one row fits a block. Each part has a single index in
-  // every dimension before `cut`.
+  // `cut`: the outermost dimension of which one row (the elements at one index) has at most the
+  // size of a block. Each part has a single index in every dimension before `cut`.
   std::size_t cut = shape.size() - 1;
   std::uint64_t row_bytes = itemsize;
   while (cut > 0) {
@@ -274,8 +274,8 @@ class PieceReader {
 };
 
 std::string box_text(const ByteBox& box) {
-  return "[" + numbers_text(box.offsets) + "] + [" + numbers_text(box.sizes) + "] of [" +
-         numbers_text(box.shape) + "]";
+  return "with offsets [" + numbers_text(box.offsets) + "] and sizes [" + numbers_text(box.sizes) +
+         "] in shape [" + numbers_text(box.shape) + "]";
 }
 
 /// Reads a band sequentially and hashes its boxes. The runs of the boxes must cover every byte
@@ -290,7 +290,7 @@ std::optional<Problem> check_band(const Band& band, Progress& progress) {
                      progress);
   const auto not_in_one_box = [&](std::uint64_t byte) {
     return problem_of(base::corrupt(where)
-                          .problem("boxes of its checksums overlap, or leave bytes out")
+                          .problem("boxes with checksums overlap or leave bytes out")
                           .expected("each byte in one box")
                           .found("byte ", byte, " in none or in several")
                           .remedy("another tool may have changed the file"));
@@ -391,7 +391,7 @@ std::vector<Problem> check_boxes(std::vector<BoxedTensor> tensors, int num_threa
     } else if (!bands_of(tensors[i], bands)) {
       found[i].push_back(
           problem_of(base::corrupt({tensors[i].file->display(), tensors[i].part})
-                         .problem("boxes of its checksums overlap, or leave bytes out")
+                         .problem("boxes with checksums overlap or leave bytes out")
                          .expected("boxes of ", tensors[i].size_bytes, " bytes in all")
                          .found("another total, a gap or a box beyond the end")
                          .remedy("another tool may have changed the file")));

@@ -84,8 +84,8 @@ class BoxRuns {
 };
 
 /// Splits a box of a tensor of `shape` into smaller boxes, each of which gets one checksum. Each of
-/// them is inside a band of the tensor: a range of at most 16 MiB of its bytes. All boxes of a
-/// tensor are split at the same bands, so that a sequential reader has few boxes open at a time.
+/// them is inside one range of at most 16 MiB of the tensor's bytes. These ranges are the same for
+/// all boxes of a tensor, so that a sequential reader has few boxes open at a time.
 /// The box must be inside the tensor. Returns no boxes if the box is empty.
 std::vector<Box> split_box(std::span<const std::int64_t> shape, std::uint64_t itemsize,
                            const Box& box);

@@ -9,8 +9,8 @@
 #include "base/text.hpp"
 #include "core/tree/batch.hpp"
 
-// Checks of entries that most formats use. `refuse` returns an Error(unsupported) that names the
-// entry; a check that fails adds the reason and throws this error.
+// Checks of entries that most formats use. `refuse` returns an error that names the entry, usually
+// an Error(unsupported); a check that fails adds the reason and throws this error.
 
 namespace tenfold::detail::formats {
 

@@ -21,9 +21,16 @@ namespace {
 
 using Object = Value::Object;
 
+/// Returns an integer or string as a literal for messages, and the type of any other value.
+std::string shown(const Value& value) {
+  if (const auto* number = value.get_if<std::int64_t>()) return std::to_string(*number);
+  if (const auto* text = value.get_if<std::string>()) return base::quote(*text);
+  return std::string(value.type_name());
+}
+
 [[noreturn]] void corrupt(const base::Where& where, const std::string& member,
                           const std::string& expected, const Value& found) {
-  throw base::corrupt(where).part(base::quote(member)).expected(expected).found(found.type_name());
+  throw base::corrupt(where).part(base::quote(member)).expected(expected).found(shown(found));
 }
 
 /// Returns the container at `key` as a node. If it is a value, because it has no tensors, replaces
@@ -94,8 +101,11 @@ class Reader {
 
   void require_version(const Object& members) const {
     const Value* version = members.find("version");
-    const auto* number = version == nullptr ? nullptr : version->get_if<std::int64_t>();
-    if (number == nullptr) corrupt(where_, "version", "1", version == nullptr ? Value() : *version);
+    if (version == nullptr) {
+      throw base::corrupt(where_).part("\"version\"").expected("1").found("none");
+    }
+    const auto* number = version->get_if<std::int64_t>();
+    if (number == nullptr) corrupt(where_, "version", "1", *version);
     if (*number < 1) throw base::corrupt(where_).part("\"version\"").expected("1").found(*number);
     if (*number > 1) {
       throw base::unsupported(where_)
@@ -144,8 +154,11 @@ class Reader {
     for (const auto& [path, note] : members.members) {
       const Object& fields = object(path, note);
       const Value* kind = fields.find("kind");
-      const auto* kind_text = kind == nullptr ? nullptr : kind->get_if<std::string>();
-      if (kind_text == nullptr) corrupt(where_, path, "a \"kind\"", note);
+      if (kind == nullptr) {
+        throw base::corrupt(where_).part(base::quote(path)).expected("a \"kind\"").found("none");
+      }
+      const auto* kind_text = kind->get_if<std::string>();
+      if (kind_text == nullptr) corrupt(where_, path, "a \"kind\" that is a string", *kind);
       NodeInfo info;
       const std::optional<NodeKind> known = node_kind_from_name(*kind_text);
       const bool noted = known == NodeKind::tensordict || known == NodeKind::tensorclass ||
@@ -187,7 +200,8 @@ class Reader {
         info.class_name = text(value);
       } else if (name == "device") {
         info.device = text(value);
-        if (!is_torch_device(info.device)) corrupt(where_, path, "a device of torch", value);
+        if (!is_torch_device(info.device))
+          corrupt(where_, path, "a device of torch such as \"cuda:0\"", value);
       } else if (name == "stack_dim") {
         info.stack_dim = natural(value);
       } else if (name == "stack_dim_name") {
@@ -195,7 +209,10 @@ class Reader {
       }
     }
     if (!info.names.empty() && info.names.size() != info.batch_size.size()) {
-      corrupt(where_, path, "a name for each batch dimension", *fields.find("names"));
+      throw base::corrupt(where_)
+          .part(base::quote(path))
+          .expected(info.batch_size.size(), " names, one for each batch dimension")
+          .found(info.names.size());
     }
   }
 

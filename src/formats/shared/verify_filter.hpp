@@ -26,8 +26,8 @@ struct LeafBox {
 class VerifyFilter {
  public:
   /// `whole` is the opened tree, `selected` the result of select(): only its leaves are loaded.
-  /// Parts of `whole` that cannot be read are always checked. Throws Error(io) if reading a part
-  /// fails.
+  /// Parts of `whole` that are damaged or not supported are always checked. Throws Error(io) if a
+  /// system call fails.
   VerifyFilter(const TensorDict& whole, TensorDict selected);
   /// Only `boxes`, which are parts of leaves of `whole`, are loaded. `selected` is a tree with
   /// these leaves.

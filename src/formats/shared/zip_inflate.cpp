@@ -29,7 +29,7 @@ Buffer read_entry_into_memory(const codecs::ZipInput& input, const codecs::ZipEn
     if (needed_bytes > free_bytes) {
       throw base::unsupported(where)
           .problem("does not fit in memory when inflated")
-          .expected("at most ", free_bytes, " bytes, deflated and inflated")
+          .expected("at most ", free_bytes, " bytes for the deflated and the inflated entry")
           .found(needed_bytes)
           .remedy(remedy);
     }

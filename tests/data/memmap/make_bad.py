@@ -167,14 +167,14 @@ CASES = {
                                       "found 8; it may be truncated",
                            {"meta.json": nested([2, 1]), "a.memmap": GOOD, "a.shape.memmap": int64(1)}),
     "nested-sizes-negative": ("corrupt", '/a.shape.memmap: tensor "a": sizes of the components: expected lengths of '
-                                         "at least 0 whose products and their sum fit 63 bits",
+                                         "at least 0, and fewer than 2^63 elements in total",
                               {"meta.json": nested([2, 1]), "a.memmap": GOOD, "a.shape.memmap": int64(3, -1)}),
     "nested-sizes-overflow": ("corrupt", '/a.shape.memmap: tensor "a": sizes of the components: expected lengths of '
-                                         "at least 0 whose products and their sum fit 63 bits",
+                                         "at least 0, and fewer than 2^63 elements in total",
                               {"meta.json": nested([1, 2]), "a.memmap": GOOD,
                                "a.shape.memmap": int64(2**62, 2**62)}),
     "nested-sizes-sum": ("corrupt", '/a.shape.memmap: tensor "a": sizes of the components: expected lengths of '
-                                    "at least 0 whose products and their sum fit 63 bits",
+                                    "at least 0, and fewer than 2^63 elements in total",
                          {"meta.json": nested([3, 1]), "a.memmap": GOOD,
                           "a.shape.memmap": int64(2**62, 2**62, 2**62)}),
     "nested-bytes": ("corrupt", ': tensor "a": nested tensor too large: expected fewer than 2^63 bytes, '

@@ -330,7 +330,7 @@ TEST(Dcp, RefusesABoxWhoseEndDoesNotFit63Bits) {
   EXPECT_EQ(message_of([&] { open(folder.path()); }, ErrorCode::corrupt),
             shard.string() +
                 ": tensor \"w\": the end of its box is too large: expected at most 2^63 - 1, found "
-                "[9223372036854775807] + [1]");
+                "offsets [9223372036854775807] and sizes [1]");
   EXPECT_THAT(verify(folder.path()).problems, SizeIs(1));
 }
 

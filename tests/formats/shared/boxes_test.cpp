@@ -244,16 +244,18 @@ TEST_F(CheckedBoxes, AFlippedBitIsDetectedInItsBox) {
   const auto problems = check(boxes);
   ASSERT_THAT(problems, SizeIs(1));
   EXPECT_EQ(problems[0].part, "tensor \"t\"");
-  EXPECT_THAT(problems[0].what, HasSubstr("the box [0,400] + [1100,600] of [1100,1000] (in bytes) "
-                                          "differs: expected "));
+  EXPECT_THAT(
+      problems[0].what,
+      HasSubstr("the box with offsets [0,400] and sizes [1100,600] in shape [1100,1000] (in bytes) "
+                "differs: expected "));
 }
 
 TEST_F(CheckedBoxes, OverlapsAndGapsAreAProblem) {
   const auto is_refused = [&](std::vector<BoxSum> boxes) {
     const auto problems = check(std::move(boxes));
     ASSERT_THAT(problems, SizeIs(1));
-    EXPECT_THAT(problems[0].what, HasSubstr("boxes of its checksums overlap, or leave bytes out"));
-    EXPECT_EQ(problems[0].problem, "boxes of its checksums overlap, or leave bytes out");
+    EXPECT_THAT(problems[0].what, HasSubstr("boxes with checksums overlap or leave bytes out"));
+    EXPECT_EQ(problems[0].problem, "boxes with checksums overlap or leave bytes out");
     EXPECT_NE(problems[0].expected, "");
     EXPECT_NE(problems[0].found, "");
     EXPECT_EQ(problems[0].remedy, "another tool may have changed the file");

@@ -63,7 +63,7 @@ TEST(ZipInflate, RefusesAnEntryThatIsLargerThanTheAvailableMemory) {
                    ErrorCode::unsupported),
         AllOf(HasSubstr("x.zip: record \"x\": does not fit in memory when inflated: expected "
                         "at most "),
-              HasSubstr(" inflated, found 4611686018427387911; do so")));
+              HasSubstr(" inflated entry, found 4611686018427387911; do so")));
   }
 }
 

@@ -324,7 +324,9 @@ void Appender::visit(const os::Directory& directory, const Path& folder, const T
     if (!entry.is_node) {
       const auto* leaf = std::get_if<Leaf>(&item);
       if (leaf == nullptr)
-        throw base::invalid_argument(child_where).expected("a tensor in the rows").found("none");
+        throw base::invalid_argument(child_where)
+            .expected("a tensor in the rows")
+            .found("a node or a value");
       const std::string name =
           name_of(directory, meta, entry, note_path_child(notes_path, entry.key));
       visit_leaf(directory, name, folder, meta, entry, *leaf, child_where);
@@ -344,7 +346,7 @@ void Appender::visit(const os::Directory& directory, const Path& folder, const T
       visit(below, folder / name, *node, child, child_note, depth + 1);
     } else if (!std::holds_alternative<NonTensor>(item) || std::get<NonTensor>(item).is_stack) {
       throw base::invalid_argument(folder.string() + ": key " + base::quote(child))
-          .expected("a node or one value in the rows")
+          .expected("a node or a single non-tensor value in the rows")
           .found("a tensor or a stack of values");
     } else {
       const os::File value = os::File::open_read_at(below, std::string(kMetaName));
@@ -453,7 +455,7 @@ void append_rows(const Path& path, const TensorDict& rows) {
         .problem("append_memmap cannot append rows to this data set")
         .expected("columns with rows of fixed size")
         .found("a dictionary, or a data set with strings or ragged rows")
-        .remedy("add the rows with the class that wrote it, opened with mode \"r+\"");
+        .remedy("open it in mode \"r+\" with the class that wrote it, and add the rows there");
   }
   const Shape& batch = rows.info().batch_size;
   Appender appender(batch.empty() ? 0 : batch.front(), std::move(notes));

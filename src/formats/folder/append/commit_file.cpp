@@ -177,7 +177,7 @@ void refuse_growing(const os::Directory& folder) {
       .expected(is_ring ? "another kind of data set" : "a closed data set")
       .found("a \"", kCommitFile, "\" file")
       .remedy(is_ring ? "save its rows to another path"
-                      : "open it with the class that wrote it in mode \"r+\", add any rows there, "
+                      : "open it in mode \"r+\" with the class that wrote it, add any rows there, "
                         "and close it");
 }
 

@@ -44,7 +44,8 @@ inline constexpr std::uint64_t kMaxRows = std::numeric_limits<std::int64_t>::max
 struct CommitState {
   /// In the first two records of a circular buffer: a seqlock, odd during a write. If it is even,
   /// the busy rows are lost, because their write failed or their writer crashed. In all other
-  /// records: the number of the record, starting at 1 or 2.
+  /// records: a count that each new record increases by 1. It starts at 1, or at 2 in the durable
+  /// records of a circular buffer.
   std::uint64_t sequence = 0;
   os::BootId boot{};
   std::uint64_t num_rows = 0;  ///< committed rows; at most the capacity of a circular buffer

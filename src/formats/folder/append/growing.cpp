@@ -89,7 +89,7 @@ void GrowingFolder::check_in_place() const {
   throw Error::io(ESTALE, path_.string())
       .expected("the folder that was opened")
       .found("none or another one")
-      .remedy("its rows are committed: open it where it is now");
+      .remedy("if the folder was moved, open it at its new path: its rows are committed");
 }
 
 void GrowingFolder::require_countable(std::uint64_t num_rows) const {

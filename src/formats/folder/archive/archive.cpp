@@ -26,16 +26,16 @@ codecs::ZipLimits limits() noexcept {
 
 [[noreturn]] void refuse_to_write(const os::File& file, const codecs::ZipEntry& entry) {
   std::string found = "one that is not aligned";
-  std::string remedy = "save it again";
+  std::string remedy = "save the archive again";
   if (entry.method == codecs::ZipMethod::deflated) {
     found = "a deflated one";
-    remedy = "save it again without compression";
+    remedy = "save the archive again without compression";
   } else if (entry.has_descriptor) {
     found = "one with a data descriptor";
   }
   throw base::unsupported(file.display() + "/" + entry.name)
       .problem("mode \"r+\" cannot change it in place")
-      .expected("a stored entry")
+      .expected("a stored, aligned entry without a data descriptor")
       .found(found)
       .remedy(remedy);
 }

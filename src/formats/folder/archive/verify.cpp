@@ -43,9 +43,9 @@ struct Block {
   std::uint64_t size_bytes = 0;
   std::uint32_t crc32 = 0;
   /// Set if the block could not be read or inflated, if it does not match `%checksums`, or if
-  /// `is_whole` and the CRC-32 of the entry differs.
+  /// check_whole() found that the CRC-32 of the entry differs.
   std::optional<Problem> problem;
-  bool is_whole = false;
+  bool is_whole = false;  ///< checked by check_whole(), otherwise by check_stored()
 };
 
 class ArchiveVerifier {

@@ -18,8 +18,8 @@ struct LeafLength {
 
 /// Replaces the first length of the shape of each tensor in `lengths` and, if `batch` is given, of
 /// the batch size. Returns the new text of the meta.json. `where` names the file. Throws
-/// Error(corrupt) if the text is not JSON, if it lacks a tensor, or if a shape to be changed is
-/// missing or empty: another tool has changed the file.
+/// Error(corrupt) if the text is not JSON, if it lacks a tensor of `lengths`, or if a shape to be
+/// changed is missing or empty: another tool has changed the file.
 std::string with_lengths(std::string_view text, const std::string& where,
                          std::span<const LeafLength> lengths, std::optional<std::uint64_t> batch);
 

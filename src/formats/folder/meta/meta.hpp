@@ -33,7 +33,7 @@ struct MetaEntry {
   bool is_nested = false;
   DType dtype = DType::float32;
   Shape shape;
-  std::uint64_t size_bytes = 0;    ///< of the data; of a nested tensor: of its sizes
+  std::uint64_t size_bytes = 0;    ///< of the data file or, of a nested tensor, the file of sizes
   std::optional<Error> problem{};  ///< why the tensor cannot be read; names no file
 };
 

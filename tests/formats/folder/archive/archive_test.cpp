@@ -150,8 +150,8 @@ TEST(MemmapArchive, CopiesUnalignedLeaves) {
   EXPECT_EQ(tree.at("a").data<float>()[1], 2.0F);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tree.at("a").raw_data()) % 16, 0U);
   EXPECT_THAT(failure_of(folder / "m.tdz", Mode::write_through),
-              HasSubstr("m.tdz/a.memmap: mode \"r+\" cannot change it in place: expected a stored "
-                        "entry, found one that is not aligned"));
+              HasSubstr("m.tdz/a.memmap: mode \"r+\" cannot change it in place: expected a stored, "
+                        "aligned entry without a data descriptor, found one that is not aligned"));
 }
 
 TEST(MemmapArchive, RefusesToWriteThroughDeflatedLeavesByName) {
@@ -160,8 +160,9 @@ TEST(MemmapArchive, RefusesToWriteThroughDeflatedLeavesByName) {
   fs::copy_file(golden, folder / "m.tdz");
   fs::permissions(folder / "m.tdz", fs::perms::owner_write, fs::perm_options::add);
   EXPECT_THAT(failure_of(folder / "m.tdz", Mode::write_through),
-              HasSubstr(".memmap: mode \"r+\" cannot change it in place: expected a stored entry, "
-                        "found a deflated one; save it again without compression"));
+              HasSubstr(".memmap: mode \"r+\" cannot change it in place: expected a stored, "
+                        "aligned entry without a data descriptor, found a deflated one; save the "
+                        "archive again without compression"));
   EXPECT_EQ(read_bytes(folder / "m.tdz"), read_bytes(golden));
 }
 
@@ -185,8 +186,9 @@ TEST(MemmapArchive, RefusesToWriteThroughLeavesWithADataDescriptor) {
   write_bytes(folder / "m.tdz", bytes);
   EXPECT_EQ(failure_of(folder / "m.tdz"), "");
   EXPECT_THAT(failure_of(folder / "m.tdz", Mode::write_through),
-              HasSubstr("a.memmap: mode \"r+\" cannot change it in place: expected a stored entry, "
-                        "found one with a data descriptor; save it again"));
+              HasSubstr("a.memmap: mode \"r+\" cannot change it in place: expected a stored, "
+                        "aligned entry without a data descriptor, found one with a data "
+                        "descriptor; save the archive again"));
 }
 
 TEST(MemmapArchive, NamesTheCompressionsItRefuses) {
