@@ -86,7 +86,7 @@ class DictWriter {
   std::uint64_t num_dead_ = 0;
   std::unique_ptr<DictIndex> index_;  ///< mapped read-write
   std::string index_file_;
-  bool is_begun_ = false;  ///< the dirty flag is set in the header
+  bool is_begun_ = false;  ///< the dirty flag is set in the header of the index
   bool has_old_index_ = false;
 };
 

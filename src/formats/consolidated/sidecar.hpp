@@ -31,12 +31,12 @@ struct Sidecar {
   bool empty() const { return notes.empty() && order.empty() && checksums.empty(); }
 };
 
-/// Writes the value of the member "size".
+/// Writes the value of the member "size" of the root.
 void write_sidecar(const Sidecar& extra, codecs::JsonWriter& json);
 
-/// Parses the value of the member "size". `where` names the file. Returns an empty sidecar if the
-/// value is not in the form that tenfold writes. Ignores members of the wrong type, and orders that
-/// are not permutations, with a warning. Throws like Notes::from_json().
+/// Parses the value of the member "size" of the root. `where` names the file. Returns an empty
+/// sidecar if the value is not in the form that tenfold writes. Ignores members of the wrong type,
+/// and orders that are not permutations, with a warning. Throws like Notes::from_json().
 Sidecar read_sidecar(const Value& size, const std::string& where);
 
 /// Restores the saved order of the entries of `node`, and applies the notes: the kind of the node,

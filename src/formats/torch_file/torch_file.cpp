@@ -309,7 +309,7 @@ class ArchiveStorages final : public Storages {
   std::atomic<bool> is_located_{false};
 };
 
-/// An empty set of storages, for a pickle that refers to none.
+/// The storages of a file of pickle.dump(), which has none.
 class NoStorages final : public Storages {
  public:
   explicit NoStorages(base::Where where) : where_(std::move(where)) {}

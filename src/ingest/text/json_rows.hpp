@@ -63,8 +63,8 @@ class JsonRows {
   const RowPlan& plan_;
   RowBuilder& rows_;
   JsonText text_{nullptr, nullptr, true};
-  std::uint64_t row_ = 0;            ///< starts at 1, because the mark 0 means no row
-  std::vector<std::uint64_t> seen_;  ///< by Field::number: the last row that had the field
+  std::uint64_t row_ = 0;            ///< the number of the current row; the first row is 1
+  std::vector<std::uint64_t> seen_;  ///< by Field::number: the last row that had the field, or 0
   /// Indexed by Field::number of a record: the record's names that are not in the plan, each with
   /// the last row that had it.
   std::vector<TextMap<std::uint64_t>> others_;

@@ -248,7 +248,8 @@ void GrowingFolder::write_ring(std::uint64_t num_rows,
   commit_.rest();
   reserve_durably(num_rows);
   CommitState next = state();
-  // Rows that a crash or a failed write left incomplete start at the slot where this call writes.
+  // Rows that a crash or a failed write left incomplete start at the slot `written`, where this
+  // call writes unless it ignores rows.
   const std::uint64_t torn = next.busy_rows;
   if (num_ignored > 0) {
     next.busy_begin = 0;

@@ -87,7 +87,8 @@ class GrowingFolder {
   /// lost.
   void write_ring(std::uint64_t num_rows, std::span<const std::span<const std::byte>> bytes);
   /// Makes all rows durable (see the class comment). Does nothing if no rows were added since the
-  /// last flush. Throws Error(io), also (ESTALE) if the folder was moved or deleted, and like
+  /// last flush; the first call also covers rows that a writer may have added before it crashed.
+  /// Throws Error(io), also (ESTALE) if the folder was moved or deleted, and like
   /// check_here().
   void flush();
   /// Calls flush(), replaces the notes (edit_notes()), restores the checksums of metadata, removes
