@@ -150,7 +150,8 @@ class ShardsLayout : public ShardedLayout {
     file.close_written();
   }
 
-  /// Reopens a file that a rank has written, to write the bytes that the rank did not write.
+  /// Reopens a file that a rank has written, to write the bytes that the rank left out: what
+  /// precedes and follows its tensors in the format of the file.
   os::File reopen(std::size_t number) {
     return os::File::open_read_write_at(folder(), files_[number].path);
   }

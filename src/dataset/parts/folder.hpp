@@ -63,9 +63,10 @@ struct PartTree {
 /// Thread safety: all members may be called from any thread.
 class PartsFolder final : public ClosedTables, public std::enable_shared_from_this<PartsFolder> {
  public:
-  /// Reads the manifest, and checks the parts that are large or marked as open. Throws what
-  /// read_parts_manifest() and Schema::from_value() throw, Error(corrupt) for a schema without
-  /// columns, and what open(number) throws for a part that is checked.
+  /// Reads the manifest, and checks the parts that are large (kMaxUnseenRows) or marked as open.
+  /// Throws what read_parts_manifest() and Schema::from_value() throw, Error(corrupt) for a schema
+  /// without columns or 2^63 rows and more, and what open(number) throws for a part that is
+  /// checked.
   static std::shared_ptr<PartsFolder> open(os::Directory folder, const Path& path);
   /// The folder of an unmodified tree that open_parts() returned; null for other trees.
   static std::shared_ptr<PartsFolder> of(const TensorDict& tree);

@@ -114,7 +114,7 @@ std::vector<std::size_t> deduplicated(const std::vector<std::string>& keys,
 
 /// Plans a dict or OrderedDict of tensors, none of which is unbatched, as a plain file without a
 /// structure document (kStructureMember). Returns nullopt for any other tree, if a key is
-/// "__metadata__", or if the key of an alias is that of a reserved member.
+/// "__metadata__", or if the key of an alias is that of a reserved member of the header.
 std::optional<Plan> plan_flat(const TensorDict& tree) {
   const NodeKind kind = tree.kind();
   if (kind != NodeKind::dict && kind != NodeKind::ordered_dict) return std::nullopt;

@@ -118,7 +118,8 @@ class SliceSource final : public LeafSource {
   std::uint64_t run_bytes_ = 0;
   std::uint64_t base_offset_ = 0;
   std::vector<Outer> outer_;
-  bool by_run_ = false;  ///< read each run by itself, without a window
+  /// Read each run of contiguous bytes by itself, instead of many runs in reads of kWindowBytes.
+  bool by_run_ = false;
   std::mutex mutex_;
   std::optional<Buffer> gathered_;
 };
