@@ -429,7 +429,8 @@ TEST(CheckpointManager, PruningKeepsStepsOfOtherLines) {
   save_steps(manager, {2, 3});
   EXPECT_THAT(manager.all_steps(), ElementsAre(2, 3, 101, 102));
   manager.close();
-  // A run that restores nothing does not know whether anybody needs the steps of other runs.
+  // A run that restores nothing does not know whether anybody needs the steps of other runs, so it
+  // prunes only its own.
   const Warnings warnings;
   CheckpointManager other(folder.path(), {.max_to_keep = 1});
   save_steps(other, {4, 5});

@@ -78,7 +78,7 @@ TensorDict dict() {
   return TensorDict(info);
 }
 
-/// Returns the tensors of a tree in the order that ShardBox::tensor counts.
+/// Returns the tensors of a tree, so that ShardBox::tensor is an index of the result.
 std::vector<Tensor> tensors_of(const TensorDict& tree) {
   std::vector<Tensor> tensors;
   tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
@@ -570,7 +570,7 @@ TEST_P(PlainLayout, ATensorAtTheRootMayBeAdded) {
   const std::vector<std::string> receipts = {write_part(writer, save, 0),
                                              write_part(writer, save, 1)};
   TensorDict later = dict();
-  later.set("a", numbered(DType::float64, {2}));  // before "b" in the order of the format
+  later.set("a", numbered(DType::float64, {2}));  // precedes "b" in safetensors files
   later.set("b", numbered(DType::int8, {4}));
   later.set("c", numbered(DType::int8, {3}));
   writer.publish(receipts, later);
@@ -676,7 +676,8 @@ TEST_P(EveryLayout, AfterAFailedSyncThereIsNoReceiptUntilTheBoxesAreWrittenAgain
     });
     EXPECT_THROW(part.finish(), Error);
   }
-  EXPECT_THROW(part.finish(), Error);  // the kernel reports the failure of a sync only once
+  // The kernel reports the failure of a sync only once, so the writer must remember it.
+  EXPECT_THROW(part.finish(), Error);
   part.write(0, parts, 1);
   const std::vector<std::string> receipts = {part.finish(), write_part(writer, save, 1)};
   writer.publish(receipts, save.tree);
@@ -939,8 +940,8 @@ std::vector<std::string> files_in(const Path& folder) {
   return names;
 }
 
-/// Returns a tree of a value with an unplanned tensor of `size` elements, followed by the tensors
-/// of two_tensors().
+/// Returns the tree of two_tensors(), preceded by a value that contains an unplanned tensor of
+/// `size` elements.
 TensorDict with_tensor_in_value(std::int64_t size) {
   TensorDict tree = dict();
   TensorDict value = dict();
@@ -1029,8 +1030,9 @@ TEST(IndexLayout, AFailureWhileTensorsInValuesAreWrittenKeepsTheOldVersion) {
   EXPECT_EQ(files_beside_index(folder.path()), "");
 }
 
-/// Plans tensors with the keys "v.<name>" and `other`. Also publishes a value "v" with a tensor
-/// <name>, whose dotted name is "v.<name>", too. Returns false if publish() refuses this.
+/// Plans tensors with the keys "v.<name>" and `other`, and publishes them with a value "v" that
+/// contains a tensor <name>. Two tensors then have the dotted name "v.<name>". Returns false if
+/// publish() refuses this.
 bool publish_same_name(const Path& path, const std::string& name, const std::string& other) {
   Save save = laid_out({dict(), {{0, {0}, {6}, 0}, {1, {0}, {6}, 1}}}, "index");
   save.options.shard_size_bytes = 1000;

@@ -219,7 +219,7 @@ TEST(MappedDictWrite, CompactRemovesSupersededRows) {
   EXPECT_EQ(pair_at(before, "key77"), 77);
 }
 
-/// Calls `action` and then stops the call that it observes.
+/// A monitor that calls `action` once, and then cancels the operation that it monitors.
 struct StopAfter : Monitor {
   explicit StopAfter(std::function<void()> of) : action(std::move(of)) {}
   void report(std::uint64_t, std::uint64_t, std::string_view) override {}
