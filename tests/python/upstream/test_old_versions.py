@@ -143,5 +143,5 @@ def test_old_tensordict_reads_folders_of_tenfold(version, name, old):
         return
     expected = without_names(without(describe(trees.build(name)), tree.upstream_cannot_load))
     if version == "0.11":
-        expected = without_empty_tensors(expected)  # no file, no entry
+        expected = without_empty_tensors(expected)  # which have no files
     assert_same(found, expected)
