@@ -383,7 +383,8 @@ TEST_P(EveryLayout, WithoutEntriesIsAnEmptyTree) {
 TEST_P(EveryLayout, ValuesMayBePassedToPublish) {
   Save save = rich();
   TensorDict later = rich().tree;
-  later.set("step", Value(std::string(5000, 'x')));  // longer than value_bytes = 0 reserves
+  // Longer than the space that value_bytes = 0 reserves, and shorter than that of 6000.
+  later.set("step", Value(std::string(5000, 'x')));
   for (const std::uint64_t room : {std::uint64_t{0}, std::uint64_t{6000}}) {
     save.options.value_bytes = room;
     ShardedWriter writer(path(), save.tree, save.boxes, save.options);
@@ -522,7 +523,7 @@ TEST_P(PlainLayout, TensorsInValuesAreWrittenAfterThePlannedOnes) {
   ShardedWriter writer(path(), save.tree, save.boxes, save.options);
   const std::vector<std::string> receipts = {write_part(writer, save, 0),
                                              write_part(writer, save, 1, &values)};
-  EXPECT_THROW(static_cast<void>(writer.values(0)), Error);  // this rank has passed none
+  EXPECT_THROW(static_cast<void>(writer.values(0)), Error);  // rank 0 has passed none
   writer.publish(receipts, later(std::get<TensorDict>(writer.values(1).get("value"))));
   EXPECT_THAT(names(), ElementsAre(GetParam()));
   const VerifyReport report = verify(path());
@@ -1402,7 +1403,7 @@ TEST(ShardedWriterHeader, AHeaderBeyondTheLimitIsRefusedBeforeAnythingIsWritten)
                                 "1050")));
   }
   EXPECT_EQ(num_changes, 0U);
-  save.options.layout = ShardLayout::shards;  // values are in another file
+  save.options.layout = ShardLayout::shards;  // values are not in the header
   ShardedWriter writer(folder / "shards", save.tree, save.boxes, save.options);
 }
 
@@ -1470,7 +1471,7 @@ TEST(ShardedWriterHeader, LongerValuesMoveTheDataOnce) {
       const Published published = publish_later(save, path, later);
       os::set_insert_supported(before);
       const bool is_inserted = is_supported && inserts_here;
-      EXPECT_EQ(published.num_created, is_inserted ? 0U : 1U) << size;  // 1: a copy
+      EXPECT_EQ(published.num_created, is_inserted ? 0U : 1U) << size;  // 1: the file is copied
       if (is_inserted) {
         EXPECT_EQ(published.num_inserted, 1U);
         EXPECT_LT(published.num_written_bytes, 10'000 + 2 * size);  // the header alone

@@ -266,7 +266,7 @@ class AtRead : public test::WatchChanges {
 };
 
 TEST(MappedDictWrite, CompactKeepsTheKeysOfADictionaryThatReplacedItsSource) {
-  constexpr int kStep = 10;  // dict.compact() examines more than 10 entries without a lock
+  constexpr int kStep = 10;  // fewer than the entries that dict.compact() examines without a lock
   bool was_reached = true;
   int num_refused = 0;
   for (int at = 0; was_reached; at += kStep) {
