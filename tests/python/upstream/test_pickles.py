@@ -15,7 +15,7 @@ import tenfold
 
 
 class CreatesAFile:
-    """An object whose pickle creates a file when it is loaded, as an example of hostile code."""
+    """An object whose pickle creates a folder when it is loaded, as an example of hostile code."""
 
     def __init__(self, path: pathlib.Path):
         self.path = path
