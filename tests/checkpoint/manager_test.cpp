@@ -385,7 +385,7 @@ TEST(CheckpointManager, AReturnToAnEarlierStepRemovesLaterOnesFromTheLineage) {
   CheckpointManager manager(folder.path());
   save_steps(manager, {100, 200, 300});
   manager.restore({.step = 100});
-  EXPECT_EQ(manager.latest_step(), 300);  // nothing is saved yet
+  EXPECT_EQ(manager.latest_step(), 300);  // until the next save
   manager.save(150, state_at(150));
   EXPECT_EQ(manager.latest_step(), 150);
   EXPECT_THAT(manager.all_steps(), ElementsAre(100, 150, 200, 300));
@@ -429,7 +429,8 @@ TEST(CheckpointManager, PruningKeepsStepsOfOtherLines) {
   save_steps(manager, {2, 3});
   EXPECT_THAT(manager.all_steps(), ElementsAre(2, 3, 101, 102));
   manager.close();
-  // A run that restores nothing does not know whether anybody needs the steps of other runs.
+  // A run that restores nothing does not know whether anybody needs the steps of other runs, so it
+  // prunes only its own.
   const Warnings warnings;
   CheckpointManager other(folder.path(), {.max_to_keep = 1});
   save_steps(other, {4, 5});
@@ -1019,7 +1020,7 @@ TEST(CheckpointManager, ASharingSaveWritesOnlyChangedEntries) {
     const WatchChanges watch([&](const os::Change& change) { num_bytes += change.bytes.size(); });
     manager.save(2, mostly_frozen_state(2), kConstant);
   }
-  EXPECT_LT(num_bytes, 32U << 10);  // of 1 MiB
+  EXPECT_LT(num_bytes, 32U << 10);  // the state has 1 MiB
   EXPECT_EQ(fs::hard_link_count(folder / "step_00000002/frozen.safetensors"), 2U);
   EXPECT_EQ(fs::hard_link_count(folder / "step_00000002/optimizer/momentum7.memmap"), 2U);
   EXPECT_EQ(fs::hard_link_count(folder / "step_00000002/optimizer/step.memmap"), 1U);
@@ -1167,7 +1168,7 @@ TEST(CheckpointManager, ShouldSaveFollowsStepsAndSecondsOfTheOptions) {
   CheckpointManager manager(folder.path(), {.every_steps = 10});
   EXPECT_FALSE(manager.should_save(0));
   EXPECT_FALSE(manager.should_save(9));
-  EXPECT_TRUE(manager.should_save(12));  // a loop may not reach step 10 itself
+  EXPECT_TRUE(manager.should_save(12));  // a loop may skip step 10
   manager.save(12, state_at(12));
   EXPECT_FALSE(manager.should_save(19));
   EXPECT_TRUE(manager.should_save(20));

@@ -78,7 +78,7 @@ TensorDict dict() {
   return TensorDict(info);
 }
 
-/// Returns the tensors of a tree in the order that ShardBox::tensor counts.
+/// Returns the tensors of a tree, so that ShardBox::tensor is an index of the result.
 std::vector<Tensor> tensors_of(const TensorDict& tree) {
   std::vector<Tensor> tensors;
   tree.for_each_leaf([&](const KeyPath&, const TensorDict::Item& item) {
@@ -383,7 +383,8 @@ TEST_P(EveryLayout, WithoutEntriesIsAnEmptyTree) {
 TEST_P(EveryLayout, ValuesMayBePassedToPublish) {
   Save save = rich();
   TensorDict later = rich().tree;
-  later.set("step", Value(std::string(5000, 'x')));  // longer than value_bytes = 0 reserves
+  // Longer than the space that value_bytes = 0 reserves, and shorter than that of 6000.
+  later.set("step", Value(std::string(5000, 'x')));
   for (const std::uint64_t room : {std::uint64_t{0}, std::uint64_t{6000}}) {
     save.options.value_bytes = room;
     ShardedWriter writer(path(), save.tree, save.boxes, save.options);
@@ -522,7 +523,7 @@ TEST_P(PlainLayout, TensorsInValuesAreWrittenAfterThePlannedOnes) {
   ShardedWriter writer(path(), save.tree, save.boxes, save.options);
   const std::vector<std::string> receipts = {write_part(writer, save, 0),
                                              write_part(writer, save, 1, &values)};
-  EXPECT_THROW(static_cast<void>(writer.values(0)), Error);  // this rank has passed none
+  EXPECT_THROW(static_cast<void>(writer.values(0)), Error);  // rank 0 has passed none
   writer.publish(receipts, later(std::get<TensorDict>(writer.values(1).get("value"))));
   EXPECT_THAT(names(), ElementsAre(GetParam()));
   const VerifyReport report = verify(path());
@@ -570,7 +571,7 @@ TEST_P(PlainLayout, ATensorAtTheRootMayBeAdded) {
   const std::vector<std::string> receipts = {write_part(writer, save, 0),
                                              write_part(writer, save, 1)};
   TensorDict later = dict();
-  later.set("a", numbered(DType::float64, {2}));  // before "b" in the order of the format
+  later.set("a", numbered(DType::float64, {2}));  // precedes "b" in safetensors files
   later.set("b", numbered(DType::int8, {4}));
   later.set("c", numbered(DType::int8, {3}));
   writer.publish(receipts, later);
@@ -676,7 +677,8 @@ TEST_P(EveryLayout, AfterAFailedSyncThereIsNoReceiptUntilTheBoxesAreWrittenAgain
     });
     EXPECT_THROW(part.finish(), Error);
   }
-  EXPECT_THROW(part.finish(), Error);  // the kernel reports the failure of a sync only once
+  // The kernel reports the failure of a sync only once, so the writer must remember it.
+  EXPECT_THROW(part.finish(), Error);
   part.write(0, parts, 1);
   const std::vector<std::string> receipts = {part.finish(), write_part(writer, save, 1)};
   writer.publish(receipts, save.tree);
@@ -939,8 +941,8 @@ std::vector<std::string> files_in(const Path& folder) {
   return names;
 }
 
-/// Returns a tree of a value with an unplanned tensor of `size` elements, followed by the tensors
-/// of two_tensors().
+/// Returns the tree of two_tensors(), preceded by a value that contains an unplanned tensor of
+/// `size` elements.
 TensorDict with_tensor_in_value(std::int64_t size) {
   TensorDict tree = dict();
   TensorDict value = dict();
@@ -1029,8 +1031,9 @@ TEST(IndexLayout, AFailureWhileTensorsInValuesAreWrittenKeepsTheOldVersion) {
   EXPECT_EQ(files_beside_index(folder.path()), "");
 }
 
-/// Plans tensors with the keys "v.<name>" and `other`. Also publishes a value "v" with a tensor
-/// <name>, whose dotted name is "v.<name>", too. Returns false if publish() refuses this.
+/// Plans tensors with the keys "v.<name>" and `other`, and publishes them with a value "v" that
+/// contains a tensor <name>. Two tensors then have the dotted name "v.<name>". Returns false if
+/// publish() refuses this.
 bool publish_same_name(const Path& path, const std::string& name, const std::string& other) {
   Save save = laid_out({dict(), {{0, {0}, {6}, 0}, {1, {0}, {6}, 1}}}, "index");
   save.options.shard_size_bytes = 1000;
@@ -1400,7 +1403,7 @@ TEST(ShardedWriterHeader, AHeaderBeyondTheLimitIsRefusedBeforeAnythingIsWritten)
                                 "1050")));
   }
   EXPECT_EQ(num_changes, 0U);
-  save.options.layout = ShardLayout::shards;  // values are in another file
+  save.options.layout = ShardLayout::shards;  // values are not in the header
   ShardedWriter writer(folder / "shards", save.tree, save.boxes, save.options);
 }
 
@@ -1468,7 +1471,7 @@ TEST(ShardedWriterHeader, LongerValuesMoveTheDataOnce) {
       const Published published = publish_later(save, path, later);
       os::set_insert_supported(before);
       const bool is_inserted = is_supported && inserts_here;
-      EXPECT_EQ(published.num_created, is_inserted ? 0U : 1U) << size;  // 1: a copy
+      EXPECT_EQ(published.num_created, is_inserted ? 0U : 1U) << size;  // 1: the file is copied
       if (is_inserted) {
         EXPECT_EQ(published.num_inserted, 1U);
         EXPECT_LT(published.num_written_bytes, 10'000 + 2 * size);  // the header alone

@@ -148,8 +148,9 @@ TEST(MappedDict, FindsTheSameRowsOnSeveralThreads) {
   }
 }
 
-/// Checks get_many() of `num_asked` keys in a dictionary made by build_pairs(). The keys are every
-/// seventh of key0 to key<size + 4>, repeated cyclically. The last five of these do not exist.
+/// Checks get_many() of `num_asked` keys in a dictionary with key0 to key<size - 1>, made by
+/// build_pairs(). The requested keys are every seventh of key0 to key<size + 4>, repeated
+/// cyclically, so some of them do not exist.
 void expect_pairs(const MappedDict& dict, std::int64_t size, std::size_t num_asked) {
   const Words words(size + 5);
   std::vector<std::string_view> keys;

@@ -219,7 +219,7 @@ TEST(MappedDictWrite, CompactRemovesSupersededRows) {
   EXPECT_EQ(pair_at(before, "key77"), 77);
 }
 
-/// Calls `action` and then stops the call that it observes.
+/// A monitor that calls `action` once, and then cancels the operation that it monitors.
 struct StopAfter : Monitor {
   explicit StopAfter(std::function<void()> of) : action(std::move(of)) {}
   void report(std::uint64_t, std::uint64_t, std::string_view) override {}
@@ -266,7 +266,7 @@ class AtRead : public test::WatchChanges {
 };
 
 TEST(MappedDictWrite, CompactKeepsTheKeysOfADictionaryThatReplacedItsSource) {
-  constexpr int kStep = 10;  // dict.compact() examines more than 10 entries without a lock
+  constexpr int kStep = 10;  // fewer than the entries that dict.compact() examines without a lock
   bool was_reached = true;
   int num_refused = 0;
   for (int at = 0; was_reached; at += kStep) {

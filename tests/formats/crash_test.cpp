@@ -484,8 +484,8 @@ TEST_P(WritersOfNamedFiles, KeepAForeignFileThatArrivesAtAnyChange) {
   expect_keeps_foreign_files(GetParam());
 }
 
-/// Writers of small saves. In each trial, each of two concurrent writers is stopped once. The
-/// trials cover every pair of their changes.
+/// Writers whose saves make few changes of the file system. Each trial pauses each of two
+/// concurrent writers before one of its changes. The trials cover every pair of these changes.
 class SmallWriters : public EveryWriter {};
 
 TEST_P(SmallWriters, SurviveEveryInterleavingOfTwo) {

@@ -179,7 +179,7 @@ struct Tied {
     source.set("second", counting({kRows}, 2));
     source.set("first", counting({kRows}, 1));
   }
-  // Large enough for several tasks if both were copied.
+  // So large that several threads could write to `memory` if both sources were copied.
   static constexpr std::int64_t kRows = 9 << 20;
   Tensor memory = Tensor::zeros(DType::float32, {kRows});
   TensorDict target, source;

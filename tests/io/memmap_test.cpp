@@ -510,7 +510,7 @@ TEST_F(Memmap, ReplacesAValue) {
 
 TEST_F(Memmap, ReplacesAValueWhoseFolderHasAnotherNameThanItsKey) {
   TensorDict node;
-  node.set("t", counting({4}));  // its file is t.memmap, so that the value's folder is %clash-0
+  node.set("t", counting({4}));  // its file is t.memmap: the value "t.memmap" gets folder %clash-0
   for (const char* key : {"a/b", "t.memmap"}) node.set(key, NonTensor{Value("text")});
   TensorDict tree;
   tree.set("n/m", node);

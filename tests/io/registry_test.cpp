@@ -297,8 +297,8 @@ TEST(Registry, OpensAFileTwiceAtMostAndReadsItsDirectoryOnce) {
     const TensorDict opened = open(path);
     const std::uint64_t read = bytes_read() - before;
     EXPECT_LE(opens.count(), 2) << name;
-    // Measured: 1.19 of the file for m.pt, and 1.12 for m.tdz. A second read of the archive's
-    // directory would add 0.30 or 0.22.
+    // Measured: 1.19 times the size of the file for m.pt, and 1.12 times for m.tdz. A second read
+    // of the archive's directory would add 0.30 or 0.22 times the size.
     EXPECT_LT(read, std::filesystem::file_size(path) * 5 / 4) << name;
   }
 }

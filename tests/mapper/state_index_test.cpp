@@ -33,7 +33,7 @@ TEST(StateIndex, TakesTheKeysOfADictionaryInTheSameRows) {
   EXPECT_EQ(keys.size(), 300);
   EXPECT_EQ(keys.rows(Words(310).keys()), dict.rows(Words(310).keys()));
   EXPECT_TRUE(keys.check().empty());
-  EXPECT_TRUE(keys.schema().columns().empty()) << "the values are not part of it";
+  EXPECT_TRUE(keys.schema().columns().empty()) << "the index has no values";
 }
 
 TEST(StateIndex, TakesIntegerKeys) {

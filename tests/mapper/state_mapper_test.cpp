@@ -469,7 +469,7 @@ TEST(StateMapper, RefusesAStateWithoutARowNumber) {
   const std::vector<Value> states = {"a", "b", "c"};
   const std::vector<std::int64_t> numbers = {2};
   auto keys = make_state_keys(states);
-  // An index that claims superseded rows: the dictionary has one key, in three rows.
+  // According to the changed index, two of the three rows are superseded, so only one key exists.
   Tensor index = keys.second.at("key.index");
   const std::size_t header = static_cast<std::size_t>(index.numel()) - kDictSlots;
   index.mutable_data<std::int64_t>()[header + static_cast<std::size_t>(DictWord::dead_a)] = 2;

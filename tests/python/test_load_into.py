@@ -450,7 +450,7 @@ def test_autograd_detects_overwritten_values(target):
 class IndirectTensors:
     """Makes `load_into` fill the tensors `names` through buffers, as if on another device.
 
-    A group of buffers has at most 16 bytes, or is one larger buffer.
+    The buffers are used in groups of at most 16 bytes; a larger buffer is a group of its own.
     """
 
     def __init__(self, monkeypatch, names):

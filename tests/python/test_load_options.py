@@ -161,7 +161,7 @@ def test_save_options_do_not_change_the_loaded_tree(target, options):
 
 def test_checksums_false_writes_no_checksums(target):
     if target.suffix == ".pt":
-        pytest.skip("a zip archive has them always")
+        pytest.skip("a .pt file always has checksums: the CRC-32s of the zip archive")
     tenfold.save(TREE, target, checksums=False)
     assert tenfold.verify(target).num_checksums == 0
 

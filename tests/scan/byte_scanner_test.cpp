@@ -115,7 +115,7 @@ TEST(ByteScanner, FindsPicklesWithoutAMagicNumberIfTheyImport) {
   EXPECT_THAT(scanned("cos\nsystem\n(Vtrue\ntR.").findings,
               ElementsAre(dangerous("os.system", "x at byte 0")));
   EXPECT_THAT(scanned("hello, world").findings, IsEmpty());
-  // Bytes of a file that is named as a pickle need not import anything.
+  // Without a magic number and imports, bytes are a pickle only if the file name indicates one.
   EXPECT_EQ(scanned("I1\n.", ScanHint::pickle).num_pickles, 1U);
   EXPECT_EQ(scanned("I1\n.").num_pickles, 0U);
 }
@@ -192,7 +192,7 @@ TEST(ByteScanner, ReportsATarArchiveByItsMagicNumberOrItsChecksum) {
   marked.replace(257, 5, "ustar");
   EXPECT_THAT(scanned(marked).findings, ElementsAre(tar));
   EXPECT_THAT(scanned(marked, ScanHint::tensor).findings, IsEmpty())
-      << "numbers may look like the magic";
+      << "elements of a tensor may equal the magic";
   EXPECT_THAT(scanned(tar_header(true), ScanHint::storage).findings, IsEmpty());
 }
 

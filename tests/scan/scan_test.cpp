@@ -211,7 +211,8 @@ TEST_F(Scan, FindsAnArchiveAfterOtherBytes) {
 class ScanDcp : public Scan {
  protected:
   void write(const std::string& bytes) const { write_bytes(folder_ / "w.distcp", bytes); }
-  /// Writes .metadata with the keys "k0", "k1", ... in these ranges (begin, size) of the file.
+  /// Writes .metadata, which states that the objects with the keys "k0", "k1", ... are at these
+  /// ranges (begin, size) of w.distcp.
   void name(const std::vector<std::pair<std::uint64_t, std::uint64_t>>& ranges) const {
     dcp::Metadata metadata;
     metadata.files = {"w.distcp"};

@@ -409,7 +409,7 @@ TEST(LoadIntoModule, UsesTheLastOfSharedNames) {
 
 TEST(LoadIntoModule, BackwardThroughOverwrittenValuesThrows) {
   torch::nn::Linear layer(3, 3);
-  const at::Tensor loss = layer(layer(at::ones({1, 3}))).sum();  // needs the original weight
+  const at::Tensor loss = layer(layer(at::ones({1, 3}))).sum();  // its backward needs the weight
   load_into(*layer, copy_of(state_dict(*layer)));
   EXPECT_THROW(loss.backward(), c10::Error);
   EXPECT_NO_THROW(layer(layer(at::ones({1, 3}))).sum().backward());

@@ -631,7 +631,7 @@ def _flip_each(
         if time.monotonic() > end:
             break
     if not _says_whole(sample, path):
-        problems.append("the file is not what it was, with every bit flipped back")
+        problems.append("after every flip was undone, verify still reports a problem")
     return columns, problems
 
 

@@ -116,7 +116,7 @@ def run(options: Options) -> list[Row]:
             def limited(work=work, room=room) -> int:
                 warm = folder / "warm.safetensors"
                 tenfold.save({"x": torch.zeros(1000)}, warm, durable=False)
-                limit.enter(room + (16 << 20))  # libraries that are loaded, threads that are made
+                limit.enter(room + (16 << 20))  # 16 MiB more for libraries and threads
                 return peak_of(work)
 
             outcome = in_child(limited, 3600)

@@ -288,7 +288,7 @@ def clock_backwards(folder: Path, checks: Checks) -> None:
     manager.close()
     again = tenfold.CheckpointManager(folder / "run")
     checks.that(again.all_steps() == [6, 7, 8], f"the newest three are kept: {again.all_steps()}")
-    checks.that(again.restore().step == 8, "the last one saved is restored")
+    checks.that(again.restore().step == 8, "the step that was saved last is restored")
     faults.move_clock(0)
     path = folder / "saved"
     tenfold.save(tree_of(1), path)

@@ -150,7 +150,7 @@ def _fail(writer: Writer, disk: Disk, wanted: int, end: float, row: Row, options
             child.next()
         else:
             time.sleep(random.uniform(0, 0.04))
-        if child.error:  # before the failure
+        if child.error:  # it failed before the power failure
             child.kill()
             raise RuntimeError(f"cannot save: {child.error}")
         disk.fail(random.choice((_LOG_FLUSHED, _LOG_LOST)))

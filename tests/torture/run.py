@@ -48,18 +48,24 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--add", action="store_true", help="adds to the stored counts")
     parser.add_argument(
-        "--seconds", type=float, default=0, help="for each case; default: 1200, or 3 if short"
+        "--seconds", type=float, default=0, help="for each case; default: 1200, or 3 with --short"
     )
     parser.add_argument("--count", type=int, default=0, help="trials for each subject")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=1, help="subjects at a time, in some cases")
+    parser.add_argument("--jobs", type=int, default=1, help="subjects tested concurrently")
     parser.add_argument("--no-peers", action="store_true", help="without other libraries")
-    parser.add_argument("--short", action="store_true", help="seconds in all: a few trials of each")
+    parser.add_argument("--short", action="store_true", help="only a few trials of each subject")
     parser.add_argument("--list", action="store_true", help="prints the cases")
-    parser.add_argument("--results", type=Path, help=f"JSON; default: {RESULTS}, or none if short")
-    parser.add_argument("--tables", action="store_true", help="only writes the tables of the docs")
     parser.add_argument(
-        "--check-tables", action="store_true", help="fails if the docs have other tables"
+        "--results", type=Path, help=f"JSON file; default: {RESULTS}, or none with --short"
+    )
+    parser.add_argument(
+        "--tables", action="store_true", help="writes the stored counts into the docs; runs no case"
+    )
+    parser.add_argument(
+        "--check-tables",
+        action="store_true",
+        help="fails if the docs differ from the stored counts",
     )
     parser.add_argument("--build", type=Path, default=REPOSITORY / "build" / "release")
     parser.add_argument("--folder", type=Path, help="where to work; default: a temporary folder")

@@ -59,7 +59,7 @@ TEST(PickleImports, ManyMarksTakeLittleMemory) {
   const std::string marks(std::size_t{64} << 20U, '(');
   const auto before = peak_kib();
   EXPECT_FALSE(may_import(marks));
-  EXPECT_LT(peak_kib() - before, 64 << 10);  // with 8 bytes for each mark: 500 MB or more
+  EXPECT_LT(peak_kib() - before, 64 << 10);  // 8 bytes per mark would take 512 MiB
   EXPECT_TRUE(may_import(marks + "NN\x93"));
 }
 

@@ -328,7 +328,7 @@ TEST(TensorDict, SupportsRangeForOverItsEntries) {
   std::vector<std::string> keys;
   for (auto&& [key, item] : td) {
     keys.push_back(key);
-    if (key == "model") td.set("later", 1);  // not visited, because the end was taken before
+    if (key == "model") td.set("later", 1);  // not visited: end() was called before
   }
   EXPECT_THAT(keys, ElementsAre("model", "step"));
   const auto found = std::find_if(td.begin(), td.end(), [](const TensorDict::Entry& entry) {

@@ -163,7 +163,7 @@ TEST(SafetensorsGolden, EveryGoodFileIsRecognisedByContent) {
   EXPECT_FALSE(safetensors::kFormat.probe(data("")));
   EXPECT_FALSE(safetensors::kFormat.probe(data("generate.py")));
   EXPECT_TRUE(safetensors::kFormat.probe(data("bad-data-cut.safetensors")))
-      << "so that open() reports the error of this format";
+      << "open() must report the error of this format";
 }
 
 }  // namespace

@@ -252,7 +252,7 @@ std::string file_with_structure(const std::string& structure, const std::string&
 
 struct BadStructure {
   const char* name;
-  const char* root;  ///< members of the root node; after "!", of the document
+  const char* root;  ///< members of the root node, or, after a "!", of the document
   const char* message;
   const char* notes = "";
 };

@@ -235,7 +235,8 @@ TEST(Safetensors, LazyStacksTooLargeToBeReadAsStackedTensorsAreStoredEntryByEntr
 
 TEST(Safetensors, TheMetadataOfALazyStackCountsForItsSize) {
   const TemporaryFolder folder;
-  const Shape many_dims(501, 1);  // an entry counts as 32: itself and 31 KiB of shape
+  // Each KiB of metadata counts as one more entry, so an entry with 31 KiB of shape counts as 32.
+  const Shape many_dims(501, 1);
   const auto is_split = [&](std::size_t count) {
     const TensorDict tree = lazy(std::vector<TensorDict>(count, TensorDict(batch(many_dims))), 0);
     const auto plan = safetensors::make_plan(tree, false);

@@ -22,8 +22,8 @@ namespace {
 const std::string kIndex = "m.safetensors.index.json";
 const std::string kFirst = "m-00001-of-00001.safetensors";
 
-/// Returns the name of the list of shards that a crashed writer leaves if it held this slot, one of
-/// the temporary names of the index.
+/// Returns the name of the list of shards that a crashed writer leaves. `slot` is the number in the
+/// temporary name of the index that the writer used.
 std::string list_name(int slot) {
   return "." + kIndex + ".tenfold-shards-" + std::to_string(slot) + "-0123abcd";
 }

@@ -122,7 +122,8 @@ TEST(SafetensorsSharded, AnIndexMayHaveTheLongestName) {
   const TemporaryFolder folder;
   const std::string suffix = ".safetensors.index.json";
   const Path index = folder / (std::string(255 - suffix.size(), 'm') + suffix);
-  for (int save = 0; save < 2; ++save) {  // the second one finds the names of the first one taken
+  // The second save needs other names for its shards, because the first shards still exist.
+  for (int save = 0; save < 2; ++save) {
     safetensors::kShardedFormat.write(flat_tree(), index, shards_of(8));
     EXPECT_EQ(text_of(safetensors::kShardedFormat.open(index, {})), text_of(flat_tree()));
   }

@@ -82,8 +82,8 @@ TEST(TorchFile, ReadsFilesOfTorch) {
   }
 }
 
-/// Returns as text the content of the archive `name` at offset `before` of a larger file, or "" if
-/// the saved object is not a container.
+/// Copies the archive `name` to offset `before` of a larger file, and reads it there. Returns the
+/// content as text, or "" if the saved object is not a container.
 std::string text_of_item(const Path& folder, const std::string& name, std::size_t before) {
   const std::string whole = bytes_of(torch_file(name));
   const Path path = folder / (name + std::to_string(before));
@@ -272,7 +272,7 @@ TEST(TorchFile, AnUnreadableEntryHasAReason) {
     EXPECT_EQ(node.info().class_name, c.class_name) << c.file;
     EXPECT_THAT(node.info().problem, HasSubstr(c.problem)) << c.file;
     EXPECT_THAT(node.info().problem, testing::Not(HasSubstr("unreadable-")))
-        << "the path is not part of it";
+        << "the problem does not repeat the path";
     read_all(tree);
     EXPECT_TRUE(torch_file::kFormat.verify(path, {}).ok()) << c.file;
     EXPECT_THAT(message_of([&] { load(path); }, ErrorCode::unsupported),

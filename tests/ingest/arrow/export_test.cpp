@@ -37,7 +37,7 @@ class Reader {
     while (schema_->children[i]->name != name) ++i;
     return i;
   }
-  /// The error of get_next, empty if it succeeds.
+  /// Gets the next array of the stream. Returns the error message, or "" if it succeeds.
   std::string next(ArrowOwned<ArrowArray>& array) {
     array.reset();
     const int code = stream_.get()->get_next(stream_.get(), array.get());

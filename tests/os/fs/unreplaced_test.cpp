@@ -38,7 +38,7 @@ TEST(NamedEntry, IsCurrentUntilThePathNamesAnotherFile) {
   write_text(folder / "x", "1");
   const NamedEntry entry(folder / "x");
   EXPECT_TRUE(entry.is_current());
-  write_text(folder / "x", "2");  // the same file
+  write_text(folder / "x", "2");  // writes into the same file
   EXPECT_TRUE(entry.is_current());
   replace(folder / "x", "3");
   EXPECT_FALSE(entry.is_current());

@@ -103,7 +103,8 @@ TEST(HelperThread, AnExceptionOfEitherThreadReachesTheCallerAndEndsTheWork) {
   const auto caller = std::this_thread::get_id();
   for (const bool of_caller : {true, false}) {
     if (!of_caller && num_threads_for(0) < 2) continue;
-    // The other thread may do the rest of the work while the thread that throws does not run.
+    // Repeat the call, because the other thread may do the rest of the work before the thread that
+    // throws is scheduled.
     bool is_ended = false;
     for (const auto end = Clock::now() + kPatience; !is_ended && Clock::now() < end;) {
       std::atomic<int> calls = 0;

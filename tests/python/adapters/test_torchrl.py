@@ -466,7 +466,7 @@ def test_new_rows_that_replace_rows_after_a_load_must_have_all_entries(tmp_path,
     assert tenfold.Dataset(tmp_path / "ring")[:]["action"].tolist() == list(range(15))
     buffer.extend(rows(50, 5))
     assert numbers(buffer[:]) == [*range(12), *range(50, 55)]
-    buffer[0] = buffer[[1]][0].exclude(absent)  # keeps the entry
+    buffer[0] = buffer[[1]][0].exclude(absent)  # slot 0 keeps its old value of the entry
     assert buffer[0]["action"] == (0 if absent == "action" else 1)
 
 

@@ -236,7 +236,7 @@ def test_staging_folders_of_dead_processes_only_are_removed(tmp_path) -> None:
     dead = tmp_path / "_checkpoint-2.staged-0123abcd"
     dead.mkdir()
     living = _staging.Staging(tmp_path / "checkpoint-3")
-    mine = tmp_path / "_checkpoint-2.staged"  # another name
+    mine = tmp_path / "_checkpoint-2.staged"  # no name of a staging folder
     mine.mkdir()
     make(tmp_path, max_steps=4)[0].train()
     assert not dead.exists()

@@ -368,7 +368,8 @@ def test_a_save_replaces_a_damaged_step_but_no_other_folder(tmp_path, call):
     manager.wait()
     document = manager.path(2) / "checkpoint.json"
     good = document.read_text()
-    document.write_text(good[:-9])  # a run resumes from step 1 and reaches step 2 again
+    # Damage step 2. A run would resume from step 1, and save step 2 again.
+    document.write_text(good[:-9])
     with pytest.warns(UserWarning, match="the new save replaces the step"):
         again(manager)
     assert manager.restore().step == 2

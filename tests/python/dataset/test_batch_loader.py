@@ -342,7 +342,7 @@ def test_state_within_a_window_is_the_start_of_the_window(device: Any) -> None:
     for (batch, _), (expected, _) in zip(again, second, strict=True):
         assert torch.equal(batch["x"], expected["x"])
 
-    # The iteration ended within the last window of epoch 1, so this one repeats the epoch.
+    # This iteration ends within the last window of epoch 1, so the next repeats it.
     resumed.load_state_dict(state(1, 50))
     assert next(tenfold.accumulate(resumed, steps=5)).rows == 50
     assert resumed.state_dict() == state(1, 50)

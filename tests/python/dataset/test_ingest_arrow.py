@@ -381,7 +381,7 @@ def test_columns_of_several_files_are_matched_by_name(tmp_path, suffix, extra):
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow"])
-@pytest.mark.parametrize("y_name", ["y", "y.z"])  # pyarrow decodes all columns for a dot
+@pytest.mark.parametrize("y_name", ["y", "y.z"])  # with a dot, pyarrow decodes all columns
 def test_other_columns_of_several_files_need_not_fit(tmp_path, suffix, y_name):
     def write(name, columns, is_nullable=True):
         path = tmp_path / f"{name}.{suffix}"

@@ -369,7 +369,7 @@ def test_the_next_commit_removes_what_a_killed_job_staged(tmp_path) -> None:
     os.close(write)
     with os.fdopen(read, "rb") as reported:
         assert reported.read(5) == b"moved"
-    assert len(tenfold.commit_parts(path)) == len(ds)  # the driver is alive: its parts stay
+    assert len(tenfold.commit_parts(path)) == len(ds)  # the job is alive: its parts stay
     assert (path / "ray-1-000000").exists()
     kill_and_wait(pid)
     tenfold.ingest(rows(5, 6), path / "next", schema=SCHEMA, durable=False)

@@ -72,7 +72,7 @@ def statistics(order: Order) -> dict[str, float]:
         float(centred @ (np.arange(size) - (size - 1) / 2)) / size**3
     )
     found["fixed points"] = np.count_nonzero(order == np.arange(size))
-    if size <= 100_000:  # larger graphs take seconds
+    if size <= 100_000:  # the cycles of larger orders take seconds
         lengths = cycle_lengths(order)
         found["cycles"] = len(lengths)
         found["longest cycle"] = lengths.max()

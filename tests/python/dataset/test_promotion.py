@@ -38,7 +38,7 @@ LISTS = [
 
 
 def promoted(values: list[Any]) -> tuple[str, list[Any]]:
-    """Returns type and values of a column of scalars, by the rules "Types" in docs/datasets.md."""
+    """Returns type and values of a column of scalars, by the rules of types in docs/datasets.md."""
     some = [value for value in values if value is not None]
     mark = "?" if len(some) < len(values) or not some else ""
     kinds = {type(value) for value in some}

@@ -169,7 +169,7 @@ def check_each_rank_has_its_own_entries() -> None:
         assert isinstance(error, KeyError), error
         assert '"state.x"' in str(error), error
         assert ("rank 2:" in str(error)) == (rank != 2), error
-        assert state["shared"].sum() == 0  # nothing has changed, on no rank
+        assert state["shared"].sum() == 0  # nothing has changed on any rank
 
     in_world(2, take)
     assert Snapshot(path).get_manifest()["1/state/step"].get_value() == 1
@@ -332,7 +332,7 @@ def check_fully_sharded_training() -> None:
 
     def restore(rank: int, size: int) -> None:
         model, optimizer = made()
-        train(model, optimizer)  # makes its state
+        train(model, optimizer)  # creates the state of the optimizer
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.fill_(7)
@@ -591,7 +591,7 @@ def check_exit_of_one_rank_during_a_restore_raises_on_the_others() -> None:
             error = failure_of(Snapshot(path).restore, state)
             assert isinstance(error, (RuntimeError, dist.DistError)), error
             assert "first" in str(error), error
-            assert not state["second"]["x"].any()  # it was not reached
+            assert not state["second"]["x"].any()  # the restore did not get to it
 
         in_world(2, restore, dying=who)
         assert tenfold.verify(path).ok

@@ -93,7 +93,8 @@ def test_shards_of_an_index_are_plain_safetensors_files(tmp_path: Path) -> None:
     for name, file in weight_map.items():
         assert safetensors.load_file(tmp_path / file)[name].tolist() == state[name].tolist()
     assert repr(tenfold.load(path, verify=True)) == repr(state)
-    distributed.save({"a": torch.zeros(2)}, path, durable=False, no_dist=True)  # the default: 5 GB
+    # With the default shard size of 5 GB, there is one shard.
+    distributed.save({"a": torch.zeros(2)}, path, durable=False, no_dist=True)
     names = {"model.safetensors.index.json", "model-00001-of-00001.safetensors"}
     assert {file.name for file in tmp_path.iterdir()} == names
 
@@ -349,7 +350,7 @@ def test_tensors_in_values_are_the_last_ones_of_the_file(tmp_path: Path) -> None
     header = json.loads(header_of(tmp_path / "m.safetensors"))
     del header["__metadata__"]
     names = sorted(header, key=lambda name: header[name]["data_offsets"])
-    assert names[:2] == ["model.bias", "w"]  # in the order of the reference
+    assert names[:2] == ["model.bias", "w"]  # as the safetensors package sorts them
     assert len(names) == 10
 
 
@@ -999,7 +1000,7 @@ def test_verify_reads_the_blocks_of_loaded_boxes_only(name: str, tmp_path: Path)
     file = tmp_path / name
     file = file / "w.memmap" if file.is_dir() else file
     damaged = bytearray(file.read_bytes())
-    at = damaged.rindex(16)  # in the last row, the second block
+    at = damaged.rindex(16)  # in the last row, which is the second block
     damaged[at] = 0
     file.unlink()
     file.write_bytes(damaged)

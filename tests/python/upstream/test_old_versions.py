@@ -90,7 +90,7 @@ def test_tenfold_reads_folders_of_old_tensordict_versions(version, name, old):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_old_versions_build_the_same_trees(version, old):
-    """Old versions describe the trees that the tests expect, so they must build the same trees."""
+    """The other tests take descriptions of the trees from old versions, and rely on them."""
     held = old[version].held
     assert len(held) >= 80
     for name, description in held.items():
@@ -143,5 +143,5 @@ def test_old_tensordict_reads_folders_of_tenfold(version, name, old):
         return
     expected = without_names(without(describe(trees.build(name)), tree.upstream_cannot_load))
     if version == "0.11":
-        expected = without_empty_tensors(expected)  # no file, no entry
+        expected = without_empty_tensors(expected)  # which have no files
     assert_same(found, expected)

@@ -15,7 +15,7 @@ import tenfold
 
 
 class CreatesAFile:
-    """An object whose pickle creates a file when it is loaded, as an example of hostile code."""
+    """An object whose pickle creates a folder when it is loaded, as an example of hostile code."""
 
     def __init__(self, path: pathlib.Path):
         self.path = path
@@ -107,7 +107,7 @@ def test_pickled_fields_of_a_tensorclass_warn(tmp_path, trap):
 
 
 def test_pickle_next_to_a_json_value_is_ignored_silently(tmp_path, trap):
-    """A save of tensordict with threads may leave such a pickle, which has only internal data."""
+    """With threads, tensordict may leave a pickle of internal data next to a JSON value."""
     TensorDict({"v": NonTensorData({"k": [1]}), "x": trees.numbers(2)}).memmap(tmp_path / "t")
     (tmp_path / "t" / "v" / "other.pickle").write_bytes(pickle.dumps(CreatesAFile(trap)))
     with warnings.catch_warnings():
@@ -120,7 +120,7 @@ def test_pickle_next_to_a_json_value_is_ignored_silently(tmp_path, trap):
 def test_unneeded_pickles_left_by_tensordict_threads_are_ignored(tmp_path):
     td = TensorDict({str(i): NonTensorData(i) for i in range(50)})
     td.memmap(tmp_path / "t", num_threads=4)
-    assert list((tmp_path / "t").glob("*/other.pickle")), "without one, this test checks nothing"
+    assert list((tmp_path / "t").glob("*/other.pickle")), "tensordict wrote no pickle to ignore"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         loaded = tenfold.load(tmp_path / "t")
@@ -130,4 +130,4 @@ def test_unneeded_pickles_left_by_tensordict_threads_are_ignored(tmp_path):
 def test_tenfold_saves_no_pickle_for_any_tree(save_of):
     for name in trees.TREES:
         found = [p for p in save_of(name).rglob("*") if p.name in ("other.pickle", "pickle.pkl")]
-        assert all(p.is_dir() for p in found), "a key of that name is a folder"
+        assert all(p.is_dir() for p in found), "only folders of nodes may have these names"

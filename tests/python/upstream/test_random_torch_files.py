@@ -131,7 +131,7 @@ def steps_of(tensor):
 def torch_load(path):
     try:
         return torch.load(path, weights_only=True)
-    except pickle.UnpicklingError:  # empty bytes, and opcodes of protocols after 2
+    except pickle.UnpicklingError:  # for empty bytes, and for opcodes of protocols after 2
         return torch.load(path, weights_only=False)
 
 

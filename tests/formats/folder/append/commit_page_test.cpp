@@ -67,7 +67,8 @@ TEST(CommitPage, RoundTrips) {
 }
 
 TEST(CommitPage, HasTheOlderStateIfTheNewerRecordIsTorn) {
-  CommitBytes bytes = encode_page(page_of_rows(1000));  // sequence 7: the second record
+  // Two records alternate: sequence 7 is in the second one, and 8 in the first one.
+  CommitBytes bytes = encode_page(page_of_rows(1000));
   CommitState next = page_of_rows(1500).live;
   next.sequence = 8;
   const auto slot = encode_slot(next);

@@ -66,7 +66,8 @@ struct Entry {
   std::string bytes;
   std::uint32_t alignment = 64;
   bool is_deflated = false;
-  std::uint64_t claimed_bytes = 0;  ///< if not 0, the size in the headers; `bytes` are not deflated
+  /// If not 0, the uncompressed size that the headers state; `bytes` are stored unchanged.
+  std::uint64_t claimed_bytes = 0;
 };
 
 std::string archive_of(const std::vector<Entry>& entries) {
@@ -356,7 +357,7 @@ TEST_P(MemmapArchiveChecksums, OfEveryRangeOfAnEntryAreChecked) {
            {}, {first, second}, {second, first}, {second}, {middle}}) {
     const VerifyReport report = verified(bytes, lines, GetParam());
     EXPECT_TRUE(report.ok()) << lines.size();
-    EXPECT_EQ(report.num_checksums, 3U + lines.size()) << "and the CRC-32 of each entry";
+    EXPECT_EQ(report.num_checksums, 3U + lines.size()) << "the lines, and 3 CRC-32s";
   }
   const auto problem = [&](const std::vector<ChecksumLine>& lines) {
     const VerifyReport report = verified(bytes, lines, GetParam());

@@ -470,9 +470,9 @@ def expands(shape, batch):
     )
 
 
-# Returns a function that tells whether tensordict refuses an operand of a shape: its addcmul and
-# addcdiv refuse 0-D operands. A stack splits an operand that expands to its batch size among its
-# members; if these have no batch dimension, each is called with a 0-D part.
+# Returns a function that tells whether tensordict refuses an operand of a given shape: its addcmul
+# and addcdiv refuse 0-D operands. A stack splits an operand that expands to its batch size among
+# its members; if these have no batch dimension, each is called with a 0-D part.
 def is_a_number_there(name, call_name):
     takes_tensors = call_name.startswith(("addcmul", "addcdiv"))
     return lambda batch, shape: (

@@ -36,7 +36,8 @@ BATCHES = ((), (3,), (2, 3), (4, 1, 2))
 DTYPES = (torch.float32, torch.int64, torch.bool, torch.float64, torch.bfloat16, torch.uint8)
 VALUES = ("text", "", None, 7, 2.5, True, {"k": [1, "two", None]}, ["p", {"q": 1}])
 MAX_LIVE = 4
-# A program restarts if one of its TensorDicts has more rows than this.
+# A program restarts if numel() of one of its TensorDicts, the product of the batch size, exceeds
+# this.
 MAX_ROWS = 400
 
 

@@ -149,7 +149,7 @@ def keys_that_the_layout_uses_for_leaves():
 
 @tree()
 def keys_that_the_layout_uses_for_nodes():
-    keys = [key for key in LAYOUT_KEYS if key != "meta.json"]  # tensordict: IsADirectoryError
+    keys = [key for key in LAYOUT_KEYS if key != "meta.json"]  # tensordict cannot write this
     return TensorDict({key: {"x": torch.tensor([i])} for i, key in enumerate(keys)})
 
 

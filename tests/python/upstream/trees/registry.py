@@ -13,11 +13,13 @@ import torch
 class Tree:
     name: str
     build: Callable
-    # The first version of tensordict that can build, write and read the tree. None: all tested.
+    # The first version of tensordict that can build, write and read the tree. None: all versions
+    # that the tests use can.
     needs: str | None = None
     # Paths such as "a/b" of entries whose bytes tensordict writes, but which it cannot load.
     upstream_cannot_load: tuple[str, ...] = ()
-    # The error that tensordict raises when it loads the tree. None: it omits the entries above.
+    # The error that tensordict raises when it loads the tree. None: it loads the tree without the
+    # entries in upstream_cannot_load.
     upstream_load_raises: type[Exception] | None = None
     # Paths of entries that tensordict writes, but does not describe in the metadata, so that they
     # cannot be read.
