@@ -290,9 +290,9 @@ TENFOLD_API LoadReport load_into(const TensorDict& target, const Path& source,
                                  const LoadIntoOptions& options = {});
 
 /// Checks a report as a strict load_into() does: unless report.ok(), throws
-/// Error(invalid_argument), which lists up to 20 differences of each kind. If a common prefix
-/// explains at least half of the names, it proposes a rename. `source`: the name of the source in
-/// the message.
+/// Error(invalid_argument), which lists up to 20 differences of each kind. If at least
+/// half of the names match after a prefix is removed or added, the message proposes this rename.
+/// `source`: the name of the source in the message.
 TENFOLD_API void require_ok(const LoadReport& report, const std::string& source);
 
 }  // namespace tenfold
