@@ -82,7 +82,7 @@ struct IngestOptions {
   std::int64_t batch_rows = 0;
   int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   bool overwrite = true;       ///< false: Error(io) with errno EEXIST if `path` exists
-  bool durable = true;         ///< fsynced when the call returns
+  bool durable = true;         ///< fsync the files before the call returns
   Monitor* monitor = nullptr;  ///< observes the call
 };
 

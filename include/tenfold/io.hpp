@@ -111,7 +111,7 @@ struct SaveOptions {
   /// The name of a format; empty: determined by the suffix of the path. No suffix or an unknown one
   /// means a memory-mapped folder; ".pkl" throws Error(unsupported).
   std::string format{};
-  bool durable = true;         ///< fsynced when the call returns
+  bool durable = true;         ///< fsync the files before the call returns
   bool checksums = true;       ///< store checksums with the data
   int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   bool overwrite = true;       ///< false: Error(io) with errno EEXIST if `path` exists
@@ -214,7 +214,7 @@ struct ConvertOptions {
   /// Floating-point leaves are cast to this dtype; nullopt: no leaf is cast. For a dtype that is
   /// not floating-point, convert() throws Error(invalid_argument).
   std::optional<DType> dtype{};
-  bool durable = true;    ///< fsynced when the call returns
+  bool durable = true;    ///< fsync the files before the call returns
   bool checksums = true;  ///< store checksums with the data
   int num_threads = 0;    ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   /// Greatest total size of the tensors of a shard, unless a single tensor is larger; 0: 5 GB.

@@ -19,7 +19,7 @@ struct MemmapOptions {
   /// Tensors are not read, except the sizes of nested ones; JSON values are copied. With
   /// `in_place`, existing files keep their bytes.
   bool zeros = false;
-  bool durable = false;  ///< fsynced when the call returns
+  bool durable = false;  ///< fsync the files before the call returns
   /// Overwrite existing files, as tensordict does. A file that several tensors share by hard links
   /// is replaced instead.
   bool in_place = false;

@@ -13,7 +13,7 @@ namespace tenfold {
 
 /// Options of save_snapshot().
 struct SnapshotOptions {
-  bool durable = true;    ///< fsynced when the call returns
+  bool durable = true;    ///< fsync the files before the call returns
   bool checksums = true;  ///< store checksums with the data
   int num_threads = 0;    ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   bool overwrite = true;  ///< false: Error(io) with errno EEXIST if `path` exists
