@@ -75,7 +75,7 @@ class TENFOLD_API Value {
       bytearray,  ///< text: the bytes
       complex,    ///< items: two floats, the real and the imaginary part
       set,        ///< hashable items, in the order in which they were saved
-      frozenset,  ///< as set
+      frozenset,  ///< as for `set`
       counter,    ///< items: one Object, the counts of a Counter; no items: an empty Counter
       size,       ///< items: the lengths of a torch.Size
       dtype,      ///< text: "torch.float32"
