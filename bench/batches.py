@@ -436,7 +436,7 @@ def views(work: Path, repetitions: int) -> Result:
             for name, loaders in contenders.items()
         },
         [Goal(name, "the data set", 0.95) for name in list(contenders)[1:]],
-        24 * repetitions,  # the runs are short, and contenders differ by a twentieth
+        24 * repetitions,  # many: the runs are short, and contenders differ by only 5 %
         slices,
     )
 

@@ -31,7 +31,7 @@ WIDTH = 768
 NUM_STEPS = 1000
 NUM_CALLS = 10_000
 UNCHANGED = 0.9
-BESIDE_REPETITIONS = 3  # few, as each one waits for three saves of the whole state
+BESIDE_REPETITIONS = 3  # few, because each repetition waits for three saves of the whole state
 
 Tree = dict[str, torch.Tensor]
 
@@ -202,7 +202,9 @@ def share(
                 tree[key].add_(1)
             manager.wait()
             warm_memory(folder, num_bytes(tree))
-            os.sync()  # else the journal writes removals of earlier steps during the timed save
+            # Otherwise the journal of the file system would write the removals of earlier steps
+            # during the timed save.
+            os.sync()
 
         return Contender(save, change)
 

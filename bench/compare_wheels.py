@@ -31,7 +31,7 @@ AT_MOST = 1.05
 
 
 class Measured:
-    """The results of one wheel: the smallest time of each row, and the misses of each goal."""
+    """The results of a wheel: the smallest time of each row, and how often it missed each goal."""
 
     def __init__(self, site: Path) -> None:
         self.site = site
@@ -96,7 +96,7 @@ def main() -> None:
 
     ratios = [b.rows[row] / a.rows[row] for row in a.rows if row in b.rows and a.rows[row] > 0]
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.inf
-    print(f"{mean:6.3f}  geometric mean of {len(ratios)} rows, at most {AT_MOST}")
+    print(f"{mean:6.3f}  geometric mean of {len(ratios)} rows, wanted: at most {AT_MOST}")
     lost = [
         name
         for name, times in b.missed.items()

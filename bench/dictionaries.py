@@ -26,8 +26,9 @@ from harness import (
 
 import tenfold
 
-KEYS = int(os.environ.get("TENFOLD_BENCH_KEYS", 1_000_000))  # the goals hold for 20 M keys too
-# If true, only the contenders run that fit in memory and end within minutes.
+# Number of keys. The goals are meant for 1 M and for 20 M keys.
+KEYS = int(os.environ.get("TENFOLD_BENCH_KEYS", 1_000_000))
+# If true, contenders that do not fit in memory or do not end within minutes are omitted.
 IS_LARGE = KEYS > 5_000_000
 DIMENSIONS = 32
 BATCH = 256

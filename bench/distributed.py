@@ -43,7 +43,7 @@ import tenfold.distributed
 from tenfold.distributed import SavePlanner, StorageReader, StorageWriter
 
 RANKS = 2
-SAVING_RANKS = 4  # ranks that save the checkpoint that RANKS ranks load
+SAVING_RANKS = 4  # number of ranks that save the checkpoint of `measure_resharded`
 WRITE_BYTES = 8 << 20
 
 

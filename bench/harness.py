@@ -281,8 +281,8 @@ def given_back_mib() -> int:
 def warm_memory(beside: Path, size_bytes: int = 0) -> None:
     """Makes at least `size_bytes` of free memory usable without a request to the host.
 
-    Writes a file of this size next to `beside` and removes it: recently freed pages are still
-    backed by the host.
+    Writes a file of at least this size next to `beside` and removes it: the host still backs
+    pages that were freed recently.
     """
     scratch = beside.parent / "warm-memory"
     with scratch.open("wb", buffering=0) as file:

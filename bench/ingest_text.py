@@ -21,7 +21,7 @@ import tenfold
 
 RECORDS = 300_000
 DISTINCT = 50_000
-PANDAS_SHARE = 10  # pandas takes so long that it gets a tenth of the lines
+PANDAS_SHARE = 10  # pandas gets 1 / PANDAS_SHARE of the lines, because it takes long
 
 
 def _record(generator: random.Random) -> dict[str, object]:

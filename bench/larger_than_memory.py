@@ -21,7 +21,7 @@ ROW_BYTES = 256
 DATA_BYTES = 8 << 30
 MEMORY_BYTES = 3 << 29  # 1.5 GiB
 ROWS_READ = 200_000
-# The peers read few rows, because each row takes milliseconds with readahead.
+# tensordict and the DataLoader read few rows, because with readahead each row takes milliseconds.
 UPSTREAM_ROWS_READ = 512
 WORKERS = 8
 DATALOADER_ROWS_READ = WORKERS * 256  # one batch per worker

@@ -17,10 +17,10 @@ namespace {
 constexpr const char* kBenchHelp =
     "read: tensors, sequentially; gather: random rows of the largest tensor.\n"
     "Cold is from disk, after these files were dropped from the page cache ('-' if\n"
-    "that is not possible); warm is from memory. The limit is bare pread on the same\n"
-    "files, of the same number of bytes in pieces of the same size. Each speed is the\n"
-    "best of three runs. Speeds for only a few megabytes are mostly noise. Nothing is\n"
-    "written.";
+    "that is not possible); warm is from memory. The limit is bare pread on at most\n"
+    "512 of these files, of at most as many bytes in pieces of the same size. Each\n"
+    "speed is the best of three runs. Speeds for only a few megabytes are mostly\n"
+    "noise. Nothing is written.";
 
 struct BenchArguments {
   std::string path;

@@ -38,9 +38,11 @@ struct CheckpointsArguments {
 
 /// A step, as a row of the table.
 struct StepRow {
-  CheckpointStatus status;  ///< if `is_readable` is false: only the step number and `kept_by`
+  /// If `is_readable` is false, only the step number and `kept_by` are set.
+  CheckpointStatus status;
   std::optional<VerifyReport> report{};  ///< nullopt if the step was not verified
-  bool is_readable = true;  ///< false: removed, or `checkpoint.json` is missing or damaged
+  /// False if the step was removed, or if its `checkpoint.json` is missing or damaged.
+  bool is_readable = true;
 };
 
 using Reports = std::map<std::int64_t, VerifyReport>;

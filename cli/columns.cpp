@@ -119,8 +119,8 @@ Statistics statistics_of_valid(const Dataset& data, const Column& column) {
   return all;
 }
 
-/// The elements of a column's rows. While another process appends to a data set, a ragged or string
-/// column may have more elements in its files.
+/// The elements of a column's rows, without elements of further rows: while another process appends
+/// to a data set, a ragged or string column may have such elements in its files.
 Leaf elements_of_rows(const Dataset& data, const Column& column) {
   const auto leaf = std::get<Leaf>(data.tree().get(column.leaf));
   if (!column.has_ends()) return leaf;

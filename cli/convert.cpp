@@ -127,9 +127,10 @@ void add_convert(CLI::App& app, Chosen& chosen) {
   command->add_option("--to", options->format,
                       "Format: memmap, snapshot, tdz, safetensors, npy, npz,\n"
                       "pt, consolidated (default: by suffix)");
-  command->add_option("--keys", options->keys, "Only these: a dotted name or glob")
+  command->add_option("--keys", options->keys, "Only these entries: a dotted name or glob")
       ->allow_extra_args(false);
-  command->add_option("--exclude", options->exclude, "All but these")->allow_extra_args(false);
+  command->add_option("--exclude", options->exclude, "Omit these entries: a dotted name or glob")
+      ->allow_extra_args(false);
   command->add_option("--rename", options->rename, "OLD=NEW, for an entry and everything below it")
       ->allow_extra_args(false);
   command->add_option("--dtype", options->dtype, "Cast floating-point tensors to this dtype");

@@ -120,7 +120,7 @@ std::vector<std::string> readable_elements(const Leaf& leaf, std::uint64_t begin
 void print_text(const std::string& key, const Leaf& leaf, const Rows& rows, Output& out) {
   out.line(out.paint(Style::bold, printable(key)) + "  " +
            out.paint(Style::dtype, leaf_text(leaf)));
-  const std::size_t columns = out.columns();  // 0: no limit for the length of a row
+  const std::size_t columns = out.columns();  // 0: no limit for the width of a line
   // Do not read elements that cannot fit in a line: each takes at least three columns, one for a
   // character and two for the gap.
   const std::uint64_t elements =

@@ -189,7 +189,7 @@ void add_ls(CLI::App& app, Chosen& chosen) {
   CLI::App* command =
       app.add_subcommand("ls", "List tensors, or the columns of a data set: dtype, shape, bytes");
   command->add_option("path", options->path, "File or folder")->required();
-  command->add_option("key", options->keys, "Only these: dotted names or globs");
+  command->add_option("key", options->keys, "Only these entries: dotted names or globs");
   command->add_flag("--json", options->json, "One JSON document");
   command->callback([options, &chosen] {
     chosen.command = [options](Output& out) { return ls(*options, out); };

@@ -57,7 +57,7 @@ std::string progress_line(const ProgressState& state, std::size_t columns) {
     return cut_end(fmt::format("{}  {}  {}", what, done_text, speed), columns);
   }
   const std::string remaining = clock_text(left) + " left";
-  // From all details to the percentage alone; the first text that fits is used.
+  // From the text with all details to the percentage alone. The first text that fits is used.
   const std::array<std::string, 4> figures = {
       fmt::format("{}  {}  {}  {}", percent, bytes, speed, remaining),
       fmt::format("{}  {}  {}", percent, speed, remaining),

@@ -145,7 +145,7 @@ void add_stat(CLI::App& app, Chosen& chosen) {
       app.add_subcommand("stat", "Min, max, mean, std, zeros, NaN and infinities of tensors");
   command->footer(kStatHelp);
   command->add_option("path", options->path, "File or folder")->required();
-  command->add_option("key", options->keys, "Only these: dotted names or globs");
+  command->add_option("key", options->keys, "Only these entries: dotted names or globs");
   command->add_flag("--json", options->json, "One JSON document");
   command->callback([options, &chosen] {
     chosen.command = [options](Output& out) { return stat(*options, out); };

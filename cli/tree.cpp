@@ -33,7 +33,7 @@ std::string node_text(const TensorDict& node) {
   return text;
 }
 
-/// False if the format of the entry is not supported, because the entry is then not damaged.
+/// True if the error of an entry means damage. An entry of an unsupported format is not damaged.
 bool is_damage(const Error& error) { return error.code() != ErrorCode::unsupported; }
 
 /// Sets `is_damaged` if an entry is damaged.

@@ -40,7 +40,7 @@ def main() -> int:
     for file in files:
         target = options.target / file.relative_to(options.source).with_suffix(".safetensors")
         target.parent.mkdir(parents=True, exist_ok=True)
-        if target in sources:  # for example a.pt, after a.bin was converted to the same target
+        if target in sources:  # a.bin and a.pt, for example, have the same target
             reason: str | None = f"{target} was written from {sources[target]}"
         else:
             reason = convert(file, target)

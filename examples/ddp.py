@@ -53,7 +53,8 @@ def train(folder: Path, steps: int, die_at: int | None) -> None:
         tenfold.Dataset(folder / "data"), 64, shuffle=True, seed=0, rank=rank, world_size=size
     )
     state = {
-        "model": model,  # not `ddp`, whose names have a prefix that other programs do not expect
+        # Not `ddp`: it adds a prefix to the parameters' names, which other programs do not expect.
+        "model": model,
         "optimizer": optimizer,
         "loader": loader,
         "rng": tenfold.RngState(),  # saved for each rank
@@ -95,7 +96,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--die-at", type=int, help="rank 1 exits at this step, unless resumed")
+    parser.add_argument("--die-at", type=int, help="rank 1 exits at this step, if not resumed")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)

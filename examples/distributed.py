@@ -70,7 +70,7 @@ def run_rank(rank: int, size: int, folder: Path, path: Path, start: Path) -> Non
 
 
 def run_ranks(size: int, folder: Path, path: Path, start: Path) -> None:
-    # The store of an earlier group has the addresses of processes that have ended.
+    # Remove the store of an earlier run, which has the addresses of processes that have ended.
     (folder / f"group-{size}").unlink(missing_ok=True)
     context = multiprocessing.get_context("spawn")
     ranks = [

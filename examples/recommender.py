@@ -91,7 +91,7 @@ def usual(train: tenfold.SparseMatrix, test: tenfold.SparseMatrix) -> float:
     sums = torch.zeros(train.shape[1])
     sums.index_add_(0, torch.repeat_interleave(counts), ratings.values())
     overall = ratings.values().mean()
-    means = (sums + 5 * overall) / (counts + 5)  # few ratings: closer to the mean of all films
+    means = (sums + 5 * overall) / (counts + 5)  # with few ratings, closer to `overall`
     told = test.to_torch()
     return (told.values() - means[told.col_indices()]).square().mean().sqrt().item()
 
@@ -113,8 +113,8 @@ def main() -> None:
     train(model, ratings, options.epochs)
     with torch.no_grad():
         error = errors(model, kept_back, torch.arange(len(kept_back))).square().mean().sqrt()
-    print(f"error of the films' means {usual(ratings, kept_back):.3f} stars")
-    print(f"error of the recommender {error:.3f} stars; the noise alone is {NOISE}")
+    print(f"error of the baseline, the mean of each film: {usual(ratings, kept_back):.3f} stars")
+    print(f"error of the recommender: {error:.3f} stars; the noise alone is {NOISE}")
 
 
 if __name__ == "__main__":

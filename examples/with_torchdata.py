@@ -57,7 +57,7 @@ def main() -> None:
         expected = train(Path(whole), options.workers, None)
         first = train(Path(parts), options.workers, 13)
         rest = train(Path(parts), options.workers, None)
-    print(f"{len(expected)} steps at once, {len(first)} and {len(rest)} in two runs")
+    print(f"{len(expected)} steps in one run, {len(first)} and {len(rest)} in two runs")
     print("the same losses:", first + rest == expected)
 
 

@@ -42,7 +42,7 @@ def run(folder: Path, steps: int) -> None:
         if state.exists():
             load_buffer(buffer, state)
         first = int(storage[:]["step"].max()) + 1 if len(buffer) else 0
-        print(f"{len(buffer):,} transitions are there, the next one is {first}")
+        print(f"{len(buffer):,} transitions restored; the next one has number {first}")
         for step in range(first, first + steps, 1000):
             buffer.extend(rollout(step, 1000))
             sample = buffer.sample()

@@ -162,7 +162,7 @@ def main() -> None:
     # The accuracy of a classifier that always answers with the module that has the most texts.
     guess = max(Counter(label for _, label in data).values()) / len(data)
     accuracy = train(vectors, data, options.epochs)
-    print(f"accuracy {accuracy:.3f} on texts it has not seen; always the largest: {guess:.3f}")
+    print(f"accuracy {accuracy:.3f} on texts it has not seen; most frequent module: {guess:.3f}")
     with tenfold.MappedDict(options.folder / "vectors", "r+") as more:
         known = torch.stack([vector for vector, _ in zip(vectors.values(), range(2), strict=False)])
         more.extend({"<unknown>": known.mean(0)})

@@ -1,6 +1,6 @@
-// Arbitrary bytes as a checkpoint document. They are refused, or the document survives a round
-// trip. No path of an entry leads out of the folder of the step or, if the entry belongs to a rank,
-// out of the folder of this rank.
+// Arbitrary bytes as the `checkpoint.json` of a step. They are refused, or the document survives a
+// round trip. No path of an entry leads out of the folder of the step or, if the entry belongs to a
+// rank, out of the folder of this rank.
 
 #include <cstddef>
 #include <cstdint>

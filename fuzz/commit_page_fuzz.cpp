@@ -1,7 +1,7 @@
-// Arbitrary bytes as a `%commit`. They are refused, or the parsed state is consistent and survives
-// a round trip. A second pass cuts or pads the bytes to the size of a page. A third one also fixes
-// the checksums of the records and the header, because the code after their checks would otherwise
-// hardly be reached.
+// Arbitrary bytes as the file `%commit` of a data set. They are refused, or the parsed state is
+// consistent and survives a round trip. A second pass cuts or pads the bytes to the size of a page.
+// A third one also fixes the checksums of the records and the header, because the code after their
+// checks would otherwise hardly be reached.
 
 #include <algorithm>
 #include <array>

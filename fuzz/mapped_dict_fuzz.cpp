@@ -1,8 +1,8 @@
-// Arbitrary bytes as the parts of a dictionary. A lookup must return the row of the requested key,
-// no row, or an Error. The input begins with the schema, which ends at the first 0xFF, because JSON
-// never contains this byte. The next byte gives the number of rows, whether the index gets a valid
-// header, and the type of the keys. The rest is the index, and then the keys: end offsets and bytes
-// of strings, or integers.
+// Arbitrary bytes as the schema, index and keys of a dictionary. A lookup must return the row of
+// the requested key, no row, or an Error. The input begins with the schema, which ends at the first
+// 0xFF, because JSON never contains this byte. The next byte gives the number of rows, whether the
+// index gets a valid header, and the type of the keys. The rest is the index, and then the keys:
+// end offsets and bytes of strings, or integers.
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,7 @@
-// Arbitrary bytes as a notes document. The document is refused, or survives a round trip. A note
-// that does not fit a value leaves the value unchanged. A note that does not fit a node leaves the
-// kind of the node unchanged.
+// Arbitrary bytes as a notes document (`%notes.json`), in which each note describes one node or
+// JSON value of a tree. The document is refused, or survives a round trip. A note that does not fit
+// its value leaves the value unchanged. A note that does not fit its node leaves the kind of the
+// node unchanged.
 
 #include <array>
 #include <cstddef>

@@ -25,8 +25,8 @@ using namespace tenfold;
 
 constexpr const char* kNumbers = "x.memmap";
 
-/// Returns the path of the input. `name` indicates a pickle ("x.pkl"), numbers (kNumbers) or
-/// nothing ("x"). In the last case, the first bytes determine the type.
+/// Returns the path to which the input is written. `name` determines the type of the file: a pickle
+/// ("x.pkl") or numbers (kNumbers). For another name ("x"), the first bytes determine the type.
 fs::path scratch(const char* name) {
   static const fuzz::ScratchFolder folder;
   return folder.path() / name;

@@ -1,5 +1,6 @@
-// Arbitrary bytes as the notes document of a small tree. The document is refused, or the notes of
-// the tree to which it was applied survive a round trip.
+// Arbitrary bytes as tree notes, a JSON document with properties of the nodes of a tree, here of a
+// small one. They are refused, or the notes of the tree to which they were applied survive a round
+// trip.
 
 #include <cstddef>
 #include <cstdint>

@@ -6,7 +6,7 @@
 int main() {
   const tenfold::WarningHandler before = tenfold::set_warning_handler(
       [](const std::string& message) { std::clog << "data: " << message << '\n'; });
-  // ... until the next call, warnings of the library go to this handler.
+  // Until the next call, warnings of the library go to this handler.
   tenfold::set_warning_handler(before);
   return before != nullptr ? 0 : 1;
 }

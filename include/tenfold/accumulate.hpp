@@ -113,8 +113,8 @@ class TENFOLD_API Windows {
 /// size, divided by the window's rows on all ranks. For a batch in which this rank has no rows, use
 /// 0 as the loss, because the mean over no rows is NaN.
 ///
-/// A window holds all of its batches from the start, so within a window, loader.state_dict() is the
-/// start of the next one: save after optimizer.step().
+/// All batches of a window are made before the window is returned. So while a window is processed,
+/// loader.state_dict() is already the start of the next window: save it after optimizer.step().
 ///
 /// Throws Error(invalid_argument) if `steps` is below 1.
 TENFOLD_API Windows accumulate(BatchLoader& loader TENFOLD_LIFETIMEBOUND, std::int64_t steps);

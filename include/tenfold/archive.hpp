@@ -12,7 +12,7 @@ namespace tenfold {
 /// `robust_names`, `zeros` and `all_notes`. unpack_memmap() ignores these three and
 /// `deflate_level`.
 struct ArchiveOptions {
-  bool durable = false;      ///< fsynced when the call returns
+  bool durable = false;      ///< fsync the files before the call returns
   bool robust_names = true;  ///< encode keys as file names; false: use keys unchanged
   /// Write zeros (holes) instead of the tensors' bytes; JSON values are copied.
   bool zeros = false;

@@ -76,9 +76,10 @@ struct LoaderStats {
 class TENFOLD_API BatchLoader {
  public:
   /// Creates a loader of the rows that `dataset` has now; rows that are appended later are not
-  /// included. Throws Error(invalid_argument) naming an invalid option or a padded column "x"
-  /// beside a column "x.length". Throws Error(key_not_found) for a column that the data set does not
-  /// have, or if a column to pad is not a ragged column of numbers.
+  /// included. Throws Error(invalid_argument) naming an invalid option, or a padded column "x" if
+  /// there is also a column "x.length", which is the name of the row lengths of "x" in batches.
+  /// Throws Error(key_not_found) for a column that the data set does not have, or if a column to pad
+  /// is not a ragged column of numbers.
   BatchLoader(Dataset dataset, BatchLoaderOptions options);
   /// Releases the loader without waiting for threads. The destructor of a BatchStream waits for the
   /// threads that make its batches.

@@ -27,7 +27,7 @@ struct BenchReport {
   /// Random rows of the largest nonempty tensor that has two or more rows and is not nested; not
   /// measured if there is none.
   BenchPart gather;
-  std::uint64_t row_bytes = 0;  ///< size of a row, or of the part of a row that was read
+  std::uint64_t row_bytes = 0;  ///< bytes read of each row: the row or a part of it
   int num_threads = 0;          ///< number of reading threads
 };
 

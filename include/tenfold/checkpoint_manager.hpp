@@ -91,7 +91,7 @@ struct CheckpointManagerOptions {
   /// Stores a file as a hard link if the highest step of the current line has an equal file for the
   /// same entry. Compares each leaf of a memmap entry, and each file of other formats except JSON.
   bool share_unchanged = false;
-  bool durable = true;  ///< fsynced when save() returns
+  bool durable = true;  ///< fsync the files before save() returns
   int num_threads = 0;  ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
 };
 

@@ -11,7 +11,7 @@ namespace tenfold {
 /// Options of consolidate().
 struct ConsolidateOptions {
   int num_threads = 0;   ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
-  bool durable = false;  ///< fsynced when the call returns
+  bool durable = false;  ///< fsync the files before the call returns
   bool locked = false;   ///< record the tree as locked, so that tensordict locks it after reading
   Monitor* monitor = nullptr;  ///< observes the call
 };

@@ -68,11 +68,11 @@ class TENFOLD_API Dataset {
 
   /// Copies the rows at these positions, in the given order, repetitions included. Throws
   /// Error(invalid_argument) for a position outside [0, size()), a padding value that a column's
-  /// dtype cannot represent, or a padded column "x" beside a column "x.length"; Error(corrupt) for
-  /// invalid end offsets. For circular buffers: Error(io) (EAGAIN) if a writer overwrites the rows
-  /// faster than they are copied, Error(key_not_found) if a row is lost, because its write failed
-  /// or its writer crashed. For data sets of parts: Error(corrupt) or Error(io) for a part that
-  /// cannot be opened.
+  /// dtype cannot represent, or a padded column "x" if there is also a column "x.length", which is
+  /// the name of the row lengths of "x" in batches. Throws Error(corrupt) for invalid end offsets.
+  /// For circular buffers: Error(io) (EAGAIN) if a writer overwrites the rows faster than they are
+  /// copied, Error(key_not_found) if a row is lost, because its write failed or its writer crashed.
+  /// For data sets of parts: Error(corrupt) or Error(io) for a part that cannot be opened.
   Batch rows(std::span<const std::int64_t> positions, const BatchOptions& options = {}) const;
   /// Overload for a list in braces: rows({5, 2, 900'000'000}).
   Batch rows(std::initializer_list<std::int64_t> positions,
@@ -86,9 +86,9 @@ class TENFOLD_API Dataset {
   /// Returns the whole column of that (dotted) name as one tensor. The tensor is a view of the
   /// stored one if the rows are contiguous rows of one tree that is neither a circular buffer nor a
   /// data set of parts; otherwise it is a copy. With Mode::write_through, the caller may write to a
-  /// view, so checksums no longer cover the tensors. Throws Error(key_not_found), and
-  /// Error(invalid_argument) for a record of several columns and for ragged, string and bytes
-  /// columns: read those with rows().
+  /// view, so a call that returns a view removes the checksums of the data set's tensors. Throws
+  /// Error(key_not_found), and Error(invalid_argument) for a record of several columns and for
+  /// ragged, string and bytes columns: read those with rows().
   Tensor column(std::string_view name) const;
 
   /// A view of rows [begin, end). `begin` is clamped to [0, size()], and `end` to [begin, size()].
@@ -136,10 +136,10 @@ class TENFOLD_API Dataset {
   /// Appends rows; in a circular buffer, overwrites the oldest ones. Readers that open or refresh
   /// the data set at any time see all of the new rows or none. The rows survive a crash of this
   /// process, and, once flush() has returned, a power failure. Returns the new size(). Throws
-  /// Error(invalid_argument) naming a column that does not fit, or a nullable column "x" beside a
-  /// column "x.valid" that is not one bool per row, and Error(io) if another handle or process adds
-  /// rows (EBUSY) or the disk is full. If it throws, nothing is appended, but if a write to a
-  /// circular buffer failed, the oldest rows, which were to be overwritten, are lost.
+  /// Error(invalid_argument) naming a column that does not fit, or a nullable column "x" if there
+  /// is also a column "x.valid" that is not one bool per row. Throws Error(io) if another handle or
+  /// process adds rows (EBUSY) or the disk is full. If it throws, nothing is appended, but if a
+  /// write to a circular buffer failed, the oldest rows, which were to be overwritten, are lost.
   std::int64_t append(const Batch& rows);
   /// Appends the rows of a tree, whose columns must be those of this data set. Throws what
   /// Dataset(TensorDict) and append(Batch) throw.
@@ -195,9 +195,9 @@ struct CreateOptions {
 /// Creates a data set of these columns on disk, durably, and opens it with Mode::write_through.
 /// Leaf names are chosen from the column names. Throws Error(io) if `path` exists (EEXIST) or has
 /// no space for `num_rows` (ENOSPC). Throws Error(invalid_argument) for a schema without columns, a
-/// nullable column "x" beside a column "x.valid" that is not one bool per row, negative options, or
-/// both `num_rows` and `capacity`. Throws Error(unsupported) for a circular buffer with ragged,
-/// string or bytes columns.
+/// nullable column "x" if there is also a column "x.valid" that is not one bool per row, negative
+/// options, or both `num_rows` and `capacity`. Throws Error(unsupported) for a circular buffer with
+/// ragged, string or bytes columns.
 TENFOLD_API Dataset create(const Path& path, const Schema& schema,
                            const CreateOptions& options = {});
 

@@ -17,8 +17,8 @@ enum class ChangeKind : std::uint8_t {
   dtype,   ///< the dtypes of two tensors of the same shape; their values are compared, too
   shape,   ///< the shapes of two tensors
   json,    ///< two JSON values
-  /// The kind, batch size, class, ... of two nodes. Or a node that only one tree has, although both
-  /// trees have some of its entries.
+  /// The kind, batch size, class, ... of two nodes. Or a node that only one tree has, although the
+  /// other tree has some of its entries, under the same dotted names.
   node,
   type,  ///< a tensor on one side, a JSON value on the other
 };
@@ -42,9 +42,9 @@ struct Change {
   // which both values are NaN or the same infinity. In any other pair with NaN or infinity, the
   // difference counts as infinite; then there is no cosine. A float4_e2m1fn_x2 has two values per
   // element, and is not compared with another dtype.
-  double max_abs = kNone;  ///< greatest |a - b|
-  double rel_l2 = kNone;   ///< |a - b| / |a|, Euclidean norms of all values
-  double cosine = kNone;   ///< cosine of the angle between a and b as vectors; kNone if one is 0
+  double max_abs = kNone;           ///< greatest |a - b|
+  double rel_l2 = kNone;            ///< |a - b| / |a|, Euclidean norms of all values
+  double cosine = kNone;            ///< cosine of the angle between a and b; kNone if one is all 0
   std::uint64_t num_different = 0;  ///< number of values that differ by more than the tolerance
 };
 

@@ -80,7 +80,8 @@ constexpr bool is_floating_point(DType dtype) noexcept {
 namespace detail {
 /// The value of the element with these bits; `dtype` is floating-point and narrower than 32 bits.
 TENFOLD_API float float_of_bits(DType dtype, std::uint16_t bits) noexcept;
-/// The bits of the element of such a dtype to which torch converts `value`.
+/// The bits of the element of `dtype` to which torch converts `value`; `dtype` is floating-point
+/// and narrower than 32 bits.
 TENFOLD_API std::uint16_t bits_of_float(DType dtype, float value) noexcept;
 }  // namespace detail
 

@@ -82,7 +82,7 @@ struct IngestOptions {
   std::int64_t batch_rows = 0;
   int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   bool overwrite = true;       ///< false: Error(io) with errno EEXIST if `path` exists
-  bool durable = true;         ///< fsynced when the call returns
+  bool durable = true;         ///< fsync the files before the call returns
   Monitor* monitor = nullptr;  ///< observes the call
 };
 
@@ -102,8 +102,8 @@ struct IngestOptions {
 /// Without a schema, a column gets the first of bool, int64, uint64, float64 and string that holds
 /// all of its values without loss. In a column of numbers, true and false become 1 and 0, which
 /// IngestReport::promotions lists. Integers that float64 does not represent exactly, in a column
-/// with floats, make the column one of strings. In CSV, so do numbers with a blank or a plus sign
-/// before them, such as ` 2` and `+3`.
+/// with floats, make the column a column of strings. In CSV, a number with a blank or a plus sign
+/// before it, such as ` 2` or `+3`, is a string, so its column becomes a column of strings, too.
 ///
 /// Throws Error(file_not_found) for a missing source, and Error(unsupported) for a file of another
 /// format. With OnError::raise, throws Error(corrupt) for malformed rows and
@@ -111,8 +111,8 @@ struct IngestOptions {
 /// column if the fault is in one value. Throws Error(key_not_found) if `columns` names a column
 /// that `schema` lacks or, without a schema, that no row has. Throws Error(invalid_argument) for a
 /// selected column of `schema` that no row has, but accepts sources without rows. Throws
-/// Error(invalid_argument) for a nullable column "x" beside a column "x.valid" that is not one bool
-/// per row, because readers get the validity of "x" under that name.
+/// Error(invalid_argument) for a nullable column "x" if there is also a column "x.valid" that is
+/// not one bool per row, because readers get the validity of "x" under the name "x.valid".
 TENFOLD_API IngestReport ingest(const std::vector<Path>& sources, const Path& path,
                                 const IngestOptions& options = {});
 /// Overload for a list in braces: ingest({"a.csv", "b.csv"}, "rows").

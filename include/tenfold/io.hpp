@@ -111,7 +111,7 @@ struct SaveOptions {
   /// The name of a format; empty: determined by the suffix of the path. No suffix or an unknown one
   /// means a memory-mapped folder; ".pkl" throws Error(unsupported).
   std::string format{};
-  bool durable = true;         ///< fsynced when the call returns
+  bool durable = true;         ///< fsync the files before the call returns
   bool checksums = true;       ///< store checksums with the data
   int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   bool overwrite = true;       ///< false: Error(io) with errno EEXIST if `path` exists
@@ -214,7 +214,7 @@ struct ConvertOptions {
   /// Floating-point leaves are cast to this dtype; nullopt: no leaf is cast. For a dtype that is
   /// not floating-point, convert() throws Error(invalid_argument).
   std::optional<DType> dtype{};
-  bool durable = true;    ///< fsynced when the call returns
+  bool durable = true;    ///< fsync the files before the call returns
   bool checksums = true;  ///< store checksums with the data
   int num_threads = 0;    ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   /// Greatest total size of the tensors of a shard, unless a single tensor is larger; 0: 5 GB.
@@ -290,9 +290,9 @@ TENFOLD_API LoadReport load_into(const TensorDict& target, const Path& source,
                                  const LoadIntoOptions& options = {});
 
 /// Checks a report as a strict load_into() does: unless report.ok(), throws
-/// Error(invalid_argument), which lists up to 20 differences of each kind. If a common prefix
-/// explains at least half of the names, it proposes a rename. `source`: the name of the source in
-/// the message.
+/// Error(invalid_argument), which lists up to 20 differences of each kind. If at least
+/// half of the names match after a prefix is removed or added, the message proposes this rename.
+/// `source`: the name of the source in the message.
 TENFOLD_API void require_ok(const LoadReport& report, const std::string& source);
 
 }  // namespace tenfold

@@ -204,7 +204,7 @@ class TENFOLD_API MappedDict {
 struct MappedDictOptions {
   DuplicateKeys duplicates = DuplicateKeys::error;  ///< handling of duplicate keys
   bool overwrite = true;       ///< false: Error(io) with errno EEXIST if the path exists
-  bool durable = true;         ///< fsynced when commit() returns
+  bool durable = true;         ///< fsync the files before commit() returns
   Monitor* monitor = nullptr;  ///< observes commit()
   /// Lower bound of the number of keys. The constructor throws Error(io) (ENOSPC) if so many keys
   /// cannot fit on the disk.

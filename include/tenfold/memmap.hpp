@@ -19,16 +19,16 @@ struct MemmapOptions {
   /// Tensors are not read, except the sizes of nested ones; JSON values are copied. With
   /// `in_place`, existing files keep their bytes.
   bool zeros = false;
-  bool durable = false;  ///< fsynced when the call returns
+  bool durable = false;  ///< fsync the files before the call returns
   /// Overwrite existing files, as tensordict does. A file that several tensors share by hard links
   /// is replaced instead.
   bool in_place = false;
   bool existing_ok = true;     ///< false: Error(io, EEXIST) if a tensor's file exists
   bool robust_names = true;    ///< encode keys as file names; false: use keys unchanged
   Monitor* monitor = nullptr;  ///< observes the call
-  /// Paths, relative to the folder, of files from which tensors of the tree are mapped. These files
-  /// are kept; only the other tensors and the metadata are written. They go to new files that
-  /// replace the existing ones; with `in_place`, tensors go to their existing files.
+  /// Paths, relative to the folder, of files from which tensors of the tree are already mapped.
+  /// These files are kept. The other tensors and the metadata are written to new files, which
+  /// replace existing ones; with `in_place`, the other tensors are written to their existing files.
   std::vector<std::string> already_mapped{};
 };
 
@@ -73,7 +73,7 @@ struct NewLeaf {
 /// Adds a tensor of zeros to the node in `folder`. Returns the path of the tensor's file, which is
 /// not created if the tensor has no elements. Throws Error(invalid_argument) if `folder` is not the
 /// folder of a TensorDict, if the key exists or is reserved, if its file name is in use or not
-/// allowed, or if neither the new tensor nor any tensor of the node fits the batch size. Throws
+/// allowed, or if the node would have no tensor whose shape begins with its batch size. Throws
 /// Error(unsupported) if the folder is a data set that can grow (it has a `%commit`). Throws
 /// Error(io): EEXIST if the file exists and NewLeaf::existing_ok is not set, EBUSY while a save
 /// replaces the folder or if other callers change it for 10 seconds.

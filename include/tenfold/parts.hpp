@@ -40,7 +40,7 @@ struct CommitPartsOptions {
   /// The folders to add, in this order; empty: all folders that are neither parts of the data set
   /// nor staged by another job, sorted by name.
   std::vector<std::string> parts{};
-  bool durable = true;         ///< fsynced when the call returns
+  bool durable = true;         ///< fsync the files before the call returns
   Monitor* monitor = nullptr;  ///< observes the call
 };
 
@@ -66,7 +66,7 @@ TENFOLD_API Dataset commit_parts(const Path& path, const CommitPartsOptions& opt
 
 /// Options of compact().
 struct CompactOptions {
-  bool durable = true;         ///< fsynced when the call returns
+  bool durable = true;         ///< fsync the files before the call returns
   int num_threads = 0;         ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   Monitor* monitor = nullptr;  ///< observes the call
 };

@@ -43,7 +43,8 @@ struct TENFOLD_API ScanReport {
 ///
 /// - files of torch.save, of any version
 /// - pickles
-/// - zip archives with pickles or nested archives, such as .npz, also after other bytes
+/// - zip archives with pickles or nested archives, such as .npz, even if other bytes precede the
+///   archive
 /// - .npy files of objects
 /// - files of torch.distributed.checkpoint; in a folder with the checkpoint's .metadata, `where`
 ///   contains the key

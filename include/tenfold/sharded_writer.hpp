@@ -42,7 +42,7 @@ struct ShardedWriteOptions {
   /// ShardLayout::plain: "safetensors" or "memmap"; other layouts: "dcp"; empty: by suffix, as for
   /// save().
   std::string format{};
-  bool durable = true;  ///< fsynced when publish() returns
+  bool durable = true;  ///< fsync the files before publish() returns
   /// Store checksums with the data, at least one for every 16 MiB of a box. ShardLayout::torch
   /// always has the CRC-32s of its format.
   bool checksums = true;
@@ -87,7 +87,7 @@ class TENFOLD_API ShardedWriter {
   /// - if the suffix of `path` or the option `format` selects a format that the layout does not
   ///   have,
   /// - for a shard size with a format without shards, and
-  /// - if a folder at `path` has files that do not belong to such a save.
+  /// - if a folder at `path` has files that another program wrote.
   ShardedWriter(const Path& path, const TensorDict& tree, std::vector<ShardBox> boxes,
                 const ShardedWriteOptions& options = {});
   /// Moves the writer.

@@ -13,7 +13,7 @@ namespace tenfold {
 
 /// Options of save_snapshot().
 struct SnapshotOptions {
-  bool durable = true;    ///< fsynced when the call returns
+  bool durable = true;    ///< fsync the files before the call returns
   bool checksums = true;  ///< store checksums with the data
   int num_threads = 0;    ///< 0: TENFOLD_NUM_THREADS, or min(8, cores)
   bool overwrite = true;  ///< false: Error(io) with errno EEXIST if `path` exists
@@ -52,7 +52,7 @@ struct SnapshotShards {
   bool is_dtensor = false;           ///< true: torch's DTensor; false: a ShardedTensor
   Shape mesh_shape{};                ///< DTensor: shape of the device mesh
   std::vector<std::int64_t> mesh{};  ///< DTensor: the ranks of the mesh, row-major
-  /// DTensor: for each tensor dimension, the mesh dimensions that shard it, or {-1}.
+  /// DTensor: for each tensor dimension, the mesh dimensions that shard it; {-1} if none does.
   std::vector<std::vector<std::int64_t>> dim_map{};
 };
 

@@ -34,8 +34,8 @@ TENFOLD_API std::optional<SparseLayout> sparse_layout_from_name(std::string_view
 /// The layout of returned rows or columns.
 enum class RowsLayout : std::uint8_t {
   dense,   ///< all elements, zeros included
-  csr,     ///< row by row
-  coo,     ///< by coordinates
+  csr,     ///< compressed sparse rows: entries in row order, and the start of each row
+  coo,     ///< coordinates: the row and the column of each entry
   padded,  ///< the entries of each row or column, padded to the longest
 };
 /// The layout of that name; nullopt if there is none.

@@ -75,7 +75,7 @@ class TENFOLD_API Value {
       bytearray,  ///< text: the bytes
       complex,    ///< items: two floats, the real and the imaginary part
       set,        ///< hashable items, in the order in which they were saved
-      frozenset,  ///< as set
+      frozenset,  ///< as for `set`
       counter,    ///< items: one Object, the counts of a Counter; no items: an empty Counter
       size,       ///< items: the lengths of a torch.Size
       dtype,      ///< text: "torch.float32"
@@ -202,9 +202,9 @@ class TENFOLD_API Value {
   struct IsVector<std::vector<T>> : std::true_type {};
 
   [[noreturn]] void fail_as(std::string_view what, const std::string& expected) const;
-  /// The value of a BigInt that fits into std::uint64_t; empty otherwise.
+  /// The value of a BigInt that fits into std::uint64_t; nullopt for any other value.
   std::optional<std::uint64_t> unsigned_of_digits() const noexcept;
-  /// The items of a list or tuple; null otherwise.
+  /// The items of a list or tuple; null for any other value.
   const std::vector<Value>* items_of_list() const noexcept;
 
   Variant data_;

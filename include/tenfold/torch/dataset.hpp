@@ -53,7 +53,8 @@ namespace tenfold {
 ///     "<column>.length"        lengths, of padded rows
 ///     "<column>.valid"         valid, if it is a bool tensor
 ///
-/// A name that is also the name of a column is the values of that column only.
+/// If one of these names is also the name of a column, it names the values of that column, and the
+/// batch lacks the other tensor.
 class TorchBatch {
  public:
   /// A tensor and its name.

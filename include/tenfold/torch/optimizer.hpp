@@ -222,7 +222,7 @@ class OptimizerPlan {
     if (states_.contains(number) && !is_null(states_.get(number))) {
       fill_state(planned, param, params, options, states_[number]);
     } else if constexpr (std::is_same_v<Options, torch::optim::AdagradOptions>) {
-      report_.missing.push_back(name);  // LibTorch's Adagrad cannot step without it
+      report_.missing.push_back(name);  // LibTorch's Adagrad cannot step without a state
       planned.fits = false;
     }
   }
@@ -300,7 +300,7 @@ inline void refuse_keys(const LoadIntoOptions& options) {
       .part("keys")
       .problem("they do not apply to an optimizer, whose state is loaded whole")
       .expected("no selection")
-      .found("one");
+      .found("a selection");
 }
 
 template <class Optimizer>

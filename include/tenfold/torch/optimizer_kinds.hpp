@@ -229,7 +229,7 @@ void visit_kind(Optimizer& optimizer, const Visitor& visit) {
                        visit_if<typename Late<Optimizer, RMSpropOptions>::type>(optimizer, visit) ||
                        visit_if<typename Late<Optimizer, AdagradOptions>::type>(optimizer, visit) ||
                        visit_if<typename Late<Optimizer, LBFGSOptions>::type>(optimizer, visit);
-    if (!known) refuse_optimizer("another one");
+    if (!known) refuse_optimizer("another class");
   }
 }
 

@@ -161,7 +161,7 @@ inline std::optional<GroupNames> names_in(const TensorDict& source,
         .part("param_groups.", g, ".param_names")
         .problem("not a valid optimizer state")
         .expected(groups[g].numbers.size(), " names")
-        .found(list.size(), " entries");
+        .found(list.size(), list.size() == of_group.size() ? " names" : " items, not all strings");
   }
   for (const std::string& name : options.renamed) {
     if (known.contains(name)) continue;

@@ -48,7 +48,7 @@ def test_replay_buffer_persists_across_restarts(tmp_path: Path) -> None:
         "with_torchrl", "--folder", tmp_path, "--steps", 12_000
     )
     output = run("with_torchrl", "--folder", tmp_path, "--steps", 1000)
-    assert "10,000 transitions are there, the next one is 12000" in output
+    assert "10,000 transitions restored; the next one has number 12000" in output
 
 
 @pytest.mark.slow
@@ -63,4 +63,4 @@ def test_two_workers_ingest_and_two_ranks_train(tmp_path: Path) -> None:
 def test_stateful_loader_resumes_with_the_same_losses() -> None:
     pytest.importorskip("torchdata", reason="torchdata is not installed")
     output = run("with_torchdata")
-    assert output == "32 steps at once, 13 and 19 in two runs\nthe same losses: True\n"
+    assert output == "32 steps in one run, 13 and 19 in two runs\nthe same losses: True\n"
