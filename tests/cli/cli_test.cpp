@@ -851,8 +851,9 @@ TEST_F(Cli, Exits130AfterAnInterruptAndLeavesNothing) {
   tree.set("x", Tensor::zeros(DType::float32, {1 << 29}));  // 2 GiB, saved as a file of holes
   const std::string path = memmap(tree, folder_ / "large", {.zeros = true}).where();
   const std::string target = folder_ / "out.safetensors";
-  EXPECT_EQ(shell("timeout --preserve-status -s INT 0.3 \"$tenfold\" convert " + path + " " +
-                  target + " --dtype float64 --threads 1"),
+  // Without --foreground, timeout may send a second SIGINT, which ends the program immediately.
+  EXPECT_EQ(shell("timeout --foreground --preserve-status -s INT 0.3 \"$tenfold\" convert " + path +
+                  " " + target + " --dtype float64 --threads 1"),
             130);
   EXPECT_FALSE(std::filesystem::exists(target));
   // No temporary file is left, only the inputs: "ckpt", "m.safetensors" and "large".
