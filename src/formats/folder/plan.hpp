@@ -35,7 +35,7 @@ struct Plan {
   };
 
   std::vector<Folder> folders;         ///< parents before children, depth first
-  std::vector<File> files;             ///< in depth-first order of the folders
+  std::vector<File> files;             ///< in the order of a depth-first walk
   std::uint64_t leaf_bytes = 0;        ///< total size of the leaves, without aliases
   std::string unloadable_by_upstream;  ///< path of a leaf whose dtype tensordict cannot load, or ""
 

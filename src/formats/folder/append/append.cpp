@@ -44,7 +44,7 @@ constexpr std::size_t kOpenFiles = 64;
 struct AppendedLeaf {
   Path file;
   Leaf rows;
-  os::FileInfo found;           ///< of the file; default values if there is no file
+  os::FileInfo found;           ///< about the file; default values if there is no file
   base::Where where;            ///< for messages
   std::uint64_t old_bytes = 0;  ///< offset at which the rows are written
   /// Size according to the node's meta.json. It is more than `old_bytes` after an append that
