@@ -29,7 +29,7 @@ struct Plan {
     bool is_sizes = false;  ///< sizes of a nested tensor, written even if zeros are requested
     std::string text;
     Leaf leaf = Leaf(Tensor());
-    std::string note_path;  ///< path of `leaf` as in Notes
+    std::string note_path;  ///< note path of `leaf` (core/notes/notes.hpp)
     std::uint64_t size_bytes = 0;
     std::size_t same_as = kNone;  ///< index of an earlier file of which this file is an alias
   };

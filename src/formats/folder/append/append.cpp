@@ -101,7 +101,7 @@ class Appender {
   void run();
 
  private:
-  /// `child_note`: the path of the entry as in notes.
+  /// `child_note`: the note path of the entry (core/notes/notes.hpp).
   std::string name_of(const os::Directory& directory, const NodeMeta& meta, const MetaEntry& entry,
                       const std::string& child_note) const;
   void visit_leaf(const os::Directory& directory, const std::string& file, const Path& folder,

@@ -106,8 +106,8 @@ class GrowingFolder {
     bool is_dirty = false;           ///< written since the last flush
   };
 
-  /// Throws Error(io) (ESTALE) unless the path still names the opened folder. Metadata is replaced
-  /// by path, and must not be written to another folder.
+  /// Throws Error(io) (ESTALE) unless the path still names the opened folder. The functions that
+  /// replace metadata use the path, and must not write to another folder.
   void check_in_place() const;
   void require_free_space(std::span<const std::span<const std::byte>> bytes) const;
   void open_files();

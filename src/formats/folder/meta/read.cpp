@@ -189,7 +189,7 @@ class MetaHandler final : public codecs::JsonHandler {
   bool has_type_ = false;
   std::string class_;
   std::size_t level_ = 0;
-  std::string member_;  ///< the last key of the document or of an entry
+  std::string member_;  ///< the key that was parsed last, of the document or of an entry
   bool in_entry_ = false;
   EntryDraft draft_;
   IntegerArray batch_;
