@@ -50,8 +50,8 @@ struct LeafWrite {
   std::uint64_t size_bytes = 0;                ///< size of the run, usually of the whole leaf
   std::vector<std::uint64_t> block_checksums;  ///< output: one per 16 MiB block, if requested
   /// Returns bytes that depend on the checksums and are written directly before the leaf's bytes (a
-  /// zip entry's header); empty for none. Called once, on any thread, after block_checksums is
-  /// complete.
+  /// zip entry's header). Called once, on any thread, after block_checksums is complete. Empty: no
+  /// bytes are written before the leaf's bytes.
   std::function<std::string(const LeafWrite&)> head = {};
   /// Offset of the run in the leaf's contiguous bytes; a multiple of the itemsize, and 0 with a
   /// `head`.
